@@ -1,0 +1,79 @@
+// Package diag is the one form in which any part of trainctl reports what is
+// wrong with a user's input, so that all problems can be shown at once with
+// their place and their mend. core/config turns keys into lines and columns.
+package diag
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Problem is one thing a user has to change.
+type Problem struct {
+	Key    string // dotted path as in the TOML, "model.layers[2].kernel_size"; empty for the whole file
+	Detail string // what is wrong, with the value seen
+	Help   string // what to write instead; may be empty
+}
+
+func (p Problem) String() string {
+	s := p.Detail
+	if p.Key != "" {
+		s = p.Key + ": " + s
+	}
+	if p.Help != "" {
+		s += " (" + p.Help + ")"
+	}
+	return s
+}
+
+// List collects problems; its zero value is ready to use.
+type List []Problem
+
+// Addf appends a problem for a key.
+func (l *List) Addf(key, help, format string, args ...any) {
+	*l = append(*l, Problem{Key: key, Help: help, Detail: fmt.Sprintf(format, args...)})
+}
+
+// Under appends problems of a nested table, prefixing their keys.
+func (l *List) Under(prefix string, inner List) {
+	for _, p := range inner {
+		switch {
+		case p.Key == "":
+			p.Key = prefix
+		case strings.HasPrefix(p.Key, "["):
+			p.Key = prefix + p.Key
+		default:
+			p.Key = prefix + "." + p.Key
+		}
+		*l = append(*l, p)
+	}
+}
+
+// Err is nil for an empty list and an *Error otherwise.
+func (l List) Err() error {
+	if len(l) == 0 {
+		return nil
+	}
+	return &Error{Problems: l}
+}
+
+// Error carries problems through an error return; get them back with errors.As.
+type Error struct{ Problems List }
+
+func (e *Error) Error() string {
+	s := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		s[i] = p.String()
+	}
+	return strings.Join(s, "; ")
+}
+
+// Problems extracts the list from an error made by Err, nil otherwise.
+func Problems(err error) List {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Problems
+	}
+	return nil
+}
