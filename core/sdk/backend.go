@@ -1,0 +1,137 @@
+package sdk
+
+import (
+	"context"
+	"time"
+
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Backend is one rank's end of a process group: it moves and reduces memory
+// between the ranks of a job.
+//
+// Order of calls: Open, Attach for every arena, Listen, Connect, then Do in
+// the same order on every rank, Close.
+type Backend interface {
+	Info() Info
+
+	// Open checks the options and takes the group. It starts nothing that
+	// could block on other ranks.
+	Open(ctx context.Context, group Group, options Options) error
+
+	// Attach makes an arena known. Collectives name memory inside attached
+	// arenas only. The arena stays valid until Close returns.
+	Attach(ctx context.Context, arena *Arena) error
+
+	// Listen prepares to be connected to and returns opaque bytes (an address
+	// and whatever else peers need). The core hands them to every rank.
+	Listen(ctx context.Context) (endpoint []byte, err error)
+
+	// Connect joins the group; endpoints[r] came from rank r's Listen. It
+	// returns when this rank can take part in collectives, or an error that
+	// names the ranks that could not be reached.
+	Connect(ctx context.Context, endpoints [][]byte) error
+
+	// Do runs one collective to its end. All ranks make the same sequence of
+	// calls; c.Seq, Op, DType, Count and Bucket let a backend refuse a
+	// mismatch by name before data moves. The context carries the operation's
+	// deadline: past it, return a *StallError naming who did not arrive.
+	// After an error the group is unusable and only Close may follow.
+	Do(ctx context.Context, c *Collective) error
+
+	// Close ends the instance. It does not wait for other ranks.
+	Close() error
+}
+
+// Group says who takes part.
+type Group struct {
+	JobID      string
+	Secret     []byte // known to all ranks of the job alone; prove it to peers before anything else is parsed
+	Generation int    // counts restarts; peers of another generation are refused
+	Rank       int
+	WorldSize  int
+	LocalRank  int
+	LocalSize  int
+	Timeout    time.Duration // for one collective
+	// MasterAddr is the host that every rank can reach rank 0 by, so that a
+	// backend can find the interface to listen on.
+	MasterAddr string
+}
+
+// Arena is shared memory that the rank owns and the plugin maps.
+type Arena struct {
+	ID   uint32
+	Name string // "gradients", "batches": for messages
+	*shm.Arena
+}
+
+// Op is a collective operation.
+type Op uint8
+
+// The collective operations. n = Count elements, W = world size.
+const (
+	OpNone          Op = iota
+	OpAllReduce        // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
+	OpBroadcast        // Buf holds n; every rank ends with Root's
+	OpAllGather        // Buf holds W·n; rank r's part lies at r·n before, all parts after
+	OpReduceScatter    // Buf holds W·n; rank r's part at r·n ends reduced, the others are unspecified
+	OpBarrier          // no memory; returns when all ranks have called
+	OpSend             // Buf holds n, for rank Root
+	OpRecv             // Buf receives n from rank Root
+)
+
+// ReduceOp combines elements of several ranks.
+type ReduceOp uint8
+
+// The reductions. Half types are accumulated in float32 and rounded once; Avg
+// is Sum divided by the world size and for float types only. NaN propagates
+// through Min and Max.
+const (
+	Sum ReduceOp = iota
+	Avg
+	Min
+	Max
+	Prod
+)
+
+// Collective is one call. Memory is in place: results appear in Buf.
+type Collective struct {
+	Seq    uint64 // 1, 2, 3, … equal on all ranks
+	Op     Op
+	Reduce ReduceOp
+	DType  tensor.DType
+	Count  int // elements, see Op
+	Root   int // Broadcast: source; Send, Recv: the other rank
+	Bucket int // gradient bucket, -1 for none: for messages
+
+	// Arena, Offset: where Buf lies, equal on all ranks (except Send and
+	// Recv), so a backend may work on a local peer's mapping of the same
+	// arena. With the inline data plane Arena is nil and Buf a private copy
+	// that travels back after Do.
+	Arena  *Arena
+	Offset int
+	Buf    []byte
+}
+
+// StallError is what Do returns when its deadline passes.
+type StallError struct {
+	Seq     uint64
+	Op      Op
+	Bucket  int
+	Missing []int         // ranks that did not arrive, ascending
+	Waited  time.Duration // since this rank entered
+}
+
+// MismatchError is what Do returns when ranks called different collectives.
+type MismatchError struct {
+	Rank, Peer int
+	Mine, Its  string // both calls in words: "#12 all_reduce f32[4096] sum, bucket 1"
+}
+
+// PeerError says that another rank is gone or misbehaved.
+type PeerError struct {
+	Peer  int
+	Seq   uint64
+	Cause string
+}

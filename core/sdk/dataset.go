@@ -1,0 +1,70 @@
+package sdk
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Dataset gives samples by index. Order, sharding and epochs are the core's.
+type Dataset interface {
+	Info() Info
+
+	// Open finds, verifies and if need be downloads the data. Every size and
+	// checksum is checked here: after Open returns, reading cannot fail for a
+	// reason that was visible before. Local ranks call it at the same time.
+	Open(ctx context.Context, req DatasetRequest) (DatasetSpec, error)
+
+	// Fill writes the samples with the given indices, in that order, into
+	// Input and Target. Transforms that draw random numbers seed them from
+	// (Seed, Epoch, index) so that a batch does not depend on who reads it.
+	Fill(ctx context.Context, b *Batch) error
+
+	Close() error
+}
+
+// DatasetRequest is what Open gets.
+type DatasetRequest struct {
+	Options   Options
+	Rank      int
+	LocalRank int
+	WorldSize int
+	Seed      uint64
+	// Log reaches the user's progress output. Attributes "done" and "total"
+	// (bytes) on a record make it a progress line.
+	Log *slog.Logger
+}
+
+// Split selects a part of the data.
+type Split uint8
+
+// The splits.
+const (
+	Train Split = iota
+	Test
+)
+
+// DatasetSpec describes an open data set. Equal on all ranks, or the job ends.
+type DatasetSpec struct {
+	Source       string      // where it came from: "idx", "download", "generated", "synthetic", …
+	Input        tensor.Spec // one sample, without the batch dimension; F32 today
+	Target       tensor.Spec // one target: I32 scalar (class index) or F32 of any shape (regression)
+	Classes      int         // number of classes; 0 for regression
+	ClassNames   []string
+	TrainSamples int
+	TestSamples  int
+	Fingerprint  string // hash over the content or its identity; a resume on other data is refused
+	Notice       string // shown loudly when not empty ("training on generated digits: …")
+}
+
+// Batch is one request for samples. The memory belongs to the host and is
+// shared; it may be read and written until Fill returns.
+type Batch struct {
+	Split   Split
+	Epoch   int
+	Seed    uint64  // of the run
+	Indices []int64 // n sample indices within the split, in range
+	Input   []byte  // n · Spec.Input.Bytes(), to be filled
+	Target  []byte  // n · Spec.Target.Bytes(), to be filled
+}

@@ -1,0 +1,60 @@
+package sdk
+
+import "github.com/trainctl/trainctl/core/tensor"
+
+// Kind is what a plugin is for.
+type Kind string
+
+// The plugin kinds. A binary may serve several, one per process.
+const (
+	KindBackend   Kind = "backend"
+	KindPrecision Kind = "precision"
+	KindDataset   Kind = "dataset"
+)
+
+// Info is what a plugin says of itself before it is configured. It must be
+// constant: the host may ask at any time, also only to print it.
+type Info struct {
+	Kind    Kind
+	Name    string // as written in the TOML: "tcp", "mnist"
+	Version string // of the plugin, not of the protocol
+	Summary string // one line for `trainctl plugins list`
+
+	// Options are the keys the plugin's table may have. Unknown keys are
+	// refused by the host with file, line and a suggestion.
+	Options []Option
+
+	// Backend capabilities. Empty means none.
+	DTypes      []tensor.DType // element types that reductions accept
+	Devices     []string       // "cpu", "cuda"
+	Ops         []Op           // collectives it can do
+	MaxWorld    int            // 0 = no limit
+	Determinism string         // "bitwise" when equal inputs give equal bits on all ranks and from run to run
+}
+
+// OptionType is the type of an option's value in TOML.
+type OptionType string
+
+// The option types. A duration is a string such as "30s"; a list is homogeneous.
+const (
+	String     OptionType = "string"
+	Int        OptionType = "int"
+	Float      OptionType = "float"
+	Boolean    OptionType = "bool"
+	Duration   OptionType = "duration"
+	FloatList  OptionType = "float list"
+	IntList    OptionType = "int list"
+	StringList OptionType = "string list"
+)
+
+// Option is one key of a plugin's table.
+type Option struct {
+	Name     string
+	Type     OptionType
+	Default  any      // nil: no default; otherwise string, int64, float64, bool, or a slice of these
+	Unit     string   // "bytes", "samples"; empty if none
+	Min, Max *float64 // inclusive limits for numbers and list elements; nil = none
+	Enum     []string // allowed strings; empty = any
+	Required bool
+	Doc      string // one sentence: what it does and when to change it
+}

@@ -1,0 +1,61 @@
+package sdk
+
+import (
+	"context"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Precision says what is computed in which type, and keeps the loss scale.
+type Precision interface {
+	Info() Info
+
+	// Policy is asked once, before the plan is made. Illegal combinations of
+	// options are errors here.
+	Policy(ctx context.Context, options Options) (Policy, error)
+
+	// Update is called once per optimizer step, on every rank, after the
+	// gradients were reduced and checked on all ranks. It returns the scale
+	// for the next step. It must depend on the sequence of arguments alone,
+	// so that ranks agree without talking.
+	Update(ctx context.Context, foundInf bool) (ScaleState, error)
+
+	// State and Load carry the scaler through a checkpoint, by the names
+	// PyTorch uses. An empty map means there is nothing to keep.
+	State(ctx context.Context) (map[string]float64, error)
+	Load(ctx context.Context, state map[string]float64) error
+
+	Close() error
+}
+
+// Cast is what a policy does to the inputs of one op type.
+type Cast uint8
+
+// The casts of torch.autocast.
+const (
+	CastNone    Cast = iota // run in whatever type the inputs have
+	CastLower               // cast floating inputs to the policy's Lower type
+	CastF32                 // cast floating inputs to float32
+	CastPromote             // cast floating inputs to the widest among them
+	CastBanned              // refuse the op, naming the alternative
+)
+
+// Policy is the precision of a run as the plan needs it.
+type Policy struct {
+	Name          string          // for people: "O1 (autocast bf16)"
+	Params        tensor.DType    // type of the model's parameters and activations without casts: F32, or a half type (O2, O3)
+	BatchNormF32  bool            // keep batch-norm parameters, statistics and computation in float32
+	MasterWeights bool            // the optimizer updates float32 copies, the model gets rounded ones
+	Lower         tensor.DType    // what CastLower casts to; Invalid without autocast
+	Casts         map[string]Cast // by graph op type ("conv2d", "linear", "cross_entropy"); missing = CastNone
+	Scale         float64         // initial loss scale; 1 for none
+	Dynamic       bool            // found infinities lower the scale and skip the step; false never skips
+	Properties    [][2]string     // what a user should see printed, name and value, in order
+}
+
+// ScaleState is the scaler after an update.
+type ScaleState struct {
+	Scale   float64 // for the next step
+	Skip    bool    // the optimizer must not apply this step
+	Skipped uint64  // steps skipped in a row
+}
