@@ -1,0 +1,12 @@
+package data
+
+// Config is the table [sampler]: torch.utils.data.DistributedSampler.
+type Config struct {
+	Shuffle  bool    `toml:"shuffle"`   // another order every epoch, from seed + epoch
+	DropLast bool    `toml:"drop_last"` // cut the tail that does not divide by the world size, instead of repeating from the head
+	Seed     *uint64 `toml:"seed"`      // default: [run] seed
+	Prefetch int     `toml:"prefetch"`  // batches read ahead, at least 1
+}
+
+// Default shuffles, pads and reads two batches ahead.
+func Default() Config { return Config{Shuffle: true, Prefetch: 2} }
