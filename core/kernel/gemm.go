@@ -1,0 +1,55 @@
+package kernel
+
+import "fmt"
+
+// Gemm computes C = alpha·op(A)·op(B) + beta·C, where op(A) is m×k and op(B) is
+// k×n; transA says that a holds the k×m transpose, transB likewise. Matrices are
+// row-major and lda, ldb, ldc their row strides. With beta 0, C is not read, so
+// NaN in it does not survive. The scratch holds GemmScratch(m, n, k) elements.
+// The layout follows BLAS's gemm.
+func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int, scratch []T) {
+	checkMatrix("A", transA, m, k, lda, len(a))
+	checkMatrix("B", transB, k, n, ldb, len(b))
+	checkMatrix("C", false, m, n, ldc, len(c))
+	gemmRef(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+// GemmScratch is the number of scratch elements that Gemm needs for these dimensions.
+func GemmScratch(m, n, k int) int { return 0 }
+
+func checkMatrix(name string, trans bool, rows, cols, ld, have int) {
+	if trans {
+		rows, cols = cols, rows
+	}
+	if rows == 0 || cols == 0 {
+		return
+	}
+	if need := (rows-1)*ld + cols; ld < cols || have < need {
+		panic(fmt.Sprintf("kernel.Gemm: %s is %d×%d with row stride %d: %d elements given", name, rows, cols, ld, have))
+	}
+}
+
+// gemmRef is the definition of Gemm. Each element's products are added in the order of k.
+func gemmRef[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	ai, ak := lda, 1
+	if transA {
+		ai, ak = 1, lda
+	}
+	bk, bj := ldb, 1
+	if transB {
+		bk, bj = 1, ldb
+	}
+	for i := range m {
+		for j := range n {
+			var sum T
+			for l := range k {
+				sum += a[i*ai+l*ak] * b[l*bk+j*bj]
+			}
+			sum *= alpha
+			if beta != 0 {
+				sum += beta * c[i*ldc+j]
+			}
+			c[i*ldc+j] = sum
+		}
+	}
+}
