@@ -4,6 +4,13 @@ import "math"
 
 // ReLU computes y = max(x, 0); NaN stays NaN. y may be x.
 func ReLU[T Float](x, y []T) {
+	y = y[:len(x)]
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecReLU(as32(x[:n]), as32(y[:n]))
+			x, y = x[n:], y[n:]
+		}
+	}
 	for i, v := range x {
 		if v < 0 {
 			v = 0
@@ -14,6 +21,13 @@ func ReLU[T Float](x, y []T) {
 
 // ReLUGrad computes dx = dy where y > 0, else 0. dx may be dy.
 func ReLUGrad[T Float](y, dy, dx []T) {
+	dy, dx = dy[:len(y)], dx[:len(y)]
+	if is32[T]() {
+		if n := head(len(y)); n > 0 {
+			vecReLUGrad(as32(y[:n]), as32(dy[:n]), as32(dx[:n]))
+			y, dy, dx = y[n:], dy[n:], dx[n:]
+		}
+	}
 	for i, v := range y {
 		if v > 0 {
 			dx[i] = dy[i]

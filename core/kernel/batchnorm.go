@@ -125,19 +125,39 @@ func batchNormInput[T Float](n, c, hw, ch int, count float64, x, dy []T, mean, i
 
 // subMulAdd computes y = (x−mean)·scale + shift.
 func subMulAdd[T Float](x []T, mean, scale, shift T, y []T) {
+	y = y[:len(x)]
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecSubMulAdd(as32(x[:n]), float32(mean), float32(scale), float32(shift), as32(y[:n]))
+			x, y = x[n:], y[n:]
+		}
+	}
 	for i, v := range x {
-		y[i] = (v-mean)*scale + shift
+		y[i] = T((v-mean)*scale) + shift
 	}
 }
 
 // normGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale.
 func normGrad[T Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
+	dy, dx = dy[:len(x)], dx[:len(x)]
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecNormGrad(as32(x[:n]), as32(dy[:n]), float32(mean), float32(meanDy), float32(slope), float32(scale), as32(dx[:n]))
+			x, dy, dx = x[n:], dy[n:], dx[n:]
+		}
+	}
 	for i, v := range x {
-		dx[i] = (dy[i] - meanDy - (v-mean)*slope) * scale
+		dx[i] = (dy[i] - meanDy - T((v-mean)*slope)) * scale
 	}
 }
 
 func sum64[T Float](x []T) (sum float64) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum = vecSum(as32(x[:n]))
+			x = x[n:]
+		}
+	}
 	for _, v := range x {
 		sum += float64(v)
 	}
@@ -145,6 +165,12 @@ func sum64[T Float](x []T) (sum float64) {
 }
 
 func sumSqDiff64[T Float](x []T, mean float64) (sum float64) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum = vecSumSqDiff(as32(x[:n]), mean)
+			x = x[n:]
+		}
+	}
 	for _, v := range x {
 		d := float64(v) - mean
 		sum += d * d
@@ -155,6 +181,12 @@ func sumSqDiff64[T Float](x []T, mean float64) (sum float64) {
 // sumAndDot64 is Σdy and Σdy·(x−mean).
 func sumAndDot64[T Float](dy, x []T, mean T) (sum, dot float64) {
 	mu := float64(mean)
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum, dot = vecSumAndDot(as32(dy[:n]), as32(x[:n]), mu)
+			x, dy = x[n:], dy[n:]
+		}
+	}
 	for i, v := range dy {
 		sum += float64(v)
 		dot += float64(v) * (float64(x[i]) - mu)

@@ -40,17 +40,35 @@ func (p *Conv) Validate() error {
 }
 
 // ConvScratch is the number of scratch elements that each of the convolution kernels needs.
-func ConvScratch(p *Conv) int { return 0 }
+func ConvScratch(p *Conv) int {
+	return max(columnScratch(p), directScratch(p))
+}
 
 // Conv2D computes y = conv(x, w) + bias; bias may be nil.
-func Conv2D[T Float](p *Conv, x, w, bias, y, scratch []T) { convRef(p, x, w, bias, y) }
+func Conv2D[T Float](p *Conv, x, w, bias, y, scratch []T) {
+	if is32[T]() && p.direct() {
+		directForward(p, as32(x), as32(w), as32(bias), as32(y), as32(scratch))
+		return
+	}
+	columnForward(p, x, w, bias, y, scratch)
+}
 
 // Conv2DGradInput computes the gradient with respect to x from dy and w, and overwrites dx.
-func Conv2DGradInput[T Float](p *Conv, dy, w, dx, scratch []T) { convGradInputRef(p, dy, w, dx) }
+func Conv2DGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
+	if is32[T]() && p.direct() {
+		directGradInput(p, as32(dy), as32(w), as32(dx), as32(scratch))
+		return
+	}
+	columnGradInput(p, dy, w, dx, scratch)
+}
 
 // Conv2DGradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
 func Conv2DGradWeight[T Float](p *Conv, x, dy, dw, scratch []T, accumulate bool) {
-	convGradWeightRef(p, x, dy, dw, accumulate)
+	if is32[T]() && p.direct() {
+		directGradWeight(p, as32(x), as32(dy), as32(dw), as32(scratch), accumulate)
+		return
+	}
+	columnGradWeight(p, x, dy, dw, scratch, accumulate)
 }
 
 // Conv2DGradBias sums dy over images and pixels, and writes or adds it to db. The sum runs in float64.

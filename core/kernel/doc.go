@@ -33,4 +33,4 @@
 // a change there.
 package kernel
 
-//go:generate sh -c "cd gen && go run . -out .."
+//go:generate sh -c "cd gen && go run . -dir .."

@@ -10,6 +10,12 @@ func Fill[T Float](dst []T, v T) {
 // Add computes dst = a + b over len(dst) elements; dst may be a or b.
 func Add[T Float](a, b, dst []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
+	if is32[T]() {
+		if n := head(len(dst)); n > 0 {
+			vecAdd(as32(a[:n]), as32(b[:n]), as32(dst[:n]))
+			a, b, dst = a[n:], b[n:], dst[n:]
+		}
+	}
 	for i := range dst {
 		dst[i] = a[i] + b[i]
 	}
@@ -21,6 +27,12 @@ func AddTo[T Float](dst, src []T) { Add(dst, src, dst) }
 // Mul computes dst = a·b over len(dst) elements; dst may be a or b.
 func Mul[T Float](a, b, dst []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
+	if is32[T]() {
+		if n := head(len(dst)); n > 0 {
+			vecMul(as32(a[:n]), as32(b[:n]), as32(dst[:n]))
+			a, b, dst = a[n:], b[n:], dst[n:]
+		}
+	}
 	for i := range dst {
 		dst[i] = a[i] * b[i]
 	}
@@ -28,6 +40,12 @@ func Mul[T Float](a, b, dst []T) {
 
 // Scale computes dst *= alpha.
 func Scale[T Float](dst []T, alpha T) {
+	if is32[T]() {
+		if n := head(len(dst)); n > 0 {
+			vecScale(as32(dst[:n]), float32(alpha))
+			dst = dst[n:]
+		}
+	}
 	for i := range dst {
 		dst[i] *= alpha
 	}
@@ -36,6 +54,12 @@ func Scale[T Float](dst []T, alpha T) {
 // Axpy computes dst += alpha·src over len(dst) elements, the product rounded before the sum.
 func Axpy[T Float](dst []T, alpha T, src []T) {
 	src = src[:len(dst)]
+	if is32[T]() {
+		if n := head(len(dst)); n > 0 {
+			vecAxpy(as32(dst[:n]), float32(alpha), as32(src[:n]))
+			dst, src = dst[n:], src[n:]
+		}
+	}
 	for i := range dst {
 		dst[i] += T(alpha * src[i])
 	}

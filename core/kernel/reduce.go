@@ -29,6 +29,10 @@ func (op ReduceOp) String() string {
 // BF16, I8, U8, I16, I32 or I64. Half types compute in float32 and round once;
 // integers wrap. The slices are aligned to the element.
 func Reduce(op ReduceOp, d tensor.DType, dst, src []byte) {
+	if d == tensor.F32 && op == Sum {
+		AddTo(tensor.View[float32](dst), tensor.View[float32](src[:len(dst)]))
+		return
+	}
 	srcs := [2][]byte{dst, src}
 	ReduceN(op, d, dst, srcs[:], 1)
 }
@@ -126,6 +130,10 @@ func combine[T number](op ReduceOp, dst, src []T) {
 	src = src[:len(dst)]
 	switch op {
 	case Sum:
+		if d, s := float32s(dst), float32s(src); len(d) > 0 {
+			AddTo(d, s)
+			return
+		}
 		for i, v := range src {
 			dst[i] += v
 		}
@@ -144,6 +152,12 @@ func combine[T number](op ReduceOp, dst, src []T) {
 	default:
 		panic(fmt.Sprintf("kernel: no reduction %v", op))
 	}
+}
+
+// float32s views x as float32 if that is its type, else it gives nil.
+func float32s[T number](x []T) []float32 {
+	f, _ := any(x).([]float32)
+	return f
 }
 
 // ScaleBytes multiplies every element of type d in b by factor. Half types round

@@ -6,6 +6,14 @@ import "math"
 // momentum buffer, nil when momentum is 0; firstStep starts it as the gradient
 // itself, without dampening. The gradient is left as it is.
 func SGDUpdate[T Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
+	g = g[:len(p)]
+	if is32[T]() && momentum != 0 && !nesterov && !maximize && !firstStep {
+		if n := head(len(p)); n > 0 {
+			vecSGDMomentum(as32(p[:n]), as32(g[:n]), as32(buf[:n]),
+				float32(lr), float32(momentum), float32(1-dampening), float32(weightDecay))
+			p, g, buf = p[n:], g[n:], buf[n:]
+		}
+	}
 	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
 }
 
