@@ -81,7 +81,7 @@ func (c Config) Problems() diag.List {
 		{"max_skips", c.MaxSkips, 1, "100 is the default"},
 	} {
 		if n.v < n.min {
-			l.Addf(n.key, n.help, "%d is too small: the smallest value is %d", n.v, n.min)
+			l.Addf(n.key, n.help, "%d is too small", n.v)
 		}
 	}
 	if !(c.MaxNorm >= 0) || math.IsInf(c.MaxNorm, 0) {
