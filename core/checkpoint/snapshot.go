@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -25,7 +26,7 @@ type Snapshot struct {
 	Dataset Dataset
 
 	Metrics map[string]float64 // values so far: "train.loss", "eval.loss", "eval.accuracy", …
-	Best    *Best              // kept by the store when [checkpoint] keep_best is set
+	Best    *Best              // set by Load; Save writes the store's own
 
 	Config     string // the resolved configuration as TOML
 	WorldSize  int
@@ -58,16 +59,6 @@ type Best struct {
 	Metric string  `json:"metric"`
 	Value  float64 `json:"value"`
 	Step   int     `json:"step"`
-}
-
-// Info describes a checkpoint without its tensors.
-type Info struct {
-	Path     string
-	Step     int
-	Epoch    int
-	Bytes    int64
-	Latest   bool // checkpoints/latest names it
-	Manifest Manifest
 }
 
 // Report says what Load did beside reading one checkpoint.
@@ -120,4 +111,28 @@ func (e *UnusableError) Unwrap() []error {
 		errs[i] = s.Reason
 	}
 	return errs
+}
+
+// copyFrom makes s a deep copy, reusing the memory of the copy before.
+func (s *Snapshot) copyFrom(o *Snapshot) {
+	model, optimizer := s.Model, s.Optimizer
+	*s = *o
+	s.Model = copyTensors(model, o.Model)
+	s.Optimizer = copyTensors(optimizer, o.Optimizer)
+	s.Scaler, s.Metrics = maps.Clone(o.Scaler), maps.Clone(o.Metrics)
+}
+
+func copyTensors(dst, src []tensor.Named) []tensor.Named {
+	if len(dst) != len(src) {
+		dst = make([]tensor.Named, len(src))
+	}
+	for i, t := range src {
+		room := dst[i].Data
+		if len(room) != len(t.Data) {
+			room = tensor.Aligned(len(t.Data))
+		}
+		copy(room, t.Data)
+		dst[i] = tensor.Named{Name: t.Name, Tensor: tensor.Of(t.DType, t.Shape.Clone(), room)}
+	}
+	return dst
 }

@@ -1,56 +1,206 @@
-// Package checkpoint saves and loads runs.
+// Package checkpoint saves runs so that a crash at any instant leaves
+// something to continue from, and loads them so that the continued run is the
+// uninterrupted one, bit for bit. FORMAT.md beside this file describes the bytes.
+//
+// One process of a job, rank 0, opens a Store and saves; every rank may Load.
+//
+//	store, err := checkpoint.Open(fsys, run.Checkpoints(), cfg)
+//	path, err := store.Save(ctx, &snapshot)       // the snapshot is free again
+//	err = store.Close()                           // waits for the last write
+//	snap, report, err := checkpoint.Load(ctx, fsys, "runs/x/1/checkpoints")
+//	note, err := checkpoint.Fill(model, snap.Model)
+//
+// A checkpoint is written into a directory under a temporary name; its files
+// are made durable, then the directory, then it is renamed, then the parent is
+// made durable, then latest is replaced. Only then are old ones removed.
 package checkpoint
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"time"
 )
 
-// Store writes and reads the checkpoints of one run directory.
-type Store struct{}
+// LatestFile holds the name of the newest checkpoint's directory.
+const LatestFile = "latest"
+
+const lockName = ".lock"
+
+// Store writes the checkpoints of one directory. Its methods are called from
+// one goroutine.
+type Store struct {
+	fs      FS
+	dir     string
+	cfg     Config
+	unlock  func() error
+	onSaved func(Saved)
+	now     func() time.Time
+
+	saves int   // made in this directory so far
+	best  *Best // among the checkpoints of this directory
+	tries int   // names temporary directories
+
+	busy   chan error // result of the write in progress; nil: none
+	buffer Snapshot   // what it writes from
+}
 
 // Saved describes a checkpoint that became durable.
 type Saved struct {
 	Step  int
 	Path  string
 	Bytes int64
-	Took  time.Duration
+	Took  time.Duration // from Save's copy to durability
 	Best  bool
 }
 
-// Open prepares dir, the run's checkpoints directory.
-func Open(fsys FS, dir string, cfg Config) (*Store, error) { return nil, errTodo }
-
-// OnSaved sets a function that is called after each checkpoint became durable; with async it runs on the writer's goroutine.
-func (s *Store) OnSaved(f func(Saved)) {}
-
-// Save writes a checkpoint and returns its path.
-func (s *Store) Save(ctx context.Context, snap *Snapshot) (string, error) { return "", errTodo }
-
-// Load reads "auto" (the newest usable one), a checkpoint directory, or a bare model.safetensors.
-func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error) {
-	return nil, Report{}, errTodo
+// Open makes dir if need be, locks it against other writers and clears away
+// what dead ones left behind. The error is a *LockedError when another run
+// writes there.
+func Open(fsys FS, dir string, cfg Config) (*Store, error) {
+	if err := cfg.Problems().Err(); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w (the run directory must be writable: --run-dir or [run] dir names another)", err)
+	}
+	unlock, err := fsys.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	s := &Store{fs: fsys, dir: dir, cfg: cfg, unlock: unlock, now: time.Now}
+	if err := s.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("checkpoint: %w", err), unlock())
+	}
+	return s, nil
 }
 
-// Load reads a checkpoint without a store: a checkpoint directory, a directory of checkpoints, or a bare safetensors file.
-func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
-	return nil, Report{}, errTodo
+// OnSaved sets a function to be called whenever a checkpoint became durable.
+// In async mode it runs on the goroutine that writes.
+func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
+
+// Dir is the directory of checkpoints.
+func (s *Store) Dir() string { return s.dir }
+
+// Save makes a checkpoint durable and returns its path. In async mode it
+// returns once the snapshot is copied; how the write ended is told by the next
+// Save, which still starts its own write, or by Close. A write that fails
+// leaves all earlier checkpoints as they were. With a path and an error at
+// once the checkpoint was taken, and something else went wrong: an earlier
+// async write, or the removal of old checkpoints.
+func (s *Store) Save(ctx context.Context, snap *Snapshot) (string, error) {
+	before := s.wait(ctx)
+	if err := ctx.Err(); err != nil {
+		return "", errors.Join(err, before)
+	}
+	start := s.now()
+	path := filepath.Join(s.dir, dirName(snap.Step))
+	if !s.cfg.Async {
+		durable, err := s.write(ctx, snap, start)
+		if !durable {
+			path = ""
+		}
+		return path, err
+	}
+	s.buffer.copyFrom(snap)
+	done := make(chan error, 1)
+	s.busy = done
+	go func() {
+		_, err := s.write(context.WithoutCancel(ctx), &s.buffer, start)
+		done <- err
+	}()
+	return path, before
 }
 
-// List gives the checkpoints of the store, the newest first.
-func List(fsys FS, dir string) ([]Info, error) { return nil, errTodo }
+// wait for the write in progress and return its error. When ctx ends first the
+// write stays in progress.
+func (s *Store) wait(ctx context.Context) error {
+	if s.busy == nil {
+		return nil
+	}
+	select {
+	case err := <-s.busy:
+		s.busy = nil
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
 
-// Inspect describes one checkpoint or safetensors file.
-func Inspect(fsys FS, path string) (Info, error) { return Info{}, errTodo }
+// Close waits for the write in progress, returns its error and gives the directory free.
+func (s *Store) Close() error {
+	return errors.Join(s.wait(context.Background()), s.unlock())
+}
 
-// Verify reads a checkpoint completely and checks every sum.
-func Verify(ctx context.Context, fsys FS, path string) error { return errTodo }
+// recover brings order into what a dead writer left, and learns the state of
+// the directory from the manifests.
+func (s *Store) recover() error {
+	names, err := s.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		switch {
+		case n.kind == temporary:
+			err = s.fs.RemoveAll(n.path(s.dir))
+		case n.kind == replaced:
+			err = s.restore(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	names, err = s.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if m, err := readManifest(s.fs, n.path(s.dir)); err == nil {
+			s.saves = max(s.saves, m.Save)
+			s.consider(m)
+		}
+	}
+	return nil
+}
 
-// Close waits for the write in progress and returns its error.
-func (s *Store) Close() error { return nil }
+// restore decides about a checkpoint that was being replaced by one of the
+// same step: it goes when the new one is there and whole, else it comes back.
+func (s *Store) restore(old name) error {
+	current := filepath.Join(s.dir, dirName(old.step))
+	if Verify(context.Background(), s.fs, current) == nil {
+		return s.fs.RemoveAll(old.path(s.dir))
+	}
+	if Verify(context.Background(), s.fs, old.path(s.dir)) != nil {
+		return nil // neither is whole: leave both to be looked at
+	}
+	if err := s.fs.RemoveAll(current); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := s.fs.Rename(old.path(s.dir), current); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}
 
-// Manifest is manifest.json.
-type Manifest struct{}
-
-var errTodo = errors.New("not there yet")
+// consider makes m's checkpoint the best when its metric is better, and says whether it did.
+func (s *Store) consider(m Manifest) bool {
+	v, ok := m.Metrics[s.cfg.KeepBest]
+	if !ok || math.IsNaN(float64(v)) {
+		return false
+	}
+	value := float64(v)
+	if b := s.best; b != nil {
+		better := value > b.Value
+		if s.cfg.lowerIsBetter() {
+			better = value < b.Value
+		}
+		if !better && !(value == b.Value && m.Step <= b.Step) {
+			return false
+		}
+	}
+	s.best = &Best{Metric: s.cfg.KeepBest, Value: value, Step: m.Step}
+	return true
+}
