@@ -1,0 +1,43 @@
+package config
+
+import "fmt"
+
+// Origin says where a value came from; its zero value is the default.
+type Origin struct {
+	File string // file as given, "" for other origins
+	Line int
+	Env  string // variable that set it
+	Flag string // flag that set it
+}
+
+func (o Origin) String() string {
+	switch {
+	case o.Flag != "":
+		return "flag " + o.Flag
+	case o.Env != "":
+		return "env " + o.Env
+	case o.File != "":
+		return fmt.Sprintf("%s:%d", o.File, o.Line)
+	}
+	return "default"
+}
+
+// Origin tells where the value at a path came from: "optimizer.lr",
+// "model.layers[0].bias", "dataset.options.root".
+func (c *Config) Origin(path string) Origin {
+	for p := path; p != ""; p = parent(p) {
+		pl, ok := c.places[p]
+		if !ok || p != path && pl.val.end == pl.val.start {
+			continue
+		}
+		line, _ := pl.src.position(pl.key.start)
+		switch {
+		case pl.src.flag != "":
+			return Origin{Flag: pl.src.flag}
+		case pl.src.env != "":
+			return Origin{Env: pl.src.env}
+		}
+		return Origin{File: pl.src.name, Line: line}
+	}
+	return Origin{}
+}
