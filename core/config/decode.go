@@ -149,7 +149,7 @@ func elements(raw any) ([]any, bool) {
 func (d decoder) scalar(path string, raw any, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		if s, ok := raw.(string); ok {
+		if s, ok := d.word(path, raw); ok {
 			v.SetString(s)
 		} else {
 			d.mismatch(path, raw, "a string", fmt.Sprintf("put it in quotes: %q", fmt.Sprint(raw)))
@@ -167,6 +167,19 @@ func (d decoder) scalar(path string, raw any, v reflect.Value) {
 	default:
 		panic(fmt.Sprintf("config: field %s has a type that TOML cannot fill: %v", path, v.Type()))
 	}
+}
+
+// word is the string meant by a value. Flags and variables need no quotes
+// where only a string can be meant: --set run.name=2026.
+func (d decoder) word(path string, raw any) (string, bool) {
+	s, ok := raw.(string)
+	if pl := d.places[path]; !ok && pl.src != nil && pl.src.rank > 0 {
+		switch raw.(type) {
+		case int64, float64, bool:
+			return pl.src.text[pl.val.start:pl.val.end], true
+		}
+	}
+	return s, ok
 }
 
 func (d decoder) float(path string, raw any, v reflect.Value) {

@@ -65,8 +65,8 @@ func Render(w io.Writer, list []Diagnostic, color bool) error {
 	for _, d := range list {
 		d.render(&b, color)
 	}
-	if n := count(list, SeverityError); n > 0 {
-		fmt.Fprintf(&b, "%s, %s\n", plural(n, "error"), plural(count(list, SeverityWarning), "warning"))
+	if s := tally(list); s != "" {
+		fmt.Fprintln(&b, s)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -90,7 +90,7 @@ func (d Diagnostic) render(b *strings.Builder, color bool) {
 	fmt.Fprintf(b, "%s: %s\n", paint(tint, string(d.Severity)), paint("1", msg))
 	num := fmt.Sprint(d.Line)
 	pad := strings.Repeat(" ", len(num))
-	fmt.Fprintf(b, "%s %s %s:%d:%d\n", pad, paint("34", "-->"), d.File, d.Line, d.Col)
+	fmt.Fprintf(b, "%s%s %s:%d:%d\n", pad, paint("34", "-->"), d.File, d.Line, d.Col)
 	if d.Snippet != "" {
 		bar := paint("34", "|")
 		fmt.Fprintf(b, "%s %s\n%s %s %s\n", pad, bar, paint("34", num), bar, d.Snippet)
@@ -143,6 +143,17 @@ func RenderJSON(w io.Writer, list []Diagnostic) error {
 	}{"1.0", errs == 0, errs, count(list, SeverityWarning), list})
 }
 
+// tally is the last line of a report: "2 errors, 1 warning".
+func tally(list []Diagnostic) string {
+	var parts []string
+	for _, s := range []Severity{SeverityError, SeverityWarning} {
+		if n := count(list, s); n > 0 {
+			parts = append(parts, plural(n, string(s)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func count(list []Diagnostic, s Severity) (n int) {
 	for _, d := range list {
 		if d.Severity == s {
@@ -155,6 +166,9 @@ func count(list []Diagnostic, s Severity) (n int) {
 func plural(n int, word string) string {
 	if n == 1 {
 		return "1 " + word
+	}
+	if stem, ok := strings.CutSuffix(word, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, word)
 }

@@ -34,7 +34,6 @@ type part struct {
 }
 
 func (s *scanner) document() {
-	s.i = len(s.text) - len(strings.TrimPrefix(s.text, "\ufeff"))
 	table := ""
 	for s.blank(true); s.i < len(s.text); s.blank(true) {
 		before := s.i

@@ -73,10 +73,10 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 }
 
 func parse(name, text string, o LoadOptions) (*Config, error) {
-	src := &source{name: name, text: text}
+	src := &source{name: name, text: withoutMark(text)}
 	r := newReport(src)
 	root := map[string]any{}
-	if _, err := toml.Decode(text, &root); err != nil {
+	if _, err := toml.Decode(src.text, &root); err != nil {
 		r.syntax(err)
 		return nil, &Error{Diagnostics: r.sorted()}
 	}
@@ -99,6 +99,17 @@ func parse(name, text string, o LoadOptions) (*Config, error) {
 	return c, nil
 }
 
+// withoutMark drops the byte order mark that some editors write. The TOML
+// parser passes over the same ones, and then counts without them.
+func withoutMark(text string) string {
+	for _, mark := range []string{"\xff\xfe", "\xfe\xff", "\ufeff"} {
+		if rest, ok := strings.CutPrefix(text, mark); ok {
+			return withoutMark(rest)
+		}
+	}
+	return text
+}
+
 // syntax reports what the TOML parser stumbled over. It stops there, so it is
 // the only problem of the report.
 func (r *report) syntax(err error) {
@@ -112,12 +123,17 @@ func (r *report) syntax(err error) {
 	if msg == "" {
 		msg = p.Error()
 	}
-	r.add(SeverityError, "", r.file, sp, syntaxHelp(msg), "not valid TOML: "+msg)
+	r.add(SeverityError, "", r.file, sp, syntaxHelp(msg), "not valid TOML: "+strings.TrimSuffix(msg, "."))
 }
 
 func syntaxHelp(msg string) string {
-	if strings.Contains(msg, "expected value") {
+	switch {
+	case strings.Contains(msg, "expected value but found '\\n'"):
+		return "write a value behind the equals sign, or remove the key"
+	case strings.Contains(msg, "expected value"):
 		return `strings need quotes, as name = "mnist"`
+	case strings.Contains(msg, "already been defined"):
+		return "a key or table may stand only once: merge the two"
 	}
 	return ""
 }
@@ -159,7 +175,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 		{"precision", c.Precision.Plugin, &c.Precision.Options},
 		{"dataset", c.Dataset.Plugin, &c.Dataset.Options},
 	} {
-		if c.report.bad[p.kind+".plugin"] {
+		if p.plugin == "" || c.report.bad[p.kind+".plugin"] {
 			continue
 		}
 		resolved, problems, err := check(p.kind, p.plugin, *p.options)

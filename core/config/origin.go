@@ -25,19 +25,16 @@ func (o Origin) String() string {
 // Origin tells where the value at a path came from: "optimizer.lr",
 // "model.layers[0].bias", "dataset.options.root".
 func (c *Config) Origin(path string) Origin {
-	for p := path; p != ""; p = parent(p) {
-		pl, ok := c.places[p]
-		if !ok || p != path && pl.val.end == pl.val.start {
-			continue
-		}
-		line, _ := pl.src.position(pl.key.start)
-		switch {
-		case pl.src.flag != "":
-			return Origin{Flag: pl.src.flag}
-		case pl.src.env != "":
-			return Origin{Env: pl.src.env}
-		}
-		return Origin{File: pl.src.name, Line: line}
+	pl, ok := c.places[path]
+	if !ok {
+		return Origin{}
 	}
-	return Origin{}
+	if pl.src.flag != "" {
+		return Origin{Flag: pl.src.flag}
+	}
+	if pl.src.env != "" {
+		return Origin{Env: pl.src.env}
+	}
+	line, _ := pl.src.position(pl.key.start)
+	return Origin{File: pl.src.name, Line: line}
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -88,7 +89,7 @@ func (t *tree) set(key, value string, src *source, keySpan span, valueAt int) {
 	}
 	v, inner, err := parseValue(value)
 	if err != nil {
-		t.addAt(src, span{valueAt, len(src.text)}, `strings with blanks or signs need quotes: key='"a b"'`, "%v", err)
+		t.addAt(src, span{valueAt, len(src.text)}, valueHelp(value), "%v", err)
 		return
 	}
 	path, err := assign(t.root, steps, v)
@@ -101,6 +102,9 @@ func (t *tree) set(key, value string, src *source, keySpan span, valueAt int) {
 		shift := valueAt - pl.src.rank // rank carries the length of the text before the value
 		t.places[path+rel] = place{src, span{pl.key.start + shift, pl.key.end + shift}, span{pl.val.start + shift, pl.val.end + shift}}
 	}
+	for p := parent(path); p != "" && !t.given(p); p = parent(p) {
+		t.places[p] = place{src: src, key: keySpan}
+	}
 	t.places[path] = place{src: src, key: keySpan, val: span{valueAt, len(src.text)}}
 }
 
@@ -112,6 +116,16 @@ func (r *report) addAt(src *source, sp span, help, format string, args ...any) {
 func within(p, path string) bool {
 	rest, ok := strings.CutPrefix(p, path)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func valueHelp(s string) string {
+	switch {
+	case s == "":
+		return `an empty string is written key='""'`
+	case strings.ContainsAny(s[:1], "[{"):
+		return `close the bracket, and put strings inside in quotes: '["a", "b"]'`
+	}
+	return `quote strings that hold signs: key='"a#b"'`
 }
 
 const probe = "x = "
@@ -140,17 +154,11 @@ func parseValue(s string) (any, map[string]place, error) {
 	return nil, nil, fmt.Errorf("%q is neither a TOML value nor a plain word", s)
 }
 
-// word reports whether s can only be meant as a string: it starts like a name
-// or a path and holds nothing that TOML or a shell gives a meaning to.
+// word reports whether s, which is no TOML value, can be meant as a string: it
+// holds nothing that TOML gives a meaning to. Where a number was wanted, the
+// type check will say so.
 func word(s string) bool {
-	if s == "" || !strings.ContainsRune("./~", rune(s[0])) && !letter(s[0]) {
-		return false
-	}
-	return !strings.ContainsAny(s, "\"'`[]{},#=\n\r\t")
-}
-
-func letter(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
+	return s != "" && utf8.ValidString(s) && !strings.ContainsAny(s, "\"'`[]{},#=\n\r\t\x00")
 }
 
 // step is one move into a tree: a key, or an index into a list.

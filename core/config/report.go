@@ -53,6 +53,9 @@ func (r *report) problems(table string, l diag.List) {
 	var prefixed diag.List
 	prefixed.Under(table, l)
 	for _, p := range prefixed {
+		if r.meant[p.Key] && !r.given(p.Key) {
+			continue // follows from the misspelt key, which is reported
+		}
 		r.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
 	}
 }
@@ -74,8 +77,9 @@ func (r *report) locate(path string, at aim) (*source, span) {
 }
 
 func (r *report) add(sev Severity, key string, src *source, sp span, help, summary string) {
-	line, col := src.position(sp.start)
 	text, start := src.line(sp.start)
+	sp.start = min(sp.start, start+len(text)) // not behind the line, on its end
+	line, col := src.position(sp.start)
 	_, end := src.position(min(max(sp.end, sp.start), start+len(text)))
 	d := Diagnostic{
 		Severity: sev, Key: key, Summary: summary, Help: help,

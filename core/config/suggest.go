@@ -95,6 +95,7 @@ var elsewhere = map[string]moved{
 	"asyncmode":                 {key: "checkpoint.async"},
 	"resume":                    {note: "give it on the command line: --resume auto or --resume PATH"},
 	"enabletensorboard":         {key: "metrics.tensorboard"},
+	"inplace":                   {note: "drop it: the plan decides what is computed in place"},
 	"backend":                   {key: "backend.plugin"},
 }
 

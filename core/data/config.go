@@ -17,7 +17,7 @@ func Default() Config { return Config{Shuffle: true, Prefetch: 2} }
 func (c Config) Problems() diag.List {
 	var l diag.List
 	if c.Prefetch < 1 {
-		l.Addf("prefetch", "2 is the default", "%d batches read ahead: the smallest value is 1", c.Prefetch)
+		l.Addf("prefetch", "2 is the default, 1 the least", "%d is too small", c.Prefetch)
 	}
 	return l
 }
