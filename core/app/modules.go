@@ -15,7 +15,6 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
-	"github.com/trainctl/trainctl/core/train"
 )
 
 // modules are the parts of a worker, one per concern.

@@ -2,12 +2,15 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"time"
 
+	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
@@ -24,14 +27,16 @@ import (
 
 // WorkerOptions are what a worker is started with.
 type WorkerOptions struct {
-	Config   string   // path of the TOML file
-	Set      []string // --set arguments
-	Resume   string   // "", "auto", or a checkpoint
-	EvalOnly bool     // evaluate Resume instead of training
-	Builtins []host.Builtin
-	Exe      string    // executable that serves the built-in plugins; "": this one
-	Build    string    // version, for checkpoints and messages
-	Started  time.Time // when the process began, if nobody says when the job did
+	Config string   // path of the TOML file
+	Set    []string // --set arguments
+	Resume string   // "", a checkpoint, or a directory of checkpoints
+	// ResumeAuto makes a directory without checkpoints a fresh start.
+	ResumeAuto bool
+	EvalOnly   bool // evaluate Resume instead of training
+	Builtins   []host.Builtin
+	Exe        string    // executable that serves the built-in plugins; "": this one
+	Build      string    // version, for checkpoints and messages
+	Started    time.Time // when the process began, if nobody says when the job did
 }
 
 // Worker runs one rank to its end. When the context ends the rank finishes
@@ -87,9 +92,9 @@ func newRunner(p runnerParts) *runner { return &runner{p} }
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
 		World: r.World, Device: r.Device, Events: r.Bus, FS: r.FS, Store: r.Saves,
-		Resume: r.Options.Resume, EvalOnly: r.Options.EvalOnly, Build: r.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
+		Resume: r.Options.Resume, ResumeAuto: r.Options.ResumeAuto, EvalOnly: r.Options.EvalOnly, Build: r.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
 	}
-	if d.Secret, err = rank.Secret(r.World, os.LookupEnv); err != nil {
+	if d.Secret, err = secret(r.World); err != nil {
 		return d, err
 	}
 	if d.Backend, err = r.Backend.Get(ctx); err != nil {
@@ -118,7 +123,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
 		DDP: c.DDP, Checkpoint: c.Checkpoint,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout,
-		Text: string(c.Resolved()), Hash: c.Hash(),
+		Text: string(c.Resolved()), Hash: hash(c.Resolved()),
 	}
 	var all diag.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
@@ -131,6 +136,29 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
 	return s, all.Err()
 }
+
+// secret is what this job's processes know and others do not. Without one
+// from a launcher of ours it follows from the run id, which only guards
+// against mix-ups.
+func secret(w rank.World) ([]byte, error) {
+	text := os.Getenv(rank.EnvSecret)
+	if text == "" {
+		return rank.DeriveSecret(w.RunID), nil
+	}
+	s, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not hexadecimal", rank.EnvSecret)
+	}
+	return s, nil
+}
+
+func hash(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// rootCause takes fx's account of constructors off an error.
+func rootCause(err error) error { return dig.RootCause(err) }
 
 func (r *runner) started() time.Time {
 	if ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64); err == nil {

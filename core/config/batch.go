@@ -13,15 +13,14 @@ func (c *Config) PerRankBatch(world int) (int, error) {
 	if world < 1 {
 		panic(fmt.Sprintf("config: world size %d", world))
 	}
-	if c.Train.GlobalBatch == 0 {
-		return c.Train.PerRankBatch, nil
+	n, err := c.Train.Batch(world)
+	if err != nil {
+		r := newReport(c.report.file)
+		r.places = c.places
+		c.dividesEvenly(r, world)
+		return 0, &Error{Diagnostics: r.sorted(), Causes: []error{err}}
 	}
-	r := newReport(c.report.file)
-	r.places = c.places
-	if !c.dividesEvenly(r, world) {
-		return 0, &Error{Diagnostics: r.sorted()}
-	}
-	return c.Train.GlobalBatch / (world * c.Train.AccumulateSteps), nil
+	return n, nil
 }
 
 // GlobalBatch is the number of samples of one optimizer step over world ranks.

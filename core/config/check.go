@@ -12,19 +12,17 @@ import (
 // have to know which keys were given.
 func (c *Config) check() {
 	r := c.report
-	r.problems("run", c.Run.Problems())
 	r.problems("backend", c.Backend.Problems())
 	r.problems("precision", c.Precision.Problems())
 	r.problems("sampler", c.Sampler.Problems())
-	r.problems("train", c.Train.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())
 	r.problems("ddp", c.DDP.Problems())
 	r.problems("checkpoint", c.Checkpoint.Problems())
 	r.problems("metrics", c.Metrics.Problems())
+	c.checkRun()
 	c.checkDataset()
 	c.checkModel()
-	c.checkLength()
 	c.checkBatch()
 	c.checkEvaluation()
 	c.checkPrecision()
@@ -52,40 +50,43 @@ func (c *Config) checkDataset() {
 	c.report.problems("dataset", c.Dataset.Problems())
 }
 
+// checkRun holds what a run's name must be, since it becomes a directory.
+func (c *Config) checkRun() {
+	r, n := c.report, c.Run.Name
+	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\\\x00") {
+		r.errorf("run.name", atValue, `give a plain name, as "mnist-ddp"; run.dir says where it goes`, "%q cannot name a directory", n)
+	}
+	if c.Run.Dir == "" {
+		r.errorf("run.dir", atValue, `"runs" is the default`, "no directory for runs is given")
+	}
+	r.problems("run", c.Run.Problems())
+}
+
+// checkModel keeps the table's own checks from asking for a name when the
+// layers, or the key that was meant, are what is wrong.
 func (c *Config) checkModel() {
 	r := c.report
-	switch named, layered := c.Model.Name != "", len(c.Model.Layers) > 0; {
-	case named && layered:
-		r.errorf("model.name", atKey, "remove name, or remove layers", "a model has a name or layers, not both")
-	case !named && !layered:
-		if !r.bad["model.layers"] {
-			c.missing("model.name", `add a table [model] with name = "convnet", or [[model.layers]]`, "missing: there is no model to train")
-		}
+	if r.bad["model"] || r.meant["model"] || r.bad["model.layers"] || r.meant["model.layers"] {
+		return
 	}
 	r.problems("model", c.Model.Problems())
 }
 
-func (c *Config) checkLength() {
-	if c.Train.Epochs == 0 && c.Train.MaxSteps == 0 && !c.report.meant["train.max_steps"] && !c.report.bad["train.max_steps"] {
-		c.missing("train.epochs", "add epochs or max_steps to [train]", "missing: the run would have no end")
-	}
-}
-
+// checkBatch leaves the batch size alone when a wrong or misspelt key explains
+// why it is missing.
 func (c *Config) checkBatch() {
-	r, t := c.report, c.Train
-	if r.bad["train.per_rank_batch"] || r.bad["train.global_batch"] || r.bad["train.accumulate_steps"] {
-		return
-	}
-	switch {
-	case t.PerRankBatch > 0 && t.GlobalBatch > 0:
-		r.errorf("train.global_batch", atKey, "keep one of the two: the other follows from it", "per_rank_batch and global_batch are both given")
-	case t.PerRankBatch == 0 && t.GlobalBatch == 0 && !r.meant["train.global_batch"]:
-		c.missing("train.per_rank_batch", "add per_rank_batch, or global_batch to divide among the ranks", "missing: the batch size has no default")
-	case t.GlobalBatch > 0:
-		if world := c.fixedWorld(); world > 0 {
-			c.dividesEvenly(r, world)
+	r := c.report
+	for _, key := range []string{"train", "train.global_batch"} {
+		if r.bad[key] || r.meant[key] {
+			r.bad["train.per_rank_batch"] = true
 		}
 	}
+	r.problems("train", c.Train.Problems())
+	world := c.fixedWorld()
+	if r.bad["train.global_batch"] || r.bad["train.accumulate_steps"] || world == 0 || c.Train.GlobalBatch <= 0 {
+		return
+	}
+	c.dividesEvenly(r, world)
 }
 
 func (c *Config) checkEvaluation() {

@@ -104,7 +104,7 @@ func parse(name, text string, o LoadOptions) (*Config, error) {
 func withoutMark(text string) string {
 	for _, mark := range []string{"\xff\xfe", "\xfe\xff", "\ufeff"} {
 		if rest, ok := strings.CutPrefix(text, mark); ok {
-			return rest
+			return withoutMark(rest)
 		}
 	}
 	return text

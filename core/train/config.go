@@ -39,7 +39,7 @@ type Config struct {
 // DefaultRun is a run on whatever device there is, seeded as PyTorch people
 // do by habit.
 func DefaultRun() RunConfig {
-	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Fuse: true, DType: "f32"}
+	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Deterministic: true, Fuse: true, DType: "f32"}
 }
 
 // Problems checks the table by itself.
