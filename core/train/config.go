@@ -2,12 +2,9 @@ package train
 
 import (
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // RunConfig is the table [run].
@@ -16,9 +13,30 @@ type RunConfig struct {
 	Seed          uint64 `toml:"seed"`          // of initialisation, order, dropout and augmentation
 	Dir           string `toml:"dir"`           // runs go to <dir>/<name>/<n>
 	Device        string `toml:"device"`        // "auto" or "cpu"
-	Deterministic bool   `toml:"deterministic"` // refuse plugins that do not promise bitwise repeatability
+	Deterministic bool   `toml:"deterministic"` // refuse backends that do not promise bitwise repeatability
 	Fuse          bool   `toml:"fuse"`          // let the plan fuse ops
 	DType         string `toml:"dtype"`         // "f32", or "f64" for reference curves
+}
+
+// DefaultRun runs deterministically in float32 on whatever device there is.
+func DefaultRun() RunConfig {
+	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Deterministic: true, Fuse: true, DType: "f32"}
+}
+
+// Problems checks the table by itself.
+func (c RunConfig) Problems() diag.List {
+	var l diag.List
+	switch c.Device {
+	case "auto", "cpu":
+	case "cuda":
+		l.Addf("device", `use "auto" or "cpu"`, "this version computes on CPUs only")
+	default:
+		l.Addf("device", `use "auto" or "cpu"`, "unknown device %q", c.Device)
+	}
+	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
+		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is no type to compute in", c.DType)
+	}
+	return l
 }
 
 // Config is the table [train].
@@ -33,60 +51,44 @@ type Config struct {
 	EvalEvery       int     `toml:"eval_every"`       // epochs between evaluations; 0: never
 	EvalBatch       int     `toml:"eval_batch"`       // samples per rank and evaluation step; 0: as in training
 	LogFreq         int     `toml:"log_freq"`         // steps between progress lines where there is no terminal
-	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row with non-finite gradients
+	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row with non-finite gradients; 0: never
 }
 
-// DefaultRun is a run on whatever device there is, seeded as PyTorch people
-// do by habit.
-func DefaultRun() RunConfig {
-	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Deterministic: true, Fuse: true, DType: "f32"}
-}
-
-// Problems checks the table by itself.
-func (c RunConfig) Problems() diag.List {
-	var l diag.List
-	if c.Name == "" || c.Name == "." || c.Name == ".." || strings.ContainsAny(c.Name, "/\\\x00") {
-		l.Addf("name", `give a plain name, as "mnist-ddp"; run.dir says where it goes`, "%q cannot name a directory", c.Name)
-	}
-	if c.Dir == "" {
-		l.Addf("dir", `"runs" is the default`, "no directory for runs is given")
-	}
-	oneOf(&l, "device", c.Device, "auto", "cpu")
-	oneOf(&l, "dtype", c.DType, "f32", "f64")
-	return l
-}
-
-// Default evaluates after every epoch. Batch and length have no default: they
-// belong to the job.
+// Default is one epoch with an evaluation at its end.
 func Default() Config {
-	return Config{AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, MaxSkips: 100}
+	return Config{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, MaxSkips: 100}
 }
 
 // Problems checks the table by itself.
 func (c Config) Problems() diag.List {
 	var l diag.List
-	for _, n := range []struct {
-		key  string
-		v    int
-		min  int
-		help string
-	}{
-		{"epochs", c.Epochs, 0, "0 trains until max_steps"},
-		{"max_steps", c.MaxSteps, 0, "0 means no limit"},
-		{"per_rank_batch", c.PerRankBatch, 0, "give 1 or more"},
-		{"global_batch", c.GlobalBatch, 0, "give 1 or more"},
-		{"accumulate_steps", c.AccumulateSteps, 1, "1 means no accumulation"},
-		{"eval_every", c.EvalEvery, 0, "0 never evaluates"},
-		{"eval_batch", c.EvalBatch, 0, "0 takes the training batch"},
-		{"log_freq", c.LogFreq, 1, "50 is the default"},
-		{"max_skips", c.MaxSkips, 1, "100 is the default"},
-	} {
-		if n.v < n.min {
-			l.Addf(n.key, n.help, "%d is too small", n.v)
+	positive := func(key string, v int) {
+		if v < 1 {
+			l.Addf(key, "at least 1", "%d is too small", v)
 		}
 	}
-	if !(c.MaxNorm >= 0) || math.IsInf(c.MaxNorm, 0) {
-		l.Addf("max_norm", "0 turns clipping off", "%v is not a norm", c.MaxNorm)
+	natural := func(key string, v int) {
+		if v < 0 {
+			l.Addf(key, "0 or more", "%d is negative", v)
+		}
+	}
+	positive("epochs", c.Epochs)
+	positive("accumulate_steps", c.AccumulateSteps)
+	positive("log_freq", c.LogFreq)
+	natural("max_steps", c.MaxSteps)
+	natural("per_rank_batch", c.PerRankBatch)
+	natural("global_batch", c.GlobalBatch)
+	natural("eval_every", c.EvalEvery)
+	natural("eval_batch", c.EvalBatch)
+	natural("max_skips", c.MaxSkips)
+	if !(c.MaxNorm >= 0) {
+		l.Addf("max_norm", "0 switches clipping off", "%v is no norm", c.MaxNorm)
+	}
+	switch {
+	case c.PerRankBatch > 0 && c.GlobalBatch > 0:
+		l.Addf("global_batch", "keep one of the two", "per_rank_batch and global_batch are both set")
+	case c.PerRankBatch == 0 && c.GlobalBatch == 0:
+		l.Addf("per_rank_batch", "set it, or global_batch", "no batch size is given")
 	}
 	return l
 }
@@ -97,22 +99,10 @@ func (c Config) Batch(world int) (int, error) {
 	if c.GlobalBatch == 0 {
 		return c.PerRankBatch, nil
 	}
-	if parts := world * c.AccumulateSteps; c.GlobalBatch%parts != 0 {
-		return 0, fmt.Errorf("train.global_batch = %d does not divide among %d ranks × %d micro-steps", c.GlobalBatch, world, c.AccumulateSteps)
+	parts := world * max(1, c.AccumulateSteps)
+	if c.GlobalBatch%parts != 0 || c.GlobalBatch < parts {
+		return 0, fmt.Errorf("train.global_batch = %d does not divide by %d ranks × %d accumulate_steps; the nearest that does is %d",
+			c.GlobalBatch, world, max(1, c.AccumulateSteps), max(1, (c.GlobalBatch+parts/2)/parts)*parts)
 	}
-	return c.GlobalBatch / (world * c.AccumulateSteps), nil
-}
-
-func oneOf(l *diag.List, key, v string, known ...string) {
-	if !slices.Contains(known, v) {
-		l.Addf(key, "use "+strings.Join(quoted(known), " or "), "unknown value %q", v)
-	}
-}
-
-func quoted(s []string) []string {
-	out := make([]string, len(s))
-	for i := range s {
-		out[i] = strconv.Quote(s[i])
-	}
-	return out
+	return c.GlobalBatch / parts, nil
 }
