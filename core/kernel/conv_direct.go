@@ -19,27 +19,32 @@ func (p *Conv) direct() bool {
 
 // frame is a group of channels with zeros around each plane, and room for a
 // vector to read past the end.
-type frame struct{ channels, h, w, padH, padW int }
+type frame struct {
+	channels, h, w int // of what is inside
+	first          int // place of the first element inside
+	width, plane   int // with the border
+}
 
-func (f frame) height() int { return f.h + 2*f.padH }
-func (f frame) width() int  { return f.w + 2*f.padW }
-func (f frame) plane() int  { return f.height() * f.width() }
-func (f frame) elems() int  { return f.channels*f.plane() + vectorBlock }
+func newFrame(channels, h, w, padH, padW int) frame {
+	width := w + 2*padW
+	return frame{channels: channels, h: h, w: w, first: padH*width + padW, width: width, plane: (h + 2*padH) * width}
+}
+
+func (f frame) elems() int { return f.channels*f.plane + vectorBlock }
 
 // fill copies an image's planes into a frame whose border is zero already.
 func (f frame) fill(src, dst []float32) {
 	for c := range f.channels {
 		for i := range f.h {
-			at := c*f.plane() + (i+f.padH)*f.width() + f.padW
-			copy(dst[at:][:f.w], src[(c*f.h+i)*f.w:])
+			copy(dst[f.first+c*f.plane+i*f.width:][:f.w], src[(c*f.h+i)*f.w:])
 		}
 	}
 }
 
 // inputFrame holds x of one group, gradFrame dy.
-func (p *Conv) inputFrame() frame { return frame{p.C / p.groups(), p.H, p.W, p.PadH, p.PadW} }
+func (p *Conv) inputFrame() frame { return newFrame(p.C/p.groups(), p.H, p.W, p.PadH, p.PadW) }
 func (p *Conv) gradFrame() frame {
-	return frame{p.K / p.groups(), p.OutH(), p.OutW(), p.dilH()*(p.R-1) - p.PadH, p.dilW()*(p.S-1) - p.PadW}
+	return newFrame(p.K/p.groups(), p.OutH(), p.OutW(), p.dilH()*(p.R-1)-p.PadH, p.dilW()*(p.S-1)-p.PadW)
 }
 
 func directScratch(p *Conv) int {
@@ -48,7 +53,7 @@ func directScratch(p *Conv) int {
 	}
 	weights, taps := p.K/p.groups()*p.patch(), max(p.C, p.K)/p.groups()*p.R*p.S
 	forward := max(p.inputFrame().elems(), p.gradFrame().elems()) + weights + taps
-	return max(forward, p.gradBatch()*(p.inputFrame().elems()+p.stepElems())+stepAlign)
+	return max(forward, p.patch()+p.gradBatch()*(p.inputFrame().elems()+p.stepElems()))
 }
 
 // directCall is one convolution of every image of a group: out planes of oh×ow
@@ -113,7 +118,7 @@ func (c *directCall) reserve(p *Conv, scratch []float32) (image, rest []float32)
 // setTap says for every channel that the filter's element rs looks h rows down and w columns right.
 func (c *directCall) setTap(p *Conv, rs, h, w int) {
 	for ch := range c.channels {
-		c.taps[ch*p.R*p.S+rs] = int32(4 * (ch*c.plane() + h*c.width() + w))
+		c.taps[ch*p.R*p.S+rs] = int32(4 * (ch*c.plane + h*c.width + w))
 	}
 }
 
@@ -166,7 +171,7 @@ func (c *directCall) runTaps(t *tile, weights, image, y []float32) {
 // vector is the place of a vector of output pixels: in the frame, in y, and how many.
 func (c *directCall) vector(v, perRow int) (from, to, n int) {
 	row, col := v/perRow, v%perRow*c.lanes
-	return row*c.width() + col, row*c.ow + col, min(c.lanes, c.ow-col)
+	return row*c.width + col, row*c.ow + col, min(c.lanes, c.ow-col)
 }
 
 // column computes the pair of vectors for every output channel.
@@ -182,9 +187,6 @@ func (c *directCall) column(t *tile, weights, y []float32, to0, to1 int) {
 		runTile(min(height, c.out-i), t)
 	}
 }
-
-// stepAlign lets the steps start at a whole number of them.
-const stepAlign = 4
 
 // stepElems is the room that the steps of one image take in a scratch of float32.
 func (p *Conv) stepElems() int {
@@ -205,6 +207,7 @@ type dotCall struct {
 	shape
 	p       *Conv
 	images  []float32
+	taps    []int32 // place of each tap's first element in the frame
 	steps   []dotStep
 	filters int
 	dw      []float32
@@ -216,9 +219,9 @@ func directGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
 	f, kg, batch := p.inputFrame(), p.K/p.groups(), p.gradBatch()
 	var sums [maxDotRows * maxDotCols]float32
 	c := dotCall{shape: shapes[level()], p: p, filters: kg, sums: &sums}
-	c.images = scratch[:batch*f.elems()]
+	room := c.setTaps(f, scratch)
+	c.images, room = room[:batch*f.elems()], room[batch*f.elems():]
 	clear(c.images)
-	room := scratch[len(c.images):]
 	for i := range p.groups() {
 		c.dw = dw[i*kg*p.patch():][:kg*p.patch()]
 		for n := 0; n < p.N; n += batch {
@@ -228,9 +231,20 @@ func directGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
 			}
 			c.setSteps(f, count, room)
 			c.add = accumulate || n > 0
-			c.run(f, dy[(n*p.K+i*kg)*p.OutH()*p.OutW():])
+			c.run(dy[(n*p.K+i*kg)*p.OutH()*p.OutW():])
 		}
 	}
+}
+
+// setTaps takes the table of taps from scratch, and gives back the rest.
+func (c *dotCall) setTaps(f frame, scratch []float32) []float32 {
+	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), c.p.patch())
+	for i := range c.taps {
+		rs := c.p.R * c.p.S
+		ch, r, s := i/rs, i%rs/c.p.S, i%c.p.S
+		c.taps[i] = int32(ch*f.plane + r*c.p.dilH()*f.width + s*c.p.dilW())
+	}
+	return scratch[len(c.taps):]
 }
 
 // setSteps lists the vectors of output pixels of count images.
@@ -243,7 +257,7 @@ func (c *dotCall) setSteps(f frame, count int, room []float32) {
 		row, col := v/perRow, v%perRow*c.lanes
 		c.steps[s] = dotStep{
 			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
-			x:     int32(4 * (b*f.elems() + row*f.width() + col)),
+			x:     int32(4 * (b*f.elems() + row*f.width + col)),
 			lanes: lanesOf(min(c.lanes, ow-col)),
 		}
 	}
@@ -251,7 +265,7 @@ func (c *dotCall) setSteps(f frame, count int, room []float32) {
 
 // run computes dw tile by tile. The last tiles of either direction overlap those
 // before them, and leave what is done already.
-func (c *dotCall) run(f frame, dy []float32) {
+func (c *dotCall) run(dy []float32) {
 	plane, taps := c.p.OutH()*c.p.OutW(), c.p.patch()
 	t := dotTile{count: len(c.steps), steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
 	height := c.dotRows
@@ -263,18 +277,12 @@ func (c *dotCall) run(f frame, dy []float32) {
 		t.dy = &dy[first*plane]
 		for tap := 0; tap < taps; tap += c.dotCols {
 			for j := range c.dotCols {
-				t.x[j] = &c.images[c.tapOffset(f, min(tap+j, taps-1))]
+				t.x[j] = &c.images[c.taps[min(tap+j, taps-1)]]
 			}
 			runDotTile(&t)
 			c.store(first, k, min(k+height, c.filters), tap)
 		}
 	}
-}
-
-func (c *dotCall) tapOffset(f frame, tap int) int {
-	rs := c.p.R * c.p.S
-	ch, r, s := tap/rs, tap%rs/c.p.S, tap%c.p.S
-	return ch*f.plane() + r*c.p.dilH()*f.width() + s*c.p.dilW()
 }
 
 // store puts the sums of filters [from, to) into dw; the tile starts at filter first.

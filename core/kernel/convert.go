@@ -36,13 +36,13 @@ func Convert(dst tensor.DType, dstB []byte, src tensor.DType, srcB []byte) {
 func RoundTo(d tensor.DType, x []float32) {
 	switch d {
 	case tensor.F32, tensor.F64:
-	case tensor.F16:
-		for i, v := range x {
-			x[i] = tensor.F32FromF16(tensor.F16FromF32(v))
-		}
-	case tensor.BF16:
-		for i, v := range x {
-			x[i] = tensor.F32FromBF16(tensor.BF16FromF32(v))
+	case tensor.F16, tensor.BF16:
+		for len(x) > 0 {
+			var buf [reduceBlock]uint16
+			n := min(reduceBlock, len(x))
+			narrow(d, tensor.Bytes(buf[:n]), x[:n])
+			widen(d, x[:n], tensor.Bytes(buf[:n]))
+			x = x[n:]
 		}
 	default:
 		panic(fmt.Sprintf("kernel.RoundTo: %v is no float type", d))
@@ -54,10 +54,18 @@ func widen(d tensor.DType, dst []float32, src []byte) {
 	h := tensor.View[uint16](src[:2*len(dst)])
 	switch d {
 	case tensor.F16:
+		if n := head(len(h)); n > 0 {
+			vecFromF16(dst[:n], h[:n])
+			dst, h = dst[n:], h[n:]
+		}
 		for i, v := range h {
 			dst[i] = tensor.F32FromF16(v)
 		}
 	case tensor.BF16:
+		if n := head(len(h)); n > 0 {
+			vecFromBF16(dst[:n], h[:n])
+			dst, h = dst[n:], h[n:]
+		}
 		for i, v := range h {
 			dst[i] = tensor.F32FromBF16(v)
 		}
@@ -71,10 +79,18 @@ func narrow(d tensor.DType, dst []byte, src []float32) {
 	h := tensor.View[uint16](dst[:2*len(src)])
 	switch d {
 	case tensor.F16:
+		if n := head(len(src)); n > 0 {
+			vecToF16(src[:n], h[:n])
+			src, h = src[n:], h[n:]
+		}
 		for i, v := range src {
 			h[i] = tensor.F16FromF32(v)
 		}
 	case tensor.BF16:
+		if n := head(len(src)); n > 0 {
+			vecToBF16(src[:n], h[:n])
+			src, h = src[n:], h[n:]
+		}
 		for i, v := range src {
 			h[i] = tensor.BF16FromF32(v)
 		}

@@ -32,8 +32,14 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 // idx. The first of equals wins; a NaN wins over everything.
 func MaxPool2D[T Float](p *Pool, x, y []T, idx []int32) {
 	oh, ow := p.OutH(), p.OutW()
+	fast := is32[T]() && p.halving()
 	for i := range p.N * p.C {
-		maxPoolPlane(p, x[i*p.H*p.W:][:p.H*p.W], y[i*oh*ow:][:oh*ow], idx[i*oh*ow:][:oh*ow])
+		px, py, pidx := x[i*p.H*p.W:][:p.H*p.W], y[i*oh*ow:][:oh*ow], idx[i*oh*ow:][:oh*ow]
+		if fast {
+			maxPoolHalving(p, as32(px), as32(py), pidx)
+		} else {
+			maxPoolPlane(p, px, py, pidx)
+		}
 	}
 }
 

@@ -96,6 +96,46 @@ func vecSumAndDot(dy, x []float32, mean float64) (sum, dot float64) {
 	return sumAndDotAVX2(&dy[0], &x[0], mean, len(x))
 }
 
+func vecToF16(src []float32, dst []uint16) {
+	if active == AVX512 {
+		f16From32AVX512(&src[0], &dst[0], len(src))
+	} else {
+		f16From32AVX2(&src[0], &dst[0], len(src))
+	}
+}
+
+func vecFromF16(dst []float32, src []uint16) {
+	if active == AVX512 {
+		f16To32AVX512(&dst[0], &src[0], len(dst))
+	} else {
+		f16To32AVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
+func vecToBF16(src []float32, dst []uint16) {
+	if active == AVX512 {
+		bf16From32AVX512(&src[0], &dst[0], len(src))
+	} else {
+		bf16From32AVX2(&src[0], &dst[0], len(src))
+	}
+}
+
+func vecFromBF16(dst []float32, src []uint16) {
+	if active == AVX512 {
+		bf16To32AVX512(&dst[0], &src[0], len(dst))
+	} else {
+		bf16To32AVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
+func runPoolTile(t *poolTile) {
+	if active == AVX512 {
+		maxPool2AVX512(t)
+	} else {
+		maxPool2AVX2(t)
+	}
+}
+
 func runDotTile(t *dotTile) {
 	if active == AVX512 {
 		dotTileAVX512(t)

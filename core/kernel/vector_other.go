@@ -12,6 +12,11 @@ func vecReLU(x, y []float32)                              { noVector() }
 func vecReLUGrad(y, dy, dx []float32)                     { noVector() }
 func runDotTile(t *dotTile)                               { noVector() }
 func runTile(rows int, t *tile)                           { noVector() }
+func vecToF16(src []float32, dst []uint16)                { noVector() }
+func vecFromF16(dst []float32, src []uint16)              { noVector() }
+func vecToBF16(src []float32, dst []uint16)               { noVector() }
+func vecFromBF16(dst []float32, src []uint16)             { noVector() }
+func runPoolTile(t *poolTile)                             { noVector() }
 func vecSum(x []float32) float64                          { noVector(); return 0 }
 func vecSumSqDiff(x []float32, mean float64) float64      { noVector(); return 0 }
 func vecSumAndDot(dy, x []float32, mean float64) (sum, dot float64) {

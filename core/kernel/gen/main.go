@@ -20,6 +20,8 @@ var families = map[string]func(*asm){
 	"dot":         dot,
 	"elementwise": elementwise,
 	"norm":        norm,
+	"half":        half,
+	"pool":        pool,
 }
 
 func main() {
