@@ -39,9 +39,11 @@ func (m *MT) Float32() float32 { return float32(m.Uint32()&(1<<24-1)) * (1.0 / (
 func (m *MT) Float64() float64 { return float64(m.Uint64()&(1<<53-1)) * (1.0 / (1 << 53)) }
 
 // UniformF32 fills dst as tensor.uniform_(lo, hi) does for float32 on a CPU
-// (aten/src/ATen/core/TransformationHelper.h).
+// (aten/src/ATen/core/TransformationHelper.h). PyTorch's compiler fuses the
+// product and the sum; here both are exact in float64 and rounded once.
 func (m *MT) UniformF32(dst []float32, lo, hi float32) {
+	width := float64(hi - lo)
 	for i := range dst {
-		dst[i] = float32(m.Float32()*(hi-lo)) + lo
+		dst[i] = float32(float64(m.Float32())*width + float64(lo))
 	}
 }
