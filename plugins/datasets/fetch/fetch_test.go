@@ -10,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/afero"
@@ -251,35 +253,74 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 }
 
-func TestLockExcludes(t *testing.T) {
-	fs, dir := afero.NewOsFs(), t.TempDir()
-	unlock, err := Lock(t.Context(), fs, dir)
+func mustLock(t *testing.T, fs afero.Fs, dir string) (unlock func(), after bool) {
+	t.Helper()
+	unlock, after, err := Lock(t.Context(), fs, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return unlock, after
+}
+
+func TestLockExcludes(t *testing.T) {
+	fs, dir := afero.NewOsFs(), t.TempDir()
+	path := filepath.Join(dir, lockName)
+	unlock, _ := mustLock(t, fs, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := Lock(ctx, fs, dir); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := Lock(ctx, fs, dir); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second rank of this process got %v", err)
 	}
-	if f, err := tryLock(fs, filepath.Join(dir, lockName)); f != nil || err != nil {
-		t.Errorf("another process would get %v, %v", f, err)
+	_, _, err := waitLock(ctx, fs, path) // as another process would, without the token of this one
+	if want := "process " + strconv.Itoa(os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("another process got %v, want the owner %q", err, want)
 	}
 	unlock()
-	if ok, _ := afero.Exists(fs, filepath.Join(dir, lockName)); ok {
+	if ok, _ := afero.Exists(fs, path); ok {
 		t.Error("the lock file is left")
 	}
 }
 
-func TestLockOfTheDeadIsTaken(t *testing.T) {
+func TestLockAfterAnotherOwner(t *testing.T) {
 	fs, dir := afero.NewOsFs(), t.TempDir()
 	path := filepath.Join(dir, lockName)
-	if err := afero.WriteFile(fs, path, []byte("999999999\n"), 0o644); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		first, after := mustLock(t, fs, dir)
+		if after {
+			t.Error("the first owner came after somebody")
+		}
+		got := make(chan bool)
+		go func() { // a rank of this process
+			unlock, after := mustLock(t, fs, dir)
+			unlock()
+			got <- after
+		}()
+		go func() { // a rank of another one, without the token of this
+			f, after, err := waitLock(t.Context(), fs, path)
+			if err != nil {
+				t.Error(err)
+			} else {
+				_ = fs.Remove(path)
+				_ = f.Close()
+			}
+			got <- after
+		}()
+		synctest.Wait()
+		first()
+		if a, b := <-got, <-got; !a || !b {
+			t.Error("a rank that waited does not know that another one finished")
+		}
+	})
+}
+
+func TestLockOfTheDeadIsTaken(t *testing.T) {
+	fs, dir := afero.NewOsFs(), t.TempDir()
+	if err := afero.WriteFile(fs, filepath.Join(dir, lockName), []byte("999999999\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := Lock(t.Context(), fs, dir)
-	if err != nil {
-		t.Fatal(err)
+	unlock, after := mustLock(t, fs, dir)
+	if after {
+		t.Error("a dead owner counts as one that finished")
 	}
 	unlock()
 }
@@ -290,9 +331,9 @@ func TestOneOfManyHasTheLock(t *testing.T) {
 	var inside, most atomic.Int64
 	done := make(chan error)
 	for range 8 {
-		go func() { // as separate processes would: without the token of this one
+		go func() {
 			for range 50 {
-				f, err := tryLock(fs, path)
+				f, _, err := tryLock(fs, path)
 				if err != nil {
 					done <- err
 					return
