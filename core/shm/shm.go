@@ -1,11 +1,18 @@
 // Package shm is the data plane between a rank and its plugins: arenas of
 // shared memory, passed as file descriptors, and a submission ring with a
 // doorbell that lies in one of them.
+//
+// Nothing that another process can write is trusted: indices and lengths read
+// from shared memory are checked against what was agreed before.
 package shm
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrUnsupported is returned where the system has no way to share anonymous memory.
@@ -14,8 +21,54 @@ var ErrUnsupported = errors.New("shm: shared memory is not supported on this sys
 // Arena is a mapping of anonymous shared memory. It has no name in any file
 // system: the memory is gone when the last process that maps it is gone.
 type Arena struct {
-	file *os.File
-	mem  []byte
+	file  *os.File
+	mem   []byte
+	close sync.Once
+	err   error
+}
+
+// New creates and maps an arena of size zeroed bytes. The name appears in
+// /proc/PID/maps and in messages, nowhere else. The size cannot be changed by
+// anybody afterwards, so no process that maps it can be hit by a SIGBUS.
+func New(name string, size int) (*Arena, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("shm: arena %q: size %d", name, size)
+	}
+	f, err := create(name, size)
+	if err != nil {
+		return nil, fmt.Errorf("shm: arena %q of %d bytes: %w", name, size, err)
+	}
+	return mapFile(f, size)
+}
+
+// Map maps an arena that another process created and sent. It takes f over,
+// also when it fails. A file that could shrink under the mapping is refused.
+func Map(f *os.File, size int) (*Arena, error) {
+	if err := checkFile(f, size); err != nil {
+		return nil, errors.Join(fmt.Errorf("shm: mapping %d bytes: %w", size, err), f.Close())
+	}
+	return mapFile(f, size)
+}
+
+func checkFile(f *os.File, size int) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case size <= 0:
+		return fmt.Errorf("size %d", size)
+	case info.Size() < int64(size):
+		return fmt.Errorf("the descriptor has only %d bytes", info.Size())
+	}
+	return checkSeals(f)
+}
+
+func mapFile(f *os.File, size int) (*Arena, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("shm: mmap of %d bytes: %w", size, err), f.Close())
+	}
+	return &Arena{file: f, mem: mem}, nil
 }
 
 // Bytes is the mapped memory, page aligned, zeroed at creation. It must not be
@@ -27,3 +80,13 @@ func (a *Arena) Size() int { return len(a.mem) }
 
 // File is the descriptor to hand to another process. The arena keeps owning it.
 func (a *Arena) File() *os.File { return a.file }
+
+// Close unmaps the memory and closes the descriptor. The caller makes sure
+// that nobody in this process still uses Bytes. Closing twice is harmless.
+func (a *Arena) Close() error {
+	a.close.Do(func() {
+		a.err = errors.Join(unix.Munmap(a.mem), a.file.Close())
+		a.mem = nil
+	})
+	return a.err
+}

@@ -1,0 +1,102 @@
+// Package host finds, starts, configures, watches and stops plugins. A plugin
+// runs in a process of its own; the host gives its three kinds as
+// [Collectives], [Batches] and [Scaler], and the same from an instance inside
+// this process for tests.
+//
+// The order of calls is the one that package sdk states. Close is the last
+// call on everything, and safe at any time: it ends the process whatever
+// state it is in.
+package host
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Builtin is a plugin that the program itself contains. It runs as the same
+// executable started again.
+type Builtin struct {
+	Kind   sdk.Kind
+	Name   string // as written in the TOML
+	Plugin sdk.Plugin
+}
+
+// Options are the host's settings. The zero value is usable.
+type Options struct {
+	Builtins []Builtin
+	// Exe is the executable that serves the built-in plugins when started with
+	// the arguments "plugin KIND NAME"; default os.Executable().
+	Exe string
+	// Log gets the plugins' log records and lines, with the attribute "plugin".
+	Log *slog.Logger
+	// Env names variables that plugins inherit beside the default list; a
+	// trailing * stands for any ending. Nothing else of the environment is
+	// passed on.
+	Env []string
+	// SetEnv are "KEY=VALUE" pairs for the plugins.
+	SetEnv []string
+	// StartTimeout bounds the time until a plugin can be configured; default 15 s.
+	StartTimeout time.Duration
+	// HangTimeout is how long a plugin may give no sign of life; default 10 s.
+	HangTimeout time.Duration
+	// StopTimeout is how long a plugin may take to close; default 2 s.
+	StopTimeout time.Duration
+	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
+	// in the TOML. A plugin with another sum is not executed.
+	Checksums map[string]string
+}
+
+// Collectives is a backend as the ranks use it. Submit, Wait and Close may be
+// called from several goroutines, the others from one at a time.
+type Collectives interface {
+	Info() sdk.Info
+	Open(ctx context.Context, group sdk.Group, options sdk.Options) error
+	// Attach makes an arena known. With the inline data plane it does nothing.
+	Attach(ctx context.Context, arena *sdk.Arena) error
+	Listen(ctx context.Context) (endpoint []byte, err error)
+	Connect(ctx context.Context, endpoints [][]byte) error
+	// Submit queues a collective and returns; operations run one after the
+	// other in the order of Submit. c is copied; the memory it names belongs
+	// to the backend until Wait returns. If Buf is nil it is taken from Arena
+	// and Offset. It blocks only while 64 operations are in flight.
+	Submit(c *sdk.Collective) (ticket uint64, err error)
+	// Wait returns when the operation has ended. A ticket can be waited for
+	// once or never. After an error all later operations fail.
+	Wait(ticket uint64) error
+	PID() int // 0 in process
+	Close(ctx context.Context) error
+}
+
+// Batches is a data set as the loader uses it.
+type Batches interface {
+	Info() sdk.Info
+	Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error)
+	// Prepare allocates slots for batches of at most batch samples; once,
+	// after Open. At most 64 slots.
+	Prepare(slots, batch int) error
+	// Request asks for samples; the indices are copied. The slot's memory
+	// belongs to the plugin until Wait(slot) returns.
+	Request(slot int, split sdk.Split, epoch int, seed uint64, indices []int64) error
+	// Wait returns the samples requested last for the slot. The memory is
+	// valid until the slot's next Request or Close.
+	Wait(slot int) (input, target []byte, err error)
+	PID() int
+	Close(ctx context.Context) error
+}
+
+// Scaler is a precision plugin as the plan and the optimizer use it.
+type Scaler interface {
+	Info() sdk.Info
+	Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error)
+	Update(ctx context.Context, foundInf bool) (sdk.ScaleState, error)
+	State(ctx context.Context) (map[string]float64, error)
+	Load(ctx context.Context, state map[string]float64) error
+	PID() int
+	Close(ctx context.Context) error
+}
+
+// Host starts plugins.
+type Host struct{ opts Options }

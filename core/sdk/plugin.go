@@ -1,0 +1,39 @@
+package sdk
+
+import "fmt"
+
+// Plugin holds the constructors of what a binary serves. Each is called once
+// per process and must be cheap: set-up belongs into Open or Policy.
+type Plugin struct {
+	Backend   func() Backend
+	Dataset   func() Dataset
+	Precision func() Precision
+}
+
+// Kinds are the kinds that the plugin serves.
+func (p Plugin) Kinds() []Kind {
+	var k []Kind
+	if p.Backend != nil {
+		k = append(k, KindBackend)
+	}
+	if p.Dataset != nil {
+		k = append(k, KindDataset)
+	}
+	if p.Precision != nil {
+		k = append(k, KindPrecision)
+	}
+	return k
+}
+
+// Info asks an instance of the given kind what it is, without serving it.
+func (p Plugin) Info(kind Kind) (Info, error) {
+	switch {
+	case kind == KindBackend && p.Backend != nil:
+		return p.Backend().Info(), nil
+	case kind == KindDataset && p.Dataset != nil:
+		return p.Dataset().Info(), nil
+	case kind == KindPrecision && p.Precision != nil:
+		return p.Precision().Info(), nil
+	}
+	return Info{}, fmt.Errorf("this plugin is no %s; it serves %v", kind, p.Kinds())
+}

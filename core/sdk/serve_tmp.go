@@ -1,0 +1,3 @@
+package sdk
+
+func serve(Plugin) {}
