@@ -30,7 +30,7 @@ var published = map[string]map[string]any{
 	"none":      {}, "auto": {}, "tcp": {},
 }
 
-func checkPlugin(_, plugin string, given map[string]any) (map[string]any, diag.List, error) {
+func checkPlugin(kind, plugin string, given map[string]any) (map[string]any, diag.List, error) {
 	options, ok := published[plugin]
 	if !ok {
 		return nil, nil, fmt.Errorf("plugin %s: %w", plugin, errNoPlugin)
@@ -47,7 +47,9 @@ func checkPlugin(_, plugin string, given map[string]any) (map[string]any, diag.L
 		}
 		resolved[k] = given[k]
 	}
-	return resolved, l, nil
+	var whole diag.List
+	whole.Under(kind+".options", l)
+	return resolved, whole, nil
 }
 
 // loadText loads a text; lines that start with "#! " are --set arguments.

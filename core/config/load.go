@@ -17,7 +17,8 @@ import (
 
 // CheckPlugin checks the options table of a plugin against what the plugin
 // publishes. kind is "backend", "precision" or "dataset", plugin the name or
-// path in the file. Keys of problems are relative to the options table.
+// path in the file. Problems carry whole keys, as "backend.options.window",
+// which is what sdk.CheckOptions gives for the table kind + ".options".
 // resolved holds every option, defaults filled in; it may be nil. err says
 // that the plugin could not be asked at all; it is reported at the plugin's
 // name and stays reachable through [Error.Unwrap].
@@ -183,7 +184,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 			c.report.errorf(p.kind+".plugin", atValue, "", "%v", err)
 			causes = append(causes, err)
 		}
-		c.report.problems(p.kind+".options", problems)
+		c.report.problems("", problems)
 		if resolved != nil {
 			*p.options = resolved
 		}

@@ -48,11 +48,15 @@ func (r *report) errorf(path string, at aim, help, format string, args ...any) {
 	r.add(SeverityError, path, src, sp, help, fmt.Sprintf(format, args...))
 }
 
-// problems adds what a package said about its table.
+// problems adds what a package said about its table; with table "" the keys
+// are whole already.
 func (r *report) problems(table string, l diag.List) {
-	var prefixed diag.List
-	prefixed.Under(table, l)
-	for _, p := range prefixed {
+	if table != "" {
+		var prefixed diag.List
+		prefixed.Under(table, l)
+		l = prefixed
+	}
+	for _, p := range l {
 		if r.meant[p.Key] && !r.given(p.Key) {
 			continue // follows from the misspelt key, which is reported
 		}
