@@ -77,7 +77,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			for k := 1; k <= n; k++ {
 				fs := sc.prepared(t)
 				saved := sc.disturbed(fs, faultfs.CrashAt(k)) == nil
-				for seed := range uint64(6) {
+				for seed := range uint64(3) {
 					sc.check(t, fmt.Sprintf("power loss %d in operation %d of %d", seed, k, n), fs.PowerLoss(seed), saved)
 				}
 				sc.check(t, fmt.Sprintf("kill in operation %d of %d", k, n), fs.Kill(), saved)
