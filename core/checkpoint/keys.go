@@ -78,9 +78,12 @@ func unwrap(key string) string {
 // "module" and others do not, unless the model itself is like that. It
 // describes the place, or gives "".
 func halfWrapped(want, have []string) string {
-	own := forks(want)
+	own := map[string]bool{}
+	for _, f := range forks(want) {
+		own[f.place()] = own[f.place()] || f.both()
+	}
 	for _, f := range sortedForks(forks(have)) {
-		if o := own[f.at]; f.both() && !(o != nil && o.both()) {
+		if f.both() && !own[f.place()] {
 			return f.String()
 		}
 	}
@@ -92,6 +95,9 @@ type fork struct {
 	at             string // path before it, "" at the top
 	wrapped, plain []string
 }
+
+// place is where the fork is once wrappers are left out.
+func (f *fork) place() string { return unwrap("." + f.at + ".") }
 
 func (f *fork) both() bool { return len(f.wrapped) > 0 && len(f.plain) > 0 }
 
@@ -126,11 +132,7 @@ func forks(keys []string) map[string]*fork {
 			at += len(part) + 1
 		}
 	}
-	byPath := make(map[string]*fork, len(all))
-	for _, f := range all {
-		byPath[f.at] = f
-	}
-	return byPath
+	return all
 }
 
 func sortedForks(m map[string]*fork) []*fork {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"strconv"
 	"time"
@@ -58,6 +59,12 @@ type File struct {
 
 // ErrChecksum matches every file that is not what its checksum says.
 var ErrChecksum = errors.New("checksum does not match")
+
+// broken tells a file that is not there or not whole from one that the
+// file system fails to give just now.
+func broken(err error) bool {
+	return errors.Is(err, ErrChecksum) || errors.Is(err, ErrFormat) || errors.Is(err, fs.ErrNotExist)
+}
 
 func (s *Snapshot) manifest() Manifest {
 	return Manifest{

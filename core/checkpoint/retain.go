@@ -44,8 +44,11 @@ func (s *Store) doomed(step int) ([]name, error) {
 		case n.kind == replaced && n.step == step:
 			out = append(out, n)
 		case n.kind == complete && n.step != step:
-			m, _ := readManifest(s.fs, n.path(s.dir)) // unreadable counts as oldest
-			others = append(others, candidate{n, m.Save})
+			m, err := readManifest(s.fs, n.path(s.dir))
+			if err != nil && !broken(err) {
+				return nil, err
+			}
+			others = append(others, candidate{n, m.Save}) // a broken one counts as the oldest
 		}
 	}
 	if s.cfg.Keep == 0 {

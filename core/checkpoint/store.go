@@ -67,6 +67,9 @@ func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("checkpoint: %w (the run directory must be writable: --run-dir or [run] dir names another)", err)
 	}
+	if err := syncAbove(fsys, dir); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
 	unlock, err := fsys.Lock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
@@ -76,6 +79,20 @@ func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("checkpoint: %w", err), unlock())
 	}
 	return s, nil
+}
+
+// syncAbove makes dir itself durable, and the directories that lead to it.
+// Higher ones may belong to somebody else; they were there before the run.
+func syncAbove(fsys FS, dir string) error {
+	dir = filepath.Dir(dir)
+	err := fsys.SyncDir(dir)
+	for above := filepath.Dir(dir); above != dir; above = filepath.Dir(above) {
+		if fsys.SyncDir(above) != nil {
+			break
+		}
+		dir = above
+	}
+	return err
 }
 
 // OnSaved sets a function to be called whenever a checkpoint became durable.
@@ -158,7 +175,11 @@ func (s *Store) recover() error {
 		return err
 	}
 	for _, n := range names {
-		if m, err := readManifest(s.fs, n.path(s.dir)); err == nil {
+		m, err := readManifest(s.fs, n.path(s.dir))
+		if err != nil && !broken(err) {
+			return err
+		}
+		if err == nil {
 			s.saves = max(s.saves, m.Save)
 			s.consider(m)
 		}
@@ -170,10 +191,14 @@ func (s *Store) recover() error {
 // same step: it goes when the new one is there and whole, else it comes back.
 func (s *Store) restore(old name) error {
 	current := filepath.Join(s.dir, dirName(old.step))
-	if Verify(context.Background(), s.fs, current) == nil {
+	err := Verify(context.Background(), s.fs, current)
+	if err == nil {
 		return s.fs.RemoveAll(old.path(s.dir))
 	}
-	if Verify(context.Background(), s.fs, old.path(s.dir)) != nil {
+	if !broken(err) {
+		return err
+	}
+	if err := Verify(context.Background(), s.fs, old.path(s.dir)); err != nil {
 		return nil // neither is whole: leave both to be looked at
 	}
 	if err := s.fs.RemoveAll(current); err != nil && !errors.Is(err, os.ErrNotExist) {

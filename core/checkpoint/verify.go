@@ -59,5 +59,5 @@ func verifyFile(fsys FS, path string, want File) error {
 }
 
 func sizeError(path string, got int64, want File) error {
-	return fmt.Errorf("%s has %d bytes, the manifest says %d", filepath.Base(path), got, want.Size)
+	return fmt.Errorf("%s has %d bytes, the manifest says %d: %w", filepath.Base(path), got, want.Size, ErrChecksum)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -143,15 +145,14 @@ func (s *Store) writeFile(path string, content func(io.Writer) error) error {
 // has this name already stays readable under another one until the new one is
 // durable in its place.
 func (s *Store) moveIn(tmp, final string) error {
-	old := ""
-	if _, err := s.fs.Stat(final); err == nil {
-		old = final + s.suffix("old")
-		if err := s.fs.Rename(final, old); err != nil {
-			return err
-		}
+	old := final + s.suffix("old")
+	err := s.fs.Rename(final, old)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
+	replaces := err == nil
 	if err := s.fs.Rename(tmp, final); err != nil {
-		if old != "" {
+		if replaces {
 			_ = s.fs.Rename(old, final) // loaders and Open also know the old name
 		}
 		return err
