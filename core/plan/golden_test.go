@@ -26,6 +26,10 @@ type golden struct {
 	Grads    map[string]summary
 	State3   map[string]summary
 	EvalLoss float64 `json:"eval_loss"`
+	Half     map[string]struct {
+		Loss float64
+		Off  map[string]float64
+	}
 }
 
 func goldens(t *testing.T) (g []golden) {

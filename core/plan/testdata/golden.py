@@ -22,6 +22,26 @@ def batch(step):
     return x.double(), torch.randperm(1000)[:BATCH] % 10
 
 
+def half(name, dtype, whole):
+    """Loss of the first batch in half precision, and how far each gradient is from the float64 one."""
+    grads = []
+    for low in (False, True):
+        torch.manual_seed(7)
+        model, _ = common.build(name)
+        x, y = batch(0)
+        if not low:
+            loss = F.cross_entropy(model.double()(x), y)
+        elif whole:
+            loss = F.cross_entropy(model.to(dtype)(x.to(dtype)).float(), y)
+        else:
+            with torch.autocast("cpu", dtype=dtype):
+                loss = F.cross_entropy(model(x.float()), y)
+        (loss * 1024).backward()
+        grads.append({k: p.grad.double() / 1024 for k, p in model.named_parameters()})
+    return {"loss": loss.item(), "off": {k: (grads[1][k] - grads[0][k]).norm().item() for k in grads[0]}}
+
+
+HALF = {"f16": torch.float16, "bf16": torch.bfloat16}
 out = []
 for name in ("convnet", "mlp"):
     torch.manual_seed(7)
@@ -49,5 +69,6 @@ for name in ("convnet", "mlp"):
     model.eval()
     x, y = batch(500)
     d["eval_loss"] = F.cross_entropy(model(x), y).item()
+    d["half"] = {f"{kind} {t}": half(name, HALF[t], kind == "O3") for kind in ("autocast", "O3") for t in HALF}
     out.append(d)
 print(json.dumps(out))
