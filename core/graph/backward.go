@@ -1,6 +1,10 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // backward holds what the gradient rules share while a graph is differentiated.
 type backward struct {
@@ -128,3 +132,6 @@ var rules = map[Op]func(*backward, *Node){
 // GradOp names the node that computes an operation's input gradient, or all of
 // its gradients where they come from one pass.
 func (op Op) GradOp() Op { return op + "_grad" }
+
+// Ops lists the forward operations, sorted.
+func Ops() []Op { return slices.Sorted(maps.Keys(rules)) }

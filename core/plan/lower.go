@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -140,8 +142,12 @@ func (l *lowering) forward(n *graph.Node) error {
 		l.home[id] = l.activation(id, l.types.made(id, c))
 		d.out = append(d.out, l.home[id])
 	}
-	if n.Op == graph.BatchNormOp && !l.opt.Train {
-		d.out = d.out[:1]
+	if n.Op == graph.BatchNormOp {
+		if !l.opt.Train {
+			d.out = d.out[:1]
+		} else if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {
+			return fmt.Errorf("plan: %s (%s): a batch of one %d×%d image has one value per channel, which has no variance to train with", n.Layer, n.Op, x[2], x[3])
+		}
 	}
 	l.steps = append(l.steps, d)
 	return nil
