@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -57,6 +58,45 @@ func TestConvAgainstReference(t *testing.T) {
 		for i := range convCases {
 			testConv[float32](t, &convCases[i], 2e-4)
 			testConv[float64](t, &convCases[i], 1e-11)
+		}
+	})
+}
+
+// A NaN reaches the elements that depend on it, and no neighbour in the same vector.
+func TestConvPassesNaN(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		for i := range convCases[:7] {
+			p := &convCases[i]
+			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x[len(x)/2], dy[len(dy)/3] = float32(math.NaN()), float32(math.NaN())
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), make([]float32, ConvScratch(p))
+			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+			Conv2D(p, x, w, nil, y, scratch)
+			convRef(p, x, w, nil, wantY)
+			closeTo(t, fmt.Sprint("y of case ", i), y, wantY, 2e-4)
+			Conv2DGradInput(p, dy, w, dx, scratch)
+			convGradInputRef(p, dy, w, wantDx)
+			closeTo(t, fmt.Sprint("dx of case ", i), dx, wantDx, 2e-4)
+			x[len(x)/2], dy[len(dy)/3] = float32(math.Inf(1)), 0
+			Conv2DGradWeight(p, x, dy, dw, scratch, false)
+			convGradWeightRef(p, x, dy, wantDw, false)
+			closeTo(t, fmt.Sprint("dw of case ", i, ", infinity in x"), dw, wantDw, 2e-4)
+		}
+	})
+}
+
+func TestConvDoesNotAllocate(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		for _, p := range []*Conv{&convCases[1], &convCases[4], &convCases[5]} {
+			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			scratch := make([]float32, ConvScratch(p))
+			if n := testing.AllocsPerRun(2, func() {
+				Conv2D(p, x, w, nil, dy, scratch)
+				Conv2DGradWeight(p, x, dy, w, scratch, true)
+				Conv2DGradInput(p, dy, w, x, scratch)
+			}); n != 0 {
+				t.Errorf("%+v: %v allocations", *p, n)
+			}
 		}
 	})
 }

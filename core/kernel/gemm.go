@@ -1,6 +1,9 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Gemm computes C = alpha·op(A)·op(B) + beta·C, where op(A) is m×k and op(B) is
 // k×n; transA says that a holds the k×m transpose, transB likewise. Matrices are
@@ -32,7 +35,7 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 
 // GemmScratch is the number of scratch elements that Gemm needs for these dimensions.
 func GemmScratch(m, n, k int) int {
-	return min(k, blockK) * (min(m, blockM) + roundUp(min(n, blockN), maxTileCols))
+	return min(k, blockK) * (min(m, blockM) + min(n, blockN) + maxTileCols)
 }
 
 func checkMatrix(name string, trans bool, rows, cols, ld, have int) {
@@ -212,9 +215,10 @@ func packB[T Float](b strided[T], l, j, k, n, cols int, dst []T) {
 	}
 }
 
-// goTile is the micro-kernel in plain Go: up to 2×4 sums in registers.
+// goTile is the micro-kernel in plain Go: up to 2×3 sums, as many as the compiler
+// keeps in registers together with their products.
 func goTile[T Float](k, rows, cols int, a, b, c []T, ldc int, add bool) {
-	var sums [8]T
+	var sums [6]T
 	if rows == 2 {
 		goTile2(k, a, b, &sums)
 	} else {
@@ -224,41 +228,46 @@ func goTile[T Float](k, rows, cols int, a, b, c []T, ldc int, add bool) {
 		row := c[r*ldc:][:cols]
 		for j := range row {
 			if add {
-				row[j] += sums[4*r+j]
+				row[j] += sums[3*r+j]
 			} else {
-				row[j] = sums[4*r+j]
+				row[j] = sums[3*r+j]
 			}
 		}
 	}
 }
 
-func goTile2[T Float](k int, a, b []T, out *[8]T) {
-	var s0, s1, s2, s3, t0, t1, t2, t3 T
-	for l := range k {
-		x, y := a[2*l], a[2*l+1]
-		v := b[4*l:][:4]
+func goTile2[T Float](k int, a, b []T, out *[6]T) {
+	var s0, s1, s2, t0, t1, t2 T
+	rows := groups[[2]T](a, k)
+	cols := groups[[3]T](b, k)[:len(rows)]
+	for l := range rows {
+		x, y, v := rows[l][0], rows[l][1], &cols[l]
 		s0 += x * v[0]
 		s1 += x * v[1]
 		s2 += x * v[2]
-		s3 += x * v[3]
 		t0 += y * v[0]
 		t1 += y * v[1]
 		t2 += y * v[2]
-		t3 += y * v[3]
 	}
-	*out = [8]T{s0, s1, s2, s3, t0, t1, t2, t3}
+	*out = [6]T{s0, s1, s2, t0, t1, t2}
 }
 
-func goTile1[T Float](k int, a, b []T, out *[8]T) {
-	var s0, s1, s2, s3 T
-	for l, x := range a[:k] {
-		v := b[4*l:][:4]
+func goTile1[T Float](k int, a, b []T, out *[6]T) {
+	var s0, s1, s2 T
+	a = a[:k]
+	cols := groups[[3]T](b, k)[:len(a)]
+	for l, x := range a {
+		v := &cols[l]
 		s0 += x * v[0]
 		s1 += x * v[1]
 		s2 += x * v[2]
-		s3 += x * v[3]
 	}
-	*out = [8]T{s0, s1, s2, s3}
+	*out = [6]T{s0, s1, s2}
 }
 
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
+// groups views a packed panel as k arrays, which spares the loop its bounds checks.
+func groups[G, T any](x []T, k int) []G {
+	var g G
+	_ = x[:k*int(unsafe.Sizeof(g)/unsafe.Sizeof(x[0]))]
+	return unsafe.Slice((*G)(unsafe.Pointer(unsafe.SliceData(x))), k)
+}

@@ -7,22 +7,20 @@
 TEXT ·f16From32AVX2(SB), NOSPLIT, $0-24
 	MOVQ src+0(FP), AX
 	MOVQ dst+8(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VMOVUPS   (AX)(SI*1), Y0
+	VMOVUPS   (AX)(BX*2), Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VMOVDQU   X0, (CX)(DX*1)
-	VMOVUPS   32(AX)(SI*1), Y0
+	VMOVDQU   X0, (CX)(BX*1)
+	VMOVUPS   32(AX)(BX*2), Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VMOVDQU   X0, 16(CX)(DX*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VMOVDQU   X0, 16(CX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:
@@ -32,22 +30,49 @@ done:
 // func f16To32AVX2(dst *float32, src *uint16, n int)
 // Requires: AVX, F16C
 TEXT ·f16To32AVX2(SB), NOSPLIT, $0-24
-	MOVQ src+8(FP), AX
-	MOVQ dst+0(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VCVTPH2PS (AX)(DX*1), Y0
-	VMOVUPS   Y0, (CX)(SI*1)
-	VCVTPH2PS 16(AX)(DX*1), Y0
-	VMOVUPS   Y0, 32(CX)(SI*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VCVTPH2PS (CX)(BX*1), Y0
+	VMOVUPS   Y0, (AX)(BX*2)
+	VCVTPH2PS 16(CX)(BX*1), Y0
+	VMOVUPS   Y0, 32(AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16AddAVX2(dst *uint16, src *uint16, n int)
+// Requires: AVX, F16C
+TEXT ·f16AddAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (AX)(BX*1), Y0
+	VCVTPH2PS (CX)(BX*1), Y1
+	VADDPS    Y1, Y0, Y0
+	VCVTPS2PH $0x00, Y0, X0
+	VMOVDQU   X0, (AX)(BX*1)
+	VCVTPH2PS 16(AX)(BX*1), Y0
+	VCVTPH2PS 16(CX)(BX*1), Y1
+	VADDPS    Y1, Y0, Y0
+	VCVTPS2PH $0x00, Y0, X0
+	VMOVDQU   X0, 16(AX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:
@@ -57,57 +82,47 @@ done:
 // func bf16From32AVX2(src *float32, dst *uint16, n int)
 // Requires: AVX, AVX2
 TEXT ·bf16From32AVX2(SB), NOSPLIT, $0-24
-	MOVQ src+0(FP), AX
-	MOVQ dst+8(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ         src+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VPSLLD       $0x06, Y0, Y2
+	VPSLLD       $0x0f, Y0, Y1
+	VPSUBD       Y0, Y1, Y1
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
 
 loop:
-	CMPQ         SI, BX
-	JGE          done
-	VMOVUPS      (AX)(SI*1), Y0
-	VPSRLD       $0x10, Y0, Y1
-	MOVL         $0x00000001, DI
-	VMOVD        DI, X2
-	VPBROADCASTD X2, Y4
-	VPSLLD       $0x0f, Y0, Y2
-	VPSRLD       $0x1f, Y2, Y2
-	VPSLLD       $0x0f, Y4, Y3
-	VPSUBD       Y4, Y3, Y3
-	VPADDD       Y2, Y3, Y3
-	VPSLLD       $0x06, Y4, Y4
-	VCMPPS       $0x03, Y0, Y0, Y2
-	VPADDD       Y3, Y0, Y0
-	VPSRLD       $0x10, Y0, Y0
-	VPOR         Y4, Y1, Y1
-	VBLENDVPS    Y2, Y1, Y0, Y0
-	VPACKUSDW    Y0, Y0, Y0
-	VPERMQ       $0x08, Y0, Y0
-	VMOVDQU      X0, (CX)(DX*1)
-	VMOVUPS      32(AX)(SI*1), Y0
-	VPSRLD       $0x10, Y0, Y1
-	MOVL         $0x00000001, DI
-	VMOVD        DI, X2
-	VPBROADCASTD X2, Y4
-	VPSLLD       $0x0f, Y0, Y2
-	VPSRLD       $0x1f, Y2, Y2
-	VPSLLD       $0x0f, Y4, Y3
-	VPSUBD       Y4, Y3, Y3
-	VPADDD       Y2, Y3, Y3
-	VPSLLD       $0x06, Y4, Y4
-	VCMPPS       $0x03, Y0, Y0, Y2
-	VPADDD       Y3, Y0, Y0
-	VPSRLD       $0x10, Y0, Y0
-	VPOR         Y4, Y1, Y1
-	VBLENDVPS    Y2, Y1, Y0, Y0
-	VPACKUSDW    Y0, Y0, Y0
-	VPERMQ       $0x08, Y0, Y0
-	VMOVDQU      X0, 16(CX)(DX*1)
-	ADDQ         $0x20, DX
-	ADDQ         $0x40, SI
-	JMP          loop
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*2), Y5
+	VPSRLD    $0x10, Y5, Y3
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VPAND     Y0, Y3, Y4
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, (CX)(BX*1)
+	VMOVUPS   32(AX)(BX*2), Y5
+	VPSRLD    $0x10, Y5, Y3
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VPAND     Y0, Y3, Y4
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, 16(CX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
 
 done:
 	VZEROUPPER
@@ -116,24 +131,79 @@ done:
 // func bf16To32AVX2(dst *float32, src *uint16, n int)
 // Requires: AVX, AVX2
 TEXT ·bf16To32AVX2(SB), NOSPLIT, $0-24
-	MOVQ src+8(FP), AX
-	MOVQ dst+0(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VPMOVZXWD (AX)(DX*1), Y0
+	VPMOVZXWD (CX)(BX*1), Y0
 	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, (CX)(SI*1)
-	VPMOVZXWD 16(AX)(DX*1), Y0
+	VMOVUPS   Y0, (AX)(BX*2)
+	VPMOVZXWD 16(CX)(BX*1), Y0
 	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, 32(CX)(SI*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VMOVUPS   Y0, 32(AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16AddAVX2(dst *uint16, src *uint16, n int)
+// Requires: AVX, AVX2
+TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VPSLLD       $0x06, Y0, Y2
+	VPSLLD       $0x0f, Y0, Y1
+	VPSUBD       Y0, Y1, Y1
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (AX)(BX*1), Y5
+	VPSLLD    $0x10, Y5, Y5
+	VPMOVZXWD (CX)(BX*1), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VADDPS    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y3
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VPAND     Y0, Y3, Y4
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, (AX)(BX*1)
+	VPMOVZXWD 16(AX)(BX*1), Y5
+	VPSLLD    $0x10, Y5, Y5
+	VPMOVZXWD 16(CX)(BX*1), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VADDPS    Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y3
+	VCMPPS    $0x03, Y5, Y5, Y6
+	VPAND     Y0, Y3, Y4
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y6, Y3, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVDQU   X5, 16(AX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:
@@ -145,19 +215,17 @@ done:
 TEXT ·f16From32AVX512(SB), NOSPLIT, $0-24
 	MOVQ src+0(FP), AX
 	MOVQ dst+8(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VMOVUPS   (AX)(SI*1), Z0
+	VMOVUPS   (AX)(BX*2), Z0
 	VCVTPS2PH $0x00, Z0, Y0
-	VMOVDQU   Y0, (CX)(DX*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VMOVDQU   Y0, (CX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:
@@ -167,20 +235,42 @@ done:
 // func f16To32AVX512(dst *float32, src *uint16, n int)
 // Requires: AVX, AVX512F
 TEXT ·f16To32AVX512(SB), NOSPLIT, $0-24
-	MOVQ src+8(FP), AX
-	MOVQ dst+0(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VCVTPH2PS (AX)(DX*1), Z0
-	VMOVUPS   Z0, (CX)(SI*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VCVTPH2PS (CX)(BX*1), Z0
+	VMOVUPS   Z0, (AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16AddAVX512(dst *uint16, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·f16AddAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (AX)(BX*1), Z0
+	VCVTPH2PS (CX)(BX*1), Z1
+	VADDPS    Z1, Z0, Z0
+	VCVTPS2PH $0x00, Z0, Y0
+	VMOVDQU   Y0, (AX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:
@@ -190,36 +280,33 @@ done:
 // func bf16From32AVX512(src *float32, dst *uint16, n int)
 // Requires: AVX, AVX512F
 TEXT ·bf16From32AVX512(SB), NOSPLIT, $0-24
-	MOVQ src+0(FP), AX
-	MOVQ dst+8(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ         src+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Z0
+	VPSLLD       $0x06, Z0, Z2
+	VPSLLD       $0x0f, Z0, Z1
+	VPSUBD       Z0, Z1, Z1
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
 
 loop:
-	CMPQ         SI, BX
-	JGE          done
-	VMOVUPS      (AX)(SI*1), Z0
-	VPSRLD       $0x10, Z0, Z1
-	MOVL         $0x00000001, DI
-	VMOVD        DI, X2
-	VPBROADCASTD X2, Z4
-	VPSLLD       $0x0f, Z0, Z2
-	VPSRLD       $0x1f, Z2, Z2
-	VPSLLD       $0x0f, Z4, Z3
-	VPSUBD       Z4, Z3, Z3
-	VPADDD       Z2, Z3, Z3
-	VPSLLD       $0x06, Z4, Z4
-	VCMPPS       $0x03, Z0, Z0, K1
-	VPADDD       Z3, Z0, Z0
-	VPSRLD       $0x10, Z0, Z0
-	VPORD        Z4, Z1, K1, Z0
-	VPMOVDW      Z0, Y0
-	VMOVDQU      Y0, (CX)(DX*1)
-	ADDQ         $0x20, DX
-	ADDQ         $0x40, SI
-	JMP          loop
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (AX)(BX*2), Z5
+	VPSRLD  $0x10, Z5, Z3
+	VCMPPS  $0x03, Z5, Z5, K1
+	VPANDD  Z0, Z3, Z4
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z4, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPORD   Z2, Z3, K1, Z5
+	VPMOVDW Z5, Y5
+	VMOVDQU Y5, (CX)(BX*1)
+	ADDQ    $0x20, BX
+	JMP     loop
 
 done:
 	VZEROUPPER
@@ -228,21 +315,58 @@ done:
 // func bf16To32AVX512(dst *float32, src *uint16, n int)
 // Requires: AVX, AVX512F
 TEXT ·bf16To32AVX512(SB), NOSPLIT, $0-24
-	MOVQ src+8(FP), AX
-	MOVQ dst+0(FP), CX
-	XORQ DX, DX
-	MOVQ n+16(FP), BX
-	XORQ SI, SI
-	SHLQ $0x02, BX
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
 
 loop:
-	CMPQ      SI, BX
+	CMPQ      BX, DX
 	JGE       done
-	VPMOVZXWD (AX)(DX*1), Z0
+	VPMOVZXWD (CX)(BX*1), Z0
 	VPSLLD    $0x10, Z0, Z0
-	VMOVUPS   Z0, (CX)(SI*1)
-	ADDQ      $0x20, DX
-	ADDQ      $0x40, SI
+	VMOVUPS   Z0, (AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16AddAVX512(dst *uint16, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Z0
+	VPSLLD       $0x06, Z0, Z2
+	VPSLLD       $0x0f, Z0, Z1
+	VPSUBD       Z0, Z1, Z1
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (AX)(BX*1), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VPMOVZXWD (CX)(BX*1), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VADDPS    Z3, Z5, Z5
+	VPSRLD    $0x10, Z5, Z3
+	VCMPPS    $0x03, Z5, Z5, K1
+	VPANDD    Z0, Z3, Z4
+	VPADDD    Z1, Z5, Z5
+	VPADDD    Z4, Z5, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPORD     Z2, Z3, K1, Z5
+	VPMOVDW   Z5, Y5
+	VMOVDQU   Y5, (AX)(BX*1)
+	ADDQ      $0x20, BX
 	JMP       loop
 
 done:

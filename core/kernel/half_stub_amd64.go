@@ -2,42 +2,62 @@
 
 package kernel
 
-// f16From32AVX2 rounds to binary16. n is a multiple of 16.
+// f16From32AVX2 rounds float32. n is a multiple of 16.
 //
 //go:noescape
 func f16From32AVX2(src *float32, dst *uint16, n int)
 
-// f16To32AVX2 widens binary16. n is a multiple of 16.
+// f16To32AVX2 widens to float32. n is a multiple of 16.
 //
 //go:noescape
 func f16To32AVX2(dst *float32, src *uint16, n int)
 
-// bf16From32AVX2 rounds to bfloat16. n is a multiple of 16.
+// f16AddAVX2 computes dst += src in float32, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16AddAVX2(dst *uint16, src *uint16, n int)
+
+// bf16From32AVX2 rounds float32. n is a multiple of 16.
 //
 //go:noescape
 func bf16From32AVX2(src *float32, dst *uint16, n int)
 
-// bf16To32AVX2 widens bfloat16. n is a multiple of 16.
+// bf16To32AVX2 widens to float32. n is a multiple of 16.
 //
 //go:noescape
 func bf16To32AVX2(dst *float32, src *uint16, n int)
 
-// f16From32AVX512 rounds to binary16. n is a multiple of 16.
+// bf16AddAVX2 computes dst += src in float32, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16AddAVX2(dst *uint16, src *uint16, n int)
+
+// f16From32AVX512 rounds float32. n is a multiple of 16.
 //
 //go:noescape
 func f16From32AVX512(src *float32, dst *uint16, n int)
 
-// f16To32AVX512 widens binary16. n is a multiple of 16.
+// f16To32AVX512 widens to float32. n is a multiple of 16.
 //
 //go:noescape
 func f16To32AVX512(dst *float32, src *uint16, n int)
 
-// bf16From32AVX512 rounds to bfloat16. n is a multiple of 16.
+// f16AddAVX512 computes dst += src in float32, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16AddAVX512(dst *uint16, src *uint16, n int)
+
+// bf16From32AVX512 rounds float32. n is a multiple of 16.
 //
 //go:noescape
 func bf16From32AVX512(src *float32, dst *uint16, n int)
 
-// bf16To32AVX512 widens bfloat16. n is a multiple of 16.
+// bf16To32AVX512 widens to float32. n is a multiple of 16.
 //
 //go:noescape
 func bf16To32AVX512(dst *float32, src *uint16, n int)
+
+// bf16AddAVX512 computes dst += src in float32, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16AddAVX512(dst *uint16, src *uint16, n int)

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -29,12 +30,33 @@ func (op ReduceOp) String() string {
 // BF16, I8, U8, I16, I32 or I64. Half types compute in float32 and round once;
 // integers wrap. The slices are aligned to the element.
 func Reduce(op ReduceOp, d tensor.DType, dst, src []byte) {
-	if d == tensor.F32 && op == Sum {
-		AddTo(tensor.View[float32](dst), tensor.View[float32](src[:len(dst)]))
-		return
+	if op == Sum {
+		done := addBytes(d, dst, src[:len(dst)])
+		dst, src = dst[done:], src[done:]
 	}
 	srcs := [2][]byte{dst, src}
 	ReduceN(op, d, dst, srcs[:], 1)
+}
+
+// addBytes computes dst += src with a vector kernel, where there is one, and
+// returns for how many bytes.
+func addBytes(d tensor.DType, dst, src []byte) int {
+	n := 0
+	if size := d.Size(); d == tensor.F32 || d == tensor.F16 || d == tensor.BF16 {
+		n = head(len(dst)/size) * size
+	}
+	if n == 0 {
+		return 0
+	}
+	switch d {
+	case tensor.F32:
+		vecAdd(tensor.View[float32](dst[:n]), tensor.View[float32](src[:n]), tensor.View[float32](dst[:n]))
+	case tensor.F16:
+		vecAddF16(tensor.View[uint16](dst[:n]), tensor.View[uint16](src[:n]))
+	case tensor.BF16:
+		vecAddBF16(tensor.View[uint16](dst[:n]), tensor.View[uint16](src[:n]))
+	}
+	return n
 }
 
 // ReduceN computes dst = (srcs[0] op srcs[1] op …)·postScale in that order over
@@ -43,6 +65,10 @@ func Reduce(op ReduceOp, d tensor.DType, dst, src []byte) {
 func ReduceN(op ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, postScale float64) {
 	switch d {
 	case tensor.F32:
+		if op == Sum && len(srcs) > 1 && !startsWithin(dst, srcs[2:]) {
+			sumInPlace(tensor.View[float32](dst), srcs, float32(postScale))
+			return
+		}
 		reduceFloat[float32](op, dst, srcs, float32(postScale))
 	case tensor.F64:
 		reduceFloat[float64](op, dst, srcs, postScale)
@@ -60,6 +86,33 @@ func ReduceN(op ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, postScale f
 		reduceInt[int64](op, dst, srcs, postScale)
 	default:
 		panic(fmt.Sprintf("kernel.ReduceN: no %v over %v", op, d))
+	}
+}
+
+// startsWithin reports whether dst is one of srcs.
+func startsWithin(dst []byte, srcs [][]byte) bool {
+	for _, s := range srcs {
+		if unsafe.SliceData(s) == unsafe.SliceData(dst) {
+			return true
+		}
+	}
+	return false
+}
+
+// sumBlock is how many float32 a sum in place adds up before it goes on; they stay in the L1 cache.
+const sumBlock = 2048
+
+// sumInPlace sums srcs into dst, which none but the first two may be.
+func sumInPlace(dst []float32, srcs [][]byte, scale float32) {
+	for o := 0; o < len(dst); o += sumBlock {
+		part := dst[o:min(o+sumBlock, len(dst))]
+		Add(tensor.View[float32](srcs[0])[o:], tensor.View[float32](srcs[1])[o:], part)
+		for _, s := range srcs[2:] {
+			AddTo(part, tensor.View[float32](s)[o:])
+		}
+		if scale != 1 {
+			Scale(part, scale)
+		}
 	}
 }
 
@@ -200,6 +253,12 @@ func scaleInt[T integer](x []T, factor float64) {
 
 // SumSquares is Σx² in float64.
 func SumSquares[T Float](x []T) (sum float64) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum = vecSumSqDiff(as32(x[:n]), 0)
+			x = x[n:]
+		}
+	}
 	for _, v := range x {
 		sum += float64(v) * float64(v)
 	}
@@ -208,6 +267,10 @@ func SumSquares[T Float](x []T) (sum float64) {
 
 // AllFinite reports whether x has neither infinity nor NaN.
 func AllFinite[T Float](x []T) bool {
+	if is32[T]() && level() != Generic {
+		sum := SumSquares(x) // of finite float32, it cannot leave float64
+		return sum-sum == 0
+	}
 	for _, v := range x {
 		if v-v != 0 {
 			return false

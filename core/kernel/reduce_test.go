@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -120,10 +121,16 @@ func testReduceN(t *testing.T, d tensor.DType, op ReduceOp, n, sources int) {
 	for i := range want {
 		want[i] /= 2
 	}
-	dst := srcs[sources-1] // aliases
-	ReduceN(op, d, dst, srcs, 0.5)
-	if !bytes.Equal(dst, encode(d, want)) {
-		t.Fatalf("ReduceN: %s is wrong", name)
+	for alias := -1; alias < sources; alias++ {
+		dst, from := tensor.Aligned(len(srcs[0])), slices.Clone(srcs)
+		if alias >= 0 {
+			dst = bytes.Clone(srcs[alias])
+			from[alias] = dst
+		}
+		ReduceN(op, d, dst, from, 0.5)
+		if !bytes.Equal(dst, encode(d, want)) {
+			t.Fatalf("ReduceN: %s into source %d is wrong", name, alias)
+		}
 	}
 }
 

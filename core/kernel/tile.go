@@ -62,7 +62,7 @@ func lanesOf(n int) laneCount {
 type shape struct{ rows, cols, lanes, dotRows, dotCols int }
 
 var shapes = [...]shape{
-	Generic: {rows: 2, cols: 4},
+	Generic: {rows: 2, cols: 3},
 	AVX2:    {rows: 6, cols: 16, lanes: 8, dotRows: 3, dotCols: 3},
 	AVX512:  {rows: maxTileRows, cols: maxTileCols, lanes: 16, dotRows: maxDotRows, dotCols: maxDotCols},
 }

@@ -128,6 +128,22 @@ func vecFromBF16(dst []float32, src []uint16) {
 	}
 }
 
+func vecAddF16(dst, src []uint16) {
+	if active == AVX512 {
+		f16AddAVX512(&dst[0], &src[0], len(dst))
+	} else {
+		f16AddAVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
+func vecAddBF16(dst, src []uint16) {
+	if active == AVX512 {
+		bf16AddAVX512(&dst[0], &src[0], len(dst))
+	} else {
+		bf16AddAVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
 func runPoolTile(t *poolTile) {
 	if active == AVX512 {
 		maxPool2AVX512(t)

@@ -5,51 +5,74 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// half emits the conversions between float32 and the two half types.
-func half(a *asm) {
-	a.halves("f16From32", "func(src *float32, dst *uint16, n int)", "rounds to binary16.", func(src, dst, off, off2 reg.GPVirtual, d int) {
-		h := a.vec()
-		a.VMOVUPS(at(src, off, d), h)
-		a.VCVTPS2PH(operand.U8(0), h, a.lower(h))
-		a.storeHalf(h, at(dst, off2, d/2))
-	})
-	a.halves("f16To32", "func(dst *float32, src *uint16, n int)", "widens binary16.", func(dst, src, off, off2 reg.GPVirtual, d int) {
-		v := a.vec()
-		a.VCVTPH2PS(at(src, off2, d/2), v)
-		a.VMOVUPS(v, at(dst, off, d))
-	})
-	a.halves("bf16From32", "func(src *float32, dst *uint16, n int)", "rounds to bfloat16.", func(src, dst, off, off2 reg.GPVirtual, d int) {
-		v := a.vec()
-		a.VMOVUPS(at(src, off, d), v)
-		a.roundBF16(v)
-		a.packWords(v)
-		a.storeHalf(v, at(dst, off2, d/2))
-	})
-	a.halves("bf16To32", "func(dst *float32, src *uint16, n int)", "widens bfloat16.", func(dst, src, off, off2 reg.GPVirtual, d int) {
-		v := a.vec()
-		a.VPMOVZXWD(at(src, off2, d/2), v)
-		a.VPSLLD(operand.U8(16), v, v)
-		a.VMOVUPS(v, at(dst, off, d))
-	})
+// format is a half type: how to widen a vector of it from memory, and how to round
+// one into its own lower half. prepare emits the constants that pack needs.
+type format struct {
+	name    string
+	load    func(m operand.Mem, v reg.VecVirtual)
+	prepare func() (pack func(v reg.VecVirtual))
 }
 
-// halves emits a loop over 32-bit elements on one side and 16-bit ones on the other.
-func (a *asm) halves(name, signature, doc string, body func(wide, narrow, off, off2 reg.GPVirtual, disp int)) {
-	a.function(name, signature, doc+" n is a multiple of 16.")
-	src, dst := a.gp("src"), a.gp("dst")
-	off2 := a.GP64()
-	a.XORQ(off2, off2)
-	wide, narrow := src, dst
-	if signature[5] == 'd' {
-		wide, narrow = dst, src
+// half emits the conversions between float32 and the two half types, and their sums.
+func half(a *asm) {
+	f16 := format{"f16", func(m operand.Mem, v reg.VecVirtual) { a.VCVTPH2PS(m, v) }, a.packF16}
+	bf16 := format{"bf16", a.loadBF16, a.packBF16}
+	for _, f := range []format{f16, bf16} {
+		a.narrow(f)
+		a.widen(f)
+		a.addHalf(f)
 	}
-	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		body(wide, narrow, off, off2, d)
-		if d+4*a.lanes == 64 {
-			a.ADDQ(operand.U8(32), off2)
-		}
+}
+
+func (a *asm) narrow(f format) {
+	a.function(f.name+"From32", "func(src *float32, dst *uint16, n int)", "rounds float32. n is a multiple of 16.")
+	src, dst, pack, v := a.gp("src"), a.gp("dst"), f.prepare(), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(operand.Mem{Base: src, Index: off, Scale: 2, Disp: 2 * d}, v)
+		pack(v)
+		a.storeHalf(v, at(dst, off, d))
 	})
 	a.ret()
+}
+
+func (a *asm) widen(f format) {
+	a.function(f.name+"To32", "func(dst *float32, src *uint16, n int)", "widens to float32. n is a multiple of 16.")
+	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		f.load(at(src, off, d), v)
+		a.VMOVUPS(v, operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d})
+	})
+	a.ret()
+}
+
+func (a *asm) addHalf(f format) {
+	a.function(f.name+"Add", "func(dst, src *uint16, n int)", "computes dst += src in float32, rounded once. n is a multiple of 16.")
+	dst, src, pack := a.gp("dst"), a.gp("src"), f.prepare()
+	x, y := a.vec(), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		f.load(at(dst, off, d), x)
+		f.load(at(src, off, d), y)
+		a.VADDPS(y, x, x)
+		pack(x)
+		a.storeHalf(x, at(dst, off, d))
+	})
+	a.ret()
+}
+
+// halfBlocks is blocks for 16-bit elements: off counts their bytes.
+func (a *asm) halfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	off := a.GP64()
+	a.XORQ(off, off)
+	a.SHLQ(operand.U8(1), n)
+	a.Label("loop")
+	a.CMPQ(off, n)
+	a.JGE(operand.LabelRef("done"))
+	for d := 0; d < 32; d += 2 * a.lanes {
+		body(off, d)
+	}
+	a.ADDQ(operand.U8(32), off)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("done")
 }
 
 // lower is the half of a register that 16-bit elements of its lanes take.
@@ -62,41 +85,45 @@ func (a *asm) lower(v reg.VecVirtual) reg.VecVirtual {
 
 func (a *asm) storeHalf(v reg.VecVirtual, m operand.Mem) { a.VMOVDQU(a.lower(v), m) }
 
-// roundBF16 leaves the bfloat16 of each lane in its low 16 bits: ties to even,
-// NaN quiet with its payload's upper bits.
-func (a *asm) roundBF16(v reg.VecVirtual) {
-	top, odd, bias := a.vec(), a.vec(), a.vec()
-	a.VPSRLD(operand.U8(16), v, top)
-	one := a.vec()
-	a.ones(one)
-	a.VPSLLD(operand.U8(15), v, odd) // bit 16 becomes the sign
-	a.VPSRLD(operand.U8(31), odd, odd)
-	a.VPSLLD(operand.U8(15), one, bias)
-	a.VPSUBD(one, bias, bias) // 0x7fff
-	a.VPADDD(odd, bias, bias)
-	a.VPSLLD(operand.U8(6), one, one) // the quiet bit
-	if a.lanes == 16 {
-		k := a.K()
-		a.VCMPPS(operand.U8(isNaN), v, v, k)
-		a.VPADDD(bias, v, v)
-		a.VPSRLD(operand.U8(16), v, v)
-		a.VPORD(one, top, k, v)
-		return
-	}
-	k := a.vec()
-	a.VCMPPS(operand.U8(isNaN), v, v, k)
-	a.VPADDD(bias, v, v)
-	a.VPSRLD(operand.U8(16), v, v)
-	a.VPOR(one, top, top)
-	a.VBLENDVPS(k, top, v, v)
+func (a *asm) packF16() func(reg.VecVirtual) {
+	return func(v reg.VecVirtual) { a.VCVTPS2PH(operand.U8(0), v, a.lower(v)) }
 }
 
-// packWords moves the low 16 bits of each lane together.
-func (a *asm) packWords(v reg.VecVirtual) {
-	if a.lanes == 16 {
-		a.VPMOVDW(v, a.lower(v))
-		return
+func (a *asm) loadBF16(m operand.Mem, v reg.VecVirtual) {
+	a.VPMOVZXWD(m, v)
+	a.VPSLLD(operand.U8(16), v, v)
+}
+
+// packBF16 rounds to bfloat16: ties to even, NaN quiet with its payload's upper bits.
+func (a *asm) packBF16() func(reg.VecVirtual) {
+	one, bias, quiet := a.vec(), a.vec(), a.vec()
+	a.ones(one)
+	a.VPSLLD(operand.U8(6), one, quiet)
+	a.VPSLLD(operand.U8(15), one, bias)
+	a.VPSUBD(one, bias, bias) // 0x7fff
+	top, up := a.vec(), a.vec()
+	return func(v reg.VecVirtual) {
+		a.VPSRLD(operand.U8(16), v, top)
+		if a.lanes == 16 {
+			k := a.K()
+			a.VCMPPS(operand.U8(isNaN), v, v, k)
+			a.VPANDD(one, top, up)
+			a.VPADDD(bias, v, v)
+			a.VPADDD(up, v, v)
+			a.VPSRLD(operand.U8(16), v, v)
+			a.VPORD(quiet, top, k, v)
+			a.VPMOVDW(v, a.lower(v))
+			return
+		}
+		nan := a.vec()
+		a.VCMPPS(operand.U8(isNaN), v, v, nan)
+		a.VPAND(one, top, up)
+		a.VPADDD(bias, v, v)
+		a.VPADDD(up, v, v)
+		a.VPSRLD(operand.U8(16), v, v)
+		a.VPOR(quiet, top, top)
+		a.VBLENDVPS(nan, top, v, v)
+		a.VPACKUSDW(v, v, v)
+		a.VPERMQ(operand.U8(0b00001000), v, v)
 	}
-	a.VPACKUSDW(v, v, v)
-	a.VPERMQ(operand.U8(0b00001000), v, v)
 }
