@@ -21,7 +21,7 @@ import (
 func modules(o WorkerOptions) fx.Option {
 	return fx.Options(
 		fx.Supply(o),
-		fx.Module("config", fx.Provide(LoadConfig)),
+		fx.Module("config", fx.Supply(o.Config)),
 		fx.Module("fs", fx.Provide(checkpoint.OsFS)),
 		fx.Module("rank", fx.Provide(World, startJoin)),
 		fx.Module("event", fx.Provide(openEvents)),
@@ -37,12 +37,6 @@ func modules(o WorkerOptions) fx.Option {
 
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
-
-// LoadConfig reads the worker's configuration. Options of plugins are checked
-// once the plugins run and can be asked.
-func LoadConfig(o WorkerOptions, fs checkpoint.FS) (*config.Config, error) {
-	return config.Load(fs, o.Config, config.LoadOptions{Set: o.Set, Env: os.LookupEnv})
-}
 
 // Device is what the plan runs on.
 func Device() plan.Device { return cpu.New() }
