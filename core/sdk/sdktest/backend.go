@@ -21,7 +21,8 @@ type BackendOptions struct {
 	// Worlds are the world sizes; default 1, 2, 3, 4 and 7.
 	Worlds []int
 
-	// Counts are the element counts; default 0, 1, 3, 1000, 65537 and 1<<20.
+	// Counts are the element counts; default 0, 1, 3, 1000, 65537 and,
+	// without the race detector, 1<<20.
 	// Every combination of types and reductions runs on those up to 1000.
 	Counts []int
 
@@ -50,7 +51,10 @@ func Backend(t *testing.T, o BackendOptions) {
 		b.Worlds = []int{1, 2, 3, 4, 7}
 	}
 	if b.Counts == nil {
-		b.Counts = []int{0, 1, 3, 1000, 65537, 1 << 20}
+		b.Counts = []int{0, 1, 3, 1000, 65537}
+		if !raceEnabled {
+			b.Counts = append(b.Counts, 1<<20)
+		}
 	}
 	instance := o.New(t)
 	b.info = instance.Info()

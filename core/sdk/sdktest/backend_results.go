@@ -187,6 +187,9 @@ func (r results) broadcast(t *testing.T) {
 	r.need(t, sdk.OpBroadcast)
 	for _, n := range r.Counts {
 		for root := range r.g.world {
+			if n > 100_000 && root < r.g.world-1 {
+				continue
+			}
 			d := r.info.DTypes[root%len(r.info.DTypes)]
 			in := eachRank(r.g.world, func(rank int) []byte { return values(d, n, rank, 3) })
 			c := sdk.Collective{Op: sdk.OpBroadcast, DType: d, Count: n, Root: root, Bucket: -1}
