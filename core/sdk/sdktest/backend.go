@@ -1,0 +1,121 @@
+package sdktest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// BackendOptions says which backend [Backend] tests, and how hard.
+type BackendOptions struct {
+	// New makes the instance of one rank. It is called once per rank and
+	// group, from one goroutine. It may start a plugin process: see [Plugin].
+	New func(t testing.TB) sdk.Backend
+
+	// Options is the plugin's table as a user would write it. Defaults are
+	// filled in.
+	Options map[string]any
+
+	// Worlds are the world sizes; default 1, 2, 3, 4 and 7.
+	Worlds []int
+
+	// Counts are the element counts; default 0, 1, 3, 1000, 65537 and,
+	// without the race detector, 1<<20.
+	// Every combination of types and reductions runs on those up to 1000.
+	Counts []int
+
+	// AnyOrder is for backends that do not add in rank order, such as a ring:
+	// sums are compared within rounding then. They still have to be bit-equal
+	// on all ranks, and from run to run if Info says "bitwise".
+	AnyOrder bool
+
+	// NoArena leaves shared memory out, and runs on private buffers alone.
+	NoArena bool
+}
+
+// Backend runs the conformance suite of communication backends. A plugin's own
+// test is a call of it:
+//
+//	func TestBackend(t *testing.T) {
+//		sdktest.Backend(t, sdktest.BackendOptions{
+//			New: func(testing.TB) sdk.Backend { return mybackend.New() },
+//		})
+//	}
+//
+// What Info does not offer is skipped, saying so.
+func Backend(t *testing.T, o BackendOptions) {
+	b := &backendSuite{BackendOptions: o}
+	if b.Worlds == nil {
+		b.Worlds = []int{1, 2, 3, 4, 7}
+	}
+	if b.Counts == nil {
+		b.Counts = []int{0, 1, 3, 1000, 65537}
+		if !raceEnabled {
+			b.Counts = append(b.Counts, 1<<20)
+		}
+	}
+	instance := o.New(t)
+	b.info = instance.Info()
+	if err := instance.Close(); err != nil {
+		t.Errorf("Close of an instance that was never opened: %v", err)
+	}
+	t.Run("info", b.testInfo)
+	for _, w := range b.worlds(1) {
+		t.Run(worldName(w), func(t *testing.T) { b.testResults(t, w) })
+	}
+	t.Run("faults", b.testFaults)
+}
+
+type backendSuite struct {
+	BackendOptions
+	info sdk.Info
+}
+
+func (b *backendSuite) testInfo(t *testing.T) {
+	i := b.info
+	if i.Kind != sdk.KindBackend || i.Name == "" || i.Version == "" || i.Summary == "" {
+		t.Errorf("Kind is %q, Name %q, Version %q, Summary %q: all are shown to users", i.Kind, i.Name, i.Version, i.Summary)
+	}
+	if len(i.Ops) == 0 || len(i.DTypes) == 0 || len(i.Devices) == 0 {
+		t.Errorf("Ops %v, DTypes %v, Devices %v: the core asks for nothing that is not listed", i.Ops, i.DTypes, i.Devices)
+	}
+	if i.Determinism != "" && i.Determinism != "bitwise" {
+		t.Errorf(`Determinism is %q; "bitwise" and "" have a meaning`, i.Determinism)
+	}
+	for _, op := range i.Ops {
+		if !op.Valid() {
+			t.Errorf("Ops has %v", op)
+		}
+	}
+}
+
+// worlds are the wanted world sizes that the backend can do, from least on.
+func (b *backendSuite) worlds(least int) (w []int) {
+	for _, n := range b.Worlds {
+		if n >= least && (b.info.MaxWorld == 0 || n <= b.info.MaxWorld) {
+			w = append(w, n)
+		}
+	}
+	return w
+}
+
+func (b *backendSuite) can(op sdk.Op) bool { return slices.Contains(b.info.Ops, op) }
+
+// need skips a test that the backend does not claim to pass.
+func (b *backendSuite) need(t *testing.T, ops ...sdk.Op) {
+	t.Helper()
+	for _, op := range ops {
+		if !b.can(op) {
+			t.Skipf("Info.Ops does not list %v", op)
+		}
+	}
+}
+
+func (b *backendSuite) needType(t *testing.T, d tensor.DType) {
+	t.Helper()
+	if !slices.Contains(b.info.DTypes, d) {
+		t.Skipf("Info.DTypes does not list %v", d)
+	}
+}

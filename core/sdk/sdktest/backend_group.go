@@ -1,0 +1,188 @@
+package sdktest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// patience is how long the suite waits for something that must happen by
+// itself. Running out of it fails the test with all goroutines' stacks.
+const patience = 60 * time.Second
+
+// group is a running process group, one backend per rank.
+type group struct {
+	t        testing.TB
+	world    int
+	timeout  time.Duration
+	backends []sdk.Backend
+	arenas   []*sdk.Arena // by rank, nil with private buffers
+	seq      uint64
+}
+
+// arenaSize holds the largest buffer that the suite puts into an arena, and an
+// offset before it.
+func (b *backendSuite) arenaSize(world int) int {
+	most := 0
+	for _, n := range b.Counts {
+		most = max(most, n)
+	}
+	return 4096 + max(8*most, 8*1000*world)
+}
+
+// start brings a group up. timeout is for each collective.
+func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.Duration) *group {
+	t.Helper()
+	g := &group{t: t, world: world, timeout: timeout}
+	t.Cleanup(g.close)
+	options, problems := sdk.CheckOptions("backend.options", b.info.Options, b.Options)
+	if len(problems) > 0 {
+		t.Fatalf("options: %v", problems)
+	}
+	for range world {
+		g.backends = append(g.backends, b.New(t))
+	}
+	if arenas && !b.NoArena {
+		g.makeArenas(b.arenaSize(world))
+	}
+	job, secret := rand.Text(), []byte(rand.Text())
+	endpoints := make([][]byte, world)
+	g.all("set-up", func(ctx context.Context, rank int) (err error) {
+		endpoints[rank], err = g.listen(ctx, rank, sdk.Group{
+			JobID: job, Secret: secret, Generation: 1, Rank: rank, WorldSize: world,
+			LocalRank: rank, LocalSize: world, Timeout: timeout, MasterAddr: "127.0.0.1",
+		}, options)
+		return err
+	})
+	g.all("Connect", func(ctx context.Context, rank int) error {
+		return g.backends[rank].Connect(ctx, endpoints)
+	})
+	return g
+}
+
+func (g *group) listen(ctx context.Context, rank int, group sdk.Group, o sdk.Options) ([]byte, error) {
+	b := g.backends[rank]
+	if err := b.Open(ctx, group, o); err != nil {
+		return nil, fmt.Errorf("Open: %w", err)
+	}
+	if g.arenas != nil {
+		if err := b.Attach(ctx, g.arenas[rank]); err != nil {
+			return nil, fmt.Errorf("Attach: %w", err)
+		}
+	}
+	endpoint, err := b.Listen(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("Listen: %w", err)
+	}
+	return endpoint, nil
+}
+
+func (g *group) makeArenas(size int) {
+	g.t.Helper()
+	for rank := range g.world {
+		a, err := shm.New(fmt.Sprintf("suite-%d", rank), size)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.arenas = append(g.arenas, &sdk.Arena{ID: 7, Name: "suite", Arena: a})
+	}
+}
+
+// close ends all ranks, then the memory that they were promised until then.
+func (g *group) close() {
+	var wg sync.WaitGroup
+	for _, b := range g.backends {
+		wg.Go(func() {
+			if err := b.Close(); err != nil {
+				g.t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, a := range g.arenas {
+		a.Close()
+	}
+}
+
+// errors runs f for every rank at once and returns what each said.
+func (g *group) errors(what string, f func(ctx context.Context, rank int) error) []error {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
+	defer cancel()
+	errs := make([]error, g.world)
+	var wg sync.WaitGroup
+	for rank := range g.world {
+		wg.Go(func() { errs[rank] = f(ctx, rank) })
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return errs
+	case <-time.After(patience + 5*time.Second):
+		stacks := make([]byte, 1<<20)
+		panic(fmt.Sprintf("%s hangs\n%s", what, stacks[:runtime.Stack(stacks, true)]))
+	}
+}
+
+// all is errors for what must not fail.
+func (g *group) all(what string, f func(ctx context.Context, rank int) error) {
+	g.t.Helper()
+	for rank, err := range g.errors(what, f) {
+		if err != nil {
+			g.t.Fatalf("%s on rank %d of %d: %v", what, rank, g.world, err)
+		}
+	}
+}
+
+// buffer gives a rank memory for n bytes, in its arena if there is one.
+func (g *group) buffer(rank, offset, n int) (*sdk.Arena, int, []byte) {
+	if g.arenas == nil {
+		return nil, 0, tensor.Bytes(make([]uint64, (n+7)/8))[:n:n]
+	}
+	a := g.arenas[rank]
+	if n == 0 {
+		return a, offset, nil
+	}
+	return a, offset, a.Bytes()[offset:][:n:n]
+}
+
+// place fills in the memory of a call and the bytes before it.
+func (g *group) place(c sdk.Collective, rank int, seq uint64, input []byte) *sdk.Collective {
+	c.Seq = seq
+	c.Arena, c.Offset, c.Buf = g.buffer(rank, 64*int(seq%5), len(input))
+	copy(c.Buf, input)
+	return &c
+}
+
+// do runs c on all ranks with the given bytes and returns the bytes after it.
+func (g *group) do(c sdk.Collective, inputs [][]byte) [][]byte {
+	g.t.Helper()
+	outputs := make([][]byte, g.world)
+	g.seq++
+	seq := g.seq
+	g.all(c.String(), func(ctx context.Context, rank int) error {
+		call := g.place(c, rank, seq, inputs[rank])
+		err := g.call(ctx, rank, call)
+		outputs[rank] = append([]byte(nil), call.Buf...)
+		return err
+	})
+	return outputs
+}
+
+// call is Do with the collective's deadline.
+func (g *group) call(ctx context.Context, rank int, c *sdk.Collective) error {
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	return g.backends[rank].Do(ctx, c)
+}
+
+func worldName(w int) string { return fmt.Sprintf("%d ranks", w) }

@@ -1,0 +1,342 @@
+package sdktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// testResults checks what collectives compute in a group of one size, first
+// in shared memory and then on private buffers.
+func (b *backendSuite) testResults(t *testing.T, world int) {
+	for _, shared := range []bool{true, false} {
+		if shared && b.NoArena {
+			continue
+		}
+		name := map[bool]string{true: "arena", false: "private"}[shared]
+		t.Run(name, func(t *testing.T) {
+			g := b.start(t, world, shared, patience)
+			r := results{b, g}
+			t.Run("all_reduce", r.allReduce)
+			t.Run("rank order", r.rankOrder)
+			t.Run("half overflow", r.halfOverflow)
+			t.Run("nan and inf", r.special)
+			t.Run("broadcast", r.broadcast)
+			t.Run("all_gather", r.allGather)
+			t.Run("reduce_scatter", r.reduceScatter)
+			t.Run("barrier", r.barrier)
+			t.Run("send and recv", r.ring)
+			t.Run("again", r.again)
+		})
+	}
+}
+
+type results struct {
+	*backendSuite
+	g *group
+}
+
+// slack is how far sums may be from the reference, in units of rounding.
+func (r results) slack(op sdk.ReduceOp) float64 {
+	if r.AnyOrder && (op == sdk.Sum || op == sdk.Avg || op == sdk.Prod) {
+		return 2 * float64(r.g.world)
+	}
+	return 0
+}
+
+// combination is one way to call a reducing collective.
+type combination struct {
+	dtype  tensor.DType
+	reduce sdk.ReduceOp
+	count  int
+}
+
+// combinations crosses types, reductions and small counts; large counts run
+// with the types that training uses.
+func (r results) combinations() (all []combination) {
+	for _, n := range r.Counts {
+		for _, d := range r.info.DTypes {
+			for _, op := range reductions(d) {
+				if n <= 1000 || op == sdk.Sum && (d == tensor.F32 || d == tensor.BF16 && n < 1<<17) {
+					all = append(all, combination{d, op, n})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (r results) allReduce(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	for _, k := range r.combinations() {
+		in := eachRank(r.g.world, func(rank int) []byte { return values(k.dtype, k.count, rank, 1) })
+		want := make([]byte, len(in[0]))
+		membackend.Reduce(k.reduce, k.dtype, want, in)
+		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: k.reduce, DType: k.dtype, Count: k.count, Bucket: 3}
+		r.same(t, c, r.g.do(c, in), want, r.slack(k.reduce))
+	}
+}
+
+// same checks that every rank has want and that all have the same bits.
+func (r results) same(t *testing.T, c sdk.Collective, out [][]byte, want []byte, slack float64) {
+	t.Helper()
+	for rank := range out {
+		if d := differ(c.DType, out[rank], want, slack); d != "" {
+			t.Fatalf("%v on rank %d of %d: %s", &c, rank, r.g.world, d)
+		}
+		if !bytes.Equal(out[rank], out[0]) {
+			t.Fatalf("%v: ranks 0 and %d of %d have different bits", &c, rank, r.g.world)
+		}
+	}
+}
+
+// rankOrder pre-divides, as data-parallel training does: three thirds added in
+// rank order are not the third of the sum.
+func (r results) rankOrder(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	r.needType(t, tensor.F32)
+	if r.AnyOrder {
+		t.Skip("the backend adds in an order of its own")
+	}
+	const n = 4097
+	in := eachRank(r.g.world, func(rank int) []byte { return values(tensor.F32, n, rank, 2) })
+	want := make([]float32, n)
+	scale := 1 / float32(r.g.world)
+	for rank := range in {
+		x := tensor.View[float32](in[rank])
+		for i := range x {
+			x[i] *= scale
+			if rank == 0 {
+				want[i] = x[i]
+			} else {
+				want[i] += x[i]
+			}
+		}
+	}
+	c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: n}
+	r.same(t, c, r.g.do(c, in), tensor.Bytes(want), 0)
+}
+
+// halfOverflow adds numbers whose sum, but not whose partial sums in float32,
+// leaves the range of binary16, and some that come back into it.
+func (r results) halfOverflow(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	r.needType(t, tensor.F16)
+	w := r.g.world
+	half := func(x ...float32) []byte {
+		h := make([]uint16, len(x))
+		for i, v := range x {
+			h[i] = tensor.F16FromF32(v)
+		}
+		return tensor.Bytes(h)
+	}
+	in := eachRank(w, func(rank int) []byte {
+		sign := float32(1 - 2*(rank%2))
+		return half(40000/float32(w), 40000, sign*60000, -65504)
+	})
+	want := make([]byte, len(in[0]))
+	membackend.Reduce(sdk.Sum, tensor.F16, want, in)
+	c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F16, Count: 4}
+	out := r.g.do(c, in)
+	r.same(t, c, out, want, r.slack(sdk.Sum))
+	if x := get(tensor.F16, out[0], 1); w > 1 && !math.IsInf(x, 1) {
+		t.Errorf("%d times 40000 is %v in binary16, want +Inf", w, x)
+	}
+	if x := get(tensor.F16, out[0], 0); math.IsInf(x, 0) {
+		t.Errorf("pre-divided 40000 overflowed")
+	}
+}
+
+// special sends NaN and the infinities through every reduction: one rank's
+// must reach all.
+func (r results) special(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	r.needType(t, tensor.F32)
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, op := range reductions(tensor.F32) {
+		in := eachRank(r.g.world, func(rank int) []byte {
+			x := []float32{1, 1, 1, -1, 0}
+			if rank == r.g.world-1 {
+				x = []float32{nan, inf, -inf, 2, float32(math.Copysign(0, -1))}
+			}
+			return tensor.Bytes(append(x, make([]float32, 100)...))
+		})
+		want := make([]byte, len(in[0]))
+		membackend.Reduce(op, tensor.F32, want, in)
+		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: op, DType: tensor.F32, Count: 105}
+		for rank, out := range r.g.do(c, in) {
+			for i := range 4 { // the sign of a zero is left open
+				if g, w := get(tensor.F32, out, i), get(tensor.F32, want, i); g != w && !(g != g && w != w) {
+					t.Errorf("%v on rank %d: element %d is %v, want %v", &c, rank, i, g, w)
+				}
+			}
+		}
+	}
+}
+
+func (r results) broadcast(t *testing.T) {
+	r.need(t, sdk.OpBroadcast)
+	for _, n := range r.Counts {
+		for root := range r.g.world {
+			if n > 100_000 && root < r.g.world-1 {
+				continue
+			}
+			d := r.info.DTypes[root%len(r.info.DTypes)]
+			in := eachRank(r.g.world, func(rank int) []byte { return values(d, n, rank, 3) })
+			c := sdk.Collective{Op: sdk.OpBroadcast, DType: d, Count: n, Root: root, Bucket: -1}
+			r.same(t, c, r.g.do(c, in), in[root], 0)
+		}
+	}
+}
+
+// parts are the counts for collectives whose buffer holds a part per rank.
+func (r results) parts() (n []int) {
+	for _, c := range r.Counts {
+		n = append(n, c/r.g.world)
+	}
+	return n
+}
+
+func (r results) allGather(t *testing.T) {
+	r.need(t, sdk.OpAllGather)
+	for i, n := range r.parts() {
+		d := r.info.DTypes[i%len(r.info.DTypes)]
+		size := n * d.Size()
+		in := eachRank(r.g.world, func(rank int) []byte { return values(d, n*r.g.world, rank, 4) })
+		var want []byte
+		for rank := range in {
+			want = append(want, in[rank][rank*size:][:size]...)
+		}
+		c := sdk.Collective{Op: sdk.OpAllGather, DType: d, Count: n, Bucket: -1}
+		r.same(t, c, r.g.do(c, in), want, 0)
+	}
+}
+
+func (r results) reduceScatter(t *testing.T) {
+	r.need(t, sdk.OpReduceScatter)
+	r.needType(t, tensor.F32)
+	for _, n := range r.parts() {
+		in := eachRank(r.g.world, func(rank int) []byte { return values(tensor.F32, n*r.g.world, rank, 5) })
+		want := make([]byte, len(in[0]))
+		membackend.Reduce(sdk.Avg, tensor.F32, want, in)
+		c := sdk.Collective{Op: sdk.OpReduceScatter, Reduce: sdk.Avg, DType: tensor.F32, Count: n}
+		for rank, out := range r.g.do(c, in) {
+			lo, hi := 4*n*rank, 4*n*(rank+1)
+			if d := differ(tensor.F32, out[lo:hi], want[lo:hi], r.slack(sdk.Avg)); d != "" {
+				t.Fatalf("%v on rank %d of %d: %s", &c, rank, r.g.world, d)
+			}
+		}
+	}
+}
+
+// barrier has every rank announce itself before it calls. Who returns must
+// find all announced.
+func (r results) barrier(t *testing.T) {
+	r.need(t, sdk.OpBarrier)
+	const rounds = 50
+	var arrived [rounds]atomic.Int32
+	first := r.g.seq
+	r.g.all("barrier", func(ctx context.Context, rank int) error {
+		for i := range rounds {
+			arrived[i].Add(1)
+			c := &sdk.Collective{Seq: first + uint64(i) + 1, Op: sdk.OpBarrier, Bucket: -1}
+			if err := r.g.call(ctx, rank, c); err != nil {
+				return err
+			}
+			if n := int(arrived[i].Load()); n != r.g.world {
+				return fmt.Errorf("returned from barrier %d when %d of %d ranks had called", i, n, r.g.world)
+			}
+		}
+		return nil
+	})
+	r.g.seq += rounds
+}
+
+// ring hands a buffer to the next rank. Rank 0 sends first and the others
+// receive first, so that it works without buffering.
+func (r results) ring(t *testing.T) {
+	r.need(t, sdk.OpSend, sdk.OpRecv)
+	if r.g.world == 1 {
+		t.Skip("nobody to send to")
+	}
+	w := r.g.world
+	for _, n := range r.Counts {
+		r.g.all("ring", func(ctx context.Context, rank int) error {
+			next, before := (rank+1)%w, (rank+w-1)%w
+			send := r.g.place(sdk.Collective{Op: sdk.OpSend, DType: tensor.I32, Count: n, Root: next, Bucket: -1},
+				rank, r.g.seq+1, values(tensor.I32, n, rank, 6))
+			recv := *send
+			recv.Op, recv.Root = sdk.OpRecv, before
+			if rank == 0 {
+				recv.Seq++
+				return errors.Join(r.g.call(ctx, rank, send), r.receive(ctx, rank, &recv))
+			}
+			send.Seq++
+			if err := r.receive(ctx, rank, &recv); err != nil {
+				return err
+			}
+			copy(send.Buf, values(tensor.I32, n, rank, 6))
+			return r.g.call(ctx, rank, send)
+		})
+		r.g.seq += 2
+	}
+}
+
+// receive takes what the rank before sent in ring.
+func (r results) receive(ctx context.Context, rank int, c *sdk.Collective) error {
+	clear(c.Buf)
+	if err := r.g.call(ctx, rank, c); err != nil {
+		return err
+	}
+	if d := differ(c.DType, c.Buf, values(c.DType, c.Count, c.Root, 6), 0); d != "" {
+		return fmt.Errorf("from rank %d: %s", c.Root, d)
+	}
+	return nil
+}
+
+// again repeats a reduction with ranks arriving in another order each time:
+// the bits must not change.
+func (r results) again(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	r.needType(t, tensor.F32)
+	if r.info.Determinism != "bitwise" {
+		t.Skip(`Info.Determinism does not promise "bitwise"`)
+	}
+	var first []byte
+	for round := range 2 * r.g.world {
+		r.g.seq++
+		seq, turn := r.g.seq, make([]chan struct{}, r.g.world+1)
+		for i := range turn {
+			turn[i] = make(chan struct{})
+		}
+		close(turn[0])
+		outputs := make([][]byte, r.g.world)
+		c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: 40_000}
+		r.g.all(c.String(), func(ctx context.Context, rank int) error {
+			place := (rank + round) % r.g.world
+			call := r.g.place(c, rank, seq, values(tensor.F32, c.Count, rank, 7))
+			<-turn[place]
+			time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(turn[place+1]) })
+			err := r.g.call(ctx, rank, call)
+			outputs[rank] = append([]byte(nil), call.Buf...)
+			return err
+		})
+		if first == nil {
+			first = outputs[0]
+		}
+		for rank, out := range outputs {
+			if !bytes.Equal(out, first) {
+				t.Fatalf("round %d, rank %d of %d: the sum has other bits than in round 0", round, rank, r.g.world)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package sdktest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// values fills n elements with numbers that depend on rank, index and salt
+// alone: floats in (-1, 1) with all their bits in use, so that a sum in
+// another order differs; integers over their whole range.
+func values(d tensor.DType, n, rank, salt int) []byte {
+	buf := tensor.Bytes(make([]uint64, (n*d.Size()+7)/8))[:n*d.Size()]
+	for i := range n {
+		set(d, buf, i, mix(uint64(rank)<<48^uint64(salt)<<32^uint64(i)))
+	}
+	return buf
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func set(d tensor.DType, buf []byte, i int, bits uint64) {
+	x := float64(int64(bits)) / (1 << 63)
+	switch d {
+	case tensor.F32:
+		tensor.View[float32](buf)[i] = float32(x)
+	case tensor.F64:
+		tensor.View[float64](buf)[i] = x
+	case tensor.F16:
+		tensor.View[uint16](buf)[i] = tensor.F16FromF32(float32(x))
+	case tensor.BF16:
+		tensor.View[uint16](buf)[i] = tensor.BF16FromF32(float32(x))
+	case tensor.I8, tensor.U8:
+		buf[i] = byte(bits)
+	case tensor.I16:
+		tensor.View[int16](buf)[i] = int16(bits)
+	case tensor.I32:
+		tensor.View[int32](buf)[i] = int32(bits)
+	case tensor.I64:
+		tensor.View[int64](buf)[i] = int64(bits)
+	}
+}
+
+// get widens one element.
+func get(d tensor.DType, buf []byte, i int) float64 {
+	switch d {
+	case tensor.F32:
+		return float64(tensor.View[float32](buf)[i])
+	case tensor.F64:
+		return tensor.View[float64](buf)[i]
+	case tensor.F16:
+		return float64(tensor.F32FromF16(tensor.View[uint16](buf)[i]))
+	case tensor.BF16:
+		return float64(tensor.F32FromBF16(tensor.View[uint16](buf)[i]))
+	case tensor.I8:
+		return float64(int8(buf[i]))
+	case tensor.U8:
+		return float64(buf[i])
+	case tensor.I16:
+		return float64(tensor.View[int16](buf)[i])
+	case tensor.I32:
+		return float64(tensor.View[int32](buf)[i])
+	case tensor.I64:
+		return float64(tensor.View[int64](buf)[i])
+	}
+	return math.NaN()
+}
+
+// epsilon is the distance from 1 to the next number of the type.
+func epsilon(d tensor.DType) float64 {
+	switch d {
+	case tensor.F32:
+		return 0x1p-23
+	case tensor.F64:
+		return 0x1p-52
+	case tensor.F16:
+		return 0x1p-10
+	case tensor.BF16:
+		return 0x1p-7
+	}
+	return 0
+}
+
+// differ describes the first element in which got is not want, "" if none.
+// NaNs are equal whatever their payload. slack is in units of epsilon times
+// the number of ranks; 0 wants equal bits.
+func differ(d tensor.DType, got, want []byte, slack float64) string {
+	if bytes.Equal(got, want) {
+		return ""
+	}
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d bytes instead of %d", len(got), len(want))
+	}
+	size := d.Size()
+	for i := range len(got) / size {
+		if bytes.Equal(got[i*size:][:size], want[i*size:][:size]) {
+			continue
+		}
+		g, w := get(d, got, i), get(d, want, i)
+		if math.IsNaN(g) && math.IsNaN(w) || math.Abs(g-w) <= slack*epsilon(d)*max(1, math.Abs(w)) {
+			continue
+		}
+		return fmt.Sprintf("element %d of %d is %v (%x), want %v (%x)", i, len(got)/size,
+			g, got[i*size:][:size], w, want[i*size:][:size])
+	}
+	return ""
+}
+
+// eachRank makes one input per rank.
+func eachRank(world int, f func(rank int) []byte) [][]byte {
+	in := make([][]byte, world)
+	for r := range in {
+		in[r] = f(r)
+	}
+	return in
+}
+
+// reductions that exist for the type.
+func reductions(d tensor.DType) []sdk.ReduceOp {
+	if d.Float() {
+		return []sdk.ReduceOp{sdk.Sum, sdk.Avg, sdk.Min, sdk.Max, sdk.Prod}
+	}
+	return []sdk.ReduceOp{sdk.Sum, sdk.Min, sdk.Max, sdk.Prod}
+}
