@@ -1,0 +1,80 @@
+package pb
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Operation codes in submission slots beyond the collectives, whose codes are
+// those of sdk.Op.
+const (
+	OpFill   = 64
+	OpUpdate = 65
+)
+
+// FillArgs is the payload of OpFill. The slot's Arena, Offset and Count give
+// the indices: Count little-endian int64 at Offset. The other offsets are
+// within the same arena.
+type FillArgs struct {
+	Split      uint32
+	Epoch      int64
+	Seed       uint64
+	Input      uint64
+	InputSize  uint64
+	Target     uint64
+	TargetSize uint64
+}
+
+// Put writes the arguments into a payload of at least 56 bytes.
+func (a *FillArgs) Put(b []byte) {
+	_ = b[55]
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], a.Split)
+	le.PutUint32(b[4:], 0)
+	le.PutUint64(b[8:], uint64(a.Epoch))
+	le.PutUint64(b[16:], a.Seed)
+	le.PutUint64(b[24:], a.Input)
+	le.PutUint64(b[32:], a.InputSize)
+	le.PutUint64(b[40:], a.Target)
+	le.PutUint64(b[48:], a.TargetSize)
+}
+
+// Get reads what Put wrote.
+func (a *FillArgs) Get(b []byte) {
+	_ = b[55]
+	le := binary.LittleEndian
+	a.Split = le.Uint32(b[0:])
+	a.Epoch = int64(le.Uint64(b[8:]))
+	a.Seed = le.Uint64(b[16:])
+	a.Input = le.Uint64(b[24:])
+	a.InputSize = le.Uint64(b[32:])
+	a.Target = le.Uint64(b[40:])
+	a.TargetSize = le.Uint64(b[48:])
+}
+
+// ScaleResult is the result of OpUpdate; its argument is one byte, 1 for
+// "an infinity or NaN was found".
+type ScaleResult struct {
+	Scale   float64
+	Skipped uint64
+	Skip    bool
+}
+
+// Put writes the result into a completion's result of at least 17 bytes.
+func (r *ScaleResult) Put(b []byte) {
+	_ = b[16]
+	binary.LittleEndian.PutUint64(b[0:], math.Float64bits(r.Scale))
+	binary.LittleEndian.PutUint64(b[8:], r.Skipped)
+	b[16] = 0
+	if r.Skip {
+		b[16] = 1
+	}
+}
+
+// Get reads what Put wrote.
+func (r *ScaleResult) Get(b []byte) {
+	_ = b[16]
+	r.Scale = math.Float64frombits(binary.LittleEndian.Uint64(b[0:]))
+	r.Skipped = binary.LittleEndian.Uint64(b[8:])
+	r.Skip = b[16] != 0
+}

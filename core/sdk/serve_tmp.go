@@ -1,3 +1,0 @@
-package sdk
-
-func serve(Plugin) {}

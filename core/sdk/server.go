@@ -1,0 +1,323 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/sdk/pb"
+	"github.com/trainctl/trainctl/core/shm"
+)
+
+const (
+	heartbeat   = 100 * time.Millisecond
+	closeBudget = 2 * time.Second // to leave when the host is gone
+)
+
+// server is the plugin's side of the protocol for one instance.
+type server struct {
+	pb.UnimplementedPluginServer
+	info      Info
+	backend   Backend   // one of the three
+	dataset   Dataset   //
+	precision Precision //
+	link      *hostLink // nil: inline data plane only
+	log       *slog.Logger
+
+	restoreStdio func()
+	stdioOnce    sync.Once
+
+	calls sync.Mutex // the instance gets one call at a time
+	ctx   context.Context
+	abort context.CancelFunc // ends the current operation and all later ones
+
+	mu       sync.Mutex
+	arenas   map[uint32]*Arena
+	failures map[uint64]*pb.Error // by ticket, the last few
+	ring     *shm.Worker
+
+	closing sync.Once
+	closed  chan struct{}
+	endErr  error
+
+	opened atomic.Pointer[opened]
+	broken error // a backend's first failure; under calls
+}
+
+// opened is what the instance was opened with.
+type opened struct {
+	timeout time.Duration // of one operation; 0 = none
+	world   int
+	spec    DatasetSpec
+}
+
+func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
+	if kinds := p.Kinds(); kind == "" && len(kinds) == 1 {
+		kind = kinds[0]
+	}
+	s := &server{log: log, arenas: map[uint32]*Arena{}, failures: map[uint64]*pb.Error{}, closed: make(chan struct{})}
+	switch {
+	case kind == KindBackend && p.Backend != nil:
+		s.backend = p.Backend()
+		s.info = s.backend.Info()
+	case kind == KindDataset && p.Dataset != nil:
+		s.dataset = p.Dataset()
+		s.info = s.dataset.Info()
+	case kind == KindPrecision && p.Precision != nil:
+		s.precision = p.Precision()
+		s.info = s.precision.Info()
+	default:
+		return nil, fmt.Errorf("this plugin is no %s; it serves %v", kind, p.Kinds())
+	}
+	s.info.Kind = kind
+	s.ctx, s.abort = context.WithCancel(context.Background())
+	link, err := openHostLink()
+	s.link = link
+	return s, err
+}
+
+// guard calls the plugin's code; a panic becomes an error with the top of its
+// stack, and the whole stack goes to standard error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			stack := string(debug.Stack())
+			fmt.Fprintf(os.Stderr, "panic: %v\n\n%s", r, stack)
+			err = &Error{Code: CodePanic, Text: fmt.Sprintf("panic: %v%s", r, origin(stack))}
+		}
+	}()
+	return f()
+}
+
+// origin finds the first frame below the panic in a stack dump.
+func origin(stack string) string {
+	_, below, ok := strings.Cut(stack, "\npanic(")
+	if !ok {
+		return ""
+	}
+	lines := strings.SplitN(below, "\n", 5)
+	if len(lines) < 4 {
+		return ""
+	}
+	place, _, _ := strings.Cut(strings.TrimSpace(lines[3]), " +0x")
+	return " at " + place
+}
+
+// call runs one method of the instance.
+func (s *server) call(f func() error) error {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	return guard(f)
+}
+
+// Info implements pb.PluginServer.
+func (s *server) Info(context.Context, *pb.InfoRequest) (*pb.InfoReply, error) {
+	out, err := s.info.toProto()
+	if err != nil {
+		return nil, err
+	}
+	if s.link != nil && os.Getenv(pb.EnvDataPlane) != pb.PlaneInline {
+		out.DataPlanes = append(out.DataPlanes, pb.PlaneShm)
+	}
+	out.DataPlanes = append(out.DataPlanes, pb.PlaneInline)
+	return out, nil
+}
+
+// Start implements pb.PluginServer: it takes the control arena and starts to work.
+func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply, error) {
+	if r.DataPlane == pb.PlaneInline {
+		return &pb.StartReply{}, nil
+	}
+	if r.DataPlane != pb.PlaneShm || s.link == nil {
+		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("no data plane %q here", r.DataPlane)}
+	}
+	arena, err := s.receive(ctx, 0, r.ControlSize)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := shm.NewWorker(arena.Bytes(), shm.DefaultBell())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ring != nil {
+		return nil, &Error{Code: CodeProtocol, Text: "started twice"}
+	}
+	s.ring = ring
+	ring.Beat()
+	go s.beat(ring)
+	go s.work(ring)
+	return &pb.StartReply{}, nil
+}
+
+// AttachArena implements pb.PluginServer.
+func (s *server) AttachArena(ctx context.Context, r *pb.AttachArenaRequest) (*pb.AttachArenaReply, error) {
+	if r.Id == 0 || s.link == nil {
+		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("arena %d cannot be attached", r.Id)}
+	}
+	mem, err := s.receive(ctx, uint64(r.Id), r.Size)
+	if err != nil {
+		return nil, err
+	}
+	arena := &Arena{ID: r.Id, Name: r.Name, Arena: mem}
+	if s.backend != nil {
+		err = s.call(func() error { return s.backend.Attach(ctx, arena) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.arenas[r.Id] != nil {
+		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("arena %d is attached already", r.Id)}
+	}
+	s.arenas[r.Id] = arena
+	return &pb.AttachArenaReply{}, nil
+}
+
+func (s *server) receive(ctx context.Context, tag, size uint64) (*shm.Arena, error) {
+	if size > 1<<46 {
+		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("an arena of %d bytes", size)}
+	}
+	f, err := s.link.take(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+	return shm.Map(f, int(size))
+}
+
+// Ping implements pb.PluginServer. It never waits for the instance.
+func (s *server) Ping(context.Context, *pb.PingRequest) (*pb.PingReply, error) {
+	return &pb.PingReply{}, nil
+}
+
+// Failure implements pb.PluginServer.
+func (s *server) Failure(_ context.Context, r *pb.FailureRequest) (*pb.Error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.failures[r.Ticket]; e != nil {
+		return e, nil
+	}
+	return &pb.Error{Text: "the reason is not known any more"}, nil
+}
+
+// Drain implements pb.PluginServer.
+func (s *server) Drain(ctx context.Context, _ *pb.DrainRequest) (*pb.DrainReply, error) {
+	s.mu.Lock()
+	ring := s.ring
+	s.mu.Unlock()
+	for ring != nil && !ring.Idle() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return &pb.DrainReply{}, nil
+}
+
+// Shutdown implements pb.PluginServer.
+func (s *server) Shutdown(ctx context.Context, _ *pb.ShutdownRequest) (*pb.ShutdownReply, error) {
+	s.close()
+	select {
+	case <-s.closed:
+		return &pb.ShutdownReply{}, s.endErr
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// close aborts what is running and closes the instance, in the background.
+func (s *server) close() {
+	s.abort()
+	go s.closing.Do(func() {
+		defer close(s.closed)
+		s.endErr = s.call(s.instance().Close)
+	})
+}
+
+func (s *server) instance() interface{ Close() error } {
+	switch {
+	case s.backend != nil:
+		return s.backend
+	case s.dataset != nil:
+		return s.dataset
+	}
+	return s.precision
+}
+
+// watchHost ends the process when the host is gone: its end of the socket is
+// closed, or the process has another parent.
+func (s *server) watchHost() {
+	if s.link != nil {
+		go func() {
+			s.link.run()
+			s.leave()
+		}()
+	}
+	parent := os.Getppid()
+	go func() {
+		for range time.Tick(time.Second) {
+			if os.Getppid() != parent {
+				s.leave()
+			}
+		}
+	}()
+}
+
+// leave is exit without a host that would tidy up: whatever this process
+// started ends with it.
+func (s *server) leave() {
+	s.finish()
+	if unix.Getpgrp() == os.Getpid() {
+		_ = unix.Kill(0, unix.SIGKILL) // the group is ours
+	}
+	os.Exit(0)
+}
+
+// exit ends the process.
+func (s *server) exit() {
+	s.finish()
+	os.Exit(0)
+}
+
+// finish gives the instance a moment to close and removes the socket.
+func (s *server) finish() {
+	s.close()
+	select {
+	case <-s.closed:
+	case <-time.After(closeBudget):
+		fmt.Fprintf(os.Stderr, "%s did not close within %v\n", s.info.Name, closeBudget)
+	}
+	removeSocket()
+}
+
+// removeSocket removes what go-plugin left in the directory that the host
+// made for this process alone, and the directory.
+func removeSocket() {
+	dir := os.Getenv(goplugin.EnvUnixSocketDir)
+	if dir == "" {
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Type() == os.ModeSocket && strings.HasPrefix(e.Name(), "plugin") {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir)
+}

@@ -1,0 +1,185 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// This file is the plugin's half of the translation between the contract and
+// the wire; the host has the other half.
+
+func (i *Info) toProto() (*pb.InfoReply, error) {
+	out := &pb.InfoReply{
+		Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary,
+		Devices: i.Devices, MaxWorld: int64(i.MaxWorld), Determinism: i.Determinism,
+	}
+	for _, d := range i.DTypes {
+		out.Dtypes = append(out.Dtypes, uint32(d))
+	}
+	for _, o := range i.Ops {
+		out.Ops = append(out.Ops, uint32(o))
+	}
+	for _, o := range i.Options {
+		p := &pb.Option{Name: o.Name, Type: string(o.Type), Unit: o.Unit, Min: o.Min, Max: o.Max, Enum: o.Enum, Required: o.Required, Doc: o.Doc}
+		if o.Default != nil {
+			b, err := json.Marshal(o.Default)
+			if err != nil {
+				return nil, fmt.Errorf("default of option %s: %w", o.Name, err)
+			}
+			p.DefaultJson = b
+		}
+		out.Options = append(out.Options, p)
+	}
+	return out, nil
+}
+
+// decodeOptions gives JSON values the types that the options declare.
+func decodeOptions(table []Option, data []byte) (Options, error) {
+	given := map[string]any{}
+	if len(data) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		if err := dec.Decode(&given); err != nil {
+			return nil, &Error{Code: CodeProtocol, Text: "options: " + err.Error()}
+		}
+	}
+	for key, v := range given {
+		given[key] = fromJSON(v)
+	}
+	out, problems := CheckOptions("", table, given)
+	return out, problems.Err()
+}
+
+// fromJSON turns numbers into what a TOML decoder would have given.
+func fromJSON(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case []any:
+		for i := range v {
+			v[i] = fromJSON(v[i])
+		}
+	}
+	return v
+}
+
+func groupFromProto(r *pb.OpenBackendRequest) (Group, error) {
+	g := Group{
+		JobID: r.JobId, Secret: r.Secret, Generation: int(r.Generation), Rank: int(r.Rank), WorldSize: int(r.WorldSize),
+		LocalRank: int(r.LocalRank), LocalSize: int(r.LocalSize), Timeout: time.Duration(r.TimeoutNs), MasterAddr: r.MasterAddr,
+	}
+	if g.WorldSize < 1 || g.Rank < 0 || g.Rank >= g.WorldSize {
+		return g, &Error{Code: CodeProtocol, Text: fmt.Sprintf("rank %d in a group of %d", g.Rank, g.WorldSize)}
+	}
+	return g, nil
+}
+
+func specToProto(s tensor.Spec) *pb.TensorSpec {
+	out := &pb.TensorSpec{Dtype: uint32(s.DType)}
+	for _, d := range s.Shape {
+		out.Shape = append(out.Shape, int64(d))
+	}
+	return out
+}
+
+func (s *DatasetSpec) toProto() *pb.OpenDatasetReply {
+	return &pb.OpenDatasetReply{
+		Source: s.Source, Input: specToProto(s.Input), Target: specToProto(s.Target),
+		Classes: int64(s.Classes), ClassNames: s.ClassNames,
+		TrainSamples: int64(s.TrainSamples), TestSamples: int64(s.TestSamples),
+		Fingerprint: s.Fingerprint, Notice: s.Notice,
+	}
+}
+
+func (p *Policy) toProto() *pb.PolicyReply {
+	out := &pb.PolicyReply{
+		Name: p.Name, Params: uint32(p.Params), BatchNormF32: p.BatchNormF32, MasterWeights: p.MasterWeights,
+		Lower: uint32(p.Lower), Casts: map[string]uint32{}, Scale: p.Scale, Dynamic: p.Dynamic,
+	}
+	for op, c := range p.Casts {
+		out.Casts[op] = uint32(c)
+	}
+	for _, kv := range p.Properties {
+		out.Properties = append(out.Properties, &pb.Property{Name: kv[0], Value: kv[1]})
+	}
+	return out
+}
+
+// errorToProto keeps the type of an error that the contract names.
+func errorToProto(err error) *pb.Error {
+	out := &pb.Error{Text: err.Error()}
+	var (
+		stall    *StallError
+		mismatch *MismatchError
+		peer     *PeerError
+		generic  *Error
+	)
+	switch {
+	case errors.As(err, &stall):
+		out.Typed = &pb.Error_Stall{Stall: &pb.Stall{Seq: stall.Seq, Op: uint32(stall.Op), Bucket: int64(stall.Bucket), Missing: int64s(stall.Missing), WaitedNs: int64(stall.Waited)}}
+	case errors.As(err, &mismatch):
+		out.Typed = &pb.Error_Mismatch{Mismatch: &pb.Mismatch{Rank: int64(mismatch.Rank), Peer: int64(mismatch.Peer), Mine: mismatch.Mine, Its: mismatch.Its}}
+	case errors.As(err, &peer):
+		out.Typed = &pb.Error_Peer{Peer: &pb.Peer{Peer: int64(peer.Peer), Seq: peer.Seq, Cause: peer.Cause}}
+	case len(diag.Problems(err)) > 0:
+		out.Typed = &pb.Error_Problems{Problems: problemsToProto(diag.Problems(err))}
+	case errors.As(err, &generic):
+		out.Code = generic.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Code = CodeDeadline
+	case errors.Is(err, context.Canceled):
+		out.Code = CodeCanceled
+	}
+	return out
+}
+
+func problemsToProto(l diag.List) *pb.Problems {
+	out := &pb.Problems{}
+	for _, p := range l {
+		out.Problems = append(out.Problems, &pb.Problem{Key: p.Key, Detail: p.Detail, Help: p.Help})
+	}
+	return out
+}
+
+func int64s(s []int) []int64 {
+	out := make([]int64, len(s))
+	for i, v := range s {
+		out[i] = int64(v)
+	}
+	return out
+}
+
+func toStatus(err error) error {
+	p := errorToProto(err)
+	code := codes.Unknown
+	switch p.Code {
+	case CodeCanceled:
+		code = codes.Canceled
+	case CodeDeadline:
+		code = codes.DeadlineExceeded
+	case CodePanic:
+		code = codes.Internal
+	case CodeProtocol:
+		code = codes.InvalidArgument
+	}
+	st, detailErr := status.New(code, p.Text).WithDetails(p)
+	if detailErr != nil {
+		return status.Error(code, p.Text)
+	}
+	return st.Err()
+}

@@ -1,0 +1,233 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk/pb"
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// work does the operations of the ring, one after the other, until the
+// process ends.
+func (s *server) work(ring *shm.Worker) {
+	var sub shm.Submission
+	for {
+		ok, err := ring.Next(&sub)
+		switch {
+		case err != nil:
+			s.log.Error("the host broke the protocol", "error", err)
+			s.leave()
+		case !ok:
+			ring.Wait(shm.Slice)
+		default:
+			var done shm.Completion
+			if err := s.operate(&sub, &done); err != nil {
+				done.Status = shm.Failed
+				s.keepFailure(sub.Ticket, err)
+			}
+			ring.Post(&done)
+		}
+	}
+}
+
+// beat shows that the process lives, and looks whether the host gave up.
+func (s *server) beat(ring *shm.Worker) {
+	for range time.Tick(heartbeat) {
+		ring.Beat()
+		if ring.Aborted() {
+			s.abort()
+		}
+	}
+}
+
+func (s *server) keepFailure(ticket uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[ticket] = errorToProto(err)
+	delete(s.failures, ticket-2*shm.Slots)
+}
+
+func (s *server) operate(sub *shm.Submission, done *shm.Completion) error {
+	open, err := s.mustBeOpen()
+	if err != nil {
+		return err
+	}
+	switch {
+	case sub.Op == pb.OpFill && s.dataset != nil:
+		b, err := s.batch(open, sub)
+		if err != nil {
+			return err
+		}
+		return s.fill(s.ctx, open, b)
+	case sub.Op == pb.OpUpdate && s.precision != nil:
+		state, err := s.update(s.ctx, sub.Payload[0] != 0)
+		if err != nil {
+			return err
+		}
+		r := pb.ScaleResult{Scale: state.Scale, Skip: state.Skip, Skipped: state.Skipped}
+		r.Put(done.Result[:])
+		return nil
+	case s.backend != nil:
+		c, err := s.collective(open, sub)
+		if err != nil {
+			return err
+		}
+		return s.do(s.ctx, open, c)
+	}
+	return protocolError("a %s got the operation %d", s.info.Kind, sub.Op)
+}
+
+// mustBeOpen refuses work before Open or Policy.
+func (s *server) mustBeOpen() (*opened, error) {
+	if open := s.opened.Load(); open != nil {
+		return open, nil
+	}
+	return nil, protocolError("the %s is not open", s.info.Kind)
+}
+
+// deadline bounds one operation.
+func (o *opened) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.timeout)
+}
+
+// do runs a collective. After a failure the group is unusable.
+func (s *server) do(ctx context.Context, open *opened, c *Collective) error {
+	return s.call(func() error {
+		if s.broken != nil {
+			return s.broken
+		}
+		ctx, cancel := open.deadline(ctx)
+		defer cancel()
+		err := guard(func() error { return s.backend.Do(ctx, c) })
+		s.broken = err
+		return err
+	})
+}
+
+func (s *server) fill(ctx context.Context, open *opened, b *Batch) error {
+	return s.call(func() error {
+		ctx, cancel := open.deadline(ctx)
+		defer cancel()
+		return s.dataset.Fill(ctx, b)
+	})
+}
+
+func (s *server) update(ctx context.Context, foundInf bool) (state ScaleState, err error) {
+	err = s.call(func() error {
+		state, err = s.precision.Update(ctx, foundInf)
+		return err
+	})
+	return state, err
+}
+
+// collective checks a submission and finds its memory.
+func (s *server) collective(open *opened, sub *shm.Submission) (*Collective, error) {
+	c := &Collective{
+		Seq: sub.Seq, Op: Op(sub.Op), Reduce: ReduceOp(sub.Reduce), DType: tensor.DType(sub.DType),
+		Count: int(sub.Count), Root: int(sub.Root), Bucket: int(sub.Bucket),
+	}
+	if err := c.check(open.world, sub.Count); err != nil {
+		return nil, err
+	}
+	if c.Op == OpBarrier {
+		return c, nil
+	}
+	size := c.Size(open.world)
+	if uint64(size) != sub.Size {
+		return nil, protocolError("%v has %d bytes, not %d", c, size, sub.Size)
+	}
+	arena, mem, err := s.memory(sub.Arena, sub.Offset, sub.Size)
+	if err != nil {
+		return nil, err
+	}
+	if sub.Offset%uint64(c.DType.Size()) != 0 {
+		return nil, protocolError("%v lies at offset %d", c, sub.Offset)
+	}
+	c.Arena, c.Offset, c.Buf = arena, int(sub.Offset), mem
+	return c, nil
+}
+
+// check refuses a call that no group of this size can mean.
+func (c *Collective) check(world int, count uint64) error {
+	switch {
+	case !c.Op.Valid():
+		return protocolError("collective #%d has the unknown operation %d", c.Seq, c.Op)
+	case c.Op == OpBarrier:
+		return nil
+	case !c.DType.Valid(), !c.Reduce.Valid(), count > 1<<40/uint64(max(world, 1)):
+		return protocolError("collective %v makes no sense", c)
+	case (c.Op == OpBroadcast || c.Op == OpSend || c.Op == OpRecv) && (c.Root < 0 || c.Root >= world):
+		return protocolError("collective %v in a group of %d", c, world)
+	}
+	return nil
+}
+
+// memory gives bytes of an attached arena; everything comes from the peer and
+// is checked.
+func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) {
+	s.mu.Lock()
+	arena := s.arenas[id]
+	s.mu.Unlock()
+	if arena == nil {
+		return nil, nil, protocolError("arena %d is not attached", id)
+	}
+	total := uint64(arena.Size())
+	if offset > total || size > total-offset {
+		return nil, nil, protocolError("%d bytes at %d do not lie in arena %q of %d bytes", size, offset, arena.Name, total)
+	}
+	return arena, arena.Bytes()[offset : offset+size : offset+size], nil
+}
+
+// batch checks a submission and finds its memory.
+func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
+	var a pb.FillArgs
+	a.Get(sub.Payload[:])
+	n := sub.Count
+	switch {
+	case n > 1<<31, a.Split > uint32(Test), sub.Offset%8 != 0:
+		return nil, protocolError("a batch of %d samples of split %d at %d", n, a.Split, sub.Offset)
+	case a.InputSize != n*uint64(open.spec.Input.Bytes()), a.TargetSize != n*uint64(open.spec.Target.Bytes()):
+		return nil, protocolError("a batch of %d samples with %d and %d bytes", n, a.InputSize, a.TargetSize)
+	}
+	_, indices, err := s.memory(sub.Arena, sub.Offset, 8*n)
+	if err != nil {
+		return nil, err
+	}
+	_, input, err := s.memory(sub.Arena, a.Input, a.InputSize)
+	if err != nil {
+		return nil, err
+	}
+	_, target, err := s.memory(sub.Arena, a.Target, a.TargetSize)
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{
+		Split: Split(a.Split), Epoch: int(a.Epoch), Seed: a.Seed,
+		Indices: tensor.View[int64](indices), Input: input, Target: target,
+	}
+	return b, b.check(&open.spec)
+}
+
+// check refuses indices outside of the split, so that no data set has to.
+func (b *Batch) check(spec *DatasetSpec) error {
+	n := spec.TrainSamples
+	if b.Split == Test {
+		n = spec.TestSamples
+	}
+	for _, i := range b.Indices {
+		if i < 0 || i >= int64(n) {
+			return protocolError("sample %d of %d", i, n)
+		}
+	}
+	return nil
+}
+
+func protocolError(format string, args ...any) error {
+	return &Error{Code: CodeProtocol, Text: "protocol: " + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,111 @@
+package shm
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Slice is the longest sleep on a doorbell: whoever waits longer comes back
+// to look whether the peer is alive.
+const Slice = 100 * time.Millisecond
+
+// EnvDoorbell chooses how to wait: "futex" (Linux) or "poll". The two ends of
+// a ring need not choose alike.
+const EnvDoorbell = "TRAINCTL_DOORBELL"
+
+// Bell is how an end of a ring waits.
+type Bell struct {
+	// Spin is how long to look at the ring before sleeping. More than 0 pays
+	// only if a core is free for every process that spins.
+	Spin time.Duration
+	// Poll sleeps in short naps instead of on a futex.
+	Poll bool
+}
+
+// DefaultBell sleeps at once, on a futex where there is one, as the
+// environment says.
+func DefaultBell() Bell {
+	return Bell{Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
+}
+
+// channel is one direction of a ring: a count of messages, and the words to
+// wait on for it.
+type channel struct {
+	tail  *atomic.Uint64
+	bell  *atomic.Uint32
+	sleep *atomic.Uint32
+}
+
+func channelAt(mem []byte, off int) channel {
+	return channel{
+		tail:  word64(mem, off+chanTail),
+		bell:  word32(mem, off+chanBell),
+		sleep: word32(mem, off+chanSleep),
+	}
+}
+
+// publish makes the messages up to n visible and wakes a sleeping reader.
+func (c channel) publish(n uint64) {
+	c.tail.Store(n)
+	c.bell.Add(1)
+	if c.sleep.Load() != 0 {
+		futexWake(c.bell)
+	}
+}
+
+// wake makes the reader look again although nothing was published.
+func (c channel) wake() {
+	c.bell.Add(1)
+	futexWake(c.bell)
+}
+
+// wait returns when the count differs from seen, the bell rings, or the
+// timeout passes. The order matters: announce the sleep, look again, sleep
+// only if the bell has not rung since before the announcement. A writer
+// either sees the announcement or has rung before the second look.
+func (c channel) wait(b *Bell, seen uint64, timeout time.Duration) {
+	rung := c.bell.Load()
+	if c.tail.Load() != seen || b.Spin > 0 && c.spin(b.Spin, seen) {
+		return
+	}
+	if b.Poll {
+		c.poll(rung, seen, timeout)
+		return
+	}
+	c.sleep.Store(1)
+	if c.tail.Load() == seen {
+		futexWait(c.bell, rung, timeout)
+	}
+	c.sleep.Store(0)
+}
+
+func (c channel) spin(d time.Duration, seen uint64) bool {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		for range 64 {
+			if c.tail.Load() != seen {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// poll naps for longer and longer, up to a millisecond.
+func (c channel) poll(rung uint32, seen uint64, timeout time.Duration) {
+	end := time.Now().Add(timeout)
+	for range 16 {
+		if c.changed(rung, seen) {
+			return
+		}
+		runtime.Gosched()
+	}
+	for nap := 20 * time.Microsecond; !c.changed(rung, seen) && time.Now().Before(end); nap = min(2*nap, time.Millisecond) {
+		time.Sleep(nap)
+	}
+}
+
+func (c channel) changed(rung uint32, seen uint64) bool {
+	return c.tail.Load() != seen || c.bell.Load() != rung
+}

@@ -1,0 +1,30 @@
+package shm
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const hasFutex = true
+
+// The operations without FUTEX_PRIVATE_FLAG: the word is shared by processes.
+const (
+	futexOpWait = 0
+	futexOpWake = 1
+)
+
+// futexWait sleeps while the word has the given value, at most for the
+// timeout. It returns early on any signal, and callers look again anyway.
+func futexWait(word *atomic.Uint32, value uint32, timeout time.Duration) {
+	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait,
+		uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+// futexWake wakes one sleeper. It never blocks, so the scheduler need not know.
+func futexWake(word *atomic.Uint32) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1, 0, 0, 0)
+}
