@@ -5,6 +5,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,23 +17,29 @@ import (
 )
 
 func main() {
-	builtins := datasets.Builtins(afero.NewOsFs())
-	sdk.Serve(sdk.Plugin{Dataset: choose(builtins, os.Args).New})
+	chosen, err := choose(datasets.Builtins(afero.NewOsFs()), os.Args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	sdk.Serve(sdk.Plugin{Dataset: chosen.New})
 }
 
-func choose(builtins []datasets.Builtin, args []string) datasets.Builtin {
-	name := strings.TrimPrefix(filepath.Base(args[0]), "trainctl-plugin-")
-	if len(args) > 1 {
-		name = args[1]
-	}
-	chosen := builtins[0]
+func choose(builtins []datasets.Builtin, args []string) (datasets.Builtin, error) {
+	byName, names := map[string]datasets.Builtin{}, []string{}
 	for _, b := range builtins {
-		if b.Name == name {
-			return b
-		}
-		if b.Name == "mnist" {
-			chosen = b
-		}
+		byName[b.Name] = b
+		names = append(names, b.Name)
 	}
-	return chosen
+	if len(args) > 1 {
+		b, ok := byName[args[1]]
+		if !ok {
+			return b, fmt.Errorf("there is no data set %q; there are %s", args[1], strings.Join(names, ", "))
+		}
+		return b, nil
+	}
+	if b, ok := byName[strings.TrimPrefix(filepath.Base(args[0]), "trainctl-plugin-")]; ok {
+		return b, nil
+	}
+	return byName["mnist"], nil
 }

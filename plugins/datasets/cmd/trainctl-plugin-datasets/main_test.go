@@ -14,8 +14,12 @@ func TestChoose(t *testing.T) {
 		"synthetic":     {"./trainctl-plugin-synthetic"},
 		"fashion-mnist": {"trainctl-plugin-datasets", "fashion-mnist"},
 	} {
-		if got := choose(datasets.Builtins(afero.NewMemMapFs()), args).Name; got != want {
-			t.Errorf("%q serves %s, want %s", args, got, want)
+		got, err := choose(datasets.Builtins(afero.NewMemMapFs()), args)
+		if err != nil || got.Name != want {
+			t.Errorf("%q serves %q, %v; want %s", args, got.Name, err, want)
 		}
+	}
+	if _, err := choose(datasets.Builtins(afero.NewMemMapFs()), []string{"x", "mnits"}); err == nil {
+		t.Error("an unknown name was accepted")
 	}
 }
