@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,13 @@ func (e *StartError) Error() string {
 }
 
 func (e *StartError) Unwrap() error { return e.Err }
+
+// Causes of a PluginError that the plugin did not report itself.
+var (
+	ErrDied   = errors.New("the process ended")
+	ErrHung   = errors.New("the process gives no sign of life")
+	ErrClosed = errors.New("the plugin is closed")
+)
 
 // PluginError is any failure of a running plugin. Unwrap gives what the
 // plugin itself reported (*sdk.StallError, *sdk.MismatchError,

@@ -98,5 +98,22 @@ type Scaler interface {
 	Close(ctx context.Context) error
 }
 
-// Host starts plugins.
+// Host starts plugins. Its methods may be called from several goroutines.
 type Host struct{ opts Options }
+
+// New makes a host. It starts nothing.
+func New(o Options) *Host {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&o.StartTimeout, 15*time.Second)
+	setDefault(&o.HangTimeout, 10*time.Second)
+	setDefault(&o.StopTimeout, 2*time.Second)
+	return &Host{opts: o}
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}

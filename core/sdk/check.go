@@ -42,6 +42,9 @@ func CheckOptions(table string, opts []Option, given map[string]any) (Options, d
 		}
 		out[o.Name] = checked
 	}
+	if table == "" {
+		return out, found
+	}
 	var all diag.List
 	all.Under(table, found)
 	return out, all

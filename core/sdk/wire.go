@@ -183,3 +183,15 @@ func toStatus(err error) error {
 	}
 	return st.Err()
 }
+
+// DecodeValue gives the JSON value of an option the type that the option
+// declares. Hosts need it to read a published default.
+func DecodeValue(o *Option, data []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return o.check(fromJSON(v))
+}

@@ -1,0 +1,226 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// Backend is a backend plugin in use; see [Collectives].
+type Backend struct {
+	info sdk.Info
+	ctl  backendControl
+	lane lane
+	proc *plugin // nil in process
+
+	mu    sync.Mutex
+	op    operation
+	world int
+}
+
+// backendControl is what of sdk.Backend does not go through the lane.
+type backendControl interface {
+	Open(ctx context.Context, group sdk.Group, options sdk.Options) error
+	Attach(ctx context.Context, arena *sdk.Arena) error
+	Listen(ctx context.Context) ([]byte, error)
+	Connect(ctx context.Context, endpoints [][]byte) error
+}
+
+// StartBackend starts a backend: a built-in name or a path. The error is a
+// *StartError.
+func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error) {
+	p, err := h.start(ctx, sdk.KindBackend, plugin)
+	if err != nil {
+		return nil, err
+	}
+	r := &remoteBackend{p}
+	return &Backend{info: p.info, ctl: r, lane: p.lane(r.do), proc: p}, nil
+}
+
+// Info is what the plugin says of itself.
+func (b *Backend) Info() sdk.Info { return b.info }
+
+// PID is the plugin's process, 0 in process.
+func (b *Backend) PID() int { return b.proc.pid() }
+
+// Open implements [Collectives].
+func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
+	if err := b.ctl.Open(ctx, group, options); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.world = group.WorldSize
+	if group.Timeout > 0 {
+		b.lane.limit(group.Timeout + margin)
+	}
+	return nil
+}
+
+// Attach implements [Collectives].
+func (b *Backend) Attach(ctx context.Context, arena *sdk.Arena) error {
+	return b.ctl.Attach(ctx, arena)
+}
+
+// Listen implements [Collectives].
+func (b *Backend) Listen(ctx context.Context) ([]byte, error) { return b.ctl.Listen(ctx) }
+
+// Connect implements [Collectives].
+func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
+	return b.ctl.Connect(ctx, endpoints)
+}
+
+// Submit implements [Collectives].
+func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	size := c.Size(b.world)
+	b.op = operation{code: uint8(c.Op), call: *c, size: size}
+	if err := b.op.findMemory(); err != nil {
+		return 0, err
+	}
+	return b.lane.submit(&b.op)
+}
+
+// findMemory sets Buf from the arena; its errors are mistakes of the caller.
+func (op *operation) findMemory() error {
+	c := &op.call
+	switch {
+	case c.Op == sdk.OpBarrier:
+		c.Buf = nil
+		return nil
+	case c.Arena != nil:
+		mem := c.Arena.Bytes()
+		if c.Offset < 0 || op.size < 0 || c.Offset > len(mem) || op.size > len(mem)-c.Offset {
+			return fmt.Errorf("%v: %d bytes at %d do not lie in arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, len(mem))
+		}
+		c.Buf = mem[c.Offset : c.Offset+op.size : c.Offset+op.size]
+	case len(c.Buf) != op.size:
+		return fmt.Errorf("%v needs %d bytes, Buf has %d", c, op.size, len(c.Buf))
+	}
+	return nil
+}
+
+// Wait implements [Collectives].
+func (b *Backend) Wait(ticket uint64) error { return b.lane.wait(ticket, nil) }
+
+// Close implements [Collectives].
+func (b *Backend) Close(ctx context.Context) error {
+	if b.proc != nil {
+		return b.proc.close(ctx, b.lane)
+	}
+	b.lane.close()
+	return b.ctl.(*localBackend).b.Close()
+}
+
+// remoteBackend calls a backend over gRPC.
+type remoteBackend struct{ p *plugin }
+
+func (r *remoteBackend) Open(ctx context.Context, g sdk.Group, options sdk.Options) error {
+	encoded, err := encodeOptions(options)
+	if err != nil {
+		return err
+	}
+	_, err = r.p.rpc.OpenBackend(ctx, &pb.OpenBackendRequest{
+		JobId: g.JobID, Secret: g.Secret, Generation: int64(g.Generation), Rank: int64(g.Rank), WorldSize: int64(g.WorldSize),
+		LocalRank: int64(g.LocalRank), LocalSize: int64(g.LocalSize), TimeoutNs: int64(g.Timeout), MasterAddr: g.MasterAddr,
+		OptionsJson: encoded,
+	})
+	return r.p.error("open", err)
+}
+
+func (r *remoteBackend) Attach(ctx context.Context, arena *sdk.Arena) error {
+	if r.p.ring == nil {
+		return nil
+	}
+	return r.p.error("attach", r.p.attach(ctx, arena.ID, arena.Name, arena.Arena))
+}
+
+func (r *remoteBackend) Listen(ctx context.Context) ([]byte, error) {
+	reply, err := r.p.rpc.Listen(ctx, &pb.ListenRequest{})
+	return reply.GetEndpoint(), r.p.error("listen", err)
+}
+
+func (r *remoteBackend) Connect(ctx context.Context, endpoints [][]byte) error {
+	_, err := r.p.rpc.Connect(ctx, &pb.ConnectRequest{Endpoints: endpoints})
+	return r.p.error("connect", err)
+}
+
+// do is the inline data plane: the bytes go there and come back.
+func (r *remoteBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
+	c := &op.call
+	if len(c.Buf) > pb.MaxMessage-4096 {
+		return fmt.Errorf("%v: the inline data plane carries at most %d bytes at a time; use smaller buckets", c, pb.MaxMessage-4096)
+	}
+	reply, err := r.p.rpc.Collective(ctx, &pb.CollectiveRequest{
+		Seq: c.Seq, Op: uint32(c.Op), Reduce: uint32(c.Reduce), Dtype: uint32(c.DType),
+		Count: uint64(c.Count), Root: int64(c.Root), Bucket: int64(c.Bucket), Data: c.Buf,
+	})
+	if err != nil {
+		return err
+	}
+	if len(reply.Data) != len(c.Buf) {
+		return fmt.Errorf("%v: %d bytes came back for %d", c, len(reply.Data), len(c.Buf))
+	}
+	copy(c.Buf, reply.Data)
+	return nil
+}
+
+// localBackend serialises the calls to an instance in this process.
+type localBackend struct {
+	mu     sync.Mutex
+	b      sdk.Backend
+	broken error
+}
+
+// InProcessBackend runs an instance in this process: for tests, and for
+// whoever trusts it with the rank's own fate.
+func InProcessBackend(b sdk.Backend) *Backend {
+	local := &localBackend{b: b}
+	info := b.Info()
+	info.Kind = sdk.KindBackend
+	return &Backend{info: info, ctl: local, lane: localLane(&info, local.do)}
+}
+
+func (l *localBackend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Open(ctx, group, options)
+}
+
+func (l *localBackend) Attach(ctx context.Context, arena *sdk.Arena) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Attach(ctx, arena)
+}
+
+func (l *localBackend) Listen(ctx context.Context) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Listen(ctx)
+}
+
+func (l *localBackend) Connect(ctx context.Context, endpoints [][]byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Connect(ctx, endpoints)
+}
+
+func (l *localBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = l.b.Do(ctx, &op.call)
+	}
+	return l.broken
+}
+
+// align is where slots and their parts begin.
+const align = 64
+
+func roundUp(n int) int { return (n + align - 1) / align * align }
+
+var _ Collectives = (*Backend)(nil)

@@ -1,0 +1,36 @@
+package host
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// inherited are the variables that every plugin gets. What is not named here
+// or in Options.Env stays with the host: credentials for one.
+var inherited = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR",
+	"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "NCCL_*", "TRAINCTL_*",
+}
+
+// environment filters the host's environment through the allow-lists and adds
+// what the host was told to set.
+func (h *Host) environment() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if matches(inherited, name) || matches(h.opts.Env, name) {
+			out = append(out, kv)
+		}
+	}
+	return append(out, h.opts.SetEnv...)
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		prefix, wild := strings.CutSuffix(p, "*")
+		return p == name || wild && strings.HasPrefix(name, prefix)
+	})
+}

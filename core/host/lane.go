@@ -1,0 +1,52 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// margin is how much longer than an operation's own timeout the host waits:
+// the plugin knows better who is missing and shall have the first word.
+const margin = 5 * time.Second
+
+// lane carries operations to an instance one after the other and brings their
+// outcome back: through the ring, by calls over gRPC, or in this process.
+type lane interface {
+	// submit queues a copy of the operation; it blocks while 64 are in flight.
+	submit(op *operation) (ticket uint64, err error)
+	// wait returns when the operation has ended; scale may be nil.
+	wait(ticket uint64, scale *sdk.ScaleState) error
+	// limit sets how long the host waits for one operation; 0 = for ever.
+	limit(d time.Duration)
+	// close makes every submit and wait return and then frees the lane.
+	close()
+}
+
+// operation is one of the three kinds' operations.
+type operation struct {
+	code     uint8          // an sdk.Op, pb.OpFill or pb.OpUpdate
+	call     sdk.Collective // of a collective
+	size     int            // bytes of the call's memory
+	batch    sdk.Batch      // of a fill
+	arena    uint32         // a fill's arena, and the offsets in it
+	indices  uint64
+	input    uint64
+	target   uint64
+	foundInf bool // of an update
+}
+
+// name is what messages call the operation.
+func (op *operation) name() string { return operationName(op.code, op.call.Seq) }
+
+func operationName(code uint8, seq uint64) string {
+	switch code {
+	case pb.OpFill:
+		return "fill"
+	case pb.OpUpdate:
+		return "update"
+	}
+	return fmt.Sprintf("%v #%d", sdk.Op(code), seq)
+}

@@ -1,0 +1,137 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	tailLines = 20
+	maxLine   = 64 << 10 // longer lines are cut
+)
+
+// lines logs what a plugin prints and keeps the last of it for messages.
+type lines struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	tail  []string
+	crash string // first line of a Go panic, which its own stack pushes out of the tail
+}
+
+// read takes lines until the stream ends. A line that accept takes is not logged.
+func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
+	b := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, more, err := b.ReadLine()
+		if err != nil {
+			return
+		}
+		if accept == nil || !accept(line) {
+			l.add(string(line))
+		}
+		for more && err == nil {
+			_, more, err = b.ReadLine()
+		}
+	}
+}
+
+func (l *lines) add(line string) {
+	if message, ok := l.record(line); ok {
+		l.keep(message)
+		return
+	}
+	l.keep(line)
+	l.log.Info(line)
+}
+
+func (l *lines) keep(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.crash == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
+		l.crash = line
+	}
+	if len(l.tail) == tailLines {
+		l.tail = slices.Delete(l.tail, 0, 1)
+	}
+	l.tail = append(l.tail, line)
+}
+
+// last gives the last lines, and above them the line that announced a crash.
+func (l *lines) last() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := slices.Clone(l.tail)
+	if l.crash != "" && !slices.Contains(out, l.crash) {
+		out = append([]string{l.crash, "…"}, out...)
+	}
+	return out
+}
+
+// record passes a line on that the plugin's slog wrote, with its own level,
+// time and attributes.
+func (l *lines) record(line string) (message string, ok bool) {
+	if !strings.HasPrefix(line, "{") {
+		return "", false
+	}
+	var head struct {
+		Time  time.Time
+		Level slog.Level
+		Msg   *string
+	}
+	if json.Unmarshal([]byte(line), &head) != nil || head.Msg == nil {
+		return "", false
+	}
+	ctx := context.Background()
+	if !l.log.Enabled(ctx, head.Level) {
+		return *head.Msg, true
+	}
+	r := slog.NewRecord(head.Time, head.Level, *head.Msg, 0)
+	r.AddAttrs(attributes(line)...)
+	_ = l.log.Handler().Handle(ctx, r)
+	return *head.Msg, true
+}
+
+// attributes are the other members of a record, in their order.
+func attributes(line string) []slog.Attr {
+	dec := json.NewDecoder(bytes.NewReader([]byte(line)))
+	dec.UseNumber()
+	var out []slog.Attr
+	if _, err := dec.Token(); err != nil {
+		return nil
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return out
+		}
+		var v any
+		if dec.Decode(&v) != nil {
+			return out
+		}
+		if name := key.(string); name != slog.TimeKey && name != slog.LevelKey && name != slog.MessageKey {
+			out = append(out, slog.Any(name, number(v)))
+		}
+	}
+	return out
+}
+
+func number(v any) any {
+	n, ok := v.(json.Number)
+	if !ok {
+		return v
+	}
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	f, _ := n.Float64()
+	return f
+}

@@ -1,0 +1,157 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// builtinArg is the first argument of a process that serves a built-in plugin.
+const builtinArg = "plugin"
+
+// ServeBuiltin serves a built-in plugin and does not return if args, the
+// command line without the program's name, are "plugin KIND NAME" of one of
+// them. Otherwise it returns false at once.
+func ServeBuiltin(builtins []Builtin, args []string) bool {
+	if len(args) != 3 || args[0] != builtinArg {
+		return false
+	}
+	for i := range builtins {
+		if b := &builtins[i]; string(b.Kind) == args[1] && b.Name == args[2] {
+			sdk.Serve(b.Plugin)
+		}
+	}
+	return false
+}
+
+// IsPath reports whether the plugin's name in the TOML is a path.
+func IsPath(plugin string) bool { return strings.ContainsRune(plugin, '/') }
+
+// List gives the built-in plugins' Info, ordered by kind and name.
+func (h *Host) List() []sdk.Info {
+	var out []sdk.Info
+	for i := range h.opts.Builtins {
+		b := &h.opts.Builtins[i]
+		if info, err := b.info(); err == nil {
+			out = append(out, info)
+		}
+	}
+	slices.SortFunc(out, func(a, b sdk.Info) int {
+		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
+	})
+	return out
+}
+
+func (b *Builtin) info() (sdk.Info, error) {
+	info, err := b.Plugin.Info(b.Kind)
+	info.Kind, info.Name = b.Kind, b.Name
+	return info, err
+}
+
+func (h *Host) builtin(kind sdk.Kind, name string) *Builtin {
+	for i := range h.opts.Builtins {
+		if b := &h.opts.Builtins[i]; b.Kind == kind && b.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// program is what to execute for a plugin.
+type program struct {
+	path    string
+	args    []string
+	file    *os.File // open executable whose checksum was verified, or nil
+	builtin *Builtin
+}
+
+func (p *program) close() {
+	if p.file != nil {
+		_ = p.file.Close()
+	}
+}
+
+// locate finds the program of a plugin as named in the TOML.
+func (h *Host) locate(kind sdk.Kind, name string) (*program, *StartError) {
+	if !IsPath(name) {
+		return h.locateBuiltin(kind, name)
+	}
+	failed := func(err error, help, format string, args ...any) (*program, *StartError) {
+		return nil, &StartError{Kind: kind, Name: name, Problem: fmt.Sprintf(format, args...), Help: help, Err: err}
+	}
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return failed(err, "build the plugin or correct the path; relative paths start at the working directory", "there is no such file")
+	case err != nil:
+		return failed(err, "", "%v", err)
+	case info.IsDir():
+		return failed(nil, "name the executable in it", "it is a directory")
+	case info.Mode()&0o111 == 0:
+		return failed(nil, "chmod +x "+name, "the file is not executable")
+	}
+	sum, ok := h.opts.Checksums[name]
+	if !ok {
+		return &program{path: name}, nil
+	}
+	f, err := verified(name, sum)
+	if err != nil {
+		return failed(err, "if the new file is the right one, lock it again", "%v", err)
+	}
+	return &program{path: name, file: f}, nil
+}
+
+func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError) {
+	b := h.builtin(kind, name)
+	if b == nil {
+		return nil, &StartError{Kind: kind, Name: name, Problem: "there is no built-in plugin of this name", Help: h.suggest(kind)}
+	}
+	exe := h.opts.Exe
+	if exe == "" {
+		var err error
+		if exe, err = os.Executable(); err != nil {
+			return nil, &StartError{Kind: kind, Name: name, Problem: "the program cannot find its own executable", Err: err}
+		}
+	}
+	return &program{path: exe, args: []string{builtinArg, string(kind), name}, builtin: b}, nil
+}
+
+func (h *Host) suggest(kind sdk.Kind) string {
+	var names []string
+	for i := range h.opts.Builtins {
+		if b := &h.opts.Builtins[i]; b.Kind == kind {
+			names = append(names, b.Name)
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("known: %s; the path of an executable needs a slash, as in ./name", strings.Join(names, ", "))
+}
+
+// verified opens a file whose content has the SHA-256 sum. What is executed
+// later is this open file, so that it cannot be exchanged in between.
+func verified(path, sum string) (*os.File, error) {
+	want, err := hex.DecodeString(sum)
+	if err != nil || len(want) != sha256.Size {
+		return nil, fmt.Errorf("%q is no SHA-256 sum", sum)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if got := hash.Sum(nil); !slices.Equal(got, want) {
+		return nil, errors.Join(fmt.Errorf("its SHA-256 sum is %x, expected %x", got, want), f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// tick is how often the supervision looks; the plugin's heart beats as often.
+const tick = 100 * time.Millisecond
+
+// supervise notices that the process died or hangs. It counts its own ticks
+// rather than time: when this process was stopped as well, nobody hung.
+func (p *plugin) supervise() {
+	defer close(p.watched)
+	alive := p.heartbeat()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	missed, limit := 0, max(2, int(p.host.opts.HangTimeout/tick))
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-p.proc.dead:
+			p.wakeAll()
+			return
+		case <-ticker.C:
+		}
+		missed++
+		if alive() {
+			missed = 0
+		}
+		if missed >= limit {
+			p.proc.giveUp(fmt.Errorf("%w for %v", ErrHung, time.Duration(missed)*tick))
+		}
+	}
+}
+
+// heartbeat gives a function that reports a sign of life since its last call:
+// the counter in shared memory, or an answered ping.
+func (p *plugin) heartbeat() func() bool {
+	if p.ring != nil {
+		last := p.ring.Heartbeat()
+		return func() bool {
+			now := p.ring.Heartbeat()
+			changed := now != last
+			last = now
+			return changed
+		}
+	}
+	answered := make(chan bool, 1)
+	answered <- true
+	return func() bool {
+		select {
+		case ok := <-answered:
+			go p.ping(answered)
+			return ok
+		default:
+			return false
+		}
+	}
+}
+
+func (p *plugin) ping(answered chan<- bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.host.opts.HangTimeout)
+	defer cancel()
+	_, err := p.rpc.Ping(ctx, &pb.PingRequest{})
+	answered <- err == nil || status.Code(err) == codes.Unimplemented
+}
+
+// onDeath registers a function that makes waiters look again.
+func (p *plugin) onDeath(f func()) {
+	p.wakeMu.Lock()
+	defer p.wakeMu.Unlock()
+	p.wakers = append(p.wakers, f)
+}
+
+func (p *plugin) wakeAll() {
+	p.wakeMu.Lock()
+	defer p.wakeMu.Unlock()
+	for _, f := range p.wakers {
+		f()
+	}
+}
+
+func unreachable(err error) bool { return status.Code(err) == codes.Unavailable }
+
+// close ends the plugin: it may finish what was submitted and close within
+// the stop timeout, then its process group is killed.
+func (p *plugin) close(ctx context.Context, lane lane) error {
+	p.closing.Do(func() { p.closeErr = p.stop(ctx, lane) })
+	return p.closeErr
+}
+
+func (p *plugin) stop(ctx context.Context, lane lane) error {
+	ctx, cancel := context.WithTimeout(ctx, p.host.opts.StopTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.proc.killGroup)()
+	var err error
+	if p.proc.failure() == nil {
+		p.proc.retire(ErrClosed)
+		err = p.shutdown(ctx)
+	} else {
+		p.proc.killGroup()
+	}
+	p.client.Kill() // goes on when the process has ended, which the context sees to
+	<-p.proc.dead
+	close(p.quit)
+	<-p.watched
+	lane.close()
+	_ = p.proc.link.Close()
+	if p.control != nil {
+		_ = p.control.Close()
+	}
+	return err
+}
+
+// shutdown lets the plugin finish and close; half of the time is for the
+// operations in flight, which are aborted then.
+func (p *plugin) shutdown(ctx context.Context) error {
+	drain, cancel := context.WithTimeout(ctx, p.host.opts.StopTimeout/2)
+	_, _ = p.rpc.Drain(drain, &pb.DrainRequest{})
+	cancel()
+	_, err := p.rpc.Shutdown(ctx, &pb.ShutdownRequest{})
+	if err == nil || status.Code(err) == codes.Unimplemented {
+		return nil
+	}
+	return &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: "close", Cause: fromStatus(err), LastLines: p.proc.lastLines()}
+}
