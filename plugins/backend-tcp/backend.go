@@ -1,0 +1,154 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Backend is one rank's end of a process group. It implements [sdk.Backend].
+// Methods are called from one goroutine, except Close, which may come at any
+// time and ends whatever is running.
+type Backend struct {
+	// Log gets a line for every refused connection. Nil means slog.Default.
+	Log *slog.Logger
+
+	mu      sync.Mutex // held by every method while it works
+	closing atomic.Bool
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+
+	group  sdk.Group
+	set    settings
+	arenas []*sdk.Arena
+	door   *door   // what Listen opened
+	peers  []*peer // by rank, nil for this rank
+	sender *sender
+	local  *local // nil unless all ranks share this host
+	failed error  // why the group is unusable
+
+	op      op // the running call
+	scratch []byte
+	srcs    [][]byte
+	sent    traffic
+}
+
+// traffic counts bytes handed to sockets.
+type traffic struct{ payload, headers atomic.Int64 }
+
+// New returns a backend that has not been opened.
+func New() *Backend {
+	b := &Backend{}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+var errClosed = errors.New("backend tcp: closed")
+
+// Info describes the plugin.
+func (b *Backend) Info() sdk.Info {
+	return sdk.Info{
+		Kind:    sdk.KindBackend,
+		Name:    "tcp",
+		Version: "1.0.0",
+		Summary: "collectives over TCP, and in shared memory between ranks of one host",
+		Options: options(),
+		DTypes: []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16,
+			tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64},
+		Devices: []string{"cpu"},
+		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
+			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
+		Determinism: "bitwise",
+	}
+}
+
+// Open takes the group and the options.
+func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing.Load() {
+		return errClosed
+	}
+	set, err := readSettings(o)
+	if err != nil {
+		return err
+	}
+	if group.WorldSize < 1 || group.Rank < 0 || group.Rank >= group.WorldSize {
+		return fmt.Errorf("backend tcp: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
+	}
+	b.group, b.set = group, set
+	b.peers = make([]*peer, group.WorldSize)
+	b.srcs = make([][]byte, group.WorldSize)
+	return nil
+}
+
+// Attach makes an arena known; call it before Listen, since local peers are
+// given the arenas' descriptors while connecting.
+func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closing.Load():
+		return errClosed
+	case b.door != nil:
+		return fmt.Errorf("backend tcp: arena %q comes after Listen; attach it before", arena.Name)
+	case len(b.arenas) >= maxArenas:
+		return fmt.Errorf("backend tcp: more than %d arenas", maxArenas)
+	}
+	b.arenas = append(b.arenas, arena)
+	return nil
+}
+
+// Close ends the instance in any state and frees sockets and memory.
+func (b *Backend) Close() error {
+	if b.closing.Swap(true) {
+		return nil
+	}
+	b.end()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed != nil {
+		b.lastWords()
+	}
+	for _, p := range b.peers {
+		if p != nil {
+			p.conn.Close()
+		}
+	}
+	if b.door != nil {
+		b.door.close()
+	}
+	if b.sender != nil {
+		b.sender.stop()
+	}
+	if b.local != nil {
+		b.local.close()
+	}
+	return nil
+}
+
+// peer is the connection to one other rank.
+type peer struct {
+	rank int
+	conn net.Conn
+	torn bool // a frame was cut short: nothing can be sent any more
+	in   [headerSize + callSize]byte
+	out  []byte
+}
+
+func (b *Backend) log() *slog.Logger {
+	l := b.Log
+	if l == nil {
+		l = slog.Default()
+	}
+	return l.With("backend", "tcp", "rank", b.group.Rank)
+}
+
+var _ sdk.Backend = (*Backend)(nil)

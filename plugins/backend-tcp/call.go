@@ -1,0 +1,125 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// callSize is the length of an encoded call.
+const callSize = 48
+
+// call is what a rank tells the others about its collective.
+type call struct {
+	seq    uint64
+	op     sdk.Op
+	reduce sdk.ReduceOp
+	dtype  tensor.DType
+	shared bool // the memory lies in an arena that local peers map
+	count  uint64
+	root   int32
+	bucket int32
+	arena  uint32
+	offset uint64
+}
+
+func callOf(c *sdk.Collective, shared bool) call {
+	k := call{seq: c.Seq, op: c.Op, reduce: c.Reduce, dtype: c.DType, shared: shared,
+		count: uint64(c.Count), root: int32(c.Root), bucket: int32(c.Bucket)}
+	if shared {
+		k.arena, k.offset = c.Arena.ID, uint64(c.Offset)
+	}
+	return k
+}
+
+func (k call) encode(to []byte) {
+	le := binary.LittleEndian
+	le.PutUint64(to[0:], k.seq)
+	to[8], to[9], to[10], to[11] = byte(k.op), byte(k.reduce), byte(k.dtype), 0
+	if k.shared {
+		to[11] = 1
+	}
+	le.PutUint32(to[12:], uint32(k.root))
+	le.PutUint64(to[16:], k.count)
+	le.PutUint32(to[24:], uint32(k.bucket))
+	le.PutUint32(to[28:], k.arena)
+	le.PutUint64(to[32:], k.offset)
+}
+
+func parseCall(from []byte) call {
+	le := binary.LittleEndian
+	return call{
+		seq: le.Uint64(from[0:]), op: sdk.Op(from[8]), reduce: sdk.ReduceOp(from[9]), dtype: tensor.DType(from[10]),
+		shared: from[11] == 1, root: int32(le.Uint32(from[12:])), count: le.Uint64(from[16:]),
+		bucket: int32(le.Uint32(from[24:])), arena: le.Uint32(from[28:]), offset: le.Uint64(from[32:]),
+	}
+}
+
+// matches reports whether two ranks call the same collective.
+func (k call) matches(o call) bool {
+	return k.seq == o.seq && k.op == o.op && k.count == o.count && k.bucket == o.bucket &&
+		(k.op == sdk.OpBarrier || k.dtype == o.dtype) &&
+		(!reduces(k.op) || k.reduce == o.reduce) &&
+		(k.op != sdk.OpBroadcast || k.root == o.root)
+}
+
+// answers reports whether rank me calling k and rank peer calling o are the
+// two ends of one transfer. Such calls are numbered by each rank for itself:
+// in a ring a rank's first call meets another's second.
+func (k call) answers(o call, me, peer int) bool {
+	ends := k.op == sdk.OpSend && o.op == sdk.OpRecv || k.op == sdk.OpRecv && o.op == sdk.OpSend
+	return ends && k.count == o.count && k.dtype == o.dtype && int(k.root) == peer && int(o.root) == me
+}
+
+func (k call) String() string {
+	c := sdk.Collective{Seq: k.seq, Op: k.op, Reduce: k.reduce, DType: k.dtype, Count: int(k.count),
+		Root: int(k.root), Bucket: int(k.bucket)}
+	return c.String()
+}
+
+// mismatch names both sides.
+func (b *Backend) mismatch(peer int, its call) error {
+	return &sdk.MismatchError{Rank: b.group.Rank, Peer: peer, Mine: b.op.call.String(), Its: its.String()}
+}
+
+// check refuses a call that makes no sense, whatever the others do.
+func (b *Backend) check(c *sdk.Collective) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("backend tcp: %v: %s", c, fmt.Sprintf(format, args...))
+	}
+	if c.Op == sdk.OpBarrier {
+		return nil
+	}
+	if !c.Op.Valid() {
+		return bad("unknown operation")
+	}
+	if !c.DType.Valid() || reduces(c.Op) && !reducible(c.Reduce, c.DType) {
+		return bad("cannot be done with this element type")
+	}
+	if c.Count < 0 || len(c.Buf) != c.Size(b.group.WorldSize) {
+		return bad("the buffer has %d bytes", len(c.Buf))
+	}
+	if p := unsafe.Pointer(unsafe.SliceData(c.Buf)); uintptr(p)%uintptr(c.DType.Size()) != 0 {
+		return bad("the buffer is not aligned to its elements")
+	}
+	if c.Op == sdk.OpBroadcast || c.Op == sdk.OpSend || c.Op == sdk.OpRecv {
+		if c.Root < 0 || c.Root >= b.group.WorldSize || c.Root == b.group.Rank && c.Op != sdk.OpBroadcast {
+			return bad("rank %d cannot be the other side in a world of %d", c.Root, b.group.WorldSize)
+		}
+	}
+	return nil
+}
+
+// reduces reports whether the operation combines elements.
+func reduces(op sdk.Op) bool { return op == sdk.OpAllReduce || op == sdk.OpReduceScatter }
+
+// parts is how many times Count elements the buffer holds.
+func (b *Backend) parts(op sdk.Op) int {
+	if op == sdk.OpAllGather || op == sdk.OpReduceScatter {
+		return b.group.WorldSize
+	}
+	return 1
+}

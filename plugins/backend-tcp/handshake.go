@@ -1,0 +1,189 @@
+package tcp
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// The handshake has a fixed size in every message, so a stranger can make this
+// process read no more than a few dozen bytes:
+//
+//	dialer    magic, nonce D
+//	listener  nonce L, HMAC(secret, "listener" D L)
+//	dialer    hello, HMAC(secret, "dialer" D L hello)
+//	listener  verdict, HMAC(secret, "verdict" D L verdict)
+//
+// Only the third message is ever interpreted, and only after its proof held.
+
+const (
+	magic     = "trainctl-tcp/1\r\n"
+	nonceSize = 32
+	macSize   = sha256.Size
+	helloSize = sha256.Size + 4*4
+)
+
+// hello says which job a connection is for, who calls and whom.
+type hello struct {
+	job                         [sha256.Size]byte
+	generation, world, from, to uint32
+}
+
+func (b *Backend) hello(to int) hello {
+	return hello{
+		job:        sha256.Sum256([]byte(b.group.JobID)),
+		generation: uint32(b.group.Generation), world: uint32(b.group.WorldSize),
+		from: uint32(b.group.Rank), to: uint32(to),
+	}
+}
+
+func (h hello) encode() []byte {
+	raw := h.job[:]
+	for _, v := range []uint32{h.generation, h.world, h.from, h.to} {
+		raw = binary.LittleEndian.AppendUint32(raw, v)
+	}
+	return raw
+}
+
+func parseHello(raw []byte) (h hello) {
+	copy(h.job[:], raw)
+	for i, v := range []*uint32{&h.generation, &h.world, &h.from, &h.to} {
+		*v = binary.LittleEndian.Uint32(raw[sha256.Size+4*i:])
+	}
+	return h
+}
+
+// verdict is the listener's answer.
+type verdict byte
+
+const (
+	welcome verdict = 1 + iota
+	wrongJob
+	wrongGeneration
+	wrongWorld
+	wrongRank
+	duplicate
+)
+
+func (v verdict) String() string {
+	names := [...]string{welcome: "welcome", wrongJob: "another job", wrongGeneration: "another generation of the job",
+		wrongWorld: "another world size", wrongRank: "a rank that is not expected here", duplicate: "a rank that is already connected"}
+	if int(v) < len(names) && v > 0 {
+		return names[v]
+	}
+	return fmt.Sprintf("verdict %d", byte(v))
+}
+
+// judge compares a caller's hello with what this rank expects.
+func (b *Backend) judge(h hello) verdict {
+	mine := b.hello(int(h.from))
+	switch {
+	case h.job != mine.job:
+		return wrongJob
+	case h.generation != mine.generation:
+		return wrongGeneration
+	case h.world != mine.world:
+		return wrongWorld
+	case h.to != mine.from || h.from <= mine.from || h.from >= h.world:
+		return wrongRank
+	}
+	return welcome
+}
+
+var errNoProof = errors.New("it does not know the job's secret")
+
+// greet is the dialer's half, towards rank to.
+func (b *Backend) greet(c net.Conn, to int) error {
+	var nonces [2 * nonceSize]byte
+	rand.Read(nonces[:nonceSize])
+	if _, err := c.Write(append([]byte(magic), nonces[:nonceSize]...)); err != nil {
+		return err
+	}
+	var reply [nonceSize + macSize]byte
+	if _, err := io.ReadFull(c, reply[:]); err != nil {
+		return hungUp(err)
+	}
+	copy(nonces[nonceSize:], reply[:nonceSize])
+	if !hmac.Equal(reply[nonceSize:], b.proof("listener", nonces[:], nil)) {
+		return errNoProof
+	}
+	h := b.hello(to).encode()
+	if _, err := c.Write(append(h, b.proof("dialer", nonces[:], h)...)); err != nil {
+		return err
+	}
+	var answer [1 + macSize]byte
+	if _, err := io.ReadFull(c, answer[:]); err != nil {
+		return hungUp(err)
+	}
+	if !hmac.Equal(answer[1:], b.proof("verdict", nonces[:], answer[:1])) {
+		return errNoProof
+	}
+	if v := verdict(answer[0]); v != welcome {
+		return refusal{v}
+	}
+	return nil
+}
+
+// refusal is final: calling again gives the same answer.
+type refusal struct{ verdict }
+
+func (r refusal) Error() string { return "it refused this rank as " + r.String() }
+
+// receive is the listener's half. claim is asked last and may turn a welcome
+// into a duplicate.
+func (b *Backend) receive(c net.Conn, claim func(rank int) bool) (rank int, err error) {
+	var first [len(magic) + nonceSize]byte
+	if _, err := io.ReadFull(c, first[:]); err != nil {
+		return 0, hungUp(err)
+	}
+	if !strings.HasPrefix(string(first[:]), magic) {
+		return 0, errors.New("it does not speak this protocol")
+	}
+	var nonces [2 * nonceSize]byte
+	copy(nonces[:], first[len(magic):])
+	rand.Read(nonces[nonceSize:])
+	if _, err := c.Write(append(nonces[nonceSize:len(nonces):len(nonces)], b.proof("listener", nonces[:], nil)...)); err != nil {
+		return 0, err
+	}
+	var second [helloSize + macSize]byte
+	if _, err := io.ReadFull(c, second[:]); err != nil {
+		return 0, hungUp(err)
+	}
+	if !hmac.Equal(second[helloSize:], b.proof("dialer", nonces[:], second[:helloSize])) {
+		return 0, errNoProof
+	}
+	h := parseHello(second[:helloSize])
+	v := b.judge(h)
+	if v == welcome && !claim(int(h.from)) {
+		v = duplicate
+	}
+	answer := []byte{byte(v)}
+	if _, err := c.Write(append(answer, b.proof("verdict", nonces[:], answer)...)); err != nil {
+		return int(h.from), err
+	}
+	if v != welcome {
+		return int(h.from), refusal{v}
+	}
+	return int(h.from), nil
+}
+
+func (b *Backend) proof(label string, nonces, message []byte) []byte {
+	m := hmac.New(sha256.New, b.group.Secret)
+	m.Write([]byte(label))
+	m.Write(nonces)
+	m.Write(message)
+	return m.Sum(nil)
+}
+
+func hungUp(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it hung up")
+	}
+	return err
+}

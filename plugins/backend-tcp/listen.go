@@ -1,0 +1,154 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// door is what peers knock on: a TCP listener, and an abstract unix socket
+// where ranks of one host can pass descriptors.
+type door struct {
+	tcp  net.Listener
+	unix net.Listener // nil without shared memory
+	host string
+}
+
+func (d *door) close() {
+	d.tcp.Close()
+	if d.unix != nil {
+		d.unix.Close()
+	}
+}
+
+// Listen opens the rank's door and says where it is.
+func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closing.Load():
+		return nil, errClosed
+	case b.peers == nil:
+		return nil, errors.New("backend tcp: Listen before Open")
+	case b.door != nil:
+		return nil, errors.New("backend tcp: Listen twice")
+	}
+	ip, err := b.listenIP(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := bind(ctx, ip, b.set.ports)
+	if err != nil {
+		return nil, fmt.Errorf("backend tcp: listen on %v: %w", ip, err)
+	}
+	b.door = &door{tcp: l}
+	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, TCP: l.Addr().String()}
+	if b.set.shm && b.group.WorldSize > 1 {
+		if b.door.unix, b.door.host, err = listenLocal(); err != nil {
+			b.log().Info("no shared memory between ranks", "cause", err)
+		} else {
+			e.Host, e.Unix = b.door.host, b.door.unix.Addr().String()
+		}
+	}
+	return e.encode(), nil
+}
+
+// bind listens on the first free port of the range, or on any.
+func bind(ctx context.Context, ip net.IP, ports [2]int) (l net.Listener, err error) {
+	var lc net.ListenConfig
+	for port := ports[0]; port <= ports[1]; port++ {
+		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(ip.String(), strconv.Itoa(port)))
+		if err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// listenIP finds the address that other ranks can reach.
+func (b *Backend) listenIP(ctx context.Context) (net.IP, error) {
+	if b.set.iface != "" {
+		return namedIP(b.set.iface)
+	}
+	ip, err := sourceIP(ctx, b.group.MasterAddr)
+	if err != nil {
+		return nil, fmt.Errorf("backend tcp: no route to the master address %q: %w", b.group.MasterAddr, err)
+	}
+	// On the master itself its name often resolves to loopback, which ranks
+	// on other hosts cannot reach.
+	if ip.IsLoopback() && b.group.LocalSize < b.group.WorldSize && b.group.LocalSize > 0 && !isLoopback(b.group.MasterAddr) {
+		return outwardIP()
+	}
+	return ip, nil
+}
+
+// sourceIP is the local address of packets to host. Nothing is sent: a
+// connected UDP socket is a routing question.
+func sourceIP(ctx context.Context, host string) (net.IP, error) {
+	if host == "" {
+		return net.IPv4(127, 0, 0, 1), nil
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", net.JoinHostPort(host, "9"))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).IP, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// namedIP is the address of the interface with that name, or the address itself.
+func namedIP(name string) (net.IP, error) {
+	if ip := net.ParseIP(name); ip != nil {
+		return ip, nil
+	}
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("backend tcp: interface = %q is neither an interface nor an IP address: %w", name, err)
+	}
+	addrs, err := i.Addrs()
+	if err != nil {
+		return nil, err
+	}
+	if ip := usableIP(addrs, false); ip != nil {
+		return ip, nil
+	}
+	return nil, fmt.Errorf("backend tcp: interface %s has no IP address", name)
+}
+
+// outwardIP is the first address that other hosts may reach.
+func outwardIP() (net.IP, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	if ip := usableIP(addrs, true); ip != nil {
+		return ip, nil
+	}
+	return nil, errors.New("backend tcp: the master address leads to loopback and there is no other interface: set interface")
+}
+
+// usableIP picks the first address, IPv4 first. Link-local addresses need a
+// zone that only this host knows.
+func usableIP(addrs []net.Addr, outward bool) (found net.IP) {
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok || n.IP.IsLinkLocalUnicast() || outward && n.IP.IsLoopback() {
+			continue
+		}
+		if n.IP.To4() != nil {
+			return n.IP
+		}
+		if found == nil {
+			found = n.IP
+		}
+	}
+	return found
+}

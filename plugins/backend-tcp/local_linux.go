@@ -1,0 +1,258 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+)
+
+// maxArenas is the most arenas of one rank; each costs every local peer a descriptor.
+const maxArenas = 64
+
+// listenLocal opens an abstract unix socket, which has no file, and says which
+// host this is.
+func listenLocal() (net.Listener, string, error) {
+	host, err := hostID()
+	if err != nil {
+		return nil, "", err
+	}
+	l, err := net.Listen("unix", "@trainctl-tcp-"+rand.Text())
+	return l, host, err
+}
+
+// hostID is equal for processes that can share memory: same boot of the same
+// kernel, same user, and same network namespace, which abstract sockets live
+// in. Containers with their own network are hosts of their own.
+func hostID() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	netns, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s/%s/uid:%d", strings.TrimSpace(string(boot)), netns, os.Getuid()), nil
+}
+
+// A control page is a rank's side of the meetings of local ranks. Only its
+// rank writes it, except for the count of sleepers.
+//
+//	0     phase     the last meeting the rank came to, a futex word
+//	64    sleepers  how many wait for the phase to change
+//	128   calls     of two successive collectives
+//	4096  stages    small contributions to two successive collectives
+//
+// Two of each: a rank may begin the next collective while another still reads
+// what it left for this one, but not the one after.
+const (
+	pageSleepers = 64
+	pageCalls    = 128
+	pageStages   = 4096
+	pageSize     = pageStages + 2*stageSize
+)
+
+type page []byte
+
+func (p page) phase() *atomic.Uint32      { return word(p, 0) }
+func (p page) sleepers() *atomic.Uint32   { return word(p, pageSleepers) }
+func (p page) call(turn uint32) []byte    { return p[pageCalls+64*(turn&1):][:callSize] }
+func (p page) stage(turn uint32) []byte   { return p[pageStages+stageSize*(turn&1):][:stageSize] }
+func (p page) reached(phase uint32) bool  { return int32(p.phase().Load()-phase) >= 0 }
+func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&p[off])) }
+
+// local is what ranks of one host share.
+type local struct {
+	b      *Backend
+	turn   uint32              // counts collectives of all ranks
+	pages  []page              // by rank
+	arenas []map[uint32][]byte // arenas by rank and id
+	mapped []*shm.Arena        // to close
+	calls  []call              // of the running turn, by rank
+	bufs   [][]byte            // of the running turn, by rank
+	tiles  [][]byte
+}
+
+// shareMemory gives every peer this rank's control page and arenas, and takes theirs.
+func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
+	w := b.group.WorldSize
+	l := &local{b: b, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
+		calls: make([]call, w), bufs: make([][]byte, w), tiles: make([][]byte, w)}
+	if err := l.exchange(ctx); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *local) exchange(ctx context.Context) error {
+	b := l.b
+	own, err := shm.New("meeting", pageSize)
+	if err != nil {
+		return err
+	}
+	l.mapped = append(l.mapped, own)
+	l.pages[b.group.Rank] = own.Bytes()
+	l.arenas[b.group.Rank] = map[uint32][]byte{}
+	for _, a := range b.arenas {
+		l.arenas[b.group.Rank][a.ID] = a.Bytes()
+	}
+	deadline, _ := ctx.Deadline()
+	for _, p := range b.peers {
+		if p == nil {
+			continue
+		}
+		p.conn.SetDeadline(deadline)
+		if err := l.give(p.conn.(*net.UnixConn), own); err != nil {
+			return fmt.Errorf("to rank %d: %w", p.rank, err)
+		}
+	}
+	for _, p := range b.peers {
+		if p == nil {
+			continue
+		}
+		if err := l.take(p.rank, p.conn.(*net.UnixConn)); err != nil {
+			return fmt.Errorf("from rank %d: %w", p.rank, err)
+		}
+	}
+	return nil
+}
+
+// give sends the control page, tagged with the number of arenas, then those,
+// tagged with their ids.
+func (l *local) give(conn *net.UnixConn, own *shm.Arena) error {
+	if err := shm.SendFile(conn, uint64(len(l.b.arenas)), own.File()); err != nil {
+		return err
+	}
+	for _, a := range l.b.arenas {
+		if err := shm.SendFile(conn, uint64(a.ID), a.File()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *local) take(rank int, conn *net.UnixConn) error {
+	n, mem, err := l.takeOne(conn)
+	if err != nil {
+		return err
+	}
+	if len(mem) != pageSize || n > maxArenas {
+		return errors.New("it sent no control page of this protocol")
+	}
+	l.pages[rank], l.arenas[rank] = mem, map[uint32][]byte{}
+	for range n {
+		id, mem, err := l.takeOne(conn)
+		if err != nil {
+			return err
+		}
+		l.arenas[rank][uint32(id)] = mem
+	}
+	return nil
+}
+
+func (l *local) takeOne(conn *net.UnixConn) (tag uint64, mem []byte, err error) {
+	tag, f, err := shm.RecvFile(conn)
+	if err != nil {
+		return 0, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, nil, errors.Join(err, f.Close())
+	}
+	a, err := shm.Map(f, int(info.Size()))
+	if err != nil {
+		return 0, nil, err
+	}
+	l.mapped = append(l.mapped, a)
+	return tag, a.Bytes(), nil
+}
+
+func (l *local) close() {
+	for _, a := range l.mapped {
+		a.Close()
+	}
+}
+
+// maps reports whether peers can reach c.Buf through their own mappings.
+func (l *local) maps(c *sdk.Collective) bool {
+	if c.Arena == nil || len(c.Buf) == 0 || c.Offset < 0 {
+		return false
+	}
+	mem := l.arenas[l.b.group.Rank][c.Arena.ID]
+	return c.Offset+len(c.Buf) <= len(mem) && &mem[c.Offset] == &c.Buf[0]
+}
+
+// meet says that this rank has come to a phase and waits for the others. A
+// stall names all that did not come.
+func (l *local) meet(phase uint32) error {
+	me := l.b.group.Rank
+	own := l.pages[me]
+	own.phase().Store(phase)
+	if own.sleepers().Load() > 0 {
+		l.wake()
+	}
+	for r := range l.pages {
+		if r == me {
+			continue
+		}
+		if err := l.await(r, phase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await sleeps until the rank has come.
+func (l *local) await(rank int, phase uint32) error {
+	p := l.pages[rank]
+	for !p.reached(phase) {
+		seen := p.phase().Load()
+		p.sleepers().Add(1)
+		if !p.reached(phase) {
+			futexWait(p.phase(), seen, slice)
+		}
+		p.sleepers().Add(^uint32(0))
+		if p.reached(phase) {
+			break
+		}
+		if err := l.check(rank, phase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check looks for reasons not to wait on: time, Close, a rank that gave up or
+// is gone.
+func (l *local) check(rank int, phase uint32) error {
+	for r, p := range l.pages {
+		l.b.op.agreed[r] = p.reached(phase)
+	}
+	err := l.b.overdue(rank)
+	if err == nil {
+		err = l.b.lookAround(nil)
+	}
+	var stall *sdk.StallError
+	if errors.As(err, &stall) && len(stall.Missing) == 1 && stall.Missing[0] == rank {
+		stall.Missing = stall.Missing[:0]
+		for r, there := range l.b.op.agreed {
+			if !there {
+				stall.Missing = append(stall.Missing, r)
+			}
+		}
+	}
+	return err
+}
+
+// wake makes ranks that sleep for this one look up.
+func (l *local) wake() { futexWake(l.pages[l.b.group.Rank].phase()) }

@@ -1,0 +1,29 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"context"
+	"net"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+)
+
+// Without futexes and abstract sockets local ranks talk over loopback.
+
+const maxArenas = 64
+
+type local struct{}
+
+func listenLocal() (net.Listener, string, error) { return nil, "", shm.ErrUnsupported }
+
+func (b *Backend) shareMemory(context.Context) (*local, error) { return nil, shm.ErrUnsupported }
+
+func (b *Backend) runLocal(*sdk.Collective) error { return shm.ErrUnsupported }
+
+func (l *local) maps(*sdk.Collective) bool { return false }
+
+func (l *local) wake() {}
+
+func (l *local) close() {}

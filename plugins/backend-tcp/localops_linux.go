@@ -1,0 +1,150 @@
+package tcp
+
+import (
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// runLocal runs a collective of ranks that all live on this host.
+func (b *Backend) runLocal(c *sdk.Collective) error {
+	l, staged := b.local, stages(c)
+	l.turn++
+	own := l.pages[b.group.Rank]
+	b.op.call.encode(own.call(l.turn))
+	if staged {
+		copy(own.stage(l.turn), l.contribution(c))
+	}
+	if err := l.meet(2 * l.turn); err != nil {
+		return err
+	}
+	if err := l.compare(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.Buf) == 0 || c.Op == sdk.OpBarrier:
+		return nil
+	case staged:
+		l.unstage(c)
+		return nil
+	case !l.allShared():
+		x := b.segmentedExchange(c)
+		return b.trade(&x)
+	}
+	if err := l.resolve(c); err != nil {
+		return err
+	}
+	l.inPlace(c)
+	return l.meet(2*l.turn + 1)
+}
+
+// compare reads what every rank calls.
+func (l *local) compare() error {
+	for r, p := range l.pages {
+		l.calls[r] = parseCall(p.call(l.turn))
+		if !l.b.op.call.matches(l.calls[r]) {
+			return l.b.mismatch(r, l.calls[r])
+		}
+		l.b.op.agreed[r] = true
+	}
+	return nil
+}
+
+func (l *local) allShared() bool {
+	for _, k := range l.calls {
+		if !k.shared {
+			return false
+		}
+	}
+	return true
+}
+
+// contribution is what this rank leaves for the others.
+func (l *local) contribution(c *sdk.Collective) []byte {
+	size := c.Count * c.DType.Size()
+	switch {
+	case c.Op == sdk.OpAllGather:
+		return part(c.Buf, size, l.b.group.Rank)
+	case c.Op == sdk.OpBroadcast && c.Root != l.b.group.Rank:
+		return nil
+	}
+	return c.Buf
+}
+
+// unstage takes the result out of what all ranks left.
+func (l *local) unstage(c *sdk.Collective) {
+	size, me := c.Count*c.DType.Size(), l.b.group.Rank
+	switch c.Op {
+	case sdk.OpBroadcast:
+		if me != c.Root {
+			copy(c.Buf, l.pages[c.Root].stage(l.turn))
+		}
+	case sdk.OpAllGather:
+		for r, p := range l.pages {
+			copy(part(c.Buf, size, r), p.stage(l.turn))
+		}
+	case sdk.OpAllReduce, sdk.OpReduceScatter:
+		mine := 0
+		if c.Op == sdk.OpReduceScatter {
+			mine = me * size
+		}
+		for r, p := range l.pages {
+			l.tiles[r] = p.stage(l.turn)[mine:][:size]
+		}
+		reduceN(c.Reduce, c.DType, c.Buf[mine:][:size], l.tiles)
+	}
+}
+
+// resolve finds every rank's buffer in this process's mappings.
+func (l *local) resolve(c *sdk.Collective) error {
+	for r, k := range l.calls {
+		mem, size := l.arenas[r][k.arena], uint64(len(c.Buf))
+		if k.offset > uint64(len(mem)) || size > uint64(len(mem))-k.offset {
+			return l.b.peerError(r, "its buffer lies outside its arena")
+		}
+		l.bufs[r] = mem[k.offset:][:size]
+	}
+	return nil
+}
+
+// inPlace works directly on the other ranks' memory. Each rank writes only
+// what no other rank reads or writes in this phase.
+func (l *local) inPlace(c *sdk.Collective) {
+	size, me := c.Count*c.DType.Size(), l.b.group.Rank
+	switch c.Op {
+	case sdk.OpBroadcast:
+		if me != c.Root {
+			copy(c.Buf, l.bufs[c.Root])
+		}
+	case sdk.OpAllGather:
+		for r, buf := range l.bufs {
+			if r != me {
+				copy(part(c.Buf, size, r), part(buf, size, r))
+			}
+		}
+	case sdk.OpReduceScatter:
+		l.reduceRange(c, me*size, (me+1)*size, false)
+	case sdk.OpAllReduce:
+		chunk := roundUp(ceilDiv(size, l.b.group.WorldSize), line)
+		l.reduceRange(c, min(me*chunk, size), min((me+1)*chunk, size), true)
+	}
+}
+
+// reduceRange reduces bytes [from, to) of all buffers tile by tile into this
+// rank's, and hands each tile to the others if asked.
+func (l *local) reduceRange(c *sdk.Collective, from, to int, share bool) {
+	for ; from < to; from += tileSize {
+		end := min(from+tileSize, to)
+		for r, buf := range l.bufs {
+			l.tiles[r] = buf[from:end]
+		}
+		mine := l.tiles[l.b.group.Rank]
+		reduceN(c.Reduce, c.DType, mine, l.tiles)
+		if !share {
+			continue
+		}
+		for r, tile := range l.tiles {
+			if r != l.b.group.Rank {
+				copy(tile, mine)
+			}
+		}
+	}
+}

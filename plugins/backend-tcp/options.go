@@ -1,0 +1,61 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// settings are the plugin's options after reading.
+type settings struct {
+	iface   string
+	ports   [2]int // inclusive; zero = any
+	shm     bool
+	connect time.Duration
+	segment int // bytes
+}
+
+func options() []sdk.Option {
+	least, most := 4096.0, float64(64<<20)
+	lowest, highest := 1.0, 65535.0
+	return []sdk.Option{
+		{Name: "interface", Type: sdk.String, Default: "",
+			Doc: "Interface name or IP address to listen on; by default the one that reaches the master address."},
+		{Name: "port_range", Type: sdk.IntList, Min: &lowest, Max: &highest,
+			Doc: "First and last port to listen on, for firewalls; by default the system picks a free port."},
+		{Name: "shm", Type: sdk.Boolean, Default: true,
+			Doc: "Reduce in shared memory when all ranks are on one host; false uses sockets everywhere."},
+		{Name: "connect_timeout", Type: sdk.Duration, Default: "30s",
+			Doc: "How long to wait for all ranks to connect."},
+		{Name: "segment_bytes", Type: sdk.Int, Default: int64(256 << 10), Unit: "bytes", Min: &least, Max: &most,
+			Doc: "Large buffers travel in pieces of this size, one on the wire while another is reduced."},
+	}
+}
+
+func readSettings(o sdk.Options) (settings, error) {
+	s := settings{
+		iface:   o.String("interface"),
+		shm:     !o.Has("shm") || o.Bool("shm"),
+		connect: 30 * time.Second,
+		segment: 256 << 10,
+	}
+	if o.Has("connect_timeout") {
+		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {
+			return s, fmt.Errorf("backend tcp: connect_timeout = %q is no positive duration such as \"30s\"", o.String("connect_timeout"))
+		}
+	}
+	if o.Has("segment_bytes") {
+		// A multiple of every element size, so that no element is cut.
+		if s.segment = int(o.Int("segment_bytes")) &^ 63; s.segment < 4096 {
+			return s, fmt.Errorf("backend tcp: segment_bytes = %d is less than 4096", o.Int("segment_bytes"))
+		}
+	}
+	if r := o.Ints("port_range"); len(r) > 0 {
+		if len(r) != 2 || r[0] < 1 || r[1] > 65535 || r[0] > r[1] {
+			return s, fmt.Errorf("backend tcp: port_range = %v is not [first, last] with 1 ≤ first ≤ last ≤ 65535", r)
+		}
+		s.ports = [2]int{int(r[0]), int(r[1])}
+	}
+	return s, nil
+}
