@@ -13,11 +13,13 @@ import (
 type configFlags struct{ set []string }
 
 // shortcuts are flags that stand for one key.
-var shortcuts = []struct{ flag, key, arg, usage string }{
-	{"nproc-per-node", "launch.nproc_per_node", "N", "ranks on each machine: `N`, or auto for one per core"},
-	{"nnodes", "launch.nnodes", "N", "machines: `N`"},
-	{"max-restarts", "launch.max_restarts", "N", "restarts of all ranks after a failure: `N`"},
-	{"run-dir", "run.dir", "DIR", "put runs under `DIR`"},
+var shortcuts = []struct{ flag, key, usage string }{
+	{"nproc-per-node", "launch.nproc_per_node", "ranks on each machine: `N`, or auto for one per core"},
+	{"nnodes", "launch.nnodes", "machines: `N`"},
+	{"node-rank", "launch.node_rank", "rank of this machine among --nnodes: `R`, from 0"},
+	{"rdzv-endpoint", "launch.rdzv_endpoint", "where machines meet: `HOST:PORT` of the first"},
+	{"max-restarts", "launch.max_restarts", "restarts of all ranks after a failure: `N`"},
+	{"run-dir", "run.dir", "put runs under `DIR`"},
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {

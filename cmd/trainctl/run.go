@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 )
@@ -35,8 +33,6 @@ func trainingCommand(cmd *cobra.Command, s *services, name string, service func(
 	flags.register(cmd)
 	cmd.Args = exactly("CONFIG")
 	f := cmd.Flags()
-	f.IntVar(&req.NodeRank, "node-rank", 0, "`R`ank of this machine among --nnodes, from 0 (also PET_NODE_RANK)")
-	f.StringVar(&req.RdzvEndpoint, "rdzv-endpoint", "", "where machines meet: `HOST:PORT` (also PET_RDZV_ENDPOINT)")
 	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint (auto) or from the one at `PATH`")
 	f.StringVar(&req.Events, "events", "", "write events to standard output: `json`, one object per line")
 	f.StringVar(&req.Progress, "progress", "auto", "`KIND` of progress: auto, plain or none")
@@ -67,19 +63,6 @@ func (r *runRequest) complete(cmd *cobra.Command) error {
 	case "auto", "plain", "none":
 	default:
 		return usagef("--progress %q: use auto, plain or none", r.Progress)
-	}
-	if v := os.Getenv("PET_NODE_RANK"); v != "" && !cmd.Flags().Changed("node-rank") {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return usagef("PET_NODE_RANK=%s: not a number", v)
-		}
-		r.NodeRank = n
-	}
-	if r.NodeRank < 0 {
-		return usagef("--node-rank %d: machines count from 0", r.NodeRank)
-	}
-	if r.RdzvEndpoint == "" {
-		r.RdzvEndpoint = os.Getenv("PET_RDZV_ENDPOINT")
 	}
 	r.Stdout, r.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	r.Color = colorful(r.Stderr)

@@ -32,15 +32,13 @@ type stdio struct {
 
 // runRequest is everything that run and worker were asked for.
 type runRequest struct {
-	Config       *config.Config
-	NodeRank     int    // of this machine, from 0
-	RdzvEndpoint string // host:port where machines meet; empty: this machine alone
-	Resume       string // "", "auto" or a checkpoint's path
-	Events       string // "" or "json": one event per line on standard output
-	Progress     string // "auto", "plain" or "none"
-	Stdout       io.Writer
-	Stderr       io.Writer
-	Color        bool // of Stderr
+	Config   *config.Config
+	Resume   string // "", "auto" or a checkpoint's path
+	Events   string // "" or "json": one event per line on standard output
+	Progress string // "auto", "plain" or "none"; "auto" only when a person watches Stderr
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Color    bool // of Stderr
 }
 
 // evalRequest names a checkpoint to evaluate.

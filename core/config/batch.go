@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"strconv"
-)
+import "fmt"
 
 // PerRankBatch is the number of samples one rank takes per micro-step when
 // world ranks train: train.per_rank_batch, or train.global_batch divided by
@@ -46,9 +43,8 @@ func (c *Config) dividesEvenly(r *report, world int) bool {
 
 // fixedWorld is the world size when the file alone decides it, else 0.
 func (c *Config) fixedWorld() int {
-	ranks, err1 := strconv.Atoi(string(c.Launch.NProcPerNode))
-	nodes, err2 := strconv.Atoi(string(c.Launch.NNodes))
-	if err1 != nil || err2 != nil || ranks < 1 || nodes < 1 {
+	ranks, nodes := c.Launch.NprocPerNode.Int(), c.Launch.Nnodes.Int()
+	if ranks < 1 || nodes < 1 {
 		return 0
 	}
 	return ranks * nodes

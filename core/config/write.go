@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"fmt"
 	"maps"
 	"math"
@@ -150,7 +151,8 @@ func (w *writer) setting(path, name, value string) {
 func nested(f reflect.Value) bool {
 	switch f.Kind() {
 	case reflect.Struct:
-		return !f.CanInterface() || formatter(f) == nil
+		_, text := f.Interface().(encoding.TextMarshaler)
+		return !text
 	case reflect.Map:
 		return true
 	case reflect.Slice:
@@ -159,24 +161,17 @@ func nested(f reflect.Value) bool {
 	return false
 }
 
-// formatter is how a type of its own writes itself.
-func formatter(f reflect.Value) interface{ MarshalTOML() ([]byte, error) } {
-	m, _ := f.Interface().(interface{ MarshalTOML() ([]byte, error) })
-	return m
-}
-
 // formatValue gives the TOML of a value; false for what is not given: nil
 // pointers and empty lists, whose absence is their value.
 func formatValue(v reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false
 	}
-	if m := formatter(v); m != nil {
-		b, err := m.MarshalTOML()
-		return string(b), err == nil
-	}
-	if t, ok := v.Interface().(time.Duration); ok {
-		return quote(formatDuration(t)), true
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return quote(formatDuration(x)), true
+	case encoding.TextMarshaler:
+		return formatText(x)
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -191,10 +186,21 @@ func formatValue(v reflect.Value) (string, bool) {
 		return formatList(v)
 	case reflect.Map:
 		return formatMap(v)
-	case reflect.Struct:
-		return fmt.Sprint(v.Interface()), true
 	}
 	return fmt.Sprint(v.Interface()), true
+}
+
+// formatText writes a type of its own; one that reads itself from TOML takes
+// numbers without quotes.
+func formatText(m encoding.TextMarshaler) (string, bool) {
+	b, err := m.MarshalText()
+	if err != nil {
+		return "", false
+	}
+	if _, err := strconv.Atoi(string(b)); err == nil && custom(reflect.TypeOf(m)) {
+		return string(b), true
+	}
+	return quote(string(b)), true
 }
 
 func formatList(v reflect.Value) (string, bool) {
