@@ -12,6 +12,7 @@ import (
 // have to know which keys were given.
 func (c *Config) check() {
 	r := c.report
+	r.problems("launch", c.Launch.Problems())
 	r.problems("backend", c.Backend.Problems())
 	r.problems("precision", c.Precision.Problems())
 	r.problems("sampler", c.Sampler.Problems())
