@@ -18,6 +18,8 @@ type callLane struct {
 	fail   func(phase string, err error) error
 	giveUp func(cause error)
 
+	grace  time.Duration // by how much an operation's own deadline comes before the lane's
+
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // the goroutine is gone
@@ -42,8 +44,8 @@ type result struct {
 	scale  sdk.ScaleState
 }
 
-func newCallLane(exec func(context.Context, *operation, *sdk.ScaleState) error, fail func(string, error) error, giveUp func(error)) *callLane {
-	l := &callLane{exec: exec, fail: fail, giveUp: giveUp, ended: make(chan struct{})}
+func newCallLane(exec func(context.Context, *operation, *sdk.ScaleState) error, fail func(string, error) error, giveUp func(error), grace time.Duration) *callLane {
+	l := &callLane{exec: exec, fail: fail, giveUp: giveUp, grace: grace, ended: make(chan struct{})}
 	l.cond.L = &l.mu
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.timer = time.AfterFunc(time.Hour, l.expire)
@@ -153,7 +155,7 @@ func (l *callLane) run() {
 func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
 	ctx, cancel := l.ctx, context.CancelFunc(func() {})
 	if l.timeout > 0 {
-		ctx, cancel = context.WithTimeout(l.ctx, l.timeout-margin)
+		ctx, cancel = context.WithTimeout(l.ctx, l.timeout-l.grace)
 		l.timer.Reset(l.timeout)
 	}
 	l.mu.Unlock()

@@ -235,7 +235,7 @@ func (p *plugin) lane(call func(context.Context, *operation, *sdk.ScaleState) er
 	if p.ring != nil {
 		return newRingLane(p)
 	}
-	return newCallLane(call, p.error, p.proc.giveUp)
+	return newCallLane(call, p.error, p.proc.giveUp, 0) // the plugin keeps the operation's deadline
 }
 
 // localLane is the lane of an instance in this process, whose errors carry
@@ -245,7 +245,7 @@ func localLane(info *sdk.Info, call func(context.Context, *operation, *sdk.Scale
 	fail := func(phase string, err error) error {
 		return &PluginError{Kind: kind, Name: name, Phase: phase, Cause: err}
 	}
-	return newCallLane(call, fail, func(error) {})
+	return newCallLane(call, fail, func(error) {}, margin)
 }
 
 func (p *plugin) pid() int {
