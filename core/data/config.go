@@ -1,5 +1,7 @@
 package data
 
+import "github.com/trainctl/trainctl/core/diag"
+
 // Config is the table [sampler]: torch.utils.data.DistributedSampler.
 type Config struct {
 	Shuffle  bool    `toml:"shuffle"`   // another order every epoch, from seed + epoch
@@ -10,3 +12,12 @@ type Config struct {
 
 // Default shuffles, pads and reads two batches ahead.
 func Default() Config { return Config{Shuffle: true, Prefetch: 2} }
+
+// Problems checks the table by itself.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	if c.Prefetch < 1 {
+		l.Addf("prefetch", "2 is the default, 1 the least", "%d is too small", c.Prefetch)
+	}
+	return l
+}

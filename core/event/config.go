@@ -1,8 +1,29 @@
 package event
 
+import (
+	"net"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
+
 // Config is the table [metrics].
 type Config struct {
 	TensorBoard bool   `toml:"tensorboard"` // write tensorboard/ event files
 	JSONL       bool   `toml:"jsonl"`       // write events.jsonl
 	Prometheus  string `toml:"prometheus"`  // address to serve metrics on; empty: off
+}
+
+// Default writes both kinds of files and serves nothing.
+func Default() Config { return Config{TensorBoard: true, JSONL: true} }
+
+// Problems checks the table by itself.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	if c.Prometheus == "" {
+		return l
+	}
+	if _, _, err := net.SplitHostPort(c.Prometheus); err != nil {
+		l.Addf("prometheus", `write "127.0.0.1:9100"`, "%q is no host:port", c.Prometheus)
+	}
+	return l
 }

@@ -1,6 +1,12 @@
 package host
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
 
 // Each plugin table has a name, a deadline or two, and the plugin's own
 // options, which the core passes through without knowing them.
@@ -24,4 +30,50 @@ type DatasetConfig struct {
 	Plugin  string         `toml:"plugin"`  // "mnist", "fashion-mnist", "synthetic" or a path
 	Timeout time.Duration  `toml:"timeout"` // for one batch
 	Options map[string]any `toml:"options"`
+}
+
+// DefaultBackend picks the backend by device and gives a collective as long as
+// a slow peer may need: PyTorch waits 10 to 30 minutes, which hides a hang.
+func DefaultBackend() BackendConfig {
+	return BackendConfig{Plugin: "auto", Timeout: 5 * time.Minute, InitTimeout: 2 * time.Minute}
+}
+
+// DefaultPrecision computes in the run's dtype.
+func DefaultPrecision() PrecisionConfig { return PrecisionConfig{Plugin: "none"} }
+
+// DefaultDataset has no plugin: the file must name one.
+func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Minute} }
+
+// Problems checks the table by itself; the options are checked against what
+// the plugin publishes.
+func (c BackendConfig) Problems() diag.List {
+	l := pluginProblems(c.Plugin, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
+	positive(&l, "timeout", c.Timeout, "5m")
+	positive(&l, "init_timeout", c.InitTimeout, "2m")
+	return l
+}
+
+// Problems checks the table by itself.
+func (c PrecisionConfig) Problems() diag.List {
+	return pluginProblems(c.Plugin, `"none", "amp" or a path such as "./my-precision"`)
+}
+
+// Problems checks the table by itself.
+func (c DatasetConfig) Problems() diag.List {
+	l := pluginProblems(c.Plugin, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
+	positive(&l, "timeout", c.Timeout, "5m")
+	return l
+}
+
+func pluginProblems(plugin, choices string) (l diag.List) {
+	if strings.TrimSpace(plugin) == "" {
+		l.Addf("plugin", "write plugin = "+choices, "no plugin is named")
+	}
+	return l
+}
+
+func positive(l *diag.List, key string, d time.Duration, example string) {
+	if d <= 0 {
+		l.Addf(key, fmt.Sprintf("nothing waits without an end: give a time such as %q", example), "%v is not a time to wait", d)
+	}
 }

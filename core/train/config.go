@@ -1,14 +1,42 @@
 package train
 
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
 // RunConfig is the table [run].
 type RunConfig struct {
 	Name          string `toml:"name"`          // names the run directory; default: the file's name
 	Seed          uint64 `toml:"seed"`          // of initialisation, order, dropout and augmentation
 	Dir           string `toml:"dir"`           // runs go to <dir>/<name>/<n>
 	Device        string `toml:"device"`        // "auto" or "cpu"
-	Deterministic bool   `toml:"deterministic"` // refuse plugins that do not promise bitwise repeatability
+	Deterministic bool   `toml:"deterministic"` // refuse backends that do not promise bitwise repeatability
 	Fuse          bool   `toml:"fuse"`          // let the plan fuse ops
 	DType         string `toml:"dtype"`         // "f32", or "f64" for reference curves
+}
+
+// DefaultRun runs deterministically in float32 on whatever device there is.
+func DefaultRun() RunConfig {
+	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Deterministic: true, Fuse: true, DType: "f32"}
+}
+
+// Problems checks the table by itself.
+func (c RunConfig) Problems() diag.List {
+	var l diag.List
+	switch c.Device {
+	case "auto", "cpu":
+	case "cuda":
+		l.Addf("device", `use "auto" or "cpu"`, "this version computes on CPUs only")
+	default:
+		l.Addf("device", `use "auto" or "cpu"`, "unknown device %q", c.Device)
+	}
+	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
+		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is no type to compute in", c.DType)
+	}
+	return l
 }
 
 // Config is the table [train].
@@ -18,10 +46,63 @@ type Config struct {
 	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; this or global_batch
 	GlobalBatch     int     `toml:"global_batch"`     // samples over all ranks and micro-steps of one optimizer step
 	AccumulateSteps int     `toml:"accumulate_steps"` // micro-steps per optimizer step; only the last one communicates
-	AccumulateMean  bool    `toml:"accumulate_mean"`  // divide by accumulate_steps, so that the result equals one big batch; false sums as DDP's no_sync does
+	AccumulateMean  bool    `toml:"accumulate_mean"`  // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
 	MaxNorm         float64 `toml:"max_norm"`         // clip the total gradient norm after the reduce; 0: off
 	EvalEvery       int     `toml:"eval_every"`       // epochs between evaluations; 0: never
 	EvalBatch       int     `toml:"eval_batch"`       // samples per rank and evaluation step; 0: as in training
 	LogFreq         int     `toml:"log_freq"`         // steps between progress lines where there is no terminal
-	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row with non-finite gradients
+	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row with non-finite gradients; 0: never
+}
+
+// Default is one epoch with an evaluation at its end.
+func Default() Config {
+	return Config{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, MaxSkips: 100}
+}
+
+// Problems checks the table by itself.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	positive := func(key string, v int) {
+		if v < 1 {
+			l.Addf(key, "at least 1", "%d is too small", v)
+		}
+	}
+	natural := func(key string, v int) {
+		if v < 0 {
+			l.Addf(key, "0 or more", "%d is negative", v)
+		}
+	}
+	positive("epochs", c.Epochs)
+	positive("accumulate_steps", c.AccumulateSteps)
+	positive("log_freq", c.LogFreq)
+	natural("max_steps", c.MaxSteps)
+	natural("per_rank_batch", c.PerRankBatch)
+	natural("global_batch", c.GlobalBatch)
+	natural("eval_every", c.EvalEvery)
+	natural("eval_batch", c.EvalBatch)
+	natural("max_skips", c.MaxSkips)
+	if !(c.MaxNorm >= 0) {
+		l.Addf("max_norm", "0 switches clipping off", "%v is no norm", c.MaxNorm)
+	}
+	switch {
+	case c.PerRankBatch > 0 && c.GlobalBatch > 0:
+		l.Addf("global_batch", "keep one of the two", "per_rank_batch and global_batch are both set")
+	case c.PerRankBatch == 0 && c.GlobalBatch == 0:
+		l.Addf("per_rank_batch", "set it, or global_batch", "no batch size is given")
+	}
+	return l
+}
+
+// Batch is the number of samples per rank and micro-step in a world of the
+// given size. It fails when global_batch does not divide.
+func (c Config) Batch(world int) (int, error) {
+	if c.GlobalBatch == 0 {
+		return c.PerRankBatch, nil
+	}
+	parts := world * max(1, c.AccumulateSteps)
+	if c.GlobalBatch%parts != 0 || c.GlobalBatch < parts {
+		return 0, fmt.Errorf("train.global_batch = %d does not divide by %d ranks × %d accumulate_steps; the nearest that does is %d",
+			c.GlobalBatch, world, max(1, c.AccumulateSteps), max(1, (c.GlobalBatch+parts/2)/parts)*parts)
+	}
+	return c.GlobalBatch / parts, nil
 }

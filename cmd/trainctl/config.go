@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/config"
+)
+
+func configCommand(s *services) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "config",
+		Short: "Check and show configurations",
+	}, configCheckCommand(s), configShowCommand(s), configSchemaCommand())
+}
+
+func configCheckCommand(s *services) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:     "check CONFIG",
+		Short:   "Report every problem of a file at once",
+		Example: "  trainctl config check train.toml --json",
+		Args:    exactly("CONFIG"),
+	}
+	flags.register(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print the report as one JSON object on standard output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		list := config.Diagnostics(err)
+		if err != nil && list == nil {
+			return err
+		}
+		if c != nil {
+			list = c.Warnings
+		}
+		if *asJSON {
+			if werr := config.RenderJSON(cmd.OutOrStdout(), list); werr != nil {
+				return werr
+			}
+			if err != nil {
+				return reported{err}
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", c.Path)
+		return err
+	}
+	return cmd
+}
+
+func configShowCommand(s *services) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:     "show CONFIG",
+		Short:   "Print every key with its value and where that came from",
+		Example: "  trainctl config show train.toml --set optimizer.lr=0.1",
+		Args:    exactly("CONFIG"),
+	}
+	flags.register(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), struct {
+				FormatVersion string           `json:"format_version"`
+				Config        string           `json:"config"`
+				Settings      []config.Setting `json:"settings"`
+			}{"1.0", c.Path, c.Settings()})
+		}
+		_, err = cmd.OutOrStdout().Write(c.Show())
+		return err
+	}
+	return cmd
+}
+
+func configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print a JSON Schema of the file, for editors",
+		Example: "  trainctl config schema > trainctl.schema.json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return writeJSON(cmd.OutOrStdout(), config.Schema())
+		},
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/afero"
+	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/config"
+)
+
+// configFlags are the flags that change the configuration.
+type configFlags struct{ set []string }
+
+// shortcuts are flags that stand for one key.
+var shortcuts = []struct{ flag, key, usage string }{
+	{"nproc-per-node", "launch.nproc_per_node", "ranks on each machine: `N`, or auto for one per core"},
+	{"nnodes", "launch.nnodes", "machines: `N`"},
+	{"node-rank", "launch.node_rank", "rank of this machine among --nnodes: `R`, from 0"},
+	{"rdzv-endpoint", "launch.rdzv_endpoint", "where machines meet: `HOST:PORT` of the first"},
+	{"max-restarts", "launch.max_restarts", "restarts of all ranks after a failure: `N`"},
+	{"run-dir", "run.dir", "put runs under `DIR`"},
+}
+
+func (f *configFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key: `KEY=VALUE`, as train.epochs=3; repeatable")
+	for _, s := range shortcuts {
+		cmd.Flags().String(s.flag, "", s.usage)
+	}
+}
+
+// load reads the configuration with everything that overrides it, and prints
+// its warnings.
+func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*config.Config, error) {
+	o := config.LoadOptions{Set: f.set, Env: os.LookupEnv, Stdin: cmd.InOrStdin()}
+	for _, sc := range shortcuts {
+		if fl := cmd.Flags().Lookup(sc.flag); fl != nil && fl.Changed {
+			o.Flags = append(o.Flags, config.Override{Key: sc.key, Value: fl.Value.String(), Flag: "--" + sc.flag})
+		}
+	}
+	if s.CheckPlugin != nil {
+		check, done := s.CheckPlugin()
+		defer done()
+		o.Check = check
+	}
+	c, err := config.Load(afero.NewOsFs(), path, o)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return c, nil
+}
+
+// unreadable makes a file that cannot be read a mistake of the command line.
+func unreadable(err error) error {
+	if config.Diagnostics(err) != nil {
+		return err
+	}
+	return usagef("%v", err)
+}
+
+// warn prints what does not stop the command.
+func warn(cmd *cobra.Command, c *config.Config) {
+	if len(c.Warnings) > 0 {
+		w := cmd.ErrOrStderr()
+		_ = config.Render(w, c.Warnings, colorful(w))
+	}
+}

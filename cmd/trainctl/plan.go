@@ -1,0 +1,34 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func planCommand(s *services) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:     "plan CONFIG",
+		Short:   "Show what would run: ranks, shapes, memory, buckets; start nothing",
+		Example: "  trainctl plan configs/mnist-ddp.toml --nproc-per-node 8 --json",
+		Args:    exactly("CONFIG"),
+	}
+	flags.register(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		if s.Plan == nil {
+			return absent("plan")
+		}
+		r, err := s.Plan(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return r.JSON(cmd.OutOrStdout())
+		}
+		return r.Text(cmd.OutOrStdout())
+	}
+	return cmd
+}

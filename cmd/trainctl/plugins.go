@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func pluginsCommand(s *services) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "plugins",
+		Short: "List plugins and their options",
+	}, pluginsListCommand(s), pluginsInfoCommand(s))
+}
+
+func pluginsListCommand(s *services) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the plugins that a configuration can name",
+		Example: "  trainctl plugins list",
+		Args:    exactly(),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.Plugins.List == nil {
+			return absent("plugins list")
+		}
+		list, err := s.Plugins.List()
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), append([]pluginInfo{}, list...))
+		}
+		tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintln(tw, "KIND\tNAME\tVERSION\tSUMMARY")
+		for _, p := range list {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Kind, p.Name, p.Version, p.Summary)
+		}
+		return tw.Flush()
+	}
+	return cmd
+}
+
+func pluginsInfoCommand(s *services) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "info NAME",
+		Short:   "Start a plugin and print the options it publishes",
+		Example: "  trainctl plugins info tcp\n  trainctl plugins info ./my-backend --kind backend",
+		Args:    exactly("NAME"),
+	}
+	kind := cmd.Flags().String("kind", "", "`KIND` of plugin where the name alone does not say: backend, precision or dataset")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch *kind {
+		case "", "backend", "precision", "dataset":
+		default:
+			return usagef("--kind %q: use backend, precision or dataset", *kind)
+		}
+		if s.Plugins.Info == nil {
+			return absent("plugins info")
+		}
+		p, err := s.Plugins.Info(cmd.Context(), *kind, args[0])
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), p)
+		}
+		return p.text(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func (p pluginInfo) text(w io.Writer) error {
+	fmt.Fprintf(w, "%s %s %s: %s\n", p.Kind, p.Name, p.Version, p.Summary)
+	for _, o := range p.Options {
+		notes := o.Type
+		for _, n := range []struct{ name, value string }{{"default ", o.Default}, {"in ", o.Unit}, {"", o.Limits}} {
+			if n.value != "" {
+				notes += ", " + n.name + n.value
+			}
+		}
+		if _, err := fmt.Fprintf(w, "\n  %s (%s)\n      %s\n", o.Name, notes, strings.TrimSpace(o.Doc)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

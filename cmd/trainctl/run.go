@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func runCommand(s *services) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "run CONFIG",
+		Short:   "Train: start the ranks, watch them, show progress",
+		Example: "  trainctl run configs/mnist-ddp.toml --nproc-per-node 2 --set train.epochs=3",
+	}
+	return trainingCommand(cmd, s, "run", func() func(context.Context, runRequest) error { return s.Run })
+}
+
+func workerCommand(s *services) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "worker CONFIG",
+		Short: "Be one rank, as the environment says",
+		Long: `Be one rank of a job that something else starts: torchrun --no-python, srun or
+mpirun. Rank and world size come from the environment; see trainctl env.`,
+		Example: "  srun -n 4 trainctl worker configs/mnist-ddp.toml",
+	}
+	return trainingCommand(cmd, s, "worker", func() func(context.Context, runRequest) error { return s.Worker })
+}
+
+// trainingCommand gives a command the flags of a run and what it calls.
+func trainingCommand(cmd *cobra.Command, s *services, name string, service func() func(context.Context, runRequest) error) *cobra.Command {
+	var flags configFlags
+	var req runRequest
+	flags.register(cmd)
+	cmd.Args = exactly("CONFIG")
+	f := cmd.Flags()
+	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint (auto) or from the one at `PATH`")
+	f.StringVar(&req.Events, "events", "", "write events to standard output: `json`, one object per line")
+	f.StringVar(&req.Progress, "progress", "auto", "`KIND` of progress: auto, plain or none")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := req.complete(cmd); err != nil {
+			return err
+		}
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		req.Config = c
+		if service() == nil {
+			return absent(name)
+		}
+		return service()(cmd.Context(), req)
+	}
+	return cmd
+}
+
+// complete checks the flags and fills what the environment and the terminal say.
+func (r *runRequest) complete(cmd *cobra.Command) error {
+	if r.Events != "" && r.Events != "json" {
+		return usagef("--events %q: the only kind is json", r.Events)
+	}
+	switch r.Progress {
+	case "auto", "plain", "none":
+	default:
+		return usagef("--progress %q: use auto, plain or none", r.Progress)
+	}
+	r.Stdout, r.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	r.Color = colorful(r.Stderr)
+	if r.Progress == "auto" && !interactive(r.Stderr) {
+		r.Progress = "plain"
+	}
+	return nil
+}

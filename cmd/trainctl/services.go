@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/forecast"
+)
+
+// services are what the commands call. A nil service makes its command fail
+// with a message; each must honour its context.
+type services struct {
+	// CheckPlugin gives the check of plugin options, and what releases it.
+	CheckPlugin func() (check config.CheckPlugin, done func())
+
+	Run    func(context.Context, runRequest) error
+	Worker func(context.Context, runRequest) error
+	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
+	Eval   func(context.Context, evalRequest) (evalResult, error)
+
+	Checkpoints checkpoints
+	Plugins     plugins
+	Environment func() []envSet
+}
+
+// stdio are the three streams of a command.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// runRequest is everything that run and worker were asked for.
+type runRequest struct {
+	Config   *config.Config
+	Resume   string // "", "auto" or a checkpoint's path
+	Events   string // "" or "json": one event per line on standard output
+	Progress string // "auto", "plain" or "none"; "auto" only when a person watches Stderr
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Color    bool // of Stderr
+}
+
+// evalRequest names a checkpoint to evaluate.
+type evalRequest struct {
+	Config     *config.Config
+	Checkpoint string
+	Stderr     io.Writer
+}
+
+// evalResult is what eval prints.
+type evalResult struct {
+	Checkpoint string  `json:"checkpoint"`
+	Step       int     `json:"step"`
+	Samples    int     `json:"samples"`
+	Loss       float64 `json:"loss"`
+	Accuracy   float64 `json:"accuracy"`
+}
+
+// checkpoints are the services of ckpt.
+type checkpoints struct {
+	List    func(dir string) ([]checkpointInfo, error) // newest first
+	Inspect func(path string) (checkpointInfo, error)
+	Verify  func(ctx context.Context, path string) error
+}
+
+// checkpointInfo describes a checkpoint.
+type checkpointInfo struct {
+	Path      string             `json:"path"`
+	Step      int                `json:"step"`
+	Epoch     int                `json:"epoch"`
+	Bytes     int64              `json:"bytes"`
+	Created   string             `json:"created,omitempty"` // RFC 3339
+	Latest    bool               `json:"latest"`
+	Best      bool               `json:"best"`
+	Metrics   map[string]float64 `json:"metrics,omitempty"`
+	WorldSize int                `json:"world_size,omitempty"`
+	Precision string             `json:"precision,omitempty"`
+	Dataset   string             `json:"dataset,omitempty"`
+	Problem   string             `json:"problem,omitempty"` // why it cannot be read
+	Tensors   []tensorInfo       `json:"tensors,omitempty"` // inspect only
+}
+
+// tensorInfo is one entry of a state dict.
+type tensorInfo struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []int  `json:"shape"`
+	Bytes int64  `json:"bytes"`
+}
+
+// plugins are the services of plugins.
+type plugins struct {
+	List func() ([]pluginInfo, error)
+	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
+}
+
+// pluginInfo describes a plugin.
+type pluginInfo struct {
+	Kind    string         `json:"kind"`
+	Name    string         `json:"name"`
+	Version string         `json:"version"`
+	Summary string         `json:"summary"`
+	Path    string         `json:"path,omitempty"` // empty: built in
+	Options []pluginOption `json:"options,omitempty"`
+}
+
+// pluginOption is one key of a plugin's table.
+type pluginOption struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Default string `json:"default,omitempty"` // as TOML
+	Unit    string `json:"unit,omitempty"`
+	Limits  string `json:"limits,omitempty"` // "0 to 1", "O0, O1, O2, O3"
+	Doc     string `json:"doc"`
+}
+
+// envSet is one starter's contract found in the environment.
+type envSet struct {
+	Source string   `json:"source"` // "torchrun", "slurm"
+	Vars   []string `json:"vars"`   // NAME=value
+	Winner bool     `json:"winner"`
+	Why    string   `json:"why"`
+}

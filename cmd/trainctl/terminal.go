@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// colorful reports whether a stream may get colours: NO_COLOR forbids them,
+// CLICOLOR_FORCE asks for them, else a terminal decides.
+func colorful(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	if f := os.Getenv("CLICOLOR_FORCE"); f != "" && f != "0" {
+		return true
+	}
+	return interactive(w)
+}
+
+// interactive reports whether a person watches a stream.
+func interactive(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == "" && term.IsTerminal(int(f.Fd()))
+}
+
+func errorWord(w io.Writer) string {
+	if colorful(w) {
+		return "\x1b[1;31merror\x1b[0m"
+	}
+	return "error"
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/fx"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train"
+)
+
+// Evaluation is the result of evaluating a checkpoint.
+type Evaluation struct {
+	Checkpoint string
+	Step       int
+	Samples    int
+	Loss       float64
+	Accuracy   float64 // negative: the model does not classify
+}
+
+// Evaluate runs a checkpoint over the test split in this process, with the
+// data set and precision plugins of the configuration. There are no other
+// ranks, so no backend is started.
+func Evaluate(ctx context.Context, o WorkerOptions) (Evaluation, error) {
+	o.EvalOnly = true
+	res := Evaluation{Checkpoint: o.Resume, Accuracy: -1}
+	parts := fx.Options(
+		fx.Replace(rank.Single()),
+		fx.Replace(Ready[host.Collectives](alone{})),
+		fx.Decorate(func(bus *event.Bus) *event.Bus {
+			bus.Add(event.Func(func(r event.Record) { res.take(r.Event) }))
+			return bus
+		}),
+	)
+	err := withRunner(o, []fx.Option{parts}, func(r *runner) error {
+		d, err := r.deps(ctx)
+		if err != nil {
+			return err
+		}
+		t, err := train.Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		_, _, err = t.Evaluate(ctx)
+		return err
+	})
+	return res, err
+}
+
+func (e *Evaluation) take(ev event.Event) {
+	switch ev := ev.(type) {
+	case *event.CheckpointLoaded:
+		e.Checkpoint, e.Step = ev.Path, ev.Step
+	case *event.EvalDone:
+		e.Samples, e.Loss, e.Accuracy = ev.Samples, ev.Loss, ev.Accuracy
+	}
+}
+
+// alone is the backend of a world of one rank: there is nothing to do.
+type alone struct{}
+
+var errAlone = errors.New("a collective in a world of one rank")
+
+func (alone) Info() sdk.Info {
+	return sdk.Info{Kind: sdk.KindBackend, Name: "none", Determinism: "bitwise"}
+}
+
+func (alone) Open(context.Context, sdk.Group, sdk.Options) error { return nil }
+func (alone) Attach(context.Context, *sdk.Arena) error           { return nil }
+func (alone) Listen(context.Context) ([]byte, error)             { return nil, nil }
+func (alone) Connect(context.Context, [][]byte) error            { return nil }
+func (alone) Submit(*sdk.Collective) (uint64, error)             { return 0, errAlone }
+func (alone) Wait(uint64) error                                  { return errAlone }
+func (alone) PID() int                                           { return 0 }
+func (alone) Close(context.Context) error                        { return nil }

@@ -1,0 +1,147 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+
+	"go.uber.org/fx"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// What the launcher tells its workers beside the rank's own variables.
+const (
+	envRunDir  = "TRAINCTL_RUN_DIR"  // directory of this run, made by the launcher
+	envStarted = "TRAINCTL_STARTED"  // when the launcher's process began, Unix nanoseconds
+	envEventFD = "TRAINCTL_EVENT_FD" // descriptor that takes event lines
+)
+
+// RunDir is the run directory; the zero value, on other ranks than 0, has none.
+type RunDir struct{ event.RunDir }
+
+// openEvents makes the worker's bus. Rank 0 writes the run directory's files;
+// every rank reports to its launcher, and rank 0 draws the progress itself
+// when nobody launched it.
+func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, fs checkpoint.FS) (*event.Bus, RunDir, error) {
+	bus := event.NewBus(w.Rank)
+	var dir RunDir
+	if fd, ok := os.LookupEnv(envEventFD); ok {
+		n, err := strconv.Atoi(fd)
+		if err != nil {
+			return nil, dir, errors.New(envEventFD + " is not a number")
+		}
+		bus.Add(event.NewJSONLines(os.NewFile(uintptr(n), "events"), nil))
+	} else if w.Rank == 0 && !o.EvalOnly {
+		bus.Add(event.NewProgress(os.Stderr, event.ProgressOptions{Mode: "auto", Env: os.LookupEnv}))
+	}
+	if w.Rank == 0 && !o.EvalOnly {
+		if err := openRunFiles(bus, &dir, cfg, fs); err != nil {
+			return nil, dir, err
+		}
+	}
+	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
+	hostname, _ := os.Hostname()
+	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank})
+	return bus, dir, nil
+}
+
+// openRunFiles opens, or under another launcher than ours makes, the run
+// directory and adds the sinks that write there.
+func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint.FS) (err error) {
+	if path, ok := os.LookupEnv(envRunDir); ok {
+		dir.RunDir, err = event.OpenRunDir(fs, path)
+	} else {
+		dir.RunDir, err = event.CreateRunDir(fs, cfg.Run.Dir, cfg.Run.Name)
+	}
+	if err != nil {
+		return err
+	}
+	warn := func(err error) { bus.Emit(&event.Warning{Source: "events", Message: err.Error()}) }
+	if cfg.Metrics.JSONL {
+		s, err := event.OpenJSONLines(fs, dir.Events(), warn)
+		if err != nil {
+			return err
+		}
+		bus.Add(s)
+	}
+	if cfg.Metrics.TensorBoard {
+		s, err := event.NewTensorBoard(fs, dir.TensorBoard(), warn)
+		if err != nil {
+			return err
+		}
+		bus.Add(s)
+	}
+	return nil
+}
+
+// logToEvents makes plugins' log records events.
+func logToEvents(bus *event.Bus) slog.Handler { return &eventHandler{bus: bus} }
+
+type eventHandler struct {
+	bus    *event.Bus
+	plugin string
+}
+
+func (h *eventHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (h *eventHandler) Handle(_ context.Context, r slog.Record) error {
+	e := event.PluginLog{Plugin: h.plugin, Level: levelName(r.Level), Message: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "plugin":
+			e.Plugin = a.Value.String()
+		case "done":
+			e.Done = number(a.Value)
+		case "total":
+			e.Total = number(a.Value)
+		default:
+			e.Message += " " + a.Key + "=" + a.Value.String()
+		}
+		return true
+	})
+	h.bus.Emit(&e)
+	return nil
+}
+
+func (h *eventHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	n := *h
+	for _, a := range attrs {
+		if a.Key == "plugin" {
+			n.plugin = a.Value.String()
+		}
+	}
+	return &n
+}
+
+func (h *eventHandler) WithGroup(string) slog.Handler { return h }
+
+func levelName(l slog.Level) string {
+	switch {
+	case l >= slog.LevelError:
+		return "error"
+	case l >= slog.LevelWarn:
+		return "warn"
+	case l >= slog.LevelInfo:
+		return "info"
+	}
+	return "debug"
+}
+
+func number(v slog.Value) int64 {
+	switch v.Kind() {
+	case slog.KindInt64:
+		return v.Int64()
+	case slog.KindUint64:
+		return int64(v.Uint64())
+	case slog.KindFloat64:
+		return int64(v.Float64())
+	}
+	n, _ := strconv.ParseInt(v.String(), 10, 64)
+	return n
+}

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"go.uber.org/fx"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// modules are the parts of a worker, one per concern.
+func modules(o WorkerOptions) fx.Option {
+	return fx.Options(
+		fx.Supply(o),
+		fx.Module("config", fx.Supply(o.Config)),
+		fx.Module("fs", fx.Provide(checkpoint.OsFS)),
+		fx.Module("rank", fx.Provide(World, startJoin)),
+		fx.Module("event", fx.Provide(openEvents)),
+		fx.Module("host", fx.Provide(NewHost)),
+		fx.Module("backend", fx.Provide(startBackend)),
+		fx.Module("precision", fx.Provide(startPrecision)),
+		fx.Module("dataset", fx.Provide(startDataset)),
+		fx.Module("model", fx.Provide(Device)),
+		fx.Module("checkpoint", fx.Provide(openStore)),
+		fx.Module("train", fx.Provide(newRunner)),
+	)
+}
+
+// World reads this process's place in the job from its environment.
+func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
+
+// Device is what the plan runs on.
+func Device() plan.Device { return cpu.New() }
+
+// NewHost makes the host of this rank's plugins. Their log becomes events.
+func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
+	return host.New(host.Options{Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), Env: pluginEnv})
+}
+
+// pluginEnv is what plugins see of the environment beside the host's list.
+var pluginEnv = []string{"TRAINCTL_*", "NCCL_*", "CUDA_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+
+type joined = *Starting[*rank.Client]
+
+// startJoin begins to look for the other ranks.
+func startJoin(lc fx.Lifecycle, w rank.World, cfg *config.Config, bus *event.Bus) joined {
+	s := Start(func() (*rank.Client, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
+		defer cancel()
+		return rank.Join(ctx, w, rank.JoinOptions{
+			OnWait: func(p rank.Progress) { bus.Emit(&event.Warning{Source: "rendezvous", Message: p.String()}) },
+			Log: func(format string, args ...any) {
+				bus.Emit(&event.Warning{Source: "rendezvous", Message: fmt.Sprintf(format, args...)})
+			},
+		})
+	})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error {
+		<-s.done
+		if s.err != nil {
+			return nil
+		}
+		return s.value.Close()
+	}})
+	return s
+}
+
+func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Collectives] {
+	s := Start(func() (host.Collectives, error) {
+		return started[host.Collectives](h.StartBackend(context.Background(), Backend(cfg)))
+	})
+	lc.Append(fx.Hook{OnStop: closing(s)})
+	return s
+}
+
+func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Scaler] {
+	s := Start(func() (host.Scaler, error) {
+		return started[host.Scaler](h.StartPrecision(context.Background(), cfg.Precision.Plugin))
+	})
+	lc.Append(fx.Hook{OnStop: closing(s)})
+	return s
+}
+
+func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Batches] {
+	s := Start(func() (host.Batches, error) {
+		return started[host.Batches](h.StartDataset(context.Background(), cfg.Dataset.Plugin))
+	})
+	lc.Append(fx.Hook{OnStop: closing(s)})
+	return s
+}
+
+// started keeps a nil pointer from becoming a non-nil interface.
+func started[I any, T any](v T, err error) (I, error) {
+	if err != nil {
+		var none I
+		return none, err
+	}
+	return any(v).(I), nil
+}
+
+// Backend is the backend that a configuration means: "auto" is NCCL where the
+// plan runs on CUDA, and TCP on CPUs.
+func Backend(cfg *config.Config) string {
+	if cfg.Backend.Plugin == "auto" {
+		return "tcp"
+	}
+	return cfg.Backend.Plugin
+}
+
+// openStore opens the checkpoints directory on rank 0, the only writer.
+func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
+	if w.Rank != 0 || cfg.Checkpoint.Every == "never" || o.EvalOnly {
+		return nil, nil
+	}
+	s, err := checkpoint.Open(fs, dir.Checkpoints(), cfg.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	s.OnSaved(func(c checkpoint.Saved) {
+		bus.Emit(&event.CheckpointSaved{Step: c.Step, Path: c.Path, Bytes: c.Bytes, TookMS: float64(c.Took.Microseconds()) / 1e3, Best: c.Best})
+	})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})
+	return s, nil
+}

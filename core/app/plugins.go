@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// CheckPlugins checks the options of plugins against what they publish.
+// Built-in plugins answer within this process; one given by a path is started
+// for a moment. A precision plugin that is built in is also asked for its
+// policy, so that illegal combinations are found before anything runs.
+func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
+	return func(kind, plugin string, given map[string]any) (map[string]any, diag.List, error) {
+		if kind == string(sdk.KindBackend) && plugin == "auto" {
+			plugin = "tcp"
+		}
+		info, err := h.Describe(ctx, sdk.Kind(kind), plugin)
+		if err != nil {
+			return nil, nil, err
+		}
+		opts, problems := sdk.CheckOptions("", info.Options, given)
+		if len(problems) == 0 && kind == string(sdk.KindPrecision) {
+			problems = checkPolicy(ctx, builtins, plugin, opts)
+		}
+		return opts, problems, nil
+	}
+}
+
+func checkPolicy(ctx context.Context, builtins []host.Builtin, plugin string, opts sdk.Options) (l diag.List) {
+	for _, b := range builtins {
+		if b.Kind != sdk.KindPrecision || b.Name != plugin {
+			continue
+		}
+		p := b.Plugin.Precision()
+		defer p.Close()
+		if _, err := p.Policy(ctx, opts); err != nil {
+			l.Addf("", "", "%v", err)
+		}
+	}
+	return l
+}

@@ -1,0 +1,229 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// RunOptions are what a launcher is asked for.
+type RunOptions struct {
+	Config  *config.Config // checked
+	Resume  string         // "", "auto", or a checkpoint
+	Exe     string         // executable of the workers; "": this one
+	Build   string
+	Started time.Time // when this process began
+
+	Sinks  []event.Sink // what shows the run to people
+	Stderr io.Writer    // the workers' output and the failure block
+}
+
+// Run starts the ranks of this host, watches them to the end, and returns the
+// program's exit code. Everything it started is gone when it returns.
+func Run(ctx context.Context, o RunOptions) (int, error) {
+	j, err := newJob(o)
+	if err != nil {
+		return launch.ExitFailed, err
+	}
+	defer j.bus.Close()
+	res, err := launch.Run(ctx, j.launchOptions())
+	if err != nil {
+		return launch.ExitFailed, err
+	}
+	return res.ExitCode, j.report(res)
+}
+
+// job is one run as the launcher sees it.
+type job struct {
+	RunOptions
+	fs     checkpoint.FS
+	dir    event.RunDir
+	bus    *event.Bus
+	nproc  int
+	resume string // directory or checkpoint to continue from; "": none
+}
+
+func newJob(o RunOptions) (*job, error) {
+	j := &job{RunOptions: o, fs: checkpoint.OsFS(), bus: event.NewBus(event.Launcher, o.Sinks...)}
+	if j.Exe == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		j.Exe = exe
+	}
+	j.nproc = o.Config.Launch.Nproc(0, runtime.NumCPU())
+	if _, err := o.Config.PerRankBatch(j.world()); err != nil {
+		return nil, err
+	}
+	var err error
+	if j.resume, err = j.findResume(); err != nil {
+		return nil, err
+	}
+	if j.dir, err = event.CreateRunDir(j.fs, o.Config.Run.Dir, o.Config.Run.Name); err != nil {
+		return nil, err
+	}
+	if err := afero.WriteFile(j.fs, j.dir.Config(), o.Config.Resolved(), 0o644); err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	return j, nil
+}
+
+func (j *job) world() int { return j.nproc * max(1, j.Config.Launch.Nnodes.Int()) }
+
+// findResume turns --resume into a place. "auto" is the newest earlier run of
+// the same name that has a checkpoint; without one the run starts afresh.
+func (j *job) findResume() (string, error) {
+	if j.Resume != "auto" {
+		if j.Resume == "" {
+			return "", nil
+		}
+		return filepath.Abs(j.Resume)
+	}
+	parent := filepath.Join(j.Config.Run.Dir, j.Config.Run.Name)
+	entries, err := afero.ReadDir(j.fs, parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("--resume auto: %w", err)
+	}
+	best, found := -1, ""
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil || n < best {
+			continue
+		}
+		dir := event.RunDir{Path: filepath.Join(parent, e.Name())}.Checkpoints()
+		if list, err := checkpoint.List(j.fs, dir); err == nil && len(list) > 0 {
+			best, found = n, dir
+		}
+	}
+	if found == "" {
+		return "", nil
+	}
+	return filepath.Abs(found)
+}
+
+func (j *job) launchOptions() launch.Options {
+	c := j.Config.Launch
+	return launch.Options{
+		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
+		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
+		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
+		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Stderr, OnEvent: j.onEvent,
+	}
+}
+
+// runID names the job. Launchers of several hosts have only the configuration
+// in common.
+func (j *job) runID() string {
+	if j.Config.Launch.Nnodes.Int() > 1 {
+		return j.Config.Run.Name
+	}
+	return ""
+}
+
+// command is how to start a rank. After a restart the run continues from its
+// own checkpoints, if it has any.
+func (j *job) command(w rank.World) launch.Command {
+	args := []string{"worker", j.dir.Config()}
+	from := j.resume
+	if w.RestartCount > 0 {
+		if list, err := checkpoint.List(j.fs, j.dir.Checkpoints()); err == nil && len(list) > 0 {
+			from = j.dir.Checkpoints()
+		}
+	}
+	if from != "" {
+		args = append(args, "--resume", from)
+	}
+	return launch.Command{Path: j.Exe, Args: args, Env: []string{
+		envRunDir + "=" + j.dir.Path,
+		envStarted + "=" + strconv.FormatInt(j.Started.UnixNano(), 10),
+	}}
+}
+
+// onEvent passes the workers' events on to the display: everything of rank 0,
+// and from the others what only they can say.
+func (j *job) onEvent(from int, line []byte) {
+	r, err := event.Decode(line)
+	if err != nil {
+		return // of a newer version, or cut off by a crash
+	}
+	switch r.Event.(type) {
+	case *event.PluginLog, *event.Warning:
+	default:
+		if from != 0 {
+			return
+		}
+	}
+	j.bus.Relay(r)
+}
+
+// report ends the run for people and for programs: the failure block, the
+// last events, and a summary that says what happened if no rank wrote one.
+func (j *job) report(res launch.Result) error {
+	if res.ExitCode == launch.ExitOK {
+		return nil
+	}
+	status := "failed"
+	switch {
+	case res.ExitCode == launch.ExitPreempted:
+		status = "preempted"
+	case res.Signal != nil:
+		status = "interrupted"
+	}
+	out := event.RunDone{Status: status, Accuracy: -1, ExitCode: res.ExitCode, TotalS: time.Since(j.Started).Seconds()}
+	f := res.Failure()
+	if f != nil {
+		out.Message = strings.Join(f.Advice(), " ")
+	}
+	j.appendEvents(f, &out)
+	err := event.WriteSummary(j.fs, j.dir.Summary(), event.Summary{
+		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: "cpu", Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
+		Dataset: event.DatasetSummary{Plugin: j.Config.Dataset.Plugin}, Restarts: res.Restarts,
+		Time: event.TimeSummary{TotalS: event.Number(out.TotalS)},
+	})
+	if f != nil && status != "preempted" {
+		return errors.Join(err, j.printFailure(f))
+	}
+	return err
+}
+
+// appendEvents adds the launcher's own account of a bad end to events.jsonl
+// and the display.
+func (j *job) appendEvents(f *launch.Failure, done *event.RunDone) {
+	if j.Config.Metrics.JSONL {
+		if s, err := event.OpenJSONLines(j.fs, j.dir.Events(), nil); err == nil {
+			j.bus.Add(s)
+		}
+	}
+	if f != nil {
+		c := f.Root
+		j.bus.Emit(&event.RankFailed{
+			FailedRank: c.Rank, Host: c.Host, PID: c.PID, ExitCode: c.ExitCode, Signal: c.Signal,
+			Message: c.Message, LastLines: c.LastLines, Advice: strings.Join(f.Advice(), " "),
+		})
+	}
+	j.bus.Emit(done)
+}
+
+func (j *job) printFailure(f *launch.Failure) error {
+	_, err := io.WriteString(j.Stderr, f.Format())
+	return err
+}

@@ -1,0 +1,212 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"go.uber.org/dig"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train"
+)
+
+// WorkerOptions are what a worker is started with.
+type WorkerOptions struct {
+	Config string   // path of the TOML file
+	Set    []string // --set arguments
+	Resume string   // "", a checkpoint, or a directory of checkpoints
+	// ResumeAuto makes a directory without checkpoints a fresh start.
+	ResumeAuto bool
+	EvalOnly   bool // evaluate Resume instead of training
+	Builtins   []host.Builtin
+	Exe        string    // executable that serves the built-in plugins; "": this one
+	Build      string    // version, for checkpoints and messages
+	Started    time.Time // when the process began, if nobody says when the job did
+}
+
+// Worker runs one rank to its end. When the context ends the rank finishes
+// its step together with the others, saves, and returns *train.Preempted.
+// Extra options replace parts of the wiring.
+func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
+	return withRunner(o, extra, func(r *runner) error { return r.run(ctx) })
+}
+
+// withRunner builds a worker, uses it, and ends whatever it started.
+func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (err error) {
+	var r *runner
+	app := fx.New(modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
+		fx.StopTimeout(10*time.Second))
+	// Constructors start processes, so Stop is due even if one of them fails.
+	defer func() {
+		stop, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
+		defer cancel()
+		err = errors.Join(err, app.Stop(stop))
+	}()
+	if err := app.Err(); err != nil {
+		return rootCause(err)
+	}
+	if err := app.Start(context.Background()); err != nil {
+		return rootCause(err)
+	}
+	return use(r)
+}
+
+// runner is a worker with all its parts.
+type runner struct{ runnerParts }
+
+type runnerParts struct {
+	fx.In
+
+	Options   WorkerOptions
+	Config    *config.Config
+	FS        checkpoint.FS
+	World     rank.World
+	Store     joined
+	Bus       *event.Bus
+	Dir       RunDir
+	Backend   *Starting[host.Collectives]
+	Precision *Starting[host.Scaler]
+	Dataset   *Starting[host.Batches]
+	Device    plan.Device
+	Saves     *checkpoint.Store
+}
+
+func newRunner(p runnerParts) *runner { return &runner{p} }
+
+// deps waits for the plugins and the other ranks.
+func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
+	d = train.Deps{
+		World: r.World, Device: r.Device, Events: r.Bus, FS: r.FS, Store: r.Saves,
+		Resume: r.Options.Resume, ResumeAuto: r.Options.ResumeAuto, EvalOnly: r.Options.EvalOnly, Build: r.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
+	}
+	if d.Secret, err = secret(r.World); err != nil {
+		return d, err
+	}
+	if d.Backend, err = r.Backend.Get(ctx); err != nil {
+		return d, err
+	}
+	if d.Dataset, err = r.Dataset.Get(ctx); err != nil {
+		return d, err
+	}
+	if d.Precision, err = r.Precision.Get(ctx); err != nil {
+		return d, err
+	}
+	store, err := r.Store.Get(ctx)
+	if err != nil {
+		return d, err
+	}
+	d.Gather = func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+		return store.Gather(ctx, name, r.World.Rank, r.World.Size, mine)
+	}
+	d.Settings, err = settings(r.Config, d)
+	return d, err
+}
+
+// settings takes the tables that the loop reads out of the configuration.
+func settings(c *config.Config, d train.Deps) (train.Settings, error) {
+	s := train.Settings{
+		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
+		DDP: c.DDP, Checkpoint: c.Checkpoint,
+		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout,
+		Text: string(c.Resolved()), Hash: hash(c.Resolved()),
+	}
+	var all diag.List
+	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
+		opts, problems := sdk.CheckOptions(table, info.Options, given)
+		all = append(all, problems...)
+		return opts
+	}
+	s.BackendOptions = check("backend.options", d.Backend.Info(), c.Backend.Options)
+	s.PrecisionOpts = check("precision.options", d.Precision.Info(), c.Precision.Options)
+	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
+	return s, all.Err()
+}
+
+// secret is what this job's processes know and others do not. Without one
+// from a launcher of ours it follows from the run id, which only guards
+// against mix-ups.
+func secret(w rank.World) ([]byte, error) {
+	text := os.Getenv(rank.EnvSecret)
+	if text == "" {
+		return rank.DeriveSecret(w.RunID), nil
+	}
+	s, err := hex.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not hexadecimal", rank.EnvSecret)
+	}
+	return s, nil
+}
+
+func hash(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// rootCause takes fx's account of constructors off an error.
+func rootCause(err error) error { return dig.RootCause(err) }
+
+func (r *runner) started() time.Time {
+	if ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64); err == nil {
+		return time.Unix(0, ns)
+	}
+	return r.Options.Started
+}
+
+func (r *runner) run(ctx context.Context) error {
+	setup, cancel := context.WithTimeoutCause(ctx, r.Config.Backend.InitTimeout,
+		fmt.Errorf("the job was not ready within backend.init_timeout = %v", r.Config.Backend.InitTimeout))
+	defer cancel()
+	d, err := r.deps(setup)
+	if err != nil {
+		return err
+	}
+	t, err := train.Setup(setup, d)
+	if err != nil {
+		return err
+	}
+	if err := t.Run(ctx); err != nil {
+		return err
+	}
+	return r.summarize(context.WithoutCancel(ctx), t)
+}
+
+// summarize writes summary.json on rank 0.
+func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
+	if r.Saves != nil {
+		if err := r.Saves.Close(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Config.Backend.InitTimeout)
+	defer cancel()
+	s, err := t.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	if r.World.Rank == 0 {
+		if err := event.WriteSummary(r.FS, r.Dir.Summary(), s); err != nil {
+			return err
+		}
+		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS)}
+		if s.Eval != nil && s.Eval.Accuracy != nil {
+			done.Accuracy = float64(*s.Eval.Accuracy)
+		}
+		r.Bus.Emit(&done)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package checkpoint
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/afero"
+)
+
+// Info describes a checkpoint, or a bare safetensors file, without its tensors' bytes.
+type Info struct {
+	Path      string
+	Manifest  Manifest // zero for a bare file
+	Bytes     int64
+	Latest    bool    // the file latest names it
+	Err       error   // why the manifest, or for Inspect a header, cannot be read
+	Model     []Entry // Inspect only: names as they are in the file
+	Optimizer []Entry // Inspect only
+}
+
+// List gives the checkpoints of a directory, the newest first, and after them
+// those whose manifest cannot be read. It checks no sums beside the manifests' own.
+func List(fsys FS, dir string) ([]Info, error) {
+	good, broken, err := scan(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	latest, _ := afero.ReadFile(fsys, filepath.Join(dir, LatestFile)) // missing: none is the latest
+	var out []Info
+	for _, f := range append(good, broken...) {
+		out = append(out, Info{
+			Path: f.path, Manifest: f.manifest, Bytes: f.manifest.size(), Err: f.err,
+			Latest: f.base == strings.TrimSpace(string(latest)),
+		})
+	}
+	return out, nil
+}
+
+// Inspect reads the manifest and the headers of one checkpoint directory, or
+// the header of one safetensors file.
+func Inspect(fsys FS, path string) (Info, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return Info{}, err
+	}
+	out := Info{Path: path}
+	if !info.IsDir() {
+		out.Bytes = info.Size()
+		out.Model, err = entries(fsys, path)
+		return out, err
+	}
+	if out.Manifest, err = readManifest(fsys, path); err != nil {
+		return out, err
+	}
+	out.Bytes = out.Manifest.size()
+	if out.Model, err = entries(fsys, filepath.Join(path, ModelFile)); err != nil {
+		return out, err
+	}
+	out.Optimizer, err = entries(fsys, filepath.Join(path, OptimizerFile))
+	return out, err
+}
+
+func entries(fsys FS, path string) ([]Entry, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	h, err := ReadHeader(f, info.Size())
+	return h.Entries, err
+}

@@ -1,0 +1,238 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/afero"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Auto asks Store.Load for the newest checkpoint that can be used.
+const Auto = "auto"
+
+// Load reads "auto" from the store's own directory, and any other path as the function Load does.
+func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, Report{}, err
+	}
+	if path == Auto {
+		path = s.dir
+	}
+	return Load(ctx, s.fs, path)
+}
+
+// Load reads a checkpoint and holds every byte against its sums. path is one of
+//
+//   - a directory of checkpoints, or a run's directory with one in it: the newest that can be used, by order of saving;
+//   - one checkpoint's directory: this one, or an *UnusableError;
+//   - a safetensors file: its tensors, with everything else of the snapshot zero.
+//
+// Names of model tensors come without the prefix they were saved with. ErrNone
+// says that a directory holds no checkpoint, an *UnusableError that nothing
+// that is there can be used.
+func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return loadMissing(ctx, fsys, path, err)
+	}
+	if !info.IsDir() {
+		return loadBare(fsys, path, info.Size())
+	}
+	if dir := filepath.Join(path, "checkpoints"); isDir(fsys, dir) {
+		path = dir
+	}
+	if _, ok := parseName(filepath.Base(path)); ok || exists(fsys, filepath.Join(path, ManifestFile)) {
+		return loadOne(ctx, fsys, path)
+	}
+	return loadNewest(ctx, fsys, path)
+}
+
+func isDir(fsys FS, path string) bool {
+	ok, err := afero.IsDir(fsys, path)
+	return ok && err == nil
+}
+
+func exists(fsys FS, path string) bool {
+	_, err := fsys.Stat(path)
+	return err == nil
+}
+
+func unusable(path string, reason error) error {
+	return &UnusableError{Path: path, Skipped: []Skip{{path, reason}}}
+}
+
+// loadMissing looks for the other name that a checkpoint has while it is being replaced.
+func loadMissing(ctx context.Context, fsys FS, path string, cause error) (*Snapshot, Report, error) {
+	names, err := listNames(fsys, filepath.Dir(path))
+	if err != nil || !errors.Is(cause, fs.ErrNotExist) {
+		return nil, Report{}, unusable(path, cause)
+	}
+	for _, n := range names {
+		if n.kind == replaced && dirName(n.step) == filepath.Base(path) {
+			return loadOne(ctx, fsys, n.path(filepath.Dir(path)))
+		}
+	}
+	return nil, Report{}, unusable(path, cause)
+}
+
+func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
+	b, err := readFile(fsys, path, size)
+	if err != nil {
+		return nil, Report{}, unusable(path, err)
+	}
+	tensors, meta, err := ReadSafetensors(b)
+	if err != nil {
+		return nil, Report{}, unusable(path, err)
+	}
+	r := Report{Path: path, Notes: []string{"weights only: the file holds no optimizer state and no position"}}
+	return &Snapshot{Model: tensors, CreatedBy: meta["created_by"]}, r, nil
+}
+
+func loadOne(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
+	snap, err := read(ctx, fsys, path)
+	if err != nil {
+		return nil, Report{}, unusable(path, err)
+	}
+	return snap, Report{Path: path}, nil
+}
+
+func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, error) {
+	candidates, broken, err := scan(fsys, dir)
+	if err != nil {
+		return nil, Report{}, unusable(dir, err)
+	}
+	var r Report
+	for _, c := range candidates {
+		snap, err := read(ctx, fsys, c.path)
+		if ctx.Err() != nil {
+			return nil, r, ctx.Err()
+		}
+		if err != nil {
+			r.Skipped = append(r.Skipped, Skip{c.path, err})
+			continue
+		}
+		r.Path = c.path
+		r.addBroken(broken, c.manifest.Step)
+		return snap, r, nil
+	}
+	r.addBroken(broken, -1)
+	if len(r.Skipped) == 0 {
+		return nil, r, fmt.Errorf("%s: %w", dir, ErrNone)
+	}
+	return nil, r, &UnusableError{Path: dir, Skipped: r.Skipped}
+}
+
+// addBroken reports the checkpoints without a readable manifest; those of
+// earlier steps would not have been chosen anyway.
+func (r *Report) addBroken(broken []found, step int) {
+	for _, b := range broken {
+		if b.step >= step {
+			r.Skipped = append(r.Skipped, Skip{b.path, b.err})
+		}
+	}
+}
+
+type found struct {
+	name
+	path     string
+	manifest Manifest
+	err      error
+}
+
+// scan finds the checkpoints of a directory, the newest first, and apart from
+// them those whose manifest cannot be read.
+func scan(fsys FS, dir string) (good, broken []found, err error) {
+	names, err := listNames(fsys, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range names {
+		if n.kind == temporary {
+			continue
+		}
+		f := found{name: n, path: n.path(dir)}
+		if f.manifest, f.err = readManifest(fsys, f.path); f.err != nil {
+			broken = append(broken, f)
+			continue
+		}
+		good = append(good, f)
+	}
+	slices.SortFunc(good, func(a, b found) int {
+		return cmp.Or(cmp.Compare(b.manifest.Save, a.manifest.Save), cmp.Compare(b.step, a.step), cmp.Compare(a.kind, b.kind))
+	})
+	slices.SortFunc(broken, func(a, b found) int { return cmp.Compare(b.step, a.step) })
+	return good, broken, nil
+}
+
+func readManifest(fsys FS, dir string) (Manifest, error) {
+	path := filepath.Join(dir, ManifestFile)
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	b, err := readFile(fsys, path, info.Size())
+	if err != nil {
+		return Manifest{}, err
+	}
+	return decodeManifest(b)
+}
+
+// read loads one checkpoint directory and verifies it on the way.
+func read(ctx context.Context, fsys FS, dir string) (*Snapshot, error) {
+	m, err := readManifest(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	snap := m.snapshot()
+	if snap.Model, err = readTensors(ctx, fsys, dir, ModelFile, m); err != nil {
+		return nil, err
+	}
+	if snap.Optimizer, err = readTensors(ctx, fsys, dir, OptimizerFile, m); err != nil {
+		return nil, err
+	}
+	for i := range snap.Model {
+		snap.Model[i].Name = strings.TrimPrefix(snap.Model[i].Name, m.Prefix)
+	}
+	return snap, nil
+}
+
+func readTensors(ctx context.Context, fsys FS, dir, file string, m Manifest) ([]tensor.Named, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b, err := readVerified(fsys, filepath.Join(dir, file), m.Files[file])
+	if err != nil {
+		return nil, err
+	}
+	tensors, _, err := ReadSafetensors(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return tensors, nil
+}
+
+// readVerified compares sizes before it allocates anything.
+func readVerified(fsys FS, path string, want File) ([]byte, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != want.Size {
+		return nil, sizeError(path, info.Size(), want)
+	}
+	b, err := readFile(fsys, path, want.Size)
+	if err != nil {
+		return nil, err
+	}
+	if hexSum(b) != want.SHA256 {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(path), ErrChecksum)
+	}
+	return b, nil
+}

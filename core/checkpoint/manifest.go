@@ -1,0 +1,155 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"time"
+)
+
+// The files of a checkpoint directory.
+const (
+	ModelFile     = "model.safetensors"
+	OptimizerFile = "optimizer.safetensors"
+	ManifestFile  = "manifest.json"
+)
+
+const (
+	manifestFormat  = "trainctl-checkpoint"
+	manifestVersion = 1
+)
+
+// Manifest is manifest.json: the sums of the other files, and all of a
+// Snapshot that is not a tensor.
+type Manifest struct {
+	Format       string            `json:"format"`
+	Version      int               `json:"version"`
+	CreatedBy    string            `json:"created_by"`
+	CreatedAt    time.Time         `json:"created_at"`
+	Save         int               `json:"save"` // counts the saves of a directory: the highest is the newest
+	Step         int               `json:"step"`
+	Epoch        int               `json:"epoch"`
+	Applied      int               `json:"applied_steps"`
+	WorldSize    int               `json:"world_size"`
+	Precision    string            `json:"precision"`
+	Parameters   int               `json:"parameters"`
+	Prefix       string            `json:"prefix"`
+	Seed         uint64            `json:"seed"`
+	Sampler      Sampler           `json:"sampler"`
+	Dataset      Dataset           `json:"dataset"`
+	Scaler       map[string]number `json:"scaler"`
+	Metrics      map[string]number `json:"metrics"`
+	Best         *Best             `json:"best,omitempty"`
+	Config       string            `json:"config"`
+	ConfigSHA256 string            `json:"config_sha256"`
+	Files        map[string]File   `json:"files"`
+}
+
+// File is what the manifest promises about another file.
+type File struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// ErrChecksum matches every file that is not what its checksum says.
+var ErrChecksum = errors.New("checksum does not match")
+
+// broken tells a file that is not there or not whole from one that the
+// file system fails to give just now.
+func broken(err error) bool {
+	return errors.Is(err, ErrChecksum) || errors.Is(err, ErrFormat) || errors.Is(err, fs.ErrNotExist)
+}
+
+func (s *Snapshot) manifest() Manifest {
+	return Manifest{
+		Format: manifestFormat, Version: manifestVersion, CreatedBy: s.CreatedBy,
+		Step: s.Step, Epoch: s.Epoch, Applied: s.Applied,
+		WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed,
+		Sampler: s.Sampler, Dataset: s.Dataset,
+		Scaler: convert[number](s.Scaler), Metrics: convert[number](s.Metrics),
+		Config: s.Config, ConfigSHA256: hexSum([]byte(s.Config)),
+		Files: map[string]File{},
+	}
+}
+
+// snapshot is the inverse of Snapshot.manifest; the tensors are still missing.
+func (m Manifest) snapshot() *Snapshot {
+	return &Snapshot{
+		Step: m.Step, Epoch: m.Epoch, Applied: m.Applied,
+		Scaler: convert[float64](m.Scaler), Sampler: m.Sampler, Seed: m.Seed, Dataset: m.Dataset,
+		Metrics: convert[float64](m.Metrics), Best: m.Best,
+		Config: m.Config, WorldSize: m.WorldSize, Precision: m.Precision, Parameters: m.Parameters, CreatedBy: m.CreatedBy,
+	}
+}
+
+func convert[To, From ~float64](m map[string]From) map[string]To {
+	if m == nil {
+		return nil
+	}
+	out := make(map[string]To, len(m))
+	for k, v := range m {
+		out[k] = To(v)
+	}
+	return out
+}
+
+func hexSum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// The manifest vouches for the other files; its last member vouches for the
+// manifest: the sum over all bytes before it.
+const sumMember = ",\n  \"sha256\": \""
+
+func (m Manifest) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	b = bytes.TrimSuffix(b, []byte("\n}"))
+	sum := hexSum(b)
+	return append(b, sumMember+sum+"\"\n}\n"...), nil
+}
+
+func decodeManifest(b []byte) (Manifest, error) {
+	var m Manifest
+	at := bytes.LastIndex(b, []byte(sumMember))
+	if at < 0 {
+		return m, fmt.Errorf("%s: %w: it has no sum of its own", ManifestFile, ErrChecksum)
+	}
+	if got := string(b[at+len(sumMember):]); got != hexSum(b[:at])+"\"\n}\n" {
+		return m, fmt.Errorf("%s: %w", ManifestFile, ErrChecksum)
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("%s: %w", ManifestFile, err)
+	}
+	if m.Format != manifestFormat || m.Version != manifestVersion {
+		return m, fmt.Errorf("%s: format %q version %d, this version of trainctl reads %q version %d", ManifestFile, m.Format, m.Version, manifestFormat, manifestVersion)
+	}
+	return m, nil
+}
+
+// number is a float64 that survives JSON: what has no number there becomes a string.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	f := float64(n)
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		s = `"` + s + `"`
+	}
+	return []byte(s), nil
+}
+
+func (n *number) UnmarshalJSON(b []byte) error {
+	f, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
+	*n = number(f)
+	return err
+}

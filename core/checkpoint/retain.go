@@ -1,0 +1,77 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+)
+
+// retain removes what [checkpoint] keep and keep_best do not ask for, and what
+// the checkpoint of this step replaced. Nothing goes before the new one was
+// read back from the file system and found whole.
+func (s *Store) retain(ctx context.Context, step int) error {
+	doomed, err := s.doomed(step)
+	if err != nil || len(doomed) == 0 {
+		return err
+	}
+	if err := Verify(ctx, s.fs, filepath.Join(s.dir, dirName(step))); err != nil {
+		return err
+	}
+	for _, n := range doomed {
+		if err := s.remove(n); err != nil {
+			return err
+		}
+	}
+	return s.fs.SyncDir(s.dir)
+}
+
+// doomed lists what has to go: by order of saving, not by step, because a run
+// that went back to an earlier step writes lower steps later.
+func (s *Store) doomed(step int) ([]name, error) {
+	names, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	var out []name
+	type candidate struct {
+		name
+		save int
+	}
+	var others []candidate
+	for _, n := range names {
+		switch {
+		case n.kind == replaced && n.step == step:
+			out = append(out, n)
+		case n.kind == complete && n.step != step:
+			m, err := readManifest(s.fs, n.path(s.dir))
+			if err != nil && !broken(err) {
+				return nil, err
+			}
+			others = append(others, candidate{n, m.Save}) // a broken one counts as the oldest
+		}
+	}
+	if s.cfg.Keep == 0 {
+		return out, nil
+	}
+	slices.SortFunc(others, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.save, a.save), cmp.Compare(b.step, a.step))
+	})
+	for i, c := range others {
+		best := s.cfg.KeepBest != "" && s.best != nil && s.best.Step == c.step
+		if i >= s.cfg.Keep-1 && !best {
+			out = append(out, c.name)
+		}
+	}
+	return out, nil
+}
+
+// remove takes the name away first, so that a removal cut short leaves no
+// directory that looks like a checkpoint.
+func (s *Store) remove(n name) error {
+	gone := filepath.Join(s.dir, n.base) + s.suffix("tmp")
+	if err := s.fs.Rename(n.path(s.dir), gone); err != nil {
+		return err
+	}
+	return s.fs.RemoveAll(gone)
+}

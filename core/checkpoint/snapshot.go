@@ -1,0 +1,138 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Snapshot is everything that an exact resume needs. The caller of Save owns
+// its tensors and may change them as soon as Save returns; those that Load
+// returns are the caller's.
+type Snapshot struct {
+	Step    int // optimizer steps begun, skipped ones included
+	Epoch   int // epoch in progress, from 0; after the last sample of an epoch, the next one
+	Applied int // steps applied: the position of the learning rate schedule
+
+	Model     []tensor.Named // parameters and buffers in state-dict order, names without prefix
+	Optimizer []tensor.Named // optim.Optimizer.State
+
+	Scaler  map[string]float64 // precision plugin's state; empty: none
+	Sampler Sampler
+	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
+	Dataset Dataset
+
+	Metrics map[string]float64 // values so far: "train.loss", "eval.loss", "eval.accuracy", …
+	Best    *Best              // set by Load; Save writes the store's own
+
+	Config     string // the resolved configuration as TOML
+	WorldSize  int
+	Precision  string // policy's name
+	Parameters int    // how many of Model are parameters; informative
+	CreatedBy  string // version that wrote it
+}
+
+// Sampler is the position in the data.
+type Sampler struct {
+	Seed      uint64 `json:"seed"`
+	Epoch     int    `json:"epoch"`
+	Offset    int    `json:"offset"` // samples that each rank consumed in this epoch
+	WorldSize int    `json:"world_size"`
+	Batch     int    `json:"batch"`      // per rank
+	OrderHash string `json:"order_hash"` // over this epoch's order
+	Shuffle   bool   `json:"shuffle"`
+	DropLast  bool   `json:"drop_last"`
+}
+
+// Dataset identifies the data a run was trained on.
+type Dataset struct {
+	Plugin      string `json:"plugin"`
+	Source      string `json:"source"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// Best is the best value so far of the metric that keep_best names.
+type Best struct {
+	Metric string  `json:"metric"`
+	Value  float64 `json:"value"`
+	Step   int     `json:"step"`
+}
+
+// Report says what Load did beside reading one checkpoint.
+type Report struct {
+	Path    string // what was loaded
+	Skipped []Skip // newer ones that could not be used
+	Notes   []string
+}
+
+// Skip is a checkpoint that was passed over.
+type Skip struct {
+	Path   string
+	Reason error
+}
+
+func (s Skip) String() string { return fmt.Sprintf("%s: %v", s.Path, s.Reason) }
+
+// ErrNone says that there is no checkpoint at all: with resume = auto, a fresh start.
+var ErrNone = errors.New("no checkpoint")
+
+// UnusableError says that there are checkpoints, or that one was named, and
+// that none can be loaded. The process ends with exit code 6.
+type UnusableError struct {
+	Path    string
+	Skipped []Skip
+}
+
+func (e *UnusableError) Error() string {
+	if len(e.Skipped) == 1 && e.Skipped[0].Path == e.Path {
+		return fmt.Sprintf("checkpoint %s cannot be used: %v", e.Path, e.Skipped[0].Reason)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "no usable checkpoint in %s:", e.Path)
+	for _, s := range e.Skipped {
+		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	return b.String()
+}
+
+// ErrUnusable matches every *UnusableError in errors.Is.
+var ErrUnusable = errors.New("checkpoint unusable")
+
+// Is makes errors.Is(err, ErrUnusable) true.
+func (e *UnusableError) Is(target error) bool { return target == ErrUnusable }
+
+// Unwrap gives the reasons.
+func (e *UnusableError) Unwrap() []error {
+	errs := make([]error, len(e.Skipped))
+	for i, s := range e.Skipped {
+		errs[i] = s.Reason
+	}
+	return errs
+}
+
+// copyFrom makes s a deep copy, reusing the memory of the copy before.
+func (s *Snapshot) copyFrom(o *Snapshot) {
+	model, optimizer := s.Model, s.Optimizer
+	*s = *o
+	s.Model = copyTensors(model, o.Model)
+	s.Optimizer = copyTensors(optimizer, o.Optimizer)
+	s.Scaler, s.Metrics = maps.Clone(o.Scaler), maps.Clone(o.Metrics)
+}
+
+func copyTensors(dst, src []tensor.Named) []tensor.Named {
+	if len(dst) != len(src) {
+		dst = make([]tensor.Named, len(src))
+	}
+	for i, t := range src {
+		room := dst[i].Data
+		if len(room) != len(t.Data) {
+			room = tensor.Aligned(len(t.Data))
+		}
+		copy(room, t.Data)
+		dst[i] = tensor.Named{Name: t.Name, Tensor: tensor.Of(t.DType, t.Shape.Clone(), room)}
+	}
+	return dst
+}

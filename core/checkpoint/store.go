@@ -1,0 +1,231 @@
+// Package checkpoint saves runs so that a crash at any instant leaves
+// something to continue from, and loads them so that the continued run is the
+// uninterrupted one, bit for bit. FORMAT.md beside this file describes the bytes.
+//
+// One process of a job, rank 0, opens a Store and saves; every rank may Load.
+//
+//	store, err := checkpoint.Open(fsys, run.Checkpoints(), cfg)
+//	path, err := store.Save(ctx, &snapshot)       // the snapshot is free again
+//	err = store.Close()                           // waits for the last write
+//	snap, report, err := checkpoint.Load(ctx, fsys, "runs/x/1/checkpoints")
+//	note, err := checkpoint.Fill(model, snap.Model)
+//
+// A checkpoint is written into a directory under a temporary name; its files
+// are made durable, then the directory, then it is renamed, then the parent is
+// made durable, then latest is replaced. Only then are old ones removed.
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// LatestFile holds the name of the newest checkpoint's directory.
+const LatestFile = "latest"
+
+const lockName = ".lock"
+
+// Store writes the checkpoints of one directory. Its methods are called from
+// one goroutine.
+type Store struct {
+	fs      FS
+	dir     string
+	cfg     Config
+	unlock  func() error
+	onSaved func(Saved)
+	now     func() time.Time
+
+	saves int   // made in this directory so far
+	best  *Best // among the checkpoints of this directory
+	tries int   // names temporary directories
+
+	busy   chan error // result of the write in progress; nil: none
+	buffer Snapshot   // what it writes from
+}
+
+// Saved describes a checkpoint that became durable.
+type Saved struct {
+	Step  int
+	Path  string
+	Bytes int64
+	Took  time.Duration // from Save's copy to durability
+	Best  bool
+}
+
+// Open makes dir if need be, locks it against other writers and clears away
+// what dead ones left behind. The error is a *LockedError when another run
+// writes there.
+func Open(fsys FS, dir string, cfg Config) (*Store, error) {
+	if err := cfg.Problems().Err(); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w (the run directory must be writable: --run-dir or [run] dir names another)", err)
+	}
+	if err := syncAbove(fsys, dir); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	unlock, err := fsys.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	s := &Store{fs: fsys, dir: dir, cfg: cfg, unlock: unlock, now: time.Now}
+	if err := s.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("checkpoint: %w", err), unlock())
+	}
+	return s, nil
+}
+
+// syncAbove makes dir itself durable, and the directories that lead to it.
+// Higher ones may belong to somebody else; they were there before the run.
+func syncAbove(fsys FS, dir string) error {
+	dir = filepath.Dir(dir)
+	err := fsys.SyncDir(dir)
+	for above := filepath.Dir(dir); above != dir; above = filepath.Dir(above) {
+		if fsys.SyncDir(above) != nil {
+			break
+		}
+		dir = above
+	}
+	return err
+}
+
+// OnSaved sets a function to be called whenever a checkpoint became durable.
+// In async mode it runs on the goroutine that writes.
+func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
+
+// Dir is the directory of checkpoints.
+func (s *Store) Dir() string { return s.dir }
+
+// Save makes a checkpoint durable and returns its path. In async mode it
+// returns once the snapshot is copied; how the write ended is told by the next
+// Save, which still starts its own write, or by Close. A write that fails
+// leaves all earlier checkpoints as they were. With a path and an error at
+// once the checkpoint was taken, and something else went wrong: an earlier
+// async write, or the removal of old checkpoints.
+func (s *Store) Save(ctx context.Context, snap *Snapshot) (string, error) {
+	before := s.wait(ctx)
+	if err := ctx.Err(); err != nil {
+		return "", errors.Join(err, before)
+	}
+	start := s.now()
+	path := filepath.Join(s.dir, dirName(snap.Step))
+	if !s.cfg.Async {
+		durable, err := s.write(ctx, snap, start)
+		if !durable {
+			path = ""
+		}
+		return path, err
+	}
+	s.buffer.copyFrom(snap)
+	done := make(chan error, 1)
+	s.busy = done
+	go func() {
+		_, err := s.write(context.WithoutCancel(ctx), &s.buffer, start)
+		done <- err
+	}()
+	return path, before
+}
+
+// wait for the write in progress and return its error. When ctx ends first the
+// write stays in progress.
+func (s *Store) wait(ctx context.Context) error {
+	if s.busy == nil {
+		return nil
+	}
+	select {
+	case err := <-s.busy:
+		s.busy = nil
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Close waits for the write in progress, returns its error and gives the directory free.
+func (s *Store) Close() error {
+	return errors.Join(s.wait(context.Background()), s.unlock())
+}
+
+// recover brings order into what a dead writer left, and learns the state of
+// the directory from the manifests.
+func (s *Store) recover() error {
+	names, err := s.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		switch {
+		case n.kind == temporary:
+			err = s.fs.RemoveAll(n.path(s.dir))
+		case n.kind == replaced:
+			err = s.restore(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	names, err = s.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		m, err := readManifest(s.fs, n.path(s.dir))
+		if err != nil && !broken(err) {
+			return err
+		}
+		if err == nil {
+			s.saves = max(s.saves, m.Save)
+			s.consider(m)
+		}
+	}
+	return nil
+}
+
+// restore decides about a checkpoint that was being replaced by one of the
+// same step: it goes when the new one is there and whole, else it comes back.
+func (s *Store) restore(old name) error {
+	current := filepath.Join(s.dir, dirName(old.step))
+	err := Verify(context.Background(), s.fs, current)
+	if err == nil {
+		return s.fs.RemoveAll(old.path(s.dir))
+	}
+	if !broken(err) {
+		return err
+	}
+	if err := Verify(context.Background(), s.fs, old.path(s.dir)); err != nil {
+		return nil // neither is whole: leave both to be looked at
+	}
+	if err := s.fs.RemoveAll(current); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := s.fs.Rename(old.path(s.dir), current); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}
+
+// consider makes m's checkpoint the best when its metric is better, and says whether it did.
+func (s *Store) consider(m Manifest) bool {
+	v, ok := m.Metrics[s.cfg.KeepBest]
+	if !ok || math.IsNaN(float64(v)) {
+		return false
+	}
+	value := float64(v)
+	if b := s.best; b != nil {
+		better := value > b.Value
+		if s.cfg.lowerIsBetter() {
+			better = value < b.Value
+		}
+		if !better && !(value == b.Value && m.Step <= b.Step) {
+			return false
+		}
+	}
+	s.best = &Best{Metric: s.cfg.KeepBest, Value: value, Step: m.Step}
+	return true
+}

@@ -1,0 +1,178 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// write makes snap durable, then tidies up. durable says whether the
+// checkpoint is there in spite of an error.
+func (s *Store) write(ctx context.Context, snap *Snapshot, start time.Time) (durable bool, err error) {
+	m, bytes, err := s.publish(ctx, snap)
+	if err != nil {
+		return false, fmt.Errorf("checkpoint of step %d: %w", snap.Step, err)
+	}
+	if s.onSaved != nil {
+		s.onSaved(Saved{
+			Step: snap.Step, Path: filepath.Join(s.dir, dirName(snap.Step)), Bytes: bytes, Took: s.now().Sub(start),
+			Best: m.Best != nil && m.Best.Step == snap.Step,
+		})
+	}
+	if err := s.retain(ctx, snap.Step); err != nil {
+		return true, fmt.Errorf("checkpoint of step %d is saved, old ones could not be removed: %w", snap.Step, err)
+	}
+	return true, nil
+}
+
+// publish writes a temporary directory and gives it its name.
+func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, error) {
+	final := filepath.Join(s.dir, dirName(snap.Step))
+	tmp := final + s.suffix("tmp")
+	m, size, err := s.writeDir(ctx, tmp, snap)
+	if err == nil {
+		err = s.moveIn(tmp, final)
+	}
+	if err != nil {
+		_ = s.fs.RemoveAll(tmp) // Open removes what this cannot
+		return m, 0, err
+	}
+	s.best = m.Best
+	return m, size, s.pointLatest(filepath.Base(final))
+}
+
+func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manifest, int64, error) {
+	m := snap.manifest()
+	if err := s.fs.Mkdir(dir, 0o755); err != nil {
+		return m, 0, err
+	}
+	s.saves++
+	m.Save, m.CreatedAt, m.Prefix = s.saves, s.now().UTC(), s.cfg.Prefix
+	m.Best = s.bestWith(m)
+	for _, part := range []struct {
+		file    string
+		tensors []tensor.Named
+	}{{ModelFile, prefixed(snap.Model, s.cfg.Prefix)}, {OptimizerFile, snap.Optimizer}} {
+		if err := ctx.Err(); err != nil {
+			return m, 0, err
+		}
+		f, err := s.writeTensors(filepath.Join(dir, part.file), part.tensors)
+		if err != nil {
+			return m, 0, err
+		}
+		m.Files[part.file] = f
+	}
+	text, err := m.encode()
+	if err != nil {
+		return m, 0, err
+	}
+	if err := s.writeFile(filepath.Join(dir, ManifestFile), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}); err != nil {
+		return m, 0, err
+	}
+	return m, m.size() + int64(len(text)), s.fs.SyncDir(dir)
+}
+
+func (m Manifest) size() (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// bestWith is the best once m counts, without changing the store: m may still fail.
+func (s *Store) bestWith(m Manifest) *Best {
+	try := *s
+	try.consider(m)
+	return try.best
+}
+
+func prefixed(tensors []tensor.Named, prefix string) []tensor.Named {
+	out := make([]tensor.Named, len(tensors))
+	for i, t := range tensors {
+		out[i] = tensor.Named{Name: prefix + t.Name, Tensor: t.Tensor}
+	}
+	return out
+}
+
+func (s *Store) writeTensors(path string, tensors []tensor.Named) (File, error) {
+	sum := sha256.New()
+	var size counter
+	err := s.writeFile(path, func(w io.Writer) error {
+		return WriteSafetensors(io.MultiWriter(w, sum, &size), tensors, map[string]string{"format": "pt"})
+	})
+	return File{Size: int64(size), SHA256: hex.EncodeToString(sum.Sum(nil))}, err
+}
+
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// writeFile creates a file, which must be new, and makes its content durable.
+func (s *Store) writeFile(path string, content func(io.Writer) error) error {
+	f, err := s.fs.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	err = content(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// moveIn gives the durable directory tmp its final name. A checkpoint that
+// has this name already stays readable under another one until the new one is
+// durable in its place.
+func (s *Store) moveIn(tmp, final string) error {
+	old := final + s.suffix("old")
+	err := s.fs.Rename(final, old)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	replaces := err == nil
+	if err := s.fs.Rename(tmp, final); err != nil {
+		if replaces {
+			_ = s.fs.Rename(old, final) // loaders and Open also know the old name
+		}
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}
+
+func (s *Store) pointLatest(base string) error {
+	latest := filepath.Join(s.dir, LatestFile)
+	tmp := latest + s.suffix("tmp")
+	err := s.writeFile(tmp, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, base)
+		return err
+	})
+	if err == nil {
+		err = s.fs.Rename(tmp, latest)
+	}
+	if err != nil {
+		_ = s.fs.Remove(tmp) // Open removes what this cannot
+		return err
+	}
+	return s.fs.SyncDir(s.dir)
+}

@@ -1,0 +1,134 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// check runs every table's own checks, then those that need several tables or
+// have to know which keys were given.
+func (c *Config) check() {
+	r := c.report
+	r.problems("backend", c.Backend.Problems())
+	r.problems("precision", c.Precision.Problems())
+	r.problems("sampler", c.Sampler.Problems())
+	r.problems("lr_scheduler", c.Scheduler.Problems())
+	r.problems("optimizer", c.Optimizer.Problems())
+	r.problems("ddp", c.DDP.Problems())
+	r.problems("checkpoint", c.Checkpoint.Problems())
+	r.problems("metrics", c.Metrics.Problems())
+	c.checkRun()
+	c.checkDataset()
+	c.checkModel()
+	c.checkBatch()
+	c.checkEvaluation()
+	c.checkPrecision()
+	c.checkSchedule()
+	def := Default(c.Optimizer.Name)
+	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
+	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
+}
+
+// missing reports a required key, unless what is wrong with it is known already.
+func (c *Config) missing(path, help, format string, args ...any) {
+	for p := path; p != ""; p = parent(p) {
+		if c.report.meant[p] || c.report.bad[p] {
+			return
+		}
+	}
+	c.report.errorf(path, atValue, help, format, args...)
+}
+
+func (c *Config) checkDataset() {
+	if c.Dataset.Plugin == "" {
+		c.missing("dataset.plugin", `add a table [dataset] with plugin = "mnist", or another data set`, "missing: there is nothing to train on")
+		return
+	}
+	c.report.problems("dataset", c.Dataset.Problems())
+}
+
+// checkRun holds what a run's name must be, since it becomes a directory.
+func (c *Config) checkRun() {
+	r, n := c.report, c.Run.Name
+	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\\\x00") {
+		r.errorf("run.name", atValue, `give a plain name, as "mnist-ddp"; run.dir says where it goes`, "%q cannot name a directory", n)
+	}
+	if c.Run.Dir == "" {
+		r.errorf("run.dir", atValue, `"runs" is the default`, "no directory for runs is given")
+	}
+	r.problems("run", c.Run.Problems())
+}
+
+// checkModel keeps the table's own checks from asking for a name when the
+// layers, or the key that was meant, are what is wrong.
+func (c *Config) checkModel() {
+	r := c.report
+	if r.bad["model"] || r.meant["model"] || r.bad["model.layers"] || r.meant["model.layers"] {
+		return
+	}
+	r.problems("model", c.Model.Problems())
+}
+
+// checkBatch leaves the batch size alone when a wrong or misspelt key explains
+// why it is missing.
+func (c *Config) checkBatch() {
+	r := c.report
+	for _, key := range []string{"train", "train.global_batch"} {
+		if r.bad[key] || r.meant[key] {
+			r.bad["train.per_rank_batch"] = true
+		}
+	}
+	r.problems("train", c.Train.Problems())
+	world := c.fixedWorld()
+	if r.bad["train.global_batch"] || r.bad["train.accumulate_steps"] || world == 0 || c.Train.GlobalBatch <= 0 {
+		return
+	}
+	c.dividesEvenly(r, world)
+}
+
+func (c *Config) checkEvaluation() {
+	if strings.HasPrefix(c.Checkpoint.KeepBest, "eval.") && c.Train.EvalEvery == 0 {
+		c.report.errorf("checkpoint.keep_best", atValue, "set train.eval_every to 1, or keep the best by \"train.loss\"",
+			"%q needs evaluations, and train.eval_every is 0", c.Checkpoint.KeepBest)
+	}
+}
+
+func (c *Config) checkPrecision() {
+	if c.Run.DType == "f64" && c.Precision.Plugin != "none" {
+		c.report.errorf("run.dtype", atValue, `set precision.plugin = "none", or run.dtype = "f32"`,
+			"f64 is for reference curves and cannot be combined with the precision plugin %q", c.Precision.Plugin)
+	}
+	if c.Precision.Plugin != "none" {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Precision.Options)) {
+		c.report.errorf(join("precision.options", k), atKey, `set precision.plugin = "amp"`, `plugin "none" has no options`)
+	}
+}
+
+func (c *Config) checkSchedule() {
+	if c.Scheduler.Name == "step" && !c.report.given("lr_scheduler.step_size") {
+		c.missing("lr_scheduler.step_size", "add step_size, counted in lr_scheduler.unit", "missing: a step schedule needs it")
+	}
+}
+
+// unused reports settings that the chosen variant would silently ignore. It
+// compares values, not presence, since a resolved file names every key.
+func (c *Config) unused(table, variant string, got, def any, uses []string) {
+	if uses == nil {
+		return
+	}
+	v, d := reflect.ValueOf(got), reflect.ValueOf(def)
+	names, idx := fields(v.Type())
+	for _, name := range names {
+		i := idx[name]
+		if slices.Contains(uses, name) || reflect.DeepEqual(v.Field(i).Interface(), d.Field(i).Interface()) {
+			continue
+		}
+		c.report.errorf(join(table, name), atKey,
+			fmt.Sprintf("remove it; %s uses %s", variant, strings.Join(uses[1:], ", ")), "%s does not use it", variant)
+	}
+}

@@ -1,0 +1,188 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/afero"
+)
+
+func load(t *testing.T, text string, o LoadOptions) *Config {
+	t.Helper()
+	mem := afero.NewMemMapFs()
+	if err := afero.WriteFile(mem, "cfg.toml", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(mem, "cfg.toml", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const minimal = `
+[dataset]
+plugin = "mnist"
+[train]
+epochs = 2
+per_rank_batch = 64
+[model]
+name = "convnet"
+`
+
+// TestGood holds the printed form of every file in testdata/good, and that a
+// resolved file loads to the same configuration and prints the same again.
+func TestGood(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no good files", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".toml"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := loadText(filepath.Base(file), string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, strings.TrimSuffix(file, ".toml")+".want", c.Show())
+			sameAgain(t, c)
+		})
+	}
+}
+
+func sameAgain(t testing.TB, c *Config) {
+	t.Helper()
+	for _, text := range [][]byte{c.Resolved(), c.Show()} {
+		again, err := loadText("config.toml", string(text))
+		if err != nil {
+			t.Fatalf("the resolved file does not load: %v\n%s", err, text)
+		}
+		if diff := cmp.Diff(c.File, again.File); diff != "" {
+			t.Fatalf("the resolved file loads to something else (-first +again):\n%s", diff)
+		}
+		if diff := cmp.Diff(string(c.Resolved()), string(again.Resolved())); diff != "" {
+			t.Fatalf("not stable:\n%s", diff)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	text := minimal + "[launch]\nmax_restarts = 1\nnnodes = \"1\"\n"
+	env := func(name string) (string, bool) {
+		v, ok := map[string]string{"PET_MAX_RESTARTS": "2", "PET_NNODES": "1:4"}[name]
+		return v, ok
+	}
+	flag := []Override{{Key: "launch.max_restarts", Value: "3", Flag: "--max-restarts"}}
+	for _, tc := range []struct {
+		name    string
+		o       LoadOptions
+		want    int
+		origin  string
+		nodesBy string
+	}{
+		{"file", LoadOptions{}, 1, "cfg.toml:10", "cfg.toml:11"},
+		{"env", LoadOptions{Env: env}, 2, "env PET_MAX_RESTARTS", "env PET_NNODES"},
+		{"flag", LoadOptions{Env: env, Flags: flag}, 3, "flag --max-restarts", "env PET_NNODES"},
+		{"set", LoadOptions{Env: env, Flags: flag, Set: []string{"launch.max_restarts=4"}}, 4, "flag --set", "env PET_NNODES"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := load(t, text, tc.o)
+			if c.Launch.MaxRestarts != tc.want {
+				t.Errorf("max_restarts = %d, want %d", c.Launch.MaxRestarts, tc.want)
+			}
+			if got := c.Origin("launch.max_restarts").String(); got != tc.origin {
+				t.Errorf("origin %q, want %q", got, tc.origin)
+			}
+			if got := c.Origin("launch.nnodes").String(); got != tc.nodesBy {
+				t.Errorf("origin of nnodes %q, want %q", got, tc.nodesBy)
+			}
+			if got := c.Origin("train.log_freq").String(); got != "default" {
+				t.Errorf("origin of log_freq %q", got)
+			}
+		})
+	}
+}
+
+func TestSet(t *testing.T) {
+	text := minimal + "[dataset.options]\nroot = \"a\"\n"
+	c := load(t, text, LoadOptions{Set: []string{
+		"dataset.plugin=synthetic", "optimizer.lr=1e-3", "optimizer.name=adam", "optimizer.betas=[0.8, 0.9]",
+		"optimizer.betas[1]=0.95", `run.name="quoted"`, "backend.plugin=./bin/my-backend", "backend.timeout=30s",
+		`dataset.options."odd key".deep=[1, 2]`, "model.name=", `model.layers=[{type="flatten"}, {type="linear", out_features=3}]`,
+		"model.layers[1].out_features=10", "sampler.shuffle=false",
+	}[:9]})
+	if c.Dataset.Plugin != "synthetic" || c.Optimizer.LR != 1e-3 || c.Optimizer.Betas != [2]float64{0.8, 0.95} ||
+		c.Run.Name != "quoted" || c.Backend.Plugin != "./bin/my-backend" || c.Backend.Timeout.Seconds() != 30 {
+		t.Errorf("%+v", c.File)
+	}
+	want := map[string]any{"root": "a", "odd key": map[string]any{"deep": []any{int64(1), int64(2)}}}
+	if diff := cmp.Diff(want, c.Dataset.Options); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.Origin("dataset.options.root").String(); got != "cfg.toml:10" {
+		t.Errorf("origin %q", got)
+	}
+
+	c = load(t, minimal, LoadOptions{Set: []string{
+		`model.name=""`, `model.layers=[{type="flatten"}, {type="linear", out_features=3}]`,
+		"model.layers[1].out_features=10", "model.layers[1].bias=false",
+	}})
+	if len(c.Model.Layers) != 2 || *c.Model.Layers[1].OutFeatures != 10 || *c.Model.Layers[1].Bias {
+		t.Errorf("%+v", c.Model.Layers)
+	}
+}
+
+func TestPerRankBatch(t *testing.T) {
+	c := load(t, minimal, LoadOptions{Set: []string{"train.accumulate_steps=2"}})
+	if n, err := c.PerRankBatch(3); n != 64 || err != nil {
+		t.Errorf("per rank %d, %v", n, err)
+	}
+	if n, err := c.GlobalBatch(3); n != 64*3*2 || err != nil {
+		t.Errorf("global %d, %v", n, err)
+	}
+	c = load(t, strings.Replace(minimal, "per_rank_batch = 64", "global_batch = 96", 1), LoadOptions{})
+	if n, err := c.PerRankBatch(4); n != 24 || err != nil {
+		t.Errorf("per rank %d, %v", n, err)
+	}
+	_, err := c.PerRankBatch(5)
+	list := Diagnostics(err)
+	if len(list) != 1 || list[0].Key != "train.global_batch" || list[0].Line != 6 || !strings.Contains(list[0].Help, "95 or 100") {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestStandardInputAndMissingFile(t *testing.T) {
+	c, err := Load(afero.NewMemMapFs(), "-", LoadOptions{Stdin: strings.NewReader(minimal)})
+	if err != nil || c.Path != "<stdin>" || c.Run.Name != "run" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	_, err = Load(afero.NewMemMapFs(), "none.toml", LoadOptions{})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.toml") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A plugin that cannot be asked keeps its own error reachable, which decides
+// the exit code.
+func TestPluginFailureIsReachable(t *testing.T) {
+	_, err := loadText("cfg.toml", strings.Replace(minimal, `"mnist"`, `"./gone"`, 1))
+	if !errors.Is(err, errNoPlugin) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDefaultsFollowTheOptimizer(t *testing.T) {
+	for name, want := range map[string]float64{"sgd": 0, "adam": 0, "adamw": 0.01} {
+		if c := load(t, minimal, LoadOptions{Set: []string{"optimizer.name=" + name}}); c.Optimizer.WeightDecay != want {
+			t.Errorf("%s: weight decay %v, want %v", name, c.Optimizer.WeightDecay, want)
+		}
+	}
+}

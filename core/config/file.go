@@ -1,0 +1,52 @@
+package config
+
+import (
+	"cmp"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/train"
+)
+
+// File is the whole configuration, one field per table, in the order in which
+// it is printed.
+type File struct {
+	Run        train.RunConfig      `toml:"run"`
+	Launch     LaunchConfig         `toml:"launch"`
+	Backend    host.BackendConfig   `toml:"backend"`
+	Precision  host.PrecisionConfig `toml:"precision"`
+	Dataset    host.DatasetConfig   `toml:"dataset"`
+	Sampler    data.Config          `toml:"sampler"`
+	Train      train.Config         `toml:"train"`
+	Model      nn.Config            `toml:"model"`
+	Optimizer  optim.Config         `toml:"optimizer"`
+	Scheduler  optim.ScheduleConfig `toml:"lr_scheduler"`
+	DDP        ddp.Config           `toml:"ddp"`
+	Checkpoint checkpoint.Config    `toml:"checkpoint"`
+	Metrics    event.Config         `toml:"metrics"`
+}
+
+// Default is the configuration of an empty file. Some defaults depend on the
+// optimizer, as they do in PyTorch: optimizer is its name, "" the default one.
+func Default(optimizer string) File {
+	return File{
+		Run:        train.DefaultRun(),
+		Launch:     defaultLaunch(),
+		Backend:    host.DefaultBackend(),
+		Precision:  host.DefaultPrecision(),
+		Dataset:    host.DefaultDataset(),
+		Sampler:    data.Default(),
+		Train:      train.Default(),
+		Model:      nn.Config{},
+		Optimizer:  optim.DefaultFor(cmp.Or(optimizer, "sgd")),
+		Scheduler:  optim.DefaultSchedule(),
+		DDP:        ddp.Default(),
+		Checkpoint: checkpoint.Default(),
+		Metrics:    event.Default(),
+	}
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
+
+// CheckPlugin checks the options table of a plugin against what the plugin
+// publishes. kind is "backend", "precision" or "dataset", plugin the name or
+// path in the file. Problems carry whole keys, as "backend.options.window",
+// which is what sdk.CheckOptions gives for the table kind + ".options".
+// resolved holds every option, defaults filled in; it may be nil. err says
+// that the plugin could not be asked at all; it is reported at the plugin's
+// name and stays reachable through [Error.Unwrap].
+type CheckPlugin func(kind, plugin string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
+
+// LoadOptions are the settings from outside the file. Later ones win: the
+// file, then Env, then Flags, then Set.
+type LoadOptions struct {
+	Set   []string                    // --set arguments, "key=value"
+	Flags []Override                  // flags that stand for a key
+	Env   func(string) (string, bool) // os.LookupEnv; nil reads no environment
+	Stdin io.Reader                   // read when the path is "-"; nil: os.Stdin
+	Check CheckPlugin                 // nil leaves plugin options unchecked
+}
+
+// Config is a checked configuration.
+type Config struct {
+	File
+	Path     string       // as given to Load; "<stdin>" for "-"
+	Warnings []Diagnostic // what deserves a look but does not stop a run
+
+	places map[string]place
+	report *report
+}
+
+// Load reads, overrides, decodes and checks a file; "-" is standard input.
+// What is wrong with the content comes back as one [*Error]; an unreadable
+// file as the file system's error, wrapped.
+func Load(fs afero.Fs, path string, o LoadOptions) (*Config, error) {
+	text, name, err := read(fs, path, o.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	return parse(name, text, o)
+}
+
+func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err error) {
+	if path != "-" {
+		b, err := afero.ReadFile(fs, path)
+		if err != nil {
+			return "", "", fmt.Errorf("reading the configuration: %w", err)
+		}
+		return string(b), path, nil
+	}
+	if stdin == nil {
+		stdin = os.Stdin
+	}
+	b, err := io.ReadAll(stdin)
+	if err != nil {
+		return "", "", fmt.Errorf("reading the configuration from standard input: %w", err)
+	}
+	return string(b), "<stdin>", nil
+}
+
+func parse(name, text string, o LoadOptions) (*Config, error) {
+	src := &source{name: name, text: withoutMark(text)}
+	r := newReport(src)
+	root := map[string]any{}
+	if _, err := toml.Decode(src.text, &root); err != nil {
+		r.syntax(err)
+		return nil, &Error{Diagnostics: r.sorted()}
+	}
+	r.places = index(src)
+	t := &tree{report: r, root: root}
+	t.environment(o.Env)
+	t.flags(o.Flags)
+	t.sets(o.Set)
+
+	c := &Config{Path: name, File: Default(optimizerName(root)), report: r, places: r.places}
+	c.Run.Name = nameOf(name)
+	decoder{r}.table("", root, reflect.ValueOf(&c.File).Elem())
+	c.resolve()
+	c.check()
+	causes := c.plugins(o.Check)
+	if r.failed() {
+		return nil, &Error{Diagnostics: r.sorted(), Causes: causes}
+	}
+	c.Warnings = r.sorted()
+	return c, nil
+}
+
+// withoutMark drops the byte order mark that some editors write. The TOML
+// parser passes over the same ones, and then counts without them.
+func withoutMark(text string) string {
+	for _, mark := range []string{"\xff\xfe", "\xfe\xff", "\ufeff"} {
+		if rest, ok := strings.CutPrefix(text, mark); ok {
+			return withoutMark(rest)
+		}
+	}
+	return text
+}
+
+// syntax reports what the TOML parser stumbled over. It stops there, so it is
+// the only problem of the report.
+func (r *report) syntax(err error) {
+	var p toml.ParseError
+	if !errors.As(err, &p) {
+		r.add(SeverityError, "", r.file, span{}, "", err.Error())
+		return
+	}
+	sp := span{p.Position.Start, p.Position.Start + max(1, p.Position.Len)}
+	msg := p.Message
+	if msg == "" {
+		msg = p.Error()
+	}
+	r.add(SeverityError, "", r.file, sp, syntaxHelp(msg), "not valid TOML: "+strings.TrimSuffix(msg, "."))
+}
+
+func syntaxHelp(msg string) string {
+	switch {
+	case strings.Contains(msg, "expected value but found '\\n'"):
+		return "write a value behind the equals sign, or remove the key"
+	case strings.Contains(msg, "expected value"):
+		return `strings need quotes, as name = "mnist"`
+	case strings.Contains(msg, "already been defined"):
+		return "a key or table may stand only once: merge the two"
+	}
+	return ""
+}
+
+// optimizerName looks ahead for the one setting that other defaults follow.
+func optimizerName(root map[string]any) string {
+	t, _ := root["optimizer"].(map[string]any)
+	name, _ := t["name"].(string)
+	return name
+}
+
+// nameOf names a run after its file.
+func nameOf(file string) string {
+	base := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	if file == "<stdin>" || base == "" {
+		return "run"
+	}
+	return base
+}
+
+// resolve fills settings whose default is another setting.
+func (c *Config) resolve() {
+	if c.Sampler.Seed == nil {
+		seed := c.Run.Seed
+		c.Sampler.Seed = &seed
+	}
+}
+
+// plugins has the options of every plugin checked.
+func (c *Config) plugins(check CheckPlugin) (causes []error) {
+	if check == nil {
+		return nil
+	}
+	for _, p := range []struct {
+		kind, plugin string
+		options      *map[string]any
+	}{
+		{"backend", c.Backend.Plugin, &c.Backend.Options},
+		{"precision", c.Precision.Plugin, &c.Precision.Options},
+		{"dataset", c.Dataset.Plugin, &c.Dataset.Options},
+	} {
+		if p.plugin == "" || c.report.bad[p.kind+".plugin"] {
+			continue
+		}
+		resolved, problems, err := check(p.kind, p.plugin, *p.options)
+		if err != nil {
+			c.report.errorf(p.kind+".plugin", atValue, "", "%v", err)
+			causes = append(causes, err)
+		}
+		c.report.problems("", problems)
+		if resolved != nil {
+			*p.options = resolved
+		}
+	}
+	return causes
+}

@@ -1,0 +1,241 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Override is one setting from outside the file.
+type Override struct {
+	Key   string // dotted path: "launch.nproc_per_node"
+	Value string // as TOML, or a bare word for a string
+	Flag  string // the flag that set it: "--nproc-per-node"
+}
+
+// tree is the raw file with overrides written into it.
+type tree struct {
+	*report
+	root map[string]any
+}
+
+// environment applies torchrun's PET_<FLAG> variables to [launch], as
+// torchrun reads every flag of its own from there.
+func (t *tree) environment(lookup func(string) (string, bool)) {
+	if lookup == nil {
+		return
+	}
+	names, _ := fields(reflect.TypeFor[File]().Field(1).Type)
+	for _, name := range names {
+		env := "PET_" + strings.ToUpper(name)
+		if v, ok := lookup(env); ok && v != "" {
+			src := &source{name: env, text: env + "=" + v, rank: 1, env: env}
+			t.set("launch."+name, v, src, span{0, len(env)}, len(env)+1)
+		}
+	}
+}
+
+// flags applies settings that have a flag of their own.
+func (t *tree) flags(list []Override) {
+	for _, o := range list {
+		src := &source{name: o.Flag, text: o.Flag + "=" + o.Value, rank: 2, flag: o.Flag}
+		t.set(o.Key, o.Value, src, span{0, len(o.Flag)}, len(o.Flag)+1)
+	}
+}
+
+// sets applies --set arguments of the form key=value.
+func (t *tree) sets(args []string) {
+	for i, arg := range args {
+		src := &source{name: "--set", text: arg, rank: 3 + i, flag: "--set"}
+		key, value, ok := cutAssign(arg)
+		if !ok || strings.TrimSpace(key) == "" {
+			t.addAt(src, span{0, len(arg)}, "write --set key=value, as --set train.epochs=3", "want key=value, got %q", arg)
+			continue
+		}
+		t.set(strings.TrimSpace(key), value, src, span{0, len(key)}, len(key)+1)
+	}
+}
+
+// cutAssign cuts at the first "=" outside quotes.
+func cutAssign(arg string) (key, value string, ok bool) {
+	var quote rune
+	for i, r := range arg {
+		switch {
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+		case r == '=':
+			return arg[:i], arg[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// set writes one value into the tree and remembers where it came from.
+// valueAt is the offset of the value in the source's text.
+func (t *tree) set(key, value string, src *source, keySpan span, valueAt int) {
+	steps, err := parsePath(key)
+	if err != nil {
+		t.addAt(src, keySpan, "write a dotted path, as model.layers[0].bias", "%v", err)
+		return
+	}
+	v, inner, err := parseValue(value)
+	if err != nil {
+		t.addAt(src, span{valueAt, len(src.text)}, valueHelp(value), "%v", err)
+		return
+	}
+	path, err := assign(t.root, steps, v)
+	if err != nil {
+		t.addAt(src, keySpan, "", "%v", err)
+		return
+	}
+	maps.DeleteFunc(t.places, func(p string, _ place) bool { return within(p, path) })
+	for rel, pl := range inner {
+		shift := valueAt - pl.src.rank // rank carries the length of the text before the value
+		t.places[path+rel] = place{src, span{pl.key.start + shift, pl.key.end + shift}, span{pl.val.start + shift, pl.val.end + shift}}
+	}
+	for p := parent(path); p != "" && !t.given(p); p = parent(p) {
+		t.places[p] = place{src: src, key: keySpan}
+	}
+	t.places[path] = place{src: src, key: keySpan, val: span{valueAt, len(src.text)}}
+}
+
+func (r *report) addAt(src *source, sp span, help, format string, args ...any) {
+	r.add(SeverityError, "", src, sp, help, fmt.Sprintf(format, args...))
+}
+
+// within reports whether p is path or something inside it.
+func within(p, path string) bool {
+	rest, ok := strings.CutPrefix(p, path)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func valueHelp(s string) string {
+	switch {
+	case s == "":
+		return `an empty string is written key='""'`
+	case strings.ContainsAny(s[:1], "[{"):
+		return `close the bracket, and put strings inside in quotes: '["a", "b"]'`
+	}
+	return `quote strings that hold signs: key='"a#b"'`
+}
+
+const probe = "x = "
+
+// parseValue reads TOML, or a bare word as a string. The places of what is
+// inside the value come back relative to it.
+func parseValue(s string) (any, map[string]place, error) {
+	text := probe + s
+	var m map[string]any
+	_, err := toml.Decode(text, &m)
+	if err == nil && len(m) == 1 && !strings.ContainsAny(s, "\n\r") {
+		inner := map[string]place{}
+		for p, pl := range index(&source{text: text, rank: len(probe)}) {
+			if rel := strings.TrimPrefix(p, "x"); rel != "" {
+				inner[rel] = pl
+			}
+		}
+		return m["x"], inner, nil
+	}
+	if word(s) {
+		return s, nil, nil
+	}
+	if s == "" {
+		return nil, nil, fmt.Errorf("the value is missing")
+	}
+	return nil, nil, fmt.Errorf("%q is neither a TOML value nor a plain word", s)
+}
+
+// word reports whether s, which is no TOML value, can be meant as a string: it
+// holds nothing that TOML gives a meaning to. Where a number was wanted, the
+// type check will say so.
+func word(s string) bool {
+	return s != "" && utf8.ValidString(s) && !strings.ContainsAny(s, "\"'`[]{},#=\n\r\t\x00")
+}
+
+// step is one move into a tree: a key, or an index into a list.
+type step struct {
+	key string
+	idx int // -1 for a key
+}
+
+// parsePath reads "a.b[2].\"c d\"".
+func parsePath(path string) ([]step, error) {
+	s := &scanner{src: &source{text: path}, text: path}
+	var out []step
+	for {
+		p := s.keyPart()
+		if p.span.start == p.span.end {
+			return nil, fmt.Errorf("%q is not a key", path)
+		}
+		out = append(out, step{p.name, -1})
+		for s.accept('[') {
+			start := s.i
+			for s.i < len(path) && path[s.i] >= '0' && path[s.i] <= '9' {
+				s.i++
+			}
+			var n int
+			if _, err := fmt.Sscanf(path[start:s.i], "%d", &n); err != nil || !s.accept(']') {
+				return nil, fmt.Errorf("%q is not a key: want a number in brackets", path)
+			}
+			out = append(out, step{"", n})
+		}
+		if s.i == len(path) {
+			return out, nil
+		}
+		if !s.accept('.') {
+			return nil, fmt.Errorf("%q is not a key", path)
+		}
+	}
+}
+
+// assign writes v at the end of the steps, making tables on the way, and
+// returns the canonical path.
+func assign(root map[string]any, steps []step, v any) (string, error) {
+	var at any = root
+	var store func(any) // puts a changed list back where it came from
+	path := ""
+	for i, st := range steps {
+		last := i == len(steps)-1
+		if st.idx < 0 {
+			m, ok := at.(map[string]any)
+			if !ok {
+				return "", fmt.Errorf("%s is %s and has no keys", path, describe(at))
+			}
+			path = join(path, st.key)
+			if last {
+				m[st.key] = v
+				return path, nil
+			}
+			if _, ok := m[st.key]; !ok {
+				m[st.key] = map[string]any{}
+			}
+			at, store = m[st.key], func(x any) { m[st.key] = x }
+			continue
+		}
+		list, ok := elements(at)
+		if !ok {
+			return "", fmt.Errorf("%s is %s, not a list", path, describe(at))
+		}
+		if st.idx >= len(list) {
+			return "", fmt.Errorf("%s has %s: there is no [%d]", path, plural(len(list), "entry"), st.idx)
+		}
+		list = slices.Clone(list)
+		store(list)
+		path = element(path, st.idx)
+		if last {
+			list[st.idx] = v
+			return path, nil
+		}
+		at, store = list[st.idx], func(x any) { list[st.idx] = x }
+	}
+	return path, nil
+}

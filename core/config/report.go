@@ -1,0 +1,112 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
+
+// aim says which part of a setting a problem points at.
+type aim uint8
+
+const (
+	atValue aim = iota
+	atKey
+)
+
+// report collects problems by key and finds their places.
+type report struct {
+	file   *source
+	places map[string]place
+	list   []found
+	bad    map[string]bool // keys that already have an error
+	meant  map[string]bool // keys that an unknown key was probably meant to be
+}
+
+type found struct {
+	Diagnostic
+	rank, start int
+}
+
+func newReport(file *source) *report {
+	return &report{file: file, places: map[string]place{}, bad: map[string]bool{}, meant: map[string]bool{}}
+}
+
+func (r *report) given(path string) bool { _, ok := r.places[path]; return ok }
+
+// errorf adds a problem for a path; a second one for the same path adds
+// nothing to the first and is dropped.
+func (r *report) errorf(path string, at aim, help, format string, args ...any) {
+	if r.bad[path] {
+		return
+	}
+	r.bad[path] = true
+	src, sp := r.locate(path, at)
+	r.add(SeverityError, path, src, sp, help, fmt.Sprintf(format, args...))
+}
+
+// problems adds what a package said about its table; with table "" the keys
+// are whole already.
+func (r *report) problems(table string, l diag.List) {
+	if table != "" {
+		var prefixed diag.List
+		prefixed.Under(table, l)
+		l = prefixed
+	}
+	for _, p := range l {
+		if r.meant[p.Key] && !r.given(p.Key) {
+			continue // follows from the misspelt key, which is reported
+		}
+		r.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
+	}
+}
+
+// locate finds the narrowest given thing around a path: the value or key
+// itself, else the table that lacks it, else the start of the file.
+func (r *report) locate(path string, at aim) (*source, span) {
+	for p := path; p != ""; p = parent(p) {
+		pl, ok := r.places[p]
+		if !ok {
+			continue
+		}
+		if p == path && at == atValue && pl.val.end > pl.val.start {
+			return pl.src, pl.val
+		}
+		return pl.src, pl.key
+	}
+	return r.file, span{}
+}
+
+func (r *report) add(sev Severity, key string, src *source, sp span, help, summary string) {
+	text, start := src.line(sp.start)
+	sp.start = min(sp.start, start+len(text)) // not behind the line, on its end
+	line, col := src.position(sp.start)
+	_, end := src.position(min(max(sp.end, sp.start), start+len(text)))
+	d := Diagnostic{
+		Severity: sev, Key: key, Summary: summary, Help: help,
+		File: src.name, Line: line, Col: col, EndCol: max(col, end), Snippet: text,
+	}
+	if sp.end == sp.start {
+		d.Snippet = ""
+	}
+	r.list = append(r.list, found{d, src.rank, sp.start})
+}
+
+// sorted returns the problems in the order of their sources and places.
+func (r *report) sorted() []Diagnostic {
+	slices.SortStableFunc(r.list, func(a, b found) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.start, b.start), strings.Compare(a.Key, b.Key))
+	})
+	var out []Diagnostic
+	for _, f := range r.list {
+		out = append(out, f.Diagnostic)
+	}
+	return out
+}
+
+func (r *report) failed() bool {
+	return slices.ContainsFunc(r.list, func(f found) bool { return f.Severity == SeverityError })
+}

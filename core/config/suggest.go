@@ -1,0 +1,154 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// unknown reports a key that no field has, with the likeliest key meant: the
+// same in another case, a sibling within a small edit distance, the name other
+// frameworks use, or the same key of another table.
+func (d decoder) unknown(table, key string, siblings []string) {
+	at := join(table, key)
+	for _, s := range siblings {
+		if s != key && strings.EqualFold(s, key) {
+			d.meant[join(table, s)] = true
+			d.errorf(at, atKey, fmt.Sprintf("write %s", s), "unknown key: keys are case-sensitive")
+			return
+		}
+	}
+	if s := nearest(key, siblings); s != "" {
+		d.meant[join(table, s)] = true
+		d.errorf(at, atKey, fmt.Sprintf("did you mean %s?", s), "unknown key")
+		return
+	}
+	if to, ok := elsewhere[normal(key)]; ok {
+		d.meant[to.key] = true
+		d.errorf(at, atKey, to.help(), "unknown key")
+		return
+	}
+	if homes := homesOf(key); len(homes) > 0 && table != "" {
+		d.errorf(at, atKey, "did you mean "+strings.Join(homes, " or ")+"?", "unknown key")
+		return
+	}
+	where := "here"
+	if table == "" {
+		where = "at the top of the file"
+	}
+	d.errorf(at, atKey, fmt.Sprintf("known %s: %s", where, strings.Join(siblings, ", ")), "unknown key")
+}
+
+// moved is where a setting known from elsewhere lives.
+type moved struct {
+	key  string // our key
+	note string // what to say when there is no key
+}
+
+func (m moved) help() string {
+	if m.note != "" {
+		return m.note
+	}
+	return "this is called " + m.key
+}
+
+// elsewhere maps names of PyTorch, torchrun, apex, Horovod, Lightning and
+// torchtitan, in lower case without separators, to ours.
+var elsewhere = map[string]moved{
+	"learningrate":              {key: "optimizer.lr"},
+	"batchsize":                 {key: "train.per_rank_batch", note: "say which one: train.per_rank_batch (as PyTorch's DataLoader under DDP) or train.global_batch"},
+	"localbatchsize":            {key: "train.per_rank_batch"},
+	"microbatchsize":            {key: "train.per_rank_batch"},
+	"globalbatchsize":           {key: "train.global_batch"},
+	"numepochs":                 {key: "train.epochs"},
+	"maxepochs":                 {key: "train.epochs"},
+	"steps":                     {key: "train.max_steps"},
+	"gradientaccumulationsteps": {key: "train.accumulate_steps"},
+	"accumulategradbatches":     {key: "train.accumulate_steps"},
+	"backwardpassesperstep":     {key: "train.accumulate_steps"},
+	"maxgradnorm":               {key: "train.max_norm"},
+	"gradientclipval":           {key: "train.max_norm"},
+	"clipgrad":                  {key: "train.max_norm"},
+	"loginterval":               {key: "train.log_freq"},
+	"printfreq":                 {key: "train.log_freq"},
+	"optlevel":                  {key: "precision.options.level"},
+	"amplevel":                  {key: "precision.options.level"},
+	"mixedprecision":            {key: "precision.plugin"},
+	"numworkers":                {key: "sampler.prefetch", note: "the data set is read by one plugin process; sampler.prefetch sets how many batches it reads ahead"},
+	"numprocesses":              {key: "launch.nproc_per_node"},
+	"worldsize":                 {key: "launch.nproc_per_node", note: "the world size is launch.nnodes times launch.nproc_per_node"},
+	"nummachines":               {key: "launch.nnodes"},
+	"rdzvendpoint":              {note: "give it on the command line: --rdzv-endpoint HOST:PORT"},
+	"noderank":                  {note: "give it on the command line: --node-rank N"},
+	"staticgraph":               {note: "drop it: the plan is always static"},
+	"gradientasbucketview":      {note: "drop it: gradients are always views of their bucket"},
+	"delayallreduce":            {key: "ddp.overlap", note: "write ddp.overlap = false"},
+	"messagesize":               {key: "ddp.bucket_cap_mb", note: "write ddp.bucket_cap_mb, in MiB instead of elements"},
+	"fusionthresholdmb":         {key: "ddp.bucket_cap_mb"},
+	"commhook":                  {key: "ddp.compress"},
+	"convertsyncbatchnorm":      {key: "ddp.sync_batchnorm"},
+	"savetopk":                  {key: "checkpoint.keep"},
+	"keeplatestk":               {key: "checkpoint.keep"},
+	"monitor":                   {key: "checkpoint.keep_best"},
+	"saveevery":                 {key: "checkpoint.every"},
+	"interval":                  {key: "checkpoint.every"},
+	"asyncmode":                 {key: "checkpoint.async"},
+	"resume":                    {note: "give it on the command line: --resume auto or --resume PATH"},
+	"enabletensorboard":         {key: "metrics.tensorboard"},
+	"inplace":                   {note: "drop it: the plan decides what is computed in place"},
+	"backend":                   {key: "backend.plugin"},
+}
+
+func normal(key string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(key))
+}
+
+// homesOf lists the tables that have a key of this name.
+func homesOf(key string) (paths []string) {
+	t := reflect.TypeFor[File]()
+	tables, idx := fields(t)
+	for _, name := range tables {
+		if _, in := fields(t.Field(idx[name]).Type); in != nil {
+			if _, ok := in[key]; ok {
+				paths = append(paths, join(name, key))
+			}
+		}
+	}
+	return paths
+}
+
+// nearest returns the candidate with the smallest edit distance to key, "" when
+// even that one is further than a third of the key's length (at least one edit).
+func nearest(key string, candidates []string) string {
+	best, limit := "", max(1, len(key)/3)+1
+	for _, c := range candidates {
+		if n := editDistance(strings.ToLower(key), c); n < limit {
+			best, limit = c, n
+		}
+	}
+	return best
+}
+
+// editDistance counts insertions, deletions, substitutions and swaps of
+// neighbours (optimal string alignment).
+func editDistance(a, b string) int {
+	older, old, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range old {
+		old[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			subst := old[j-1]
+			if a[i-1] != b[j-1] {
+				subst++
+			}
+			cur[j] = min(old[j]+1, cur[j-1]+1, subst)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], older[j-2]+1)
+			}
+		}
+		older, old, cur = old, cur, older
+	}
+	return old[len(b)]
+}

@@ -1,0 +1,107 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// binding is the function that prepares an operation, nil for an unknown one.
+func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
+	switch op {
+	case graph.Conv2DOp:
+		return bindConv[T]
+	case graph.Conv2DGradInputOp:
+		return bindConvGradInput[T]
+	case graph.Conv2DGradWeightOp:
+		return bindConvGradWeight[T]
+	case graph.Conv2DGradBiasOp:
+		return bindConvGradBias[T]
+	case graph.LinearOp:
+		return bindLinear[T]
+	case graph.LinearGradInputOp:
+		return bindLinearGradInput[T]
+	case graph.LinearGradWeightOp:
+		return bindLinearGradWeight[T]
+	case graph.LinearGradBiasOp:
+		return bindLinearGradBias[T]
+	case graph.EmbeddingOp:
+		return bindEmbedding[T]
+	case graph.EmbeddingGradOp:
+		return bindEmbeddingGrad[T]
+	case graph.BatchNormOp:
+		return bindBatchNorm[T]
+	case graph.BatchNormGradOp:
+		return bindBatchNormGrad[T]
+	case graph.LayerNormOp:
+		return bindLayerNorm[T]
+	case graph.LayerNormGradOp:
+		return bindLayerNormGrad[T]
+	case graph.MaxPoolOp:
+		return bindMaxPool[T]
+	case graph.MaxPoolGradOp:
+		return bindMaxPoolGrad[T]
+	case graph.AvgPoolOp, graph.AvgPoolGradOp:
+		return bindAvgPool[T]
+	case graph.AdaptiveAvgPoolOp, graph.AdaptiveAvgPoolGradOp:
+		return bindAdaptivePool[T]
+	case graph.DropoutOp:
+		return bindDropout[T]
+	case graph.DropoutGradOp:
+		return bindDropoutGrad[T]
+	case graph.AddOp:
+		return bindAdd[T]
+	case graph.CrossEntropyOp, graph.CrossEntropyGradOp:
+		return bindCrossEntropy[T]
+	case graph.MSEOp, graph.MSEGradOp:
+		return bindMSE[T]
+	}
+	return activation[T](op)
+}
+
+// bindCast converts between types; into a gradient that is added to, through workspace.
+func bindCast(m *memory, s *plan.Step) job {
+	from, to := m.place(&s.In[0]), m.fixed(&s.Out[0])
+	src, dst := s.In[0].Spec.DType, s.Out[0].Spec.DType
+	add := adds(&s.Out[0])
+	return func(c *plan.Call) {
+		if !add(c) {
+			kernel.Convert(dst, to, src, from.bytes(c))
+			return
+		}
+		term := m.work[:len(to)]
+		kernel.Convert(dst, term, src, from.bytes(c))
+		kernel.Reduce(kernel.Sum, dst, to, term)
+	}
+}
+
+// scratchElems is the number of scratch elements that a step's kernel asks for.
+func scratchElems(s *plan.Step) int {
+	switch s.Op {
+	case graph.Conv2DOp, graph.Conv2DGradInputOp, graph.Conv2DGradWeightOp:
+		p := convGeometry(s)
+		return kernel.ConvScratch(&p)
+	case graph.LinearOp, graph.LinearGradInputOp, graph.LinearGradWeightOp:
+		return kernel.GemmScratch(product(s))
+	case graph.BatchNormOp:
+		if !s.Train {
+			return s.In[3].Spec.Shape[0]
+		}
+	case graph.BatchNormGradOp, graph.LayerNormGradOp:
+		if !s.Out[0].Present() {
+			return s.In[0].Spec.Shape.Elems()
+		}
+	}
+	return 0
+}
+
+// scratchSize is the size of the elements that a step computes in.
+func scratchSize(s *plan.Step) int {
+	for i := range s.In {
+		if s.In[i].Spec.DType == tensor.F64 {
+			return 8
+		}
+	}
+	return 4
+}

@@ -1,0 +1,54 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// convGeometry reads a convolution's sizes from whichever of its tensors the step has.
+func convGeometry(s *plan.Step) kernel.Conv {
+	var x, w tensor.Shape
+	switch s.Op {
+	case graph.Conv2DOp:
+		x, w = s.In[0].Spec.Shape, s.In[1].Spec.Shape
+	case graph.Conv2DGradInputOp:
+		x, w = s.Out[0].Spec.Shape, s.In[1].Spec.Shape
+	case graph.Conv2DGradWeightOp:
+		x, w = s.In[0].Spec.Shape, s.Out[0].Spec.Shape
+	}
+	a := s.Attr.(graph.Conv2D)
+	return kernel.Conv{
+		N: x[0], C: x[1], H: x[2], W: x[3], K: w[0], R: w[2], S: w[3],
+		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
+		DilH: a.Dilation[0], DilW: a.Dilation[1], Groups: a.Groups,
+	}
+}
+
+func bindConv[T kernel.Float](b *binder[T]) job {
+	p, x, w, bias, scratch := convGeometry(b.s), b.in(0), b.in(1), b.in(2), b.scratch()
+	y, _ := b.out(0)
+	return func(c *plan.Call) { kernel.Conv2D(&p, x(c), w(c), bias(c), y, scratch) }
+}
+
+func bindConvGradInput[T kernel.Float](b *binder[T]) job {
+	p, dy, w, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratch()
+	dx, _ := b.out(0)
+	return func(c *plan.Call) { kernel.Conv2DGradInput(&p, dy(c), w(c), dx, scratch) }
+}
+
+func bindConvGradWeight[T kernel.Float](b *binder[T]) job {
+	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratch()
+	dw, add := b.out(0)
+	return func(c *plan.Call) { kernel.Conv2DGradWeight(&p, x(c), dy(c), dw, scratch, add(c)) }
+}
+
+// bindConvGradBias needs of the geometry only what dy [N, K, OH, OW] tells.
+func bindConvGradBias[T kernel.Float](b *binder[T]) job {
+	s := b.s.In[0].Spec.Shape
+	p := kernel.Conv{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
+	dy := b.in(0)
+	db, add := b.out(0)
+	return func(c *plan.Call) { kernel.Conv2DGradBias(&p, dy(c), db, add(c)) }
+}

@@ -1,0 +1,114 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func planes(s tensor.Shape) (n, c, hw int) { return s[0], s[1], s[2] * s[3] }
+
+func bindBatchNorm[T kernel.Float](b *binder[T]) job {
+	if !b.s.Train {
+		return bindBatchNormEval(b)
+	}
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	a := b.s.Attr.(graph.BatchNorm)
+	x, weight, bias := b.in(0), b.in(1), b.in(2)
+	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
+	y, _ := b.out(0)
+	mean, _ := b.out(1)
+	invstd, _ := b.out(2)
+	return func(c *plan.Call) {
+		kernel.BatchNormStats(n, ch, hw, x(c), mean, invstd)
+		running.update(mean, invstd)
+		invert(invstd, invstd, a.Eps)
+		kernel.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
+	}
+}
+
+// runningStats are what evaluation will normalise with.
+type runningStats[T kernel.Float] struct {
+	mean, variance []T
+	batches        []int64
+	momentum       float64
+	count          float64 // elements per channel and batch
+}
+
+// update moves the statistics towards the batch's, with the variance of the
+// sample where normalisation uses that of the batch (torch/nn/modules/batchnorm.py).
+func (r *runningStats[T]) update(mean, variance []T) {
+	m, unbias := r.momentum, r.count/(r.count-1)
+	for i := range mean {
+		r.mean[i] = T(m*float64(mean[i]) + (1-m)*float64(r.mean[i]))
+		r.variance[i] = T(m*float64(variance[i])*unbias + (1-m)*float64(r.variance[i]))
+	}
+	r.batches[0]++
+}
+
+// invert computes 1/√(variance + eps); dst may be variance.
+func invert[T kernel.Float](variance, dst []T, eps float64) {
+	for i, v := range variance {
+		dst[i] = T(1 / math.Sqrt(float64(v)+eps))
+	}
+}
+
+func bindBatchNormEval[T kernel.Float](b *binder[T]) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	a := b.s.Attr.(graph.BatchNorm)
+	x, weight, bias, mean, variance, invstd := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), b.scratch()
+	y, _ := b.out(0)
+	return func(c *plan.Call) {
+		invert(variance(c), invstd, a.Eps)
+		kernel.BatchNormApply(n, ch, hw, x(c), mean(c), invstd, weight(c), bias(c), y)
+	}
+}
+
+func bindBatchNormGrad[T kernel.Float](b *binder[T]) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	x, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4)
+	dx, dw, db, add := b.normOut()
+	return func(c *plan.Call) {
+		kernel.BatchNormGrad(n, ch, hw, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+	}
+}
+
+// normOut are the three outputs of a norm's gradient. The kernels want a place
+// for dx even where nobody asks for it.
+func (b *binder[T]) normOut() (dx, dw, db []T, add func(*plan.Call) bool) {
+	dx, _ = b.out(0)
+	if dx == nil {
+		dx = b.scratch()
+	}
+	dw, add = b.out(1)
+	db, addBias := b.out(2)
+	if dw == nil {
+		add = addBias
+	}
+	return dx, dw, db, add
+}
+
+func bindLayerNorm[T kernel.Float](b *binder[T]) job {
+	a := b.s.Attr.(graph.LayerNorm)
+	rows := b.s.In[0].Spec.Shape.Elems() / a.Cols
+	x, weight, bias := b.in(0), b.in(1), b.in(2)
+	y, _ := b.out(0)
+	mean, _ := b.out(1)
+	invstd, _ := b.out(2)
+	return func(c *plan.Call) {
+		kernel.LayerNorm(rows, a.Cols, x(c), weight(c), bias(c), a.Eps, y, mean, invstd)
+	}
+}
+
+func bindLayerNormGrad[T kernel.Float](b *binder[T]) job {
+	a := b.s.Attr.(graph.LayerNorm)
+	rows := b.s.In[0].Spec.Shape.Elems() / a.Cols
+	x, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4)
+	dx, dw, db, add := b.normOut()
+	return func(c *plan.Call) {
+		kernel.LayerNormGrad(rows, a.Cols, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+	}
+}

@@ -1,0 +1,109 @@
+package data
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Batches is what the loader needs of a dataset plugin: a number of slots in
+// shared memory, each requested without waiting and then waited for.
+type Batches interface {
+	// Request starts to fill a slot. The indices are copied.
+	Request(slot int, split sdk.Split, epoch int, seed uint64, indices []int64) error
+	// Wait returns the filled slot's memory, valid until the slot's next Request.
+	Wait(slot int) (input, target []byte, err error)
+}
+
+// Batch is one batch in shared memory. It is valid until the next call of Next.
+type Batch struct {
+	Input, Target []byte
+	Rows          int
+}
+
+// Loader walks a list of indices in batches and keeps up to slots−1 batches
+// requested ahead. It belongs to the goroutine of the training loop.
+type Loader struct {
+	src   Batches
+	slots int
+	size  int
+	seed  uint64
+
+	split     sdk.Split
+	epoch     int
+	indices   []int64
+	requested int // batches asked for since Start
+	taken     int // batches returned since Start
+}
+
+// NewLoader reads batches of at most size samples through the given number
+// of slots, at least two.
+func NewLoader(src Batches, slots, size int, seed uint64) *Loader {
+	if slots < 2 || size < 1 {
+		panic(fmt.Sprintf("data: loader with %d slots of %d samples", slots, size))
+	}
+	return &Loader{src: src, slots: slots, size: size, seed: seed}
+}
+
+// Start begins a pass over indices and asks for the first batches. Batches
+// of an earlier pass that were requested but not taken are waited for and
+// dropped. The indices are read until the pass ends.
+func (l *Loader) Start(split sdk.Split, epoch int, indices []int64) error {
+	if err := l.Stop(); err != nil {
+		return err
+	}
+	l.split, l.epoch, l.indices = split, epoch, indices
+	l.requested, l.taken = 0, 0
+	return l.ahead()
+}
+
+// Stop ends a pass early.
+func (l *Loader) Stop() error {
+	for ; l.taken < l.requested; l.taken++ {
+		if _, _, err := l.src.Wait(l.taken % l.slots); err != nil {
+			return err
+		}
+	}
+	l.indices = nil
+	l.requested, l.taken = 0, 0
+	return nil
+}
+
+// Len is the number of batches of the pass.
+func (l *Loader) Len() int { return (len(l.indices) + l.size - 1) / l.size }
+
+// Rows is the number of samples in a batch of the pass; the last may be short.
+func (l *Loader) Rows(batch int) int { return min(l.size, len(l.indices)-batch*l.size) }
+
+// Next returns the next batch, waiting for it if need be. It must not be
+// called more than Len times.
+func (l *Loader) Next() (Batch, error) {
+	if l.taken == l.Len() {
+		panic("data: Next after the last batch")
+	}
+	// The previous batch's slot is free from here on.
+	if err := l.ahead(); err != nil {
+		return Batch{}, err
+	}
+	in, target, err := l.src.Wait(l.taken % l.slots)
+	if err != nil {
+		return Batch{}, err
+	}
+	b := Batch{Input: in, Target: target, Rows: l.Rows(l.taken)}
+	l.taken++
+	return b, nil
+}
+
+// ahead requests batches into all free slots. It is called when no batch is
+// in the caller's hands, so a slot is free unless it was requested and not taken.
+func (l *Loader) ahead() error {
+	for l.requested < l.Len() && l.requested < l.taken+l.slots {
+		from := l.requested * l.size
+		part := l.indices[from : from+l.Rows(l.requested)]
+		if err := l.src.Request(l.requested%l.slots, l.split, l.epoch, l.seed, part); err != nil {
+			return err
+		}
+		l.requested++
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package ddp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Collectives is what this package needs of a backend: submit returns at
+// once, wait blocks until the ticket's call is complete or its deadline has
+// passed. Calls are executed in the order of their submission.
+type Collectives interface {
+	Submit(c *sdk.Collective) (ticket uint64, err error)
+	Wait(ticket uint64) error
+}
+
+// Group numbers this rank's collectives. Every rank must make the same calls
+// in the same order; the numbers let a backend name the first difference.
+// A Group belongs to the goroutine of the training loop.
+type Group struct {
+	Rank, World int
+
+	comm    Collectives
+	arena   *sdk.Arena
+	scratch Region
+	seq     uint64
+	call    sdk.Collective // reused, so that a call allocates nothing
+}
+
+// Region is a part of the arena.
+type Region struct{ Offset, Size int }
+
+// ScratchBytes is the size of the region that NewGroup needs for reducing scalars.
+const ScratchBytes = 64 * 8
+
+// NewGroup makes a group over a connected backend. The scratch region lies in
+// the arena, which the caller keeps alive as long as the group.
+func NewGroup(rank, world int, comm Collectives, arena *sdk.Arena, scratch Region) *Group {
+	if scratch.Size < ScratchBytes {
+		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, ScratchBytes))
+	}
+	return &Group{Rank: rank, World: world, comm: comm, arena: arena, scratch: scratch}
+}
+
+// Bytes is the memory of a region.
+func (g *Group) Bytes(r Region) []byte {
+	return g.arena.Bytes()[r.Offset : r.Offset+r.Size : r.Offset+r.Size]
+}
+
+// submit numbers and starts a collective over a region.
+func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) (uint64, error) {
+	g.seq++
+	count := r.Size / d.Size()
+	if op == sdk.OpAllGather || op == sdk.OpReduceScatter {
+		count /= g.World
+	}
+	g.call = sdk.Collective{
+		Seq: g.seq, Op: op, Reduce: red, DType: d, Count: count, Root: root, Bucket: bucket,
+		Arena: g.arena, Offset: r.Offset, Buf: g.Bytes(r),
+	}
+	return g.comm.Submit(&g.call)
+}
+
+func (g *Group) run(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root int) error {
+	t, err := g.submit(op, red, d, r, root, -1)
+	if err != nil {
+		return err
+	}
+	return g.comm.Wait(t)
+}
+
+// Broadcast overwrites a region on every rank with root's bytes.
+func (g *Group) Broadcast(r Region, root int) error {
+	if g.World == 1 || r.Size == 0 {
+		return nil
+	}
+	return g.run(sdk.OpBroadcast, sdk.Sum, tensor.U8, r, root)
+}
+
+// Barrier returns when every rank has called it.
+func (g *Group) Barrier() error {
+	if g.World == 1 {
+		return nil
+	}
+	return g.run(sdk.OpBarrier, sdk.Sum, tensor.U8, Region{Offset: g.scratch.Offset}, 0)
+}
+
+// Pending is a reduction of scalars under way.
+type Pending struct {
+	ticket uint64
+	n      int
+}
+
+// StartScalars begins to reduce up to 64 float64 values over all ranks. One
+// reduction of scalars may be under way at a time.
+func (g *Group) StartScalars(op sdk.ReduceOp, values []float64) (Pending, error) {
+	n := len(values)
+	if n*8 > ScratchBytes {
+		panic(fmt.Sprintf("ddp: %d scalars in one reduction, at most %d", n, ScratchBytes/8))
+	}
+	copy(tensor.View[float64](g.Bytes(g.scratch)), values)
+	if g.World == 1 {
+		return Pending{n: n}, nil
+	}
+	r := Region{Offset: g.scratch.Offset, Size: n * 8}
+	t, err := g.submit(sdk.OpAllReduce, op, tensor.F64, r, 0, -1)
+	return Pending{ticket: t, n: n}, err
+}
+
+// FinishScalars waits for StartScalars and copies the results to dst.
+func (g *Group) FinishScalars(p Pending, dst []float64) error {
+	if g.World > 1 {
+		if err := g.comm.Wait(p.ticket); err != nil {
+			return err
+		}
+	}
+	copy(dst[:p.n], tensor.View[float64](g.Bytes(g.scratch)))
+	return nil
+}
+
+// Scalars reduces values over all ranks in place.
+func (g *Group) Scalars(op sdk.ReduceOp, values []float64) error {
+	p, err := g.StartScalars(op, values)
+	if err != nil {
+		return err
+	}
+	return g.FinishScalars(p, values)
+}
+
+// Any reports on all ranks whether flag is true on at least one.
+func (g *Group) Any(flag bool) (bool, error) {
+	v := [1]float64{}
+	if flag {
+		v[0] = 1
+	}
+	err := g.Scalars(sdk.Max, v[:])
+	return v[0] > 0, err
+}
+
+// Agree fails on every rank, naming the two values, unless all ranks pass the same one.
+func (g *Group) Agree(what string, value float64) error {
+	v := [2]float64{value, -value}
+	if err := g.Scalars(sdk.Max, v[:]); err != nil {
+		return err
+	}
+	if hi, lo := v[0], -v[1]; hi != lo || math.IsNaN(value) {
+		return fmt.Errorf("ranks disagree on %s: between %v and %v, rank %d has %v", what, lo, hi, g.Rank, value)
+	}
+	return nil
+}

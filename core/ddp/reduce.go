@@ -1,0 +1,139 @@
+package ddp
+
+import (
+	"time"
+
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Reducer averages gradients over ranks while backward is still running.
+//
+// Its memory is the buckets' regions of the group's arena; the plan writes
+// gradients straight into them. A Reducer belongs to the goroutine of the
+// training loop and allocates nothing after NewReducer.
+type Reducer struct {
+	group   *Group
+	buckets []Bucket
+	regions []Region
+	ready   *readiness
+	tickets []uint64
+	sync    bool
+	overlap bool
+	err     error
+
+	// Exposed is the time for which the last Finish waited: communication
+	// that did not hide behind backward.
+	Exposed time.Duration
+}
+
+// Layout places buckets one after another from offset on, each on a 64-byte
+// boundary, and returns their regions and the end.
+func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
+	for _, b := range buckets {
+		offset = Align(offset)
+		regions = append(regions, Region{offset, b.Bytes})
+		offset += b.Bytes
+	}
+	return regions, Align(offset)
+}
+
+// Align rounds an offset up to a cache line.
+func Align(n int) int { return (n + 63) &^ 63 }
+
+// NewReducer makes a reducer for gradients that were put into buckets by
+// Assign and placed by Layout.
+func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions []Region) *Reducer {
+	names := make([]string, len(grads))
+	for i, p := range grads {
+		names[i] = p.Name
+	}
+	return &Reducer{
+		group: g, buckets: buckets, regions: regions, overlap: cfg.Overlap,
+		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)),
+	}
+}
+
+// Gradients returns views of the buckets' memory, by parameter index. A
+// parameter without a bucket has a zero tensor.
+func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
+	views := make([]tensor.Tensor, len(grads))
+	for b, bucket := range r.buckets {
+		mem := r.group.Bytes(r.regions[b])
+		for _, p := range bucket.Params {
+			n := grads[p].Bytes()
+			views[p] = tensor.Of(grads[p].DType, grads[p].Shape, mem[:n:n])
+			mem = mem[n:]
+		}
+	}
+	return views
+}
+
+// Begin starts a backward pass. With sync false, gradients only gather in the
+// buckets (DDP's no_sync): nothing is divided and nothing is sent.
+func (r *Reducer) Begin(sync bool) {
+	r.ready.reset()
+	r.sync = sync
+	r.err = nil
+}
+
+// GradReady is the hook the plan calls the moment a gradient is complete.
+func (r *Reducer) GradReady(param int) {
+	from, to := r.ready.ready(param)
+	if !r.sync || !r.overlap {
+		return
+	}
+	for b := from; b < to; b++ {
+		r.launch(b)
+	}
+}
+
+// launch divides a bucket by the world size and starts its all-reduce. The
+// division comes first, so that the sum cannot overflow where the mean would
+// not (reducer.cpp, mark_variable_ready_dense).
+func (r *Reducer) launch(b int) {
+	if r.err != nil || r.group.World == 1 {
+		return
+	}
+	bucket := r.buckets[b]
+	kernel.ScaleBytes(bucket.DType, r.group.Bytes(r.regions[b]), 1/float64(r.group.World))
+	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, bucket.DType, r.regions[b], 0, b)
+}
+
+// Finish waits until every bucket holds the average over ranks. After an
+// error the gradients are unusable: no rank may apply them.
+func (r *Reducer) Finish() error {
+	r.Exposed = 0
+	if err := r.ready.missing(); err != nil {
+		return err
+	}
+	if !r.sync || r.group.World == 1 {
+		return nil
+	}
+	start := time.Now()
+	if !r.overlap {
+		for b := range r.buckets {
+			r.launch(b)
+		}
+	}
+	for b := range r.buckets {
+		if r.err == nil {
+			r.err = r.group.comm.Wait(r.tickets[b])
+		}
+	}
+	r.Exposed = time.Since(start)
+	return r.err
+}
+
+// BytesPerStep is the gradient memory that is all-reduced in one step.
+func (r *Reducer) BytesPerStep() int {
+	n := 0
+	for _, b := range r.buckets {
+		n += b.Bytes
+	}
+	return n
+}
+
+// Buckets is the number of all-reduces in one step.
+func (r *Reducer) Buckets() int { return len(r.buckets) }

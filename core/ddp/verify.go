@@ -1,0 +1,104 @@
+package ddp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Replica is what must be equal on every rank before training may start.
+// Ranks exchange it through the rendezvous store, because a collective over
+// different models could only hang or corrupt.
+type Replica struct {
+	Build   string        `json:"build"`   // of the trainctl binary, for the message
+	Config  string        `json:"config"`  // hash of the resolved configuration
+	Dataset string        `json:"dataset"` // fingerprint, sizes and source
+	State   []ReplicaItem `json:"state"`   // parameters and buffers in state-dict order
+}
+
+// ReplicaItem is one parameter or buffer.
+type ReplicaItem struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []int  `json:"shape"`
+}
+
+// Item describes a tensor of the state dict.
+func Item(name string, s tensor.Spec) ReplicaItem {
+	return ReplicaItem{Name: name, DType: s.DType.String(), Shape: s.Shape}
+}
+
+func (i ReplicaItem) String() string {
+	return fmt.Sprintf("%s %s%v", i.Name, i.DType, tensor.Shape(i.Shape))
+}
+
+func (i ReplicaItem) same(o ReplicaItem) bool {
+	return i.Name == o.Name && i.DType == o.DType && tensor.Shape(i.Shape).Equal(o.Shape)
+}
+
+// Encode is the form that ranks exchange.
+func (r Replica) Encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic("ddp: " + err.Error())
+	}
+	return b
+}
+
+// VerifyReplicas compares what all ranks encoded, in rank order, with rank 0.
+// It gives the same error on every rank, naming the first rank that differs
+// and the first parameter it differs in.
+func VerifyReplicas(encoded [][]byte) error {
+	all := make([]Replica, len(encoded))
+	for r, b := range encoded {
+		if err := json.Unmarshal(b, &all[r]); err != nil {
+			return fmt.Errorf("rank %d describes its model in a form that is not understood (another version of trainctl?): %w", r, err)
+		}
+	}
+	for r := 1; r < len(all); r++ {
+		if err := all[0].compare(all[r], r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Replica) compare(o Replica, rank int) error {
+	if err := r.compareState(o, rank); err != nil {
+		return r.withBuilds(err, o, rank)
+	}
+	if r.Dataset != o.Dataset {
+		return fmt.Errorf("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
+	}
+	if r.Config != o.Config {
+		return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %.12s, rank %d has %.12s; compare `trainctl config show` on both", r.Config, rank, o.Config), o, rank)
+	}
+	return nil
+}
+
+func (r Replica) compareState(o Replica, rank int) error {
+	for i := range min(len(r.State), len(o.State)) {
+		if a, b := r.State[i], o.State[i]; !a.same(b) {
+			return fmt.Errorf("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; the first difference is %v on rank 0 and %v on rank %d",
+				len(r.State), rank, len(o.State), a, b, rank)
+		}
+	}
+	if a, b := len(r.State), len(o.State); a != b {
+		longer, who := r.State, 0
+		if b > a {
+			longer, who = o.State, rank
+		}
+		return fmt.Errorf("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; %v is on rank %d alone",
+			a, rank, b, longer[min(a, b)], who)
+	}
+	return nil
+}
+
+func (r Replica) withBuilds(err error, o Replica, rank int) error {
+	if r.Build == o.Build || strings.TrimSpace(r.Build+o.Build) == "" {
+		return err
+	}
+	return fmt.Errorf("%w (rank 0 runs build %s, rank %d build %s)", err, r.Build, rank, o.Build)
+}

@@ -1,0 +1,80 @@
+package event
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// Sink takes records. Emit is cheap, does not block on a terminal or a
+// network for long, and keeps no reference to the event: the sender may reuse
+// it. Trouble of a sink is the sink's own; a run never fails for an event.
+type Sink interface {
+	Emit(Record)
+	// Close writes out what is buffered. No Emit follows.
+	Close() error
+}
+
+// Bus stamps events and hands each to every sink, in order, before Emit
+// returns. It may be used from several goroutines.
+type Bus struct {
+	mu    sync.Mutex
+	rank  int
+	seq   uint64
+	now   func() time.Time
+	sinks []Sink
+}
+
+// NewBus makes the bus of one sender; rank is its rank, or Launcher.
+func NewBus(rank int, sinks ...Sink) *Bus {
+	return &Bus{rank: rank, now: time.Now, sinks: sinks}
+}
+
+// Add puts another sink behind the ones there are.
+func (b *Bus) Add(s Sink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sinks = append(b.sinks, s)
+}
+
+// Emit sends an event. The caller may change e as soon as Emit returns.
+func (b *Bus) Emit(e Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seq++
+	b.send(Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e})
+}
+
+// Relay passes on a record of another sender as it is.
+func (b *Bus) Relay(r Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.send(r)
+}
+
+func (b *Bus) send(r Record) {
+	for _, s := range b.sinks {
+		s.Emit(r)
+	}
+}
+
+// Close closes all sinks and returns their errors joined. Later events are dropped.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, s := range b.sinks {
+		errs = append(errs, s.Close())
+	}
+	b.sinks = nil
+	return errors.Join(errs...)
+}
+
+// Func makes a sink of a function, for tests and small uses.
+type Func func(Record)
+
+// Emit calls f.
+func (f Func) Emit(r Record) { f(r) }
+
+// Close does nothing.
+func (f Func) Close() error { return nil }

@@ -1,0 +1,177 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Append adds the record's JSON line, with its newline, to b. It allocates
+// nothing once b is large enough.
+func Append(b []byte, r Record) []byte {
+	w := encoder{append(b, `{"schema":1,"seq":`...)}
+	w.b = strconv.AppendUint(w.b, r.Seq, 10)
+	w.b = append(w.b, `,"ts":"`...)
+	w.b = r.Time.UTC().AppendFormat(w.b, timeLayout)
+	w.b = append(w.b, '"')
+	w.integer("rank", int64(r.Rank))
+	w.str("event", r.Event.Kind())
+	r.Event.fields(&w)
+	return append(w.b, '}', '\n')
+}
+
+const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// UnknownError is what Decode returns for a kind that this version has no type for.
+type UnknownError struct{ Kind string }
+
+func (e *UnknownError) Error() string { return fmt.Sprintf("unknown event %q", e.Kind) }
+
+// Decode reads one JSON line back. Fields it does not know are ignored, a kind
+// it does not know is an *UnknownError, another schema an error.
+func Decode(line []byte) (Record, error) {
+	var head struct {
+		Schema int       `json:"schema"`
+		Seq    uint64    `json:"seq"`
+		Time   time.Time `json:"ts"`
+		Rank   int       `json:"rank"`
+		Event  string    `json:"event"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return Record{}, fmt.Errorf("event line: %w", err)
+	}
+	if head.Schema != Schema {
+		return Record{}, fmt.Errorf("event line has schema %d, this version reads %d", head.Schema, Schema)
+	}
+	e := New(head.Event)
+	if e == nil {
+		return Record{}, &UnknownError{head.Event}
+	}
+	if p, ok := e.(interface{ absent() }); ok {
+		p.absent()
+	}
+	if err := json.Unmarshal(line, e); err != nil {
+		return Record{}, fmt.Errorf("event %q: %w", head.Event, err)
+	}
+	if p, ok := e.(interface {
+		nulls(map[string]json.RawMessage)
+	}); ok {
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal(line, &m); err != nil {
+			return Record{}, fmt.Errorf("event %q: %w", head.Event, err)
+		}
+		p.nulls(m)
+	}
+	return Record{Seq: head.Seq, Time: head.Time, Rank: head.Rank, Event: e}, nil
+}
+
+// absent sets what a missing field means, before decoding.
+func (e *StepDone) absent() { e.Accuracy = -1 }
+func (e *EvalDone) absent() { e.Accuracy = -1 }
+func (e *RunDone) absent()  { e.Accuracy = -1 }
+
+// nulls turns null, which decoding skips, into NaN.
+func (e *StepDone) nulls(m map[string]json.RawMessage) {
+	nullNaN(m, "loss", &e.Loss)
+	nullNaN(m, "loss_mean", &e.LossMean)
+	nullNaN(m, "accuracy", &e.Accuracy)
+	nullNaN(m, "lr", &e.LR)
+	nullNaN(m, "grad_norm", &e.GradNorm)
+	nullNaN(m, "scale", &e.Scale)
+}
+
+func (e *EvalDone) nulls(m map[string]json.RawMessage) {
+	nullNaN(m, "loss", &e.Loss)
+	nullNaN(m, "accuracy", &e.Accuracy)
+}
+
+func (e *RunDone) nulls(m map[string]json.RawMessage) { nullNaN(m, "loss", &e.Loss) }
+
+func nullNaN(m map[string]json.RawMessage, key string, v *float64) {
+	if string(m[key]) == "null" {
+		*v = math.NaN()
+	}
+}
+
+// encoder appends JSON members. It is hand-written because a step event is
+// written on the path of every step.
+type encoder struct{ b []byte }
+
+func (w *encoder) key(k string) {
+	w.b = append(w.b, ',', '"')
+	w.b = append(w.b, k...)
+	w.b = append(w.b, '"', ':')
+}
+
+func (w *encoder) integer(k string, v int64) {
+	w.key(k)
+	w.b = strconv.AppendInt(w.b, v, 10)
+}
+
+func (w *encoder) boolean(k string, v bool) {
+	w.key(k)
+	w.b = strconv.AppendBool(w.b, v)
+}
+
+func (w *encoder) float(k string, v float64) {
+	w.key(k)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		w.b = append(w.b, "null"...)
+		return
+	}
+	w.b = strconv.AppendFloat(w.b, v, 'g', -1, 64)
+}
+
+func (w *encoder) str(k, v string) {
+	w.key(k)
+	w.quote(v)
+}
+
+func (w *encoder) optional(k, v string) {
+	if v != "" {
+		w.str(k, v)
+	}
+}
+
+func (w *encoder) list(k string, v []string) {
+	if len(v) == 0 {
+		return
+	}
+	w.key(k)
+	for i, s := range v {
+		w.b = append(w.b, "[,"[min(i, 1)])
+		w.quote(s)
+	}
+	w.b = append(w.b, ']')
+}
+
+// quote writes a JSON string; bytes that are no UTF-8 become U+FFFD.
+func (w *encoder) quote(s string) {
+	w.b = append(w.b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			w.b = append(w.b, '\\', c)
+		case c == '\n':
+			w.b = append(w.b, '\\', 'n')
+		case c < ' ' || c == 0x7f:
+			w.b = append(w.b, `\u00`...)
+			w.b = append(w.b, hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			w.b = append(w.b, c)
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			w.b = utf8.AppendRune(w.b, r)
+			i += n
+			continue
+		}
+		i++
+	}
+	w.b = append(w.b, '"')
+}
+
+const hex = "0123456789abcdef"

@@ -1,0 +1,210 @@
+// Package event is how a run tells what happens: typed events, sent through a
+// Bus to sinks that write events.jsonl, TensorBoard files, Prometheus metrics
+// and the progress display.
+//
+// A worker's Bus stamps every event with its rank, a sequence number and the
+// time. The launcher reads the workers' JSON lines back with Decode and gives
+// them to its own sinks, so that only one process draws on the terminal.
+package event
+
+import "time"
+
+// Schema is the version of the JSON form.
+const Schema = 1
+
+// Launcher is the rank of events that come from the launcher itself.
+const Launcher = -1
+
+// Event is one of the types of this package, always as a pointer. Sinks keep
+// no reference after Emit returns, so that the sender may reuse the struct.
+type Event interface {
+	// Kind is the value of "event" in JSON.
+	Kind() string
+	fields(*encoder)
+}
+
+// Record is an event with its envelope.
+type Record struct {
+	Seq   uint64 // counts the events of one sender from 1
+	Time  time.Time
+	Rank  int // of the sender; Launcher for the launcher
+	Event Event
+}
+
+// RunStarted is the launcher's first event.
+type RunStarted struct {
+	Name          string `json:"name"`
+	Version       string `json:"version"`
+	RunDir        string `json:"run_dir"`
+	Config        string `json:"config"` // path of the TOML file
+	WorldSize     int    `json:"world_size"`
+	Device        string `json:"device"`
+	Backend       string `json:"backend"`
+	Precision     string `json:"precision"`
+	Epochs        int    `json:"epochs"`
+	StepsPerEpoch int    `json:"steps_per_epoch"` // 0 while unknown; PlanMade says it
+	Steps         int    `json:"steps"`           // of the whole run; 0 while unknown
+	Restart       int    `json:"restart"`         // how many times the group was restarted before
+}
+
+// RankStarted says that a worker process runs.
+type RankStarted struct {
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	LocalRank int    `json:"local_rank"`
+}
+
+// PhaseChanged names what a rank does next: "rendezvous", "data", "plan",
+// "train", "eval", "checkpoint", "done".
+type PhaseChanged struct {
+	Phase  string `json:"phase"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// DatasetOpened says where the data came from.
+type DatasetOpened struct {
+	Plugin       string `json:"plugin"`
+	Source       string `json:"source"`
+	Notice       string `json:"notice,omitempty"` // shown loudly
+	TrainSamples int    `json:"train_samples"`
+	TestSamples  int    `json:"test_samples"`
+	Fingerprint  string `json:"fingerprint,omitempty"`
+}
+
+// PlanMade sums up the static plan.
+type PlanMade struct {
+	Parameters    int64   `json:"parameters"` // elements
+	Buckets       int     `json:"buckets"`
+	BytesPerStep  int64   `json:"bytes_per_step"` // reduced per rank and step
+	MemoryBytes   int64   `json:"memory_bytes"`   // planned, per rank
+	PlanSteps     int     `json:"plan_steps"`     // kernels in one training step
+	Epochs        int     `json:"epochs"`
+	StepsPerEpoch int     `json:"steps_per_epoch"`
+	Steps         int     `json:"steps"`
+	LogFreq       int     `json:"log_freq"` // steps between plain progress lines
+	TookMS        float64 `json:"took_ms"`
+}
+
+// StepDone follows every optimizer step, applied or skipped. Floats that are
+// not finite are null in JSON and NaN again when decoded.
+type StepDone struct {
+	Step          int     `json:"step"`      // from 1
+	Epoch         int     `json:"epoch"`     // from 0
+	Loss          float64 `json:"loss"`      // this rank's
+	LossMean      float64 `json:"loss_mean"` // over ranks
+	Accuracy      float64 `json:"accuracy"`  // fraction right in this step's batches, over ranks; negative: none, left out
+	LR            float64 `json:"lr"`
+	StepMS        float64 `json:"step_ms"`
+	DataMS        float64 `json:"data_ms"` // waited for the batch
+	CommMS        float64 `json:"comm_ms"` // waited for buckets after backward: the exposed part
+	Samples       int     `json:"samples"` // over all ranks
+	SamplesPerSec float64 `json:"samples_per_sec"`
+	GradNorm      float64 `json:"grad_norm"` // before clipping; 0: not measured, left out
+	Scale         float64 `json:"scale"`     // loss scale; 0: none, left out
+	Skipped       bool    `json:"skipped"`   // left out when false
+}
+
+// EvalDone follows an evaluation over the whole test split.
+type EvalDone struct {
+	Step     int     `json:"step"`
+	Epoch    int     `json:"epoch"`
+	Loss     float64 `json:"loss"`
+	Accuracy float64 `json:"accuracy"` // negative: none, left out
+	Samples  int     `json:"samples"`
+	TookMS   float64 `json:"took_ms"`
+}
+
+// CheckpointSaved says that a checkpoint is durable.
+type CheckpointSaved struct {
+	Step    int     `json:"step"`
+	Path    string  `json:"path"`
+	Bytes   int64   `json:"bytes"`
+	PauseMS float64 `json:"pause_ms"` // training stood still
+	TookMS  float64 `json:"took_ms"`  // until durable
+	Best    bool    `json:"best,omitempty"`
+}
+
+// CheckpointLoaded says what a run continues from, and what was passed over or
+// adapted on the way.
+type CheckpointLoaded struct {
+	Step  int      `json:"step"`
+	Path  string   `json:"path"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// PluginLog is a line of a plugin's log. With Total set it is a progress line.
+type PluginLog struct {
+	Plugin  string `json:"plugin"`
+	Level   string `json:"level"` // "debug", "info", "warn", "error"
+	Message string `json:"message"`
+	Done    int64  `json:"done,omitempty"`  // bytes
+	Total   int64  `json:"total,omitempty"` // bytes
+}
+
+// Warning is something a user should read and the run survives.
+type Warning struct {
+	Source  string `json:"source"` // plugin or package
+	Message string `json:"message"`
+}
+
+// RankFailed is the launcher's account of a dead rank.
+type RankFailed struct {
+	FailedRank int      `json:"failed_rank"`
+	Host       string   `json:"host"`
+	PID        int      `json:"pid"`
+	ExitCode   int      `json:"exit_code"`
+	Signal     string   `json:"signal,omitempty"`
+	Message    string   `json:"message,omitempty"`
+	LastLines  []string `json:"last_lines,omitempty"`
+	Advice     string   `json:"advice,omitempty"`
+}
+
+// RunDone is the last event.
+type RunDone struct {
+	Status   string  `json:"status"` // "ok", "failed", "preempted", "interrupted"
+	Step     int     `json:"step"`
+	Loss     float64 `json:"loss"`     // mean over ranks of the last steps
+	Accuracy float64 `json:"accuracy"` // of the last evaluation; negative: none, left out
+	TotalS   float64 `json:"total_s"`
+	ExitCode int     `json:"exit_code"`
+	Message  string  `json:"message,omitempty"`
+}
+
+// The names of the events in JSON.
+func (*RunStarted) Kind() string       { return "run_started" }
+func (*RankStarted) Kind() string      { return "rank_started" }
+func (*PhaseChanged) Kind() string     { return "phase" }
+func (*DatasetOpened) Kind() string    { return "dataset" }
+func (*PlanMade) Kind() string         { return "plan" }
+func (*StepDone) Kind() string         { return "step" }
+func (*EvalDone) Kind() string         { return "eval" }
+func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
+func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
+func (*PluginLog) Kind() string        { return "plugin_log" }
+func (*Warning) Kind() string          { return "warning" }
+func (*RankFailed) Kind() string       { return "rank_failed" }
+func (*RunDone) Kind() string          { return "run_done" }
+
+// New gives an empty event of a kind, nil for a kind this version does not know.
+func New(kind string) Event {
+	if f, ok := kinds[kind]; ok {
+		return f()
+	}
+	return nil
+}
+
+var kinds = map[string]func() Event{
+	"run_started":       func() Event { return new(RunStarted) },
+	"rank_started":      func() Event { return new(RankStarted) },
+	"phase":             func() Event { return new(PhaseChanged) },
+	"dataset":           func() Event { return new(DatasetOpened) },
+	"plan":              func() Event { return new(PlanMade) },
+	"step":              func() Event { return new(StepDone) },
+	"eval":              func() Event { return new(EvalDone) },
+	"checkpoint_saved":  func() Event { return new(CheckpointSaved) },
+	"checkpoint_loaded": func() Event { return new(CheckpointLoaded) },
+	"plugin_log":        func() Event { return new(PluginLog) },
+	"warning":           func() Event { return new(Warning) },
+	"rank_failed":       func() Event { return new(RankFailed) },
+	"run_done":          func() Event { return new(RunDone) },
+}

@@ -1,0 +1,123 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/afero"
+)
+
+// RunDir is the directory of one run, <base>/<name>/<n>.
+type RunDir struct {
+	fs   afero.Fs
+	Path string
+}
+
+// CreateRunDir makes the next free <base>/<name>/<n> with its directories and
+// points <base>/<name>/latest at it. Two runs that start at once get two
+// numbers: making the directory is what takes the number.
+//
+// latest is a relative symbolic link; where there are none, it is a text file
+// that holds the number.
+func CreateRunDir(fsys afero.Fs, base, name string) (RunDir, error) {
+	parent := filepath.Join(base, name)
+	if err := fsys.MkdirAll(parent, 0o755); err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %w (choose another with --run-dir or [run] dir)", err)
+	}
+	d, err := takeNumber(fsys, parent)
+	if err != nil {
+		return RunDir{}, err
+	}
+	for _, sub := range []string{d.Logs(), d.Checkpoints()} {
+		if err := fsys.MkdirAll(sub, 0o755); err != nil {
+			return RunDir{}, fmt.Errorf("run directory: %w", err)
+		}
+	}
+	if err := pointLatest(fsys, parent, filepath.Base(d.Path)); err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %w", err)
+	}
+	return d, nil
+}
+
+// OpenRunDir views an existing run directory; a path that ends in "latest"
+// may be the link or the text file.
+func OpenRunDir(fsys afero.Fs, path string) (RunDir, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %w", err)
+	}
+	if info.IsDir() {
+		return RunDir{fsys, path}, nil
+	}
+	b, err := afero.ReadFile(fsys, path)
+	if err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %w", err)
+	}
+	n := strings.TrimSpace(string(b))
+	if _, err := strconv.Atoi(n); err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %s is neither a directory nor a pointer to one", path)
+	}
+	return RunDir{fsys, filepath.Join(filepath.Dir(path), n)}, nil
+}
+
+func takeNumber(fsys afero.Fs, parent string) (RunDir, error) {
+	entries, err := afero.ReadDir(fsys, parent)
+	if err != nil {
+		return RunDir{}, fmt.Errorf("run directory: %w", err)
+	}
+	n := 0
+	for _, e := range entries {
+		if k, err := strconv.Atoi(e.Name()); err == nil {
+			n = max(n, k)
+		}
+	}
+	for {
+		n++
+		path := filepath.Join(parent, strconv.Itoa(n))
+		err := fsys.Mkdir(path, 0o755)
+		if err == nil {
+			return RunDir{fsys, path}, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return RunDir{}, fmt.Errorf("run directory: %w (choose another with --run-dir or [run] dir)", err)
+		}
+	}
+}
+
+func pointLatest(fsys afero.Fs, parent, number string) error {
+	latest := filepath.Join(parent, "latest")
+	tmp := latest + ".tmp-" + number
+	if l, ok := fsys.(afero.Linker); ok {
+		if err := l.SymlinkIfPossible(number, tmp); err == nil {
+			return fsys.Rename(tmp, latest)
+		}
+	}
+	return writeAtomic(fsys, latest, []byte(number+"\n"))
+}
+
+// Config is the resolved configuration, every key.
+func (d RunDir) Config() string { return filepath.Join(d.Path, "config.toml") }
+
+// Events is the file of JSON lines.
+func (d RunDir) Events() string { return filepath.Join(d.Path, "events.jsonl") }
+
+// Summary is the file that WriteSummary writes.
+func (d RunDir) Summary() string { return filepath.Join(d.Path, "summary.json") }
+
+// Logs is the directory of the ranks' logs.
+func (d RunDir) Logs() string { return filepath.Join(d.Path, "logs") }
+
+// RankLog is the log of one rank.
+func (d RunDir) RankLog(rank int) string {
+	return filepath.Join(d.Logs(), "rank-"+strconv.Itoa(rank)+".log")
+}
+
+// Checkpoints is the directory that checkpoint.Open takes.
+func (d RunDir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
+
+// TensorBoard is the directory of event files; it is made by the first of them.
+func (d RunDir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }

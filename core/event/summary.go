@@ -1,0 +1,169 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/afero"
+)
+
+// Summary is summary.json: what came out of a run. Keys are a promise to users.
+type Summary struct {
+	Schema    int            `json:"schema"`
+	Name      string         `json:"name"`
+	Status    string         `json:"status"` // as in RunDone
+	WorldSize int            `json:"world_size"`
+	Device    string         `json:"device"`
+	Backend   string         `json:"backend"`
+	Precision string         `json:"precision"`
+	Dataset   DatasetSummary `json:"dataset"`
+	Epochs    int            `json:"epochs"`
+	Steps     int            `json:"steps"`
+	Train     TrainSummary   `json:"train"`
+	Eval      *EvalSummary   `json:"eval,omitempty"` // nil when nothing was evaluated
+	Time      TimeSummary    `json:"time"`
+	Comm      CommSummary    `json:"comm"`
+	Memory    MemorySummary  `json:"memory"`
+	// ParamsSHA256 has one hex digest per rank, over parameters and buffers in
+	// state-dict order, after the last broadcast of the buffers.
+	ParamsSHA256 []string `json:"params_sha256"`
+	Restarts     int      `json:"restarts"`
+}
+
+// DatasetSummary says what was trained on.
+type DatasetSummary struct {
+	Plugin       string `json:"plugin"`
+	Source       string `json:"source"` // "idx", "download", "generated", …
+	TrainSamples int    `json:"train_samples"`
+	TestSamples  int    `json:"test_samples"`
+}
+
+// TrainSummary sums up the steps.
+type TrainSummary struct {
+	Loss          Number `json:"loss"`
+	SamplesPerSec Number `json:"samples_per_sec"` // of all ranks, without the first ten steps
+	StepMSP50     Number `json:"step_ms_p50"`
+	StepMSP99     Number `json:"step_ms_p99"`
+}
+
+// EvalSummary is the last evaluation.
+type EvalSummary struct {
+	Loss     Number  `json:"loss"`
+	Accuracy *Number `json:"accuracy,omitempty"` // nil for a regression
+}
+
+// TimeSummary is in seconds.
+type TimeSummary struct {
+	ToFirstStepS Number `json:"to_first_step_s"` // from the launcher's start to the end of the first optimizer step
+	TrainS       Number `json:"train_s"`
+	TotalS       Number `json:"total_s"`
+}
+
+// CommSummary sums up the gradient reduction.
+type CommSummary struct {
+	Buckets      int    `json:"buckets"`
+	BytesPerStep int64  `json:"bytes_per_step"`
+	ExposedMSP50 Number `json:"exposed_ms_p50"` // waited for buckets after backward
+}
+
+// MemorySummary is per rank, plugins included and shared pages counted once.
+type MemorySummary struct {
+	PeakRSSBytes []int64 `json:"peak_rss_bytes"`
+}
+
+// Number is a float64 that may be infinite or NaN: those are null in JSON.
+type Number float64
+
+// MarshalJSON writes null for what JSON has no number for.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, float64(n), 'g', -1, 64), nil
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	*n = Number(f)
+	return err
+}
+
+// WriteSummary replaces the file at path in one step: a reader sees the old
+// summary or the new one. Schema is set here.
+func WriteSummary(fsys afero.Fs, path string, s Summary) error {
+	s.Schema = Schema
+	if s.ParamsSHA256 == nil {
+		s.ParamsSHA256 = []string{}
+	}
+	if s.Memory.PeakRSSBytes == nil {
+		s.Memory.PeakRSSBytes = []int64{}
+	}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	if err := writeAtomic(fsys, path, append(b, '\n')); err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return nil
+}
+
+// ReadSummary reads what WriteSummary wrote.
+func ReadSummary(fsys afero.Fs, path string) (Summary, error) {
+	var s Summary
+	b, err := afero.ReadFile(fsys, path)
+	if err != nil {
+		return s, fmt.Errorf("summary: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("summary %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// writeAtomic writes a file beside path, makes it durable and renames it.
+func writeAtomic(fsys afero.Fs, path string, content []byte) error {
+	f, err := afero.TempFile(fsys, filepath.Dir(path), filepath.Base(path)+".tmp-")
+	if err != nil {
+		return err
+	}
+	tmp := f.Name()
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Chmod(tmp, 0o644)
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = fsys.Remove(tmp) // the first error is the one to report
+		return err
+	}
+	return syncDir(fsys, filepath.Dir(path))
+}
+
+func syncDir(fsys afero.Fs, dir string) error {
+	d, err := fsys.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+// Package forecast is what `trainctl plan` prints: everything that can be known
+// about a run before it starts. Whoever builds the plan fills a [Report]; the
+// renderings for people and programs are here.
+package forecast
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// Report describes a run that has not started. Sizes are bytes, batches are
+// samples. Zero values and empty lists are left out of the text.
+type Report struct {
+	Schema  int     `json:"schema"` // 1
+	Name    string  `json:"name"`
+	Config  string  `json:"config"` // path of the configuration
+	World   World   `json:"world"`
+	Batch   Batch   `json:"batch"`
+	Steps   Steps   `json:"steps"`
+	Dataset Dataset `json:"dataset"`
+
+	Layers []Layer `json:"layers"`
+	Totals Totals  `json:"totals"`
+
+	Buckets []Bucket `json:"buckets"`
+	Traffic Traffic  `json:"traffic"`
+	Memory  Memory   `json:"memory_per_rank"`
+
+	Optimizer string      `json:"optimizer"` // "sgd lr=0.01 momentum=0.9"
+	Schedule  string      `json:"schedule"`  // "cosine over 600 steps, warm-up 50 steps"
+	Precision [][2]string `json:"precision"` // the policy's properties, name and value
+	Plugins   []Plugin    `json:"plugins"`
+	Warnings  []string    `json:"warnings"`
+}
+
+// World is who takes part.
+type World struct {
+	Ranks   int    `json:"ranks"`
+	PerNode int    `json:"per_node"`
+	Nodes   int    `json:"nodes"`
+	Host    string `json:"host"`             // where the plan was made: "node7, 2 cores, AVX-512"
+	Device  string `json:"device"`           // "cpu"
+	Threads int    `json:"threads_per_rank"` // 0: unknown
+}
+
+// Batch says how many samples go where.
+type Batch struct {
+	PerRank    int `json:"per_rank"` // and micro-step
+	Accumulate int `json:"accumulate_steps"`
+	Global     int `json:"global"` // over all ranks and micro-steps of a step
+}
+
+// Steps counts optimizer steps.
+type Steps struct {
+	PerEpoch  int `json:"per_epoch"`
+	Epochs    int `json:"epochs"`
+	Total     int `json:"total"`
+	LastBatch int `json:"last_batch"` // samples per rank of an epoch's last step; 0: as every other
+}
+
+// Dataset is the data as far as it is known without opening it.
+type Dataset struct {
+	Plugin       string `json:"plugin"`
+	Source       string `json:"source"`
+	TrainSamples int    `json:"train_samples"`
+	TestSamples  int    `json:"test_samples"`
+	Input        string `json:"input"`  // one sample: "f32[1,28,28]"
+	Target       string `json:"target"` // "i32[]"
+	Notice       string `json:"notice,omitempty"`
+}
+
+// Layer is one layer of the model in order.
+type Layer struct {
+	Name       string `json:"name"` // path in the state dict
+	Type       string `json:"type"`
+	Output     string `json:"output"` // shape of one sample's output: "[16,14,14]"
+	Parameters int    `json:"parameters"`
+	FLOPs      int64  `json:"flops"` // forward, per sample; 0: not counted
+}
+
+// Totals adds up the model.
+type Totals struct {
+	Parameters int   `json:"parameters"`
+	Buffers    int   `json:"buffers"` // elements that are no parameters, as running statistics
+	FLOPs      int64 `json:"flops"`   // of a step on one rank, forward and backward
+}
+
+// Bucket is one group of gradients that is reduced together, in launch order.
+type Bucket struct {
+	Index      int    `json:"index"`
+	Parameters int    `json:"parameters"` // tensors in it
+	Bytes      int64  `json:"bytes"`
+	First      string `json:"first"` // the gradient that is ready first
+	Last       string `json:"last"`  // the one that completes the bucket
+}
+
+// Traffic is what the gradients of one step cost each rank: through shared
+// memory every byte is read once per rank, in a ring it is sent 2(W-1)/W times
+// (Patarasuk and Yuan, 2009).
+type Traffic struct {
+	GradientBytes int64 `json:"gradient_bytes"`
+	RingBytes     int64 `json:"ring_bytes"`
+	SharedBytes   int64 `json:"shared_memory_bytes"`
+}
+
+// Memory is what one rank needs, by kind.
+type Memory struct {
+	Parameters  int64 `json:"parameters"`
+	Gradients   int64 `json:"gradients"`
+	Optimizer   int64 `json:"optimizer"`
+	Buffers     int64 `json:"buffers"`
+	Activations int64 `json:"activations"`
+	Workspace   int64 `json:"workspace"`
+	Batches     int64 `json:"batches"` // read ahead
+}
+
+// Total adds up all kinds.
+func (m Memory) Total() int64 {
+	return m.Parameters + m.Gradients + m.Optimizer + m.Buffers + m.Activations + m.Workspace + m.Batches
+}
+
+// Plugin is one plugin of the run.
+type Plugin struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Path    string `json:"path,omitempty"` // empty for built-in ones
+}
+
+// RingBytes is what one of world ranks sends when n bytes are reduced in a ring.
+func RingBytes(n int64, world int) int64 {
+	if world < 2 {
+		return 0
+	}
+	return 2 * n * int64(world-1) / int64(world)
+}
+
+// JSON writes the report as one object.
+func (r *Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	out := *r
+	out.Schema = 1
+	out.Layers, out.Buckets = orEmpty(out.Layers), orEmpty(out.Buckets)
+	out.Plugins, out.Warnings, out.Precision = orEmpty(out.Plugins), orEmpty(out.Warnings), orEmpty(out.Precision)
+	return enc.Encode(struct {
+		Report
+		MemoryTotal int64 `json:"memory_per_rank_total"`
+	}{out, out.Memory.Total()})
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

@@ -1,0 +1,98 @@
+package forecast
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata; read the difference")
+
+// convnet is the two-block network of the DDP tutorials on two ranks.
+func convnet() *Report {
+	return &Report{
+		Name: "mnist-ddp", Config: "configs/mnist-ddp.toml",
+		World:   World{Ranks: 2, PerNode: 2, Nodes: 1, Host: "node7, 2 cores", Device: "cpu", Threads: 1},
+		Batch:   Batch{PerRank: 64, Accumulate: 1, Global: 128},
+		Steps:   Steps{PerEpoch: 469, Epochs: 2, Total: 938, LastBatch: 48},
+		Dataset: Dataset{Plugin: "mnist", Source: "idx", TrainSamples: 60000, TestSamples: 10000, Input: "f32[1,28,28]", Target: "i32[]"},
+		Layers: []Layer{
+			{"layer1.0", "conv2d", "[16,28,28]", 416, 640000},
+			{"layer1.1", "batchnorm2d", "[16,28,28]", 32, 0},
+			{"layer1.2", "relu", "[16,28,28]", 0, 0},
+			{"layer1.3", "maxpool2d", "[16,14,14]", 0, 0},
+			{"layer2.0", "conv2d", "[32,14,14]", 12832, 5017600},
+			{"layer2.1", "batchnorm2d", "[32,14,14]", 64, 0},
+			{"layer2.2", "relu", "[32,14,14]", 0, 0},
+			{"layer2.3", "maxpool2d", "[32,7,7]", 0, 0},
+			{"fc", "linear", "[10]", 15690, 31370},
+		},
+		Totals:    Totals{Parameters: 29034, Buffers: 98, FLOPs: 1_088_000_000},
+		Buckets:   []Bucket{{0, 10, 116136, "fc.bias", "layer1.0.weight"}},
+		Traffic:   Traffic{GradientBytes: 116136, RingBytes: RingBytes(116136, 2), SharedBytes: 116136},
+		Memory:    Memory{Parameters: 116136, Gradients: 116136, Optimizer: 116136, Buffers: 392, Activations: 9 << 20, Workspace: 1 << 20, Batches: 401408},
+		Optimizer: "sgd lr=0.01 momentum=0.9", Schedule: "constant",
+		Precision: [][2]string{{"level", "O0"}, {"loss scale", "1"}},
+		Plugins:   []Plugin{{"backend", "tcp", "1.0.0", ""}, {"dataset", "mnist", "1.0.0", ""}, {"precision", "./bin/mine", "0.3", "/opt/mine"}},
+		Warnings:  []string{"2 ranks of 2 threads share 2 cores"},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for name, r := range map[string]*Report{
+		"convnet": convnet(),
+		"empty":   {},
+		"nodes": {
+			Name: "big", World: World{Ranks: 16, PerNode: 8, Nodes: 2, Device: "cpu"}, Batch: Batch{32, 4, 2048},
+			Steps:  Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
+			Memory: Memory{Parameters: 3 << 40, Activations: 1500},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text, js bytes.Buffer
+			if err := r.Text(&text); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.JSON(&js); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".txt", text.Bytes())
+			golden(t, "testdata/"+name+".json", js.Bytes())
+		})
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 60000: "60,000"} {
+		if got := group(n); got != want {
+			t.Errorf("group(%d) = %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 25 << 20: "25 MiB", 1 << 50: "1024 TiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
+		}
+	}
+	if RingBytes(100, 1) != 0 || RingBytes(100, 2) != 100 || RingBytes(100, 4) != 150 {
+		t.Error("a ring sends 2(W-1)/W of every byte")
+	}
+}

@@ -1,0 +1,184 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Text writes the report for people.
+func (r *Report) Text(w io.Writer) error {
+	p := &printer{w: w}
+	r.overview(p)
+	r.layers(p)
+	r.buckets(p)
+	r.memory(p)
+	for _, s := range r.Warnings {
+		p.line("\nwarning: %s", s)
+	}
+	return p.err
+}
+
+func (r *Report) overview(p *printer) {
+	t := p.table()
+	t.row("run", r.Name, parens(r.Config))
+	t.row("ranks", ranks(r.World), parens(r.World.Host))
+	t.row("device", r.World.Device, countIf(r.World.Threads, "thread per rank", "threads per rank"))
+	t.row("batch", batch(r.Batch, r.World.Ranks))
+	t.row("steps", steps(r.Steps))
+	t.row("dataset", r.Dataset.Plugin, parens(r.Dataset.Source), samples(r.Dataset))
+	t.row("sample", r.Dataset.Input, r.Dataset.Target)
+	t.row("optimizer", r.Optimizer)
+	t.row("schedule", r.Schedule)
+	for i, kv := range r.Precision {
+		t.row([]string{"precision", ""}[min(i, 1)], kv[0]+" = "+kv[1])
+	}
+	for i, pl := range r.Plugins {
+		t.row([]string{"plugins", ""}[min(i, 1)], pl.Kind+" "+pl.Name, pl.Version, cmp.Or(pl.Path, "built in"))
+	}
+	t.flush()
+	if r.Dataset.Notice != "" {
+		p.line("\nnote: %s", r.Dataset.Notice)
+	}
+}
+
+func (r *Report) layers(p *printer) {
+	if len(r.Layers) == 0 {
+		return
+	}
+	p.line("")
+	t := p.table(3, 4)
+	t.cells("layer", "type", "output", "parameters", "MFLOP/sample")
+	for _, l := range r.Layers {
+		t.cells(l.Name, l.Type, l.Output, group(int64(l.Parameters)), megaflops(l.FLOPs))
+	}
+	t.cells("total", "", "", group(int64(r.Totals.Parameters)), "")
+	t.flush()
+	if r.Totals.Buffers > 0 {
+		p.line("%s buffer elements", group(int64(r.Totals.Buffers)))
+	}
+	if r.Totals.FLOPs > 0 {
+		p.line("%.2f GFLOP per step and rank", float64(r.Totals.FLOPs)/1e9)
+	}
+}
+
+func (r *Report) buckets(p *printer) {
+	if len(r.Buckets) == 0 {
+		return
+	}
+	p.line("")
+	t := p.table(0, 1, 2)
+	t.cells("bucket", "gradients", "size", "ready first", "ready last")
+	for _, b := range r.Buckets {
+		t.cells(strconv.Itoa(b.Index), strconv.Itoa(b.Parameters), Bytes(b.Bytes), b.First, b.Last)
+	}
+	t.flush()
+	p.line("%s of gradients per step; each rank sends %s in a ring, or reads %s through shared memory",
+		Bytes(r.Traffic.GradientBytes), Bytes(r.Traffic.RingBytes), Bytes(r.Traffic.SharedBytes))
+}
+
+func (r *Report) memory(p *printer) {
+	if r.Memory.Total() == 0 {
+		return
+	}
+	p.line("")
+	t := p.table(1)
+	t.cells("memory per rank", "")
+	m := r.Memory
+	for _, k := range []struct {
+		name string
+		n    int64
+	}{
+		{"parameters", m.Parameters}, {"gradients", m.Gradients}, {"optimizer", m.Optimizer}, {"buffers", m.Buffers},
+		{"activations", m.Activations}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.Total()},
+	} {
+		if k.n > 0 {
+			t.cells(k.name, Bytes(k.n))
+		}
+	}
+	t.flush()
+}
+
+func ranks(w World) string {
+	s := strconv.Itoa(w.Ranks)
+	if w.Nodes > 1 {
+		s += fmt.Sprintf(" = %d nodes × %d", w.Nodes, w.PerNode)
+	}
+	return s
+}
+
+func batch(b Batch, ranks int) string {
+	s := fmt.Sprintf("%d = %d per rank × %d", b.Global, b.PerRank, ranks)
+	if b.Accumulate > 1 {
+		s += fmt.Sprintf(" × %d micro-steps", b.Accumulate)
+	}
+	return s
+}
+
+func steps(s Steps) string {
+	out := group(int64(s.Total))
+	if s.PerEpoch > 0 && s.Epochs > 0 {
+		out += fmt.Sprintf(" = %s per epoch × %d", group(int64(s.PerEpoch)), s.Epochs)
+		if s.Total < s.PerEpoch*s.Epochs {
+			out = fmt.Sprintf("%s of %s per epoch × %d", group(int64(s.Total)), group(int64(s.PerEpoch)), s.Epochs)
+		}
+	}
+	if s.LastBatch > 0 {
+		out += fmt.Sprintf(", the last of an epoch with %d per rank", s.LastBatch)
+	}
+	return out
+}
+
+func samples(d Dataset) string {
+	if d.TrainSamples == 0 && d.TestSamples == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s train, %s test", group(int64(d.TrainSamples)), group(int64(d.TestSamples)))
+}
+
+func megaflops(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(n)/1e6, 'f', 3, 64)
+}
+
+// group writes 1234567 as 1,234,567.
+func group(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Bytes writes a size in binary units, as "1.5 MiB".
+func Bytes(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for f >= 1024 && unit < 3 {
+		f, unit = f/1024, unit+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") + " " + []string{"KiB", "MiB", "GiB", "TiB"}[unit]
+}
+
+func parens(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+func countIf(n int, one, many string) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}

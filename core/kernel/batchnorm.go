@@ -1,0 +1,195 @@
+package kernel
+
+// The formulas are those of Ioffe and Szegedy, "Batch Normalization" (2015), in
+// the form of PyTorch's aten/src/ATen/native/Normalization.cpp. x is [n, c, hw];
+// every per-channel slice has c elements. Sums run in float64.
+
+// BatchNormStats computes each channel's mean and biased variance in two passes.
+func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
+	count := float64(n * hw)
+	for ch := range c {
+		var sum float64
+		for i := range n {
+			sum += sum64(x[(i*c+ch)*hw:][:hw])
+		}
+		mu := sum / count
+		var sq float64
+		for i := range n {
+			sq += sumSqDiff64(x[(i*c+ch)*hw:][:hw], mu)
+		}
+		mean[ch], variance[ch] = T(mu), T(sq/count)
+	}
+}
+
+// BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may
+// be nil. y may be x.
+func BatchNormApply[T Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
+	for i := range n * c {
+		ch := i % c
+		scale := invstd[ch]
+		if gamma != nil {
+			scale *= gamma[ch]
+		}
+		var shift T
+		if beta != nil {
+			shift = beta[ch]
+		}
+		subMulAdd(x[i*hw:][:hw], mean[ch], scale, shift, y[i*hw:][:hw])
+	}
+}
+
+// BatchNormGrad is the backward pass of training mode, where mean and invstd came
+// from x itself: it overwrites dx, and writes or adds dgamma and dbeta (each may
+// be nil, as gamma may). dx may be dy.
+func BatchNormGrad[T Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	count := float64(n * hw)
+	for ch := range c {
+		sumDy, sumDyXmu := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
+		storeGrad(dgamma, ch, sumDyXmu*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sumDy, accumulate)
+		batchNormInput(n, c, hw, ch, count, x, dy, mean[ch], invstd[ch], gamma, sumDy, sumDyXmu, dx)
+	}
+}
+
+// BatchNormGradReduce computes each channel's Σdy and Σdy·(x−mean), which ranks
+// add up between each other for a synchronised batch norm. dbeta is the first
+// and dgamma the second times invstd.
+func BatchNormGradReduce[T Float](n, c, hw int, x, dy, mean, sumDy, sumDyXmu []T) {
+	for ch := range c {
+		a, b := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
+		sumDy[ch], sumDyXmu[ch] = T(a), T(b)
+	}
+}
+
+// BatchNormGradInput computes dx from sums over count elements per channel, of
+// which n·hw are here. dx may be dy.
+func BatchNormGradInput[T Float](n, c, hw int, count float64, x, dy, mean, invstd, gamma, sumDy, sumDyXmu, dx []T) {
+	for ch := range c {
+		batchNormInput(n, c, hw, ch, count, x, dy, mean[ch], invstd[ch], gamma, float64(sumDy[ch]), float64(sumDyXmu[ch]), dx)
+	}
+}
+
+// BatchNormGradEval is the backward pass of evaluation mode, where mean and
+// invstd are constants. dgamma and dbeta may be nil, and dx may be dy.
+func BatchNormGradEval[T Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	for ch := range c {
+		if dgamma != nil || dbeta != nil {
+			sumDy, sumDyXmu := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
+			storeGrad(dgamma, ch, sumDyXmu*float64(invstd[ch]), accumulate)
+			storeGrad(dbeta, ch, sumDy, accumulate)
+		}
+		scale := invstd[ch]
+		if gamma != nil {
+			scale *= gamma[ch]
+		}
+		for i := range n {
+			o := (i*c + ch) * hw
+			subMulAdd(dy[o:][:hw], 0, scale, 0, dx[o:][:hw])
+		}
+	}
+}
+
+func storeGrad[T Float](dst []T, i int, v float64, accumulate bool) {
+	if dst == nil {
+		return
+	}
+	if accumulate {
+		v += float64(dst[i])
+	}
+	dst[i] = T(v)
+}
+
+func batchNormSums[T Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
+	for i := range n {
+		o := (i*c + ch) * hw
+		a, b := sumAndDot64(dy[o:][:hw], x[o:][:hw], mean)
+		sumDy += a
+		sumDyXmu += b
+	}
+	return sumDy, sumDyXmu
+}
+
+// batchNormInput writes dx = (dy − Σdy/m − (x−mean)·invstd²·Σdy(x−mean)/m)·invstd·gamma of one channel.
+func batchNormInput[T Float](n, c, hw, ch int, count float64, x, dy []T, mean, invstd T, gamma []T, sumDy, sumDyXmu float64, dx []T) {
+	scale := invstd
+	if gamma != nil {
+		scale *= gamma[ch]
+	}
+	meanDy := T(sumDy / count)
+	slope := T(sumDyXmu / count * float64(invstd) * float64(invstd))
+	for i := range n {
+		o := (i*c + ch) * hw
+		normGrad(x[o:][:hw], dy[o:][:hw], mean, meanDy, slope, scale, dx[o:][:hw])
+	}
+}
+
+// subMulAdd computes y = (x−mean)·scale + shift.
+func subMulAdd[T Float](x []T, mean, scale, shift T, y []T) {
+	y = y[:len(x)]
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecSubMulAdd(as32(x[:n]), float32(mean), float32(scale), float32(shift), as32(y[:n]))
+			x, y = x[n:], y[n:]
+		}
+	}
+	for i, v := range x {
+		y[i] = T((v-mean)*scale) + shift
+	}
+}
+
+// normGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale.
+func normGrad[T Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
+	dy, dx = dy[:len(x)], dx[:len(x)]
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecNormGrad(as32(x[:n]), as32(dy[:n]), float32(mean), float32(meanDy), float32(slope), float32(scale), as32(dx[:n]))
+			x, dy, dx = x[n:], dy[n:], dx[n:]
+		}
+	}
+	for i, v := range x {
+		dx[i] = (dy[i] - meanDy - T((v-mean)*slope)) * scale
+	}
+}
+
+func sum64[T Float](x []T) (sum float64) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum = vecSum(as32(x[:n]))
+			x = x[n:]
+		}
+	}
+	for _, v := range x {
+		sum += float64(v)
+	}
+	return sum
+}
+
+func sumSqDiff64[T Float](x []T, mean float64) (sum float64) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum = vecSumSqDiff(as32(x[:n]), mean)
+			x = x[n:]
+		}
+	}
+	for _, v := range x {
+		d := float64(v) - mean
+		sum += d * d
+	}
+	return sum
+}
+
+// sumAndDot64 is Σdy and Σdy·(x−mean).
+func sumAndDot64[T Float](dy, x []T, mean T) (sum, dot float64) {
+	mu := float64(mean)
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			sum, dot = vecSumAndDot(as32(dy[:n]), as32(x[:n]), mu)
+			x, dy = x[n:], dy[n:]
+		}
+	}
+	for i, v := range dy {
+		sum += float64(v)
+		dot += float64(v) * (float64(x[i]) - mu)
+	}
+	return sum, dot
+}

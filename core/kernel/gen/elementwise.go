@@ -1,0 +1,109 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// elementwise emits kernels whose results are the bits of the reference: no
+// product is fused into a sum.
+func elementwise(a *asm) {
+	for _, op := range []struct {
+		name, doc string
+		emit      func(ops ...operand.Op)
+	}{
+		{"add", "computes dst = a + b.", a.VADDPS},
+		{"mul", "computes dst = a·b.", a.VMULPS},
+	} {
+		a.function(op.name, "func(a, b, dst *float32, n int)", op.doc+" n is a multiple of 16.")
+		pa, pb, dst := a.gp("a"), a.gp("b"), a.gp("dst")
+		v := a.vec()
+		a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+			a.VMOVUPS(at(pa, off, d), v)
+			op.emit(at(pb, off, d), v, v)
+			a.VMOVUPS(v, at(dst, off, d))
+		})
+		a.ret()
+	}
+	scale(a)
+	axpy(a)
+	relu(a)
+	reluGrad(a)
+	sgd(a)
+}
+
+func scale(a *asm) {
+	a.function("scale", "func(dst *float32, alpha float32, n int)", "computes dst *= alpha. n is a multiple of 16.")
+	dst, alpha, v := a.gp("dst"), a.splat("alpha"), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMULPS(at(dst, off, d), alpha, v)
+		a.VMOVUPS(v, at(dst, off, d))
+	})
+	a.ret()
+}
+
+func axpy(a *asm) {
+	a.function("axpy", "func(dst *float32, alpha float32, src *float32, n int)", "computes dst += alpha·src. n is a multiple of 16.")
+	dst, alpha, src, v := a.gp("dst"), a.splat("alpha"), a.gp("src"), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMULPS(at(src, off, d), alpha, v)
+		a.VADDPS(at(dst, off, d), v, v)
+		a.VMOVUPS(v, at(dst, off, d))
+	})
+	a.ret()
+}
+
+// relu relies on VMAXPS giving its second source, here x, when either is NaN.
+func relu(a *asm) {
+	a.function("relu", "func(x, y *float32, n int)", "computes y = max(x, 0), NaN staying NaN. n is a multiple of 16.")
+	x, y, zero, v := a.gp("x"), a.gp("y"), a.vec(), a.vec()
+	a.zero(zero)
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMAXPS(at(x, off, d), zero, v)
+		a.VMOVUPS(v, at(y, off, d))
+	})
+	a.ret()
+}
+
+const greaterThan = 14 // VCMPPS predicate GT_OS: false for NaN
+
+func reluGrad(a *asm) {
+	a.function("reluGrad", "func(y, dy, dx *float32, n int)", "computes dx = dy where y > 0, else 0. n is a multiple of 16.")
+	y, dy, dx, zero, v := a.gp("y"), a.gp("dy"), a.gp("dx"), a.vec(), a.vec()
+	a.zero(zero)
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(at(y, off, d), v)
+		if a.lanes == 16 {
+			k := a.K()
+			a.VCMPPS(operand.U8(greaterThan), zero, v, k)
+			a.VMOVUPS_Z(at(dy, off, d), k, v)
+		} else {
+			a.VCMPPS(operand.U8(greaterThan), zero, v, v)
+			a.VANDPS(at(dy, off, d), v, v)
+		}
+		a.VMOVUPS(v, at(dx, off, d))
+	})
+	a.ret()
+}
+
+// sgd emits the momentum step after the first, without maximize.
+func sgd(a *asm) {
+	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
+		"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.")
+	p, g, buf := a.gp("p"), a.gp("grad"), a.gp("buf")
+	lr, momentum, undamped, decay := a.splat("lr"), a.splat("momentum"), a.splat("undamped"), a.splat("weightDecay")
+	w, d, b := a.vec(), a.vec(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, disp int) {
+		a.VMOVUPS(at(p, off, disp), w)
+		a.VMULPS(w, decay, d)
+		a.VADDPS(at(g, off, disp), d, d)
+		a.VMULPS(undamped, d, d)
+		a.VMULPS(at(buf, off, disp), momentum, b)
+		a.VADDPS(d, b, b)
+		a.VMOVUPS(b, at(buf, off, disp))
+		a.VMULPS(lr, b, b)
+		a.VSUBPS(b, w, w)
+		a.VMOVUPS(w, at(p, off, disp))
+	})
+	a.ret()
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// format is a half type: how to widen a vector of it from memory, and how to round
+// one into its own lower half. prepare emits the constants that pack needs.
+type format struct {
+	name    string
+	load    func(m operand.Mem, v reg.VecVirtual)
+	prepare func() (pack func(v reg.VecVirtual))
+}
+
+// half emits the conversions between float32 and the two half types, and their sums.
+func half(a *asm) {
+	f16 := format{"f16", func(m operand.Mem, v reg.VecVirtual) { a.VCVTPH2PS(m, v) }, a.packF16}
+	bf16 := format{"bf16", a.loadBF16, a.packBF16}
+	for _, f := range []format{f16, bf16} {
+		a.narrow(f)
+		a.widen(f)
+		a.addHalf(f)
+	}
+}
+
+func (a *asm) narrow(f format) {
+	a.function(f.name+"From32", "func(src *float32, dst *uint16, n int)", "rounds float32. n is a multiple of 16.")
+	src, dst, pack, v := a.gp("src"), a.gp("dst"), f.prepare(), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(operand.Mem{Base: src, Index: off, Scale: 2, Disp: 2 * d}, v)
+		pack(v)
+		a.storeHalf(v, at(dst, off, d))
+	})
+	a.ret()
+}
+
+func (a *asm) widen(f format) {
+	a.function(f.name+"To32", "func(dst *float32, src *uint16, n int)", "widens to float32. n is a multiple of 16.")
+	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		f.load(at(src, off, d), v)
+		a.VMOVUPS(v, operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d})
+	})
+	a.ret()
+}
+
+func (a *asm) addHalf(f format) {
+	a.function(f.name+"Add", "func(dst, src *uint16, n int)", "computes dst += src in float32, rounded once. n is a multiple of 16.")
+	dst, src, pack := a.gp("dst"), a.gp("src"), f.prepare()
+	x, y := a.vec(), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		f.load(at(dst, off, d), x)
+		f.load(at(src, off, d), y)
+		a.VADDPS(y, x, x)
+		pack(x)
+		a.storeHalf(x, at(dst, off, d))
+	})
+	a.ret()
+}
+
+// halfBlocks is blocks for 16-bit elements: off counts their bytes.
+func (a *asm) halfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	off := a.GP64()
+	a.XORQ(off, off)
+	a.SHLQ(operand.U8(1), n)
+	a.Label("loop")
+	a.CMPQ(off, n)
+	a.JGE(operand.LabelRef("done"))
+	for d := 0; d < 32; d += 2 * a.lanes {
+		body(off, d)
+	}
+	a.ADDQ(operand.U8(32), off)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("done")
+}
+
+// lower is the half of a register that 16-bit elements of its lanes take.
+func (a *asm) lower(v reg.VecVirtual) reg.VecVirtual {
+	if a.lanes == 16 {
+		return v.AsY().(reg.VecVirtual)
+	}
+	return v.AsX().(reg.VecVirtual)
+}
+
+func (a *asm) storeHalf(v reg.VecVirtual, m operand.Mem) { a.VMOVDQU(a.lower(v), m) }
+
+func (a *asm) packF16() func(reg.VecVirtual) {
+	return func(v reg.VecVirtual) { a.VCVTPS2PH(operand.U8(0), v, a.lower(v)) }
+}
+
+func (a *asm) loadBF16(m operand.Mem, v reg.VecVirtual) {
+	a.VPMOVZXWD(m, v)
+	a.VPSLLD(operand.U8(16), v, v)
+}
+
+// packBF16 rounds to bfloat16: ties to even, NaN quiet with its payload's upper bits.
+func (a *asm) packBF16() func(reg.VecVirtual) {
+	one, bias, quiet := a.vec(), a.vec(), a.vec()
+	a.ones(one)
+	a.VPSLLD(operand.U8(6), one, quiet)
+	a.VPSLLD(operand.U8(15), one, bias)
+	a.VPSUBD(one, bias, bias) // 0x7fff
+	top, up := a.vec(), a.vec()
+	return func(v reg.VecVirtual) {
+		a.VPSRLD(operand.U8(16), v, top)
+		if a.lanes == 16 {
+			k := a.K()
+			a.VCMPPS(operand.U8(isNaN), v, v, k)
+			a.VPANDD(one, top, up)
+			a.VPADDD(bias, v, v)
+			a.VPADDD(up, v, v)
+			a.VPSRLD(operand.U8(16), v, v)
+			a.VPORD(quiet, top, k, v)
+			a.VPMOVDW(v, a.lower(v))
+			return
+		}
+		nan := a.vec()
+		a.VCMPPS(operand.U8(isNaN), v, v, nan)
+		a.VPAND(one, top, up)
+		a.VPADDD(bias, v, v)
+		a.VPADDD(up, v, v)
+		a.VPSRLD(operand.U8(16), v, v)
+		a.VPOR(quiet, top, top)
+		a.VBLENDVPS(nan, top, v, v)
+		a.VPACKUSDW(v, v, v)
+		a.VPERMQ(operand.U8(0b00001000), v, v)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// norm emits the passes of batch and layer norm.
+func norm(a *asm) {
+	subMulAdd(a)
+	normGrad(a)
+	sum(a)
+	sumSqDiff(a)
+	sumAndDot(a)
+}
+
+func subMulAdd(a *asm) {
+	a.function("subMulAdd", "func(x *float32, mean, scale, shift float32, y *float32, n int)",
+		"computes y = (x−mean)·scale + shift. n is a multiple of 16.")
+	x, y, mean, scale, shift, v := a.gp("x"), a.gp("y"), a.splat("mean"), a.splat("scale"), a.splat("shift"), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(at(x, off, d), v)
+		a.VSUBPS(mean, v, v)
+		a.VMULPS(scale, v, v)
+		a.VADDPS(shift, v, v)
+		a.VMOVUPS(v, at(y, off, d))
+	})
+	a.ret()
+}
+
+func normGrad(a *asm) {
+	a.function("normGrad", "func(x, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale. n is a multiple of 16.")
+	x, dy, dx := a.gp("x"), a.gp("dy"), a.gp("dx")
+	mean, meanDy, slope, scale := a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")
+	v, g := a.vec(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(at(x, off, d), v)
+		a.VSUBPS(mean, v, v)
+		a.VMULPS(slope, v, v)
+		a.VMOVUPS(at(dy, off, d), g)
+		a.VSUBPS(meanDy, g, g)
+		a.VSUBPS(v, g, g)
+		a.VMULPS(scale, g, g)
+		a.VMOVUPS(g, at(dx, off, d))
+	})
+	a.ret()
+}
+
+// doubles calls body for each part of the block at disp that fills a register
+// once widened to float64, with the number of the part in the block.
+func (a *asm) doubles(disp int, body func(disp, part int)) {
+	for h := range 2 {
+		body(disp+2*a.lanes*h, disp/(4*a.lanes)*2+h)
+	}
+}
+
+// sums is a set of independent float64 accumulators, one per part of a block.
+func (a *asm) sums() []reg.VecVirtual {
+	acc := a.vecs(32 / a.lanes)
+	for _, v := range acc {
+		a.zero(v)
+	}
+	return acc
+}
+
+// returnSum adds up the accumulators and stores the total as a result.
+func (a *asm) returnSum(acc []reg.VecVirtual, result string) {
+	for _, v := range acc[1:] {
+		a.VADDPD(v, acc[0], acc[0])
+	}
+	x := a.foldTo128(acc[0], a.VADDPD)
+	y := a.XMM()
+	a.VPERMILPD(operand.U8(1), x, y)
+	a.VADDPD(x, y, x)
+	a.Store(x, a.Return(result))
+}
+
+// splat64 loads a float64 parameter into every lane.
+func (a *asm) splat64(param string) reg.VecVirtual {
+	x, v := a.XMM(), a.vec()
+	a.Load(a.Param(param), x)
+	a.VBROADCASTSD(x, v)
+	return v
+}
+
+func sum(a *asm) {
+	a.function("sum", "func(x *float32, n int) (total float64)", "is Σx in float64. n is a multiple of 16.")
+	x, acc, v := a.gp("x"), a.sums(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.doubles(d, func(d, part int) {
+			a.VCVTPS2PD(at(x, off, d), v)
+			a.VADDPD(v, acc[part], acc[part])
+		})
+	})
+	a.returnSum(acc, "total")
+	a.ret()
+}
+
+func sumSqDiff(a *asm) {
+	a.function("sumSqDiff", "func(x *float32, mean float64, n int) (total float64)", "is Σ(x−mean)² in float64. n is a multiple of 16.")
+	x, mean, acc, v := a.gp("x"), a.splat64("mean"), a.sums(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.doubles(d, func(d, part int) {
+			a.VCVTPS2PD(at(x, off, d), v)
+			a.VSUBPD(mean, v, v)
+			a.VFMADD231PD(v, v, acc[part])
+		})
+	})
+	a.returnSum(acc, "total")
+	a.ret()
+}
+
+func sumAndDot(a *asm) {
+	a.function("sumAndDot", "func(dy, x *float32, mean float64, n int) (total, dot float64)",
+		"is Σdy and Σdy·(x−mean) in float64. n is a multiple of 16.")
+	dy, x, mean, sums, dots, g, v := a.gp("dy"), a.gp("x"), a.splat64("mean"), a.sums(), a.sums(), a.vec(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.doubles(d, func(d, part int) {
+			a.VCVTPS2PD(at(dy, off, d), g)
+			a.VCVTPS2PD(at(x, off, d), v)
+			a.VSUBPD(mean, v, v)
+			a.VADDPD(g, sums[part], sums[part])
+			a.VFMADD231PD(g, v, dots[part])
+		})
+	})
+	a.returnSum(sums, "total")
+	a.returnSum(dots, "dot")
+	a.ret()
+}

@@ -1,0 +1,257 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// afterFailure is how long the others may live once one rank has failed.
+const afterFailure = time.Second
+
+// ending is how an attempt ended on all nodes.
+type ending struct {
+	code    int
+	failure *Failure
+	signal  os.Signal
+	again   bool // a restart may help
+}
+
+// attempt is one start of the group on this node. Its fields belong to the
+// goroutine that runs watch.
+type attempt struct {
+	l       *launcher
+	n       int
+	workers []*worker
+	alive   map[*worker]bool
+	exits   chan exit
+
+	verdict  *verdict // why it ends, nil while it runs or when all went well
+	kill     <-chan time.Time
+	ended    []exit // after the verdict
+	signaled int
+}
+
+// attempt runs the group once. The error says why it could not be run at all.
+func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
+	before := family.strangers()
+	a := &attempt{l: l, n: n, alive: map[*worker]bool{}, exits: make(chan exit, l.o.Nproc)}
+	store, err := l.openStore(ctx, n)
+	if err != nil {
+		return ending{code: meetingCode(err)}, err
+	}
+	defer store.close()
+	worlds := l.worlds(n, store.host, store.port)
+	err = l.o.Prepare(ctx, n, worlds)
+	for pid := range family.strangers() {
+		before[pid] = true // whatever Prepare started
+	}
+	if err == nil {
+		err = a.start(worlds, store)
+	}
+	if err != nil {
+		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Failure: a.launcherFailed(err)})
+		a.verdict = &verdict{}
+		a.stop(0)
+	}
+	a.watch(ctx)
+	for pid := range family.sweep(before) {
+		l.sink.printf("warning: killed process %d, which a rank left behind", pid)
+	}
+	for _, w := range a.workers {
+		w.finish()
+	}
+	if err != nil {
+		return ending{code: ExitFailed}, err
+	}
+	return a.ending(), ctx.Err()
+}
+
+func (a *attempt) start(worlds []rank.World, s *groupStore) error {
+	for _, w := range worlds {
+		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: s.addr(), Secret: s.secret, Threads: a.l.o.Threads, Inherited: os.LookupEnv})
+		p, err := a.l.startWorker(w, env, a.n)
+		if err != nil {
+			return err
+		}
+		a.workers = append(a.workers, p)
+		a.alive[p] = true
+		go p.wait(a.exits)
+	}
+	return nil
+}
+
+// watch runs until every rank of this node has ended, and on a good day until
+// those of the other nodes have too.
+func (a *attempt) watch(ctx context.Context) {
+	far, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	remote := a.l.nodes.listen(far, &wg, a.n)
+	var done <-chan *verdict
+	gone := ctx.Done()
+	for {
+		if len(a.alive) == 0 {
+			if a.verdict != nil || a.l.nodes == nil {
+				return
+			}
+			if done == nil {
+				done = a.l.nodes.done(far, &wg, a.n)
+			}
+		}
+		select {
+		case e := <-a.exits:
+			a.exited(e)
+		case s := <-a.l.signals:
+			a.interrupted(s)
+		case v := <-remote:
+			a.obey(v)
+			remote = nil
+		case v := <-done:
+			if v == nil {
+				return
+			}
+			a.obey(v)
+		case <-gone:
+			gone = nil
+			a.interrupted(syscall.SIGTERM)
+		case <-a.kill:
+			a.killAll()
+		}
+	}
+}
+
+// exited takes note of one end. The first bad one is the root cause.
+func (a *attempt) exited(e exit) {
+	delete(a.alive, e.w)
+	switch {
+	case a.verdict != nil:
+		a.ended = append(a.ended, e)
+	case e.bad():
+		a.failed(e)
+	}
+}
+
+func (a *attempt) failed(e exit) {
+	grace := min(a.l.o.Grace, afterFailure)
+	if e.code == ExitPreempted {
+		grace = a.l.o.Grace // the others are saving as well
+	}
+	c := e.cause(a.l.host, a.l.oom)
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: c}
+	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
+	a.stop(grace)
+	e.w.finish() // its last words
+	f.Root.LastLines = e.w.log.lines()
+	a.verdict = a.l.nodes.report(a.n, a.verdict)
+}
+
+// interrupted passes the first signal on, so that the ranks save and drain, and
+// takes the second one at its word.
+func (a *attempt) interrupted(s os.Signal) {
+	if a.signaled++; a.signaled > 1 {
+		a.killAll()
+		return
+	}
+	if a.verdict != nil {
+		return // they are being stopped already
+	}
+	sig, _ := s.(syscall.Signal)
+	a.l.sink.printf("%v: the ranks may save and drain for %v; once more kills them", s, a.l.o.Grace)
+	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig)}
+	a.stop(a.l.o.Grace)
+	a.verdict = a.l.nodes.report(a.n, a.verdict)
+}
+
+// obey ends the attempt because another node says so.
+func (a *attempt) obey(v *verdict) {
+	if a.verdict != nil {
+		return
+	}
+	a.verdict = v
+	grace := min(a.l.o.Grace, afterFailure)
+	if v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted {
+		grace = a.l.o.Grace
+	}
+	a.stop(grace)
+}
+
+func (a *attempt) stop(grace time.Duration) {
+	for w := range a.alive {
+		w.signal(syscall.SIGTERM)
+	}
+	a.kill = time.After(grace)
+}
+
+func (a *attempt) killAll() {
+	for w := range a.alive {
+		w.killGroup()
+	}
+}
+
+// ending judges the attempt.
+func (a *attempt) ending() ending {
+	v := a.verdict
+	switch {
+	case v == nil:
+		return ending{code: ExitOK}
+	case v.Failure == nil:
+		sig := syscall.Signal(v.Signal)
+		return ending{code: a.signalCode(sig), signal: sig}
+	}
+	f := v.Failure
+	f.Others, f.Stopped = a.followers()
+	code := f.Root.ExitCode
+	end := ending{code: ExitWorker, failure: f, again: restartHelps(code)}
+	switch {
+	case passesThrough(code):
+		end.code = code
+	case f.Root.Rank < 0:
+		end.again = false // a node is missing, and the number of nodes is fixed
+	}
+	return end
+}
+
+// signalCode is 75 after a SIGTERM when the ranks say that they have saved.
+func (a *attempt) signalCode(sig syscall.Signal) int {
+	saved := func(e exit) bool { return e.code == ExitPreempted }
+	unsaved := func(e exit) bool { return e.bad() && e.code != ExitPreempted }
+	if sig == syscall.SIGTERM && slices.ContainsFunc(a.ended, saved) && !slices.ContainsFunc(a.ended, unsaved) {
+		return ExitPreempted
+	}
+	return 128 + int(sig)
+}
+
+// followers parts the ranks that ended after the verdict into those that failed
+// by themselves and those that did as they were told.
+func (a *attempt) followers() (others []Cause, stopped []int) {
+	for _, e := range a.ended {
+		told := e.sig == syscall.SIGTERM || e.sig == syscall.SIGKILL
+		switch e.code {
+		case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
+			told = true
+		}
+		if told {
+			stopped = append(stopped, e.w.world.Rank)
+			continue
+		}
+		others = append(others, e.cause(a.l.host, -1))
+	}
+	slices.Sort(stopped)
+	return others, stopped
+}
+
+// launcherFailed is the failure that the other nodes hear of when this one
+// cannot start its ranks.
+func (a *attempt) launcherFailed(err error) *Failure {
+	return &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts,
+		Root: Cause{Rank: -1, Host: a.l.host, Time: time.Now(), Step: -1,
+			Message: fmt.Sprintf("the launcher of node %d could not start its ranks: %v", a.l.o.NodeRank, err)}}
+}

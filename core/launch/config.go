@@ -1,0 +1,204 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
+
+// Config is the table [launch].
+type Config struct {
+	// NprocPerNode is the number of ranks on this host. "auto" is one per GPU;
+	// on a host without GPUs two, or one if it has a single core: enough to
+	// train in parallel, few enough for a laptop.
+	NprocPerNode Count `toml:"nproc_per_node"`
+
+	// Nnodes is the number of hosts, "1" unless told otherwise. Every host runs
+	// its own launcher. A range ("1:4", elastic) is refused for now.
+	Nnodes Count `toml:"nnodes"`
+
+	// NodeRank is the index of this host, 0 to nnodes-1.
+	NodeRank int `toml:"node_rank"`
+
+	// RdzvEndpoint is host:port where node 0's launcher meets the others;
+	// needed for more than one node.
+	RdzvEndpoint string `toml:"rdzv_endpoint"`
+
+	// MaxRestarts is how often the whole group is started again after a failure.
+	MaxRestarts int `toml:"max_restarts"`
+
+	// ThreadsPerRank is GOMAXPROCS of a rank. "auto" is cores / nproc_per_node,
+	// at least 1.
+	ThreadsPerRank Count `toml:"threads_per_rank"`
+
+	// Grace is how long ranks may save and drain after a signal to the launcher
+	// before they are killed. After a failure they get at most a second of it.
+	Grace Duration `toml:"grace"`
+}
+
+// Default is one host, automatic numbers, no restarts, 5 s of grace.
+func Default() Config {
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: Seconds(5)}
+}
+
+// Problems lists everything that is wrong with the table.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	c.NprocPerNode.check(&l, "nproc_per_node", `a number from 1 up, or "auto"`, true)
+	c.ThreadsPerRank.check(&l, "threads_per_rank", `a number from 1 up, or "auto"`, true)
+	if strings.Contains(c.Nnodes.raw, ":") {
+		l.Addf("nnodes", `give one number, such as "2"`, "%q is a range; elastic jobs are not supported, the number of hosts is fixed", c.Nnodes.raw)
+	} else {
+		c.Nnodes.check(&l, "nnodes", "a number from 1 up", false)
+	}
+	if c.MaxRestarts < 0 {
+		l.Addf("max_restarts", "0 never restarts", "%d is negative", c.MaxRestarts)
+	}
+	if c.Grace.raw != "" || c.Grace.d < 0 {
+		l.Addf("grace", `write a duration such as "5s"`, "%s is not a duration from 0 up", c.Grace)
+	}
+	c.nodeProblems(&l)
+	return l
+}
+
+func (c Config) nodeProblems(l *diag.List) {
+	nodes := max(1, c.Nnodes.n)
+	if c.NodeRank < 0 || c.NodeRank >= nodes {
+		l.Addf("node_rank", fmt.Sprintf("0 to %d", nodes-1), "%d is outside %d nodes", c.NodeRank, nodes)
+	}
+	if nodes == 1 {
+		return
+	}
+	_, port, err := net.SplitHostPort(c.RdzvEndpoint)
+	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+		l.Addf("rdzv_endpoint", `write node 0's "host:port", such as "node0:29400"`, "%q is not an address, and %d nodes need one to meet", c.RdzvEndpoint, nodes)
+	}
+}
+
+// Nproc is the number of ranks on a host with that many GPUs and cores.
+func (c Config) Nproc(gpus, cores int) int {
+	switch {
+	case !c.NprocPerNode.IsAuto():
+		return c.NprocPerNode.n
+	case gpus > 0:
+		return gpus
+	}
+	return max(1, min(2, cores))
+}
+
+// Threads is GOMAXPROCS of each of nproc ranks on a host with that many cores.
+func (c Config) Threads(nproc, cores int) int {
+	if !c.ThreadsPerRank.IsAuto() {
+		return c.ThreadsPerRank.n
+	}
+	return max(1, cores/max(1, nproc))
+}
+
+// Count is a number that may be left to trainctl: 4, "4" or "auto" in TOML.
+// Its zero value is "auto".
+type Count struct {
+	n   int
+	raw string // what was written, when it is neither
+}
+
+// Auto leaves the number to trainctl.
+var Auto = Count{}
+
+// N is a fixed number.
+func N(n int) Count {
+	if n < 1 {
+		return Count{raw: strconv.Itoa(n)}
+	}
+	return Count{n: n}
+}
+
+// IsAuto is false for a number, also for one that Problems complains about.
+func (c Count) IsAuto() bool { return c == Auto }
+
+// Int is the number, 0 for "auto" and for what Problems complains about.
+func (c Count) Int() int { return c.n }
+
+func (c Count) String() string {
+	switch {
+	case c.raw != "":
+		return c.raw
+	case c.n == 0:
+		return "auto"
+	}
+	return strconv.Itoa(c.n)
+}
+
+// UnmarshalTOML takes an integer or a string. It never fails: Config.Problems
+// reports bad values together with all others.
+func (c *Count) UnmarshalTOML(v any) error {
+	text := fmt.Sprint(v)
+	n, err := strconv.Atoi(text)
+	switch {
+	case text == "auto":
+		*c = Auto
+	case err == nil:
+		*c = N(n)
+	default:
+		*c = Count{raw: text}
+	}
+	return nil
+}
+
+// UnmarshalText is UnmarshalTOML for flags.
+func (c *Count) UnmarshalText(b []byte) error { return c.UnmarshalTOML(string(b)) }
+
+// MarshalText is String.
+func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+func (c Count) check(l *diag.List, key, help string, auto bool) {
+	if c.raw != "" || c.IsAuto() && !auto {
+		l.Addf(key, help, "%q is not a number from 1 up", c.String())
+	}
+}
+
+// Duration is "5s" or "1m30s" in TOML.
+type Duration struct {
+	d   time.Duration
+	raw string // what was written, when it is none
+}
+
+// Seconds is a Duration of n seconds.
+func Seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second} }
+
+// Std is the duration for package time.
+func (d Duration) Std() time.Duration { return d.d }
+
+func (d Duration) String() string {
+	if d.raw != "" {
+		return strconv.Quote(d.raw)
+	}
+	return d.d.String()
+}
+
+// UnmarshalTOML takes a string. It never fails: Config.Problems reports what is
+// not a duration.
+func (d *Duration) UnmarshalTOML(v any) error {
+	text := fmt.Sprint(v)
+	std, err := time.ParseDuration(text)
+	if err != nil {
+		*d = Duration{raw: text}
+		return nil
+	}
+	*d = Duration{d: std}
+	return nil
+}
+
+// UnmarshalText is UnmarshalTOML for flags.
+func (d *Duration) UnmarshalText(b []byte) error { return d.UnmarshalTOML(string(b)) }
+
+// MarshalText is the duration as UnmarshalTOML takes it.
+func (d Duration) MarshalText() ([]byte, error) {
+	if d.raw != "" {
+		return []byte(d.raw), nil
+	}
+	return []byte(d.d.String()), nil
+}

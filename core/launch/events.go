@@ -1,0 +1,43 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+func (l *launcher) event(rank int, line []byte) {
+	l.events.Lock()
+	defer l.events.Unlock()
+	l.o.OnEvent(rank, line)
+}
+
+// note keeps the lines that tell where a rank was. They are parsed only if it
+// fails.
+func (w *worker) note(line []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if bytes.Contains(line, []byte(`"step"`)) {
+		w.step = append(w.step[:0], line...)
+	}
+	if bytes.Contains(line, []byte(`"phase"`)) {
+		w.phase = append(w.phase[:0], line...)
+	}
+}
+
+// place is the last step and phase a rank told of; -1 and "" if it never did.
+func (w *worker) place() (step int64, phase string) {
+	w.mu.Lock()
+	step0, phase0 := slices.Clone(w.step), slices.Clone(w.phase)
+	w.mu.Unlock()
+	var s struct{ Step *int64 }
+	if json.Unmarshal(step0, &s) != nil || s.Step == nil {
+		s.Step = new(int64)
+		*s.Step = -1
+	}
+	var p struct{ Phase string }
+	if json.Unmarshal(phase0, &p) != nil {
+		p.Phase = ""
+	}
+	return *s.Step, p.Phase
+}

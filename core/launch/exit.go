@@ -1,0 +1,35 @@
+package launch
+
+// Exit codes of trainctl. A worker uses the same ones, and the launcher passes
+// those on that say more than "a worker failed".
+const (
+	ExitOK         = 0
+	ExitFailed     = 1  // the run failed
+	ExitConfig     = 2  // usage or configuration
+	ExitPlugin     = 3  // plugin missing, checksum or protocol
+	ExitRendezvous = 4  // ranks or launchers did not find each other in time
+	ExitWorker     = 5  // a worker failed and restarts are used up
+	ExitCheckpoint = 6  // checkpoint unusable
+	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
+	ExitInterrupt  = 130
+	ExitTerminated = 143
+)
+
+// passesThrough tells whether a worker's exit code says more than ExitWorker.
+func passesThrough(code int) bool {
+	switch code {
+	case ExitConfig, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitPreempted:
+		return true
+	}
+	return false
+}
+
+// restartHelps is false for what would only fail again in the same way, and
+// for a host that is about to be taken away.
+func restartHelps(code int) bool {
+	switch code {
+	case ExitConfig, ExitPlugin, ExitCheckpoint, ExitPreempted:
+		return false
+	}
+	return true
+}

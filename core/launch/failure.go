@@ -1,0 +1,186 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Failure is why an attempt ended, ready to be shown (Format) or stored as JSON.
+type Failure struct {
+	Job         string  `json:"job"`
+	Attempt     int     `json:"attempt"` // 0 is the first
+	MaxRestarts int     `json:"max_restarts"`
+	Root        Cause   `json:"root"`
+	Others      []Cause `json:"others,omitempty"`  // failed by themselves, later
+	Stopped     []int   `json:"stopped,omitempty"` // ranks that the launcher ended
+}
+
+// Cause is how one rank, or one launcher, failed.
+type Cause struct {
+	Rank      int       `json:"rank"` // -1 when no rank is to blame
+	LocalRank int       `json:"local_rank"`
+	Host      string    `json:"host"`
+	PID       int       `json:"pid,omitempty"`
+	ExitCode  int       `json:"exit_code"` // minus the signal's number for a signal
+	Signal    string    `json:"signal,omitempty"`
+	Time      time.Time `json:"time"`
+	Step      int64     `json:"step"`              // the last one it told of, -1 for none
+	Phase     string    `json:"phase,omitempty"`   // likewise
+	Memory    string    `json:"memory,omitempty"`  // evidence of an out-of-memory kill
+	Message   string    `json:"message,omitempty"` // what happened, when no process tells
+	LastLines []string  `json:"last_lines,omitempty"`
+}
+
+func (e exit) cause(host string, oom int) Cause {
+	step, phase := e.w.place()
+	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.pid, ExitCode: e.code,
+		Time: e.at, Step: step, Phase: phase}
+	if e.sig != 0 {
+		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
+	}
+	if e.sig == syscall.SIGKILL || e.code == 128+int(syscall.SIGKILL) {
+		c.Memory = oomEvidence(oom)
+	}
+	return c
+}
+
+// signals are those with which processes end, the same numbers everywhere
+// but SIGBUS.
+var signals = map[syscall.Signal]string{
+	syscall.SIGHUP: "SIGHUP", syscall.SIGINT: "SIGINT", syscall.SIGQUIT: "SIGQUIT", syscall.SIGILL: "SIGILL", syscall.SIGTRAP: "SIGTRAP",
+	syscall.SIGABRT: "SIGABRT", syscall.SIGBUS: "SIGBUS", syscall.SIGFPE: "SIGFPE", syscall.SIGKILL: "SIGKILL", syscall.SIGSEGV: "SIGSEGV",
+	syscall.SIGPIPE: "SIGPIPE", syscall.SIGALRM: "SIGALRM", syscall.SIGTERM: "SIGTERM", syscall.SIGXCPU: "SIGXCPU", syscall.SIGXFSZ: "SIGXFSZ",
+	syscall.SIGUSR1: "SIGUSR1", syscall.SIGUSR2: "SIGUSR2",
+}
+
+func signalName(s syscall.Signal) string {
+	if name, ok := signals[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("signal %d", int(s))
+}
+
+// Advice is what to do about the root cause.
+func (f *Failure) Advice() []string {
+	c := f.Root
+	switch {
+	case c.Memory != "":
+		return []string{"The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."}
+	case c.Signal == "SIGKILL":
+		return []string{"Somebody killed it from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a person."}
+	case c.Signal == "SIGSEGV" || c.Signal == "SIGBUS" || c.Signal == "SIGILL" || c.Signal == "SIGABRT" || c.Signal == "SIGFPE":
+		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_KERNELS=go rules the assembly kernels out."}
+	case c.Signal != "":
+		return []string{"Find out who sent " + c.Signal + "; the launcher did not."}
+	case c.Rank < 0:
+		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
+	}
+	return adviceFor(c.ExitCode)
+}
+
+func adviceFor(code int) []string {
+	switch code {
+	case ExitConfig:
+		return []string{"Mend the configuration; \"trainctl config check\" shows all problems at once. Restarting does not help."}
+	case ExitPlugin:
+		return []string{"Mend the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
+	case ExitRendezvous:
+		return []string{"Some ranks never arrived: the lines above name them. \"trainctl doctor\" tests the sockets."}
+	case ExitCheckpoint:
+		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one."}
+	case ExitPreempted:
+		return []string{"It saved and made way: start the run again with --resume auto."}
+	}
+	return []string{"Its last lines above usually say it; the whole log is in the run directory (\"trainctl logs\").",
+		"--resume auto goes on from the last checkpoint."}
+}
+
+const (
+	ruleHeavy = "============================================================"
+	ruleLight = "------------------------------------------------------------"
+)
+
+// Format is the failure as one block for people, built like torchrun's and
+// ending in a newline.
+func (f *Failure) Format() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("%s\n%s FAILED%s\n%s", ruleHeavy, f.Job, f.attempts(), ruleLight)
+	p("Root Cause (first observed failure):")
+	f.Root.format(p)
+	f.formatOthers(p)
+	p("%s\nWhat to do:", ruleLight)
+	for _, a := range f.Advice() {
+		p("  %s", a)
+	}
+	p("%s", ruleHeavy)
+	return b.String()
+}
+
+func (f *Failure) attempts() string {
+	if f.MaxRestarts == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (attempt %d of %d)", f.Attempt+1, f.MaxRestarts+1)
+}
+
+func (c Cause) format(p func(string, ...any)) {
+	p("  time      : %s", c.Time.Format(time.RFC3339Nano))
+	p("  host      : %s", c.Host)
+	if c.Rank >= 0 {
+		p("  rank      : %d (local_rank: %d)", c.Rank, c.LocalRank)
+	}
+	if c.PID != 0 {
+		p("  pid       : %d", c.PID)
+		p("  exitcode  : %s", c.ending())
+	}
+	if c.Message != "" {
+		p("  what      : %s", c.Message)
+	}
+	if at := c.where(); at != "" {
+		p("  last seen : %s", at)
+	}
+	if c.Memory != "" {
+		p("  memory    : %s", c.Memory)
+	}
+	if len(c.LastLines) > 0 {
+		p("  last lines:")
+	}
+	for _, line := range c.LastLines {
+		p("    | %s", line)
+	}
+}
+
+func (c Cause) ending() string {
+	if c.Signal != "" {
+		return fmt.Sprintf("%d (Signal %d (%s) received by PID %d)", c.ExitCode, -c.ExitCode, c.Signal, c.PID)
+	}
+	return fmt.Sprintf("%d (pid: %d)", c.ExitCode, c.PID)
+}
+
+func (c Cause) where() string {
+	var parts []string
+	if c.Step >= 0 {
+		parts = append(parts, fmt.Sprintf("step %d", c.Step))
+	}
+	if c.Phase != "" {
+		parts = append(parts, c.Phase)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// formatOthers folds what followed from the root cause.
+func (f *Failure) formatOthers(p func(string, ...any)) {
+	if len(f.Others)+len(f.Stopped) == 0 {
+		return
+	}
+	p("%s\nFollowed by:", ruleLight)
+	for _, c := range f.Others {
+		p("  rank %d on %s, %v later: exitcode %s", c.Rank, c.Host, c.Time.Sub(f.Root.Time).Round(time.Millisecond), c.ending())
+	}
+	if len(f.Stopped) > 0 {
+		p("  stopped by the launcher: rank %s", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(f.Stopped)), ", "), "[]"))
+	}
+}

@@ -1,0 +1,105 @@
+package launch
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/afero"
+)
+
+// sink is the launcher's own log: whole lines, one writer at a time.
+type sink struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *sink) line(prefix string, text []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buf := make([]byte, 0, len(prefix)+len(text)+1)
+	s.w.Write(append(append(append(buf, prefix...), text...), '\n')) // nobody is left to hear that the log is broken
+}
+
+func (s *sink) printf(format string, args ...any) {
+	s.line("", fmt.Appendf(nil, format, args...))
+}
+
+// rankLog takes the output of one rank apart: to the sink, to its file, to the
+// lines kept for the failure block.
+type rankLog struct {
+	prefix string
+	sink   *sink
+
+	mu   sync.Mutex
+	path string
+	file afero.File // nil: none, or it failed
+	tail tail
+}
+
+// openRankLog starts the file anew on the first attempt and goes on with it on
+// later ones. A file that cannot be opened is a warning: the run matters more.
+func openRankLog(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankLog {
+	l := &rankLog{prefix: fmt.Sprintf("[rank %d] ", rank), sink: s}
+	if dir == "" {
+		return l
+	}
+	l.path = filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank))
+	mode := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if attempt == 0 {
+		mode |= os.O_TRUNC
+	}
+	err := fs.MkdirAll(dir, 0o755)
+	if err == nil {
+		l.file, err = fs.OpenFile(l.path, mode, 0o644)
+	}
+	if err != nil {
+		l.file = nil
+		l.warn(err)
+	}
+	return l
+}
+
+func (l *rankLog) warn(err error) {
+	l.sink.printf("warning: cannot write %s: %v; its lines appear here only", l.path, err)
+}
+
+func (l *rankLog) piece(piece []byte, first, last bool) {
+	l.sink.line(l.prefix, piece)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first {
+		l.tail.add(piece)
+	}
+	if l.file == nil {
+		return
+	}
+	if last {
+		piece = append(piece[:len(piece):len(piece)], '\n')
+	}
+	if _, err := l.file.Write(piece); err != nil {
+		l.warn(err)
+		l.file.Close()
+		l.file = nil
+	}
+}
+
+func (l *rankLog) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.tail.lines...)
+}
+
+func (l *rankLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	if err := l.file.Close(); err != nil {
+		l.warn(err)
+	}
+	l.file = nil
+}

@@ -1,0 +1,251 @@
+package launch
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// nodes is this launcher's line to the launchers of the other hosts. A nil
+// *nodes is a job of one host: it reports to nobody and hears nothing.
+type nodes struct {
+	o      Options
+	client *rank.Client
+	server *rank.Server // on node 0
+}
+
+// verdict is why an attempt ends on all nodes: the first one that is reported.
+type verdict struct {
+	Node    int      `json:"node"` // that reported it
+	Failure *Failure `json:"failure,omitempty"`
+	Signal  int      `json:"signal,omitempty"`
+}
+
+type nodeInfo struct {
+	Host  string `json:"host"`
+	Nproc int    `json:"nproc"`
+}
+
+// layout says which ranks run where.
+type layout struct {
+	first []int // first global rank of each node
+	size  int
+	peers []rank.Peer // every rank with its host
+}
+
+func newLayout(infos []nodeInfo) layout {
+	sizes := make([]int, len(infos))
+	for i, n := range infos {
+		sizes[i] = n.Nproc
+	}
+	var l layout
+	l.first, l.size = rank.AssignRanks(sizes)
+	for _, n := range infos {
+		for range n.Nproc {
+			l.peers = append(l.peers, rank.Peer{Rank: len(l.peers), Host: n.Host})
+		}
+	}
+	return l
+}
+
+func meetNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, layout, error) {
+	n := &nodes{o: o}
+	if o.NodeRank == 0 {
+		var err error
+		n.server, err = rank.ListenStore(bindAddr(o.Endpoint), rank.StoreOptions{RunID: o.RunID, Secret: o.Secret, WorldSize: o.Nodes, Log: s.printf})
+		if err != nil {
+			return nil, layout{}, err
+		}
+	}
+	l, err := n.introduce(ctx, host, s)
+	if err != nil {
+		n.close()
+		return nil, layout{}, fmt.Errorf("node %d of %d did not meet the others at %s: %w", o.NodeRank, o.Nodes, o.Endpoint, err)
+	}
+	return n, l, nil
+}
+
+// bindAddr listens on all interfaces: the name by which others know this host
+// need not be one of its own addresses.
+func bindAddr(endpoint string) string {
+	_, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return endpoint // and let the listener complain
+	}
+	return ":" + port
+}
+
+func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
+	var err error
+	n.client, err = rank.DialStore(ctx, n.o.Endpoint, rank.DialOptions{RunID: n.o.RunID, Secret: n.o.Secret, Rank: n.o.NodeRank, Size: n.o.Nodes, Host: host,
+		OnWait: func(p rank.Progress) { s.printf("waiting for the other nodes' launchers: %v", p) }})
+	if err != nil {
+		return layout{}, err
+	}
+	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc})
+	all, err := rank.Exchange(ctx, n.client, "nodes", n.o.NodeRank, n.o.Nodes, mine)
+	if err != nil {
+		return layout{}, err
+	}
+	infos := make([]nodeInfo, len(all))
+	for i, text := range all {
+		if err := json.Unmarshal(text, &infos[i]); err != nil || infos[i].Nproc < 1 {
+			return layout{}, fmt.Errorf("node %d introduced itself as %q", i, text)
+		}
+	}
+	return newLayout(infos), nil
+}
+
+func (n *nodes) close() {
+	if n == nil {
+		return
+	}
+	if n.client != nil {
+		n.client.Close()
+	}
+	if n.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		n.server.Drain(ctx) // whoever has not left by then is gone
+		n.server.Close()
+	}
+}
+
+func stopKey(attempt int) string { return "stop/" + strconv.Itoa(attempt) }
+
+// report publishes a verdict and returns the one that counts: the first.
+func (n *nodes) report(attempt int, v *verdict) *verdict {
+	if n == nil {
+		return v
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	text, _ := json.Marshal(v)
+	now, _, err := n.client.CompareAndSet(ctx, stopKey(attempt), nil, text)
+	first := new(verdict)
+	if err != nil || json.Unmarshal(now, first) != nil {
+		return v // the others learn it from our goodbye, or are gone
+	}
+	return first
+}
+
+// listen delivers the verdict of another node, or of the network.
+func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
+	if n == nil {
+		return nil
+	}
+	c := make(chan *verdict, 1)
+	wg.Go(func() {
+		text, err := n.client.Get(ctx, stopKey(attempt))
+		v := new(verdict)
+		if err == nil {
+			err = json.Unmarshal(text, v)
+		}
+		if err == nil && v.Failure == nil && v.Signal == 0 {
+			err = errors.New("a verdict without a reason")
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			v = n.lost(attempt, err)
+		}
+		c <- v
+	})
+	return c
+}
+
+// done waits until the ranks of all nodes are done and delivers nil then.
+func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
+	c := make(chan *verdict, 1)
+	wg.Go(func() {
+		err := n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c <- n.lost(attempt, err)
+			return
+		}
+		c <- nil
+	})
+	return c
+}
+
+// lost is the verdict when a launcher vanishes.
+func (n *nodes) lost(attempt int, err error) *verdict {
+	c := Cause{Rank: -1, Host: n.o.Endpoint, Time: time.Now(), Step: -1, Message: "the launcher of node 0 is gone: " + err.Error()}
+	var left *rank.PeerLeftError
+	if errors.As(err, &left) {
+		c.Host = left.Peer.Host
+		c.Message = fmt.Sprintf("the launcher of node %d is gone (%s, %s)", left.Peer.Rank, left.Peer.Host, left.Peer.Addr)
+	}
+	return &verdict{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
+}
+
+// groupStore is where the ranks of one attempt meet.
+type groupStore struct {
+	server *rank.Server // on node 0
+	host   string
+	port   int
+	secret []byte
+}
+
+func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
+
+func (s *groupStore) close() {
+	if s.server != nil {
+		s.server.Close()
+	}
+}
+
+// openStore opens a fresh store for attempt n on node 0, before anybody is
+// spawned who could look for it, and tells the other nodes its port.
+func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
+	s := &groupStore{host: "127.0.0.1", secret: attemptSecret(l.o.Secret, n)}
+	bind := "127.0.0.1:0"
+	if l.nodes != nil {
+		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
+		bind = ":0"
+	}
+	if l.o.NodeRank == 0 {
+		var err error
+		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, WorldSize: l.layout.size,
+			Generation: n, Roster: l.layout.peers, Log: l.sink.printf})
+		if err != nil {
+			return nil, err
+		}
+		s.port = s.server.Addr().Port
+	}
+	if l.nodes == nil {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
+	defer cancel()
+	ports, err := rank.Exchange(ctx, l.nodes.client, "attempt/"+strconv.Itoa(n), l.o.NodeRank, l.o.Nodes, []byte(strconv.Itoa(s.port)))
+	if err == nil {
+		s.port, err = strconv.Atoi(string(ports[0]))
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("the nodes did not start attempt %d together: %w", n, err)
+	}
+	return s, nil
+}
+
+// attemptSecret gives the ranks of each attempt a secret that all launchers can
+// work out and none has to send.
+func attemptSecret(job []byte, attempt int) []byte {
+	m := hmac.New(sha256.New, job)
+	fmt.Fprintf(m, "ranks of attempt %d", attempt)
+	return m.Sum(nil)
+}

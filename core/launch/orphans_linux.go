@@ -1,0 +1,41 @@
+package launch
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// children lists the child processes of this one, from /proc/<pid>/stat. The
+// name in it may hold anything, so the fields are counted from its last
+// parenthesis: state, parent, group.
+func children() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []int
+	self := []byte(strconv.Itoa(os.Getpid()))
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // gone meanwhile
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) > 2 && bytes.Equal(fields[1], self) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// killOrphan ends an adopted child and collects it if it is already dead.
+func killOrphan(pid int) {
+	syscall.Kill(pid, syscall.SIGKILL)
+	syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+}

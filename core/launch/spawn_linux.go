@@ -1,0 +1,24 @@
+package launch
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// procAttr puts a rank into its own process group and has the kernel kill it
+// when the thread that started it ends; see spawner.
+func procAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// setSubreaper makes this process the parent of descendants that lose theirs,
+// so that none escapes by leaving its group. Where the kernel refuses, groups
+// are all there is.
+func setSubreaper(on bool) {
+	var v uintptr
+	if on {
+		v = 1
+	}
+	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, v, 0, 0, 0)
+}

@@ -1,0 +1,72 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/rng"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Initialize fills state, the model's tensors in state-dict order, as PyTorch's
+// layers do by default (reset_parameters in torch/nn/modules): after
+// torch.manual_seed(seed), a model that declares the same layers in the same order has
+// the same bits. Embeddings of 16 elements and more stay within rounding of
+// PyTorch's, whose vectorised sine and logarithm round otherwise.
+// Numbers are drawn in float32 and converted to the tensors' types.
+func Initialize(g *graph.Graph, seed uint64, state []tensor.Tensor) error {
+	entries := g.StateDict()
+	if len(state) != len(entries) {
+		return fmt.Errorf("nn: the model has %d tensors, got %d", len(entries), len(state))
+	}
+	m := rng.NewMT(seed)
+	for i, e := range entries {
+		t := state[i]
+		if !t.Shape.Equal(e.Spec.Shape) {
+			return fmt.Errorf("nn: %s: the model has %v, got %v", e.Name, e.Spec.Shape, t.Shape)
+		}
+		switch {
+		case !t.DType.Float():
+			clear(t.Data)
+		case e.Buffer:
+			fill(t, float32(g.Buffers()[e.Index].Init))
+		default:
+			initParam(m, &g.Params()[e.Index], t)
+		}
+	}
+	return nil
+}
+
+// initParam draws one parameter. Weights are kaiming_uniform_ with a = √5 and
+// biases uniform_, both within ±1/√fan_in (He et al., 2015; torch/nn/init.py).
+func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
+	v := make([]float32, p.Shape.Elems())
+	switch p.Role {
+	case graph.Weight:
+		gain := math.Sqrt(2.0 / (1 + 5))
+		bound := math.Sqrt(3) * (gain / math.Sqrt(float64(p.FanIn)))
+		m.UniformF32(v, float32(-bound), float32(bound))
+	case graph.Bias:
+		bound := 1 / math.Sqrt(float64(p.FanIn))
+		m.UniformF32(v, float32(-bound), float32(bound))
+	case graph.Table:
+		m.NormalF32(v)
+	case graph.NormWeight:
+		fill(t, 1)
+		return
+	case graph.NormBias:
+		fill(t, 0)
+		return
+	}
+	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
+}
+
+func fill(t tensor.Tensor, x float32) {
+	v := make([]float32, t.Shape.Elems())
+	for i := range v {
+		v[i] = x
+	}
+	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
+}

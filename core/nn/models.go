@@ -1,0 +1,47 @@
+package nn
+
+import "slices"
+
+// models are the networks that [model] name knows.
+var models = map[string]func(c Config, classes int) []LayerConfig{"convnet": convnet, "mlp": mlp}
+
+// Names lists the named models, sorted.
+func Names() []string {
+	var names []string
+	for name := range models {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// convnet is the two-block network of the well-known DDP tutorials. Its last
+// layer takes what the blocks leave of the input: 7·7·32 for 28×28 images.
+func convnet(_ Config, classes int) []LayerConfig {
+	block := func(name string, channels int) LayerConfig {
+		return LayerConfig{Type: "sequential", Name: name, Layers: []LayerConfig{
+			{Type: "conv2d", OutChannels: &channels, KernelSize: IntPair{5, 5}, Padding: IntPair{2, 2}},
+			{Type: "batchnorm2d"},
+			{Type: "relu"},
+			{Type: "maxpool2d", KernelSize: IntPair{2, 2}},
+		}}
+	}
+	return []LayerConfig{
+		block("layer1", 16), block("layer2", 32),
+		{Type: "flatten"},
+		{Type: "linear", Name: "fc", OutFeatures: &classes},
+	}
+}
+
+// mlp is a chain of linear layers with ReLU between them, 512 and 256 wide unless said otherwise.
+func mlp(c Config, classes int) []LayerConfig {
+	hidden := c.Hidden
+	if len(hidden) == 0 {
+		hidden = []int{512, 256}
+	}
+	layers := []LayerConfig{{Type: "flatten"}}
+	for i, width := range hidden {
+		layers = append(layers, LayerConfig{Type: "linear", Name: numbered("fc", i+1), OutFeatures: &width}, LayerConfig{Type: "relu"})
+	}
+	return append(layers, LayerConfig{Type: "linear", Name: numbered("fc", len(hidden)+1), OutFeatures: &classes})
+}

@@ -1,0 +1,150 @@
+// Package optim updates parameters from their gradients: SGD, Adam and AdamW
+// with PyTorch's exact rules, gradient clipping, and learning rate schedules.
+//
+// A step of a run, after the gradients were reduced over the ranks:
+//
+//	finite := opt.GradsFinite()       // agreed on by all ranks before anything else
+//	opt.ScaleGrads(1 / lossScale)     // if there is a loss scale
+//	norm := opt.ClipNorm(maxNorm)     // if max_norm is set
+//	opt.Step(schedule.LR(applied))    // unless the step is skipped
+//	applied++                         // a skipped step does not move the schedule
+package optim
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Param is one parameter as the optimizer sees it. The memory stays the
+// caller's; the optimizer reads Grad and writes Value and Master during Step.
+type Param struct {
+	Name  string        // name in the state dict, unique
+	Value tensor.Tensor // what the model computes with: F32, F64, F16 or BF16
+	Grad  tensor.Tensor // shape of Value; its type, or F32 for half values
+	// Master is the F32 copy that is updated instead of a half Value, which
+	// then gets the rounded result. Zero for F32 and F64 values.
+	Master tensor.Tensor
+}
+
+// Optimizer holds the state of all parameters. Its methods are called from one goroutine.
+type Optimizer struct {
+	cfg     Config
+	params  []slot
+	step    []byte // one int64: steps applied
+	pending float64
+}
+
+type slot struct {
+	Param
+	weight tensor.Tensor   // what the rule updates: Value, or Master
+	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch shared by all slots
+	state  []tensor.Tensor // in the order of kinds
+}
+
+// New makes an optimizer with empty state. cfg must have no Problems; the
+// error names parameters whose tensors do not fit together.
+func New(cfg Config, params []Param) (*Optimizer, error) {
+	if err := cfg.Problems().Err(); err != nil {
+		return nil, fmt.Errorf("optimizer: %w", err)
+	}
+	o := &Optimizer{cfg: cfg, step: tensor.Aligned(8), pending: 1}
+	seen := make(map[string]bool, len(params))
+	scratch := 0
+	for _, p := range params {
+		if seen[p.Name] {
+			return nil, fmt.Errorf("optimizer: parameter %q is listed twice", p.Name)
+		}
+		seen[p.Name] = true
+		s, err := newSlot(p, o.kinds())
+		if err != nil {
+			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
+		}
+		if half(p.Grad.DType) {
+			scratch = max(scratch, p.Grad.Shape.Elems())
+		}
+		o.params = append(o.params, s)
+	}
+	o.shareScratch(scratch)
+	return o, nil
+}
+
+// shareScratch gives slots with half gradients the room in which they are widened.
+func (o *Optimizer) shareScratch(elems int) {
+	room := tensor.Aligned(4 * elems)
+	for i := range o.params {
+		if s := &o.params[i]; half(s.Grad.DType) {
+			s.grad = tensor.Of(tensor.F32, s.Grad.Shape, room[:4*s.Grad.Shape.Elems()])
+		}
+	}
+}
+
+func newSlot(p Param, kinds []string) (slot, error) {
+	s := slot{Param: p, weight: p.Value, grad: p.Grad}
+	switch {
+	case half(p.Value.DType):
+		s.weight = p.Master
+		if p.Master.DType != tensor.F32 {
+			return s, fmt.Errorf("a %v value needs an f32 master copy", p.Value.DType)
+		}
+	case p.Value.DType != tensor.F32 && p.Value.DType != tensor.F64:
+		return s, fmt.Errorf("%v cannot be trained", p.Value.DType)
+	case p.Master.DType != tensor.Invalid:
+		return s, fmt.Errorf("a %v value takes no master copy", p.Value.DType)
+	}
+	if !half(p.Grad.DType) && p.Grad.DType != s.weight.DType {
+		return s, fmt.Errorf("gradient is %v, want %v", p.Grad.DType, s.weight.DType)
+	}
+	if half(p.Grad.DType) && s.weight.DType != tensor.F32 {
+		return s, fmt.Errorf("gradient is %v, value %v", p.Grad.DType, s.weight.DType)
+	}
+	if !p.Grad.Shape.Equal(p.Value.Shape) || !s.weight.Shape.Equal(p.Value.Shape) {
+		return s, fmt.Errorf("value %v, gradient %v and master %v differ in shape", p.Value.Shape, p.Grad.Shape, s.weight.Shape)
+	}
+	for range kinds {
+		s.state = append(s.state, tensor.New(s.weight.DType, p.Value.Shape...))
+	}
+	return s, nil
+}
+
+func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
+
+// Applied is the number of steps taken, as restored by Load.
+func (o *Optimizer) Applied() int { return int(*o.count()) }
+
+func (o *Optimizer) count() *int64 { return &tensor.View[int64](o.step)[0] }
+
+// Step applies one update with the given learning rate to every parameter, in
+// place and without allocation. A skipped step is one that does not call it.
+func (o *Optimizer) Step(lr float64) {
+	n := o.count()
+	*n++
+	for i := range o.params {
+		s := &o.params[i]
+		s.widen(o.pending)
+		if s.weight.DType == tensor.F64 {
+			update[float64](o.cfg, lr, *n, s)
+		} else {
+			update[float32](o.cfg, lr, *n, s)
+		}
+		s.writeBack()
+	}
+	o.pending = 1
+}
+
+func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
+	w, g := tensor.View[T](s.weight.Data), tensor.View[T](s.grad.Data)
+	if c.Name == "sgd" {
+		sgd(c, lr, step == 1, w, g, stateOf[T](s, 0))
+		return
+	}
+	adam(c, lr, step, w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2))
+}
+
+// stateOf is the k-th state tensor, nil where the rule keeps fewer.
+func stateOf[T float32 | float64](s *slot, k int) []T {
+	if k >= len(s.state) {
+		return nil
+	}
+	return tensor.View[T](s.state[k].Data)
+}

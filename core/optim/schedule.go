@@ -1,0 +1,78 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+	"sort"
+)
+
+// Schedule gives the learning rate of a step from nothing but the number of
+// steps applied before it, so that a resumed run needs no other state and a
+// skipped step moves nothing.
+type Schedule interface {
+	LR(applied int) float64
+}
+
+// NewSchedule makes the schedule of a table. stepsPerEpoch converts steps to
+// epochs for unit = "epoch"; totalSteps is the length of the run, used where
+// the table says "the whole run". The forms are the closed ones of
+// torch/optim/lr_scheduler.py; warm-up multiplies any of them by a LinearLR
+// from warmup_factor to 1.
+func NewSchedule(cfg ScheduleConfig, baseLR float64, stepsPerEpoch, totalSteps int) (Schedule, error) {
+	if err := cfg.Problems().Err(); err != nil {
+		return nil, fmt.Errorf("lr_scheduler: %w", err)
+	}
+	if stepsPerEpoch < 1 {
+		return nil, fmt.Errorf("lr_scheduler: %d steps per epoch", stepsPerEpoch)
+	}
+	s := schedule{cfg: cfg, base: baseLR, unit: 1}
+	if cfg.Unit == "epoch" {
+		s.unit = stepsPerEpoch
+	}
+	s.length = max(1, (totalSteps+s.unit-1)/s.unit)
+	return s, nil
+}
+
+type schedule struct {
+	cfg    ScheduleConfig
+	base   float64
+	unit   int // steps in one unit
+	length int // units in the whole run
+}
+
+func (s schedule) LR(applied int) float64 {
+	lr := s.at(applied / s.unit)
+	if w := s.cfg.WarmupSteps; applied < w {
+		lr *= line(s.cfg.WarmupFactor, 1, applied, w)
+	}
+	return lr
+}
+
+func (s schedule) at(t int) float64 {
+	c := s.cfg
+	switch c.Name {
+	case "step":
+		return s.base * math.Pow(c.Gamma, float64(t/c.StepSize))
+	case "multistep":
+		passed := sort.SearchInts(c.Milestones, t+1)
+		return s.base * math.Pow(c.Gamma, float64(passed))
+	case "cosine":
+		period := float64(orElse(c.TMax, s.length))
+		return c.EtaMin + (s.base-c.EtaMin)*(1+math.Cos(math.Pi*float64(t)/period))/2
+	case "linear":
+		return s.base * line(c.StartFactor, c.EndFactor, t, orElse(c.TotalIters, s.length))
+	}
+	return s.base
+}
+
+// line goes from a at t = 0 to b at t = n and stays there.
+func line(a, b float64, t, n int) float64 {
+	return a + (b-a)*float64(min(t, n))/float64(n)
+}
+
+func orElse(n, fallback int) int {
+	if n == 0 {
+		return fallback
+	}
+	return n
+}

@@ -1,0 +1,84 @@
+package optim
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// kinds are the names that PyTorch gives the state tensors of the rule.
+func (o *Optimizer) kinds() []string {
+	switch {
+	case o.cfg.Name == "sgd" && o.cfg.Momentum == 0:
+		return nil
+	case o.cfg.Name == "sgd":
+		return []string{"momentum_buffer"}
+	case o.cfg.AMSGrad:
+		return []string{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
+	}
+	return []string{"exp_avg", "exp_avg_sq"}
+}
+
+// State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
+// parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for half
+// parameters. The tensors are views of live memory that the next Step changes.
+func (o *Optimizer) State() []tensor.Named {
+	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
+	for i := range o.params {
+		s := &o.params[i]
+		for k, kind := range o.kinds() {
+			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
+		}
+		if half(s.Value.DType) {
+			out = append(out, tensor.Named{Name: "master." + s.Name, Tensor: s.weight})
+		}
+	}
+	return out
+}
+
+// Load copies a state that State gave, in any order, into the optimizer and
+// rounds master copies into their half values. It lists everything that does
+// not fit in one error and then leaves the optimizer as it was.
+func (o *Optimizer) Load(state []tensor.Named) error {
+	have := make(map[string]tensor.Tensor, len(state))
+	for _, t := range state {
+		have[t.Name] = t.Tensor
+	}
+	want := o.State()
+	var wrong []string
+	for _, w := range want {
+		h, ok := have[w.Name]
+		delete(have, w.Name)
+		switch {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("%s is missing", w.Name))
+		case h.DType != w.DType || !h.Shape.Equal(w.Shape):
+			wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", w.Name, h.Spec(), w.Spec()))
+		}
+	}
+	for name := range have {
+		wrong = append(wrong, fmt.Sprintf("%s belongs to no parameter of this %s", name, o.cfg.Name))
+	}
+	if len(wrong) > 0 {
+		sort.Strings(wrong)
+		return fmt.Errorf("optimizer state does not fit [optimizer] name = %q and the model: %s", o.cfg.Name, strings.Join(wrong, "; "))
+	}
+	o.take(want, state)
+	return nil
+}
+
+func (o *Optimizer) take(want, state []tensor.Named) {
+	from := make(map[string][]byte, len(state))
+	for _, t := range state {
+		from[t.Name] = t.Data
+	}
+	for _, w := range want {
+		copy(w.Data, from[w.Name])
+	}
+	for i := range o.params {
+		o.params[i].writeBack()
+	}
+	o.pending = 1
+}

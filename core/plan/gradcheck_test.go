@@ -1,0 +1,145 @@
+package plan_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/rng"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+type layers = []nn.LayerConfig
+
+func conv(out, k int) nn.LayerConfig {
+	return nn.LayerConfig{Type: "conv2d", OutChannels: &out, KernelSize: nn.IntPair{k, k}}
+}
+
+func linear(out int) nn.LayerConfig { return nn.LayerConfig{Type: "linear", OutFeatures: &out} }
+
+func layer(typ string) nn.LayerConfig { return nn.LayerConfig{Type: typ} }
+
+func pair(h, w int) nn.IntPair { return nn.IntPair{h, w} }
+
+// gradCases put every operation behind a layer with parameters, so that its
+// input's gradient is checked through theirs, and give it its own.
+var gradCases = map[string]struct {
+	layers layers
+	in     tensor.Spec
+	target tensor.Spec
+	loss   string
+}{
+	"conv2d": {layers: layers{conv(4, 3), {Type: "conv2d", OutChannels: ptr(6), KernelSize: pair(3, 2), Stride: pair(2, 1),
+		Padding: pair(1, 2), Dilation: pair(2, 1), Groups: ptr(2)}, layer("flatten"), linear(10)}},
+	"conv2d without bias": {layers: layers{{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(1, 3), Bias: ptr(false)}, layer("flatten"), linear(10)}},
+	"linear over rows":    {layers: layers{linear(3), linear(4), layer("flatten"), {Type: "linear", OutFeatures: ptr(10), Bias: ptr(false)}}},
+	"batchnorm2d":         {layers: layers{conv(3, 3), layer("batchnorm2d"), layer("flatten"), linear(10)}},
+	"batchnorm2d first":   {layers: layers{layer("batchnorm2d"), layer("flatten"), linear(10)}},
+	"batchnorm2d plain":   {layers: layers{conv(3, 3), {Type: "batchnorm2d", Affine: ptr(false)}, layer("flatten"), linear(10)}},
+	"layernorm":           {layers: layers{layer("flatten"), linear(12), {Type: "layernorm", NormShape: []int{12}}, linear(10)}},
+	"layernorm first":     {layers: layers{{Type: "layernorm", NormShape: []int{6, 5}}, layer("flatten"), linear(10)}},
+	"layernorm plain":     {layers: layers{conv(3, 3), {Type: "layernorm", NormShape: []int{4, 3}, Elementwise: ptr(false)}, layer("flatten"), linear(10)}},
+	"layernorm no bias":   {layers: layers{layer("flatten"), linear(12), {Type: "layernorm", NormShape: []int{12}, Bias: ptr(false)}, linear(10)}},
+	"relu":                {layers: layers{layer("flatten"), linear(9), layer("relu"), linear(10)}},
+	"gelu":                {layers: layers{layer("flatten"), linear(9), layer("gelu"), linear(10)}},
+	"gelu tanh":           {layers: layers{layer("flatten"), linear(9), {Type: "gelu", Approximate: ptr("tanh")}, linear(10)}},
+	"sigmoid":             {layers: layers{layer("flatten"), linear(9), layer("sigmoid"), linear(10)}},
+	"tanh":                {layers: layers{layer("flatten"), linear(9), layer("tanh"), linear(10)}},
+	"maxpool2d":           {layers: layers{conv(3, 2), {Type: "maxpool2d", KernelSize: pair(3, 2), Stride: pair(2, 1), Padding: pair(1, 0), CeilMode: ptr(true)}, layer("flatten"), linear(10)}},
+	"avgpool2d":           {layers: layers{conv(3, 2), {Type: "avgpool2d", KernelSize: pair(3, 2), Padding: pair(1, 1), CeilMode: ptr(true), CountPad: ptr(false)}, layer("flatten"), linear(10)}},
+	"avgpool2d padded":    {layers: layers{conv(3, 2), {Type: "avgpool2d", KernelSize: pair(2, 2), Padding: pair(1, 1), Stride: pair(1, 2)}, layer("flatten"), linear(10)}},
+	"adaptive_avgpool2d":  {layers: layers{conv(3, 2), {Type: "adaptive_avgpool2d", OutputSize: pair(3, 2)}, layer("flatten"), linear(10)}},
+	"dropout":             {layers: layers{layer("flatten"), linear(20), {Type: "dropout", P: ptr(0.3)}, linear(20), {Type: "dropout", P: ptr(0.5)}, linear(10)}},
+	"embedding": {layers: layers{{Type: "embedding", NumEmbeddings: ptr(7), EmbeddingDim: ptr(3)}, layer("flatten"), linear(10)},
+		in: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}},
+	"residual identity": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{
+		{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(3, 3), Padding: pair(1, 1)}, layer("tanh")}}, layer("relu"), layer("flatten"), linear(10)}},
+	"residual shortcut": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{layer("tanh"), conv(4, 2), layer("batchnorm2d")},
+		Shortcut: layers{conv(4, 2)}}, layer("relu"), layer("flatten"), linear(10)}},
+	"residual in residual": {layers: layers{layer("flatten"), linear(6), {Type: "residual", Layers: layers{
+		linear(6), {Type: "residual", Layers: layers{layer("sigmoid")}}}, Shortcut: layers{layer("tanh"), {Type: "residual", Layers: layers{linear(6)}}}}, linear(10)}},
+	"sequential": {layers: layers{{Type: "sequential", Name: "body", Layers: layers{layer("flatten"), linear(5), layer("tanh")}}, linear(10)}},
+	"mse":        {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
+}
+
+// Every operation's gradient, as the plan computes it in float64, is the slope
+// of the loss: central differences over every element of every parameter.
+func TestGradientsAreSlopes(t *testing.T) {
+	seen := map[graph.Op]bool{}
+	for name, c := range gradCases {
+		for _, fuse := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				if c.in.DType == tensor.Invalid {
+					c.in = tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 6, 5}}
+				}
+				if c.target.DType == tensor.Invalid {
+					c.target = class
+				}
+				g := build(t, nn.Config{Layers: c.layers}, c.in, c.target)
+				r := newRig(t, g, plan.Options{Batch: 3, Train: true, DType: tensor.F64, Fuse: fuse}, 3)
+				checkSlopes(t, r, c.in, c.target)
+				for _, s := range r.p.Steps() {
+					seen[s.Op] = true
+				}
+			})
+		}
+	}
+	for _, op := range graph.Ops() {
+		if !seen[op] && op != graph.FlattenOp {
+			t.Errorf("no case runs %s", op)
+		}
+	}
+}
+
+func checkSlopes(t *testing.T, r *rig, in, target tensor.Spec) {
+	t.Helper()
+	args := plan.Args{Input: randomBytes(in, 3, 5), Target: randomBytes(target, 3, 6), Seed: 1, Step: 2}
+	for i := range r.g.Params() { // away from the symmetric start: norms begin at ones and zeros
+		w, _ := r.param(i)
+		noise := make([]float32, w.Shape.Elems())
+		rng.NewMT(uint64(i)).UniformF32(noise, -0.3, 0.3)
+		for j, v := range noise {
+			set(w, j, at(w, j)+float64(v))
+		}
+	}
+	r.prog.Run(args)
+	var grads []tensor.Tensor
+	for _, g := range r.st.Grads {
+		c := tensor.New(g.DType, g.Shape...)
+		copy(c.Data, g.Data)
+		grads = append(grads, c)
+	}
+	const h = 1e-5
+	for i, p := range r.g.Params() {
+		w, _ := r.param(i)
+		for j := range w.Shape.Elems() {
+			x := at(w, j)
+			set(w, j, x+h)
+			up := r.prog.Run(args).Loss
+			set(w, j, x-h)
+			down := r.prog.Run(args).Loss
+			set(w, j, x)
+			slope, got := (up-down)/(2*h), at(grads[i], j)
+			if math.Abs(slope-got) > 1e-7*math.Max(1, math.Abs(slope)) {
+				t.Fatalf("%s[%d]: gradient %.9g, slope %.9g", p.Name, j, got, slope)
+			}
+		}
+	}
+}
+
+// randomBytes draws a batch: floats around zero, small indices.
+func randomBytes(s tensor.Spec, batch int, seed uint64) []byte {
+	m, n := rng.NewMT(seed), batch*s.Shape.Elems()
+	if s.DType == tensor.I32 {
+		v := make([]int32, n)
+		for i := range v {
+			v[i] = int32(m.Uint32() % 7)
+		}
+		return tensor.Bytes(v)
+	}
+	v := make([]float32, n)
+	m.UniformF32(v, -1, 1)
+	return tensor.Bytes(v)
+}

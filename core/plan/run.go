@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Program is a plan bound to memory on a device. It belongs to one goroutine.
+type Program struct {
+	plan *Plan
+	exec Executor
+	call Call
+}
+
+// Bind checks st against the plan and prepares a program. The caller keeps the
+// tensors alive, and may change their content between two runs.
+func (p *Plan) Bind(dev Device, st State) (*Program, error) {
+	if err := p.checkState(st); err != nil {
+		return nil, err
+	}
+	exec, err := dev.Bind(p, st)
+	if err != nil {
+		return nil, fmt.Errorf("plan: bind to %s: %w", dev.Name(), err)
+	}
+	return &Program{plan: p, exec: exec}, nil
+}
+
+func (p *Plan) checkState(st State) error {
+	entries := p.graph.StateDict()
+	if len(st.Tensors) != len(entries) {
+		return fmt.Errorf("plan: the model has %d tensors, got %d", len(entries), len(st.Tensors))
+	}
+	for i, t := range st.Tensors {
+		if err := checkTensor(entries[i].Name, t, p.state[i]); err != nil {
+			return err
+		}
+	}
+	if !p.Train {
+		return nil
+	}
+	params := p.graph.Params()
+	if len(st.Grads) != len(params) {
+		return fmt.Errorf("plan: the model has %d parameters, got %d gradients", len(params), len(st.Grads))
+	}
+	for i, t := range st.Grads {
+		if !params[i].RequiresGrad {
+			continue
+		}
+		if err := checkTensor("gradient of "+params[i].Name, t, p.grads[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTensor(name string, t tensor.Tensor, want tensor.Spec) error {
+	if t.DType != want.DType || !t.Shape.Equal(want.Shape) || len(t.Data) != want.Bytes() {
+		return fmt.Errorf("plan: %s: want %v, got %v with %d bytes", name, want, t.Spec(), len(t.Data))
+	}
+	return nil
+}
+
+// Args are the arguments of one run.
+type Args struct {
+	Input  []byte // Batch samples; read during Run only
+	Target []byte // Batch targets; read during Run only
+
+	Accumulate  bool    // add into Grads instead of overwriting them
+	LossScale   float64 // multiplies the loss's gradient; 0 means 1
+	LossDivisor float64 // divides it, for accumulation with a mean; 0 means 1
+
+	// Dropout masks depend on these three and the layer alone.
+	Seed, Step uint64
+	Rank       int
+
+	// OnGrad is called in GradOrder, the moment a parameter's gradient is
+	// complete in its tensor; the run goes on when it returns. May be nil.
+	OnGrad func(param int)
+}
+
+// Result is what one run reports about its batch, without loss scale and divisor.
+type Result struct {
+	Loss    float64 // the criterion's value: the mean over rows, for MSE over elements
+	LossSum float64 // Loss times rows, for weighing batches of different size
+	Correct int     // rows whose largest output is the target's; 0 for MSE
+	Rows    int
+}
+
+// Run executes the plan once. It does not allocate. Input or Target of a wrong
+// length panic.
+func (p *Program) Run(a Args) Result {
+	p.prepare(&a)
+	for i := range p.plan.steps {
+		p.exec.Step(i, &p.call)
+		if a.OnGrad != nil {
+			for _, param := range p.plan.steps[i].Complete {
+				a.OnGrad(param)
+			}
+		}
+	}
+	return p.result(p.exec.Stats())
+}
+
+// Stepwise hands out one run's steps one at a time, for tools that time them.
+func (p *Program) Stepwise(a Args, around func(s *Step, run func())) Result {
+	p.prepare(&a)
+	for i := range p.plan.steps {
+		around(&p.plan.steps[i], func() { p.exec.Step(i, &p.call) })
+	}
+	return p.result(p.exec.Stats())
+}
+
+func (p *Program) prepare(a *Args) {
+	if len(a.Input) != p.plan.input.Bytes() || len(a.Target) != p.plan.tgt.Bytes() {
+		panic(fmt.Sprintf("plan: a batch is %v and %v, got %d and %d bytes", p.plan.input, p.plan.tgt, len(a.Input), len(a.Target)))
+	}
+	scale := 1.0
+	if a.LossScale != 0 {
+		scale = a.LossScale
+	}
+	if a.LossDivisor != 0 {
+		scale /= a.LossDivisor
+	}
+	p.call = Call{
+		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale,
+		Seed: a.Seed, Stream: a.Step<<32 | uint64(uint16(a.Rank))<<16,
+	}
+}
+
+func (p *Program) result(s Stats) Result {
+	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch}
+	if s.Counted > 0 {
+		r.Loss = s.LossSum / s.Counted
+	}
+	r.LossSum = r.Loss * float64(r.Rows)
+	return r
+}
+
+// Plan is what the program was bound from.
+func (p *Program) Plan() *Plan { return p.plan }
+
+// Close frees the program's arena; the State stays.
+func (p *Program) Close() error { return p.exec.Close() }

@@ -1,0 +1,350 @@
+package rank
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// board is the state of a store without its network: values, counters, waits.
+// It is not safe for concurrent use. Answers leave through reply, which must
+// not call back into the board.
+type board struct {
+	size  int          // ranks of the job
+	names map[int]Peer // who is or should be who, as far as known
+	here  map[int]bool // connected now
+	gone  map[int]bool // said goodbye
+	dead  *Peer        // first rank that went without one
+
+	values  map[string][]byte
+	held    int // bytes in values
+	waits   map[ticket]*wait
+	byKey   map[string]map[ticket]*wait
+	gathers map[string]*gather
+	reply   func(ticket, frame)
+}
+
+// ticket names one question: the rank that asked, and its id for it.
+type ticket struct {
+	rank int
+	id   uint64
+}
+
+// wait is a question that cannot be answered yet.
+type wait struct {
+	missing map[string]bool // keys not set
+	get     string          // key whose value is the answer; "" answers with nothing
+	gather  *gather         // or the gathering it stands in
+}
+
+type gather struct {
+	name string
+	size int
+	vals map[int][]byte
+	open []ticket
+}
+
+const (
+	maxKey    = 1 << 10
+	maxValues = 256 << 20 // all values together
+)
+
+func newBoard(size int, roster []Peer, reply func(ticket, frame)) *board {
+	b := &board{
+		size: size, names: map[int]Peer{}, here: map[int]bool{}, gone: map[int]bool{},
+		values: map[string][]byte{}, waits: map[ticket]*wait{}, byKey: map[string]map[ticket]*wait{},
+		gathers: map[string]*gather{}, reply: reply,
+	}
+	for _, p := range roster {
+		b.names[p.Rank] = p
+	}
+	return b
+}
+
+func (b *board) join(p Peer) {
+	b.names[p.Rank] = p
+	b.here[p.Rank] = true
+	delete(b.gone, p.Rank)
+}
+
+// leave takes a rank out; without a goodbye it ends every wait, since a job
+// that lost a rank can only be started again.
+func (b *board) leave(rank int, clean bool) {
+	p := b.names[rank]
+	delete(b.here, rank)
+	for t := range b.waits {
+		if t.rank == rank {
+			b.forget(t)
+		}
+	}
+	if !clean {
+		if b.dead == nil {
+			b.dead = &p
+		}
+		for t := range b.waits {
+			b.end(t, leftFrame(p, false))
+		}
+		return
+	}
+	b.gone[rank] = true
+	for t, w := range b.waits {
+		if g := w.gather; g != nil && rank < g.size && g.vals[rank] == nil {
+			b.end(t, leftFrame(p, true))
+		}
+	}
+}
+
+func leftFrame(p Peer, clean bool) frame {
+	return frame{op: opPeerLeft, body: fields{}.peers([]Peer{p}).flag(clean)}
+}
+
+func (b *board) ok(t ticket, body fields) { b.reply(t, frame{op: opOK, id: t.id, body: body}) }
+
+func (b *board) refuse(t ticket, format string, args ...any) {
+	b.reply(t, frame{op: opError, id: t.id, body: fields{}.text(fmt.Sprintf(format, args...))})
+}
+
+// ask answers one question or puts it among the waits. An error means that the
+// peer does not keep to the protocol.
+func (b *board) ask(t ticket, f frame) error {
+	p := &parser{rest: f.body}
+	switch f.op {
+	case opSet:
+		key, val := p.text(), p.bytes()
+		return b.then(p, func() { b.set(t, key, val) })
+	case opGet:
+		key := p.text()
+		return b.then(p, func() { b.await(t, key, key) })
+	case opWait:
+		keys := p.list()
+		return b.then(p, func() { b.await(t, "", texts(keys)...) })
+	case opAdd:
+		key, delta := p.text(), p.number()
+		return b.then(p, func() { b.add(t, key, delta) })
+	case opCompareAndSet:
+		key, old, val := p.text(), p.bytes(), p.bytes()
+		return b.then(p, func() { b.compareAndSet(t, key, old, val) })
+	case opDelete:
+		key := p.text()
+		return b.then(p, func() { b.remove(t, key) })
+	case opGather:
+		name, rank, size, val := p.text(), p.small(), p.small(), p.bytes()
+		return b.then(p, func() { b.meet(t, name, rank, size, val) })
+	case opPoll, opCancel:
+		id := p.number()
+		return b.then(p, func() { b.report(ticket{t.rank, uint64(id)}, f.op == opCancel) })
+	}
+	return fmt.Errorf("%w: unknown operation %d", errFrame, f.op)
+}
+
+func (b *board) then(p *parser, act func()) error {
+	if err := p.end(); err != nil {
+		return err
+	}
+	act()
+	return nil
+}
+
+func texts(l [][]byte) []string {
+	s := make([]string, len(l))
+	for i := range l {
+		s[i] = string(l[i])
+	}
+	return s
+}
+
+// put stores a value and answers the waits that it completes.
+func (b *board) put(t ticket, key string, val []byte) bool {
+	held := b.held - len(b.values[key]) + len(val)
+	if len(key) > maxKey || held > maxValues {
+		b.refuse(t, "key of %d bytes, all values %d bytes: at most %d and %d", len(key), held, maxKey, maxValues)
+		return false
+	}
+	b.held, b.values[key] = held, val
+	for t, w := range b.byKey[key] {
+		delete(w.missing, key)
+		if len(w.missing) == 0 {
+			b.end(t, frame{op: opOK, body: b.answer(w.get)})
+		}
+	}
+	delete(b.byKey, key)
+	return true
+}
+
+func (b *board) answer(key string) fields {
+	if key == "" {
+		return nil
+	}
+	return fields{}.bytes(b.values[key])
+}
+
+func (b *board) set(t ticket, key string, val []byte) {
+	if b.put(t, key, val) {
+		b.ok(t, nil)
+	}
+}
+
+func (b *board) add(t ticket, key string, delta int64) {
+	sum := delta
+	if old, there := b.values[key]; there {
+		if len(old) != 8 {
+			b.refuse(t, "key %q holds a value of %d bytes, not a counter", key, len(old))
+			return
+		}
+		sum += int64(binary.BigEndian.Uint64(old))
+	}
+	if b.put(t, key, binary.BigEndian.AppendUint64(nil, uint64(sum))) {
+		b.ok(t, fields{}.number(sum))
+	}
+}
+
+func (b *board) compareAndSet(t ticket, key string, old, val []byte) {
+	now, there := b.values[key]
+	match := bytes.Equal(now, old) && (there || len(old) == 0)
+	if match && !b.put(t, key, val) {
+		return
+	}
+	b.ok(t, fields{}.bytes(b.values[key]).flag(match))
+}
+
+func (b *board) remove(t ticket, key string) {
+	val, there := b.values[key]
+	b.held -= len(val)
+	delete(b.values, key)
+	b.ok(t, fields{}.flag(there))
+}
+
+func (b *board) await(t ticket, get string, keys ...string) {
+	w := &wait{get: get, missing: map[string]bool{}}
+	for _, k := range keys {
+		if _, there := b.values[k]; !there {
+			w.missing[k] = true
+		}
+	}
+	switch {
+	case len(w.missing) == 0:
+		b.ok(t, b.answer(get))
+		return
+	case b.dead != nil:
+		b.end(t, leftFrame(*b.dead, false))
+		return
+	}
+	b.waits[t] = w
+	for k := range w.missing {
+		if b.byKey[k] == nil {
+			b.byKey[k] = map[ticket]*wait{}
+		}
+		b.byKey[k][t] = w
+	}
+}
+
+// meet adds one rank to a gathering and ends it when that was the last.
+func (b *board) meet(t ticket, name string, rank, size int, val []byte) {
+	g := b.gathers[name]
+	if g == nil {
+		g = &gather{name: name, size: size, vals: map[int][]byte{}}
+	}
+	if reason := b.misfit(t, g, rank, size, val); reason != "" {
+		b.refuse(t, "%s", reason)
+		return
+	}
+	b.gathers[name] = g
+	g.vals[rank] = val
+	g.open = append(g.open, t)
+	if len(g.vals) == g.size {
+		b.complete(g)
+		return
+	}
+	b.waits[t] = &wait{gather: g}
+	if b.dead != nil {
+		b.end(t, leftFrame(*b.dead, false))
+		return
+	}
+	for r := range g.size {
+		if b.gone[r] && g.vals[r] == nil {
+			b.end(t, leftFrame(b.names[r], true))
+			return
+		}
+	}
+}
+
+func (b *board) misfit(t ticket, g *gather, rank, size int, val []byte) string {
+	switch {
+	case size != g.size:
+		return fmt.Sprintf("%q: rank %d expects %d ranks, the others expect %d", g.name, rank, size, g.size)
+	case rank != t.rank:
+		return fmt.Sprintf("%q: rank %d cannot speak for rank %d", g.name, t.rank, rank)
+	case size < 1 || size > b.size || rank >= size:
+		return fmt.Sprintf("%q: rank %d of %d in a job of %d", g.name, rank, size, b.size)
+	case g.vals[rank] != nil:
+		return fmt.Sprintf("%q: rank %d is already there", g.name, rank)
+	case len(val) > maxFrame/(size+1):
+		return fmt.Sprintf("%q: %d bytes of each of %d ranks do not fit into one frame of %d", g.name, len(val), size, maxFrame)
+	}
+	return ""
+}
+
+func (b *board) complete(g *gather) {
+	vals := make([][]byte, g.size)
+	for r := range vals {
+		vals[r] = g.vals[r]
+	}
+	body := fields{}.list(vals)
+	delete(b.gathers, g.name)
+	for _, t := range g.open {
+		delete(b.waits, t)
+		b.reply(t, frame{op: opOK, id: t.id, body: body})
+	}
+}
+
+// report tells how far a wait has come, and ends it if asked to. A wait that
+// is no longer there has had its answer.
+func (b *board) report(t ticket, cancel bool) {
+	w, open := b.waits[t]
+	if !open {
+		return
+	}
+	arrived, missing := b.roll(w)
+	f := frame{op: opProgress, id: t.id, body: fields{}.peers(arrived).peers(missing)}
+	if cancel {
+		f.op = opCancelled
+		b.forget(t)
+	}
+	b.reply(t, f)
+}
+
+func (b *board) roll(w *wait) (arrived, missing []Peer) {
+	size, there := b.size, func(r int) bool { return b.here[r] }
+	if g := w.gather; g != nil {
+		size, there = g.size, func(r int) bool { return g.vals[r] != nil }
+	}
+	for r := range size {
+		p := b.names[r]
+		p.Rank = r
+		if there(r) {
+			arrived = append(arrived, p)
+		} else {
+			missing = append(missing, p)
+		}
+	}
+	return arrived, missing
+}
+
+// end answers a wait for good.
+func (b *board) end(t ticket, f frame) {
+	b.forget(t)
+	f.id = t.id
+	b.reply(t, f)
+}
+
+func (b *board) forget(t ticket) {
+	if w := b.waits[t]; w != nil {
+		for k := range w.missing {
+			delete(b.byKey[k], t)
+			if len(b.byKey[k]) == 0 {
+				delete(b.byKey, k)
+			}
+		}
+	}
+	delete(b.waits, t)
+}

@@ -1,0 +1,204 @@
+package rank
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// defaultPort is PyTorch's for env:// (torch/distributed/run.py).
+const defaultPort = 29500
+
+// torchrun is the contract of PyTorch's elastic launcher
+// (torch/distributed/elastic/agent/server/local_elastic_agent.py), and of
+// trainctl's own launcher, which sets the same variables and its store.
+var torchrun = contract{
+	source:   "torchrun",
+	triggers: []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", EnvStore},
+	vars: []string{"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+		"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_USE_AGENT_STORE", EnvStore, EnvRunID},
+	read: readTorchrun,
+}
+
+func readTorchrun(r *reader) World {
+	if r.any(EnvStore) {
+		r.source = "trainctl"
+	}
+	if refuseWeak(r) || refusePodRank(r) {
+		return World{}
+	}
+	w := World{
+		Rank: r.number("RANK"), Size: r.number("WORLD_SIZE"),
+		LocalRank: r.number("LOCAL_RANK"), LocalSize: r.number("LOCAL_WORLD_SIZE"),
+		MasterAddr: r.text("MASTER_ADDR"), MasterPort: r.port("MASTER_PORT"),
+		RunID:        r.textOr("none", "TORCHELASTIC_RUN_ID"),
+		RestartCount: r.numberOr("TORCHELASTIC_RESTART_COUNT", 0),
+		MaxRestarts:  r.numberOr("TORCHELASTIC_MAX_RESTARTS", 0),
+		Source:       r.source,
+	}
+	guess, nodes := nodeOf(w)
+	w.NodeRank = r.numberOr("GROUP_RANK", guess)
+	w.Nodes = r.numberOr("GROUP_WORLD_SIZE", max(nodes, w.NodeRank+1))
+	return w
+}
+
+// refuseWeak marks a set that consists of WORLD_SIZE alone.
+func refuseWeak(r *reader) bool {
+	if r.any("RANK", "LOCAL_RANK", EnvStore) {
+		return false
+	}
+	err := &EnvError{Source: r.source, Var: "RANK", Detail: "WORLD_SIZE is set, RANK is missing"}
+	r.err = fmt.Errorf("%w (on its own it %w)", err, errWeak)
+	return true
+}
+
+// refusePodRank keeps the numbers that Kubeflow's PyTorchJob sets per pod from
+// being taken for ranks of processes.
+func refusePodRank(r *reader) bool {
+	if r.any("LOCAL_RANK") || !r.any("KUBERNETES_SERVICE_HOST") || !r.any("RANK") {
+		return false
+	}
+	r.fail("LOCAL_RANK", "LOCAL_RANK is missing; in a Kubernetes pod RANK and WORLD_SIZE count pods, not processes: start the ranks with \"trainctl run\", which takes them for --node-rank and --nnodes")
+	return true
+}
+
+// nodeOf guesses the node from ranks dealt out host by host, the way every
+// starter does unless told otherwise; -1 where the numbers show another way.
+func nodeOf(w World) (node, nodes int) {
+	if w.LocalSize < 1 {
+		return 0, 1
+	}
+	nodes = (w.Size + w.LocalSize - 1) / w.LocalSize
+	if nodes <= 1 {
+		return 0, 1
+	}
+	if w.Rank%w.LocalSize != w.LocalRank {
+		return -1, nodes
+	}
+	return w.Rank / w.LocalSize, nodes
+}
+
+// openMPI is what mpirun of Open MPI sets. OMPI_COMM_WORLD_NODE_RANK is the
+// rank inside the node, not the node's index, so it is of no use.
+var openMPI = contract{
+	source:   "openmpi",
+	triggers: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+	vars: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+		"PMIX_NAMESPACE", "MASTER_ADDR", "MASTER_PORT"},
+	read: func(r *reader) World {
+		return readMPI(r, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE")
+	},
+}
+
+// mpich is what Hydra, the process manager of MPICH and Intel MPI, sets.
+var mpich = contract{
+	source:   "mpich",
+	triggers: []string{"PMI_RANK", "PMI_SIZE"},
+	vars:     []string{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", "MASTER_ADDR", "MASTER_PORT"},
+	read: func(r *reader) World {
+		return readMPI(r, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID")
+	},
+}
+
+func readMPI(r *reader, rank, size, localRank, localSize, job string) World {
+	requirePair(r, rank, size)
+	w := World{
+		Rank: r.number(rank), Size: r.number(size),
+		LocalRank: r.number(localRank), LocalSize: r.number(localSize),
+		RunID: r.textOr("none", job), Source: r.source,
+	}
+	w.NodeRank, w.Nodes = nodeOf(w)
+	readMaster(r, &w)
+	return w
+}
+
+// requirePair words the most common half-set as what it is.
+func requirePair(r *reader, rank, size string) {
+	switch hasRank, hasSize := r.any(rank), r.any(size); {
+	case hasRank && !hasSize:
+		r.fail(size, "rank without size: %s is set, %s is missing", rank, size)
+	case hasSize && !hasRank:
+		r.fail(rank, "size without rank: %s is set, %s is missing", size, rank)
+	}
+}
+
+// readMaster serves the starters that do not say where rank 0 lives: on one
+// host that is here, on several the user has to say.
+func readMaster(r *reader, w *World) {
+	w.MasterPort = defaultPort
+	if r.any("MASTER_PORT") {
+		w.MasterPort = r.port("MASTER_PORT")
+	}
+	if w.LocalSize == w.Size {
+		w.MasterAddr = r.textOr("127.0.0.1", "MASTER_ADDR")
+		return
+	}
+	w.MasterAddr, _ = r.get("MASTER_ADDR")
+	if w.MasterAddr == "" {
+		r.fail("MASTER_ADDR", "MASTER_ADDR is missing: %d of %d ranks run on this host, and nothing says on which host rank 0 is", w.LocalSize, w.Size)
+	}
+}
+
+// horovod is what horovodrun sets (horovod/runner/gloo_run.py). Its rendezvous
+// address is the driver's, not rank 0's, and is left alone.
+var horovod = contract{
+	source:   "horovod",
+	triggers: []string{"HOROVOD_RANK", "HOROVOD_SIZE"},
+	vars: []string{"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
+		"MASTER_ADDR", "MASTER_PORT"},
+	read: readHorovod,
+}
+
+func readHorovod(r *reader) World {
+	requirePair(r, "HOROVOD_RANK", "HOROVOD_SIZE")
+	w := World{
+		Rank: r.number("HOROVOD_RANK"), Size: r.number("HOROVOD_SIZE"),
+		LocalRank: r.number("HOROVOD_LOCAL_RANK"), LocalSize: r.number("HOROVOD_LOCAL_SIZE"),
+		NodeRank: r.number("HOROVOD_CROSS_RANK"), Nodes: r.number("HOROVOD_CROSS_SIZE"),
+		RunID: "none", Source: r.source,
+	}
+	readMaster(r, &w)
+	return w
+}
+
+// Node is the place of one launcher among the hosts of a job.
+type Node struct {
+	Rank, Nodes int
+	Endpoint    string // host:port of node 0's launcher; empty if not said
+	Source      string // "kubeflow" (Trainer v2, PET_*), "pytorchjob" (v1), or "" if nothing is set
+}
+
+// NodeFromEnv reads what a starter of pods says to the launcher inside: the
+// PET_* variables of Kubeflow Trainer v2, which torchrun reads too, or RANK
+// and WORLD_SIZE of PyTorchJob v1, which count pods. ok is false when
+// neither is set.
+func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
+	r := &reader{env: env, source: "kubeflow"}
+	if r.any("PET_NNODES", "PET_NODE_RANK") {
+		n = readNode(r, "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+		return n, true, r.err
+	}
+	r.source = "pytorchjob"
+	if r.any("RANK") && r.any("KUBERNETES_SERVICE_HOST") && !r.any("LOCAL_RANK") {
+		n = readNode(r, "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+		return n, true, r.err
+	}
+	return Node{}, false, nil
+}
+
+func readNode(r *reader, rank, nodes, addr, port string) Node {
+	n := Node{Rank: r.number(rank), Nodes: r.number(nodes), Source: r.source}
+	w := World{MasterAddr: r.textOr("", addr), MasterPort: defaultPort}
+	if r.any(port) {
+		w.MasterPort = r.port(port)
+	}
+	if w.MasterAddr != "" {
+		n.Endpoint = w.MasterHostPort()
+	}
+	if n.Nodes > 1 && n.Endpoint == "" {
+		r.fail(addr, "%s is missing", addr)
+	}
+	if n.Nodes < 1 || n.Rank >= n.Nodes {
+		r.failIf(fmt.Errorf("%s is %s and %s is %s", rank, strconv.Itoa(n.Rank), nodes, strconv.Itoa(n.Nodes)))
+	}
+	return n
+}

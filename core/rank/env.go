@@ -1,0 +1,242 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Lookup reads one environment variable; os.LookupEnv is one.
+type Lookup = func(name string) (value string, ok bool)
+
+// Environment variables of trainctl's own launcher, beside torchrun's.
+const (
+	EnvStore  = "TRAINCTL_STORE"      // host:port of the store that the launcher hosts
+	EnvSecret = "TRAINCTL_JOB_SECRET" // hex, proves membership of the job
+	EnvRunID  = "TRAINCTL_RUN_ID"     // replaces the run id of any other source
+)
+
+// EnvError is a set of variables that names a rank incompletely or wrongly.
+type EnvError struct {
+	Source string // the contract, as World.Source
+	Var    string // the variable that is missing or wrong; empty if several contradict each other
+	Detail string
+}
+
+func (e *EnvError) Error() string { return e.Source + " environment: " + e.Detail }
+
+// Candidate is one set of variables found in the environment.
+type Candidate struct {
+	Source string
+	Vars   []string // NAME=value of those found, in the order of the contract
+	World  World    // meaningful when Err is nil
+	Err    error    // why the set is unusable
+	Winner bool
+	Why    string // why it won or lost, for people
+}
+
+// FromEnv reads the world of this process. The first complete set of variables
+// wins in the order of World.Source's list; nothing set at all is a single
+// rank. An incomplete set is an *EnvError naming the variable that is missing,
+// not a reason to look further: a rank that guesses is worse than none. (Only
+// WORLD_SIZE on its own, which batch scripts like to export, does not hide
+// a complete set behind it.)
+func FromEnv(env Lookup) (World, error) {
+	for _, c := range Explain(env) {
+		if c.Winner {
+			return c.World, c.Err
+		}
+	}
+	panic("rank: Explain named no winner")
+}
+
+// Explain lists every set found, in order of precedence, with one winner. When
+// the winner's Err is set, FromEnv fails with it. The last candidate is the
+// single rank that is left when nothing is set.
+func Explain(env Lookup) []Candidate {
+	var all []Candidate
+	for _, c := range contracts {
+		if found, ok := c.find(env); ok {
+			all = append(all, found)
+		}
+	}
+	all = append(all, Candidate{Source: "single", World: withRunID(Single(), env)})
+	w := winner(all)
+	for i := range all {
+		judge(&all[i], all[w], i < w, i == w)
+	}
+	return all
+}
+
+// winner is the first set that is complete or that fails for good. A weak set
+// loses to a complete one, but not to the single rank.
+func winner(all []Candidate) int {
+	weak := -1
+	last := len(all) - 1
+	for i, c := range all[:last] {
+		switch {
+		case c.Err == nil:
+			return i
+		case errors.Is(c.Err, errOff):
+		case errors.Is(c.Err, errWeak):
+			if weak < 0 {
+				weak = i
+			}
+		default:
+			return i
+		}
+	}
+	if weak >= 0 {
+		return weak
+	}
+	return last
+}
+
+func judge(c *Candidate, won Candidate, before, is bool) {
+	c.Winner = is
+	switch {
+	case is && c.Err != nil:
+		c.Why = "found first, but unusable: " + c.Err.Error()
+	case is && c.Source == "single":
+		c.Why = "nobody started this process as part of a job"
+	case is:
+		c.Why = "first complete set"
+	case c.Err != nil:
+		c.Why = c.Err.Error()
+	case before:
+		panic("rank: a complete set lost to a later one")
+	default:
+		c.Why = "comes after " + won.Source
+	}
+}
+
+var (
+	errOff  = errors.New("not meant for this process")
+	errWeak = errors.New("says too little to be a starter's")
+)
+
+// contract is one way in which a starter tells a process its rank.
+type contract struct {
+	source   string
+	triggers []string // any of them set: the contract is there
+	vars     []string // all that read looks at, for Explain
+	read     func(*reader) World
+}
+
+// contracts stand in order of precedence.
+var contracts = []contract{torchrun, slurm, openMPI, mpich, horovod}
+
+func (c contract) find(env Lookup) (Candidate, bool) {
+	r := &reader{env: env, source: c.source}
+	if !r.any(c.triggers...) {
+		return Candidate{}, false
+	}
+	w := c.read(r)
+	if r.err == nil {
+		w = withRunID(w, env)
+		r.failIf(w.Validate())
+	}
+	return Candidate{Source: r.source, Vars: r.list(c.vars), World: w, Err: r.err}, true
+}
+
+func withRunID(w World, env Lookup) World {
+	if id, ok := env(EnvRunID); ok && id != "" {
+		w.RunID = id
+	}
+	return w
+}
+
+// reader reads variables of one contract and keeps the first error.
+type reader struct {
+	env    Lookup
+	source string
+	err    error
+}
+
+func (r *reader) get(name string) (string, bool) {
+	v, ok := r.env(name)
+	return strings.TrimSpace(v), ok && strings.TrimSpace(v) != ""
+}
+
+func (r *reader) any(names ...string) bool {
+	for _, n := range names {
+		if _, ok := r.get(n); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) list(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if v, ok := r.get(n); ok {
+			out = append(out, n+"="+v)
+		}
+	}
+	return out
+}
+
+func (r *reader) fail(name, format string, args ...any) {
+	if r.err == nil {
+		r.err = &EnvError{Source: r.source, Var: name, Detail: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (r *reader) failIf(err error) {
+	if err != nil {
+		r.fail("", "%v", err)
+	}
+}
+
+// text is a variable that the contract cannot do without.
+func (r *reader) text(name string) string {
+	v, ok := r.get(name)
+	if !ok {
+		r.fail(name, "%s is missing", name)
+	}
+	return v
+}
+
+func (r *reader) number(name string) int {
+	v := r.text(name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		r.fail(name, "%s is %q, not a number from 0 up", name, v)
+	}
+	return n
+}
+
+func (r *reader) numberOr(name string, otherwise int) int {
+	if _, ok := r.get(name); !ok {
+		return otherwise
+	}
+	return r.number(name)
+}
+
+func (r *reader) textOr(otherwise string, names ...string) string {
+	for _, n := range names {
+		if v, ok := r.get(n); ok {
+			return v
+		}
+	}
+	return otherwise
+}
+
+// port reads a port and refuses what no socket could use.
+func (r *reader) port(name string) int {
+	v := r.text(name)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > 65535 {
+		r.fail(name, "%s is %q, not a port in 0..65535", name, v)
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,120 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// World is the place of one process in its job. Rank counts over the whole
+// job, LocalRank over the processes of one host; both start at 0.
+type World struct {
+	Rank, Size           int
+	LocalRank, LocalSize int
+
+	// NodeRank is the index of this host among the job's hosts, -1 where the
+	// environment does not say (Open MPI with ranks mapped across nodes);
+	// VerifyHosts finds it from the hosts themselves.
+	NodeRank, Nodes int
+
+	// MasterAddr and MasterPort are where rank 0 (or the starter of the job)
+	// can be reached. Port 0 means that nobody has chosen one, which is good
+	// enough for a single rank.
+	MasterAddr string
+	MasterPort int
+
+	// RunID is equal on all ranks of a job and differs between jobs as far as
+	// the starter provides it.
+	RunID string
+
+	// RestartCount is how often the whole group has been restarted so far, out
+	// of MaxRestarts.
+	RestartCount, MaxRestarts int
+
+	// Source names the environment contract that was read: "trainctl",
+	// "torchrun", "slurm", "openmpi", "mpich", "horovod" or "single".
+	Source string
+}
+
+// Single is the world of a process that nobody started as part of a job.
+func Single() World {
+	return World{Size: 1, LocalSize: 1, Nodes: 1, MasterAddr: "127.0.0.1", RunID: "single", Source: "single"}
+}
+
+// MasterHostPort joins MasterAddr and MasterPort, with brackets for IPv6.
+func (w World) MasterHostPort() string {
+	return net.JoinHostPort(w.MasterAddr, strconv.Itoa(w.MasterPort))
+}
+
+func (w World) String() string {
+	return fmt.Sprintf("rank %d of %d (local %d of %d, node %d of %d), from %s",
+		w.Rank, w.Size, w.LocalRank, w.LocalSize, w.NodeRank, w.Nodes, w.Source)
+}
+
+// Validate reports numbers that contradict each other.
+func (w World) Validate() error {
+	switch {
+	case w.Size < 1:
+		return fmt.Errorf("world size is %d, it must be at least 1", w.Size)
+	case w.Rank < 0 || w.Rank >= w.Size:
+		return fmt.Errorf("rank %d is outside a world of %d", w.Rank, w.Size)
+	case w.LocalSize < 1 || w.LocalSize > w.Size:
+		return fmt.Errorf("local world size is %d in a world of %d", w.LocalSize, w.Size)
+	case w.LocalRank < 0 || w.LocalRank >= w.LocalSize:
+		return fmt.Errorf("local rank %d is outside a local world of %d", w.LocalRank, w.LocalSize)
+	case w.Nodes < 1 || w.NodeRank < -1 || w.NodeRank >= w.Nodes:
+		return fmt.Errorf("node rank %d is outside %d nodes", w.NodeRank, w.Nodes)
+	case w.MasterPort < 0 || w.MasterPort > 65535:
+		return fmt.Errorf("master port %d is outside 0..65535", w.MasterPort)
+	case w.MasterAddr == "":
+		return errors.New("master address is empty")
+	}
+	return nil
+}
+
+// AssignRanks gives every node the first of its global ranks: the prefix sum
+// of the local world sizes in node order (PyTorch
+// torch/distributed/elastic/agent/server/api.py). The second result is the
+// world size. Nodes may run different numbers of processes.
+func AssignRanks(localSizes []int) (first []int, size int) {
+	first = make([]int, len(localSizes))
+	for i, n := range localSizes {
+		first[i] = size
+		size += n
+	}
+	return first, size
+}
+
+// VerifyHosts checks a World against the host names of all ranks, gathered
+// through the store: the local rank must equal the number of earlier ranks on
+// the same host, the local size the number of all of them. It returns the
+// World with NodeRank and Nodes counted from the hosts in order of appearance.
+//
+// Two containers that share a host name, or a starter that numbers local ranks
+// otherwise, would put two ranks on one device; that is the error here.
+func VerifyHosts(w World, hosts []string) (World, error) {
+	if len(hosts) != w.Size {
+		return w, fmt.Errorf("%d host names for a world of %d", len(hosts), w.Size)
+	}
+	local, size := 0, 0
+	nodes := map[string]int{}
+	for r, h := range hosts {
+		if _, seen := nodes[h]; !seen {
+			nodes[h] = len(nodes)
+		}
+		if h != hosts[w.Rank] {
+			continue
+		}
+		size++
+		if r < w.Rank {
+			local++
+		}
+	}
+	if local != w.LocalRank || size != w.LocalSize {
+		return w, fmt.Errorf("rank %d was started as local rank %d of %d, but %d ranks run on host %q and it is number %d of them; give every host its own name, or mend the starter's local ranks",
+			w.Rank, w.LocalRank, w.LocalSize, size, hosts[w.Rank], local)
+	}
+	w.NodeRank, w.Nodes = nodes[hosts[w.Rank]], len(nodes)
+	return w, nil
+}

@@ -1,0 +1,216 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// DatasetOptions say what the dataset suite runs on.
+type DatasetOptions struct {
+	// New makes an instance that is not open yet. It may live in this process
+	// or at the other end of a wire.
+	New func(t testing.TB) sdk.Dataset
+
+	// Options is the plugin's table as a user would write it. It should give
+	// data that is small and needs no network.
+	Options map[string]any
+
+	// Refused are tables that must be refused, by the key that the message
+	// must name. Keys of Options that they lack are added.
+	Refused map[string]map[string]any
+
+	// Samples bounds how many samples of a split are read one by one; 0 = all.
+	Samples int
+
+	// Timeout bounds every single check; default 1 minute.
+	Timeout time.Duration
+}
+
+// Dataset checks that a data set keeps the contract of [sdk.Dataset].
+func Dataset(t *testing.T, o DatasetOptions) {
+	t.Helper()
+	for _, c := range datasetChecks {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), orMinute(o.Timeout))
+			defer cancel()
+			if err := c.run(ctx, &datasetSuite{o, t}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func orMinute(d time.Duration) time.Duration {
+	if d == 0 {
+		return time.Minute
+	}
+	return d
+}
+
+// The checks return what is wrong, so that the suite can be tested itself.
+var datasetChecks = []struct {
+	name string
+	run  func(context.Context, *datasetSuite) error
+}{
+	{"says what it is", checkInfo},
+	{"refuses bad options by name", checkRefused},
+	{"describes its data", checkSpec},
+	{"is the same on all ranks", checkRanks},
+	{"reads every sample", checkEverySample},
+	{"does not care who shares a batch", checkComposition},
+	{"repeats an epoch", checkEpochs},
+	{"writes its slot and nothing else", checkMemory},
+	{"keeps no memory", checkAliasing},
+	{"closes at any time", checkClose},
+}
+
+// datasetSuite is one check's view of the plugin.
+type datasetSuite struct {
+	DatasetOptions
+	t testing.TB
+}
+
+const suiteSeed = 42
+
+// opened is an open instance with its specification.
+type opened struct {
+	sdk.Dataset
+	spec sdk.DatasetSpec
+}
+
+func (s *datasetSuite) open(ctx context.Context) (*opened, error) {
+	return s.openRank(ctx, 0, 1)
+}
+
+func (s *datasetSuite) openRank(ctx context.Context, rank, world int) (*opened, error) {
+	d := s.New(s.t)
+	s.t.Cleanup(func() { _ = d.Close() })
+	options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, s.Options)
+	if err := problems.Err(); err != nil {
+		return nil, fmt.Errorf("the suite's own options: %w", err)
+	}
+	spec, err := d.Open(ctx, request(options, rank, world))
+	if err != nil {
+		return nil, fmt.Errorf("Open on rank %d of %d: %w", rank, world, err)
+	}
+	return &opened{d, spec}, nil
+}
+
+func request(o sdk.Options, rank, world int) sdk.DatasetRequest {
+	return sdk.DatasetRequest{Options: o, Rank: rank, LocalRank: rank, WorldSize: world, Seed: suiteSeed,
+		Log: slog.New(slog.DiscardHandler)}
+}
+
+// checkRefused wants every bad table refused before or by Open, with the key
+// in a diag.Problem or at least in the text.
+func checkRefused(ctx context.Context, s *datasetSuite) error {
+	var all []error
+	for key, table := range s.Refused {
+		if err := s.openTable(ctx, table); err == nil {
+			all = append(all, fmt.Errorf("options %v were accepted", table))
+		} else if !namesKey(err, key) {
+			all = append(all, fmt.Errorf("options %v: the error does not name %q: %w", table, key, err))
+		}
+	}
+	if err := s.openTable(ctx, map[string]any{"no_such_option": true}); err == nil {
+		all = append(all, errors.New("an unknown option was accepted"))
+	}
+	return errors.Join(all...)
+}
+
+func (s *datasetSuite) openTable(ctx context.Context, table map[string]any) error {
+	d := s.New(s.t)
+	defer d.Close()
+	merged := map[string]any{}
+	for _, m := range []map[string]any{s.Options, table} {
+		for k, v := range m {
+			merged[k] = v
+		}
+	}
+	options, problems := sdk.CheckOptions("", d.Info().Options, merged)
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	_, err := d.Open(ctx, request(options, 0, 1))
+	return err
+}
+
+func namesKey(err error, key string) bool {
+	for _, p := range diag.Problems(err) {
+		if strings.TrimPrefix(p.Key, ".") == key {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), key)
+}
+
+// checkRanks opens as local ranks do, all at once.
+func checkRanks(ctx context.Context, s *datasetSuite) error {
+	const world = 3
+	ranks, err := openAtOnce(ctx, s, world)
+	if err != nil {
+		return err
+	}
+	first, err := readSome(ctx, ranks[0], s.Samples)
+	if err != nil {
+		return err
+	}
+	for r := 1; r < world; r++ {
+		if diff := cmp.Diff(ranks[0].spec, ranks[r].spec); diff != "" {
+			return fmt.Errorf("ranks 0 and %d see different data:\n%s", r, diff)
+		}
+		other, err := readSome(ctx, ranks[r], s.Samples)
+		if err != nil {
+			return err
+		}
+		if err := first.equal(other); err != nil {
+			return fmt.Errorf("ranks 0 and %d: %w", r, err)
+		}
+	}
+	return nil
+}
+
+func openAtOnce(ctx context.Context, s *datasetSuite, world int) ([]*opened, error) {
+	ranks, errs := make([]*opened, world), make([]error, world)
+	done := make(chan struct{})
+	for r := range world {
+		go func() {
+			ranks[r], errs[r] = s.openRank(ctx, r, world)
+			done <- struct{}{}
+		}()
+	}
+	for range world {
+		<-done
+	}
+	return ranks, errors.Join(errs...)
+}
+
+func checkClose(ctx context.Context, s *datasetSuite) error {
+	if err := s.New(s.t).Close(); err != nil {
+		return fmt.Errorf("Close before Open: %w", err)
+	}
+	d, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, which := range []string{"first", "second"} {
+		if err := d.Close(); err != nil {
+			return fmt.Errorf("the %s Close: %w", which, err)
+		}
+	}
+	slot := newSlot(d.spec, 1, 0)
+	if err := d.Fill(ctx, slot.batch(sdk.Train, 0, []int64{0})); err == nil {
+		return errors.New("Fill after Close gave no error")
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func checkInfo(_ context.Context, s *datasetSuite) error {
+	d := s.New(s.t)
+	defer d.Close()
+	info := d.Info()
+	all := []error{describes(info, sdk.KindDataset)}
+	if diff := cmp.Diff(info, d.Info()); diff != "" {
+		all = append(all, fmt.Errorf("Info is not constant:\n%s", diff))
+	}
+	return errors.Join(all...)
+}
+
+var (
+	pluginName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	optionName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+)
+
+// describes checks what users see in lists and messages.
+func describes(info sdk.Info, kind sdk.Kind) error {
+	var all []error
+	complain := func(format string, args ...any) { all = append(all, fmt.Errorf("Info: "+format, args...)) }
+	if info.Kind != kind {
+		complain("kind %q, want %q", info.Kind, kind)
+	}
+	if !pluginName.MatchString(info.Name) {
+		complain("name %q is not of lower-case words joined by -", info.Name)
+	}
+	if info.Version == "" {
+		complain("no version")
+	}
+	if info.Summary == "" || strings.Contains(info.Summary, "\n") {
+		complain("summary %q is not one line", info.Summary)
+	}
+	seen := map[string]bool{}
+	for _, o := range info.Options {
+		if seen[o.Name] {
+			complain("option %q is there twice", o.Name)
+		}
+		seen[o.Name] = true
+		if err := describesOption(o); err != nil {
+			complain("option %q: %w", o.Name, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+func describesOption(o sdk.Option) error {
+	switch {
+	case !optionName.MatchString(o.Name):
+		return errors.New("the name is not of lower-case words joined by _")
+	case o.Doc == "":
+		return errors.New("no Doc")
+	case o.Required && o.Default != nil:
+		return errors.New("required and with a default")
+	case o.Default == nil:
+		return nil
+	}
+	checked, problems := sdk.CheckOptions("", []sdk.Option{o}, map[string]any{o.Name: o.Default})
+	if err := problems.Err(); err != nil {
+		return fmt.Errorf("the default breaks the option's own rules: %w", err)
+	}
+	if diff := cmp.Diff(checked[o.Name], o.Default); diff != "" {
+		return fmt.Errorf("the default is %T, a %s is passed as %T", o.Default, o.Type, checked[o.Name])
+	}
+	return nil
+}
+
+func checkSpec(ctx context.Context, s *datasetSuite) error {
+	a, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := s.open(ctx)
+	if err != nil {
+		return fmt.Errorf("a second time: %w", err)
+	}
+	if diff := cmp.Diff(a.spec, b.spec); diff != "" {
+		return fmt.Errorf("the second Open sees different data:\n%s", diff)
+	}
+	return validSpec(a.spec)
+}
+
+func validSpec(spec sdk.DatasetSpec) error {
+	var all []error
+	complain := func(format string, args ...any) { all = append(all, fmt.Errorf("DatasetSpec: "+format, args...)) }
+	if spec.Source == "" {
+		complain("no Source")
+	}
+	if spec.Fingerprint == "" {
+		complain("no Fingerprint: a resume on other data would go unnoticed")
+	}
+	if spec.Input.DType != tensor.F32 || !positive(spec.Input.Shape) {
+		complain("Input %v, want f32 of positive dimensions", spec.Input)
+	}
+	if spec.TrainSamples < 1 || spec.TestSamples < 0 {
+		complain("%d training and %d test samples", spec.TrainSamples, spec.TestSamples)
+	}
+	if n := len(spec.ClassNames); n != 0 && n != spec.Classes {
+		complain("%d names for %d classes", n, spec.Classes)
+	}
+	switch {
+	case spec.Target.DType == tensor.I32 && len(spec.Target.Shape) == 0:
+		if spec.Classes < 1 {
+			complain("Target is a class index and Classes is %d", spec.Classes)
+		}
+	case spec.Target.DType == tensor.F32 && positive(spec.Target.Shape):
+		if spec.Classes != 0 {
+			complain("Target is %v and Classes is %d, want 0", spec.Target, spec.Classes)
+		}
+	default:
+		complain("Target %v, want an i32 scalar or f32", spec.Target)
+	}
+	return errors.Join(all...)
+}
+
+func positive(s tensor.Shape) bool {
+	for _, d := range s {
+		if d < 1 {
+			return false
+		}
+	}
+	return true
+}

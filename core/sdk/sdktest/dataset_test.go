@@ -1,0 +1,162 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// model is a data set whose every answer a test can bend.
+type model struct {
+	info    func(sdk.Info) sdk.Info
+	open    func(sdk.DatasetRequest, sdk.DatasetSpec) (sdk.DatasetSpec, error)
+	fill    func(*model, *sdk.Batch)
+	close   func(*model) error
+	kept    []byte
+	calls   int
+	isOpen  bool
+	lenient bool // accept every option
+	gap     bool // leave every second input element as it was
+}
+
+func (m *model) Info() sdk.Info {
+	i := sdk.Info{Kind: sdk.KindDataset, Name: "model", Version: "1", Summary: "a model", Options: []sdk.Option{
+		{Name: "size", Type: sdk.Int, Default: int64(20), Doc: "Samples."},
+	}}
+	if m.info != nil {
+		return m.info(i)
+	}
+	return i
+}
+
+func (m *model) Open(_ context.Context, r sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	m.isOpen = true
+	n := int(r.Options.Int("size"))
+	if n < 1 && !m.lenient {
+		return sdk.DatasetSpec{}, diag.List{{Key: "size", Detail: "must be positive"}}.Err()
+	}
+	spec := sdk.DatasetSpec{Source: "model", Fingerprint: "x", Classes: 3, TrainSamples: n, TestSamples: 2,
+		Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, Target: tensor.Spec{DType: tensor.I32}}
+	if m.open != nil {
+		return m.open(r, spec)
+	}
+	return spec, nil
+}
+
+func (m *model) Fill(_ context.Context, b *sdk.Batch) error {
+	if !m.isOpen {
+		return errors.New("not open")
+	}
+	m.calls++
+	in, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	for i, index := range b.Indices {
+		in[2*i] = float32(index)
+		if !m.gap {
+			in[2*i+1] = float32(b.Epoch)
+		}
+		target[i] = int32(index % 3)
+	}
+	if m.fill != nil {
+		m.fill(m, b)
+	}
+	return nil
+}
+
+func (m *model) Close() error {
+	m.isOpen = false
+	if m.close != nil {
+		return m.close(m)
+	}
+	return nil
+}
+
+func options(bend func(*model)) DatasetOptions {
+	return DatasetOptions{
+		New: func(testing.TB) sdk.Dataset {
+			m := &model{}
+			bend(m)
+			return m
+		},
+		Refused: map[string]map[string]any{"size": {"size": 0}},
+	}
+}
+
+func TestSuitePassesAGoodDataset(t *testing.T) {
+	Dataset(t, options(func(*model) {}))
+}
+
+func TestSuiteFindsFaults(t *testing.T) {
+	onFill := func(f func(*model, *sdk.Batch)) func(*model) { return func(m *model) { m.fill = f } }
+	onSpec := func(f func(sdk.DatasetRequest, *sdk.DatasetSpec)) func(*model) {
+		return func(m *model) {
+			m.open = func(r sdk.DatasetRequest, s sdk.DatasetSpec) (sdk.DatasetSpec, error) { f(r, &s); return s, nil }
+		}
+	}
+	onInfo := func(f func(*sdk.Info)) func(*model) {
+		return func(m *model) { m.info = func(i sdk.Info) sdk.Info { f(&i); return i } }
+	}
+	opens := 0
+	cases := map[string]struct {
+		check func(context.Context, *datasetSuite) error
+		bend  func(*model)
+	}{
+		"another kind":          {checkInfo, onInfo(func(i *sdk.Info) { i.Kind = sdk.KindBackend })},
+		"undocumented option":   {checkInfo, onInfo(func(i *sdk.Info) { i.Options[0].Doc = "" })},
+		"default of wrong type": {checkInfo, onInfo(func(i *sdk.Info) { i.Options[0].Default = 20 })},
+		"accepts everything":    {checkRefused, func(m *model) { m.lenient = true }},
+		"no fingerprint":        {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Fingerprint = "" })},
+		"no classes":            {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Classes = 0 })},
+		"changes":               {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { opens++; s.TrainSamples += opens })},
+		"differs by rank":       {checkRanks, onSpec(func(r sdk.DatasetRequest, s *sdk.DatasetSpec) { s.TestSamples += r.Rank })},
+		"not a number":          {checkEverySample, onFill(func(_ *model, b *sdk.Batch) { set(b, 0, float32(math.NaN())) })},
+		"class out of range": {checkEverySample, onFill(func(_ *model, b *sdk.Batch) {
+			for i := range b.Indices {
+				tensor.View[int32](b.Target)[i] = 3
+			}
+		})},
+		"position in the batch": {checkComposition, onFill(func(_ *model, b *sdk.Batch) {
+			for i := range b.Indices {
+				set(b, i, float32(i))
+			}
+		})},
+		"counts calls": {checkEpochs, onFill(func(m *model, b *sdk.Batch) { set(b, 0, float32(m.calls)) })},
+		"writes behind": {checkMemory, onFill(func(_ *model, b *sdk.Batch) {
+			*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b.Input)), len(b.Input))) = 1
+		})},
+		"leaves a gap": {checkMemory, func(m *model) { m.gap = true }},
+		"keeps the slot": {checkAliasing, onFill(func(m *model, b *sdk.Batch) {
+			if m.kept == nil {
+				m.kept = b.Input
+			}
+			copy(b.Input, m.kept)
+		})},
+		"closes once": {checkClose, func(m *model) {
+			m.close = func(m *model) error {
+				if m.calls++; m.calls > 1 {
+					return errors.New("closed already")
+				}
+				return nil
+			}
+		}},
+		"works when closed": {checkClose, func(m *model) { m.close = func(m *model) error { m.isOpen = true; return nil } }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := c.check(t.Context(), &datasetSuite{options(c.bend), t}); err == nil {
+				t.Error("the suite did not notice")
+			}
+		})
+	}
+}
+
+func set(b *sdk.Batch, sample int, v float32) {
+	if sample < len(b.Indices) {
+		tensor.View[float32](b.Input)[2*sample] = v
+	}
+}

@@ -1,0 +1,92 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+func (t *Trainer) evalBatch() int {
+	if t.cfg.Train.EvalBatch > 0 {
+		return t.cfg.Train.EvalBatch
+	}
+	return t.batch
+}
+
+func (t *Trainer) evalIndices() []int64 {
+	return data.EvalShard(t.spec.TestSamples, t.world.Size, t.world.Rank)
+}
+
+// evaluate runs the test split with rank 0's batch statistics. Every sample
+// is on one rank, and sums, not means, are reduced, so the result does not
+// depend on the number of ranks.
+func (t *Trainer) evaluate(ctx context.Context) error {
+	if t.spec.TestSamples == 0 {
+		return nil
+	}
+	begin := time.Now()
+	t.Events.Emit(&event.PhaseChanged{Phase: "eval"})
+	if err := t.settleBuffers(); err != nil {
+		return err
+	}
+	sums, err := t.evalShard()
+	if err != nil {
+		return err
+	}
+	if err := t.group.Scalars(sdk.Sum, sums[:]); err != nil {
+		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
+	}
+	e := event.EvalDone{
+		Step: t.pos.Step, Epoch: t.pos.Epoch, Samples: int(sums[sumRows]),
+		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
+	}
+	t.vals["eval.loss"] = e.Loss
+	if t.spec.Classes > 0 {
+		e.Accuracy = sums[sumCorrect] / sums[sumRows]
+		t.vals["eval.accuracy"] = e.Accuracy
+	}
+	t.Events.Emit(&e)
+	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	return nil
+}
+
+// evalShard adds up loss and hits over this rank's part of the test split.
+func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
+	loader := data.NewLoader(t.Dataset, max(1, t.cfg.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.cfg.Run.Seed)
+	if err := t.loader.Stop(); err != nil {
+		return sums, err
+	}
+	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
+		return sums, err
+	}
+	for range loader.Len() {
+		b, err := loader.Next()
+		if err != nil {
+			return sums, fmt.Errorf("evaluation: %w", err)
+		}
+		res := t.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.world.Rank})
+		sums[sumLoss] += res.LossSum
+		sums[sumCorrect] += float64(res.Correct)
+		sums[sumRows] += float64(res.Rows)
+	}
+	return sums, nil
+}
+
+// settleBuffers gives all ranks rank 0's batch statistics at a point where
+// they are read: before an evaluation, a checkpoint, and at the end.
+func (t *Trainer) settleBuffers() error {
+	return t.group.Broadcast(t.memory.buffers, 0)
+}
+
+// Evaluate runs one evaluation over the loaded weights and returns its result.
+func (t *Trainer) Evaluate(ctx context.Context) (loss, accuracy float64, err error) {
+	if err := t.evaluate(ctx); err != nil {
+		return 0, 0, err
+	}
+	return t.vals["eval.loss"], t.vals["eval.accuracy"], nil
+}

@@ -1,0 +1,144 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Run trains to the end of the configuration. When the context ends, all
+// ranks finish the step they are in, save, and Run returns Preempted.
+func (t *Trainer) Run(ctx context.Context) error {
+	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	t.stats.begin = time.Now()
+	for !t.atEnd() {
+		stop, err := t.epoch(ctx)
+		if err != nil {
+			return err
+		}
+		if stop {
+			return t.preempt(ctx)
+		}
+		if err := t.afterEpoch(ctx); err != nil {
+			return err
+		}
+	}
+	t.stats.end = time.Now()
+	return t.finish(ctx)
+}
+
+// epoch runs what is left of the current epoch.
+func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
+	order := t.sampler.Epoch(t.pos.Epoch)
+	if err := t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):]); err != nil {
+		return false, err
+	}
+	t.taken = 0
+	for left := t.loader.Len(); left > 0; {
+		micro := min(left, t.cfg.Train.AccumulateSteps)
+		if stop, err = t.step(ctx, micro); err != nil || stop {
+			return stop, err
+		}
+		left -= micro
+		if t.atMaxSteps() {
+			return false, nil
+		}
+		if left > 0 && t.saveDueAt(t.pos.Step) {
+			if err := t.save(ctx); err != nil {
+				return false, err
+			}
+		}
+	}
+	t.pos.Epoch++
+	t.pos.Offset = 0
+	return false, nil
+}
+
+// afterEpoch evaluates and saves where the configuration asks for it. The end
+// of the run has its own rules: finish evaluates and saves once.
+func (t *Trainer) afterEpoch(ctx context.Context) error {
+	if t.atEnd() {
+		return nil
+	}
+	if every := t.cfg.Train.EvalEvery; every > 0 && t.pos.Epoch%every == 0 {
+		if err := t.evaluate(ctx); err != nil {
+			return err
+		}
+	}
+	if t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) {
+		return t.save(ctx)
+	}
+	return nil
+}
+
+// finish evaluates and saves the end of the run.
+func (t *Trainer) finish(ctx context.Context) error {
+	if err := t.loader.Stop(); err != nil {
+		return err
+	}
+	if t.cfg.Train.EvalEvery > 0 {
+		if err := t.evaluate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.settleBuffers(); err != nil {
+		return err
+	}
+	if !t.interval().Never() {
+		return t.save(ctx)
+	}
+	return nil
+}
+
+// Preempted is what Run returns after it was asked to stop: the checkpoint at
+// Step is complete and the run can be resumed.
+type Preempted struct {
+	Step  int
+	Saved bool // false when checkpoints are off
+}
+
+func (p *Preempted) Error() string {
+	if !p.Saved {
+		return fmt.Sprintf("stopped after step %d as asked; nothing was saved because checkpoint.every = \"never\"", p.Step)
+	}
+	return fmt.Sprintf("stopped after step %d as asked; continue with --resume auto", p.Step)
+}
+
+func (t *Trainer) preempt(ctx context.Context) error {
+	p := &Preempted{Step: t.pos.Step, Saved: !t.interval().Never()}
+	if p.Saved {
+		if err := t.save(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+	return p
+}
+
+func (t *Trainer) atMaxSteps() bool {
+	return t.cfg.Train.MaxSteps > 0 && t.pos.Step >= t.cfg.Train.MaxSteps
+}
+
+// atEnd reports whether there is nothing left to train. Without a number of
+// epochs, max_steps ends the run.
+func (t *Trainer) atEnd() bool {
+	return t.atMaxSteps() || t.cfg.Train.Epochs > 0 && t.pos.Epoch >= t.cfg.Train.Epochs
+}
+
+// stepsPerEpoch counts optimizer steps; the last one of an epoch may have fewer micro-steps.
+func (t *Trainer) stepsPerEpoch() int {
+	batches := (t.sampler.Len() + t.batch - 1) / t.batch
+	k := t.cfg.Train.AccumulateSteps
+	return (batches + k - 1) / k
+}
+
+// totalSteps is the length of the run.
+func (t *Trainer) totalSteps() int {
+	n, limit := t.stepsPerEpoch()*t.cfg.Train.Epochs, t.cfg.Train.MaxSteps
+	if n == 0 || limit > 0 && limit < n {
+		return limit
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// memory says what lies where in the arena that the rank shares with its
+// backend: gradients are born in their buckets and model state is broadcast
+// where it lies. The layout is equal on all ranks.
+type memory struct {
+	buckets []ddp.Region
+	params  []ddp.Region // by parameter
+	bufs    []ddp.Region // by buffer
+	all     ddp.Region   // all parameters and buffers
+	buffers ddp.Region   // all buffers
+	scratch ddp.Region
+	size    int
+}
+
+func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+	var m memory
+	end := 0
+	m.buckets, end = ddp.Layout(buckets, 0)
+	m.all.Offset = end
+	place := func(buffers bool) (regions []ddp.Region) {
+		for i, e := range entries {
+			if e.Buffer != buffers {
+				continue
+			}
+			regions = append(regions, ddp.Region{Offset: end, Size: specs[i].Bytes()})
+			end = ddp.Align(end + specs[i].Bytes())
+		}
+		return regions
+	}
+	m.params = place(false)
+	m.buffers.Offset = end
+	m.bufs = place(true)
+	m.buffers.Size = end - m.buffers.Offset
+	m.all.Size = end - m.all.Offset
+	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
+	m.size = end + ddp.ScratchBytes
+	return m
+}
+
+// state views the arena as the model's tensors in state-dict order.
+func (m memory) state(arena []byte, entries []graph.Entry, specs []tensor.Spec) []tensor.Tensor {
+	ts := make([]tensor.Tensor, len(entries))
+	for i, e := range entries {
+		r := m.params
+		if e.Buffer {
+			r = m.bufs
+		}
+		at := r[e.Index]
+		ts[i] = tensor.Of(specs[i].DType, specs[i].Shape, arena[at.Offset:at.Offset+at.Size:at.Offset+at.Size])
+	}
+	return ts
+}
+
+// arenaFor allocates the shared memory of a rank.
+func arenaFor(size int) (*sdk.Arena, error) {
+	a, err := shm.New("gradients", size)
+	if err != nil {
+		return nil, fmt.Errorf("shared memory for gradients and weights (%d bytes): %w", size, err)
+	}
+	return &sdk.Arena{ID: 1, Name: "gradients", Arena: a}, nil
+}
+
+// gradients describes the trained parameters for bucketing.
+func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
+	specs := p.GradSpecs()
+	gs := make([]ddp.Gradient, len(specs))
+	for i, s := range specs {
+		gs[i] = ddp.Gradient{Name: g.Params()[i].Name, DType: s.DType, Shape: s.Shape}
+	}
+	return gs
+}

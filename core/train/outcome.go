@@ -1,0 +1,179 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// warmup steps are left out of throughput and step times.
+const warmup = 10
+
+// stats are what the summary is made of. Slices have their full capacity from
+// the start: a step does not allocate.
+type stats struct {
+	begin, end time.Time
+	firstStep  time.Duration // since Started; 0 until there was one
+	mark       time.Time     // end of the last warm-up step
+	samples    float64       // over all ranks, since mark
+	steps      int           // in this process
+	stepMS     []float64
+	exposedMS  []float64
+	last       time.Time // end of the last step
+	lossMean   float64
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// stepDone records and reports a step.
+func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time.Duration) {
+	s := &t.stats
+	now := time.Now()
+	s.steps++
+	if s.steps == 1 {
+		s.firstStep = now.Sub(t.Started)
+	}
+	s.last = now
+	s.lossMean = t.sums[sumLoss] / float64(t.world.Size)
+	if s.steps > warmup {
+		s.samples += t.sums[sumRows]
+		if len(s.stepMS) < cap(s.stepMS) {
+			s.stepMS = append(s.stepMS, ms(took))
+			s.exposedMS = append(s.exposedMS, ms(t.reducer.Exposed))
+		}
+	} else {
+		s.mark = now
+	}
+	t.vals["train.loss"] = s.lossMean
+	t.done = event.StepDone{
+		Step: t.pos.Step, Epoch: t.pos.Epoch, Loss: m.loss, LossMean: s.lossMean, Accuracy: -1, LR: lr,
+		StepMS: ms(took), DataMS: ms(m.data), CommMS: ms(t.reducer.Exposed),
+		Samples: int(t.sums[sumRows]), SamplesPerSec: t.sums[sumRows] / took.Seconds(),
+		GradNorm: norm, Skipped: !applied,
+	}
+	if t.spec.Classes > 0 {
+		t.done.Accuracy = t.sums[sumCorrect] / t.sums[sumRows]
+	}
+	if t.policy.Dynamic || t.policy.Scale != 1 {
+		t.done.Scale = t.scale
+	}
+	t.Events.Emit(&t.done)
+	if math.IsNaN(s.lossMean) || math.IsInf(s.lossMean, 0) {
+		t.warnLoss()
+	}
+}
+
+// warnLoss says once that the loss is not finite.
+func (t *Trainer) warnLoss() {
+	if t.lossWarned {
+		return
+	}
+	t.lossWarned = true
+	t.Events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
+		"the loss is %v at step %d; the run goes on as PyTorch's would; lower optimizer.lr or clip with train.max_norm", t.stats.lossMean, t.pos.Step)})
+}
+
+func finite(g tensor.Tensor) bool { return optim.AllFinite(g) }
+
+func (t *Trainer) planMade(p *plan.Plan, took time.Duration) {
+	n := t.totalSteps()
+	t.stats.stepMS = make([]float64, 0, min(n, 1<<20))
+	t.stats.exposedMS = make([]float64, 0, min(n, 1<<20))
+	params := 0
+	for _, q := range t.graph.Params() {
+		params += q.Shape.Elems()
+	}
+	mem := p.Memory(t.Device)
+	t.Events.Emit(&event.PlanMade{
+		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
+		MemoryBytes: int64(mem.Params + mem.Grads + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
+		Epochs: t.cfg.Train.Epochs, StepsPerEpoch: t.stepsPerEpoch(), Steps: n, LogFreq: t.cfg.Train.LogFreq, TookMS: ms(took),
+	})
+}
+
+// outcome is what a rank contributes to the summary.
+type outcome struct {
+	Params  string
+	PeakRSS int64
+}
+
+// Summary collects the result of the run over all ranks. All ranks call it
+// after Run; every rank gets the same summary.
+func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
+	mine := outcome{Params: ddp.Hash(t.model)}
+	if t.PeakRSS != nil {
+		mine.PeakRSS = t.PeakRSS()
+	}
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	all, err := t.Gather(ctx, "outcome", b)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	s := t.ownSummary()
+	for r, b := range all {
+		var o outcome
+		if err := json.Unmarshal(b, &o); err != nil {
+			return s, fmt.Errorf("rank %d's outcome: %w", r, err)
+		}
+		s.ParamsSHA256 = append(s.ParamsSHA256, o.Params)
+		s.Memory.PeakRSSBytes = append(s.Memory.PeakRSSBytes, o.PeakRSS)
+	}
+	for r, h := range s.ParamsSHA256 {
+		if h != s.ParamsSHA256[0] {
+			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a backend or memory fault", r, h, s.ParamsSHA256[0])
+		}
+	}
+	return s, nil
+}
+
+func (t *Trainer) ownSummary() event.Summary {
+	st := &t.stats
+	s := event.Summary{
+		Schema: event.Schema, Name: t.cfg.Run.Name, Status: "ok", WorldSize: t.world.Size, Device: "cpu",
+		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
+		Dataset: event.DatasetSummary{Plugin: t.cfg.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
+		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.world.RestartCount,
+	}
+	if st.steps > 0 {
+		s.Train.Loss = event.Number(st.lossMean)
+		s.Time.ToFirstStepS = event.Number(st.firstStep.Seconds())
+	}
+	if wall := st.last.Sub(st.mark).Seconds(); st.steps > warmup && wall > 0 {
+		s.Train.SamplesPerSec = event.Number(st.samples / wall)
+	}
+	s.Train.StepMSP50, s.Train.StepMSP99 = quantile(st.stepMS, 0.5), quantile(st.stepMS, 0.99)
+	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
+	s.Comm.ExposedMSP50 = quantile(st.exposedMS, 0.5)
+	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())
+	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())
+	if loss, ok := t.vals["eval.loss"]; ok {
+		s.Eval = &event.EvalSummary{Loss: event.Number(loss)}
+		if acc, ok := t.vals["eval.accuracy"]; ok {
+			n := event.Number(acc)
+			s.Eval.Accuracy = &n
+		}
+	}
+	return s
+}
+
+// quantile of values in any order; 0 without values.
+func quantile(v []float64, q float64) event.Number {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Clone(v)
+	slices.Sort(s)
+	return event.Number(s[min(len(s)-1, int(q*float64(len(s))))])
+}

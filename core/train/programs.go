@@ -1,0 +1,84 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// programs are the plans of a run, one per batch shape: full training
+// batches, the short one at the end of an epoch, and the same for evaluation.
+type programs struct {
+	train, eval map[int]*plan.Program // by rows
+	full        *plan.Plan            // of a full training batch
+}
+
+// shapes lists the batch sizes that n samples in batches of size give.
+func shapes(n, size int) []int {
+	var s []int
+	if n >= size {
+		s = append(s, size)
+	}
+	if n%size != 0 {
+		s = append(s, n%size)
+	}
+	return s
+}
+
+// compile makes the plan of one batch shape.
+func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool) (*plan.Plan, error) {
+	d, err := tensor.ParseDType(c.Run.DType)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Compile(g, plan.Options{Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse})
+	if err != nil {
+		return nil, fmt.Errorf("planning batches of %d: %w", rows, err)
+	}
+	return p, nil
+}
+
+// bind makes the programs for all batch shapes of the run over the model's memory.
+func (t *Trainer) bind() error {
+	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
+	for _, rows := range shapes(t.sampler.Len(), t.batch) {
+		if err := t.bindShape(t.programs.train, rows, true); err != nil {
+			return err
+		}
+	}
+	if t.cfg.Train.EvalEvery == 0 && !t.EvalOnly {
+		return nil
+	}
+	n := len(t.evalIndices())
+	for _, rows := range shapes(n, t.evalBatch()) {
+		if err := t.bindShape(t.programs.eval, rows, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool) error {
+	p := t.programs.full
+	if !training || rows != t.batch {
+		var err error
+		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training); err != nil {
+			return err
+		}
+	}
+	state := plan.State{Tensors: t.model}
+	if training {
+		state.Grads = t.grads
+	}
+	prog, err := p.Bind(t.Device, state)
+	if err != nil {
+		return fmt.Errorf("binding batches of %d: %w", rows, err)
+	}
+	into[rows] = prog
+	return nil
+}
+
+func (t *Trainer) trainProgram(rows int) *plan.Program { return t.programs.train[rows] }

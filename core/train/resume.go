@@ -1,0 +1,175 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// loadWeights gives all ranks the same model, optimizer state and position.
+// Rank 0 alone reads or draws them; the others get them by broadcast, as in
+// DDP's constructor. A failure of rank 0 is reported by every rank.
+func (t *Trainer) loadWeights(ctx context.Context) error {
+	var head resumeHead
+	if t.world.Rank == 0 {
+		if err := t.prepareWeights(ctx, &head); err != nil {
+			head.Failure = err.Error()
+			if _, gatherErr := t.Gather(ctx, "resume", head.encode()); gatherErr != nil {
+				return errors.Join(err, gatherErr)
+			}
+			return err
+		}
+	}
+	heads, err := t.Gather(ctx, "resume", head.encode())
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(heads[0], &head); err != nil {
+		return fmt.Errorf("rank 0's position: %w", err)
+	}
+	if head.Failure != "" {
+		return fmt.Errorf("rank 0: %s", head.Failure)
+	}
+	return t.adopt(ctx, head)
+}
+
+// resumeHead is what ranks learn from rank 0 beside the tensors.
+type resumeHead struct {
+	Failure  string
+	Position position
+	Scaler   map[string]float64
+	State    bool // optimizer state follows
+}
+
+func (h resumeHead) encode() []byte {
+	b, err := json.Marshal(h)
+	if err != nil {
+		panic("train: " + err.Error())
+	}
+	return b
+}
+
+// prepareWeights fills rank 0's tensors from a checkpoint, from model.init,
+// or by drawing them.
+func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
+	if t.Resume != "" {
+		snap, report, err := checkpoint.Load(ctx, t.FS, t.Resume)
+		switch {
+		case err == nil:
+			return t.restore(snap, report, head)
+		case !t.ResumeAuto || !errors.Is(err, checkpoint.ErrNone):
+			return err
+		}
+	}
+	if t.cfg.Model.Init != "" {
+		snap, _, err := checkpoint.Load(ctx, t.FS, t.cfg.Model.Init)
+		if err != nil {
+			return fmt.Errorf("model.init: %w", err)
+		}
+		notes, err := t.assign(snap.Model)
+		if err != nil {
+			return fmt.Errorf("model.init = %q: %w", t.cfg.Model.Init, err)
+		}
+		t.Events.Emit(&event.CheckpointLoaded{Path: t.cfg.Model.Init, Notes: notes})
+		return nil
+	}
+	fresh := t.zeroes()
+	nn.Initialize(t.graph, t.cfg.Run.Seed, fresh)
+	_, err := t.assign(t.named(fresh))
+	return err
+}
+
+// restore takes a checkpoint over on rank 0.
+func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *resumeHead) error {
+	notes, err := t.assign(s.Model)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Path, err)
+	}
+	lines := append(r.Notes, notes...)
+	for _, skip := range r.Skipped {
+		lines = append(lines, "passed over "+skip.String())
+	}
+	if s.Optimizer != nil && !t.EvalOnly {
+		if err := t.checkSame(s); err != nil {
+			return fmt.Errorf("%s: %w", r.Path, err)
+		}
+		if err := t.optimizer.Load(s.Optimizer); err != nil {
+			return fmt.Errorf("%s: optimizer state: %w", r.Path, err)
+		}
+		head.State = true
+		head.Scaler = s.Scaler
+		head.Position = position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
+		var moved string
+		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
+			lines = append(lines, moved)
+		}
+		t.best = s.Best
+		for k, v := range s.Metrics {
+			t.vals[k] = v
+		}
+	}
+	t.Events.Emit(&event.CheckpointLoaded{Step: s.Step, Path: r.Path, Notes: lines})
+	return nil
+}
+
+// checkSame refuses to continue on other data or in another order, which
+// would repeat some samples and leave out others without a word.
+func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
+	if s.Dataset.Fingerprint != "" && s.Dataset.Fingerprint != t.spec.Fingerprint {
+		return fmt.Errorf("it was trained on other data: %s (%s, %s), now %s (%s, %s); start from its weights with model.init instead",
+			s.Dataset.Plugin, s.Dataset.Source, s.Dataset.Fingerprint, t.cfg.Dataset, t.spec.Source, t.spec.Fingerprint)
+	}
+	if s.Sampler.Offset > 0 && s.Sampler.WorldSize == t.world.Size && s.Sampler.OrderHash != t.sampler.OrderHash(s.Epoch) {
+		return fmt.Errorf("epoch %d is half done in another order of the samples; keep run.seed and [sampler] as they were, or resume from the end of an epoch", s.Epoch)
+	}
+	return nil
+}
+
+// offset converts the position within an epoch to this world size: the order
+// is interleaved over ranks, so its first offset·W samples are the consumed ones.
+func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
+	if s.WorldSize == t.world.Size || s.Offset == 0 {
+		return s.Offset, ""
+	}
+	consumed := s.Offset * s.WorldSize
+	samples = consumed / t.world.Size
+	return samples, fmt.Sprintf("continuing epoch %d of a job of %d ranks with %d: %d samples are done, %d of them are read again",
+		s.Epoch, s.WorldSize, t.world.Size, consumed, consumed-samples*t.world.Size)
+}
+
+// adopt takes rank 0's state over on every rank.
+func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+	if err := t.group.Broadcast(t.memory.all, 0); err != nil {
+		return fmt.Errorf("broadcasting the weights: %w", err)
+	}
+	staging := ddp.Region{Size: t.memory.all.Offset}
+	if err := t.group.BroadcastTensors(t.liveMasters(), staging, 0); err != nil {
+		return fmt.Errorf("broadcasting the master weights: %w", err)
+	}
+	if head.State {
+		var state []tensor.Tensor
+		for _, s := range t.optimizer.State() {
+			state = append(state, s.Tensor)
+		}
+		if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
+			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
+		}
+	}
+	t.pos = head.Position
+	if len(head.Scaler) > 0 {
+		if err := t.precision.Load(ctx, head.Scaler); err != nil {
+			return fmt.Errorf("loss scaler: %w", err)
+		}
+		if s, ok := head.Scaler["scale"]; ok {
+			t.scale = s
+		}
+	}
+	return nil
+}

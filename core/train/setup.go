@@ -1,0 +1,200 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// loaderSlots beyond the prefetched batches: the one that a step is reading.
+const loaderSlots = 1
+
+// Setup makes a rank ready for its first step: it opens the plugins, makes
+// the plan, shares its memory, joins the other ranks, and gives all of them
+// the same weights. The context bounds all of it.
+func Setup(ctx context.Context, d Deps) (*Trainer, error) {
+	t := &Trainer{Deps: d, cfg: d.Settings, world: d.World, precision: d.Precision, vals: map[string]float64{}}
+	for _, phase := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"plugins", t.openPlugins},
+		{"plan", t.makePlan},
+		{"rendezvous", t.join},
+		{"weights", t.loadWeights},
+	} {
+		t.Events.Emit(&event.PhaseChanged{Phase: phase.name})
+		if err := phase.do(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// openPlugins configures the three plugins at the same time: the data set may
+// have files to read.
+func (t *Trainer) openPlugins(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		t.spec, err = t.Dataset.Open(ctx, sdk.DatasetRequest{
+			Options: t.cfg.DatasetOptions, Rank: t.world.Rank, LocalRank: t.world.LocalRank, WorldSize: t.world.Size, Seed: t.cfg.Run.Seed,
+		})
+		return err
+	})
+	g.Go(func() (err error) {
+		t.policy, err = t.precision.Policy(ctx, t.cfg.PrecisionOpts)
+		return err
+	})
+	g.Go(func() error {
+		return t.Backend.Open(ctx, sdk.Group{
+			JobID: t.world.RunID, Secret: t.Secret, Generation: t.world.RestartCount,
+			Rank: t.world.Rank, WorldSize: t.world.Size, LocalRank: t.world.LocalRank, LocalSize: t.world.LocalSize,
+			Timeout: t.cfg.BackendTimeout, MasterAddr: t.world.MasterAddr,
+		}, t.cfg.BackendOptions)
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	t.scale = t.policy.Scale
+	t.Events.Emit(&event.DatasetOpened{
+		Plugin: t.cfg.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
+		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
+	})
+	return t.checkPlugins()
+}
+
+func (t *Trainer) checkPlugins() error {
+	b := t.Backend.Info()
+	if t.cfg.Run.Deterministic && t.world.Size > 1 && b.Determinism != "bitwise" {
+		return fmt.Errorf("backend %q does not promise that equal runs give equal bits; set run.deterministic = false to use it", b.Name)
+	}
+	if b.MaxWorld > 0 && t.world.Size > b.MaxWorld {
+		return fmt.Errorf("backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.world.Size)
+	}
+	if t.cfg.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
+		return fmt.Errorf("run.dtype = \"f64\" is for reference curves and excludes precision %q", t.policy.Name)
+	}
+	return nil
+}
+
+// makePlan builds the model, plans a full training batch, and lays out the
+// memory that the rank shares: everything that follows from the configuration
+// and the data's shape alone.
+func (t *Trainer) makePlan(context.Context) error {
+	begin := time.Now()
+	var err error
+	if t.batch, err = t.cfg.Train.Batch(t.world.Size); err != nil {
+		return err
+	}
+	if t.sampler, err = data.NewSampler(t.cfg.Sampler, t.cfg.Run.Seed, t.spec.TrainSamples, t.world.Size, t.world.Rank); err != nil {
+		return err
+	}
+	t.batch = min(t.batch, t.sampler.Len())
+	if t.graph, err = nn.Build(t.cfg.Model, t.spec.Input, t.spec.Target, t.spec.Classes); err != nil {
+		return err
+	}
+	if t.programs.full, err = t.cfg.compile(t.graph, &t.policy, t.batch, true); err != nil {
+		return err
+	}
+	p := t.programs.full
+	grads := gradients(t.graph, p)
+	first, rest := t.cfg.DDP.Caps()
+	buckets := ddp.Assign(grads, p.GradOrder(), first, rest)
+	t.memory = layout(buckets, t.graph.StateDict(), p.StateSpecs())
+	if t.arena, err = arenaFor(t.memory.size); err != nil {
+		return err
+	}
+	t.group = ddp.NewGroup(t.world.Rank, t.world.Size, t.Backend, t.arena, t.memory.scratch)
+	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, grads, buckets, t.memory.buckets)
+	t.onGrad = t.reducer.GradReady
+	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), p.StateSpecs())
+	t.grads = t.reducer.Gradients(grads)
+	if err := t.bind(); err != nil {
+		return err
+	}
+	if err := t.makeOptimizer(); err != nil {
+		return err
+	}
+	t.planMade(p, time.Since(begin))
+	slots := max(1, t.cfg.Sampler.Prefetch) + loaderSlots
+	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.cfg.Run.Seed)
+	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+}
+
+func (t *Trainer) makeOptimizer() (err error) {
+	params := make([]optim.Param, len(t.graph.Params()))
+	t.masters = make([]tensor.Tensor, len(params))
+	for i, e := range t.graph.StateDict() {
+		if e.Buffer {
+			continue
+		}
+		v := t.model[i]
+		if half(v.DType) && t.policy.MasterWeights {
+			t.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
+		}
+		params[e.Index] = optim.Param{Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index]}
+	}
+	if t.optimizer, err = optim.New(t.cfg.Optimizer, params); err != nil {
+		return err
+	}
+	t.schedule, err = optim.NewSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.stepsPerEpoch(), t.totalSteps())
+	return err
+}
+
+func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
+
+// join connects the backends and makes sure that all ranks mean the same
+// thing. Models, data and configurations are compared before any collective,
+// because a collective over different models could only hang or corrupt.
+func (t *Trainer) join(ctx context.Context) error {
+	if err := t.Backend.Attach(ctx, t.arena); err != nil {
+		return err
+	}
+	endpoint, err := t.Backend.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
+	if err != nil {
+		return err
+	}
+	if err := ddp.VerifyReplicas(replicas); err != nil {
+		return err
+	}
+	endpoints, err := t.Gather(ctx, "endpoint", endpoint)
+	if err != nil {
+		return err
+	}
+	return t.Backend.Connect(ctx, endpoints)
+}
+
+func (t *Trainer) replica() ddp.Replica {
+	r := ddp.Replica{
+		Build: t.Build, Config: t.cfg.Hash,
+		Dataset: fmt.Sprintf("%s (%s, %d + %d samples, %s)", t.cfg.Dataset, t.spec.Source, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
+	}
+	specs := t.programs.full.StateSpecs()
+	for i, e := range t.graph.StateDict() {
+		r.State = append(r.State, ddp.Item(e.Name, specs[i]))
+	}
+	return r
+}
+
+// Close frees the rank's shared memory. The backend must be closed before.
+func (t *Trainer) Close() error {
+	if t.arena == nil {
+		return nil
+	}
+	return errors.Join(t.loader.Stop(), t.arena.Close())
+}

@@ -1,0 +1,178 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Checkpoints hold the model in float32 (float64 for reference runs), also
+// where it computes in a half type, so that they load anywhere.
+
+// fileType is the type in which a tensor of the model is saved.
+func fileType(d tensor.DType) tensor.DType {
+	if half(d) {
+		return tensor.F32
+	}
+	return d
+}
+
+// zeroes allocates the model's tensors in the types of a checkpoint.
+func (t *Trainer) zeroes() []tensor.Tensor {
+	ts := make([]tensor.Tensor, len(t.model))
+	for i, m := range t.model {
+		ts[i] = tensor.New(fileType(m.DType), m.Shape...)
+	}
+	return ts
+}
+
+// named gives tensors in state-dict order their names.
+func (t *Trainer) named(ts []tensor.Tensor) []tensor.Named {
+	out := make([]tensor.Named, len(ts))
+	for i, e := range t.graph.StateDict() {
+		out[i] = tensor.Named{Name: e.Name, Tensor: ts[i]}
+	}
+	return out
+}
+
+// assign copies tensors with the model's names, with or without "module.",
+// into the model, and into the master copies at full precision. Floating
+// types are converted; what a file may leave out keeps its value.
+func (t *Trainer) assign(src []tensor.Named) (notes []string, err error) {
+	full := t.zeroes()
+	for i := range full {
+		convert(full[i], t.model[i])
+	}
+	if notes, err = checkpoint.Fill(t.named(full), floatsAs(t.floatType(), src)); err != nil {
+		return nil, err
+	}
+	for i, e := range t.graph.StateDict() {
+		convert(t.model[i], full[i])
+		if !e.Buffer && t.masters[e.Index].Data != nil {
+			convert(t.masters[e.Index], full[i])
+		}
+	}
+	return notes, nil
+}
+
+// floatType is the floating type of checkpoints of this run.
+func (t *Trainer) floatType() tensor.DType {
+	if t.cfg.Run.DType == "f64" {
+		return tensor.F64
+	}
+	return tensor.F32
+}
+
+// floatsAs converts the floating tensors of a file to d, and leaves the others.
+func floatsAs(d tensor.DType, src []tensor.Named) []tensor.Named {
+	out := make([]tensor.Named, len(src))
+	for i, s := range src {
+		out[i] = s
+		if s.DType.Float() && s.DType != d {
+			out[i].Tensor = tensor.New(d, s.Shape...)
+			convert(out[i].Tensor, s.Tensor)
+		}
+	}
+	return out
+}
+
+func convert(dst, src tensor.Tensor) {
+	if dst.DType == src.DType {
+		copy(dst.Data, src.Data)
+		return
+	}
+	kernel.Convert(dst.DType, dst.Data, src.DType, src.Data)
+}
+
+// liveMasters are the master copies that exist.
+func (t *Trainer) liveMasters() (ts []tensor.Tensor) {
+	for _, m := range t.masters {
+		if m.Data != nil {
+			ts = append(ts, m)
+		}
+	}
+	return ts
+}
+
+// interval is when checkpoints are due. The table was checked before.
+func (t *Trainer) interval() checkpoint.Interval {
+	i, err := checkpoint.ParseInterval(t.cfg.Checkpoint.Every)
+	if err != nil {
+		panic("train: " + err.Error())
+	}
+	return i
+}
+
+func (t *Trainer) saveDueAt(step int) bool {
+	n := t.interval().Steps
+	return n > 0 && step%n == 0
+}
+
+func (t *Trainer) saveDueAfterEpoch() bool {
+	n := t.interval().Epochs
+	return n > 0 && t.pos.Epoch%n == 0
+}
+
+// save writes a checkpoint from rank 0. All ranks take part: batch statistics
+// are rank 0's from here on. A save that fails during the run is a warning,
+// because the training is still good and older checkpoints are intact; the
+// last one of a run fails the run.
+func (t *Trainer) save(ctx context.Context) error {
+	if err := t.settleBuffers(); err != nil {
+		return err
+	}
+	if t.world.Rank != 0 || t.Store == nil {
+		return nil
+	}
+	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
+	snap, err := t.snapshot(ctx)
+	if err == nil {
+		_, err = t.Store.Save(ctx, snap)
+	}
+	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("saving a checkpoint after step %d: %w", t.pos.Step, err)
+	if t.atEnd() {
+		return err
+	}
+	t.Events.Emit(&event.Warning{Source: "checkpoint", Message: err.Error() + "; training continues"})
+	return nil
+}
+
+// snapshot collects everything that an exact resume needs.
+func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
+	scaler, err := t.precision.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	model := t.model
+	if t.policy.Params != tensor.F32 {
+		model = t.zeroes()
+		for i := range model {
+			convert(model[i], t.model[i])
+		}
+	}
+	seed := t.cfg.Run.Seed
+	if t.cfg.Sampler.Seed != nil {
+		seed = *t.cfg.Sampler.Seed
+	}
+	return &checkpoint.Snapshot{
+		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
+		Model: t.named(model), Optimizer: t.optimizer.State(), Scaler: scaler,
+		Sampler: checkpoint.Sampler{
+			Seed: seed, Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.world.Size, Batch: t.batch,
+			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.cfg.Sampler.Shuffle, DropLast: t.cfg.Sampler.DropLast,
+		},
+		Seed:    t.cfg.Run.Seed,
+		Dataset: checkpoint.Dataset{Plugin: t.cfg.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint},
+		Metrics: t.vals, Best: t.best,
+		Config: t.cfg.Text, WorldSize: t.world.Size, Precision: t.policy.Name,
+		Parameters: len(t.graph.Params()), CreatedBy: t.Build,
+	}, nil
+}

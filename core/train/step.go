@@ -1,0 +1,174 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// step is one optimizer step: forward, loss and backward over one or more
+// micro-batches, gradients averaged over ranks while backward runs, one
+// decision of all ranks whether to apply them, and the update.
+func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
+	begin := time.Now()
+	if err := t.syncBuffers(); err != nil {
+		return false, err
+	}
+	m, err := t.passes(micro)
+	if err != nil {
+		return false, err
+	}
+	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, m))
+	if err != nil {
+		return false, err
+	}
+	if err := t.reducer.Finish(); err != nil {
+		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
+		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	lr := t.schedule.LR(t.pos.Applied)
+	norm, applied, err := t.update(ctx, lr)
+	if err != nil {
+		return false, err
+	}
+	t.pos.Step++
+	t.pos.Offset += m.rows
+	t.stepDone(m, lr, norm, applied, time.Since(begin))
+	return t.sums[sumStop] > 0, nil
+}
+
+// measures are what the passes of one step add up on this rank.
+type measures struct {
+	loss    float64 // mean over the step's samples
+	correct int
+	rows    int
+	data    time.Duration // waited for batches
+}
+
+// passes runs forward and backward over the step's micro-batches. Only the
+// last one communicates; the others add up in the buckets (DDP's no_sync).
+func (t *Trainer) passes(micro int) (m measures, err error) {
+	total := t.stepRows(micro)
+	for i := range micro {
+		waited := time.Now()
+		batch, err := t.loader.Next()
+		if err != nil {
+			return m, fmt.Errorf("samples from %d on of epoch %d: %w", t.pos.Offset+m.rows, t.pos.Epoch, err)
+		}
+		m.data += time.Since(waited)
+		t.reducer.Begin(i == micro-1)
+		share := float64(batch.Rows) / float64(total)
+		args := plan.Args{
+			Input: batch.Input, Target: batch.Target,
+			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
+			Seed: t.cfg.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.cfg.Train.AccumulateSteps) + uint64(i), Rank: t.world.Rank,
+			OnGrad: t.onGrad,
+		}
+		res := t.trainProgram(batch.Rows).Run(args)
+		m.loss += res.Loss * share
+		m.correct += res.Correct
+		m.rows += batch.Rows
+	}
+	return m, nil
+}
+
+// lossDivisor makes accumulated micro-batches equal one big batch: each
+// counts by its share of the samples. Without accumulate_mean they add up.
+func (t *Trainer) lossDivisor(share float64) float64 {
+	if !t.cfg.Train.AccumulateMean {
+		return 1
+	}
+	return 1 / share
+}
+
+// stepRows is the number of samples in the next micro batches of this rank.
+func (t *Trainer) stepRows(micro int) int {
+	n := 0
+	for i := range micro {
+		n += t.loader.Rows(t.taken + i)
+	}
+	t.taken += micro
+	return n
+}
+
+// What ranks add up in every step. Reducing them takes one small message
+// behind the last bucket.
+const (
+	sumLoss = iota
+	sumCorrect
+	sumRows
+	sumStop // ranks that were asked to stop
+	sumCount
+)
+
+func (t *Trainer) report(ctx context.Context, m measures) []float64 {
+	t.sums = [sumCount]float64{sumLoss: m.loss, sumCorrect: float64(m.correct), sumRows: float64(m.rows)}
+	if ctx.Err() != nil {
+		t.sums[sumStop] = 1
+	}
+	return t.sums[:]
+}
+
+// update decides with all ranks whether the gradients are finite, and applies
+// them. Unscaling and clipping come after the reduce, so they are the same on
+// all ranks (parity with GradScaler's order: unscale, clip, step, update).
+func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
+	if t.policy.Dynamic {
+		found, err := t.group.Any(!t.optimizer.GradsFinite())
+		if err != nil {
+			return 0, false, err
+		}
+		next, err := t.precision.Update(context.WithoutCancel(ctx), found)
+		if err != nil {
+			return 0, false, err
+		}
+		used := t.scale
+		t.scale = next.Scale
+		if next.Skip {
+			return math.NaN(), false, t.skipped(next)
+		}
+		t.optimizer.ScaleGrads(1 / used)
+	} else if t.scale != 1 {
+		t.optimizer.ScaleGrads(1 / t.scale)
+	}
+	if t.cfg.Train.MaxNorm > 0 {
+		norm = t.optimizer.ClipNorm(t.cfg.Train.MaxNorm)
+	}
+	t.optimizer.Step(lr)
+	t.pos.Applied++
+	return norm, true, nil
+}
+
+// skipped ends a run that does nothing but skip.
+func (t *Trainer) skipped(s sdk.ScaleState) error {
+	if limit := t.cfg.Train.MaxSkips; limit > 0 && s.Skipped >= uint64(limit) {
+		return fmt.Errorf("step %d: gradients were not finite in %d steps in a row (loss scale now %g); first in %s; lower optimizer.lr, or raise train.max_skips",
+			t.pos.Step+1, s.Skipped, s.Scale, t.firstNonFinite())
+	}
+	return nil
+}
+
+// firstNonFinite names the first parameter whose gradient is not finite.
+func (t *Trainer) firstNonFinite() string {
+	for i, g := range t.grads {
+		if !finite(g) {
+			return t.graph.Params()[i].Name
+		}
+	}
+	return "no parameter any more"
+}
+
+// syncBuffers gives every rank rank 0's batch statistics before the forward
+// pass, once per optimizer step, as DDP's broadcast_buffers does.
+func (t *Trainer) syncBuffers() error {
+	if !t.cfg.DDP.BroadcastBuffers {
+		return nil
+	}
+	return t.group.Broadcast(t.memory.buffers, 0)
+}

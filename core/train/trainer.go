@@ -1,0 +1,124 @@
+// Package train is the training loop. It reads from top to bottom: Setup
+// (setup.go) makes a Trainer from plugins and configuration, Run (loop.go)
+// walks epochs, step (step.go) is one optimizer step, evaluate.go and
+// resume.go are what their names say.
+package train
+
+import (
+	"context"
+	"time"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Settings are the tables that the loop reads. They are equal on all ranks.
+type Settings struct {
+	Run        RunConfig
+	Train      Config
+	Sampler    data.Config
+	Model      nn.Config
+	Optimizer  optim.Config
+	Schedule   optim.ScheduleConfig
+	DDP        ddp.Config
+	Checkpoint checkpoint.Config
+
+	Dataset        string      // plugin's name, for checkpoints and messages
+	DatasetOptions sdk.Options // checked
+	Backend        string
+	BackendOptions sdk.Options
+	BackendTimeout time.Duration
+	PrecisionOpts  sdk.Options
+
+	Text string // resolved configuration as TOML, kept in checkpoints
+	Hash string // of Text: ranks compare it
+}
+
+// Gather exchanges opaque bytes between all ranks before collectives work:
+// the result's element r came from rank r. The name is equal on all ranks.
+type Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
+
+// Deps is what a Trainer is made of. The caller starts and closes all of it.
+type Deps struct {
+	Settings  Settings
+	World     rank.World
+	Secret    []byte
+	Gather    Gather
+	Backend   host.Collectives
+	Dataset   host.Batches
+	Precision host.Scaler
+	Device    plan.Device
+	Events    *event.Bus
+
+	// FS is where checkpoints are read, and Store where rank 0 writes them;
+	// nil on the other ranks and when checkpoints are off.
+	FS    checkpoint.FS
+	Store *checkpoint.Store
+	// Resume is a checkpoint, a directory of checkpoints, or "". With
+	// ResumeAuto a directory without any is a fresh start.
+	Resume     string
+	ResumeAuto bool
+	EvalOnly   bool // evaluate what Resume names; nothing is trained
+
+	Build   string    // of the binary, for messages between ranks
+	Started time.Time // of the launcher's process, for time to the first step
+	// PeakRSS measures this rank with its plugins; nil means unknown.
+	PeakRSS func() int64
+}
+
+// Trainer is one rank's run. It belongs to one goroutine.
+type Trainer struct {
+	Deps
+	cfg   Settings
+	world rank.World
+
+	spec    sdk.DatasetSpec
+	policy  sdk.Policy
+	graph   *graph.Graph
+	batch   int // per rank and micro-step
+	sampler *data.Sampler
+	loader  *data.Loader
+
+	programs  programs
+	memory    memory
+	arena     *sdk.Arena
+	model     []tensor.Tensor // state-dict order, as the model computes with them
+	grads     []tensor.Tensor // by parameter, views of the buckets
+	masters   []tensor.Tensor // by parameter; zero where the value itself is updated
+	group     *ddp.Group
+	reducer   *ddp.Reducer
+	optimizer *optim.Optimizer
+	schedule  optim.Schedule
+	precision host.Scaler
+	onGrad    func(param int)
+
+	pos   position
+	scale float64
+	taken int // batches of the epoch's pass handed to steps
+	sums  [sumCount]float64
+	stats stats
+	done  event.StepDone // reused
+	best  *checkpoint.Best
+	vals  map[string]float64 // latest metrics
+
+	lossWarned bool
+}
+
+// position is where the run is. Everything a step depends on besides the
+// tensors follows from it.
+type position struct {
+	Step    int // optimizer steps done, skipped ones included
+	Applied int // steps that changed the weights
+	Epoch   int
+	Offset  int // samples of this epoch that this rank has consumed
+}

@@ -1,0 +1,11 @@
+// Command trainctl-plugin-amp is the precision plugin "amp" as a program of its own.
+package main
+
+import (
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/amp"
+)
+
+func main() {
+	sdk.Serve(sdk.Plugin{Precision: func() sdk.Precision { return amp.New() }})
+}

@@ -1,0 +1,99 @@
+package amp
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// The cast lists name operations of the plan. What is in neither list runs in
+// the type its inputs have; batch norm is in none and takes float32 statistics
+// beside half inputs, as cuDNN does.
+
+// autocastLists are those of torch.autocast on CPUs
+// (aten/src/ATen/autocast_mode.cpp): convolution and linear run in the lower
+// type, losses in float32.
+func autocastLists() map[string]sdk.Cast {
+	return map[string]sdk.Cast{
+		"conv2d": sdk.CastLower, "linear": sdk.CastLower,
+		"cross_entropy": sdk.CastF32, "mse": sdk.CastF32,
+	}
+}
+
+// o1Lists are those of apex/amp/lists: like autocast's, and GELU and layer norm
+// in float32, and additions in the wider of their types.
+func o1Lists() map[string]sdk.Cast {
+	m := autocastLists()
+	m["gelu"], m["layernorm"] = sdk.CastF32, sdk.CastF32
+	m["add"] = sdk.CastPromote
+	return m
+}
+
+func (s settings) policy() sdk.Policy {
+	p := sdk.Policy{Params: tensor.F32, Scale: s.scale, Dynamic: s.dynamic}
+	switch s.level {
+	case "":
+		p.Lower, p.Casts = s.dtype, autocastLists()
+		p.Name = "autocast " + short(s.dtype)
+	case "O0":
+		p.Name = "O0"
+	case "O1":
+		p.Lower, p.Casts = s.dtype, o1Lists()
+		p.Name = "O1 " + short(s.dtype)
+	default:
+		p.Params, p.BatchNormF32, p.MasterWeights = s.dtype, *s.keepBN, *s.master
+		p.Name = s.level + " " + short(s.dtype)
+	}
+	p.Properties = s.properties()
+	return p
+}
+
+// properties are what amp.initialize prints for a level.
+func (s settings) properties() [][2]string {
+	scale := "dynamic"
+	if !s.dynamic {
+		scale = strconv.FormatFloat(s.scale, 'g', -1, 64)
+	}
+	if s.level == "" {
+		return [][2]string{{"autocast", short(s.dtype)}, {"loss_scale", scale}}
+	}
+	cast := "None"
+	switch s.level {
+	case "O0":
+		cast = "fp32"
+	case "O2", "O3":
+		cast = short(s.dtype)
+	}
+	return [][2]string{
+		{"cast_model_type", cast},
+		{"patch_torch_functions", title(s.level == "O1")},
+		{"keep_batchnorm_fp32", tristate(s.keepBN)},
+		{"master_weights", tristate(s.master)},
+		{"loss_scale", scale},
+	}
+}
+
+func short(d tensor.DType) string {
+	if d == tensor.F16 {
+		return "fp16"
+	}
+	return d.String()
+}
+
+func title(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+func tristate(b *bool) string {
+	if b == nil {
+		return "None"
+	}
+	return title(*b)
+}
+
+func (s settings) String() string { return fmt.Sprint(s.properties()) }

@@ -1,0 +1,25 @@
+// Package datasets lists the built-in data sets by the names that a TOML uses.
+package datasets
+
+import (
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/datasets/mnist"
+	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
+)
+
+// Builtin is a data set and its name.
+type Builtin struct {
+	Name string
+	New  func() sdk.Dataset
+}
+
+// Builtins are all of them, by name, on the given file system.
+func Builtins(fs afero.Fs) []Builtin {
+	return []Builtin{
+		{"fashion-mnist", func() sdk.Dataset { return mnist.NewFashion(fs) }},
+		{"mnist", func() sdk.Dataset { return mnist.New(fs) }},
+		{"synthetic", func() sdk.Dataset { return synthetic.New() }},
+	}
+}

@@ -1,0 +1,159 @@
+// Package fetch downloads a fixed set of files from the first mirror that
+// works, and keeps nothing that is not exactly the expected content.
+//
+// The caller's duties, in order: take the [Lock] of the folder (local ranks
+// share it), look again whether the files have appeared, then call
+// [Fetcher.Fetch].
+//
+// A file arrives as NAME.part, which a later attempt continues, and gets its
+// name only after its MD5 matched. A wrong sum, an answer that is not the
+// file, a refusal or a connection that stays silent moves on to the next mirror.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/afero"
+)
+
+// File is one file to have.
+type File struct {
+	Name string // relative to the mirror and to the folder
+	MD5  string // lower-case hex
+}
+
+// Fetcher downloads files. The zero value of a duration means its default.
+type Fetcher struct {
+	Fs      afero.Fs
+	Mirrors []string      // base URLs, best first
+	Connect time.Duration // for a connection; default 3 s, so that a machine without a network finds out soon
+	Idle    time.Duration // without a single byte; default 10 s
+	Log     *slog.Logger  // progress lines carry "done" and "total" in bytes
+}
+
+// MaxBytes is the largest file that is accepted from a mirror.
+const MaxBytes = 256 << 20
+
+const (
+	defaultConnect = 3 * time.Second
+	defaultIdle    = 10 * time.Second
+)
+
+// Fetch makes every file exist in dir. Files that are there already are left
+// alone. The error lists, for each mirror, what went wrong.
+func (f *Fetcher) Fetch(ctx context.Context, dir string, files []File) error {
+	if len(f.Mirrors) == 0 {
+		return errors.New("there is no mirror to download from")
+	}
+	if err := f.Fs.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make the folder to download to: %w", err)
+	}
+	client := f.client()
+	defer client.CloseIdleConnections()
+	s := &session{Fetcher: f, client: client, dir: dir, dead: map[string]error{}}
+	for _, file := range files {
+		if ok, _ := afero.Exists(f.Fs, filepath.Join(dir, file.Name)); ok {
+			continue
+		}
+		if err := s.fromAnyMirror(ctx, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fetcher) client() *http.Client {
+	connect := orDefault(f.Connect, defaultConnect)
+	return &http.Client{Transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: connect}).DialContext,
+		TLSHandshakeTimeout:   connect,
+		ResponseHeaderTimeout: orDefault(f.Idle, defaultIdle),
+		DisableCompression:    true, // the files are gzip themselves and their sums cover that
+	}}
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// session is one call of Fetch: it remembers mirrors that cannot be reached.
+type session struct {
+	*Fetcher
+	client *http.Client
+	dir    string
+	dead   map[string]error
+}
+
+func (s *session) fromAnyMirror(ctx context.Context, file File) error {
+	var tried []error
+	for _, mirror := range s.Mirrors {
+		if err := s.dead[mirror]; err != nil {
+			tried = append(tried, err)
+			continue
+		}
+		err := s.fromMirror(ctx, mirror, file)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("download of %s: %w", file.Name, context.Cause(ctx))
+		}
+		err = fmt.Errorf("%s: %w", join(mirror, file.Name), err)
+		s.Log.Warn("download failed", "error", err)
+		if unreachable(err) {
+			s.dead[mirror] = err
+		}
+		tried = append(tried, err)
+	}
+	return errors.Join(tried...)
+}
+
+// fromMirror tries one mirror, and once more from the start when a
+// continued part turns out to be wrong: it may stem from another mirror.
+func (s *session) fromMirror(ctx context.Context, mirror string, file File) error {
+	resumed, err := s.attempt(ctx, join(mirror, file.Name), file)
+	if resumed && errors.As(err, new(*ContentError)) {
+		_, err = s.attempt(ctx, join(mirror, file.Name), file)
+	}
+	return err
+}
+
+func join(mirror, name string) string { return strings.TrimRight(mirror, "/") + "/" + name }
+
+// unreachable reports whether no connection came about at all.
+func unreachable(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	return errors.As(err, &dns) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+}
+
+// ContentError is an answer that is not the wanted file.
+type ContentError struct{ Detail string }
+
+func (e *ContentError) Error() string { return e.Detail }
+
+func contentf(format string, args ...any) error {
+	return &ContentError{fmt.Sprintf(format, args...)}
+}
+
+// StallError is a connection that went silent.
+type StallError struct {
+	Idle time.Duration
+	Done int64 // bytes that had arrived
+}
+
+func (e *StallError) Error() string {
+	return fmt.Sprintf("no data for %v after %d bytes", e.Idle, e.Done)
+}

@@ -1,0 +1,86 @@
+package idx
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// maxRatio bounds what deflate can make of one byte (RFC 1951: 258 bytes for
+// a length and a distance code of one bit each), so that a short file cannot
+// ask for a large allocation.
+const maxRatio = 1032
+
+func isGzip(b []byte) bool { return len(b) >= 2 && b[0] == 0x1f && b[1] == 0x8b }
+
+// parseGzip decompresses into memory of exactly the size that the IDX header
+// announces, after the gzip trailer (RFC 1952: length modulo 2^32) agreed.
+func parseGzip(raw []byte, dims int) (*Array, error) {
+	in := bytes.NewReader(raw)
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, broken(0, err)
+	}
+	z.Multistream(false)
+	head := make([]byte, headerLen(dims))
+	n, err := io.ReadFull(z, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, broken(int64(n), err)
+	}
+	h, err := parseHeader(head[:n], dims)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTrailer(raw, h); err != nil {
+		return nil, err
+	}
+	data := make([]byte, h.bytes)
+	if n, err := io.ReadFull(z, data); err != nil {
+		return nil, broken(h.len+int64(n), err)
+	}
+	return &Array{Dims: h.dims, Data: data}, checkEnd(z, in, h)
+}
+
+// checkTrailer compares the announced length with the one in the last four
+// bytes before memory is taken for it.
+func checkTrailer(raw []byte, h header) error {
+	size := int64(binary.LittleEndian.Uint32(raw[len(raw)-4:]))
+	if size > maxRatio*int64(len(raw)) {
+		return wrongf(0, again, "truncated or damaged: the gzip trailer announces %d bytes out of %d compressed ones", size, len(raw))
+	}
+	if err := checkLength(h, size); err != nil {
+		err := err.(*Error)
+		err.Detail += " (by the gzip trailer; the compressed file may be cut short)"
+		return err
+	}
+	return nil
+}
+
+// checkEnd reads past the last element, which makes gzip compare checksum and
+// length, and looks for bytes behind the stream.
+func checkEnd(z *gzip.Reader, in *bytes.Reader, h header) error {
+	end := h.len + h.bytes
+	var one [1]byte
+	if n, err := z.Read(one[:]); n != 0 {
+		return wrongf(end, again, "bytes follow the last element announced by the header %v", h.dims)
+	} else if err != io.EOF {
+		return broken(end, err)
+	}
+	if in.Len() > 0 {
+		return wrongf(end, again, "%d bytes follow the gzip stream", in.Len())
+	}
+	return nil
+}
+
+func broken(offset int64, err error) error {
+	switch {
+	case errors.Is(err, gzip.ErrChecksum):
+		return wrongf(offset, again, "the gzip checksum does not match: the content is damaged")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return wrongf(offset, again, "truncated: the compressed stream ends here")
+	default:
+		return wrongf(offset, again, "the compressed stream is damaged: %v", err)
+	}
+}

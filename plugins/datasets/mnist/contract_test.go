@@ -1,0 +1,44 @@
+package mnist
+
+import (
+	"testing"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
+)
+
+var refused = map[string]map[string]any{
+	"mean":     {"mean": []any{0.1, 0.2}},
+	"std":      {"std": []any{0.0}},
+	"mirrors":  {"mirrors": []any{"nowhere"}},
+	"fallback": {"fallback": "Generated"},
+	"timeout":  {"timeout": "soon"},
+	"root":     {"root": ""},
+}
+
+func TestContractOnFiles(t *testing.T) {
+	fs := afero.NewMemMapFs()
+	put(t, fs, "/r", zippedFiles(small()))
+	for name, open := range map[string]func() *Dataset{
+		"mnist":         func() *Dataset { return newDataset(fs, "") },
+		"fashion-mnist": func() *Dataset { return NewFashion(fs) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sdktest.Dataset(t, sdktest.DatasetOptions{
+				New:     func(testing.TB) sdk.Dataset { return open() },
+				Options: map[string]any{"root": "/r", "mean": []any{0.1307}, "std": []any{0.3081}},
+				Refused: refused,
+			})
+		})
+	}
+}
+
+func TestContractOnGeneratedDigits(t *testing.T) {
+	sdktest.Dataset(t, sdktest.DatasetOptions{
+		New:     func(testing.TB) sdk.Dataset { return newDataset(afero.NewMemMapFs(), "") },
+		Options: map[string]any{"root": "/none", "download": false, "fallback": "generated", "train_samples": 2000, "test_samples": 500},
+		Refused: refused,
+	})
+}

@@ -1,0 +1,129 @@
+// Package mnist serves MNIST and Fashion-MNIST: 28×28 grey images of ten
+// classes in four IDX files.
+//
+// Open looks in the option root, then in $TRAINCTL_DATA, then downloads, then,
+// if it is told so, draws digits itself ([Source] says which it was). A file
+// that is there and damaged is an error, never a reason to look further. The
+// pixels stay bytes in memory; [Dataset.Fill] turns them into float32 through
+// a table of 256 values, pixel/255 as torchvision's ToTensor gives, then
+// (x-mean)/std as its Normalize does, every operation in float32.
+package mnist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/digits"
+)
+
+// The values of DatasetSpec.Source.
+const (
+	SourceIDX       = "idx"       // files that were there
+	SourceDownload  = "download"  // files that this plugin fetched, now or in an earlier run
+	SourceGenerated = "generated" // digits drawn by package digits
+)
+
+// Dataset is one open data set. The zero value is not usable; see [New].
+type Dataset struct {
+	variant
+	fs     afero.Fs
+	getenv func(string) string
+
+	splits [2]*split // by sdk.Split
+	pixels [256]float32
+}
+
+// New is MNIST. Files are reached through fs.
+func New(fs afero.Fs) *Dataset { return &Dataset{variant: mnist, fs: fs, getenv: os.Getenv} }
+
+// NewFashion is Fashion-MNIST. Files are reached through fs.
+func NewFashion(fs afero.Fs) *Dataset { return &Dataset{variant: fashion, fs: fs, getenv: os.Getenv} }
+
+// Open finds, verifies and if need be downloads the data.
+func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	o, err := parseSettings(req.Options)
+	if err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: logger(req)}
+	got, err := s.find(ctx)
+	if err != nil {
+		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", d.name, err)
+	}
+	if err := got.limit(o); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	d.splits, d.pixels = got.splits, pixelTable(o.mean, o.std)
+	return d.spec(got), nil
+}
+
+func (d *Dataset) spec(got *found) sdk.DatasetSpec {
+	return sdk.DatasetSpec{
+		Source:       got.source,
+		Input:        tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, digits.Size, digits.Size}},
+		Target:       tensor.Spec{DType: tensor.I32},
+		Classes:      len(got.classes),
+		ClassNames:   got.classes,
+		TrainSamples: got.splits[sdk.Train].samples(),
+		TestSamples:  got.splits[sdk.Test].samples(),
+		Fingerprint:  got.fingerprint(),
+		Notice:       got.notice,
+	}
+}
+
+var errNotOpen = errors.New("the data set is not open")
+
+// Fill writes images as float32 [1, 28, 28] and labels as int32. It allocates
+// nothing.
+func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if int(b.Split) >= len(d.splits) || d.splits[b.Split] == nil {
+		return errNotOpen
+	}
+	s := d.splits[b.Split]
+	n := len(b.Indices)
+	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*4 {
+		return fmt.Errorf("%s: %d samples need %d and %d bytes, the batch has %d and %d", d.name, n, n*imageBytes*4, n*4, len(b.Input), len(b.Target))
+	}
+	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	for i, index := range b.Indices {
+		if index < 0 || index >= int64(s.samples()) {
+			return fmt.Errorf("%s: index %d is outside of the %d samples", d.name, index, s.samples())
+		}
+		image := s.image(int(index))
+		out := input[i*imageBytes : (i+1)*imageBytes]
+		for j, p := range image[:len(out)] {
+			out[j] = d.pixels[p]
+		}
+		target[i] = int32(s.labels[index])
+	}
+	return nil
+}
+
+// Close lets go of the memory. It may be called more than once.
+func (d *Dataset) Close() error {
+	d.splits = [2]*split{}
+	return nil
+}
+
+// pixelTable is what a pixel becomes, for each of its values. The operations
+// and their order are those of torchvision.transforms.functional to_tensor and
+// normalize: a float32 division by 255, a subtraction, a division.
+func pixelTable(mean, std float32) (t [256]float32) {
+	for v := range t {
+		x := float32(v) / 255
+		x = float32(x - mean)
+		t[v] = x / std
+	}
+	return t
+}
+
+var _ sdk.Dataset = (*Dataset)(nil)
