@@ -1,15 +1,26 @@
 package tcp
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The test binary serves its own plugin, as trainctl does.
+var builtins = []host.Builtin{
+	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return New() }}},
+}
+
+func TestMain(m *testing.M) {
+	host.ServeBuiltin(builtins, os.Args[1:])
+	goleak.VerifyTestMain(m)
+}
 
 func newBackend(testing.TB) sdk.Backend { return New() }
 
@@ -32,6 +43,24 @@ func TestSegments(t *testing.T) {
 		Options: map[string]any{"shm": false, "segment_bytes": int64(4100)},
 		Worlds:  []int{2, 3, 5},
 		Counts:  []int{0, 1, 50_001, 100_000},
+		NoArena: true,
+	})
+}
+
+func TestWire(t *testing.T) {
+	sdktest.Backend(t, sdktest.BackendOptions{
+		New:       sdktest.Plugin(host.New(host.Options{Builtins: builtins}), "tcp"),
+		Worlds:    []int{1, 2, 3},
+		NoPrivate: true,
+	})
+}
+
+func TestInlineWire(t *testing.T) {
+	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline"}})
+	sdktest.Backend(t, sdktest.BackendOptions{
+		New:     sdktest.Plugin(h, "tcp"),
+		Worlds:  []int{2, 3},
+		Counts:  []int{0, 1, 100, 100_000},
 		NoArena: true,
 	})
 }

@@ -33,6 +33,10 @@ type BackendOptions struct {
 
 	// NoArena leaves shared memory out, and runs on private buffers alone.
 	NoArena bool
+
+	// NoPrivate leaves private buffers out: in a plugin process there are such
+	// only with the inline data plane.
+	NoPrivate bool
 }
 
 // Backend runs the conformance suite of communication backends. A plugin's own

@@ -19,23 +19,27 @@ import (
 // in shared memory and then on private buffers.
 func (b *backendSuite) testResults(t *testing.T, world int) {
 	for _, shared := range []bool{true, false} {
-		if shared && b.NoArena {
+		if shared && b.NoArena || !shared && b.NoPrivate {
 			continue
 		}
 		name := map[bool]string{true: "arena", false: "private"}[shared]
 		t.Run(name, func(t *testing.T) {
 			g := b.start(t, world, shared, patience)
 			r := results{b, g}
-			t.Run("all_reduce", r.allReduce)
-			t.Run("rank order", r.rankOrder)
-			t.Run("half overflow", r.halfOverflow)
-			t.Run("nan and inf", r.special)
-			t.Run("broadcast", r.broadcast)
-			t.Run("all_gather", r.allGather)
-			t.Run("reduce_scatter", r.reduceScatter)
-			t.Run("barrier", r.barrier)
-			t.Run("send and recv", r.ring)
-			t.Run("again", r.again)
+			for _, test := range []struct {
+				name string
+				run  func(*testing.T)
+			}{
+				{"all_reduce", r.allReduce}, {"rank order", r.rankOrder}, {"half overflow", r.halfOverflow},
+				{"nan and inf", r.special}, {"broadcast", r.broadcast}, {"all_gather", r.allGather},
+				{"reduce_scatter", r.reduceScatter}, {"barrier", r.barrier}, {"send and recv", r.ring}, {"again", r.again},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					defer func(outer testing.TB) { g.t = outer }(g.t)
+					g.t = t
+					test.run(t)
+				})
+			}
 		})
 	}
 }
