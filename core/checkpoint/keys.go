@@ -97,7 +97,7 @@ type fork struct {
 }
 
 // place is where the fork is once wrappers are left out.
-func (f *fork) place() string { return strings.TrimSuffix(unwrap(f.at+".x"), "x") }
+func (f *fork) place() string { return strings.Trim(strings.TrimSuffix(unwrap(f.at+".x"), "x"), ".") }
 
 func (f *fork) both() bool { return len(f.wrapped) > 0 && len(f.plain) > 0 }
 
