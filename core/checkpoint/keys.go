@@ -144,10 +144,12 @@ func sortedForks(m map[string]*fork) []*fork {
 	return out
 }
 
+// notes counts: matched names differ by nothing but wrappers, so the one with
+// more components is the wrapped one.
 func notes(m Mapping) []string {
 	var stripped, added int
 	for w, h := range m.From {
-		switch d := strings.Count("."+h, "."+wrapper+".") - strings.Count("."+w, "."+wrapper+"."); {
+		switch d := strings.Count(h, ".") - strings.Count(w, "."); {
 		case d > 0:
 			stripped++
 		case d < 0:
