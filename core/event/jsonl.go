@@ -14,7 +14,7 @@ import (
 type JSONLines struct {
 	w     io.Writer
 	close func() error
-	buf   []byte
+	line  encoder
 	dead  bool
 	warn  trouble
 }
@@ -39,8 +39,9 @@ func (j *JSONLines) Emit(r Record) {
 	if j.dead {
 		return
 	}
-	j.buf = Append(j.buf[:0], r)
-	if _, err := j.w.Write(j.buf); err != nil {
+	j.line.b = j.line.b[:0]
+	j.line.record(r)
+	if _, err := j.w.Write(j.line.b); err != nil {
 		j.dead = true
 		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
 	}

@@ -3,7 +3,9 @@ package event
 import (
 	"io"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -129,7 +131,7 @@ func (p *Progress) due(r Record) bool {
 
 // notice writes a line that stays, above the block.
 func (p *Progress) notice(n notice) {
-	text := n.text
+	text := printable(n.text)
 	if p.color && n.color != "" {
 		text = "\x1b[" + n.color + "m" + text + "\x1b[0m"
 	}
@@ -154,7 +156,7 @@ func (p *Progress) draw(r Record) {
 	width := p.width()
 	out := p.erase()
 	for _, l := range lines {
-		out += clip(l, width-1) + "\n"
+		out += clip(printable(l), width-1) + "\n"
 	}
 	p.drawn = len(lines)
 	p.write(out)
@@ -174,6 +176,16 @@ func (p *Progress) erase() string {
 }
 
 func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }
+
+// printable takes from text of plugins and peers what could steer the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
 
 // clip keeps a line from wrapping, which would break the erasing.
 func clip(s string, width int) string {
