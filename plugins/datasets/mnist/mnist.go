@@ -19,7 +19,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/datasets/digits"
 )
 
 // The values of DatasetSpec.Source.
@@ -66,7 +65,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 func (d *Dataset) spec(got *found) sdk.DatasetSpec {
 	return sdk.DatasetSpec{
 		Source:       got.source,
-		Input:        tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, digits.Size, digits.Size}},
+		Input:        inputSpec(),
 		Target:       tensor.Spec{DType: tensor.I32},
 		Classes:      len(got.classes),
 		ClassNames:   got.classes,
