@@ -32,19 +32,32 @@ func (e reported) Unwrap() error { return e.error }
 // exitCode chooses the code for an error: its own wish first, then by kind.
 func exitCode(err error) int {
 	var coder exitCoder
-	var plugin *host.StartError
 	var bad *config.Error
+	var plugin *host.StartError
 	switch {
 	case err == nil:
 		return launch.ExitOK
 	case errors.As(err, &coder):
 		return coder.ExitCode()
+	case errors.As(err, &bad) && !pluginsAlone(bad):
+		return launch.ExitConfig
 	case errors.As(err, &plugin):
 		return launch.ExitPlugin
 	case errors.Is(err, checkpoint.ErrUnusable):
 		return launch.ExitCheckpoint
-	case errors.As(err, &bad):
-		return launch.ExitConfig
 	}
 	return launch.ExitFailed
+}
+
+// pluginsAlone reports whether nothing is wrong with a configuration but that
+// plugins could not be started.
+func pluginsAlone(e *config.Error) bool {
+	errs := 0
+	for _, d := range e.Diagnostics {
+		if d.Severity == config.SeverityError {
+			errs++
+		}
+	}
+	var plugin *host.StartError
+	return errs == len(e.Causes) && errors.As(e, &plugin)
 }
