@@ -48,6 +48,12 @@ func (r *report) errorf(path string, at aim, help, format string, args ...any) {
 	r.add(SeverityError, path, src, sp, help, fmt.Sprintf(format, args...))
 }
 
+// warnf adds what deserves a look but does not stop a run.
+func (r *report) warnf(path, help, format string, args ...any) {
+	src, sp := r.locate(path, atKey)
+	r.add(SeverityWarning, path, src, sp, help, fmt.Sprintf(format, args...))
+}
+
 // problems adds what a package said about its table; with table "" the keys
 // are whole already.
 func (r *report) problems(table string, l diag.List) {
