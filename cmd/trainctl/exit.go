@@ -6,8 +6,11 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/train"
 )
 
 // exitCoder is an error that knows the program's exit code.
@@ -34,6 +37,9 @@ func exitCode(err error) int {
 	var coder exitCoder
 	var bad *config.Error
 	var plugin *host.StartError
+	var late *rank.TimeoutError
+	var preempted *train.Preempted
+	var locked *checkpoint.LockedError
 	switch {
 	case err == nil:
 		return launch.ExitOK
@@ -45,6 +51,12 @@ func exitCode(err error) int {
 		return launch.ExitPlugin
 	case errors.Is(err, checkpoint.ErrUnusable):
 		return launch.ExitCheckpoint
+	case errors.As(err, &late):
+		return launch.ExitRendezvous
+	case errors.As(err, &preempted):
+		return launch.ExitPreempted
+	case errors.As(err, &locked), diag.Problems(err) != nil:
+		return launch.ExitConfig
 	}
 	return launch.ExitFailed
 }
