@@ -144,12 +144,12 @@ func (a *attempt) failed(e exit) {
 	if e.code == ExitPreempted {
 		grace = a.l.o.Grace // the others are saving as well
 	}
-	c := e.cause(a.l.host, a.l.oom)
-	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: c}
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
 	e.w.finish() // its last words
 	f.Root.LastLines = e.w.log.lines()
+	f.Root.Step, f.Root.Phase = e.w.place()
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
 
