@@ -111,6 +111,16 @@ func TestMissingNodeTimesOut(t *testing.T) {
 	}
 }
 
+func TestSignalWhileNodesAreMissing(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGINT
+	res, err := Run(t.Context(), Options{RunID: "lonely", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", RendezvousTimeout: time.Hour,
+		Command: asRole("idle"), Signals: signals})
+	if err != nil || res.ExitCode != ExitInterrupt || res.Signal != syscall.SIGINT {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
 // kill -9 of one node's launcher takes its own ranks along and ends the others.
 func TestLauncherThatVanishesEndsTheOthers(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
