@@ -140,7 +140,7 @@ func (a *attempt) watch(ctx context.Context) {
 			a.obey(v)
 		case <-gone:
 			gone = nil
-			a.interrupted(syscall.SIGTERM)
+			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
 		case <-a.kill:
 			a.killAll()
 		}
@@ -197,6 +197,10 @@ func (a *attempt) interrupted(s os.Signal) {
 		a.killAll()
 		return
 	}
+	a.drain(s)
+}
+
+func (a *attempt) drain(s os.Signal) {
 	if a.verdict != nil {
 		return // they are being stopped already
 	}
