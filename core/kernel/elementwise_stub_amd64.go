@@ -32,11 +32,6 @@ func reluAVX2(x *float32, y *float32, n int)
 //go:noescape
 func reluGradAVX2(y *float32, dy *float32, dx *float32, n int)
 
-// sgdMomentumAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
-//
-//go:noescape
-func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-
 // addAVX512 computes dst = a + b. n is a multiple of 16.
 //
 //go:noescape
@@ -66,8 +61,3 @@ func reluAVX512(x *float32, y *float32, n int)
 //
 //go:noescape
 func reluGradAVX512(y *float32, dy *float32, dx *float32, n int)
-
-// sgdMomentumAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
-//
-//go:noescape
-func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)

@@ -29,7 +29,6 @@ func elementwise(a *asm) {
 	axpy(a)
 	relu(a)
 	reluGrad(a)
-	sgd(a)
 }
 
 func scale(a *asm) {
@@ -82,28 +81,6 @@ func reluGrad(a *asm) {
 			a.VANDPS(at(dy, off, d), v, v)
 		}
 		a.VMOVUPS(v, at(dx, off, d))
-	})
-	a.ret()
-}
-
-// sgd emits the momentum step after the first, without maximize.
-func sgd(a *asm) {
-	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
-		"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.")
-	p, g, buf := a.gp("p"), a.gp("grad"), a.gp("buf")
-	lr, momentum, undamped, decay := a.splat("lr"), a.splat("momentum"), a.splat("undamped"), a.splat("weightDecay")
-	w, d, b := a.vec(), a.vec(), a.vec()
-	a.blocks(a.gp("n"), func(off reg.GPVirtual, disp int) {
-		a.VMOVUPS(at(p, off, disp), w)
-		a.VMULPS(w, decay, d)
-		a.VADDPS(at(g, off, disp), d, d)
-		a.VMULPS(undamped, d, d)
-		a.VMULPS(at(buf, off, disp), momentum, b)
-		a.VADDPS(d, b, b)
-		a.VMOVUPS(b, at(buf, off, disp))
-		a.VMULPS(lr, b, b)
-		a.VSUBPS(b, w, w)
-		a.VMOVUPS(w, at(p, off, disp))
 	})
 	a.ret()
 }
