@@ -144,11 +144,11 @@ loop:
 	CMPQ    SI, BX
 	JGE     done
 	VMOVUPS (AX)(SI*1), Y1
-	VCMPPS  $0x0e, Y0, Y1, Y1
+	VCMPPS  $0x16, Y0, Y1, Y1
 	VANDPS  (CX)(SI*1), Y1, Y1
 	VMOVUPS Y1, (DX)(SI*1)
 	VMOVUPS 32(AX)(SI*1), Y1
-	VCMPPS  $0x0e, Y0, Y1, Y1
+	VCMPPS  $0x16, Y0, Y1, Y1
 	VANDPS  32(CX)(SI*1), Y1, Y1
 	VMOVUPS Y1, 32(DX)(SI*1)
 	ADDQ    $0x40, SI
@@ -287,7 +287,7 @@ loop:
 	CMPQ      SI, BX
 	JGE       done
 	VMOVUPS   (AX)(SI*1), Z1
-	VCMPPS    $0x0e, Z0, Z1, K1
+	VCMPPS    $0x16, Z0, Z1, K1
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	VMOVUPS   Z1, (DX)(SI*1)
 	ADDQ      $0x40, SI

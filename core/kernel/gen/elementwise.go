@@ -64,20 +64,20 @@ func relu(a *asm) {
 	a.ret()
 }
 
-const greaterThan = 14 // VCMPPS predicate GT_OS: false for NaN
+const notLessOrEqual = 22 // VCMPPS predicate NLE_UQ: true for NaN
 
 func reluGrad(a *asm) {
-	a.function("reluGrad", "func(y, dy, dx *float32, n int)", "computes dx = dy where y > 0, else 0. n is a multiple of 16.")
+	a.function("reluGrad", "func(y, dy, dx *float32, n int)", "computes dx = 0 where y ≤ 0, else dy. n is a multiple of 16.")
 	y, dy, dx, zero, v := a.gp("y"), a.gp("dy"), a.gp("dx"), a.vec(), a.vec()
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.VMOVUPS(at(y, off, d), v)
 		if a.lanes == 16 {
 			k := a.K()
-			a.VCMPPS(operand.U8(greaterThan), zero, v, k)
+			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, k)
 			a.VMOVUPS_Z(at(dy, off, d), k, v)
 		} else {
-			a.VCMPPS(operand.U8(greaterThan), zero, v, v)
+			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, v)
 			a.VANDPS(at(dy, off, d), v, v)
 		}
 		a.VMOVUPS(v, at(dx, off, d))
