@@ -39,6 +39,8 @@ func newHost(t testing.TB, o host.Options) *host.Host {
 	if o.HangTimeout == 0 {
 		o.HangTimeout = 30 * time.Second // the machine may be busy
 	}
+	// The race detector makes every process sleep a second before it exits.
+	o.SetEnv = append(o.SetEnv, "GORACE=atexit_sleep_ms=0")
 	return host.New(o)
 }
 
@@ -219,12 +221,7 @@ func startBackend(t testing.TB, h *host.Host, mode string, timeout time.Duration
 	t.Helper()
 	b, err := h.StartBackend(t.Context(), "fake")
 	must(t, err)
-	closed := false
-	t.Cleanup(func() {
-		if !closed {
-			_ = b.Close(context.Background())
-		}
-	})
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
 	return b, openBackend(t, b, mode, timeout)
 }
 
@@ -244,4 +241,34 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+func newBackend(t testing.TB, h *host.Host, inside bool) *host.Backend {
+	t.Helper()
+	if inside {
+		return host.InProcessBackend(&fakeBackend{})
+	}
+	b, err := h.StartBackend(t.Context(), "fake")
+	must(t, err)
+	return b
+}
+
+func newDataset(t testing.TB, h *host.Host, inside bool) *host.Dataset {
+	t.Helper()
+	if inside {
+		return host.InProcessDataset(&fakeDataset{})
+	}
+	d, err := h.StartDataset(t.Context(), "fake")
+	must(t, err)
+	return d
+}
+
+func newPrecision(t testing.TB, h *host.Host, inside bool) *host.Precision {
+	t.Helper()
+	if inside {
+		return host.InProcessPrecision(&fakePrecision{})
+	}
+	p, err := h.StartPrecision(t.Context(), "fake")
+	must(t, err)
+	return p
 }
