@@ -189,4 +189,3 @@ func (f *forecaster) optimizerBytes() (n int64) {
 	}
 	return n
 }
-
