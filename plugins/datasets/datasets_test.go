@@ -54,7 +54,7 @@ func TestContractThroughTheWire(t *testing.T) {
 		"synthetic": {"shape": {"shape": []any{1 << 20, 1 << 20}}},
 	}
 	t.Setenv("TRAINCTL_DATA", "")
-	h := host.New(host.Options{Builtins: hosted()})
+	h := host.New(host.Options{Builtins: hosted(), SetEnv: []string{"GORACE=atexit_sleep_ms=0"}}) // a process under the race detector lingers for a second otherwise
 	for name, table := range tables {
 		t.Run(name, func(t *testing.T) {
 			sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetProcess(h, name), Options: table, Refused: refused[name]})
