@@ -28,7 +28,7 @@ func TestDatasetModule(t *testing.T) {
 		t.Errorf("the plugin says %+v", info)
 	}
 	sdktest.Dataset(t, sdktest.DatasetOptions{
-		New:     sdktest.DatasetProcess(h, bin),
+		New:     sdktest.DatasetPlugin(h, bin),
 		Options: map[string]any{"turns": 2, "train_samples": 100, "test_samples": 30},
 		Refused: map[string]map[string]any{"turns": {"turns": 0}, "noise": {"noise": "much"}},
 	})

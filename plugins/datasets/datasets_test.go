@@ -57,7 +57,7 @@ func TestContractThroughTheWire(t *testing.T) {
 	h := host.New(host.Options{Builtins: hosted(), SetEnv: []string{"GORACE=atexit_sleep_ms=0"}}) // a process under the race detector lingers for a second otherwise
 	for name, table := range tables {
 		t.Run(name, func(t *testing.T) {
-			sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetProcess(h, name), Options: table, Refused: refused[name]})
+			sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, name), Options: table, Refused: refused[name]})
 		})
 	}
 }
