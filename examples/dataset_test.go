@@ -9,9 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 func TestDatasetModule(t *testing.T) {
@@ -44,5 +49,16 @@ func inModule(t *testing.T, dir string, args ...string) {
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %v in %s: %v\n%s", args, dir, err, out)
+	}
+}
+
+func TestDatasetConfigIsValid(t *testing.T) {
+	cfg, err := config.Load(afero.NewOsFs(), filepath.Join("dataset", "spirals.toml"), config.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}
+	if _, err := nn.Build(cfg.Model, input, tensor.Spec{DType: tensor.I32}, 2); err != nil {
+		t.Error(err)
 	}
 }
