@@ -2,7 +2,7 @@
 // classes in four IDX files.
 //
 // Open looks in the option root, then in $TRAINCTL_DATA, then downloads, then,
-// if it is told so, draws digits itself ([Source] says which it was). A file
+// if it is told so, draws digits itself (DatasetSpec.Source says which it was). A file
 // that is there and damaged is an error, never a reason to look further. The
 // pixels stay bytes in memory; [Dataset.Fill] turns them into float32 through
 // a table of 256 values, pixel/255 as torchvision's ToTensor gives, then
@@ -50,7 +50,8 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: logger(req)}
+	log, loud := logger(req)
+	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: log, loud: loud}
 	got, err := s.find(ctx)
 	if err != nil {
 		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", d.name, err)
