@@ -219,12 +219,7 @@ func startBackend(t testing.TB, h *host.Host, mode string, timeout time.Duration
 	t.Helper()
 	b, err := h.StartBackend(t.Context(), "fake")
 	must(t, err)
-	closed := false
-	t.Cleanup(func() {
-		if !closed {
-			_ = b.Close(context.Background())
-		}
-	})
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
 	return b, openBackend(t, b, mode, timeout)
 }
 
@@ -244,4 +239,34 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+func newBackend(t testing.TB, h *host.Host, inside bool) *host.Backend {
+	t.Helper()
+	if inside {
+		return host.InProcessBackend(&fakeBackend{})
+	}
+	b, err := h.StartBackend(t.Context(), "fake")
+	must(t, err)
+	return b
+}
+
+func newDataset(t testing.TB, h *host.Host, inside bool) *host.Dataset {
+	t.Helper()
+	if inside {
+		return host.InProcessDataset(&fakeDataset{})
+	}
+	d, err := h.StartDataset(t.Context(), "fake")
+	must(t, err)
+	return d
+}
+
+func newPrecision(t testing.TB, h *host.Host, inside bool) *host.Precision {
+	t.Helper()
+	if inside {
+		return host.InProcessPrecision(&fakePrecision{})
+	}
+	p, err := h.StartPrecision(t.Context(), "fake")
+	must(t, err)
+	return p
 }

@@ -41,12 +41,7 @@ func onEveryPlane(t *testing.T, test func(t *testing.T, h *host.Host, inside boo
 
 func TestBackendRoundTrip(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
-		b := host.InProcessBackend(&fakeBackend{})
-		if !inside {
-			var err error
-			b, err = h.StartBackend(t.Context(), "fake")
-			must(t, err)
-		}
+		b := newBackend(t, h, inside)
 		equal(t, "version", b.Info().Version, "1.2.3")
 		equal(t, "in process", b.PID() == 0, inside)
 		arena := openBackend(t, b, "ok", time.Minute)
@@ -79,12 +74,7 @@ func TestBackendRoundTrip(t *testing.T) {
 
 func TestDatasetRoundTrip(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
-		d := host.InProcessDataset(&fakeDataset{})
-		if !inside {
-			var err error
-			d, err = h.StartDataset(t.Context(), "fake")
-			must(t, err)
-		}
+		d := newDataset(t, h, inside)
 		options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, map[string]any{"broken": true})
 		must(t, problems.Err())
 		spec, err := d.Open(t.Context(), sdk.DatasetRequest{Options: options, WorldSize: 2, Seed: 3})
@@ -125,12 +115,7 @@ func TestDatasetRoundTrip(t *testing.T) {
 
 func TestPrecisionRoundTrip(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
-		p := host.InProcessPrecision(&fakePrecision{})
-		if !inside {
-			var err error
-			p, err = h.StartPrecision(t.Context(), "fake")
-			must(t, err)
-		}
+		p := newPrecision(t, h, inside)
 		ctx := t.Context()
 		policy, err := p.Policy(ctx, nil)
 		must(t, err)
@@ -154,12 +139,7 @@ func TestPrecisionRoundTrip(t *testing.T) {
 func TestErrorsKeepTheirType(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
 		do := func(mode string, timeout time.Duration) error {
-			b := host.InProcessBackend(&fakeBackend{})
-			if !inside {
-				var err error
-				b, err = h.StartBackend(t.Context(), "fake")
-				must(t, err)
-			}
+			b := newBackend(t, h, inside)
 			defer b.Close(context.Background())
 			arena := openBackend(t, b, mode, timeout)
 			ticket, err := b.Submit(allReduce(arena, 4, 0, 1))
