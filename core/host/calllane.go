@@ -13,10 +13,9 @@ import (
 // callLane does the operations by calls from a goroutine of its own: over
 // gRPC for the inline data plane, directly for an instance in this process.
 type callLane struct {
-	exec func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
-	// fail turns an error into the one that callers see; fatal ones end a process.
-	fail   func(phase string, err error) error
-	giveUp func(cause error)
+	exec  func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
+	owner owner
+	grace time.Duration // by how much an operation's own deadline comes before the lane's
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -42,8 +41,15 @@ type result struct {
 	scale  sdk.ScaleState
 }
 
-func newCallLane(exec func(context.Context, *operation, *sdk.ScaleState) error, fail func(string, error) error, giveUp func(error)) *callLane {
-	l := &callLane{exec: exec, fail: fail, giveUp: giveUp, ended: make(chan struct{})}
+// owner is what the lane's operations happen in.
+type owner interface {
+	error(phase string, err error) error // as callers shall see it
+	failure() error                      // nil while it can be used
+	giveUp(cause error)                  // it hangs
+}
+
+func newCallLane(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callLane {
+	l := &callLane{exec: exec, owner: o, grace: grace, ended: make(chan struct{})}
 	l.cond.L = &l.mu
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.timer = time.AfterFunc(time.Hour, l.expire)
@@ -69,7 +75,7 @@ func (l *callLane) expire() {
 	l.cond.Broadcast()
 	l.mu.Unlock()
 	l.cancel()
-	l.giveUp(late)
+	l.owner.giveUp(late)
 }
 
 func (l *callLane) submit(op *operation) (uint64, error) {
@@ -95,9 +101,12 @@ func (l *callLane) submit(op *operation) (uint64, error) {
 func (l *callLane) usable(op *operation) error {
 	switch {
 	case l.closed:
-		return l.fail(op.name(), ErrClosed)
+		return l.owner.error(op.name(), ErrClosed)
 	case l.late != nil:
-		return l.fail(op.name(), l.late)
+		return l.owner.error(op.name(), l.late)
+	}
+	if err := l.owner.failure(); err != nil {
+		return l.owner.error(op.name(), err)
 	}
 	return nil
 }
@@ -109,7 +118,7 @@ func (l *callLane) wait(ticket uint64, scale *sdk.ScaleState) error {
 		if err := l.usable(&l.ops[ticket%shm.Slots]); err != nil {
 			return err
 		}
-		l.cond.Wait()
+		l.cond.Wait() // the operation in flight ends with the process
 	}
 	r := &l.results[ticket%shm.Slots]
 	if r.ticket != ticket { // long ago
@@ -139,7 +148,7 @@ func (l *callLane) run() {
 		op, r := &l.ops[t%shm.Slots], &l.results[t%shm.Slots]
 		err := l.one(op, &r.scale)
 		if err != nil {
-			r.err = l.fail(op.name(), err)
+			r.err = l.owner.error(op.name(), err)
 			if l.broken == nil {
 				l.broken, l.brokenAt = r.err, t
 			}
@@ -153,7 +162,7 @@ func (l *callLane) run() {
 func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
 	ctx, cancel := l.ctx, context.CancelFunc(func() {})
 	if l.timeout > 0 {
-		ctx, cancel = context.WithTimeout(l.ctx, l.timeout-margin)
+		ctx, cancel = context.WithTimeout(l.ctx, l.timeout-l.grace)
 		l.timer.Reset(l.timeout)
 	}
 	l.mu.Unlock()

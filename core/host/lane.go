@@ -10,7 +10,7 @@ import (
 
 // margin is how much longer than an operation's own timeout the host waits:
 // the plugin knows better who is missing and shall have the first word.
-const margin = 5 * time.Second
+var margin = 5 * time.Second
 
 // lane carries operations to an instance one after the other and brings their
 // outcome back: through the ring, by calls over gRPC, or in this process.

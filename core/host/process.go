@@ -44,7 +44,7 @@ type process struct {
 	mu     sync.Mutex
 	cause  error // why it is of no use any more
 	id     int   // of the process and its group, 0 until started
-	doomed bool  // killed before it was started
+	doomed bool  // we killed it, perhaps before it was started
 }
 
 // newProcess prepares the process of a program; start starts it.
@@ -190,10 +190,17 @@ func (p *process) pid() int {
 func (p *process) killGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doomed = true
 	if !p.isDead() {
+		p.doomed = true
 		p.signalGroup()
 	}
+}
+
+// wasKilled reports whether the process ended because we killed it.
+func (p *process) wasKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doomed
 }
 
 func (p *process) signalGroup() {
@@ -262,8 +269,17 @@ func (p *process) lastLines() []string {
 // Wait implements runner.Runner.
 func (p *process) Wait(context.Context) error { <-p.dead; return nil }
 
+// lastMoment is for a process that closed its output to end by itself, which
+// makes a better message than our signal.
+const lastMoment = 50 * time.Millisecond
+
 // Kill implements runner.Runner.
-func (p *process) Kill(context.Context) error { p.killGroup(); return nil }
+func (p *process) Kill(context.Context) error {
+	if !p.endsWithin(lastMoment) {
+		p.killGroup()
+	}
+	return nil
+}
 
 // Stdout implements runner.Runner.
 func (p *process) Stdout() io.ReadCloser { return p.handshake }

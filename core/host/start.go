@@ -170,7 +170,7 @@ func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Aren
 func (p *plugin) abandon(ctx context.Context, cause error) error {
 	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	started := p.proc.pid() != 0
-	ended := started && !timedOut && p.proc.endsWithin(50*time.Millisecond)
+	ended := started && p.proc.endsWithin(lastMoment) && !p.proc.wasKilled()
 	p.proc.killGroup()
 	p.client.Kill()
 	if started {
@@ -235,18 +235,32 @@ func (p *plugin) lane(call func(context.Context, *operation, *sdk.ScaleState) er
 	if p.ring != nil {
 		return newRingLane(p)
 	}
-	return newCallLane(call, p.error, p.proc.giveUp)
+	return newCallLane(p, call, 0) // the plugin keeps the operation's deadline
+}
+
+func (p *plugin) failure() error { return p.proc.failure() }
+
+func (p *plugin) giveUp(cause error) { p.proc.giveUp(cause) }
+
+// local is the owner of an instance in this process.
+type local struct {
+	kind sdk.Kind
+	name string
 }
 
 // localLane is the lane of an instance in this process, whose errors carry
 // its name as those of a process do.
 func localLane(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) lane {
-	kind, name := info.Kind, info.Name
-	fail := func(phase string, err error) error {
-		return &PluginError{Kind: kind, Name: name, Phase: phase, Cause: err}
-	}
-	return newCallLane(call, fail, func(error) {})
+	return newCallLane(local{info.Kind, info.Name}, call, margin)
 }
+
+func (l local) error(phase string, err error) error {
+	return &PluginError{Kind: l.kind, Name: l.name, Phase: phase, Cause: err}
+}
+
+func (local) failure() error { return nil }
+
+func (local) giveUp(error) {}
 
 func (p *plugin) pid() int {
 	if p == nil {

@@ -50,7 +50,7 @@ func rankList(ranks []int) string {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("ranks called different collectives: rank %d %s; rank %d %s", e.Rank, e.Mine, e.Peer, e.Its)
+	return fmt.Sprintf("ranks called different collectives: rank %d %s, rank %d %s", e.Rank, e.Mine, e.Peer, e.Its)
 }
 
 func (e *PeerError) Error() string {
