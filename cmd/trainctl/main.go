@@ -1,14 +1,20 @@
 // Command trainctl trains models on several ranks from one TOML file.
 //
 // Each command has a file of its own; what the commands do beyond parsing
-// their flags and printing comes in through [services].
+// their flags and printing comes in through [services]. The same executable
+// serves the built-in plugins, started again as "plugin KIND NAME".
 package main
 
 import (
 	"context"
 	"os"
+	"time"
+
+	"github.com/trainctl/trainctl/core/host"
 )
 
 func main() {
-	os.Exit(execute(context.Background(), &services{}, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+	started := time.Now()
+	host.ServeBuiltin(builtins(), os.Args[1:])
+	os.Exit(execute(context.Background(), newServices(started), os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }

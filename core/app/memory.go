@@ -23,7 +23,7 @@ func (r *runner) peakRSS() int64 {
 
 // pluginPIDs are the processes of the plugins, which all run by now.
 func (r *runner) pluginPIDs() []int {
-	return []int{r.Backend.value.PID(), r.Precision.value.PID(), r.Dataset.value.PID()}
+	return []int{r.p.Backend.value.PID(), r.p.Precision.value.PID(), r.p.Dataset.value.PID()}
 }
 
 // peakOf reads a process's peak from /proc: VmHWM, for a plugin less what it

@@ -27,9 +27,8 @@ import (
 
 // WorkerOptions are what a worker is started with.
 type WorkerOptions struct {
-	Config string   // path of the TOML file
-	Set    []string // --set arguments
-	Resume string   // "", a checkpoint, or a directory of checkpoints
+	Config *config.Config
+	Resume string // "", a checkpoint, or a directory of checkpoints
 	// ResumeAuto makes a directory without checkpoints a fresh start.
 	ResumeAuto bool
 	EvalOnly   bool // evaluate Resume instead of training
@@ -67,7 +66,7 @@ func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (er
 }
 
 // runner is a worker with all its parts.
-type runner struct{ runnerParts }
+type runner struct{ p runnerParts }
 
 type runnerParts struct {
 	fx.In
@@ -86,34 +85,34 @@ type runnerParts struct {
 	Saves     *checkpoint.Store
 }
 
-func newRunner(p runnerParts) *runner { return &runner{p} }
+func newRunner(p runnerParts) *runner { return &runner{p: p} }
 
 // deps waits for the plugins and the other ranks.
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
-		World: r.World, Device: r.Device, Events: r.Bus, FS: r.FS, Store: r.Saves,
-		Resume: r.Options.Resume, ResumeAuto: r.Options.ResumeAuto, EvalOnly: r.Options.EvalOnly, Build: r.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
+		World: r.p.World, Device: r.p.Device, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
+		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
 	}
-	if d.Secret, err = secret(r.World); err != nil {
+	if d.Secret, err = secret(r.p.World); err != nil {
 		return d, err
 	}
-	if d.Backend, err = r.Backend.Get(ctx); err != nil {
+	if d.Backend, err = r.p.Backend.Get(ctx); err != nil {
 		return d, err
 	}
-	if d.Dataset, err = r.Dataset.Get(ctx); err != nil {
+	if d.Dataset, err = r.p.Dataset.Get(ctx); err != nil {
 		return d, err
 	}
-	if d.Precision, err = r.Precision.Get(ctx); err != nil {
+	if d.Precision, err = r.p.Precision.Get(ctx); err != nil {
 		return d, err
 	}
-	store, err := r.Store.Get(ctx)
+	store, err := r.p.Store.Get(ctx)
 	if err != nil {
 		return d, err
 	}
 	d.Gather = func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
-		return store.Gather(ctx, name, r.World.Rank, r.World.Size, mine)
+		return store.Gather(ctx, name, r.p.World.Rank, r.p.World.Size, mine)
 	}
-	d.Settings, err = settings(r.Config, d)
+	d.Settings, err = settings(r.p.Config, d)
 	return d, err
 }
 
@@ -164,12 +163,12 @@ func (r *runner) started() time.Time {
 	if ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64); err == nil {
 		return time.Unix(0, ns)
 	}
-	return r.Options.Started
+	return r.p.Options.Started
 }
 
 func (r *runner) run(ctx context.Context) error {
-	setup, cancel := context.WithTimeoutCause(ctx, r.Config.Backend.InitTimeout,
-		fmt.Errorf("the job was not ready within backend.init_timeout = %v", r.Config.Backend.InitTimeout))
+	setup, cancel := context.WithTimeoutCause(ctx, r.p.Config.Backend.InitTimeout,
+		fmt.Errorf("the job was not ready within backend.init_timeout = %v", r.p.Config.Backend.InitTimeout))
 	defer cancel()
 	d, err := r.deps(setup)
 	if err != nil {
@@ -187,26 +186,26 @@ func (r *runner) run(ctx context.Context) error {
 
 // summarize writes summary.json on rank 0.
 func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
-	if r.Saves != nil {
-		if err := r.Saves.Close(); err != nil {
+	if r.p.Saves != nil {
+		if err := r.p.Saves.Close(); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Config.Backend.InitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.p.Config.Backend.InitTimeout)
 	defer cancel()
 	s, err := t.Summary(ctx)
 	if err != nil {
 		return err
 	}
-	if r.World.Rank == 0 {
-		if err := event.WriteSummary(r.FS, r.Dir.Summary(), s); err != nil {
+	if r.p.World.Rank == 0 {
+		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
 		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS)}
 		if s.Eval != nil && s.Eval.Accuracy != nil {
 			done.Accuracy = float64(*s.Eval.Accuracy)
 		}
-		r.Bus.Emit(&done)
+		r.p.Bus.Emit(&done)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ type fork struct {
 }
 
 // place is where the fork is once wrappers are left out.
-func (f *fork) place() string { return unwrap("." + f.at + ".") }
+func (f *fork) place() string { return strings.Trim(strings.TrimSuffix(unwrap(f.at+".x"), "x"), ".") }
 
 func (f *fork) both() bool { return len(f.wrapped) > 0 && len(f.plain) > 0 }
 
@@ -144,10 +144,12 @@ func sortedForks(m map[string]*fork) []*fork {
 	return out
 }
 
+// notes counts: matched names differ by nothing but wrappers, so the one with
+// more components is the wrapped one.
 func notes(m Mapping) []string {
 	var stripped, added int
 	for w, h := range m.From {
-		switch d := strings.Count("."+h, "."+wrapper+".") - strings.Count("."+w, "."+wrapper+"."); {
+		switch d := strings.Count(h, ".") - strings.Count(w, "."); {
 		case d > 0:
 			stripped++
 		case d < 0:

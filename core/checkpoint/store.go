@@ -149,7 +149,9 @@ func (s *Store) wait(ctx context.Context) error {
 
 // Close waits for the write in progress, returns its error and gives the directory free.
 func (s *Store) Close() error {
-	return errors.Join(s.wait(context.Background()), s.unlock())
+	unlock := s.unlock
+	s.unlock = func() error { return nil }
+	return errors.Join(s.wait(context.Background()), unlock())
 }
 
 // recover brings order into what a dead writer left, and learns the state of

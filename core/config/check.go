@@ -12,11 +12,13 @@ import (
 // have to know which keys were given.
 func (c *Config) check() {
 	r := c.report
+	r.problems("launch", c.Launch.Problems())
 	r.problems("backend", c.Backend.Problems())
 	r.problems("precision", c.Precision.Problems())
 	r.problems("sampler", c.Sampler.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())
+	r.problems("launch", c.Launch.Problems())
 	r.problems("ddp", c.DDP.Problems())
 	r.problems("checkpoint", c.Checkpoint.Problems())
 	r.problems("metrics", c.Metrics.Problems())

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/train"
@@ -17,7 +18,7 @@ import (
 // it is printed.
 type File struct {
 	Run        train.RunConfig      `toml:"run"`
-	Launch     LaunchConfig         `toml:"launch"`
+	Launch     launch.Config        `toml:"launch"`
 	Backend    host.BackendConfig   `toml:"backend"`
 	Precision  host.PrecisionConfig `toml:"precision"`
 	Dataset    host.DatasetConfig   `toml:"dataset"`
@@ -36,7 +37,7 @@ type File struct {
 func Default(optimizer string) File {
 	return File{
 		Run:        train.DefaultRun(),
-		Launch:     defaultLaunch(),
+		Launch:     launch.Default(),
 		Backend:    host.DefaultBackend(),
 		Precision:  host.DefaultPrecision(),
 		Dataset:    host.DefaultDataset(),

@@ -40,16 +40,16 @@ func (b *Bus) Add(s Sink) {
 // Emit sends an event. The caller may change e as soon as Emit returns.
 func (b *Bus) Emit(e Event) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.seq++
 	b.send(Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e})
+	b.unlockAndTell()
 }
 
 // Relay passes on a record of another sender as it is.
 func (b *Bus) Relay(r Record) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.send(r)
+	b.unlockAndTell()
 }
 
 func (b *Bus) send(r Record) {
@@ -58,15 +58,49 @@ func (b *Bus) send(r Record) {
 	}
 }
 
+// unlockAndTell lets sinks tell their trouble, which may well be another Emit.
+func (b *Bus) unlockAndTell() {
+	var tell []func()
+	for _, s := range b.sinks {
+		if r, ok := s.(interface{ report() func() }); ok {
+			if f := r.report(); f != nil {
+				tell = append(tell, f)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// trouble holds a sink's one complaint until the bus can pass it on.
+type trouble struct {
+	tell func(error)
+	err  error
+}
+
+func (t *trouble) happened(err error) { t.err = err }
+
+func (t *trouble) report() func() {
+	err, tell := t.err, t.tell
+	t.err = nil
+	if err == nil || tell == nil {
+		return nil
+	}
+	return func() { tell(err) }
+}
+
 // Close closes all sinks and returns their errors joined. Later events are dropped.
 func (b *Bus) Close() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	sinks := b.sinks
+	b.sinks = nil
+	b.mu.Unlock()
 	var errs []error
-	for _, s := range b.sinks {
+	for _, s := range sinks {
 		errs = append(errs, s.Close())
 	}
-	b.sinks = nil
 	return errors.Join(errs...)
 }
 

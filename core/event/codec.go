@@ -9,18 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// Append adds the record's JSON line, with its newline, to b. It allocates
-// nothing once b is large enough.
+// Append adds the record's JSON line, with its newline, to b.
 func Append(b []byte, r Record) []byte {
-	w := encoder{append(b, `{"schema":1,"seq":`...)}
+	w := encoder{b}
+	w.record(r)
+	return w.b
+}
+
+func (w *encoder) record(r Record) {
+	w.b = append(w.b, `{"schema":1,"seq":`...)
 	w.b = strconv.AppendUint(w.b, r.Seq, 10)
 	w.b = append(w.b, `,"ts":"`...)
 	w.b = r.Time.UTC().AppendFormat(w.b, timeLayout)
 	w.b = append(w.b, '"')
 	w.integer("rank", int64(r.Rank))
 	w.str("event", r.Event.Kind())
-	r.Event.fields(&w)
-	return append(w.b, '}', '\n')
+	r.Event.fields(w)
+	w.b = append(w.b, '}', '\n')
 }
 
 const timeLayout = "2006-01-02T15:04:05.000000Z07:00"

@@ -9,19 +9,20 @@ import (
 )
 
 // JSONLines writes one object per line. The first failed write is reported
-// through warn, once; after it the sink is silent and the run goes on.
+// through warn, once; after it the sink is silent and the run goes on. warn is
+// called by the Bus outside of its Emit, so it may emit an event itself.
 type JSONLines struct {
 	w     io.Writer
 	close func() error
-	warn  func(error)
-	buf   []byte
+	line  encoder
 	dead  bool
+	warn  trouble
 }
 
 // NewJSONLines writes to w, for example standard output for --events json.
 // warn may be nil. Close does not close w.
 func NewJSONLines(w io.Writer, warn func(error)) *JSONLines {
-	return &JSONLines{w: w, warn: warn, close: func() error { return nil }}
+	return &JSONLines{w: w, warn: trouble{tell: warn}, close: func() error { return nil }}
 }
 
 // OpenJSONLines appends to a file, so that a restarted run continues it.
@@ -30,7 +31,7 @@ func OpenJSONLines(fsys afero.Fs, path string, warn func(error)) (*JSONLines, er
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	return &JSONLines{w: f, warn: warn, close: f.Close}, nil
+	return &JSONLines{w: f, warn: trouble{tell: warn}, close: f.Close}, nil
 }
 
 // Emit writes the record's line with a single Write.
@@ -38,14 +39,15 @@ func (j *JSONLines) Emit(r Record) {
 	if j.dead {
 		return
 	}
-	j.buf = Append(j.buf[:0], r)
-	if _, err := j.w.Write(j.buf); err != nil {
+	j.line.b = j.line.b[:0]
+	j.line.record(r)
+	if _, err := j.w.Write(j.line.b); err != nil {
 		j.dead = true
-		if j.warn != nil {
-			j.warn(fmt.Errorf("events are no longer written: %w", err))
-		}
+		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
 	}
 }
+
+func (j *JSONLines) report() func() { return j.warn.report() }
 
 // Close closes the file.
 func (j *JSONLines) Close() error { return j.close() }

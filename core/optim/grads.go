@@ -3,6 +3,7 @@ package optim
 import (
 	"math"
 
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -14,16 +15,10 @@ func (o *Optimizer) ScaleGrads(f float64) {
 	for i := range o.params {
 		switch g := o.params[i].Grad; g.DType {
 		case tensor.F32:
-			scale(g.F32(), float32(f))
+			kernel.Scale(g.F32(), float32(f))
 		case tensor.F64:
-			scale(g.F64(), f)
+			kernel.Scale(g.F64(), f)
 		}
-	}
-}
-
-func scale[T float](x []T, f T) {
-	for i := range x {
-		x[i] *= f
 	}
 }
 
@@ -47,9 +42,9 @@ func (o *Optimizer) GradNorm() float64 {
 	for i := range o.params {
 		switch g := o.params[i].Grad; g.DType {
 		case tensor.F32:
-			sum += squares(g.F32())
+			sum += kernel.SumSquares(g.F32())
 		case tensor.F64:
-			sum += squares(g.F64())
+			sum += kernel.SumSquares(g.F64())
 		case tensor.F16:
 			halves += halfSquares(g, tensor.F32FromF16)
 		case tensor.BF16:
@@ -57,13 +52,6 @@ func (o *Optimizer) GradNorm() float64 {
 		}
 	}
 	return math.Sqrt(sum + halves*o.pending*o.pending)
-}
-
-func squares[T float](x []T) (sum float64) {
-	for _, v := range x {
-		sum += float64(float64(v) * float64(v))
-	}
-	return sum
 }
 
 func halfSquares(t tensor.Tensor, widen func(uint16) float32) (sum float64) {
@@ -88,9 +76,9 @@ func (o *Optimizer) GradsFinite() bool {
 func AllFinite(t tensor.Tensor) bool {
 	switch t.DType {
 	case tensor.F32:
-		return exponentsBelow(tensor.View[uint32](t.Data), 0x7f800000)
+		return kernel.AllFinite(t.F32())
 	case tensor.F64:
-		return exponentsBelow(tensor.View[uint64](t.Data), 0x7ff0000000000000)
+		return kernel.AllFinite(t.F64())
 	case tensor.F16:
 		return exponentsBelow(tensor.View[uint16](t.Data), 0x7c00)
 	case tensor.BF16:
@@ -100,7 +88,7 @@ func AllFinite(t tensor.Tensor) bool {
 }
 
 // exponentsBelow looks at bits alone: infinities and NaNs have every exponent bit set.
-func exponentsBelow[T uint16 | uint32 | uint64](x []T, all T) bool {
+func exponentsBelow(x []uint16, all uint16) bool {
 	for _, v := range x {
 		if v&all == all {
 			return false

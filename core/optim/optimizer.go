@@ -13,6 +13,7 @@ package optim
 import (
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -135,7 +136,7 @@ func (o *Optimizer) Step(lr float64) {
 func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 	w, g := tensor.View[T](s.weight.Data), tensor.View[T](s.grad.Data)
 	if c.Name == "sgd" {
-		sgd(c, lr, step == 1, w, g, stateOf[T](s, 0))
+		kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
 		return
 	}
 	adam(c, lr, step, w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2))

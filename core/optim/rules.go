@@ -7,38 +7,6 @@ type float interface{ ~float32 | ~float64 }
 // Products are rounded by an explicit conversion before they are added, so
 // that no compiler fuses them and every machine gives the same bits.
 
-// sgd applies torch/optim/sgd.py, _single_tensor_sgd, to one tensor. buf is
-// nil without momentum; on the first step it becomes the gradient itself.
-func sgd[T float](c Config, lr float64, first bool, w, g, buf []T) {
-	var (
-		rate, decay    = T(lr), T(c.WeightDecay)
-		momentum, keep = T(c.Momentum), T(1 - c.Dampening)
-	)
-	g = g[:len(w)]
-	for i, x := range w {
-		d := g[i]
-		if c.Maximize {
-			d = -d
-		}
-		if decay != 0 {
-			d += T(decay * x)
-		}
-		if buf != nil {
-			b := d
-			if !first {
-				b = T(momentum*buf[i]) + T(keep*d)
-			}
-			buf[i] = b
-			if c.Nesterov {
-				d += T(momentum * b)
-			} else {
-				d = b
-			}
-		}
-		w[i] = x - T(rate*d)
-	}
-}
-
 // adam applies torch/optim/adam.py, _single_tensor_adam, to one tensor; with
 // decoupled decay it is AdamW. vmax is nil without AMSGrad, step counts from 1.
 func adam[T float](c Config, lr float64, step int64, w, g, m, v, vmax []T) {

@@ -42,7 +42,7 @@ func (t *Trainer) evaluate(ctx context.Context) error {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
 	e := event.EvalDone{
-		Step: t.pos.Step, Epoch: t.pos.Epoch, Samples: int(sums[sumRows]),
+		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
 	}
 	t.vals["eval.loss"] = e.Loss

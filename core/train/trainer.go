@@ -122,3 +122,11 @@ type position struct {
 	Epoch   int
 	Offset  int // samples of this epoch that this rank has consumed
 }
+
+// lastEpoch is the epoch of the last step: between two epochs, the finished one.
+func (p position) lastEpoch() int {
+	if p.Offset == 0 && p.Epoch > 0 {
+		return p.Epoch - 1
+	}
+	return p.Epoch
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/forecast"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/launch"
+)
+
+// newServices connects the commands with what does their work.
+func newServices(started time.Time) *services {
+	h := host.New(host.Options{Builtins: builtins()})
+	return &services{
+		CheckPlugin: func() (config.CheckPlugin, func()) {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			return app.CheckPlugins(ctx, h, builtins()), cancel
+		},
+		Run:    func(ctx context.Context, r runRequest) error { return run(ctx, r, started) },
+		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
+		Plan: func(ctx context.Context, c *config.Config) (*forecast.Report, error) {
+			return app.Forecast(ctx, c, builtins())
+		},
+		Eval:        func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
+		Checkpoints: checkpointServices(),
+		Plugins:     pluginServices(h),
+		Environment: environmentSets,
+	}
+}
+
+// ended is an exit code whose story was told already.
+type ended int
+
+func (e ended) Error() string { return "the run did not end well" }
+func (e ended) ExitCode() int { return int(e) }
+
+func run(ctx context.Context, r runRequest, started time.Time) error {
+	var sinks []event.Sink
+	if r.Events == "json" {
+		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, nil))
+	}
+	sinks = append(sinks, event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv}))
+	code, err := app.Run(ctx, app.RunOptions{
+		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Stderr: r.Stderr,
+	})
+	if err != nil {
+		return err
+	}
+	if code != launch.ExitOK {
+		return reported{ended(code)}
+	}
+	return nil
+}
+
+// worker stops at the end of a step when it is asked to end, so that all
+// ranks save together.
+func worker(ctx context.Context, r runRequest, started time.Time) error {
+	launch.WatchLifeline(nil)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	o := workerOptions(r.Config, r.Resume, started)
+	o.ResumeAuto = r.Resume == "auto"
+	return app.Worker(ctx, o)
+}
+
+func workerOptions(c *config.Config, resume string, started time.Time) app.WorkerOptions {
+	return app.WorkerOptions{Config: c, Resume: resume, Builtins: builtins(), Build: version(), Started: started}
+}
+
+func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
+	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))
+	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
+}
+
+// keepOpen hides Close: standard output is not the sink's to close.
+type keepOpen struct {
+	w interface{ Write([]byte) (int, error) }
+}
+
+func (k keepOpen) Write(b []byte) (int, error) { return k.w.Write(b) }

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const docs = "../../docs/configuration.md"
+
+var headline = regexp.MustCompile(`^## \[+([a-z_.]+)\]+$`)
+
+// documented reads the key tables of the documentation: table → key → the
+// second column.
+func documented(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, table := map[string]map[string]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "## ") {
+			table = ""
+			if m := headline.FindStringSubmatch(line); m != nil {
+				table = m[1]
+				out[table] = map[string]string{}
+			}
+		}
+		cells := strings.Split(line, "|")
+		if table == "" || len(cells) < 4 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+			continue
+		}
+		out[table][strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
+	}
+	return out
+}
+
+// TestDocs: every key of the structs is documented with its default, and
+// nothing else is.
+func TestDocs(t *testing.T) {
+	doc := documented(t)
+	def := reflect.ValueOf(Default(""))
+	tables, idx := fields(def.Type())
+	for _, table := range tables {
+		checkTable(t, table, doc[table], def.Field(idx[table]), true)
+		delete(doc, table)
+	}
+	layer := def.FieldByName("Model").FieldByName("Layers").Type().Elem()
+	checkTable(t, "model.layers", doc["model.layers"], reflect.New(layer).Elem(), false)
+	delete(doc, "model.layers")
+	for table := range doc {
+		t.Errorf("[%s] is documented and does not exist", table)
+	}
+}
+
+func checkTable(t *testing.T, table string, doc map[string]string, v reflect.Value, defaults bool) {
+	t.Helper()
+	names, idx := fields(v.Type())
+	for _, name := range names {
+		cell, ok := doc[name]
+		if !ok {
+			t.Errorf("%s.%s is not in %s", table, name, docs)
+			continue
+		}
+		delete(doc, name)
+		want, plain := formatValue(v.Field(idx[name]))
+		if !defaults || !plain || nested(v.Field(idx[name])) || !strings.HasPrefix(cell, "`") {
+			continue
+		}
+		if got := strings.Trim(cell, "`"); got != want {
+			t.Errorf("%s.%s: the default is %s, documented as %s", table, name, want, got)
+		}
+	}
+	for name := range doc {
+		t.Errorf("%s.%s is documented and does not exist", table, name)
+	}
+}
+
+// The example at the top of the page is a whole configuration.
+func TestDocsExample(t *testing.T) {
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```toml\n")
+	example, _, _ := strings.Cut(rest, "```")
+	if _, err := loadText("train.toml", example); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every suggestion for a name from elsewhere leads to a key that exists.
+func TestElsewhereLeadsSomewhere(t *testing.T) {
+	for name, to := range elsewhere {
+		if to.key == "" && to.note == "" {
+			t.Errorf("%s leads nowhere", name)
+		}
+		if to.key == "" || strings.Contains(to.key, ".options.") {
+			continue
+		}
+		table, key, _ := strings.Cut(to.key, ".")
+		_, tables := fields(reflect.TypeFor[File]())
+		i, ok := tables[table]
+		if !ok {
+			t.Errorf("%s: no table %s", name, table)
+			continue
+		}
+		if _, keys := fields(reflect.TypeFor[File]().Field(i).Type); !has(keys, key) {
+			t.Errorf("%s: no key %s", name, to.key)
+		}
+	}
+}
+
+func has(m map[string]int, k string) bool { _, ok := m[k]; return ok }
+
+// TestSchema: the schema names every key, forbids others, and its references
+// resolve.
+func TestSchema(t *testing.T) {
+	s := Schema()
+	tables := s["properties"].(map[string]any)
+	names, _ := fields(reflect.TypeFor[File]())
+	if len(tables) != len(names) {
+		t.Errorf("%d tables, want %d", len(tables), len(names))
+	}
+	train := tables["train"].(map[string]any)
+	want := map[string]any{"type": "integer", "default": 1}
+	if diff := cmp.Diff(want, train["properties"].(map[string]any)["epochs"]); diff != "" {
+		t.Error(diff)
+	}
+	walkSchema(t, s, s["definitions"].(map[string]any))
+	for _, d := range s["definitions"].(map[string]any) {
+		walkSchema(t, d, s["definitions"].(map[string]any))
+	}
+}
+
+func walkSchema(t *testing.T, node any, defs map[string]any) {
+	t.Helper()
+	m, ok := node.(map[string]any)
+	if !ok {
+		return
+	}
+	if ref, ok := m["$ref"].(string); ok {
+		if defs[strings.TrimPrefix(ref, "#/definitions/")] == nil {
+			t.Errorf("%s leads nowhere", ref)
+		}
+		return
+	}
+	props, isTable := m["properties"].(map[string]any)
+	if isTable && m["additionalProperties"] != false {
+		t.Errorf("a table allows unknown keys: %v", m)
+	}
+	for _, p := range props {
+		walkSchema(t, p, defs)
+	}
+	walkSchema(t, m["items"], defs)
+}

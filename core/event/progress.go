@@ -1,0 +1,202 @@
+package event
+
+import (
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/term"
+)
+
+// RedrawEvery bounds how often the status block is drawn: ten times a second.
+const RedrawEvery = 100 * time.Millisecond
+
+// ProgressOptions say how progress is shown.
+type ProgressOptions struct {
+	Mode    string                      // "auto", "plain" or "none"; empty: auto
+	Env     func(string) (string, bool) // os.LookupEnv; nil: no variable is set
+	LogFreq int                         // steps between plain lines; 0: what PlanMade says, else 100
+	Width   int                         // of the terminal in columns; 0: ask it
+	live    *bool                       // tests: whether it is a terminal
+}
+
+// Progress shows a run to people: on a terminal a status block that is redrawn
+// in place below the notices, elsewhere plain lines, one every few steps and at
+// the end of every epoch. It shows rank 0's steps and everybody's trouble.
+type Progress struct {
+	w       io.Writer
+	mode    mode
+	color   bool
+	width   func() int
+	logFreq int
+
+	state   status
+	drawn   int // lines of the block on the screen
+	redrawn time.Time
+}
+
+type mode uint8
+
+const (
+	silent mode = iota
+	plain
+	live
+)
+
+// NewProgress writes to w, usually standard error. Mode "auto" draws on a
+// terminal, unless TERM is dumb or CI is set, and writes plain lines otherwise.
+// Colour needs a terminal and an unset NO_COLOR.
+func NewProgress(w io.Writer, o ProgressOptions) *Progress {
+	env := func(name string) string {
+		if o.Env == nil {
+			return ""
+		}
+		v, _ := o.Env(name)
+		return v
+	}
+	terminal, width := terminalOf(w)
+	if o.live != nil {
+		terminal = *o.live
+	}
+	if o.Width > 0 {
+		width = func() int { return o.Width }
+	}
+	p := &Progress{w: w, width: width, logFreq: o.LogFreq}
+	dumb := env("TERM") == "dumb"
+	switch {
+	case o.Mode == "none":
+		p.mode = silent
+	case o.Mode == "plain" || !terminal || dumb || env("CI") != "":
+		p.mode = plain
+	default:
+		p.mode = live
+	}
+	p.color = terminal && !dumb && env("NO_COLOR") == "" || env("CLICOLOR_FORCE") != "" && env("NO_COLOR") == ""
+	return p
+}
+
+// terminalOf tells whether w is one and how to ask for its width.
+func terminalOf(w io.Writer) (bool, func() int) {
+	narrow := func() int { return 80 }
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return false, narrow
+	}
+	return true, func() int {
+		n, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || n < 1 {
+			return 80
+		}
+		return n
+	}
+}
+
+// Emit takes an event into account and shows what is due. Errors of the
+// terminal are ignored: there is nobody left to tell.
+func (p *Progress) Emit(r Record) {
+	if p.mode == silent {
+		return
+	}
+	for _, n := range p.state.take(r) {
+		p.notice(n)
+	}
+	switch p.mode {
+	case plain:
+		if p.due(r) {
+			p.write(p.state.line() + "\n")
+		}
+	case live:
+		p.draw(r)
+	}
+}
+
+// due says whether a plain line follows this event.
+func (p *Progress) due(r Record) bool {
+	step, ok := r.Event.(*StepDone)
+	if !ok || r.Rank > 0 {
+		return false
+	}
+	every := p.logFreq
+	if every == 0 {
+		every = p.state.logFreq
+	}
+	if every == 0 {
+		every = 100
+	}
+	per := p.state.stepsPerEpoch
+	return step.Step%every == 0 || step.Step == 1 || per > 0 && step.Step%per == 0
+}
+
+// notice writes a line that stays, above the block.
+func (p *Progress) notice(n notice) {
+	text := printable(n.text)
+	if p.color && n.color != "" {
+		text = "\x1b[" + n.color + "m" + text + "\x1b[0m"
+	}
+	p.write(p.erase() + text + "\n")
+}
+
+// draw renews the block when it is time, and always when the work changes.
+func (p *Progress) draw(r Record) {
+	switch r.Event.(type) {
+	case *StepDone:
+		if r.Time.Sub(p.redrawn) < RedrawEvery && p.drawn > 0 {
+			return
+		}
+	case *RunDone:
+		return
+	}
+	p.redrawn = r.Time
+	lines := p.state.block()
+	if len(lines) == 0 {
+		return
+	}
+	width := p.width()
+	out := p.erase()
+	for _, l := range lines {
+		out += clip(printable(l), width-1) + "\n"
+	}
+	p.drawn = len(lines)
+	p.write(out)
+}
+
+// erase gives the codes that remove the block: up n lines, clear to the end.
+func (p *Progress) erase() string {
+	if p.drawn == 0 {
+		return ""
+	}
+	out := "\r"
+	for range p.drawn {
+		out += "\x1b[1A"
+	}
+	p.drawn = 0
+	return out + "\x1b[J"
+}
+
+func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }
+
+// printable takes from text of plugins and peers what could steer the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// clip keeps a line from wrapping, which would break the erasing.
+func clip(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width || width < 1 {
+		return s
+	}
+	return string(r[:width-1]) + "…"
+}
+
+// Close leaves the last block on the screen.
+func (p *Progress) Close() error { return nil }
+
+var _ Sink = (*Progress)(nil)

@@ -1,0 +1,301 @@
+package event
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// status is what is known of a run, and how it reads. It knows nothing of terminals.
+type status struct {
+	phase         string
+	epochs        int
+	stepsPerEpoch int
+	steps         int
+	logFreq       int
+
+	last    StepDone
+	loss    average
+	correct average
+	speed   average
+	eval    *EvalDone
+	saved   int
+	first   time.Time // of the first step seen
+	before  int       // steps done before it
+	now     time.Time
+	loading string // a plugin's progress line
+	skipped int
+}
+
+// average follows a noisy value: the mean of the first ones, then exponential.
+type average struct {
+	v float64
+	n int
+}
+
+func (a *average) add(x float64) {
+	if x != x {
+		return
+	}
+	a.n = min(a.n+1, 20)
+	a.v += (x - a.v) / float64(a.n)
+}
+
+// notice is a line that stays on the screen.
+type notice struct {
+	text  string
+	color string // SGR parameters; empty: plain
+}
+
+const (
+	bold   = "1"
+	yellow = "33"
+	red    = "31"
+	green  = "32"
+)
+
+// take updates the status and returns what has to be said for good.
+func (s *status) take(r Record) []notice {
+	s.now = r.Time
+	switch e := r.Event.(type) {
+	case *StepDone:
+		if r.Rank <= 0 {
+			s.step(e)
+		}
+	case *RunStarted:
+		return s.started(e)
+	case *PlanMade:
+		if r.Rank <= 0 {
+			s.planned(e)
+		}
+	case *PhaseChanged:
+		if r.Rank <= 0 {
+			s.phase, s.loading = e.Phase, ""
+		}
+	case *PluginLog:
+		return s.log(e, r.Rank)
+	case *EvalDone:
+		v := *e
+		s.eval = &v
+		return []notice{{"eval   " + s.evalText(e), bold}}
+	case *CheckpointSaved:
+		s.saved = e.Step
+	default:
+		return told(r)
+	}
+	return nil
+}
+
+func (s *status) started(e *RunStarted) []notice {
+	*s = status{now: s.now, epochs: e.Epochs, stepsPerEpoch: e.StepsPerEpoch, steps: e.Steps} // a restart begins anew
+	text := fmt.Sprintf("%s: %d × %s, backend %s, precision %s → %s", e.Name, e.WorldSize, e.Device, e.Backend, e.Precision, e.RunDir)
+	if e.Restart > 0 {
+		text += fmt.Sprintf(" (restart %d)", e.Restart)
+	}
+	return []notice{{text, bold}}
+}
+
+func (s *status) planned(e *PlanMade) {
+	s.epochs, s.stepsPerEpoch, s.steps, s.logFreq = e.Epochs, e.StepsPerEpoch, e.Steps, e.LogFreq
+}
+
+func (s *status) step(e *StepDone) {
+	if s.first.IsZero() {
+		s.first, s.before = s.now, e.Step
+	}
+	if s.last.Epoch != e.Epoch {
+		s.correct = average{}
+	}
+	s.last, s.phase = *e, "train"
+	s.loss.add(e.LossMean)
+	if !(e.Accuracy < 0) {
+		s.correct.add(e.Accuracy)
+	}
+	s.speed.add(e.SamplesPerSec)
+	if e.Skipped {
+		s.skipped++
+	}
+}
+
+// log keeps downloads in the block and lets other lines of plugins stay.
+func (s *status) log(e *PluginLog, rank int) []notice {
+	if e.Total > 0 {
+		if rank <= 0 {
+			s.loading = fmt.Sprintf("%s: %s %d%% of %s", e.Plugin, e.Message, 100*e.Done/e.Total, bytesText(e.Total))
+		}
+		return nil
+	}
+	switch {
+	case e.Level == "error":
+		return []notice{{fmt.Sprintf("%s: %s", e.Plugin, e.Message), red}}
+	case e.Level == "warn":
+		return []notice{{fmt.Sprintf("%s: %s", e.Plugin, e.Message), yellow}}
+	case e.Level == "info" && rank <= 0:
+		return []notice{{fmt.Sprintf("%s: %s", e.Plugin, e.Message), ""}}
+	}
+	return nil
+}
+
+// told puts the rarer events into words.
+func told(r Record) []notice {
+	switch e := r.Event.(type) {
+	case *DatasetOpened:
+		if r.Rank > 0 {
+			return nil
+		}
+		out := []notice{{fmt.Sprintf("data   %s (%s): %d training and %d test samples", e.Plugin, e.Source, e.TrainSamples, e.TestSamples), ""}}
+		if e.Notice != "" {
+			out = append(out, notice{"NOTICE " + e.Notice, yellow})
+		}
+		return out
+	case *CheckpointLoaded:
+		if r.Rank > 0 {
+			return nil
+		}
+		out := []notice{{fmt.Sprintf("resume from step %d: %s", e.Step, e.Path), ""}}
+		for _, n := range e.Notes {
+			out = append(out, notice{"       " + n, yellow})
+		}
+		return out
+	case *Warning:
+		return []notice{{fmt.Sprintf("WARNING %s: %s", e.Source, e.Message), yellow}}
+	case *RankFailed:
+		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
+	case *RunDone:
+		return []notice{done(e)}
+	}
+	return nil
+}
+
+func ending(e *RankFailed) string {
+	if e.Signal != "" {
+		return e.Signal
+	}
+	return "exit code " + strconv.Itoa(e.ExitCode)
+}
+
+func done(e *RunDone) notice {
+	n := notice{text: fmt.Sprintf("%s after %d steps in %s", e.Status, e.Step, seconds(e.TotalS)), color: green}
+	if e.Status != "ok" {
+		n.color = red
+	}
+	if e.Step > 0 {
+		n.text += fmt.Sprintf(", loss %.4f", e.Loss)
+	}
+	if e.Accuracy > 0 {
+		n.text += fmt.Sprintf(", accuracy %.2f %%", 100*e.Accuracy)
+	}
+	if e.Message != "" {
+		n.text += ": " + e.Message
+	}
+	return n
+}
+
+func (s *status) evalText(e *EvalDone) string {
+	t := fmt.Sprintf("epoch %d  loss %.4f", e.Epoch+1, e.Loss)
+	if !(e.Accuracy < 0) {
+		t += fmt.Sprintf("  accuracy %.2f %%", 100*e.Accuracy)
+	}
+	return t + fmt.Sprintf("  (%d samples, %.1f s)", e.Samples, e.TookMS/1000)
+}
+
+// line is the one-line form.
+func (s *status) line() string {
+	e := s.last
+	var b strings.Builder
+	fmt.Fprintf(&b, "epoch %s  step %s  loss %.4f", of(e.Epoch+1, s.epochs), of(e.Step, s.steps), e.LossMean)
+	if s.correct.n > 0 {
+		fmt.Fprintf(&b, "  acc %.2f %%", 100*s.correct.v)
+	}
+	fmt.Fprintf(&b, "  lr %.4g  %s samples/s", e.LR, count(s.speed.v))
+	if e.Scale != 0 {
+		fmt.Fprintf(&b, "  scale %g", e.Scale)
+	}
+	if s.skipped > 0 {
+		fmt.Fprintf(&b, "  skipped %d", s.skipped)
+	}
+	if eta, ok := s.eta(); ok {
+		fmt.Fprintf(&b, "  eta %s", seconds(eta.Seconds()))
+	}
+	return b.String()
+}
+
+// eta goes by the pace since the first step that was seen.
+func (s *status) eta() (time.Duration, bool) {
+	done := s.last.Step - s.before
+	left := s.steps - s.last.Step
+	if done < 1 || left < 0 || s.steps == 0 {
+		return 0, false
+	}
+	return s.now.Sub(s.first) * time.Duration(left) / time.Duration(done), true
+}
+
+// block is the form that is redrawn.
+func (s *status) block() []string {
+	if s.last.Step == 0 {
+		text := s.phase
+		if s.loading != "" {
+			text += "  " + s.loading
+		}
+		if text == "" {
+			return nil
+		}
+		return []string{"… " + text}
+	}
+	second := bar(s.last.Step, s.steps)
+	if s.phase != "train" {
+		second += "  " + s.phase
+	}
+	if s.eval != nil && !(s.eval.Accuracy < 0) {
+		second += fmt.Sprintf("  eval %.2f %%", 100*s.eval.Accuracy)
+	}
+	if s.saved > 0 {
+		second += fmt.Sprintf("  saved step %d", s.saved)
+	}
+	return []string{s.line(), second}
+}
+
+const barWidth = 30
+
+func bar(n, of int) string {
+	if of < 1 {
+		return strings.Repeat("─", barWidth)
+	}
+	full := min(barWidth, barWidth*n/of)
+	return fmt.Sprintf("%s%s %3d %%", strings.Repeat("━", full), strings.Repeat("─", barWidth-full), min(100, 100*n/of))
+}
+
+func of(n, total int) string {
+	if total < 1 {
+		return strconv.Itoa(n)
+	}
+	return strconv.Itoa(n) + "/" + strconv.Itoa(total)
+}
+
+// count prints a number with thousands set apart.
+func count(v float64) string {
+	s := strconv.FormatInt(int64(v+0.5), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d < time.Minute {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}

@@ -1,0 +1,181 @@
+package event
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/afero"
+)
+
+// FlushEvery is the longest that a scalar waits in memory while events arrive.
+const FlushEvery = 5 * time.Second
+
+// TensorBoard writes the scalars of step and evaluation events into one event
+// file, whose X axis is the optimizer step. Other events it passes over.
+type TensorBoard struct {
+	f       afero.File
+	buf     []byte // records not yet written
+	event   []byte // scratch for one record
+	flushed time.Time
+	dead    bool
+	warn    trouble
+}
+
+// NewTensorBoard makes dir and in it a new event file. The first failed write
+// is reported through warn, once; after it the sink is silent. warn may be nil.
+func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, error) {
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("tensorboard: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	now := time.Now()
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("events.out.tfevents.%d.%s.%d.%d", now.Unix(), host, os.Getpid(), n)
+		f, err := fsys.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if os.IsExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tensorboard: %w", err)
+		}
+		t := &TensorBoard{f: f, flushed: now, warn: trouble{tell: warn}}
+		t.version(now)
+		return t, nil
+	}
+}
+
+// Emit buffers the scalars of an event.
+func (t *TensorBoard) Emit(r Record) {
+	if t.dead {
+		return
+	}
+	switch e := r.Event.(type) {
+	case *StepDone:
+		t.step(r.Time, e)
+	case *EvalDone:
+		t.begin(r.Time, e.Step)
+		t.scalar("val/loss", e.Loss)
+		if !(e.Accuracy < 0) {
+			t.scalar("val/accuracy", e.Accuracy)
+		}
+		t.end()
+	default:
+		return
+	}
+	if r.Time.Sub(t.flushed) >= FlushEvery {
+		t.flush(r.Time)
+	}
+}
+
+func (t *TensorBoard) step(at time.Time, e *StepDone) {
+	t.begin(at, e.Step)
+	t.scalar("train/loss", e.LossMean)
+	if !(e.Accuracy < 0) {
+		t.scalar("train/accuracy", e.Accuracy)
+	}
+	t.scalar("opt/lr", e.LR)
+	if e.GradNorm != 0 {
+		t.scalar("opt/grad_norm", e.GradNorm)
+	}
+	if e.Scale != 0 {
+		t.scalar("amp/scale", e.Scale)
+	}
+	t.scalar("perf/samples_per_sec", e.SamplesPerSec)
+	if e.StepMS > 0 {
+		t.scalar("perf/data_wait_pct", 100*e.DataMS/e.StepMS)
+		t.scalar("perf/comm_exposed_pct", 100*e.CommMS/e.StepMS)
+	}
+	t.end()
+}
+
+// Close writes what is buffered and closes the file.
+func (t *TensorBoard) Close() error {
+	if !t.dead {
+		t.flush(time.Now())
+	}
+	return t.f.Close()
+}
+
+func (t *TensorBoard) flush(now time.Time) {
+	t.flushed = now
+	if _, err := t.f.Write(t.buf); err != nil {
+		t.dead = true
+		t.warn.happened(fmt.Errorf("TensorBoard files are no longer written: %w", err))
+	}
+	t.buf = t.buf[:0]
+}
+
+func (t *TensorBoard) report() func() { return t.warn.report() }
+
+// The file is a sequence of TFRecords that hold Event messages
+// (tensorflow/core/util/event.proto); the few fields needed are encoded here.
+
+func (t *TensorBoard) version(now time.Time) {
+	t.event = appendWallTime(t.event[:0], now)
+	t.event = appendBytes(t.event, 3, "brain.Event:2") // file_version
+	t.buf = appendTFRecord(t.buf, t.event)
+}
+
+func (t *TensorBoard) begin(at time.Time, step int) {
+	t.event = appendWallTime(t.event[:0], at)
+	t.event = append(t.event, 2<<3|varint) // step
+	t.event = binary.AppendUvarint(t.event, uint64(step))
+}
+
+// scalar appends a summary of one value. Several summaries in one message
+// merge into one, as protobuf defines it.
+func (t *TensorBoard) scalar(tag string, v float64) {
+	value := 2 + len(tag) + 5 // tag, simple_value
+	t.event = append(t.event, 5<<3|bytesType, byte(value+2), 1<<3|bytesType, byte(value))
+	t.event = appendBytes(t.event, 1, tag)
+	t.event = append(t.event, 2<<3|fixed32)
+	t.event = binary.LittleEndian.AppendUint32(t.event, math.Float32bits(float32(v)))
+}
+
+func (t *TensorBoard) end() { t.buf = appendTFRecord(t.buf, t.event) }
+
+// Wire types of protobuf.
+const (
+	varint    = 0
+	fixed64   = 1
+	bytesType = 2
+	fixed32   = 5
+)
+
+func appendWallTime(b []byte, at time.Time) []byte {
+	b = append(b, 1<<3|fixed64)
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(at.UnixMicro())/1e6))
+}
+
+// appendBytes writes a field of fewer than 128 bytes.
+func appendBytes(b []byte, field byte, s string) []byte {
+	b = append(b, field<<3|bytesType, byte(len(s)))
+	return append(b, s...)
+}
+
+// appendTFRecord frames data as tensorflow/core/lib/io/record_writer.h does.
+func appendTFRecord(b, data []byte) []byte {
+	start := len(b)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, maskedCRC(b[start:]))
+	b = append(b, data...)
+	return binary.LittleEndian.AppendUint32(b, maskedCRC(data))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// maskedCRC is rotated and shifted so that a sum over data that holds sums stays useful.
+func maskedCRC(b []byte) uint32 {
+	c := crc32.Checksum(b, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}
+
+var _ Sink = (*TensorBoard)(nil)

@@ -1,0 +1,221 @@
+package optim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// exact is a number as Python's float.hex writes it.
+type exact float64
+
+func (e *exact) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	if !strings.Contains(s, "p") {
+		return fmt.Errorf("%s is no hexadecimal float", s)
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	*e = exact(f)
+	return err
+}
+
+type golden struct {
+	Start []exact
+	Grads [][]exact
+	Runs  []struct {
+		Config map[string]any
+		Params [][]exact
+	}
+	Clip []struct {
+		MaxNorm float64 `json:"max_norm"`
+		Total   exact
+		Grads   [][]exact
+	}
+}
+
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func number(m map[string]any, key string) float64 {
+	v, _ := m[key].(float64)
+	return v
+}
+
+func configOf(m map[string]any) Config {
+	c := DefaultFor(m["name"].(string))
+	c.LR, c.Momentum, c.Dampening = number(m, "lr"), number(m, "momentum"), number(m, "dampening")
+	c.Nesterov, _ = m["nesterov"].(bool)
+	c.WeightDecay = number(m, "weight_decay")
+	c.AMSGrad, _ = m["amsgrad"].(bool)
+	c.Maximize, _ = m["maximize"].(bool)
+	if b, ok := m["betas"].([]any); ok {
+		c.Betas = [2]float64{b[0].(float64), b[1].(float64)}
+	}
+	return c
+}
+
+func values(t tensor.Tensor) []float64 {
+	if t.DType == tensor.F64 {
+		return t.F64()
+	}
+	out := make([]float64, t.Shape.Elems())
+	for i, v := range t.F32() {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func set(t tensor.Tensor, v []exact) {
+	for i, x := range v {
+		if t.DType == tensor.F64 {
+			t.F64()[i] = float64(x)
+		} else {
+			t.F32()[i] = float32(x)
+		}
+	}
+}
+
+// tolerance is a few units in the last place: PyTorch may fuse a product and a sum.
+var tolerance = map[tensor.DType]float64{tensor.F32: 1e-6, tensor.F64: 4e-15}
+
+func near(t *testing.T, what string, got []float64, want []exact, tol float64) {
+	t.Helper()
+	for i := range want {
+		if w := float64(want[i]); math.Abs(got[i]-w) > tol*max(1, math.Abs(w)) || math.IsNaN(got[i]) {
+			t.Fatalf("%s, element %d: %v, PyTorch has %v", what, i, got[i], w)
+		}
+	}
+}
+
+func goldens(t *testing.T, f func(t *testing.T, d tensor.DType, g golden)) {
+	all := map[string]golden{}
+	readJSON(t, "testdata/optimizers.json", &all)
+	for name, g := range all {
+		d, err := tensor.ParseDType(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) { f(t, d, g) })
+	}
+}
+
+func TestAgainstPyTorch(t *testing.T) {
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, r := range g.Runs {
+			t.Run(fmt.Sprint(r.Config), func(t *testing.T) {
+				p := Param{Name: "w", Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)}
+				set(p.Value, g.Start)
+				o, err := New(configOf(r.Config), []Param{p})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, want := range r.Params {
+					set(p.Grad, g.Grads[i])
+					o.Step(number(r.Config, "lr"))
+					near(t, fmt.Sprintf("step %d", i+1), values(p.Value), want, tolerance[d])
+				}
+			})
+		}
+	})
+}
+
+func TestClipAgainstPyTorch(t *testing.T) {
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, c := range g.Clip {
+			a := Param{Name: "a", Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)}
+			b := Param{Name: "b", Value: tensor.New(d, 4), Grad: tensor.New(d, 4)}
+			set(a.Grad, g.Grads[0])
+			set(b.Grad, g.Grads[1][:4])
+			o, err := New(Default(), []Param{a, b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := o.ClipNorm(c.MaxNorm)
+			near(t, "norm", []float64{total}, []exact{c.Total}, tolerance[d])
+			near(t, "a", values(a.Grad), c.Grads[0], tolerance[d])
+			near(t, "b", values(b.Grad), c.Grads[1], tolerance[d])
+		}
+	})
+}
+
+func TestSchedulesAgainstPyTorch(t *testing.T) {
+	var g struct {
+		Base exact
+		Runs []struct {
+			Config map[string]any
+			LR     []exact
+		}
+	}
+	readJSON(t, "testdata/schedules.json", &g)
+	for _, r := range g.Runs {
+		t.Run(fmt.Sprint(r.Config), func(t *testing.T) {
+			c := scheduleOf(r.Config)
+			c.Unit = "step"
+			perStep, err := NewSchedule(c, float64(g.Base), 3, 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Unit, c.WarmupSteps = "epoch", 0
+			perEpoch, err := NewSchedule(c, float64(g.Base), 3, 48)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range r.LR {
+				near(t, fmt.Sprintf("step %d", i), []float64{perStep.LR(i)}, []exact{want}, 1e-14)
+				if r.Config["warmup_steps"] == nil {
+					near(t, fmt.Sprintf("epoch %d", i), []float64{perEpoch.LR(3 * i), perEpoch.LR(3*i + 2)}, []exact{want, want}, 1e-14)
+				}
+			}
+		})
+	}
+}
+
+func scheduleOf(m map[string]any) ScheduleConfig {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	c := DefaultSchedule()
+	var in struct {
+		StepSize     *int     `json:"step_size"`
+		Gamma        *float64 `json:"gamma"`
+		Milestones   []int    `json:"milestones"`
+		TMax         int      `json:"t_max"`
+		EtaMin       float64  `json:"eta_min"`
+		StartFactor  *float64 `json:"start_factor"`
+		EndFactor    *float64 `json:"end_factor"`
+		TotalIters   int      `json:"total_iters"`
+		WarmupSteps  int      `json:"warmup_steps"`
+		WarmupFactor *float64 `json:"warmup_factor"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		panic(err)
+	}
+	c.Name = m["name"].(string)
+	c.Milestones, c.TMax, c.EtaMin, c.TotalIters, c.WarmupSteps = in.Milestones, in.TMax, in.EtaMin, in.TotalIters, in.WarmupSteps
+	for _, v := range []struct{ from, to *float64 }{
+		{in.Gamma, &c.Gamma}, {in.StartFactor, &c.StartFactor}, {in.EndFactor, &c.EndFactor}, {in.WarmupFactor, &c.WarmupFactor},
+	} {
+		if v.from != nil {
+			*v.to = *v.from
+		}
+	}
+	if in.StepSize != nil {
+		c.StepSize = *in.StepSize
+	}
+	return c
+}

@@ -1,0 +1,113 @@
+"""Writes optimizers.json and schedules.json from torch.optim: python make.py
+
+Values are exact: float.hex() of every number, of float32 ones too.
+"""
+import itertools
+import json
+import warnings
+
+import torch
+
+torch.set_num_threads(1)
+torch.set_flush_denormal(False)
+warnings.simplefilter("ignore")
+STEPS = 6
+
+
+def grads(dtype):
+    g = torch.Generator().manual_seed(3)
+    return [torch.randn(2, 4, generator=g, dtype=torch.float64).to(dtype) for _ in range(STEPS)]
+
+
+def start(dtype):
+    g = torch.Generator().manual_seed(1)
+    return torch.randn(2, 4, generator=g, dtype=torch.float64).to(dtype)
+
+
+def hexes(t):
+    return [float(v).hex() for v in t.detach().double().flatten()]
+
+
+def configs():
+    for momentum, dampening, nesterov, wd, maximize in itertools.product([0, 0.9], [0, 0.3], [False, True], [0, 0.01], [False, True]):
+        if nesterov and (momentum == 0 or dampening != 0):
+            continue
+        yield dict(name="sgd", lr=0.1, momentum=momentum, dampening=dampening, nesterov=nesterov, weight_decay=wd, maximize=maximize)
+    for name, amsgrad, wd, maximize, betas in itertools.product(
+        ["adam", "adamw"], [False, True], [0, 0.01], [False, True], [(0.9, 0.999), (0.3, 0.6)]
+    ):
+        yield dict(name=name, lr=0.01, betas=betas, eps=1e-8, amsgrad=amsgrad, weight_decay=wd, maximize=maximize)
+
+
+def run(config, dtype):
+    config = dict(config)
+    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.pop("name")]
+    p = torch.nn.Parameter(start(dtype))
+    opt = cls([p], foreach=False, **config)
+    out = []
+    for g in grads(dtype):
+        p.grad = g.clone()
+        opt.step()
+        out.append(hexes(p))
+    return out
+
+
+optimizers = {
+    dtype: {
+        "start": hexes(start(t)),
+        "grads": [hexes(g) for g in grads(t)],
+        "runs": [dict(config=c, params=run(c, t)) for c in configs()],
+    }
+    for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]
+}
+
+
+def clip(max_norm, dtype):
+    ps = [torch.nn.Parameter(start(dtype)), torch.nn.Parameter(start(dtype)[0])]
+    for i, p in enumerate(ps):
+        p.grad = grads(dtype)[i].reshape(-1)[: p.numel()].reshape(p.shape).clone()
+    total = torch.nn.utils.clip_grad_norm_(ps, max_norm)
+    return dict(max_norm=max_norm, total=float(total).hex(), grads=[hexes(p.grad) for p in ps])
+
+
+for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
+    optimizers[dtype]["clip"] = [clip(m, t) for m in (0.5, 2.0, 100.0)]
+
+with open("optimizers.json", "w") as f:
+    json.dump(optimizers, f)
+
+L = torch.optim.lr_scheduler
+BASE = 0.2
+
+
+def trace(make, n, warmup=None):
+    opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE)
+    schedules = [make(opt)] if make else []
+    if warmup:
+        schedules.append(L.LinearLR(opt, start_factor=warmup[1], total_iters=warmup[0]))
+    out = []
+    for _ in range(n):
+        out.append(opt.param_groups[0]["lr"].hex())
+        opt.step()
+        for s in schedules:
+            s.step()
+    return out
+
+
+schedules = []
+for config, make in [
+    (dict(name="constant"), None),
+    (dict(name="step", step_size=3, gamma=0.5), lambda o: L.StepLR(o, 3, 0.5)),
+    (dict(name="step", step_size=1, gamma=0.97), lambda o: L.StepLR(o, 1, 0.97)),
+    (dict(name="multistep", milestones=[2, 5, 5, 9], gamma=0.1), lambda o: L.MultiStepLR(o, [2, 5, 5, 9], 0.1)),
+    (dict(name="cosine", t_max=10), lambda o: L.CosineAnnealingLR(o, 10)),
+    (dict(name="cosine", t_max=7, eta_min=0.01), lambda o: L.CosineAnnealingLR(o, 7, 0.01)),
+    (dict(name="linear", start_factor=1 / 3, end_factor=1.0, total_iters=5), lambda o: L.LinearLR(o)),
+    (dict(name="linear", start_factor=1.0, end_factor=0.1, total_iters=8), lambda o: L.LinearLR(o, 1.0, 0.1, 8)),
+]:
+    schedules.append(dict(config=config, lr=trace(make, 16)))
+    if config.get("eta_min", 0) == 0:  # torch chains factors, which an offset would not survive
+        schedules.append(dict(config=config | dict(warmup_steps=4, warmup_factor=0.25), lr=trace(make, 16, (4, 0.25))))
+
+with open("schedules.json", "w") as f:
+    json.dump(dict(base=BASE.hex(), runs=schedules), f)

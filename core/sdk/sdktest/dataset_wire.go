@@ -1,0 +1,99 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// DatasetProcess gives [DatasetOptions] instances that are plugin processes,
+// one each, started by the host from a path (or a built-in name), with batches
+// in memory shared with it: what a user's run does.
+func DatasetProcess(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
+	return func(t testing.TB) sdk.Dataset {
+		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+		defer cancel()
+		d, err := h.StartDataset(ctx, plugin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Timeout = stepTimeout
+		return &remoteDataset{plugin: d}
+	}
+}
+
+const (
+	stepTimeout = 30 * time.Second // to start, to read one batch, to stop
+	wireBatch   = 256              // more than any check asks for at once
+)
+
+// remoteDataset makes a plugin process look like an instance.
+type remoteDataset struct {
+	plugin   *host.Dataset
+	prepared bool
+	closed   bool
+}
+
+func (r *remoteDataset) Info() sdk.Info { return r.plugin.Info() }
+
+func (r *remoteDataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	return r.plugin.Open(ctx, req)
+}
+
+// Fill copies the batch out of the shared slot and overwrites it there, so
+// that bytes of this batch cannot pass for those of a later one.
+func (r *remoteDataset) Fill(_ context.Context, b *sdk.Batch) error {
+	if r.closed {
+		return host.ErrClosed
+	}
+	if len(b.Indices) > wireBatch {
+		return fmt.Errorf("batch of %d samples, at most %d are prepared for", len(b.Indices), wireBatch)
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	if err := r.plugin.Request(0, b.Split, b.Epoch, b.Seed, b.Indices); err != nil {
+		return err
+	}
+	input, target, err := r.plugin.Wait(0)
+	if err != nil {
+		return err
+	}
+	if len(input) != len(b.Input) || len(target) != len(b.Target) {
+		return errors.New("the host's slot has another size than the suite's")
+	}
+	copy(b.Input, input)
+	copy(b.Target, target)
+	clearWith(input, 0xa5)
+	clearWith(target, 0xa5)
+	return nil
+}
+
+func (r *remoteDataset) prepare() error {
+	if r.prepared {
+		return nil
+	}
+	r.prepared = true
+	return r.plugin.Prepare(1, wireBatch)
+}
+
+func clearWith(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+func (r *remoteDataset) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	defer cancel()
+	return r.plugin.Close(ctx)
+}

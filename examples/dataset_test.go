@@ -1,0 +1,48 @@
+// Package examples builds and runs the example plugins as their users would.
+package examples
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
+)
+
+func TestDatasetModule(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "trainctl-plugin-spirals")
+	inModule(t, "dataset", "build", "-buildvcs=false", "-o", bin, ".")
+	inModule(t, "dataset", "test", "./...")
+
+	h := host.New(host.Options{})
+	info, err := h.Describe(t.Context(), sdk.KindDataset, bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Name != "spirals" || len(info.Options) != 4 {
+		t.Errorf("the plugin says %+v", info)
+	}
+	sdktest.Dataset(t, sdktest.DatasetOptions{
+		New:     sdktest.DatasetProcess(h, bin),
+		Options: map[string]any{"turns": 2, "train_samples": 100, "test_samples": 30},
+		Refused: map[string]map[string]any{"turns": {"turns": 0}, "noise": {"noise": "much"}},
+	})
+}
+
+// inModule runs the go command in an example's own module.
+func inModule(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %v in %s: %v\n%s", args, dir, err, out)
+	}
+}
