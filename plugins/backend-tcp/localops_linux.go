@@ -128,22 +128,19 @@ func (l *local) inPlace(c *sdk.Collective) {
 	}
 }
 
-// reduceRange reduces bytes [from, to) of all buffers tile by tile into this
-// rank's, and hands each tile to the others if asked.
-func (l *local) reduceRange(c *sdk.Collective, from, to int, share bool) {
+// reduceRange reduces bytes [from, to) of all buffers tile by tile, for this
+// rank or for all. No other rank touches these bytes of any buffer, so the
+// first rank's tile takes the result, which is the fast way to reduce.
+func (l *local) reduceRange(c *sdk.Collective, from, to int, all bool) {
 	for ; from < to; from += tileSize {
 		end := min(from+tileSize, to)
 		for r, buf := range l.bufs {
 			l.tiles[r] = buf[from:end]
 		}
-		mine := l.tiles[l.b.group.Rank]
-		reduceN(c.Reduce, c.DType, mine, l.tiles)
-		if !share {
-			continue
-		}
+		reduceN(c.Reduce, c.DType, l.tiles[0], l.tiles)
 		for r, tile := range l.tiles {
-			if r != l.b.group.Rank {
-				copy(tile, mine)
+			if r != 0 && (all || r == l.b.group.Rank) {
+				copy(tile, l.tiles[0])
 			}
 		}
 	}

@@ -36,12 +36,12 @@ func (b *Backend) attachedExchange(c *sdk.Collective, size int) exchange {
 		slots := b.slots(size)
 		x.attach = func(int) []byte { return c.Buf }
 		x.attachments = func(from int) []byte { return slots(from) }
-		x.finish = func() { b.reduce(c.Buf, c.Buf, slots) }
+		x.finish = func() { b.reduce(c.Buf, slots) }
 	case sdk.OpReduceScatter:
 		slots := b.slots(size)
 		x.attach = func(to int) []byte { return part(c.Buf, size, to) }
 		x.attachments = func(from int) []byte { return slots(from) }
-		x.finish = func() { mine := part(c.Buf, size, me); b.reduce(mine, mine, slots) }
+		x.finish = func() { b.reduce(part(c.Buf, size, me), slots) }
 	case sdk.OpAllGather:
 		x.attach = func(int) []byte { return part(c.Buf, size, me) }
 		x.attachments = func(from int) []byte { return part(c.Buf, size, from) }
@@ -74,7 +74,7 @@ func (b *Backend) segmentedExchange(c *sdk.Collective) exchange {
 		slots := b.slots(cut.size)
 		x.scatter = cut.segment
 		x.scattered = func(s, from int) []byte { return slots(from)[:len(cut.segment(s, me))] }
-		x.combine = func(s int) { mine := cut.segment(s, me); b.reduce(mine, mine, slots) }
+		x.combine = func(s int) { b.reduce(cut.segment(s, me), slots) }
 		if c.Op == sdk.OpAllReduce {
 			x.gather, x.gathered = ofMine, cut.segment
 		}
@@ -149,16 +149,19 @@ func (b *Backend) slots(size int) func(rank int) []byte {
 	return func(rank int) []byte { return b.scratch[rank*stride:][:size] }
 }
 
-// reduce combines mine and the other ranks' slots in rank order into dst.
-func (b *Backend) reduce(dst, mine []byte, slots func(int) []byte) {
+// reduce combines mine and the other ranks' slots in rank order into mine.
+func (b *Backend) reduce(mine []byte, slots func(int) []byte) {
 	for r := range b.srcs {
 		if r == b.group.Rank {
 			b.srcs[r] = mine
 		} else {
-			b.srcs[r] = slots(r)[:len(dst)]
+			b.srcs[r] = slots(r)[:len(mine)]
 		}
 	}
-	reduceN(b.op.c.Reduce, b.op.c.DType, dst, b.srcs)
+	reduceN(b.op.c.Reduce, b.op.c.DType, b.srcs[0], b.srcs)
+	if b.group.Rank != 0 {
+		copy(mine, b.srcs[0])
+	}
 }
 
 // transfer is one end of Send and Recv. The ends meet before payload moves.

@@ -49,7 +49,7 @@ func TestSegments(t *testing.T) {
 
 func TestWire(t *testing.T) {
 	sdktest.Backend(t, sdktest.BackendOptions{
-		New:       sdktest.Plugin(host.New(host.Options{Builtins: builtins}), "tcp"),
+		New:       sdktest.BackendProcess(host.New(host.Options{Builtins: builtins}), "tcp"),
 		Worlds:    []int{1, 2, 3},
 		NoPrivate: true,
 	})
@@ -58,7 +58,7 @@ func TestWire(t *testing.T) {
 func TestInlineWire(t *testing.T) {
 	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline"}})
 	sdktest.Backend(t, sdktest.BackendOptions{
-		New:     sdktest.Plugin(h, "tcp"),
+		New:     sdktest.BackendProcess(h, "tcp"),
 		Worlds:  []int{2, 3},
 		Counts:  []int{0, 1, 100, 100_000},
 		NoArena: true,

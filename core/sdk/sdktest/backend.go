@@ -11,7 +11,7 @@ import (
 // BackendOptions says which backend [Backend] tests, and how hard.
 type BackendOptions struct {
 	// New makes the instance of one rank. It is called once per rank and
-	// group, from one goroutine. It may start a plugin process: see [Plugin].
+	// group, from one goroutine. It may start a plugin process: see [BackendProcess].
 	New func(t testing.TB) sdk.Backend
 
 	// Options is the plugin's table as a user would write it. Defaults are

@@ -9,10 +9,10 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Plugin makes a [BackendOptions.New] that starts a process per rank, so that
+// BackendProcess makes a [BackendOptions.New] that starts a process per rank, so that
 // the suite talks to the plugin as a training job does. The plugin is the path
 // of a binary or the name of one that is built into the host.
-func Plugin(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
+func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
 	return func(t testing.TB) sdk.Backend {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

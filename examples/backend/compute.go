@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// compute does on rank 0 what the operation asks of all: afterwards bufs[r] is
+// what rank r shall have.
+func compute(c *sdk.Collective, bufs [][]byte) {
+	size := c.Count * c.DType.Size()
+	whole := bufs[0]
+	switch c.Op {
+	case sdk.OpAllReduce, sdk.OpReduceScatter:
+		reduce(c, whole, bufs)
+	case sdk.OpBroadcast:
+		copy(whole, bufs[c.Root])
+	case sdk.OpAllGather:
+		for r := range bufs {
+			copy(whole[r*size:][:size], bufs[r][r*size:])
+		}
+	}
+	for r := range bufs {
+		copy(bufs[r], whole)
+	}
+}
+
+func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) {
+	switch c.DType {
+	case tensor.F32:
+		reduceAs[float32](c.Reduce, dst, bufs)
+	case tensor.F64:
+		reduceAs[float64](c.Reduce, dst, bufs)
+	case tensor.U8:
+		reduceAs[uint8](c.Reduce, dst, bufs)
+	case tensor.I32:
+		reduceAs[int32](c.Reduce, dst, bufs)
+	case tensor.I64:
+		reduceAs[int64](c.Reduce, dst, bufs)
+	}
+}
+
+// reduceAs combines in rank order, so that results are the same in every run.
+// dst is the first of bufs.
+func reduceAs[T float32 | float64 | uint8 | int32 | int64](op sdk.ReduceOp, dst []byte, bufs [][]byte) {
+	out := tensor.View[T](dst)
+	for _, buf := range bufs[1:] {
+		for i, v := range tensor.View[T](buf) {
+			switch op {
+			case sdk.Sum, sdk.Avg:
+				out[i] += v
+			case sdk.Min:
+				out[i] = min(out[i], v)
+			case sdk.Max:
+				out[i] = max(out[i], v)
+			case sdk.Prod:
+				out[i] *= v
+			}
+		}
+	}
+	if op == sdk.Avg {
+		for i := range out {
+			out[i] /= T(len(bufs))
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Star sends every buffer to rank 0, which computes the result and sends it
+// back. That is the simplest thing that works; its cost grows with the ranks.
+type Star struct {
+	group    sdk.Group
+	listener net.Listener // rank 0's
+	conns    []net.Conn   // rank 0: by rank; others: only conns[0]
+}
+
+// Info says what the core may ask for. Nothing else has to work.
+func (s *Star) Info() sdk.Info {
+	return sdk.Info{
+		Kind: sdk.KindBackend, Name: "star", Version: "0.1.0", Summary: "an example: everything through rank 0",
+		DTypes:      []tensor.DType{tensor.F32, tensor.F64, tensor.U8, tensor.I32, tensor.I64},
+		Devices:     []string{"cpu"},
+		Ops:         []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter, sdk.OpBarrier},
+		Determinism: "bitwise",
+	}
+}
+
+// Open only takes notes.
+func (s *Star) Open(_ context.Context, group sdk.Group, _ sdk.Options) error {
+	s.group, s.conns = group, make([]net.Conn, group.WorldSize)
+	return nil
+}
+
+// Attach has nothing to do: the bytes go through sockets.
+func (s *Star) Attach(context.Context, *sdk.Arena) error { return nil }
+
+// Listen opens a port on rank 0, where the master address leads to. The core
+// brings the address to the other ranks.
+func (s *Star) Listen(ctx context.Context) (endpoint []byte, err error) {
+	if s.group.Rank != 0 {
+		return []byte("-"), nil
+	}
+	var lc net.ListenConfig
+	if s.listener, err = lc.Listen(ctx, "tcp", net.JoinHostPort(s.group.MasterAddr, "0")); err != nil {
+		return nil, err
+	}
+	return []byte(s.listener.Addr().String()), nil
+}
+
+// Connect lets every rank introduce itself to rank 0.
+func (s *Star) Connect(ctx context.Context, endpoints [][]byte) error {
+	if s.group.Rank == 0 {
+		defer s.listener.Close()
+		defer context.AfterFunc(ctx, func() { s.listener.Close() })()
+		for missing := s.group.WorldSize - 1; missing > 0; {
+			conn, err := s.listener.Accept()
+			if err != nil {
+				return fmt.Errorf("star: %d ranks did not connect: %w", missing, err)
+			}
+			if s.admit(conn) {
+				missing--
+			}
+		}
+		return nil
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", string(endpoints[0]))
+	if err != nil {
+		return fmt.Errorf("star: rank 0: %w", err)
+	}
+	s.conns[0] = conn
+	_, err = conn.Write(s.card(s.group.Rank))
+	return err
+}
+
+// admit keeps a connection that shows a rank's card. A stranger or a second
+// rank of the same number is turned away.
+func (s *Star) admit(conn net.Conn) bool {
+	card := make([]byte, len(s.card(0)))
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadFull(conn, card); err == nil {
+		rank := int(binary.LittleEndian.Uint32(card))
+		if rank > 0 && rank < s.group.WorldSize && s.conns[rank] == nil && hmac.Equal(card, s.card(rank)) {
+			s.conns[rank] = conn
+			return true
+		}
+	}
+	conn.Close()
+	return false
+}
+
+// card is the rank and a proof that its owner knows the job's secret.
+func (s *Star) card(rank int) []byte {
+	head := binary.LittleEndian.AppendUint32(nil, uint32(rank))
+	m := hmac.New(sha256.New, s.group.Secret)
+	fmt.Fprintf(m, "star %s %d %d", s.group.JobID, s.group.Generation, rank)
+	return m.Sum(head)
+}
+
+// Do is one round. The calls go to rank 0 first; when they agree the buffers
+// follow, and the results come back.
+func (s *Star) Do(ctx context.Context, c *sdk.Collective) error {
+	deadline, _ := ctx.Deadline()
+	if s.group.Rank == 0 {
+		return s.serve(c, deadline)
+	}
+	conn := s.conns[0]
+	if !deadline.IsZero() { // rank 0 knows who is missing and says so at its own deadline
+		deadline = deadline.Add(time.Second)
+	}
+	conn.SetDeadline(deadline)
+	var v verdict
+	err := send(conn, c.String())
+	if err == nil {
+		err = receive(conn, &v)
+	}
+	if err == nil {
+		if err := v.error(c, s.group.Rank); err != nil {
+			return err
+		}
+		_, err = conn.Write(c.Buf)
+	}
+	if err == nil {
+		_, err = io.ReadFull(conn, c.Buf)
+	}
+	return failure(c, 0, err)
+}
+
+// serve is rank 0's side of a round.
+func (s *Star) serve(c *sdk.Collective, deadline time.Time) error {
+	calls := make([]string, len(s.conns))
+	calls[0] = c.String()
+	errs := s.each(func(r int, conn net.Conn) error {
+		conn.SetDeadline(deadline)
+		return receive(conn, &calls[r])
+	})
+	v := judge(calls, errs)
+	s.each(func(_ int, conn net.Conn) error {
+		if v.Kind != agreed {
+			conn.SetDeadline(time.Now().Add(time.Second))
+		}
+		return send(conn, v)
+	})
+	if v.Kind != agreed {
+		return v.error(c, 0)
+	}
+	bufs := make([][]byte, len(s.conns))
+	bufs[0] = c.Buf
+	errs = s.each(func(r int, conn net.Conn) error {
+		bufs[r] = make([]byte, len(c.Buf))
+		_, err := io.ReadFull(conn, bufs[r])
+		return err
+	})
+	for r, err := range errs {
+		if err != nil {
+			return failure(c, r, err)
+		}
+	}
+	compute(c, bufs)
+	errs = s.each(func(r int, conn net.Conn) error {
+		_, err := conn.Write(bufs[r])
+		return failure(c, r, err)
+	})
+	return errors.Join(errs...)
+}
+
+// each talks to all other ranks at once and returns their errors by rank.
+func (s *Star) each(f func(rank int, conn net.Conn) error) []error {
+	errs := make([]error, len(s.conns))
+	var wg sync.WaitGroup
+	for r := 1; r < len(s.conns); r++ {
+		wg.Go(func() { errs[r] = f(r, s.conns[r]) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// failure is what a broken connection with a rank means to the core.
+func failure(c *sdk.Collective, rank int, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &sdk.StallError{Seq: c.Seq, Op: c.Op, Bucket: c.Bucket, Missing: []int{rank}}
+	}
+	return &sdk.PeerError{Peer: rank, Seq: c.Seq, Cause: err.Error()}
+}
+
+// Close ends the instance in any state.
+func (s *Star) Close() error {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	for _, conn := range s.conns {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	return nil
+}
+
+var _ sdk.Backend = (*Star)(nil)
