@@ -47,7 +47,8 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 		work = max(work, d.Workspace(&steps[i]))
 	}
 	m := &memory{state: st, arena: tensor.Aligned(p.ArenaBytes()), work: tensor.Aligned(work)}
-	e := &executor{jobs: make([]job, len(steps)), stats: tensor.View[float64](m.fixed(ptr(p.Stats())))}
+	report := p.Stats()
+	e := &executor{jobs: make([]job, len(steps)), stats: index[float64](m, &report), mem: m}
 	for i := range steps {
 		j, err := bind(m, &steps[i], p.DType)
 		if err != nil {
@@ -58,20 +59,45 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	return e, nil
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // job is one prepared step.
 type job func(c *plan.Call)
 
 type executor struct {
 	jobs  []job
 	stats []float64
+	mem   *memory
 }
 
 func (e *executor) Step(i int, c *plan.Call) { e.jobs[i](c) }
 
-func (e *executor) Stats() plan.Stats {
-	return plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}
+func (e *executor) Stats() (plan.Stats, error) {
+	s := plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}
+	if e.mem.fault.limit == 0 {
+		return s, nil
+	}
+	f := e.mem.fault
+	e.mem.fault = fault{}
+	return s, fmt.Errorf("cpu: %s: sample element %d is %d, outside 0 to %d", f.what, f.at, f.value, f.limit-1)
+}
+
+// fault is the first index of a batch that is out of range; limit 0 for none.
+type fault struct {
+	what             string
+	at, value, limit int
+}
+
+// check reports whether all of v are within [0, limit), or are ignored, and
+// remembers the first that is not.
+func (m *memory) check(what string, v []int32, limit int, ignore int32) bool {
+	for i, x := range v {
+		if (x < 0 || int(x) >= limit) && x != ignore {
+			if m.fault.limit == 0 {
+				m.fault = fault{what, i, int(x), limit}
+			}
+			return false
+		}
+	}
+	return true
 }
 
 func (e *executor) Close() error {

@@ -11,6 +11,7 @@ type memory struct {
 	state plan.State
 	arena []byte
 	work  []byte
+	fault fault
 }
 
 // fixed is the memory of an operand that stays where it is from call to call;

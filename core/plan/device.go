@@ -23,8 +23,9 @@ type Executor interface {
 	// call's fields do not change between the steps of one run.
 	Step(i int, c *Call)
 
-	// Stats waits for all steps and returns what the loss reported.
-	Stats() Stats
+	// Stats waits for all steps and returns what the loss reported. The error
+	// says what the data set got wrong: an index out of range.
+	Stats() (Stats, error)
 
 	// Close frees the arena. The executor is not used after.
 	Close() error
