@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -85,7 +84,7 @@ func TestTrainingFollowsPyTorch(t *testing.T) {
 
 func follow(t *testing.T, want golden, d tensor.DType, fuse bool) {
 	const batch = 8
-	g := build(t, nn.Config{Name: want.Model}, digits, class)
+	g := build(t, goldenModel(want.Model), digits, class)
 	r := newRig(t, g, plan.Options{Batch: batch, Train: true, DType: d, Fuse: fuse}, 7)
 	curve := func(step int) float64 {
 		switch {
@@ -142,7 +141,7 @@ func follow(t *testing.T, want golden, d tensor.DType, fuse bool) {
 // them, and each hook fires once, when its gradient is final.
 func TestGradientsArriveAsInPyTorch(t *testing.T) {
 	for _, want := range goldens(t) {
-		g := build(t, nn.Config{Name: want.Model}, digits, class)
+		g := build(t, goldenModel(want.Model), digits, class)
 		r := newRig(t, g, plan.Options{Batch: 4, Train: true, Fuse: true}, 7)
 		var names []string
 		var snap [][]byte
