@@ -17,8 +17,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Device is the processor. It has no state: any number of plans may be bound to it.
-type Device struct{}
+// Device is the processor. The programs bound to one device take turns in one
+// arena, as large as the largest of them needs: a run's training, last and
+// evaluation batches cost the memory of one. Running two at a time panics; bind
+// them to devices of their own.
+type Device struct{ arena *arena }
 
 // New returns the processor as a device.
 func New() *Device { return &Device{} }
@@ -38,15 +41,15 @@ func (*Device) Workspace(s *plan.Step) int {
 	return n + roundUp(scratchElems(s)*scratchSize(s))
 }
 
-// Bind allocates arena and workspace on the Go heap and prepares every step. A
-// step that this device does not know is an error.
+// Bind prepares every step; memory comes from the Go heap. A step that this
+// device does not know is an error.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	work := 0
 	steps := p.Steps()
 	for i := range steps {
 		work = max(work, d.Workspace(&steps[i]))
 	}
-	m := &memory{state: st, arena: tensor.Aligned(p.ArenaBytes()), work: tensor.Aligned(work)}
+	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work)}
 	report := p.Stats()
 	e := &executor{jobs: make([]job, len(steps)), stats: index[float64](m, &report), mem: m}
 	for i := range steps {
@@ -59,51 +62,17 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	return e, nil
 }
 
+// room is the device's arena, or a new one where that is too small. Programs
+// bound before keep theirs.
+func (d *Device) room(data, work int) *arena {
+	if d.arena == nil || len(d.arena.data) < data || len(d.arena.work) < work {
+		d.arena = &arena{data: tensor.Aligned(data), work: tensor.Aligned(work)}
+	}
+	return d.arena
+}
+
 // job is one prepared step.
 type job func(c *plan.Call)
-
-type executor struct {
-	jobs  []job
-	stats []float64
-	mem   *memory
-}
-
-func (e *executor) Step(i int, c *plan.Call) { e.jobs[i](c) }
-
-func (e *executor) Stats() (plan.Stats, error) {
-	s := plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}
-	if e.mem.fault.limit == 0 {
-		return s, nil
-	}
-	f := e.mem.fault
-	e.mem.fault = fault{}
-	return s, fmt.Errorf("cpu: %s: sample element %d is %d, outside 0 to %d", f.what, f.at, f.value, f.limit-1)
-}
-
-// fault is the first index of a batch that is out of range; limit 0 for none.
-type fault struct {
-	what             string
-	at, value, limit int
-}
-
-// check reports whether all of v are within [0, limit), or are ignored, and
-// remembers the first that is not.
-func (m *memory) check(what string, v []int32, limit int, ignore int32) bool {
-	for i, x := range v {
-		if (x < 0 || int(x) >= limit) && x != ignore {
-			if m.fault.limit == 0 {
-				m.fault = fault{what, i, int(x), limit}
-			}
-			return false
-		}
-	}
-	return true
-}
-
-func (e *executor) Close() error {
-	e.jobs = nil
-	return nil
-}
 
 func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 	if s.Op == plan.CastOp {

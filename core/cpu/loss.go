@@ -26,7 +26,7 @@ func bindCrossEntropy[T kernel.Float](b *binder[T]) job {
 	stats, dx := b.lossOut(graph.CrossEntropyOp)
 	return func(c *plan.Call) {
 		t := tensor.View[int32](target.bytes(c))
-		if !b.m.check("class of a sample", t, s[1], ignoreIndex) {
+		if !b.m.check("target class", t, s[1], ignoreIndex) {
 			return
 		}
 		scale := T(c.GradScale / float64(countRows(t)))

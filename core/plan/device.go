@@ -11,7 +11,8 @@ type Device interface {
 	// Steps take turns in it.
 	Workspace(s *Step) int
 
-	// Bind allocates the plan's arena and workspace and prepares every step.
+	// Bind finds memory for the plan's arena and workspace and prepares every
+	// step. Executors of one device may share that memory: they take turns.
 	// The tensors of st stay the caller's and outlive the executor. The plan
 	// has checked their types, shapes and sizes.
 	Bind(p *Plan, st State) (Executor, error)

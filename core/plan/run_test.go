@@ -226,7 +226,7 @@ func TestIndexOutOfRange(t *testing.T) {
 		at   int
 		to   int32
 		want string
-	}{{y, 1, 10, "class of a sample: sample element 1 is 10, outside 0 to 9"}, {y, 0, -1, "is -1"}, {x, 7, 7, "0: sample element 7 is 7, outside 0 to 6"}} {
+	}{{y, 1, 10, "target class: element 1 of the batch is 10, outside 0 to 9"}, {y, 0, -1, "is -1"}, {x, 7, 7, "0: element 7 of the batch is 7, outside 0 to 6"}} {
 		v := tensor.View[int32](c.in)
 		keep := v[c.at]
 		v[c.at] = c.to
