@@ -13,6 +13,14 @@ import common
 BATCH, STEPS = 8, 20
 
 
+def evaluate(model):
+    model.eval()
+    x, y = batch(500)
+    loss = F.cross_entropy(model(x), y).item()
+    model.train()
+    return loss
+
+
 class Block(nn.Module):
     """The residual block of the model "layers" in rig_test.go."""
 
@@ -90,11 +98,11 @@ for name in ("convnet", "mlp", "layers"):
             d["grads"] = {k: summary(p.grad) for k, p in model.named_parameters()}
         opt.step()
         d["losses"].append(loss.item())
+        if step == 3:
+            d["eval_loss4"] = evaluate(model)
         if step == 2:
             d["state3"] = {k: summary(v) for k, v in model.state_dict().items()}
-    model.eval()
-    x, y = batch(500)
-    d["eval_loss"] = F.cross_entropy(model(x), y).item()
+    d["eval_loss20"] = evaluate(model)
     d["half"] = {f"{kind} {t}": half(name, HALF[t], kind == "O3") for kind in ("autocast", "O3") for t in HALF}
     out.append(d)
 print(json.dumps(out))
