@@ -48,7 +48,7 @@ func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
 
 // pluginEnv is what plugins see of the environment beside the host's list. The
 // job's secret and inherited descriptors are not among it.
-var pluginEnv = []string{"TRAINCTL_DATA", "TRAINCTL_CPU", "TRAINCTL_DOORBELL", "TRAINCTL_DATA_PLANE", "NCCL_*", "CUDA_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+var pluginEnv []string
 
 type joined = *Starting[*rank.Client]
 

@@ -165,7 +165,7 @@ func (t *Trainer) join(ctx context.Context) error {
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
 		Build: t.Build, Config: t.cfg.Hash,
-		Dataset: fmt.Sprintf("%s (%s, %d + %d samples, %s)", t.cfg.Dataset, t.spec.Source, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
+		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.cfg.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
 	for i, e := range t.graph.StateDict() {
