@@ -70,6 +70,9 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 			return sums, fmt.Errorf("evaluation: %w", err)
 		}
 		res := t.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.world.Rank})
+		if res.Err != nil {
+			return sums, fmt.Errorf("evaluation: %w", res.Err)
+		}
 		sums[sumLoss] += res.LossSum
 		sums[sumCorrect] += float64(res.Correct)
 		sums[sumRows] += float64(res.Rows)

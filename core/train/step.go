@@ -71,6 +71,9 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 			OnGrad: t.onGrad,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
+		if res.Err != nil {
+			return m, fmt.Errorf("step %d, samples from %d on of epoch %d: %w", t.pos.Step+1, t.pos.Offset+m.rows, t.pos.Epoch, res.Err)
+		}
 		m.loss += res.Loss * share
 		m.correct += res.Correct
 		m.rows += batch.Rows
