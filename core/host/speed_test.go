@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"context"
+	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,22 +49,44 @@ func BenchmarkCollective(b *testing.B) {
 	}
 }
 
-// BenchmarkStart starts three plugins at once, as a rank does.
+// BenchmarkStart measures from the call to a plugin that can be opened: one,
+// and three at once as a rank starts them.
 func BenchmarkStart(b *testing.B) {
 	h := newHost(b, host.Options{})
+	for _, n := range []int{1, 3} {
+		b.Run(fmt.Sprintf("%d at once", n), func(b *testing.B) {
+			for b.Loop() {
+				running := make([]*host.Backend, n)
+				var started errgroup.Group
+				for i := range n {
+					started.Go(func() (err error) { running[i], err = h.StartBackend(b.Context(), "fake"); return err })
+				}
+				must(b, started.Wait())
+				b.StopTimer()
+				for _, r := range running {
+					must(b, r.Close(b.Context()))
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkDeath measures from SIGKILL to the error of a waiting call.
+func BenchmarkDeath(b *testing.B) {
+	h := newHost(b, host.Options{})
 	for b.Loop() {
-		var started errgroup.Group
-		var back *host.Backend
-		var data *host.Dataset
-		var prec *host.Precision
-		started.Go(func() (err error) { back, err = h.StartBackend(b.Context(), "fake"); return err })
-		started.Go(func() (err error) { data, err = h.StartDataset(b.Context(), "fake"); return err })
-		started.Go(func() (err error) { prec, err = h.StartPrecision(b.Context(), "fake"); return err })
-		must(b, started.Wait())
 		b.StopTimer()
-		must(b, back.Close(b.Context()))
-		must(b, data.Close(b.Context()))
-		must(b, prec.Close(b.Context()))
+		backend, arena := startBackend(b, h, "deaf", time.Minute)
+		ticket, err := backend.Submit(allReduce(arena, 1, 0, 1))
+		must(b, err)
+		b.StartTimer()
+		must(b, syscall.Kill(backend.PID(), syscall.SIGKILL))
+		if backend.Wait(ticket) == nil {
+			b.Fatal("no error")
+		}
+		b.StopTimer()
+		_ = backend.Close(b.Context())
 		b.StartTimer()
 	}
 }
