@@ -92,7 +92,12 @@ func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting
 
 func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Batches] {
 	s := Start(func() (host.Batches, error) {
-		return started[host.Batches](h.StartDataset(context.Background(), cfg.Dataset.Plugin))
+		d, err := h.StartDataset(context.Background(), cfg.Dataset.Plugin)
+		if err != nil {
+			return nil, err
+		}
+		d.Timeout = cfg.Dataset.Timeout
+		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: closing(s)})
 	return s

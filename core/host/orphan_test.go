@@ -30,9 +30,25 @@ func beHost() {
 	}
 	if os.Getenv("TEST_HOST") == "stopped" {
 		_ = syscall.Kill(b.PID(), syscall.SIGSTOP)
+		awaitStop(b.PID())
 	}
 	fmt.Println(b.PID(), d.PID(), p.PID())
 	select {}
+}
+
+// awaitStop polls until a process is stopped. SIGSTOP takes effect when the
+// process next runs, and a process that stops only after its host's death is
+// one that nobody can wake any more.
+func awaitStop(pid int) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return // no /proc: the signal was delivered at once or not at all
+		}
+		if _, after, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(after, "T") {
+			return
+		}
+	}
 }
 
 func TestNothingSurvivesTheHost(t *testing.T) {
