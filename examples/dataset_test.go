@@ -9,9 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 func TestDatasetModule(t *testing.T) {
@@ -28,7 +33,7 @@ func TestDatasetModule(t *testing.T) {
 		t.Errorf("the plugin says %+v", info)
 	}
 	sdktest.Dataset(t, sdktest.DatasetOptions{
-		New:     sdktest.DatasetProcess(h, bin),
+		New:     sdktest.DatasetPlugin(h, bin),
 		Options: map[string]any{"turns": 2, "train_samples": 100, "test_samples": 30},
 		Refused: map[string]map[string]any{"turns": {"turns": 0}, "noise": {"noise": "much"}},
 	})
@@ -44,5 +49,16 @@ func inModule(t *testing.T, dir string, args ...string) {
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %v in %s: %v\n%s", args, dir, err, out)
+	}
+}
+
+func TestDatasetConfigIsValid(t *testing.T) {
+	cfg, err := config.Load(afero.NewOsFs(), filepath.Join("dataset", "spirals.toml"), config.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}
+	if _, err := nn.Build(cfg.Model, input, tensor.Spec{DType: tensor.I32}, 2); err != nil {
+		t.Error(err)
 	}
 }

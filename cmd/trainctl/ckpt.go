@@ -1,26 +1,25 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
-	"strings"
-	"text/tabwriter"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/forecast"
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/launch"
 )
 
-func ckptCommand(s *services) *cobra.Command {
+func ckptCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "ckpt",
 		Short: "List, inspect and verify checkpoints",
-	}, ckptListCommand(s), ckptInspectCommand(s), ckptVerifyCommand(s))
+	}, ckptListCommand(), ckptInspectCommand(), ckptVerifyCommand())
 }
 
-func ckptListCommand(s *services) *cobra.Command {
+func ckptListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls DIR",
 		Aliases: []string{"list"},
@@ -30,48 +29,23 @@ func ckptListCommand(s *services) *cobra.Command {
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if s.Checkpoints.List == nil {
-			return absent("ckpt ls")
-		}
-		list, err := s.Checkpoints.List(args[0])
+		list, err := listCheckpoints(args[0])
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), append([]checkpointInfo{}, list...))
+		views := make([]checkpointView, len(list))
+		for i, info := range list {
+			views[i] = viewOf(info, list)
 		}
-		return checkpointTable(cmd.OutOrStdout(), list)
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), views)
+		}
+		return checkpointTable(cmd.OutOrStdout(), views)
 	}
 	return cmd
 }
 
-func checkpointTable(w io.Writer, list []checkpointInfo) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "STEP\tEPOCH\tSIZE\tMETRICS\tPATH\t")
-	for _, c := range list {
-		var marks []string
-		for _, m := range []struct {
-			on   bool
-			name string
-		}{{c.Latest, "latest"}, {c.Best, "best"}, {c.Problem != "", "unusable: " + c.Problem}} {
-			if m.on {
-				marks = append(marks, m.name)
-			}
-		}
-		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\t%s\n", c.Step, c.Epoch, forecast.Bytes(c.Bytes), metrics(c.Metrics), c.Path, strings.Join(marks, ", "))
-	}
-	return tw.Flush()
-}
-
-func metrics(m map[string]float64) string {
-	var parts []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprintf("%s=%.4g", k, m[k]))
-	}
-	return strings.Join(parts, " ")
-}
-
-func ckptInspectCommand(s *services) *cobra.Command {
+func ckptInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "inspect PATH",
 		Short:   "Describe a checkpoint or safetensors file and its tensors",
@@ -80,64 +54,94 @@ func ckptInspectCommand(s *services) *cobra.Command {
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if s.Checkpoints.Inspect == nil {
-			return absent("ckpt inspect")
-		}
-		c, err := s.Checkpoints.Inspect(args[0])
+		info, err := checkpoint.Inspect(checkpoint.OsFS(), args[0])
 		if err != nil {
-			return err
+			return judged(args[0], err)
 		}
+		v := viewOf(info, nil)
 		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), c)
+			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		return c.text(cmd.OutOrStdout())
+		return v.text(cmd.OutOrStdout())
 	}
 	return cmd
 }
 
-func (c checkpointInfo) text(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "path\t%s\n", c.Path)
-	fmt.Fprintf(tw, "size\t%s\n", forecast.Bytes(c.Bytes))
-	if c.Created != "" {
-		fmt.Fprintf(tw, "step\t%d, epoch %d\n", c.Step, c.Epoch)
-		fmt.Fprintf(tw, "created\t%s by %d ranks\n", c.Created, c.WorldSize)
-		fmt.Fprintf(tw, "precision\t%s\n", c.Precision)
-		fmt.Fprintf(tw, "dataset\t%s\n", c.Dataset)
-		fmt.Fprintf(tw, "metrics\t%s\n", metrics(c.Metrics))
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\nTENSOR\tTYPE\tSHAPE\tSIZE")
-	for _, t := range c.Tensors {
-		fmt.Fprintf(tw, "%s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, forecast.Bytes(t.Bytes))
-	}
-	return tw.Flush()
-}
-
-func ckptVerifyCommand(s *services) *cobra.Command {
+func ckptVerifyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "verify PATH",
-		Short:   "Read a checkpoint completely and compare every checksum",
-		Example: "  trainctl ckpt verify runs/mnist-ddp/latest/checkpoints/step-938",
+		Use:   "verify PATH",
+		Short: "Read checkpoints completely and compare every checksum",
+		Long: `Read a checkpoint, or all checkpoints of a run, completely and compare every
+checksum. Of a bare safetensors file the structure alone can be checked.`,
+		Example: "  trainctl ckpt verify runs/mnist-ddp/latest",
 		Args:    exactly("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if s.Checkpoints.Verify == nil {
-				return absent("ckpt verify")
+			paths, err := toVerify(args[0])
+			if err != nil {
+				return err
 			}
-			if err := s.Checkpoints.Verify(cmd.Context(), args[0]); err != nil {
-				return unusable{err}
+			var bad []error
+			for _, p := range paths {
+				if err := checkpoint.Verify(cmd.Context(), checkpoint.OsFS(), p); err != nil {
+					bad = append(bad, judged(p, err))
+					continue
+				}
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: intact\n", p); err != nil {
+					return err
+				}
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: intact\n", args[0])
-			return err
+			return errors.Join(bad...)
 		},
 	}
+}
+
+// toVerify lists what a path means: itself, or every checkpoint of a run.
+func toVerify(path string) ([]string, error) {
+	fsys := checkpoint.OsFS()
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	if _, err := fsys.Stat(filepath.Join(path, checkpoint.ManifestFile)); err == nil || !info.IsDir() {
+		return []string{path}, nil
+	}
+	list, err := listCheckpoints(path)
+	if err == nil && len(list) == 0 {
+		err = unusable{fmt.Errorf("%s: %w", path, checkpoint.ErrNone)}
+	}
+	var paths []string
+	for _, c := range list {
+		paths = append(paths, c.Path)
+	}
+	return paths, err
+}
+
+// listCheckpoints lists a directory of checkpoints, or a run's.
+func listCheckpoints(dir string) ([]checkpoint.Info, error) {
+	fsys := checkpoint.OsFS()
+	if inner := filepath.Join(dir, "checkpoints"); isDir(fsys, inner) {
+		dir = inner
+	} else if !isDir(fsys, dir) {
+		return nil, usagef("%s is not a directory: give a run's, or its checkpoints", dir)
+	}
+	return checkpoint.List(fsys, dir)
+}
+
+func isDir(fsys checkpoint.FS, path string) bool {
+	info, err := fsys.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// judged tells a mistyped path from a checkpoint that cannot be used.
+func judged(path string, err error) error {
+	if _, statErr := checkpoint.OsFS().Stat(path); errors.Is(statErr, fs.ErrNotExist) {
+		return usagef("%v", statErr)
+	}
+	return unusable{fmt.Errorf("%s: %w", path, err)}
 }
 
 // unusable is a checkpoint that did not pass.
 type unusable struct{ error }
 
 func (e unusable) Unwrap() error { return e.error }
-func (e unusable) ExitCode() int { return exitCheckpoint }
+func (e unusable) ExitCode() int { return launch.ExitCheckpoint }

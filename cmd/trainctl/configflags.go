@@ -14,16 +14,16 @@ type configFlags struct{ set []string }
 
 // shortcuts are flags that stand for one key.
 var shortcuts = []struct{ flag, key, usage string }{
-	{"nproc-per-node", "launch.nproc_per_node", "ranks on each machine: `N`, or auto for one per core"},
-	{"nnodes", "launch.nnodes", "machines: `N`"},
-	{"node-rank", "launch.node_rank", "rank of this machine among --nnodes: `R`, from 0"},
-	{"rdzv-endpoint", "launch.rdzv_endpoint", "where machines meet: `HOST:PORT` of the first"},
-	{"max-restarts", "launch.max_restarts", "restarts of all ranks after a failure: `N`"},
+	{"nproc-per-node", "launch.nproc_per_node", "start `N` ranks on this machine, or auto"},
+	{"nnodes", "launch.nnodes", "`N` machines take part"},
+	{"node-rank", "launch.node_rank", "this machine is number `R` of them, from 0"},
+	{"rdzv-endpoint", "launch.rdzv_endpoint", "machines meet at `HOST:PORT`, an address of number 0"},
+	{"max-restarts", "launch.max_restarts", "start all ranks again up to `N` times after a failure"},
 	{"run-dir", "run.dir", "put runs under `DIR`"},
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key: `KEY=VALUE`, as train.epochs=3; repeatable")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key by `KEY=VALUE`, as train.epochs=3; repeatable")
 	for _, s := range shortcuts {
 		cmd.Flags().String(s.flag, "", s.usage)
 	}

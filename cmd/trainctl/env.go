@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/rank"
 )
 
 // environment is what env prints: all that a bug report needs.
@@ -23,7 +25,16 @@ type environment struct {
 	Vars     []string `json:"vars"`
 }
 
-func envCommand(s *services) *cobra.Command {
+// envSet is one starter's contract as found in the environment.
+type envSet struct {
+	Source string   `json:"source"` // "torchrun", "slurm"
+	Vars   []string `json:"vars"`   // NAME=value
+	Used   bool     `json:"used"`
+	Why    string   `json:"why"`
+	World  string   `json:"world,omitempty"` // who this process is, by the set that is used
+}
+
+func envCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "env",
 		Short:   "Print version, machine and what the environment says about ranks",
@@ -32,7 +43,7 @@ func envCommand(s *services) *cobra.Command {
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		e := describeEnvironment(s)
+		e := describeEnvironment()
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), e)
 		}
@@ -41,15 +52,15 @@ func envCommand(s *services) *cobra.Command {
 	return cmd
 }
 
-func describeEnvironment(s *services) environment {
+func describeEnvironment() environment {
 	host, _ := os.Hostname() // empty when unknown
 	e := environment{
 		Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		CPUs: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Host: host,
 		Starters: []envSet{}, Vars: []string{},
 	}
-	if s.Environment != nil {
-		e.Starters = s.Environment()
+	for _, c := range rank.Explain(os.LookupEnv) {
+		e.Starters = append(e.Starters, starter(c))
 	}
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -58,6 +69,17 @@ func describeEnvironment(s *services) environment {
 		}
 	}
 	return e
+}
+
+func starter(c rank.Candidate) envSet {
+	out := envSet{Source: c.Source, Vars: []string{}, Used: c.Winner, Why: c.Why}
+	for _, v := range c.Vars {
+		out.Vars = append(out.Vars, masked(v))
+	}
+	if c.Winner && c.Err == nil {
+		out.World = c.World.String()
+	}
+	return out
 }
 
 // ours reports whether trainctl reads a variable.
@@ -88,10 +110,16 @@ func (e environment) text(w io.Writer) error {
 	fmt.Fprintf(tw, "cpus\t%d, GOMAXPROCS %d\n", e.CPUs, e.Threads)
 	for _, s := range e.Starters {
 		mark := "not used"
-		if s.Winner {
+		if s.Used {
 			mark = "used"
 		}
-		fmt.Fprintf(tw, "ranks by %s\t%s: %s %s\n", s.Source, mark, s.Why, strings.Join(s.Vars, " "))
+		fmt.Fprintf(tw, "ranks by %s\t%s: %s\n", s.Source, mark, s.Why)
+		for _, v := range s.Vars {
+			fmt.Fprintf(tw, "\t%s\n", v)
+		}
+		if s.World != "" {
+			fmt.Fprintf(tw, "this process\t%s\n", s.World)
+		}
 	}
 	for _, v := range e.Vars {
 		fmt.Fprintf(tw, "variable\t%s\n", v)

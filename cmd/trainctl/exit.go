@@ -4,20 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/host"
-)
-
-// Exit codes, a promise to scripts and schedulers.
-const (
-	exitOK         = 0
-	exitFailed     = 1 // the run failed
-	exitUsage      = 2 // command line or configuration
-	exitPlugin     = 3 // plugin missing, checksum or protocol
-	exitRendezvous = 4 // ranks did not meet in time
-	exitWorker     = 5 // a worker failed and restarts are used up
-	exitCheckpoint = 6 // checkpoint unusable
-	exitPreempted  = 75
+	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/train"
 )
 
 // exitCoder is an error that knows the program's exit code.
@@ -30,7 +23,7 @@ type usageError struct {
 }
 
 func (e *usageError) Error() string { return e.msg }
-func (e *usageError) ExitCode() int { return exitUsage }
+func (e *usageError) ExitCode() int { return launch.ExitConfig }
 
 func usagef(format string, args ...any) error { return &usageError{msg: fmt.Sprintf(format, args...)} }
 
@@ -42,17 +35,41 @@ func (e reported) Unwrap() error { return e.error }
 // exitCode chooses the code for an error: its own wish first, then by kind.
 func exitCode(err error) int {
 	var coder exitCoder
-	var plugin *host.StartError
 	var bad *config.Error
+	var plugin *host.StartError
+	var late *rank.TimeoutError
+	var preempted *train.Preempted
+	var locked *checkpoint.LockedError
 	switch {
 	case err == nil:
-		return exitOK
+		return launch.ExitOK
 	case errors.As(err, &coder):
 		return coder.ExitCode()
+	case errors.As(err, &bad) && !pluginsAlone(bad):
+		return launch.ExitConfig
 	case errors.As(err, &plugin):
-		return exitPlugin
-	case errors.As(err, &bad):
-		return exitUsage
+		return launch.ExitPlugin
+	case errors.Is(err, checkpoint.ErrUnusable):
+		return launch.ExitCheckpoint
+	case errors.As(err, &late):
+		return launch.ExitRendezvous
+	case errors.As(err, &preempted):
+		return launch.ExitPreempted
+	case errors.As(err, &locked), diag.Problems(err) != nil:
+		return launch.ExitConfig
 	}
-	return exitFailed
+	return launch.ExitFailed
+}
+
+// pluginsAlone reports whether nothing is wrong with a configuration but that
+// plugins could not be started.
+func pluginsAlone(e *config.Error) bool {
+	errs := 0
+	for _, d := range e.Diagnostics {
+		if d.Severity == config.SeverityError {
+			errs++
+		}
+	}
+	var plugin *host.StartError
+	return errs == len(e.Causes) && errors.As(e, &plugin)
 }

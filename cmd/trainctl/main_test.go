@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
+	"math"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 func TestMain(m *testing.M) {
@@ -17,7 +22,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits":      exits,
+			"checkpoint": writeCheckpoints,
 		},
 	})
 }
@@ -37,4 +43,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("%v: exit code %s, want %s", args[1:], got, args[0])
 	}
+}
+
+// checkpoint DIR STEP…: saves small checkpoints as a run does.
+func writeCheckpoints(ts *testscript.TestScript, _ bool, args []string) {
+	store, err := checkpoint.Open(checkpoint.OsFS(), ts.MkAbs(args[0]), checkpoint.Config{Every: "10 steps", KeepBest: "eval.accuracy"})
+	ts.Check(err)
+	for _, arg := range args[1:] {
+		step, err := strconv.Atoi(arg)
+		ts.Check(err)
+		weight := tensor.Named{Name: "fc.weight", Tensor: tensor.New(tensor.F32, 2, 3)}
+		momentum := tensor.Named{Name: "momentum_buffer.fc.weight", Tensor: tensor.New(tensor.F32, 2, 3)}
+		_, err = store.Save(context.Background(), &checkpoint.Snapshot{
+			Step: step, Epoch: step / 10, Model: []tensor.Named{weight}, Optimizer: []tensor.Named{momentum},
+			Metrics: map[string]float64{"eval.accuracy": 1 / float64(step), "train.loss": math.NaN()},
+			Dataset: checkpoint.Dataset{Plugin: "mnist", Source: "idx"}, WorldSize: 2, Precision: "none", CreatedBy: "trainctl test",
+		})
+		ts.Check(err)
+	}
+	ts.Check(store.Close())
 }

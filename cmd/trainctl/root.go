@@ -55,7 +55,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s),
-		ckptCommand(s), pluginsCommand(s), envCommand(s), versionCommand(),
+		ckptCommand(), pluginsCommand(s), envCommand(), versionCommand(),
 	)
 	return root
 }

@@ -34,8 +34,8 @@ func trainingCommand(cmd *cobra.Command, s *services, name string, service func(
 	cmd.Args = exactly("CONFIG")
 	f := cmd.Flags()
 	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint (auto) or from the one at `PATH`")
-	f.StringVar(&req.Events, "events", "", "write events to standard output: `json`, one object per line")
-	f.StringVar(&req.Progress, "progress", "auto", "`KIND` of progress: auto, plain or none")
+	f.StringVar(&req.Events, "events", "", "write events as `json` lines to standard output")
+	f.StringVar(&req.Progress, "progress", "auto", "show progress as `KIND`: auto, plain or none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := req.complete(cmd); err != nil {
 			return err

@@ -19,9 +19,7 @@ type services struct {
 	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
 	Eval   func(context.Context, evalRequest) (evalResult, error)
 
-	Checkpoints checkpoints
-	Plugins     plugins
-	Environment func() []envSet
+	Plugins plugins
 }
 
 // stdio are the three streams of a command.
@@ -57,38 +55,6 @@ type evalResult struct {
 	Accuracy   float64 `json:"accuracy"`
 }
 
-// checkpoints are the services of ckpt.
-type checkpoints struct {
-	List    func(dir string) ([]checkpointInfo, error) // newest first
-	Inspect func(path string) (checkpointInfo, error)
-	Verify  func(ctx context.Context, path string) error
-}
-
-// checkpointInfo describes a checkpoint.
-type checkpointInfo struct {
-	Path      string             `json:"path"`
-	Step      int                `json:"step"`
-	Epoch     int                `json:"epoch"`
-	Bytes     int64              `json:"bytes"`
-	Created   string             `json:"created,omitempty"` // RFC 3339
-	Latest    bool               `json:"latest"`
-	Best      bool               `json:"best"`
-	Metrics   map[string]float64 `json:"metrics,omitempty"`
-	WorldSize int                `json:"world_size,omitempty"`
-	Precision string             `json:"precision,omitempty"`
-	Dataset   string             `json:"dataset,omitempty"`
-	Problem   string             `json:"problem,omitempty"` // why it cannot be read
-	Tensors   []tensorInfo       `json:"tensors,omitempty"` // inspect only
-}
-
-// tensorInfo is one entry of a state dict.
-type tensorInfo struct {
-	Name  string `json:"name"`
-	DType string `json:"dtype"`
-	Shape []int  `json:"shape"`
-	Bytes int64  `json:"bytes"`
-}
-
 // plugins are the services of plugins.
 type plugins struct {
 	List func() ([]pluginInfo, error)
@@ -113,12 +79,4 @@ type pluginOption struct {
 	Unit    string `json:"unit,omitempty"`
 	Limits  string `json:"limits,omitempty"` // "0 to 1", "O0, O1, O2, O3"
 	Doc     string `json:"doc"`
-}
-
-// envSet is one starter's contract found in the environment.
-type envSet struct {
-	Source string   `json:"source"` // "torchrun", "slurm"
-	Vars   []string `json:"vars"`   // NAME=value
-	Winner bool     `json:"winner"`
-	Why    string   `json:"why"`
 }

@@ -28,10 +28,8 @@ func newServices(started time.Time) *services {
 		Plan: func(ctx context.Context, c *config.Config) (*forecast.Report, error) {
 			return app.Forecast(ctx, c, builtins())
 		},
-		Eval:        func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
-		Checkpoints: checkpointServices(),
-		Plugins:     pluginServices(h),
-		Environment: environmentSets,
+		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
+		Plugins: pluginServices(h),
 	}
 }
 

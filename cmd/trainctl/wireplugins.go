@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -83,13 +81,4 @@ func limits(o sdk.Option) string {
 		return "to " + number(o.Max)
 	}
 	return ""
-}
-
-// environmentSets are the starters' contracts found in the environment.
-func environmentSets() []envSet {
-	var out []envSet
-	for _, c := range rank.Explain(os.LookupEnv) {
-		out = append(out, envSet{Source: c.Source, Vars: c.Vars, Winner: c.Winner, Why: c.Why})
-	}
-	return out
 }

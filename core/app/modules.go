@@ -46,8 +46,9 @@ func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
 	return host.New(host.Options{Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), Env: pluginEnv})
 }
 
-// pluginEnv is what plugins see of the environment beside the host's list.
-var pluginEnv = []string{"TRAINCTL_*", "NCCL_*", "CUDA_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+// pluginEnv is what plugins see of the environment beside the host's list. The
+// job's secret and inherited descriptors are not among it.
+var pluginEnv = []string{"TRAINCTL_DATA", "TRAINCTL_CPU", "TRAINCTL_DOORBELL", "TRAINCTL_DATA_PLANE", "NCCL_*", "CUDA_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
 type joined = *Starting[*rank.Client]
 

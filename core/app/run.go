@@ -42,10 +42,7 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 	}
 	defer j.bus.Close()
 	res, err := launch.Run(ctx, j.launchOptions())
-	if err != nil {
-		return launch.ExitFailed, err
-	}
-	return res.ExitCode, j.report(res)
+	return res.ExitCode, errors.Join(err, j.report(res))
 }
 
 // job is one run as the launcher sees it.
@@ -205,22 +202,26 @@ func (j *job) report(res launch.Result) error {
 	return err
 }
 
-// appendEvents adds the launcher's own account of a bad end to events.jsonl
-// and the display.
+// appendEvents adds the launcher's own account of a bad end to events.jsonl.
+// People get the failure block instead.
 func (j *job) appendEvents(f *launch.Failure, done *event.RunDone) {
-	if j.Config.Metrics.JSONL {
-		if s, err := event.OpenJSONLines(j.fs, j.dir.Events(), nil); err == nil {
-			j.bus.Add(s)
-		}
+	if !j.Config.Metrics.JSONL {
+		return
 	}
+	file, err := event.OpenJSONLines(j.fs, j.dir.Events(), nil)
+	if err != nil {
+		return // the block is on the terminal, and the disk is in trouble anyway
+	}
+	bus := event.NewBus(event.Launcher, file)
+	defer bus.Close()
 	if f != nil {
 		c := f.Root
-		j.bus.Emit(&event.RankFailed{
+		bus.Emit(&event.RankFailed{
 			FailedRank: c.Rank, Host: c.Host, PID: c.PID, ExitCode: c.ExitCode, Signal: c.Signal,
 			Message: c.Message, LastLines: c.LastLines, Advice: strings.Join(f.Advice(), " "),
 		})
 	}
-	j.bus.Emit(done)
+	bus.Emit(done)
 }
 
 func (j *job) printFailure(f *launch.Failure) error {

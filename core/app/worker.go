@@ -130,7 +130,9 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		all = append(all, problems...)
 		return opts
 	}
-	s.BackendOptions = check("backend.options", d.Backend.Info(), c.Backend.Options)
+	if !d.EvalOnly { // an evaluation has no backend to check them against
+		s.BackendOptions = check("backend.options", d.Backend.Info(), c.Backend.Options)
+	}
 	s.PrecisionOpts = check("precision.options", d.Precision.Info(), c.Precision.Options)
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
 	return s, all.Err()

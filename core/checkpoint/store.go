@@ -147,6 +147,15 @@ func (s *Store) wait(ctx context.Context) error {
 	}
 }
 
+// Wait blocks until the write in progress, if any, is durable, and returns its
+// error. When ctx ends first it returns that error and the write goes on.
+func (s *Store) Wait(ctx context.Context) error {
+	if err := s.wait(ctx); err != nil || s.busy == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
 // Close waits for the write in progress, returns its error and gives the directory free.
 func (s *Store) Close() error {
 	unlock := s.unlock

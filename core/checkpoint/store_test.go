@@ -83,7 +83,7 @@ func TestAsyncErrorSurfaces(t *testing.T) {
 	if _, err := s.Save(context.Background(), snapshot(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.wait(context.Background()); !errors.Is(err, syscall.EIO) {
+	if err := s.Wait(context.Background()); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v", err)
 	}
 	if _, err := s.Save(context.Background(), snapshot(2)); err != nil {

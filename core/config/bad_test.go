@@ -30,7 +30,7 @@ var published = map[string]map[string]any{
 	"none":      {}, "auto": {}, "tcp": {},
 }
 
-func checkPlugin(kind, plugin string, given map[string]any) (map[string]any, diag.List, error) {
+func checkPlugin(_, plugin string, given map[string]any) (map[string]any, diag.List, error) {
 	options, ok := published[plugin]
 	if !ok {
 		return nil, nil, fmt.Errorf("plugin %s: %w", plugin, errNoPlugin)
@@ -47,9 +47,7 @@ func checkPlugin(kind, plugin string, given map[string]any) (map[string]any, dia
 		}
 		resolved[k] = given[k]
 	}
-	var whole diag.List
-	whole.Under(kind+".options", l)
-	return resolved, whole, nil
+	return resolved, l, nil
 }
 
 // loadText loads a text; lines that start with "#! " are --set arguments.

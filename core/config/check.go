@@ -29,6 +29,7 @@ func (c *Config) check() {
 	c.checkEvaluation()
 	c.checkPrecision()
 	c.checkSchedule()
+	c.checkIneffective()
 	def := Default(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
 	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
@@ -114,6 +115,13 @@ func (c *Config) checkPrecision() {
 func (c *Config) checkSchedule() {
 	if c.Scheduler.Name == "step" && !c.report.given("lr_scheduler.step_size") {
 		c.missing("lr_scheduler.step_size", "add step_size, counted in lr_scheduler.unit", "missing: a step schedule needs it")
+	}
+}
+
+// checkIneffective warns of settings that are accepted and change nothing.
+func (c *Config) checkIneffective() {
+	if c.DDP.FindUnusedParameters {
+		c.report.warnf("ddp.find_unused_parameters", "remove it", "has no effect: the plan is static and knows which parameters are unused")
 	}
 }
 

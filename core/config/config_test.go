@@ -60,7 +60,13 @@ func TestGood(t *testing.T) {
 	}
 }
 
-func sameAgain(t testing.TB, c *Config) {
+// failer is a *testing.T, *testing.F or *rapid.T.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func sameAgain(t failer, c *Config) {
 	t.Helper()
 	for _, text := range [][]byte{c.Resolved(), c.Show()} {
 		again, err := loadText("config.toml", string(text))

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/host"
 )
 
 // CheckPlugin checks the options table of a plugin against what the plugin
 // publishes. kind is "backend", "precision" or "dataset", plugin the name or
-// path in the file. Problems carry whole keys, as "backend.options.window",
-// which is what sdk.CheckOptions gives for the table kind + ".options".
+// path in the file. Keys of problems are relative to the options table.
 // resolved holds every option, defaults filled in; it may be nil. err says
 // that the plugin could not be asked at all; it is reported at the plugin's
 // name and stays reachable through [Error.Unwrap].
@@ -181,13 +181,25 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 		}
 		resolved, problems, err := check(p.kind, p.plugin, *p.options)
 		if err != nil {
-			c.report.errorf(p.kind+".plugin", atValue, "", "%v", err)
+			msg, help := startError(err)
+			c.report.errorf(p.kind+".plugin", atValue, help, "%s", msg)
 			causes = append(causes, err)
 		}
-		c.report.problems("", problems)
+		c.report.problems(p.kind+".options", problems)
 		if resolved != nil {
 			*p.options = resolved
 		}
 	}
 	return causes
+}
+
+// startError takes the help out of a host's error, to show it where help stands.
+func startError(err error) (msg, help string) {
+	var start *host.StartError
+	if !errors.As(err, &start) {
+		return err.Error(), ""
+	}
+	bare := *start
+	bare.Help = ""
+	return bare.Error(), start.Help
 }

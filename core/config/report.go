@@ -48,19 +48,25 @@ func (r *report) errorf(path string, at aim, help, format string, args ...any) {
 	r.add(SeverityError, path, src, sp, help, fmt.Sprintf(format, args...))
 }
 
-// problems adds what a package said about its table; with table "" the keys
-// are whole already.
+// warnf adds what deserves a look but does not stop a run.
+func (r *report) warnf(path, help, format string, args ...any) {
+	src, sp := r.locate(path, atKey)
+	r.add(SeverityWarning, path, src, sp, help, fmt.Sprintf(format, args...))
+}
+
+// problems adds what a package said about its table.
 func (r *report) problems(table string, l diag.List) {
-	if table != "" {
-		var prefixed diag.List
-		prefixed.Under(table, l)
-		l = prefixed
-	}
-	for _, p := range l {
+	var prefixed diag.List
+	prefixed.Under(table, l)
+	for _, p := range prefixed {
 		if r.meant[p.Key] && !r.given(p.Key) {
 			continue // follows from the misspelt key, which is reported
 		}
-		r.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
+		at := atValue
+		if strings.HasPrefix(p.Detail, "unknown key") { // as sdk.CheckOptions says it
+			at = atKey
+		}
+		r.errorf(p.Key, at, p.Help, "%s", p.Detail)
 	}
 }
 

@@ -70,7 +70,7 @@ func bindCast(m *memory, s *plan.Step) job {
 			kernel.Convert(dst, to, src, from.bytes(c))
 			return
 		}
-		term := m.work[:len(to)]
+		term := m.arena.work[:len(to)]
 		kernel.Convert(dst, term, src, from.bytes(c))
 		kernel.Reduce(kernel.Sum, dst, to, term)
 	}

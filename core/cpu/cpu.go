@@ -17,8 +17,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Device is the processor. It has no state: any number of plans may be bound to it.
-type Device struct{}
+// Device is the processor. The programs bound to one device take turns in one
+// arena, as large as the largest of them needs: a run's training, last and
+// evaluation batches cost the memory of one. Running two at a time panics; bind
+// them to devices of their own.
+type Device struct{ arena *arena }
 
 // New returns the processor as a device.
 func New() *Device { return &Device{} }
@@ -38,16 +41,17 @@ func (*Device) Workspace(s *plan.Step) int {
 	return n + roundUp(scratchElems(s)*scratchSize(s))
 }
 
-// Bind allocates arena and workspace on the Go heap and prepares every step. A
-// step that this device does not know is an error.
+// Bind prepares every step; memory comes from the Go heap. A step that this
+// device does not know is an error.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	work := 0
 	steps := p.Steps()
 	for i := range steps {
 		work = max(work, d.Workspace(&steps[i]))
 	}
-	m := &memory{state: st, arena: tensor.Aligned(p.ArenaBytes()), work: tensor.Aligned(work)}
-	e := &executor{jobs: make([]job, len(steps)), stats: tensor.View[float64](m.fixed(ptr(p.Stats())))}
+	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work)}
+	report := p.Stats()
+	e := &executor{jobs: make([]job, len(steps)), stats: index[float64](m, &report), mem: m}
 	for i := range steps {
 		j, err := bind(m, &steps[i], p.DType)
 		if err != nil {
@@ -58,26 +62,17 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	return e, nil
 }
 
-func ptr[T any](v T) *T { return &v }
+// room is the device's arena, or a new one where that is too small. Programs
+// bound before keep theirs.
+func (d *Device) room(data, work int) *arena {
+	if d.arena == nil || len(d.arena.data) < data || len(d.arena.work) < work {
+		d.arena = &arena{data: tensor.Aligned(data), work: tensor.Aligned(work)}
+	}
+	return d.arena
+}
 
 // job is one prepared step.
 type job func(c *plan.Call)
-
-type executor struct {
-	jobs  []job
-	stats []float64
-}
-
-func (e *executor) Step(i int, c *plan.Call) { e.jobs[i](c) }
-
-func (e *executor) Stats() plan.Stats {
-	return plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}
-}
-
-func (e *executor) Close() error {
-	e.jobs = nil
-	return nil
-}
 
 func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 	if s.Op == plan.CastOp {

@@ -26,6 +26,9 @@ func bindCrossEntropy[T kernel.Float](b *binder[T]) job {
 	stats, dx := b.lossOut(graph.CrossEntropyOp)
 	return func(c *plan.Call) {
 		t := tensor.View[int32](target.bytes(c))
+		if !b.m.check("target class", t, s[1], ignoreIndex) {
+			return
+		}
 		scale := T(c.GradScale / float64(countRows(t)))
 		sum, counted, correct := kernel.SoftmaxCrossEntropy(s[0], s[1], x(c), t, ignoreIndex, 0, nil, dx, scale)
 		if stats != nil {

@@ -9,8 +9,8 @@ import (
 // memory is what the operands of one bound plan lie in.
 type memory struct {
 	state plan.State
-	arena []byte
-	work  []byte
+	arena *arena
+	fault fault
 }
 
 // fixed is the memory of an operand that stays where it is from call to call;
@@ -18,7 +18,7 @@ type memory struct {
 func (m *memory) fixed(o *plan.Operand) []byte {
 	switch o.Place {
 	case plan.PlaceArena:
-		return m.arena[o.Offset:][:o.Spec.Bytes()]
+		return m.arena.data[o.Offset:][:o.Spec.Bytes()]
 	case plan.PlaceState:
 		return m.state.Tensors[o.Index].Data
 	case plan.PlaceGrad:
@@ -159,7 +159,7 @@ func (b *binder[T]) scratch() []T {
 
 // space gives out the next n bytes of workspace.
 func (b *binder[T]) space(n int) []byte {
-	p := b.m.work[b.used:][:n]
+	p := b.m.arena.work[b.used:][:n]
 	b.used += roundUp(n)
 	return p
 }
@@ -183,7 +183,7 @@ func (b *binder[T]) wrap(run job) job {
 
 func never(*plan.Call) bool { return false }
 
-func always1(*plan.Call) bool { return true }
+func yes(*plan.Call) bool { return true }
 
 // adds says when an operand is added to: a gradient in the second micro-step of
 // an accumulation, or when an earlier step of this call has written it.
@@ -192,7 +192,7 @@ func adds(o *plan.Operand) func(c *plan.Call) bool {
 	case o.Place != plan.PlaceGrad:
 		return never
 	case o.Add:
-		return always1
+		return yes
 	}
 	return func(c *plan.Call) bool { return c.Accumulate }
 }

@@ -113,7 +113,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		return b.proc.close(ctx, b.lane)
 	}
 	b.lane.close()
-	return b.ctl.(*localBackend).b.Close()
+	return b.ctl.(*localBackend).Close()
 }
 
 // remoteBackend calls a backend over gRPC.
@@ -171,6 +171,7 @@ func (r *remoteBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState
 
 // localBackend serialises the calls to an instance in this process.
 type localBackend struct {
+	once
 	mu     sync.Mutex
 	b      sdk.Backend
 	broken error
@@ -224,3 +225,5 @@ const align = 64
 func roundUp(n int) int { return (n + align - 1) / align * align }
 
 var _ Collectives = (*Backend)(nil)
+
+func (l *localBackend) Close() error { return l.close(l.b.Close) }

@@ -15,7 +15,9 @@ import (
 type callLane struct {
 	exec  func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
 	owner owner
-	grace time.Duration // by how much an operation's own deadline comes before the lane's
+	// grace is by how much an operation's own deadline comes before the lane's;
+	// 0 = somebody else keeps it.
+	grace time.Duration
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -74,8 +76,8 @@ func (l *callLane) expire() {
 	late := l.late
 	l.cond.Broadcast()
 	l.mu.Unlock()
+	l.owner.giveUp(late) // before the cancelled call can report a lesser reason
 	l.cancel()
-	l.owner.giveUp(late)
 }
 
 func (l *callLane) submit(op *operation) (uint64, error) {
@@ -162,8 +164,10 @@ func (l *callLane) run() {
 func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
 	ctx, cancel := l.ctx, context.CancelFunc(func() {})
 	if l.timeout > 0 {
-		ctx, cancel = context.WithTimeout(l.ctx, l.timeout-l.grace)
 		l.timer.Reset(l.timeout)
+		if l.grace > 0 {
+			ctx, cancel = context.WithTimeout(l.ctx, l.timeout-l.grace)
+		}
 	}
 	l.mu.Unlock()
 	err := l.exec(ctx, op, scale)

@@ -184,7 +184,7 @@ func (d *Dataset) Close(ctx context.Context) error {
 		err = d.proc.close(ctx, d.lane)
 	} else {
 		d.lane.close()
-		err = d.ctl.(*localDataset).d.Close()
+		err = d.ctl.(*localDataset).Close()
 	}
 	if d.arena != nil {
 		err = errors.Join(err, d.arena.Close())
@@ -227,6 +227,7 @@ func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleSta
 
 // localDataset serialises the calls to an instance in this process.
 type localDataset struct {
+	once
 	mu sync.Mutex
 	d  sdk.Dataset
 }
@@ -255,3 +256,5 @@ func (l *localDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleStat
 }
 
 var _ Batches = (*Dataset)(nil)
+
+func (l *localDataset) Close() error { return l.close(l.d.Close) }

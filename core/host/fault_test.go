@@ -231,3 +231,17 @@ func TestEnvironmentIsFiltered(t *testing.T) {
 		t.Errorf("the plugin sees %q", failed.LastLines)
 	}
 }
+
+// A batch system that signals all processes of a job must not take the
+// backend away from a rank that still wants to write its checkpoint.
+func TestSignalsDoNotEndAPlugin(t *testing.T) {
+	b, arena := startBackend(t, newHost(t, host.Options{}), "ok", time.Minute)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		must(t, syscall.Kill(b.PID(), s))
+	}
+	for i := range 100 {
+		ticket, err := b.Submit(allReduce(arena, uint64(i+1), 0, 1))
+		must(t, err)
+		must(t, b.Wait(ticket))
+	}
+}

@@ -39,6 +39,8 @@ func newHost(t testing.TB, o host.Options) *host.Host {
 	if o.HangTimeout == 0 {
 		o.HangTimeout = 30 * time.Second // the machine may be busy
 	}
+	// The race detector makes every process sleep a second before it exits.
+	o.SetEnv = append(o.SetEnv, "GORACE=atexit_sleep_ms=0")
 	return host.New(o)
 }
 

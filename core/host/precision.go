@@ -85,7 +85,7 @@ func (p *Precision) Close(ctx context.Context) error {
 		return p.proc.close(ctx, p.lane)
 	}
 	p.lane.close()
-	return p.ctl.(*localPrecision).p.Close()
+	return p.ctl.(*localPrecision).Close()
 }
 
 // remotePrecision calls a precision plugin over gRPC.
@@ -125,6 +125,7 @@ func (r *remotePrecision) update(ctx context.Context, op *operation, scale *sdk.
 
 // localPrecision serialises the calls to an instance in this process.
 type localPrecision struct {
+	once
 	mu sync.Mutex
 	p  sdk.Precision
 }
@@ -163,3 +164,5 @@ func (l *localPrecision) update(ctx context.Context, op *operation, scale *sdk.S
 }
 
 var _ Scaler = (*Precision)(nil)
+
+func (l *localPrecision) Close() error { return l.close(l.p.Close) }

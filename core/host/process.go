@@ -256,6 +256,14 @@ func (p *process) endsWithin(d time.Duration) bool {
 	}
 }
 
+// obituary says how a process ended that was asked to close.
+func (p *process) obituary(patience time.Duration) error {
+	if p.wasKilled() || !p.isDead() {
+		return fmt.Errorf("%w: it did not close within %v", ErrHung, patience)
+	}
+	return fmt.Errorf("%w: %s", ErrDied, p.status)
+}
+
 // lastLines waits for the last words of a dead process.
 func (p *process) lastLines() []string {
 	if p.isDead() {

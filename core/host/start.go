@@ -262,6 +262,17 @@ func (local) failure() error { return nil }
 
 func (local) giveUp(error) {}
 
+// once closes an instance in this process once and keeps the outcome.
+type once struct {
+	closing sync.Once
+	err     error
+}
+
+func (o *once) close(f func() error) error {
+	o.closing.Do(func() { o.err = f() })
+	return o.err
+}
+
 func (p *plugin) pid() int {
 	if p == nil {
 		return 0

@@ -130,5 +130,13 @@ func (p *plugin) shutdown(ctx context.Context) error {
 	if err == nil || status.Code(err) == codes.Unimplemented {
 		return nil
 	}
-	return &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: "close", Cause: fromStatus(err), LastLines: p.proc.lastLines()}
+	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: "close", Cause: fromStatus(err)}
+	if unreachable(err) || ctx.Err() != nil {
+		p.proc.endsWithin(lastMoment)
+	}
+	if p.proc.isDead() || ctx.Err() != nil {
+		e.Cause = p.proc.obituary(p.host.opts.StopTimeout)
+		e.LastLines = p.proc.lastLines()
+	}
+	return e
 }

@@ -19,7 +19,8 @@ func ReLU[T Float](x, y []T) {
 	}
 }
 
-// ReLUGrad computes dx = dy where y > 0, else 0. dx may be dy.
+// ReLUGrad computes dx = 0 where y ≤ 0, else dy: a NaN in y lets dy through, as
+// PyTorch's threshold_backward does. dx may be dy.
 func ReLUGrad[T Float](y, dy, dx []T) {
 	dy, dx = dy[:len(y)], dx[:len(y)]
 	if is32[T]() {
@@ -29,10 +30,10 @@ func ReLUGrad[T Float](y, dy, dx []T) {
 		}
 	}
 	for i, v := range y {
-		if v > 0 {
-			dx[i] = dy[i]
-		} else {
+		if v <= 0 {
 			dx[i] = 0
+		} else {
+			dx[i] = dy[i]
 		}
 	}
 }

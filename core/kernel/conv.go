@@ -65,7 +65,7 @@ func Conv2DGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
 
 // Conv2DGradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
 func Conv2DGradWeight[T Float](p *Conv, x, dy, dw, scratch []T, accumulate bool) {
-	if is32[T]() && p.direct() {
+	if is32[T]() && p.directWeight() {
 		directGradWeight(p, as32(x), as32(dy), as32(dw), as32(scratch), accumulate)
 		return
 	}

@@ -52,8 +52,20 @@ func directScratch(p *Conv) int {
 		return 0
 	}
 	weights, taps := p.K/p.groups()*p.patch(), max(p.C, p.K)/p.groups()*p.R*p.S
-	forward := max(p.inputFrame().elems(), p.gradFrame().elems()) + weights + taps
-	return max(forward, p.patch()+p.gradBatch()*(p.inputFrame().elems()+p.stepElems()))
+	in, grad := p.inputFrame(), p.gradFrame()
+	spread := max(in.spread(p.K/p.groups(), p.OutH(), p.OutW()), grad.spread(p.C/p.groups(), p.H, p.W))
+	return max(max(in.elems(), grad.elems())+spread+weights+taps, p.patch()+p.gradBatch()*(p.inputFrame().elems()+p.stepElems()))
+}
+
+// spread is the room for out planes of oh×ow whose rows lie as far apart as the
+// frame's, or 0 if that does not pay. It does for narrow images: a vector then
+// crosses the ends of rows, and what it computes in between is dropped.
+func (f frame) spread(out, oh, ow int) int {
+	lanes, width := shapes[level()].lanes, (oh-1)*f.width+ow
+	if (width+lanes-1)/lanes >= (ow+lanes-1)/lanes*oh {
+		return 0
+	}
+	return out * width
 }
 
 // directCall is one convolution of every image of a group: out planes of oh×ow
@@ -61,7 +73,8 @@ func directScratch(p *Conv) int {
 type directCall struct {
 	shape
 	frame
-	out, oh, ow int
+	out, oh, ow int       // as the tiles see them: one long row if spread
+	spread      []float32 // planes with gaps between their rows, or nil
 	taps        []int32   // byte offset of each product's x from the pixel's own place
 	weights     []float32 // packed panels, see packTaps
 	bias        []float32
@@ -83,7 +96,7 @@ func directForward(p *Conv, x, w, bias, y, scratch []float32) {
 		}
 		for n := range p.N {
 			c.fill(x[(n*p.C+i*c.channels)*p.H*p.W:], image)
-			c.run(image, y[(n*p.K+i*kg)*oh*ow:][:kg*oh*ow])
+			c.run(image, y[(n*p.K+i*kg)*oh*ow:][:kg*oh*ow], ow)
 		}
 	}
 }
@@ -101,15 +114,20 @@ func directGradInput(p *Conv, dy, w, dx, scratch []float32) {
 		packTaps(&c, p.R*p.S, w[i*kg*p.patch():], p.R*p.S, p.patch(), rest)
 		for n := range p.N {
 			c.fill(dy[(n*p.K+i*kg)*oh*ow:], image)
-			c.run(image, dx[(n*p.C+i*cg)*p.H*p.W:][:cg*p.H*p.W])
+			c.run(image, dx[(n*p.C+i*cg)*p.H*p.W:][:cg*p.H*p.W], p.W)
 		}
 	}
 }
 
-// reserve cuts the frame and the table of taps from scratch; the rest is for the weights.
+// reserve cuts the frame, the spread planes and the table of taps from scratch;
+// the rest is for the weights.
 func (c *directCall) reserve(p *Conv, scratch []float32) (image, rest []float32) {
 	image, rest = scratch[:c.elems()], scratch[c.elems():]
 	clear(image)
+	if n := c.frame.spread(c.out, c.oh, c.ow); n > 0 {
+		c.spread, rest = rest[:n], rest[n:]
+		c.oh, c.ow = 1, n/c.out
+	}
 	taps := c.channels * p.R * p.S
 	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&rest[0])), taps)
 	return image, rest[taps:]
@@ -133,22 +151,44 @@ func packTaps(c *directCall, rs int, w []float32, outStride, inStride int, dst [
 			first := i / height * height
 			rows := min(height, c.out-first)
 			panel := c.weights[l*c.out+first*k:][i-first:]
-			for t := range k {
-				panel[t*rows] = w[i*outStride+(l+t)/rs*inStride+(l+t)%rs]
+			at, tap := i*outStride+l/rs*inStride+l%rs, l%rs
+			for t := 0; t < k*rows; t += rows {
+				panel[t] = w[at]
+				at++
+				if tap++; tap == rs {
+					at, tap = at+inStride-rs, 0
+				}
 			}
 		}
 	}
 }
 
-// run convolves one framed image.
-func (c *directCall) run(image, y []float32) {
+// run convolves one framed image into y, whose rows have width elements.
+func (c *directCall) run(image, y []float32, width int) {
+	to := y
+	if c.spread != nil {
+		to = c.spread
+	}
 	for l := 0; l < len(c.taps); l += blockK {
 		k := min(blockK, len(c.taps)-l)
 		t := tile{k: k, off: &c.taps[l], ldc: 4 * c.oh * c.ow}
 		if l > 0 {
 			t.add = 1
 		}
-		c.runTaps(&t, c.weights[l*c.out:][:k*c.out], image, y)
+		c.runTaps(&t, c.weights[l*c.out:][:k*c.out], image, to)
+	}
+	if c.spread != nil {
+		c.gather(y, width)
+	}
+}
+
+// gather copies the rows of the spread planes together.
+func (c *directCall) gather(y []float32, width int) {
+	for i := range c.out {
+		for plane := c.spread[i*c.ow:][:c.ow]; len(plane) >= width; {
+			y = y[copy(y, plane[:width]):]
+			plane = plane[min(c.width, len(plane)):]
+		}
 	}
 }
 
@@ -185,117 +225,5 @@ func (c *directCall) column(t *tile, weights, y []float32, to0, to1 int) {
 			t.bias = &c.bias[i]
 		}
 		runTile(min(height, c.out-i), t)
-	}
-}
-
-// stepElems is the room that the steps of one image take in a scratch of float32.
-func (p *Conv) stepElems() int {
-	const perStep = int(unsafe.Sizeof(dotStep{}) / 4)
-	return p.OutH() * ((p.OutW() + 7) / 8) * perStep
-}
-
-// gradBatchElems bounds the framed images that a weight gradient works on at once, so that they stay in L2.
-const gradBatchElems = 1 << 15
-
-// gradBatch is how many images the weight gradient keeps framed at a time.
-func (p *Conv) gradBatch() int {
-	return min(p.N, max(1, gradBatchElems/p.inputFrame().elems()))
-}
-
-// dotCall is the weight gradient of one group over a batch of framed images.
-type dotCall struct {
-	shape
-	p       *Conv
-	images  []float32
-	taps    []int32 // place of each tap's first element in the frame
-	steps   []dotStep
-	filters int
-	dw      []float32
-	add     bool
-	sums    *[maxDotRows * maxDotCols]float32
-}
-
-func directGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
-	f, kg, batch := p.inputFrame(), p.K/p.groups(), p.gradBatch()
-	var sums [maxDotRows * maxDotCols]float32
-	c := dotCall{shape: shapes[level()], p: p, filters: kg, sums: &sums}
-	room := c.setTaps(f, scratch)
-	c.images, room = room[:batch*f.elems()], room[batch*f.elems():]
-	clear(c.images)
-	for i := range p.groups() {
-		c.dw = dw[i*kg*p.patch():][:kg*p.patch()]
-		for n := 0; n < p.N; n += batch {
-			count := min(batch, p.N-n)
-			for b := range count {
-				f.fill(x[((n+b)*p.C+i*f.channels)*p.H*p.W:], c.images[b*f.elems():])
-			}
-			c.setSteps(f, count, room)
-			c.add = accumulate || n > 0
-			c.run(dy[(n*p.K+i*kg)*p.OutH()*p.OutW():])
-		}
-	}
-}
-
-// setTaps takes the table of taps from scratch, and gives back the rest.
-func (c *dotCall) setTaps(f frame, scratch []float32) []float32 {
-	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), c.p.patch())
-	for i := range c.taps {
-		rs := c.p.R * c.p.S
-		ch, r, s := i/rs, i%rs/c.p.S, i%c.p.S
-		c.taps[i] = int32(ch*f.plane + r*c.p.dilH()*f.width + s*c.p.dilW())
-	}
-	return scratch[len(c.taps):]
-}
-
-// setSteps lists the vectors of output pixels of count images.
-func (c *dotCall) setSteps(f frame, count int, room []float32) {
-	oh, ow := c.p.OutH(), c.p.OutW()
-	perRow := (ow + c.lanes - 1) / c.lanes
-	c.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&room[0])), count*oh*perRow)
-	for s := range c.steps {
-		b, v := s/(oh*perRow), s%(oh*perRow)
-		row, col := v/perRow, v%perRow*c.lanes
-		c.steps[s] = dotStep{
-			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
-			x:     int32(4 * (b*f.elems() + row*f.width + col)),
-			lanes: lanesOf(min(c.lanes, ow-col)),
-		}
-	}
-}
-
-// run computes dw tile by tile. The last tiles of either direction overlap those
-// before them, and leave what is done already.
-func (c *dotCall) run(dy []float32) {
-	plane, taps := c.p.OutH()*c.p.OutW(), c.p.patch()
-	t := dotTile{count: len(c.steps), steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
-	height := c.dotRows
-	if c.filters < height {
-		height, t.stride = 1, 0
-	}
-	for k := 0; k < c.filters; k += height {
-		first := min(k, c.filters-height)
-		t.dy = &dy[first*plane]
-		for tap := 0; tap < taps; tap += c.dotCols {
-			for j := range c.dotCols {
-				t.x[j] = &c.images[c.taps[min(tap+j, taps-1)]]
-			}
-			runDotTile(&t)
-			c.store(first, k, min(k+height, c.filters), tap)
-		}
-	}
-}
-
-// store puts the sums of filters [from, to) into dw; the tile starts at filter first.
-func (c *dotCall) store(first, from, to, tap int) {
-	taps := c.p.patch()
-	for k := from; k < to; k++ {
-		sums := c.sums[(k-first)*c.dotCols:][:min(c.dotCols, taps-tap)]
-		row := c.dw[k*taps+tap:][:len(sums)]
-		for j, v := range sums {
-			if c.add {
-				v += row[j]
-			}
-			row[j] = v
-		}
 	}
 }

@@ -21,6 +21,8 @@ var convCases = []Conv{
 	{N: 1, C: 1, H: 1, W: 1, K: 1, R: 1, S: 1, StrideH: 1, StrideW: 1},
 	{N: 1, C: 2, H: 3, W: 3, K: 2, R: 1, S: 1, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 	{N: 1, C: 2, H: 2, W: 2, K: 2, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 4, PadW: 4},
+	{N: 2, C: 66, H: 7, W: 7, K: 10, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},
+	{N: 2, C: 7, H: 9, W: 9, K: 33, R: 1, S: 1, StrideH: 1, StrideW: 1},
 	{N: 1, C: 64, H: 40, W: 40, K: 4, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 }
 

@@ -144,61 +144,13 @@ loop:
 	CMPQ    SI, BX
 	JGE     done
 	VMOVUPS (AX)(SI*1), Y1
-	VCMPPS  $0x0e, Y0, Y1, Y1
+	VCMPPS  $0x16, Y0, Y1, Y1
 	VANDPS  (CX)(SI*1), Y1, Y1
 	VMOVUPS Y1, (DX)(SI*1)
 	VMOVUPS 32(AX)(SI*1), Y1
-	VCMPPS  $0x0e, Y0, Y1, Y1
+	VCMPPS  $0x16, Y0, Y1, Y1
 	VANDPS  32(CX)(SI*1), Y1, Y1
 	VMOVUPS Y1, 32(DX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
-
-done:
-	VZEROUPPER
-	RET
-
-// func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-// Requires: AVX, AVX2, SSE
-TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
-	MOVQ         p+0(FP), AX
-	MOVQ         grad+8(FP), CX
-	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        momentum+28(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVSS        undamped+32(FP), X2
-	VBROADCASTSS X2, Y2
-	MOVSS        weightDecay+36(FP), X3
-	VBROADCASTSS X3, Y3
-	MOVQ         n+40(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
-
-loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Y4
-	VMULPS  Y4, Y3, Y5
-	VADDPS  (CX)(SI*1), Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VMULPS  (DX)(SI*1), Y1, Y6
-	VADDPS  Y5, Y6, Y6
-	VMOVUPS Y6, (DX)(SI*1)
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y4, Y4
-	VMOVUPS Y4, (AX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y4
-	VMULPS  Y4, Y3, Y5
-	VADDPS  32(CX)(SI*1), Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VMULPS  32(DX)(SI*1), Y1, Y6
-	VADDPS  Y5, Y6, Y6
-	VMOVUPS Y6, 32(DX)(SI*1)
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y4, Y4
-	VMOVUPS Y4, 32(AX)(SI*1)
 	ADDQ    $0x40, SI
 	JMP     loop
 
@@ -335,49 +287,11 @@ loop:
 	CMPQ      SI, BX
 	JGE       done
 	VMOVUPS   (AX)(SI*1), Z1
-	VCMPPS    $0x0e, Z0, Z1, K1
+	VCMPPS    $0x16, Z0, Z1, K1
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	VMOVUPS   Z1, (DX)(SI*1)
 	ADDQ      $0x40, SI
 	JMP       loop
-
-done:
-	VZEROUPPER
-	RET
-
-// func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-// Requires: AVX, AVX512F, SSE
-TEXT ·sgdMomentumAVX512(SB), NOSPLIT, $0-48
-	MOVQ         p+0(FP), AX
-	MOVQ         grad+8(FP), CX
-	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        momentum+28(FP), X1
-	VBROADCASTSS X1, Z1
-	MOVSS        undamped+32(FP), X2
-	VBROADCASTSS X2, Z2
-	MOVSS        weightDecay+36(FP), X3
-	VBROADCASTSS X3, Z3
-	MOVQ         n+40(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
-
-loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z4
-	VMULPS  Z4, Z3, Z5
-	VADDPS  (CX)(SI*1), Z5, Z5
-	VMULPS  Z2, Z5, Z5
-	VMULPS  (DX)(SI*1), Z1, Z6
-	VADDPS  Z5, Z6, Z6
-	VMOVUPS Z6, (DX)(SI*1)
-	VMULPS  Z0, Z6, Z6
-	VSUBPS  Z6, Z4, Z4
-	VMOVUPS Z4, (AX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
 
 done:
 	VZEROUPPER

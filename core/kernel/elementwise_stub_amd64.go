@@ -27,15 +27,10 @@ func axpyAVX2(dst *float32, alpha float32, src *float32, n int)
 //go:noescape
 func reluAVX2(x *float32, y *float32, n int)
 
-// reluGradAVX2 computes dx = dy where y > 0, else 0. n is a multiple of 16.
+// reluGradAVX2 computes dx = 0 where y ≤ 0, else dy. n is a multiple of 16.
 //
 //go:noescape
 func reluGradAVX2(y *float32, dy *float32, dx *float32, n int)
-
-// sgdMomentumAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
-//
-//go:noescape
-func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
 // addAVX512 computes dst = a + b. n is a multiple of 16.
 //
@@ -62,12 +57,7 @@ func axpyAVX512(dst *float32, alpha float32, src *float32, n int)
 //go:noescape
 func reluAVX512(x *float32, y *float32, n int)
 
-// reluGradAVX512 computes dx = dy where y > 0, else 0. n is a multiple of 16.
+// reluGradAVX512 computes dx = 0 where y ≤ 0, else dy. n is a multiple of 16.
 //
 //go:noescape
 func reluGradAVX512(y *float32, dy *float32, dx *float32, n int)
-
-// sgdMomentumAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
-//
-//go:noescape
-func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)

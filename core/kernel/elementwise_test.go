@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -29,17 +30,26 @@ func TestElementwiseBits(t *testing.T) {
 		"subMulAdd":         func(a, _, dst []float32) { subMulAdd(a, 0.1, 1.3, -0.2, dst) },
 		"normGrad":          func(a, b, dst []float32) { normGrad(a, b, 0.1, 0.2, 0.3, 1.4, dst) },
 		"SGD":               func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, false, false, false) },
+		"SGD without decay": func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0, 0, false, false, false) },
+		"plain SGD":         func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0, false, false, false) },
+		"Adam": func(a, b, dst []float32) {
+			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false)
+		},
+		"AdamW": func(a, b, dst []float32) {
+			AdamUpdate(a, b, make([]float32, len(a)), dst, nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true)
+		},
 	}
 	atEachLevel(t, func(t *testing.T) {
 		for name, f := range kernels {
 			for n := range 100 {
 				seed := uint64(n)
 				a, b, got := awkward(seed, n), awkward(seed+1, n), awkward(seed+2, n)
-				wantA, want := append([]float32(nil), a...), append([]float32(nil), got...)
+				wantA, wantB, want := slices.Clone(a), slices.Clone(b), slices.Clone(got)
 				f(a, b, got)
-				reference(func() { f(wantA, b, want) })
+				reference(func() { f(wantA, wantB, want) })
 				sameBits(t, fmt.Sprintf("%s, length %d", name, n), got, want)
 				sameBits(t, fmt.Sprintf("%s, length %d, first argument", name, n), a, wantA)
+				sameBits(t, fmt.Sprintf("%s, length %d, second argument", name, n), b, wantB)
 			}
 		}
 	})
@@ -91,6 +101,10 @@ func BenchmarkElementwise(b *testing.B) {
 	b.Run("ReLUGrad", func(b *testing.B) { benchBandwidth(b, 12*n, func() { ReLUGrad(x, y, z) }) })
 	b.Run("SGD", func(b *testing.B) {
 		benchBandwidth(b, 20*n, func() { SGDUpdate(x, y, z, 1e-9, 0.9, 0, 0, false, false, false) })
+	})
+	b.Run("Adam", func(b *testing.B) {
+		v := make([]float32, n)
+		benchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false) })
 	})
 	b.Run("Stats", func(b *testing.B) {
 		m := make([]float32, 2)

@@ -79,6 +79,31 @@ done:
 	VZEROUPPER
 	RET
 
+// func f16AccumulateAVX2(dst *float32, src *uint16, n int)
+// Requires: AVX, F16C
+TEXT ·f16AccumulateAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (CX)(BX*1), Y0
+	VADDPS    (AX)(BX*2), Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*2)
+	VCVTPH2PS 16(CX)(BX*1), Y0
+	VADDPS    32(AX)(BX*2), Y0, Y0
+	VMOVUPS   Y0, 32(AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func bf16From32AVX2(src *float32, dst *uint16, n int)
 // Requires: AVX, AVX2
 TEXT ·bf16From32AVX2(SB), NOSPLIT, $0-24
@@ -210,6 +235,33 @@ done:
 	VZEROUPPER
 	RET
 
+// func bf16AccumulateAVX2(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX2
+TEXT ·bf16AccumulateAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (CX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VADDPS    (AX)(BX*2), Y0, Y0
+	VMOVUPS   Y0, (AX)(BX*2)
+	VPMOVZXWD 16(CX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VADDPS    32(AX)(BX*2), Y0, Y0
+	VMOVUPS   Y0, 32(AX)(BX*2)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func f16From32AVX512(src *float32, dst *uint16, n int)
 // Requires: AVX, AVX512F
 TEXT ·f16From32AVX512(SB), NOSPLIT, $0-24
@@ -270,6 +322,28 @@ loop:
 	VADDPS    Z1, Z0, Z0
 	VCVTPS2PH $0x00, Z0, Y0
 	VMOVDQU   Y0, (AX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16AccumulateAVX512(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·f16AccumulateAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (CX)(BX*1), Z0
+	VADDPS    (AX)(BX*2), Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*2)
 	ADDQ      $0x20, BX
 	JMP       loop
 
@@ -366,6 +440,29 @@ loop:
 	VPORD     Z2, Z3, K1, Z5
 	VPMOVDW   Z5, Y5
 	VMOVDQU   Y5, (AX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16AccumulateAVX512(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·bf16AccumulateAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (CX)(BX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VADDPS    (AX)(BX*2), Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*2)
 	ADDQ      $0x20, BX
 	JMP       loop
 

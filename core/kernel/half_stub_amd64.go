@@ -17,6 +17,11 @@ func f16To32AVX2(dst *float32, src *uint16, n int)
 //go:noescape
 func f16AddAVX2(dst *uint16, src *uint16, n int)
 
+// f16AccumulateAVX2 computes dst += src in float32. n is a multiple of 16.
+//
+//go:noescape
+func f16AccumulateAVX2(dst *float32, src *uint16, n int)
+
 // bf16From32AVX2 rounds float32. n is a multiple of 16.
 //
 //go:noescape
@@ -31,6 +36,11 @@ func bf16To32AVX2(dst *float32, src *uint16, n int)
 //
 //go:noescape
 func bf16AddAVX2(dst *uint16, src *uint16, n int)
+
+// bf16AccumulateAVX2 computes dst += src in float32. n is a multiple of 16.
+//
+//go:noescape
+func bf16AccumulateAVX2(dst *float32, src *uint16, n int)
 
 // f16From32AVX512 rounds float32. n is a multiple of 16.
 //
@@ -47,6 +57,11 @@ func f16To32AVX512(dst *float32, src *uint16, n int)
 //go:noescape
 func f16AddAVX512(dst *uint16, src *uint16, n int)
 
+// f16AccumulateAVX512 computes dst += src in float32. n is a multiple of 16.
+//
+//go:noescape
+func f16AccumulateAVX512(dst *float32, src *uint16, n int)
+
 // bf16From32AVX512 rounds float32. n is a multiple of 16.
 //
 //go:noescape
@@ -61,3 +76,8 @@ func bf16To32AVX512(dst *float32, src *uint16, n int)
 //
 //go:noescape
 func bf16AddAVX512(dst *uint16, src *uint16, n int)
+
+// bf16AccumulateAVX512 computes dst += src in float32. n is a multiple of 16.
+//
+//go:noescape
+func bf16AccumulateAVX512(dst *float32, src *uint16, n int)

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -163,18 +162,36 @@ func gather[T number](op ReduceOp, acc []T, o int, srcs [][]byte) {
 func reduceHalf(op ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, scale float32) {
 	n := len(dst) / 2
 	for o := 0; o < n; o += reduceBlock {
-		var accBuf, srcBuf [reduceBlock]float32
-		size := min(reduceBlock, n-o)
-		acc, src := accBuf[:size], srcBuf[:size]
+		var buf [reduceBlock]float32
+		acc := buf[:min(reduceBlock, n-o)]
 		widen(d, acc, srcs[0][2*o:])
 		for _, s := range srcs[1:] {
-			widen(d, src, s[2*o:])
-			combine(op, acc, src)
+			combineHalf(op, d, acc, s[2*o:])
 		}
 		if scale != 1 {
 			Scale(acc, scale)
 		}
-		narrow(d, dst[2*o:][:2*size], acc)
+		narrow(d, dst[2*o:][:2*len(acc)], acc)
+	}
+}
+
+// combineHalf computes acc = acc op src over len(acc) elements of the half type d.
+func combineHalf(op ReduceOp, d tensor.DType, acc []float32, src []byte) {
+	if n := head(len(acc)); op == Sum && n > 0 {
+		h := tensor.View[uint16](src[:2*n])
+		if d == tensor.F16 {
+			vecAccumulateF16(acc[:n], h)
+		} else {
+			vecAccumulateBF16(acc[:n], h)
+		}
+		acc, src = acc[n:], src[2*n:]
+	}
+	for len(acc) > 0 {
+		var buf [reduceBlock]float32
+		wide := buf[:min(reduceBlock, len(acc))]
+		widen(d, wide, src)
+		combine(op, acc[:len(wide)], wide)
+		acc, src = acc[len(wide):], src[2*len(wide):]
 	}
 }
 
@@ -211,110 +228,4 @@ func combine[T number](op ReduceOp, dst, src []T) {
 func float32s[T number](x []T) []float32 {
 	f, _ := any(x).([]float32)
 	return f
-}
-
-// ScaleBytes multiplies every element of type d in b by factor. Half types round
-// once. Integers are truncated towards zero; a factor of 1/q divides exactly.
-func ScaleBytes(d tensor.DType, b []byte, factor float64) {
-	switch d {
-	case tensor.F32:
-		Scale(tensor.View[float32](b), float32(factor))
-	case tensor.F64:
-		Scale(tensor.View[float64](b), factor)
-	case tensor.F16, tensor.BF16:
-		srcs := [1][]byte{b}
-		reduceHalf(Sum, d, b, srcs[:], float32(factor))
-	case tensor.I8:
-		scaleInt(tensor.View[int8](b), factor)
-	case tensor.U8:
-		scaleInt(b, factor)
-	case tensor.I16:
-		scaleInt(tensor.View[int16](b), factor)
-	case tensor.I32:
-		scaleInt(tensor.View[int32](b), factor)
-	case tensor.I64:
-		scaleInt(tensor.View[int64](b), factor)
-	default:
-		panic(fmt.Sprintf("kernel.ScaleBytes: no scale of %v", d))
-	}
-}
-
-func scaleInt[T integer](x []T, factor float64) {
-	if q := math.Round(1 / factor); q >= 1 && q < 1<<31 && 1/q == factor {
-		for i, v := range x {
-			x[i] = T(int64(v) / int64(q))
-		}
-		return
-	}
-	for i, v := range x {
-		x[i] = T(float64(v) * factor)
-	}
-}
-
-// SumSquares is Σx² in float64.
-func SumSquares[T Float](x []T) (sum float64) {
-	if is32[T]() {
-		if n := head(len(x)); n > 0 {
-			sum = vecSumSqDiff(as32(x[:n]), 0)
-			x = x[n:]
-		}
-	}
-	for _, v := range x {
-		sum += float64(v) * float64(v)
-	}
-	return sum
-}
-
-// AllFinite reports whether x has neither infinity nor NaN.
-func AllFinite[T Float](x []T) bool {
-	if is32[T]() && level() != Generic {
-		sum := SumSquares(x) // of finite float32, it cannot leave float64
-		return sum-sum == 0
-	}
-	for _, v := range x {
-		if v-v != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// SumSquaresBytes is SumSquares over elements of the float type d.
-func SumSquaresBytes(d tensor.DType, b []byte) (sum float64) {
-	switch d {
-	case tensor.F32:
-		return SumSquares(tensor.View[float32](b))
-	case tensor.F64:
-		return SumSquares(tensor.View[float64](b))
-	}
-	for len(b) > 0 {
-		var buf [reduceBlock]float32
-		x := buf[:min(reduceBlock, len(b)/2)]
-		widen(d, x, b)
-		sum += SumSquares(x)
-		b = b[2*len(x):]
-	}
-	return sum
-}
-
-// AllFiniteBytes is AllFinite over elements of the float type d.
-func AllFiniteBytes(d tensor.DType, b []byte) bool {
-	exponent := uint16(0x7c00)
-	switch d {
-	case tensor.F32:
-		return AllFinite(tensor.View[float32](b))
-	case tensor.F64:
-		return AllFinite(tensor.View[float64](b))
-	case tensor.BF16:
-		exponent = 0x7f80
-	case tensor.F16:
-	default:
-		panic(fmt.Sprintf("kernel.AllFiniteBytes: %v is no float type", d))
-	}
-	for _, h := range tensor.View[uint16](b) {
-		if h&exponent == exponent {
-			return false
-		}
-	}
-	return true
 }

@@ -4,9 +4,14 @@ import "math"
 
 // SGDUpdate takes one step of PyTorch's SGD (torch/optim/sgd.py). buf is the
 // momentum buffer, nil when momentum is 0; firstStep starts it as the gradient
-// itself, without dampening. The gradient is left as it is.
+// itself, without dampening. The gradient is left as it is. A decay of 0 is
+// multiplied like any other, which only an infinite parameter can tell.
 func SGDUpdate[T Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
 	g = g[:len(p)]
+	if momentum == 0 && weightDecay == 0 && !maximize {
+		Axpy(p, -lr, g)
+		return
+	}
 	if is32[T]() && momentum != 0 && !nesterov && !maximize && !firstStep {
 		if n := head(len(p)); n > 0 {
 			vecSGDMomentum(as32(p[:n]), as32(g[:n]), as32(buf[:n]),
@@ -24,9 +29,7 @@ func sgdRef[T Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nest
 		if maximize {
 			d = -d
 		}
-		if weightDecay != 0 {
-			d += T(weightDecay * w)
-		}
+		d += T(weightDecay * w)
 		if momentum != 0 {
 			b := d
 			if !firstStep {
@@ -47,30 +50,57 @@ func sgdRef[T Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nest
 // (torch/optim/adamw.py) with decoupled weight decay. m and v are the moments,
 // vmax the running maximum of v for AMSGrad, else nil; step counts from 1.
 func AdamUpdate[T Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDecay float64, step int, decoupled bool) {
-	correction1 := 1 - math.Pow(beta1, float64(step))
-	correction2 := math.Sqrt(1 - math.Pow(beta2, float64(step)))
-	stepSize, rootScale, e := T(lr/correction1), T(correction2), T(eps)
-	w1, w2, b2 := T(1-beta1), T(1-beta2), T(beta2)
-	decay, shrink := T(weightDecay), T(1)
-	if decoupled {
-		decay, shrink = 0, T(1-lr*weightDecay)
-	}
+	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
 	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
-	for i, w := range p {
-		w *= shrink
-		d := g[i]
-		if decay != 0 {
-			d += T(decay * w)
+	if is32[T]() && vmax == nil {
+		if n := head(len(p)); n > 0 {
+			vecAdam(&s, as32(p[:n]), as32(g[:n]), as32(m[:n]), as32(v[:n]))
+			p, g, m, v = p[n:], g[n:], m[n:], v[n:]
 		}
-		m[i] += T(w1 * (d - m[i]))
-		v[i] = T(b2*v[i]) + T(T(w2*d)*d)
+	}
+	for i, w := range p {
+		w *= s.shrink
+		d := g[i] + T(s.decay*w)
+		m[i] += T(s.w1 * (d - m[i]))
+		v[i] = T(s.b2*v[i]) + T(T(s.w2*d)*d)
 		second := v[i]
 		if vmax != nil {
 			vmax[i] = max(vmax[i], second)
 			second = vmax[i]
 		}
-		p[i] = w - stepSize*m[i]/(sqrt(second)/rootScale+e)
+		p[i] = w - T(s.stepSize*m[i])/(sqrt(second)/s.rootScale+s.eps)
 	}
+}
+
+// adamConstants are the numbers of one step; gen/update.go knows their order.
+type adamConstants[T Float] struct {
+	shrink, decay, w1, w2, b2, stepSize, rootScale, eps T
+}
+
+func newAdamConstants[T Float](lr, beta1, beta2, eps, weightDecay float64, step int, decoupled bool) adamConstants[T] {
+	s := adamConstants[T]{
+		shrink: 1, decay: T(weightDecay), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps),
+		stepSize:  T(lr / (1 - math.Pow(beta1, float64(step)))),
+		rootScale: T(math.Sqrt(1 - math.Pow(beta2, float64(step)))),
+	}
+	if decoupled {
+		s.decay, s.shrink = 0, T(1-lr*weightDecay)
+	}
+	return s
+}
+
+// adamStep is a call of the vector kernel; its layout is known to gen/update.go.
+type adamStep struct {
+	p, grad, m, v *float32
+	n             int
+	adamConstants[float32]
+}
+
+func vecAdam[T Float](s *adamConstants[T], p, grad, m, v []float32) {
+	runAdam(&adamStep{p: &p[0], grad: &grad[0], m: &m[0], v: &v[0], n: len(p), adamConstants: adamConstants[float32]{
+		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
+		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps),
+	}})
 }
 
 func sqrt[T Float](x T) T { return T(math.Sqrt(float64(x))) }

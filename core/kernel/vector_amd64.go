@@ -144,6 +144,30 @@ func vecAddBF16(dst, src []uint16) {
 	}
 }
 
+func vecAccumulateF16(dst []float32, src []uint16) {
+	if active == AVX512 {
+		f16AccumulateAVX512(&dst[0], &src[0], len(dst))
+	} else {
+		f16AccumulateAVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
+func vecAccumulateBF16(dst []float32, src []uint16) {
+	if active == AVX512 {
+		bf16AccumulateAVX512(&dst[0], &src[0], len(dst))
+	} else {
+		bf16AccumulateAVX2(&dst[0], &src[0], len(dst))
+	}
+}
+
+func runAdam(s *adamStep) {
+	if active == AVX512 {
+		adamAVX512(s)
+	} else {
+		adamAVX2(s)
+	}
+}
+
 func runPoolTile(t *poolTile) {
 	if active == AVX512 {
 		maxPool2AVX512(t)

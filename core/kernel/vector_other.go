@@ -18,6 +18,9 @@ func vecToBF16(src []float32, dst []uint16)               { noVector() }
 func vecFromBF16(dst []float32, src []uint16)             { noVector() }
 func vecAddF16(dst, src []uint16)                         { noVector() }
 func vecAddBF16(dst, src []uint16)                        { noVector() }
+func vecAccumulateF16(dst []float32, src []uint16)        { noVector() }
+func vecAccumulateBF16(dst []float32, src []uint16)       { noVector() }
+func runAdam(s *adamStep)                                 { noVector() }
 func runPoolTile(t *poolTile)                             { noVector() }
 func vecSum(x []float32) float64                          { noVector(); return 0 }
 func vecSumSqDiff(x []float32, mean float64) float64      { noVector(); return 0 }

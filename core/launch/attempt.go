@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,6 +29,8 @@ type ending struct {
 type attempt struct {
 	l       *launcher
 	n       int
+	store   *groupStore
+	worlds  []rank.World // of this node
 	workers []*worker
 	alive   map[*worker]bool
 	exits   chan exit
@@ -40,20 +43,16 @@ type attempt struct {
 
 // attempt runs the group once. The error says why it could not be run at all.
 func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
-	before := family.strangers()
 	a := &attempt{l: l, n: n, alive: map[*worker]bool{}, exits: make(chan exit, l.o.Nproc)}
-	store, err := l.openStore(ctx, n)
-	if err != nil {
-		return ending{code: meetingCode(err)}, err
-	}
-	defer store.close()
-	worlds := l.worlds(n, store.host, store.port)
-	err = l.o.Prepare(ctx, n, worlds)
-	for pid := range family.strangers() {
-		before[pid] = true // whatever Prepare started
-	}
-	if err == nil {
-		err = a.start(worlds, store)
+	defer func() { a.store.close() }()
+	sig, err := l.interruptible(ctx, a.prepare)
+	before := family.strangers() // also what Prepare started
+	switch {
+	case sig != nil:
+		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
+		return ending{code: signalExit(sig), signal: sig}, nil
+	case err == nil:
+		err = a.start()
 	}
 	if err != nil {
 		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Failure: a.launcherFailed(err)})
@@ -68,14 +67,34 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 		w.finish()
 	}
 	if err != nil {
-		return ending{code: ExitFailed}, err
+		return ending{code: failedCode(err)}, err
 	}
 	return a.ending(), ctx.Err()
 }
 
-func (a *attempt) start(worlds []rank.World, s *groupStore) error {
-	for _, w := range worlds {
-		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: s.addr(), Secret: s.secret, Threads: a.l.o.Threads, Inherited: os.LookupEnv})
+// prepare opens the store and gets the caller ready.
+func (a *attempt) prepare(ctx context.Context) (err error) {
+	if a.store, err = a.l.openStore(ctx, a.n); err != nil {
+		return err
+	}
+	a.worlds = a.l.worlds(a.n, a.store.host, a.store.port)
+	return a.l.o.Prepare(ctx, a.n, a.worlds)
+}
+
+// failedCode is the exit code when an attempt could not be run.
+func failedCode(err error) int {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return ExitTerminated
+	case errors.As(err, new(*rank.TimeoutError)), errors.As(err, new(*rank.PeerLeftError)):
+		return ExitRendezvous
+	}
+	return ExitFailed
+}
+
+func (a *attempt) start() error {
+	for _, w := range a.worlds {
+		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Secret: a.store.secret, Threads: a.l.o.Threads, Inherited: os.LookupEnv})
 		p, err := a.l.startWorker(w, env, a.n)
 		if err != nil {
 			return err
@@ -121,7 +140,7 @@ func (a *attempt) watch(ctx context.Context) {
 			a.obey(v)
 		case <-gone:
 			gone = nil
-			a.interrupted(syscall.SIGTERM)
+			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
 		case <-a.kill:
 			a.killAll()
 		}
@@ -139,17 +158,35 @@ func (a *attempt) exited(e exit) {
 	}
 }
 
+// earliest looks whether another rank had failed before e: several ends may
+// wait to be read, and the channel does not keep them in the order of time.
+func (a *attempt) earliest(e exit) exit {
+	for {
+		select {
+		case o := <-a.exits:
+			delete(a.alive, o.w)
+			if o.bad() && o.at.Before(e.at) {
+				o, e = e, o
+			}
+			a.ended = append(a.ended, o)
+		default:
+			return e
+		}
+	}
+}
+
 func (a *attempt) failed(e exit) {
+	e = a.earliest(e)
 	grace := min(a.l.o.Grace, afterFailure)
 	if e.code == ExitPreempted {
 		grace = a.l.o.Grace // the others are saving as well
 	}
-	c := e.cause(a.l.host, a.l.oom)
-	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: c}
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
 	e.w.finish() // its last words
 	f.Root.LastLines = e.w.log.lines()
+	f.Root.Step, f.Root.Phase = e.w.place()
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
 
@@ -160,6 +197,10 @@ func (a *attempt) interrupted(s os.Signal) {
 		a.killAll()
 		return
 	}
+	a.drain(s)
+}
+
+func (a *attempt) drain(s os.Signal) {
 	if a.verdict != nil {
 		return // they are being stopped already
 	}
@@ -226,7 +267,7 @@ func (a *attempt) signalCode(sig syscall.Signal) int {
 	if sig == syscall.SIGTERM && slices.ContainsFunc(a.ended, saved) && !slices.ContainsFunc(a.ended, unsaved) {
 		return ExitPreempted
 	}
-	return 128 + int(sig)
+	return signalExit(sig)
 }
 
 // followers parts the ranks that ended after the verdict into those that failed

@@ -17,10 +17,10 @@ func (l *launcher) event(rank int, line []byte) {
 func (w *worker) note(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if bytes.Contains(line, []byte(`"step"`)) {
+	if bytes.Contains(line, []byte(`"step":`)) {
 		w.step = append(w.step[:0], line...)
 	}
-	if bytes.Contains(line, []byte(`"phase"`)) {
+	if bytes.Contains(line, []byte(`"phase":`)) {
 		w.phase = append(w.phase[:0], line...)
 	}
 }

@@ -71,7 +71,7 @@ func (f *Failure) Advice() []string {
 	case c.Signal == "SIGKILL":
 		return []string{"Somebody killed it from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a person."}
 	case c.Signal == "SIGSEGV" || c.Signal == "SIGBUS" || c.Signal == "SIGILL" || c.Signal == "SIGABRT" || c.Signal == "SIGFPE":
-		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_KERNELS=go rules the assembly kernels out."}
+		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_CPU=generic rules the assembly kernels out."}
 	case c.Signal != "":
 		return []string{"Find out who sent " + c.Signal + "; the launcher did not."}
 	case c.Rank < 0:

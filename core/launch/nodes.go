@@ -203,7 +203,7 @@ type groupStore struct {
 func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 func (s *groupStore) close() {
-	if s.server != nil {
+	if s != nil && s.server != nil {
 		s.server.Close()
 	}
 }

@@ -51,8 +51,9 @@ type Options struct {
 	Command func(w rank.World) Command
 
 	// Prepare runs before the ranks of an attempt are started, with their
-	// worlds (this node's). Its error ends the run with ExitFailed. Child processes
-	// that exist when it returns are left alone when orphans are cleaned up.
+	// worlds (this node's). Its error ends the run; a signal cancels its ctx.
+	// Child processes that exist when it returns are left alone when orphans are
+	// cleaned up.
 	Prepare func(ctx context.Context, attempt int, local []rank.World) error
 
 	FS     afero.Fs  // for LogDir; nil means the operating system's
@@ -63,7 +64,8 @@ type Options struct {
 	// overlap; the line belongs to the launcher.
 	OnEvent func(rank int, line []byte)
 
-	// Signals replaces the process's own SIGINT and SIGTERM.
+	// Signals replaces the process's own SIGINT and SIGTERM. They are
+	// syscall.Signals.
 	Signals <-chan os.Signal
 }
 

@@ -55,7 +55,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer family.leave()
 	l.spawner = newSpawner()
 	defer l.spawner.close()
-	if err := l.meet(ctx); err != nil {
+	sig, err := l.interruptible(ctx, l.meet)
+	if sig != nil {
+		return Result{ExitCode: signalExit(sig), Signal: sig}, nil
+	}
+	if err != nil {
 		return Result{ExitCode: meetingCode(err)}, err
 	}
 	defer l.nodes.close()
@@ -71,6 +75,30 @@ func (l *launcher) catchSignals() (stop func()) {
 	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
 	l.signals = c
 	return func() { signal.Stop(c) }
+}
+
+// interruptible runs f, which must heed its ctx, until it ends or a signal
+// comes. There are no ranks then that could drain, so the first signal does.
+func (l *launcher) interruptible(ctx context.Context, f func(context.Context) error) (os.Signal, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return nil, err
+	case s := <-l.signals:
+		cancel()
+		return s, <-done
+	}
+}
+
+// signalExit is the shell's convention.
+func signalExit(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return ExitFailed
 }
 
 // meet learns the other nodes' numbers of ranks.

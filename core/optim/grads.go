@@ -36,30 +36,18 @@ func (o *Optimizer) ClipNorm(maxNorm float64) (total float64) {
 	return total
 }
 
-// GradNorm is the 2-norm over all gradients together.
+// GradNorm is the 2-norm over all gradients together, summed in float64.
 func (o *Optimizer) GradNorm() float64 {
-	var sum, halves float64
+	var sum float64
 	for i := range o.params {
-		switch g := o.params[i].Grad; g.DType {
-		case tensor.F32:
-			sum += kernel.SumSquares(g.F32())
-		case tensor.F64:
-			sum += kernel.SumSquares(g.F64())
-		case tensor.F16:
-			halves += halfSquares(g, tensor.F32FromF16)
-		case tensor.BF16:
-			halves += halfSquares(g, tensor.F32FromBF16)
+		g := o.params[i].Grad
+		part := kernel.SumSquaresBytes(g.DType, g.Data)
+		if half(g.DType) {
+			part *= o.pending * o.pending
 		}
+		sum += part
 	}
-	return math.Sqrt(sum + halves*o.pending*o.pending)
-}
-
-func halfSquares(t tensor.Tensor, widen func(uint16) float32) (sum float64) {
-	for _, h := range tensor.View[uint16](t.Data) {
-		v := float64(widen(h))
-		sum += float64(v * v)
-	}
-	return sum
+	return math.Sqrt(sum)
 }
 
 // GradsFinite reports whether no gradient holds an infinity or a NaN.
@@ -73,26 +61,4 @@ func (o *Optimizer) GradsFinite() bool {
 }
 
 // AllFinite reports whether a tensor of any floating type holds no infinity and no NaN.
-func AllFinite(t tensor.Tensor) bool {
-	switch t.DType {
-	case tensor.F32:
-		return kernel.AllFinite(t.F32())
-	case tensor.F64:
-		return kernel.AllFinite(t.F64())
-	case tensor.F16:
-		return exponentsBelow(tensor.View[uint16](t.Data), 0x7c00)
-	case tensor.BF16:
-		return exponentsBelow(tensor.View[uint16](t.Data), 0x7f80)
-	}
-	return true
-}
-
-// exponentsBelow looks at bits alone: infinities and NaNs have every exponent bit set.
-func exponentsBelow(x []uint16, all uint16) bool {
-	for _, v := range x {
-		if v&all == all {
-			return false
-		}
-	}
-	return true
-}
+func AllFinite(t tensor.Tensor) bool { return kernel.AllFiniteBytes(t.DType, t.Data) }

@@ -11,7 +11,8 @@ type Device interface {
 	// Steps take turns in it.
 	Workspace(s *Step) int
 
-	// Bind allocates the plan's arena and workspace and prepares every step.
+	// Bind finds memory for the plan's arena and workspace and prepares every
+	// step. Executors of one device may share that memory: they take turns.
 	// The tensors of st stay the caller's and outlive the executor. The plan
 	// has checked their types, shapes and sizes.
 	Bind(p *Plan, st State) (Executor, error)
@@ -23,8 +24,9 @@ type Executor interface {
 	// call's fields do not change between the steps of one run.
 	Step(i int, c *Call)
 
-	// Stats waits for all steps and returns what the loss reported.
-	Stats() Stats
+	// Stats waits for all steps and returns what the loss reported. The error
+	// says what the data set got wrong: an index out of range.
+	Stats() (Stats, error)
 
 	// Close frees the arena. The executor is not used after.
 	Close() error

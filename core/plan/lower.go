@@ -143,13 +143,24 @@ func (l *lowering) forward(n *graph.Node) error {
 		d.out = append(d.out, l.home[id])
 	}
 	if n.Op == graph.BatchNormOp {
-		if !l.opt.Train {
-			d.out = d.out[:1]
-		} else if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {
-			return fmt.Errorf("plan: %s (%s): a batch of one %d×%d image has one value per channel, which has no variance to train with", n.Layer, n.Op, x[2], x[3])
+		if err := l.batchNorm(n, &d); err != nil {
+			return err
 		}
 	}
 	l.steps = append(l.steps, d)
+	return nil
+}
+
+// batchNorm drops the batch's statistics from evaluation, and refuses to train
+// where there are none.
+func (l *lowering) batchNorm(n *graph.Node, d *draft) error {
+	if !l.opt.Train {
+		d.out = d.out[:1]
+		return nil
+	}
+	if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {
+		return fmt.Errorf("plan: %s (%s): a batch of one image of one pixel has no variance to train with; use a larger batch, or drop_last for the rest of an epoch", n.Layer, n.Op)
+	}
 	return nil
 }
 
@@ -177,91 +188,4 @@ func (l *lowering) inputs(n *graph.Node, c tensor.DType) []int {
 		}
 	}
 	return in
-}
-
-// backward writes a gradient node in the type its forward node ran in. A
-// gradient takes the type of what it belongs to, so it is cast where they differ.
-func (l *lowering) backward(n *graph.Node) {
-	c := l.compute[n.Forward]
-	if n.Op == graph.AddOp {
-		c = l.vals[l.home[l.g.Values[n.Out[0]].Of]].spec.DType
-	}
-	if l.moves(n) {
-		l.rename(n)
-		return
-	}
-	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), out: make([]int, len(n.Out))}
-	var after []draft
-	for i, id := range n.Out {
-		if d.out[i] = absent; id == graph.None {
-			continue
-		}
-		d.out[i] = l.gradient(id)
-		have := l.vals[d.out[i]].spec.DType
-		if want := l.types.gradient(n.Op, id, c, have); want != have {
-			raw := l.activation(id, want)
-			after = append(after, draft{op: CastOp, layer: l.g.Values[id].Name + ".grad", in: []int{raw}, out: []int{d.out[i]}})
-			d.out[i] = raw
-		}
-	}
-	l.steps = append(append(l.steps, d), after...)
-}
-
-// gradient declares the value of a gradient in the type of what it belongs to.
-func (l *lowering) gradient(id graph.ValueID) int {
-	v := l.g.Values[id]
-	if l.home[id] != absent { // a parameter's second contribution
-		return l.home[id]
-	}
-	d := l.vals[l.home[v.Of]].spec.DType
-	if v.Kind == graph.ParamGradient {
-		l.home[id] = l.declare(tensor.Spec{DType: d, Shape: v.Spec.Shape}, PlaceGrad, v.Index)
-	} else {
-		l.home[id] = l.activation(id, d)
-	}
-	return l.home[id]
-}
-
-// finish turns drafts into steps.
-func (l *lowering) finish() []Step {
-	steps := make([]Step, len(l.steps))
-	written := map[int]bool{}
-	for i, d := range l.steps {
-		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Complete: d.complete}
-		for _, v := range d.in {
-			s.In = append(s.In, l.operand(v, false))
-		}
-		for _, v := range d.out {
-			add := v != absent && l.vals[v].place == PlaceGrad && written[v]
-			s.Out = append(s.Out, l.operand(v, add))
-			written[v] = true
-		}
-		s.FLOPs, s.Bytes = cost(&s)
-		steps[i] = s
-	}
-	return steps
-}
-
-func (l *lowering) operand(v int, add bool) Operand {
-	if v == absent {
-		return Operand{}
-	}
-	x := &l.vals[v]
-	return Operand{Spec: x.spec, Place: x.place, Index: x.index, Offset: l.vals[x.alias].offset, Add: add}
-}
-
-func (l *lowering) stateSpecs() []tensor.Spec {
-	specs := make([]tensor.Spec, len(l.g.StateDict()))
-	for i, e := range l.g.StateDict() {
-		specs[i] = l.vals[l.home[l.entryValue(e)]].spec
-	}
-	return specs
-}
-
-func (l *lowering) gradSpecs() []tensor.Spec {
-	specs := make([]tensor.Spec, len(l.g.Params()))
-	for i, p := range l.g.Params() {
-		specs[i] = l.vals[l.home[p.Value]].spec
-	}
-	return specs
 }

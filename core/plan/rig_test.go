@@ -18,6 +18,23 @@ var (
 
 func ptr[T any](v T) *T { return &v }
 
+// goldenModel is the model that testdata/golden.py builds under a name.
+func goldenModel(name string) nn.Config {
+	if name != "layers" {
+		return nn.Config{Name: name}
+	}
+	return nn.Config{Layers: layers{
+		{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1), Bias: ptr(false)}, layer("batchnorm2d"), layer("gelu"),
+		{Type: "residual", Name: "block", Layers: layers{
+			{Type: "conv2d", OutChannels: ptr(6), KernelSize: pair(3, 3), Stride: pair(2, 2), Padding: pair(1, 1)}, layer("relu"), layer("batchnorm2d"),
+		}, Shortcut: layers{{Type: "sequential", Name: "downsample", Layers: layers{
+			{Type: "avgpool2d", KernelSize: pair(2, 2)}, {Type: "conv2d", OutChannels: ptr(6), KernelSize: pair(1, 1), Bias: ptr(false)},
+		}}}},
+		layer("relu"), {Type: "adaptive_avgpool2d", OutputSize: pair(3, 3)}, layer("flatten"),
+		{Type: "layernorm", NormShape: []int{54}}, linear(16), layer("tanh"), linear(10),
+	}}
+}
+
 // rig is a model with its memory and one program.
 type rig struct {
 	g    *graph.Graph

@@ -85,6 +85,10 @@ type Result struct {
 	LossSum float64 // Loss times rows, for weighing batches of different size
 	Correct int     // rows whose largest output is the target's; 0 for MSE
 	Rows    int
+
+	// Err says what is wrong with the batch: a class or an index out of range.
+	// The other fields and the gradients then mean nothing.
+	Err error
 }
 
 // Run executes the plan once. It does not allocate. Input or Target of a wrong
@@ -99,7 +103,7 @@ func (p *Program) Run(a Args) Result {
 			}
 		}
 	}
-	return p.result(p.exec.Stats())
+	return p.result()
 }
 
 // Stepwise hands out one run's steps one at a time, for tools that time them.
@@ -108,7 +112,7 @@ func (p *Program) Stepwise(a Args, around func(s *Step, run func())) Result {
 	for i := range p.plan.steps {
 		around(&p.plan.steps[i], func() { p.exec.Step(i, &p.call) })
 	}
-	return p.result(p.exec.Stats())
+	return p.result()
 }
 
 func (p *Program) prepare(a *Args) {
@@ -128,8 +132,9 @@ func (p *Program) prepare(a *Args) {
 	}
 }
 
-func (p *Program) result(s Stats) Result {
-	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch}
+func (p *Program) result() Result {
+	s, err := p.exec.Stats()
+	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
 	if s.Counted > 0 {
 		r.Loss = s.LossSum / s.Counted
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
@@ -210,5 +211,88 @@ func TestFrozenParameters(t *testing.T) {
 		if strings.HasPrefix(s.Layer, "fc1") && strings.Contains(string(s.Op), "grad") {
 			t.Errorf("%s of the frozen %s", s.Op, s.Layer)
 		}
+	}
+}
+
+// A batch with a class or an index out of range is the data set's mistake: an
+// error, and the program is good for the next batch.
+func TestIndexOutOfRange(t *testing.T) {
+	words := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}
+	g := build(t, nn.Config{Layers: gradCases["embedding"].layers}, words, class)
+	r := newRig(t, g, plan.Options{Batch: 2, Train: true, Fuse: true}, 1)
+	x, y := randomBytes(words, 2, 1), randomBytes(class, 2, 2)
+	for _, c := range []struct {
+		in   []byte
+		at   int
+		to   int32
+		want string
+	}{{y, 1, 10, "target class: element 1 of the batch is 10, outside 0 to 9"}, {y, 0, -1, "is -1"}, {x, 7, 7, "0: element 7 of the batch is 7, outside 0 to 6"}} {
+		v := tensor.View[int32](c.in)
+		keep := v[c.at]
+		v[c.at] = c.to
+		if res := r.prog.Run(plan.Args{Input: x, Target: y}); res.Err == nil || !strings.Contains(res.Err.Error(), c.want) {
+			t.Errorf("error %v, want %q", res.Err, c.want)
+		}
+		v[c.at] = keep
+		if res := r.prog.Run(plan.Args{Input: x, Target: y}); res.Err != nil {
+			t.Errorf("the next batch: %v", res.Err)
+		}
+	}
+	tensor.View[int32](y)[0] = -100 // PyTorch's ignore_index
+	if res := r.prog.Run(plan.Args{Input: x, Target: y}); res.Err != nil || res.LossSum != 2*res.Loss {
+		t.Errorf("an ignored row: %+v", res)
+	}
+}
+
+// One weight used twice: its gradient is the sum, complete after the last use
+// in backward, and announced once.
+func TestSharedParameter(t *testing.T) {
+	in := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{6}}
+	g := graph.New(in, class)
+	w := g.NewParam("tied.weight", graph.Weight, 6, 6, 6)
+	x := must(g.Linear("a", g.Input(), w, graph.None))
+	x = g.Tanh("b", x)
+	x = must(g.Linear("c", x, w, graph.None))
+	x = must(g.Linear("fc", x, g.NewParam("fc.weight", graph.Weight, 6, 10, 6), graph.None))
+	if err := g.CrossEntropy(x); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, g, plan.Options{Batch: 3, Train: true, DType: tensor.F64, Fuse: true}, 3)
+	if got := r.p.GradOrder(); !slices.Equal(got, []int{1, 0}) {
+		t.Errorf("order %v", got)
+	}
+	checkSlopes(t, r, in, class)
+	lower := must(plan.Compile(g, plan.Options{Batch: 3, Train: true, Fuse: true, Policy: autocast(tensor.BF16)}))
+	casts := 0
+	for _, s := range lower.Steps() {
+		if s.Op == plan.CastOp && s.Layer == "tied.weight" {
+			casts++
+		}
+	}
+	if casts != 1 {
+		t.Errorf("the shared weight is cast %d times", casts)
+	}
+}
+
+func TestForecast(t *testing.T) {
+	g := build(t, nn.Config{Name: "convnet"}, digits, class)
+	p := must(plan.Compile(g, plan.Options{Batch: 64, Train: true, Fuse: true}))
+	m := p.Memory(cpu.New())
+	if m.Params != 4*29034 || m.Grads != 4*29034 || m.Buffers != 2*4*(16+32)+2*8 {
+		t.Errorf("memory %+v", m)
+	}
+	var sum int
+	for _, s := range p.Steps() {
+		for _, o := range s.Out {
+			if o.Place == plan.PlaceArena {
+				sum += o.Spec.Bytes()
+			}
+		}
+		if s.Op == graph.Conv2DOp && s.Layer == "layer1.0" && s.FLOPs != 64*16*28*28*(2*25+1) {
+			t.Errorf("%s: %d FLOPs", s.Layer, s.FLOPs)
+		}
+	}
+	if m.Activations >= sum*2/3 {
+		t.Errorf("the arena has %d bytes for %d bytes of values: lifetimes are not used", m.Activations, sum)
 	}
 }

@@ -67,8 +67,8 @@ func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error)
 func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error) {
 	start, reported := time.Now(), time.Now()
 	pause := 20 * time.Millisecond
+	var last error
 	for {
-		var last error
 		for _, addr := range addrs {
 			c, err := dialOnce(ctx, addr, o)
 			if err == nil {

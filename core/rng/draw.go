@@ -2,13 +2,13 @@ package rng
 
 import "math"
 
-// randpermSmall is the length from which PyTorch's randperm draws 64 bits per swap.
-const randpermSmall = math.MaxUint32 / 20
+// permSmall is the length from which PyTorch's randperm draws 64 bits per swap.
+const permSmall = math.MaxUint32 / 20
 
 // Perm is torch.randperm(n): a permutation of 0 … n−1, modulo bias included
 // (aten/src/ATen/native/TensorFactories.cpp).
 func (m *MT) Perm(n int) []int64 {
-	if n >= randpermSmall {
+	if n >= permSmall {
 		return m.permLarge(n)
 	}
 	r := make([]int64, n)
@@ -22,12 +22,13 @@ func (m *MT) Perm(n int) []int64 {
 	return r
 }
 
+// permLarge shuffles inside out, so that it need not fill the slice first.
 func (m *MT) permLarge(n int) []int64 {
 	r := make([]int64, n)
 	for i := range r {
-		j := int(m.Uint64() % uint64(i+1))
-		r[i], r[j] = int64(i), r[i]
-		r[i], r[j] = r[j], r[i]
+		j := m.Uint64() % uint64(i+1)
+		r[i] = r[j]
+		r[j] = int64(i)
 	}
 	return r
 }

@@ -52,6 +52,25 @@ func TestPermOfMNISTSize(t *testing.T) {
 	}
 }
 
+// Lists beyond PyTorch's 32-bit limit cannot be drawn in a test; the algorithm can.
+func TestPermLargeIsAPermutation(t *testing.T) {
+	counts := map[[3]int64]int{}
+	m := NewMT(0)
+	for range 6000 {
+		p := m.permLarge(3)
+		counts[[3]int64(p)]++
+		slices.Sort(p)
+		if !slices.Equal(p, []int64{0, 1, 2}) {
+			t.Fatalf("%v", p)
+		}
+	}
+	for p, n := range counts {
+		if len(counts) != 6 || n < 850 || n > 1150 {
+			t.Errorf("%v came %d times of 6000", p, n)
+		}
+	}
+}
+
 // The goldens are one stream per seed: uniform numbers have to be exact to the
 // bit, normal ones to a few units in the last place, and both have to use up as
 // much of the stream as PyTorch does.

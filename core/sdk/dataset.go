@@ -24,6 +24,13 @@ type Dataset interface {
 	Close() error
 }
 
+// DatasetDescriber is a data set that knows its shape and sizes from its
+// options alone. `trainctl plan` asks it instead of opening anything; Source
+// and Fingerprint stay empty.
+type DatasetDescriber interface {
+	Describe(options Options) (DatasetSpec, error)
+}
+
 // DatasetRequest is what Open gets.
 type DatasetRequest struct {
 	Options   Options

@@ -2,7 +2,7 @@
 //
 // A plugin is an executable with a main of a few lines:
 //
-//	func main() { sdk.Serve(sdk.Plugin{Backend: mybackend.New()}) }
+//	func main() { sdk.Serve(sdk.Plugin{Backend: mybackend.New}) }
 //
 // It implements one of three interfaces: [Backend] moves gradients between
 // ranks, [Dataset] writes batches into shared slots, [Precision] says what is

@@ -6,10 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/trainctl/trainctl/core/sdk/pb"
@@ -38,6 +40,7 @@ func Serve(p Plugin) {
 	}
 	s.restoreStdio = func() { os.Stdout, os.Stderr = stderr, stderr }
 	s.watchHost()
+	outliveSignals()
 	os.Stdout = stdout // for the handshake line
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  pb.Handshake,
@@ -46,6 +49,14 @@ func Serve(p Plugin) {
 		Logger:           hclog.NewNullLogger(),
 	})
 	s.exit()
+}
+
+// outliveSignals leaves the end of the process to the host: a batch system
+// that signals every process of a job would otherwise take the backend away
+// from ranks that are about to write their checkpoint. The signals are caught
+// rather than ignored, because an ignored signal is inherited by children.
+func outliveSignals() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 }
 
 func exitWith(w io.Writer, err error) {

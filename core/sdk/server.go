@@ -139,7 +139,7 @@ func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply,
 		return &pb.StartReply{}, nil
 	}
 	if r.DataPlane != pb.PlaneShm || s.link == nil {
-		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("no data plane %q here", r.DataPlane)}
+		return nil, protocolError("no data plane %q here", r.DataPlane)
 	}
 	arena, err := s.receive(ctx, 0, r.ControlSize)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ring != nil {
-		return nil, &Error{Code: CodeProtocol, Text: "started twice"}
+		return nil, protocolError("started twice")
 	}
 	s.ring = ring
 	ring.Beat()
@@ -164,31 +164,31 @@ func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply,
 // AttachArena implements pb.PluginServer.
 func (s *server) AttachArena(ctx context.Context, r *pb.AttachArenaRequest) (*pb.AttachArenaReply, error) {
 	if r.Id == 0 || s.link == nil {
-		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("arena %d cannot be attached", r.Id)}
+		return nil, protocolError("arena %d cannot be attached", r.Id)
 	}
 	mem, err := s.receive(ctx, uint64(r.Id), r.Size)
 	if err != nil {
 		return nil, err
 	}
 	arena := &Arena{ID: r.Id, Name: r.Name, Arena: mem}
-	if s.backend != nil {
-		err = s.call(func() error { return s.backend.Attach(ctx, arena) })
-		if err != nil {
-			return nil, err
-		}
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.arenas[r.Id] != nil {
-		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("arena %d is attached already", r.Id)}
+	taken := s.arenas[r.Id] != nil
+	if !taken {
+		s.arenas[r.Id] = arena
 	}
-	s.arenas[r.Id] = arena
-	return &pb.AttachArenaReply{}, nil
+	s.mu.Unlock()
+	if taken {
+		return nil, protocolError("arena %d is attached already", r.Id)
+	}
+	if s.backend == nil {
+		return &pb.AttachArenaReply{}, nil
+	}
+	return &pb.AttachArenaReply{}, s.call(func() error { return s.backend.Attach(ctx, arena) })
 }
 
 func (s *server) receive(ctx context.Context, tag, size uint64) (*shm.Arena, error) {
 	if size > 1<<46 {
-		return nil, &Error{Code: CodeProtocol, Text: fmt.Sprintf("an arena of %d bytes", size)}
+		return nil, protocolError("an arena of %d bytes", size)
 	}
 	f, err := s.link.take(ctx, tag)
 	if err != nil {

@@ -15,6 +15,9 @@ const Slice = 100 * time.Millisecond
 // a ring need not choose alike.
 const EnvDoorbell = "TRAINCTL_DOORBELL"
 
+// EnvSpin is a duration such as "30us": [Bell.Spin] of every ring.
+const EnvSpin = "TRAINCTL_SPIN"
+
 // Bell is how an end of a ring waits.
 type Bell struct {
 	// Spin is how long to look at the ring before sleeping. More than 0 pays
@@ -24,10 +27,13 @@ type Bell struct {
 	Poll bool
 }
 
-// DefaultBell sleeps at once, on a futex where there is one, as the
-// environment says.
+// DefaultBell is what the environment says. Without a word from it, an end
+// sleeps at once, on a futex where there is one: a job usually has more
+// processes than cores, and then whoever spins takes the core from the one it
+// waits for.
 func DefaultBell() Bell {
-	return Bell{Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
+	spin, _ := time.ParseDuration(os.Getenv(EnvSpin))
+	return Bell{Spin: max(spin, 0), Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
 }
 
 // channel is one direction of a ring: a count of messages, and the words to

@@ -126,19 +126,3 @@ func (t *Trainer) atMaxSteps() bool {
 func (t *Trainer) atEnd() bool {
 	return t.atMaxSteps() || t.cfg.Train.Epochs > 0 && t.pos.Epoch >= t.cfg.Train.Epochs
 }
-
-// stepsPerEpoch counts optimizer steps; the last one of an epoch may have fewer micro-steps.
-func (t *Trainer) stepsPerEpoch() int {
-	batches := (t.sampler.Len() + t.batch - 1) / t.batch
-	k := t.cfg.Train.AccumulateSteps
-	return (batches + k - 1) / k
-}
-
-// totalSteps is the length of the run.
-func (t *Trainer) totalSteps() int {
-	n, limit := t.stepsPerEpoch()*t.cfg.Train.Epochs, t.cfg.Train.MaxSteps
-	if n == 0 || limit > 0 && limit < n {
-		return limit
-	}
-	return n
-}

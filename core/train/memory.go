@@ -5,7 +5,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -22,31 +21,6 @@ type memory struct {
 	buffers ddp.Region   // all buffers
 	scratch ddp.Region
 	size    int
-}
-
-func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
-	var m memory
-	end := 0
-	m.buckets, end = ddp.Layout(buckets, 0)
-	m.all.Offset = end
-	place := func(buffers bool) (regions []ddp.Region) {
-		for i, e := range entries {
-			if e.Buffer != buffers {
-				continue
-			}
-			regions = append(regions, ddp.Region{Offset: end, Size: specs[i].Bytes()})
-			end = ddp.Align(end + specs[i].Bytes())
-		}
-		return regions
-	}
-	m.params = place(false)
-	m.buffers.Offset = end
-	m.bufs = place(true)
-	m.buffers.Size = end - m.buffers.Offset
-	m.all.Size = end - m.all.Offset
-	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
-	m.size = end + ddp.ScratchBytes
-	return m
 }
 
 // state views the arena as the model's tensors in state-dict order.
@@ -70,14 +44,4 @@ func arenaFor(size int) (*sdk.Arena, error) {
 		return nil, fmt.Errorf("shared memory for gradients and weights (%d bytes): %w", size, err)
 	}
 	return &sdk.Arena{ID: 1, Name: "gradients", Arena: a}, nil
-}
-
-// gradients describes the trained parameters for bucketing.
-func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
-	specs := p.GradSpecs()
-	gs := make([]ddp.Gradient, len(specs))
-	for i, s := range specs {
-		gs[i] = ddp.Gradient{Name: g.Params()[i].Name, DType: s.DType, Shape: s.Shape}
-	}
-	return gs
 }

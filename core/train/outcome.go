@@ -11,7 +11,6 @@ import (
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/optim"
-	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -84,8 +83,8 @@ func (t *Trainer) warnLoss() {
 
 func finite(g tensor.Tensor) bool { return optim.AllFinite(g) }
 
-func (t *Trainer) planMade(p *plan.Plan, took time.Duration) {
-	n := t.totalSteps()
+func (t *Trainer) planMade(took time.Duration) {
+	p, n := t.outline.Plan, t.outline.Steps
 	t.stats.stepMS = make([]float64, 0, min(n, 1<<20))
 	t.stats.exposedMS = make([]float64, 0, min(n, 1<<20))
 	params := 0
@@ -96,7 +95,7 @@ func (t *Trainer) planMade(p *plan.Plan, took time.Duration) {
 	t.Events.Emit(&event.PlanMade{
 		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
 		MemoryBytes: int64(mem.Params + mem.Grads + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
-		Epochs: t.cfg.Train.Epochs, StepsPerEpoch: t.stepsPerEpoch(), Steps: n, LogFreq: t.cfg.Train.LogFreq, TookMS: ms(took),
+		Epochs: t.cfg.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.cfg.Train.LogFreq, TookMS: ms(took),
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 // batches, the short one at the end of an epoch, and the same for evaluation.
 type programs struct {
 	train, eval map[int]*plan.Program // by rows
-	full        *plan.Plan            // of a full training batch
 }
 
 // shapes lists the batch sizes that n samples in batches of size give.
@@ -62,7 +61,7 @@ func (t *Trainer) bind() error {
 }
 
 func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool) error {
-	p := t.programs.full
+	p := t.outline.Plan
 	if !training || rows != t.batch {
 		var err error
 		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -88,45 +87,29 @@ func (t *Trainer) checkPlugins() error {
 	return nil
 }
 
-// makePlan builds the model, plans a full training batch, and lays out the
-// memory that the rank shares: everything that follows from the configuration
-// and the data's shape alone.
-func (t *Trainer) makePlan(context.Context) error {
+// makePlan plans the run and lays out the memory that the rank shares.
+func (t *Trainer) makePlan(context.Context) (err error) {
 	begin := time.Now()
-	var err error
-	if t.batch, err = t.cfg.Train.Batch(t.world.Size); err != nil {
+	if t.outline, err = NewOutline(t.cfg, t.spec, &t.policy, t.world.Size, t.world.Rank); err != nil {
 		return err
 	}
-	if t.sampler, err = data.NewSampler(t.cfg.Sampler, t.cfg.Run.Seed, t.spec.TrainSamples, t.world.Size, t.world.Rank); err != nil {
-		return err
-	}
-	t.batch = min(t.batch, t.sampler.Len())
-	if t.graph, err = nn.Build(t.cfg.Model, t.spec.Input, t.spec.Target, t.spec.Classes); err != nil {
-		return err
-	}
-	if t.programs.full, err = t.cfg.compile(t.graph, &t.policy, t.batch, true); err != nil {
-		return err
-	}
-	p := t.programs.full
-	grads := gradients(t.graph, p)
-	first, rest := t.cfg.DDP.Caps()
-	buckets := ddp.Assign(grads, p.GradOrder(), first, rest)
-	t.memory = layout(buckets, t.graph.StateDict(), p.StateSpecs())
+	o := t.outline
+	t.batch, t.sampler, t.graph, t.memory = o.Batch, o.sampler, o.Graph, o.memory
 	if t.arena, err = arenaFor(t.memory.size); err != nil {
 		return err
 	}
 	t.group = ddp.NewGroup(t.world.Rank, t.world.Size, t.Backend, t.arena, t.memory.scratch)
-	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, grads, buckets, t.memory.buckets)
+	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets)
 	t.onGrad = t.reducer.GradReady
-	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), p.StateSpecs())
-	t.grads = t.reducer.Gradients(grads)
+	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	t.grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
 		return err
 	}
 	if err := t.makeOptimizer(); err != nil {
 		return err
 	}
-	t.planMade(p, time.Since(begin))
+	t.planMade(time.Since(begin))
 	slots := max(1, t.cfg.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.cfg.Run.Seed)
 	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
@@ -148,7 +131,7 @@ func (t *Trainer) makeOptimizer() (err error) {
 	if t.optimizer, err = optim.New(t.cfg.Optimizer, params); err != nil {
 		return err
 	}
-	t.schedule, err = optim.NewSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.stepsPerEpoch(), t.totalSteps())
+	t.schedule, err = optim.NewSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.outline.StepsPerEpoch, t.outline.Steps)
 	return err
 }
 
@@ -184,7 +167,7 @@ func (t *Trainer) replica() ddp.Replica {
 		Build: t.Build, Config: t.cfg.Hash,
 		Dataset: fmt.Sprintf("%s (%s, %d + %d samples, %s)", t.cfg.Dataset, t.spec.Source, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
-	specs := t.programs.full.StateSpecs()
+	specs := t.outline.Plan.StateSpecs()
 	for i, e := range t.graph.StateDict() {
 		r.State = append(r.State, ddp.Item(e.Name, specs[i]))
 	}

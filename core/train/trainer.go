@@ -84,6 +84,7 @@ type Trainer struct {
 
 	spec    sdk.DatasetSpec
 	policy  sdk.Policy
+	outline *Outline
 	graph   *graph.Graph
 	batch   int // per rank and micro-step
 	sampler *data.Sampler

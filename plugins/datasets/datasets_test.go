@@ -1,6 +1,7 @@
 package datasets
 
 import (
+	"context"
 	"os"
 	"slices"
 	"testing"
@@ -41,23 +42,60 @@ func TestBuiltinsCarryTheirNames(t *testing.T) {
 	}
 }
 
-// TestContractThroughTheWire runs every data set in processes of its own.
+// The plugin processes of the tests. Under the race detector a process lingers
+// for a second when it ends, unless it is told not to.
+func testHost() *host.Host {
+	return host.New(host.Options{Builtins: hosted(), SetEnv: []string{"GORACE=atexit_sleep_ms=0"}})
+}
+
+func generated(root string) map[string]any {
+	return map[string]any{"root": root, "download": false, "fallback": "generated", "train_samples": 500, "test_samples": 100}
+}
+
+// TestContractThroughTheWire runs the data sets in processes of their own.
 func TestContractThroughTheWire(t *testing.T) {
-	digits := map[string]any{"root": t.TempDir(), "download": false, "fallback": "generated", "train_samples": 500, "test_samples": 100}
-	tables := map[string]map[string]any{
-		"mnist":         digits,
-		"fashion-mnist": digits,
-		"synthetic":     {"shape": []any{3, 9, 11}, "train_samples": 200, "test_samples": 70},
-	}
-	refused := map[string]map[string]map[string]any{
-		"mnist":     {"std": {"std": []any{0.0}}},
-		"synthetic": {"shape": {"shape": []any{1 << 20, 1 << 20}}},
-	}
 	t.Setenv("TRAINCTL_DATA", "")
-	h := host.New(host.Options{Builtins: hosted()})
-	for name, table := range tables {
-		t.Run(name, func(t *testing.T) {
-			sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetProcess(h, name), Options: table, Refused: refused[name]})
+	computed := map[string]any{"shape": []any{3, 9, 11}, "train_samples": 200, "test_samples": 70}
+	cases := []struct {
+		name, plane string
+		table       map[string]any
+		refused     map[string]map[string]any
+	}{
+		{"mnist", "", generated(t.TempDir()), map[string]map[string]any{"std": {"std": []any{0.0}}}},
+		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
+		{"synthetic", "inline", computed, nil}, // what a plugin without shared memory gets
+	}
+	for _, c := range cases {
+		t.Run(c.name+c.plane, func(t *testing.T) {
+			t.Setenv("TRAINCTL_DATA_PLANE", c.plane)
+			sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(testHost(), c.name), Options: c.table, Refused: c.refused})
 		})
+	}
+}
+
+// BenchmarkBatch is one batch of digits from another process, drawn before.
+func BenchmarkBatch(b *testing.B) {
+	d, err := testHost().StartDataset(b.Context(), "mnist")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close(context.Background())
+	options, _ := sdk.CheckOptions("", d.Info().Options, generated(b.TempDir()))
+	if _, err := d.Open(b.Context(), sdk.DatasetRequest{Options: options}); err != nil {
+		b.Fatal(err)
+	}
+	indices := make([]int64, 64)
+	if err := d.Prepare(1, len(indices)); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := d.Request(0, sdk.Train, 0, 0, indices); err != nil {
+			b.Fatal(err)
+		}
+		input, _, err := d.Wait(0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(input)))
 	}
 }

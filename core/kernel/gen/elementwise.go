@@ -29,7 +29,6 @@ func elementwise(a *asm) {
 	axpy(a)
 	relu(a)
 	reluGrad(a)
-	sgd(a)
 }
 
 func scale(a *asm) {
@@ -65,45 +64,23 @@ func relu(a *asm) {
 	a.ret()
 }
 
-const greaterThan = 14 // VCMPPS predicate GT_OS: false for NaN
+const notLessOrEqual = 22 // VCMPPS predicate NLE_UQ: true for NaN
 
 func reluGrad(a *asm) {
-	a.function("reluGrad", "func(y, dy, dx *float32, n int)", "computes dx = dy where y > 0, else 0. n is a multiple of 16.")
+	a.function("reluGrad", "func(y, dy, dx *float32, n int)", "computes dx = 0 where y ≤ 0, else dy. n is a multiple of 16.")
 	y, dy, dx, zero, v := a.gp("y"), a.gp("dy"), a.gp("dx"), a.vec(), a.vec()
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.VMOVUPS(at(y, off, d), v)
 		if a.lanes == 16 {
 			k := a.K()
-			a.VCMPPS(operand.U8(greaterThan), zero, v, k)
+			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, k)
 			a.VMOVUPS_Z(at(dy, off, d), k, v)
 		} else {
-			a.VCMPPS(operand.U8(greaterThan), zero, v, v)
+			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, v)
 			a.VANDPS(at(dy, off, d), v, v)
 		}
 		a.VMOVUPS(v, at(dx, off, d))
-	})
-	a.ret()
-}
-
-// sgd emits the momentum step after the first, without maximize.
-func sgd(a *asm) {
-	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
-		"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.")
-	p, g, buf := a.gp("p"), a.gp("grad"), a.gp("buf")
-	lr, momentum, undamped, decay := a.splat("lr"), a.splat("momentum"), a.splat("undamped"), a.splat("weightDecay")
-	w, d, b := a.vec(), a.vec(), a.vec()
-	a.blocks(a.gp("n"), func(off reg.GPVirtual, disp int) {
-		a.VMOVUPS(at(p, off, disp), w)
-		a.VMULPS(w, decay, d)
-		a.VADDPS(at(g, off, disp), d, d)
-		a.VMULPS(undamped, d, d)
-		a.VMULPS(at(buf, off, disp), momentum, b)
-		a.VADDPS(d, b, b)
-		a.VMOVUPS(b, at(buf, off, disp))
-		a.VMULPS(lr, b, b)
-		a.VSUBPS(b, w, w)
-		a.VMOVUPS(w, at(p, off, disp))
 	})
 	a.ret()
 }

@@ -21,6 +21,7 @@ func half(a *asm) {
 		a.narrow(f)
 		a.widen(f)
 		a.addHalf(f)
+		a.accumulate(f)
 	}
 }
 
@@ -55,6 +56,18 @@ func (a *asm) addHalf(f format) {
 		a.VADDPS(y, x, x)
 		pack(x)
 		a.storeHalf(x, at(dst, off, d))
+	})
+	a.ret()
+}
+
+func (a *asm) accumulate(f format) {
+	a.function(f.name+"Accumulate", "func(dst *float32, src *uint16, n int)", "computes dst += src in float32. n is a multiple of 16.")
+	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
+	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		sum := operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d}
+		f.load(at(src, off, d), v)
+		a.VADDPS(sum, v, v)
+		a.VMOVUPS(v, sum)
 	})
 	a.ret()
 }

@@ -19,6 +19,7 @@ var families = map[string]func(*asm){
 	"gemm":        gemm,
 	"dot":         dot,
 	"elementwise": elementwise,
+	"update":      update,
 	"norm":        norm,
 	"half":        half,
 	"pool":        pool,

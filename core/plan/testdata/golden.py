@@ -2,13 +2,47 @@
 batches. Weights, batches and labels come from PyTorch's generator, so they need not be stored. Run with
 the directory of common.py, which holds the models, in PYTHONPATH: python golden.py > golden.json"""
 import json
+from collections import OrderedDict
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 
 import common
 
 BATCH, STEPS = 8, 20
+
+
+def evaluate(model):
+    model.eval()
+    x, y = batch(500)
+    loss = F.cross_entropy(model(x), y).item()
+    model.train()
+    return loss
+
+
+class Block(nn.Module):
+    """The residual block of the model "layers" in rig_test.go."""
+
+    def __init__(self):
+        super().__init__()
+        for i, m in enumerate((nn.Conv2d(4, 6, 3, stride=2, padding=1), nn.ReLU(), nn.BatchNorm2d(6))):
+            self.add_module(str(i), m)
+        self.downsample = nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(4, 6, 1, bias=False))
+
+    def forward(self, x):
+        y = x
+        for i in range(3):
+            y = getattr(self, str(i))(y)
+        return y + self.downsample(x)
+
+
+def build(name):
+    if name != "layers":
+        return common.build(name)[0]
+    return nn.Sequential(OrderedDict([
+        ("0", nn.Conv2d(1, 4, 3, padding=1, bias=False)), ("1", nn.BatchNorm2d(4)), ("2", nn.GELU()), ("block", Block()), ("4", nn.ReLU()),
+        ("5", nn.AdaptiveAvgPool2d(3)), ("6", nn.Flatten()), ("7", nn.LayerNorm(54)), ("8", nn.Linear(54, 16)), ("9", nn.Tanh()), ("10", nn.Linear(16, 10))]))
 
 
 def summary(v):
@@ -27,7 +61,7 @@ def half(name, dtype, whole):
     grads = []
     for low in (False, True):
         torch.manual_seed(7)
-        model, _ = common.build(name)
+        model = build(name)
         x, y = batch(0)
         if not low:
             loss = F.cross_entropy(model.double()(x), y)
@@ -43,9 +77,9 @@ def half(name, dtype, whole):
 
 HALF = {"f16": torch.float16, "bf16": torch.bfloat16}
 out = []
-for name in ("convnet", "mlp"):
+for name in ("convnet", "mlp", "layers"):
     torch.manual_seed(7)
-    model, _ = common.build(name)
+    model = build(name)
     model = model.double()
     arrival = []
     for key, p in model.named_parameters():
@@ -64,11 +98,11 @@ for name in ("convnet", "mlp"):
             d["grads"] = {k: summary(p.grad) for k, p in model.named_parameters()}
         opt.step()
         d["losses"].append(loss.item())
+        if step == 3:
+            d["eval_loss4"] = evaluate(model)
         if step == 2:
             d["state3"] = {k: summary(v) for k, v in model.state_dict().items()}
-    model.eval()
-    x, y = batch(500)
-    d["eval_loss"] = F.cross_entropy(model(x), y).item()
+    d["eval_loss20"] = evaluate(model)
     d["half"] = {f"{kind} {t}": half(name, HALF[t], kind == "O3") for kind in ("autocast", "O3") for t in HALF}
     out.append(d)
 print(json.dumps(out))

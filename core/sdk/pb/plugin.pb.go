@@ -76,7 +76,6 @@ type InfoReply struct {
 	Determinism string                 `protobuf:"bytes,10,opt,name=determinism,proto3" json:"determinism,omitempty"`
 	// Data planes the process can serve: "shm", "inline", best first.
 	DataPlanes    []string `protobuf:"bytes,11,rep,name=data_planes,json=dataPlanes,proto3" json:"data_planes,omitempty"`
-	SdkVersion    string   `protobuf:"bytes,12,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,13 +185,6 @@ func (x *InfoReply) GetDataPlanes() []string {
 		return x.DataPlanes
 	}
 	return nil
-}
-
-func (x *InfoReply) GetSdkVersion() string {
-	if x != nil {
-		return x.SdkVersion
-	}
-	return ""
 }
 
 type Option struct {
@@ -2482,7 +2474,7 @@ var File_plugin_proto protoreflect.FileDescriptor
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\fplugin.proto\x12\x12trainctl.plugin.v1\"\r\n" +
-	"\vInfoRequest\"\xe2\x02\n" +
+	"\vInfoRequest\"\xc1\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2496,9 +2488,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\vdeterminism\x18\n" +
 	" \x01(\tR\vdeterminism\x12\x1f\n" +
 	"\vdata_planes\x18\v \x03(\tR\n" +
-	"dataPlanes\x12\x1f\n" +
-	"\vsdk_version\x18\f \x01(\tR\n" +
-	"sdkVersion\"\xe7\x01\n" +
+	"dataPlanes\"\xe7\x01\n" +
 	"\x06Option\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12!\n" +

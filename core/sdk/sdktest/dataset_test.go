@@ -114,7 +114,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 		"no classes":            {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Classes = 0 })},
 		"changes":               {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { opens++; s.TrainSamples += opens })},
 		"differs by rank":       {checkRanks, onSpec(func(r sdk.DatasetRequest, s *sdk.DatasetSpec) { s.TestSamples += r.Rank })},
-		"not a number":          {checkEverySample, onFill(func(_ *model, b *sdk.Batch) { set(b, 0, float32(math.NaN())) })},
+		"not a number":          {checkEverySample, onFill(func(_ *model, b *sdk.Batch) { setInput(b, 0, float32(math.NaN())) })},
 		"class out of range": {checkEverySample, onFill(func(_ *model, b *sdk.Batch) {
 			for i := range b.Indices {
 				tensor.View[int32](b.Target)[i] = 3
@@ -122,10 +122,10 @@ func TestSuiteFindsFaults(t *testing.T) {
 		})},
 		"position in the batch": {checkComposition, onFill(func(_ *model, b *sdk.Batch) {
 			for i := range b.Indices {
-				set(b, i, float32(i))
+				setInput(b, i, float32(i))
 			}
 		})},
-		"counts calls": {checkEpochs, onFill(func(m *model, b *sdk.Batch) { set(b, 0, float32(m.calls)) })},
+		"counts calls": {checkEpochs, onFill(func(m *model, b *sdk.Batch) { setInput(b, 0, float32(m.calls)) })},
 		"writes behind": {checkMemory, onFill(func(_ *model, b *sdk.Batch) {
 			*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b.Input)), len(b.Input))) = 1
 		})},
@@ -155,7 +155,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 	}
 }
 
-func set(b *sdk.Batch, sample int, v float32) {
+func setInput(b *sdk.Batch, sample int, v float32) {
 	if sample < len(b.Indices) {
 		tensor.View[float32](b.Input)[2*sample] = v
 	}

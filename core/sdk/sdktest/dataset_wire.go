@@ -11,10 +11,10 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// DatasetProcess gives [DatasetOptions] instances that are plugin processes,
+// DatasetPlugin gives [DatasetOptions] instances that are plugin processes,
 // one each, started by the host from a path (or a built-in name), with batches
 // in memory shared with it: what a user's run does.
-func DatasetProcess(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
+func DatasetPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
 	return func(t testing.TB) sdk.Dataset {
 		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 		defer cancel()

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,7 +79,7 @@ func (t *transfer) exchange(ctx context.Context, url string, watch *watchdog) er
 	}
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return err
+		return withoutURL(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
@@ -91,6 +92,14 @@ func (t *transfer) exchange(ctx context.Context, url string, watch *watchdog) er
 		return err
 	}
 	return t.check()
+}
+
+// withoutURL takes the address off an error: it is named further up.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
 }
 
 // position makes the part file end where the answer starts.

@@ -23,7 +23,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(ownerEnv); dir != "" {
+		ownLock(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var content = bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 

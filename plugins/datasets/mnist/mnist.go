@@ -2,7 +2,7 @@
 // classes in four IDX files.
 //
 // Open looks in the option root, then in $TRAINCTL_DATA, then downloads, then,
-// if it is told so, draws digits itself ([Source] says which it was). A file
+// if it is told so, draws digits itself (DatasetSpec.Source says which it was). A file
 // that is there and damaged is an error, never a reason to look further. The
 // pixels stay bytes in memory; [Dataset.Fill] turns them into float32 through
 // a table of 256 values, pixel/255 as torchvision's ToTensor gives, then
@@ -19,7 +19,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/datasets/digits"
 )
 
 // The values of DatasetSpec.Source.
@@ -51,7 +50,8 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: logger(req)}
+	log, loud := logger(req)
+	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: log, loud: loud}
 	got, err := s.find(ctx)
 	if err != nil {
 		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", d.name, err)
@@ -66,7 +66,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 func (d *Dataset) spec(got *found) sdk.DatasetSpec {
 	return sdk.DatasetSpec{
 		Source:       got.source,
-		Input:        tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, digits.Size, digits.Size}},
+		Input:        inputSpec(),
 		Target:       tensor.Spec{DType: tensor.I32},
 		Classes:      len(got.classes),
 		ClassNames:   got.classes,

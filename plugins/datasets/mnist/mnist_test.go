@@ -179,6 +179,25 @@ func TestDamagedFilesStopTheSearch(t *testing.T) {
 	}
 }
 
+// Nothing is mapped: what happens to the files later does not reach a run.
+func TestFilesMayShrinkAfterOpen(t *testing.T) {
+	dir := t.TempDir()
+	put(t, afero.NewOsFs(), dir, small())
+	d := newDataset(afero.NewOsFs(), "")
+	if _, err := open(t, d, map[string]any{"root": dir}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range fileNames {
+		if err := os.Truncate(filepath.Join(dir, name), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := fill(d, sdk.Train, 6)
+	if err != nil || got[0] != float32(6)/255 || got[imageBytes] != 9 {
+		t.Errorf("the first pixel is %v, the label %v, %v", got[0], got[imageBytes], err)
+	}
+}
+
 func TestNothingFound(t *testing.T) {
 	fs := afero.NewMemMapFs()
 	part := small()

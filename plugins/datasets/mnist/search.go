@@ -29,6 +29,7 @@ type search struct {
 	fs    afero.Fs
 	env   string // value of $TRAINCTL_DATA
 	log   *slog.Logger
+	loud  slog.Level // of what one rank of a host should say for all
 	tried []attempt
 }
 
@@ -202,9 +203,13 @@ func (s *search) report() string {
 	return strings.Join(lines, "\n")
 }
 
-func logger(req sdk.DatasetRequest) *slog.Logger {
-	if req.Log != nil {
-		return req.Log
+func logger(req sdk.DatasetRequest) (*slog.Logger, slog.Level) {
+	level := slog.LevelWarn
+	if req.LocalRank != 0 {
+		level = slog.LevelDebug
 	}
-	return slog.New(slog.DiscardHandler)
+	if req.Log != nil {
+		return req.Log, level
+	}
+	return slog.New(slog.DiscardHandler), level
 }

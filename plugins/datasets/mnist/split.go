@@ -1,6 +1,7 @@
 package mnist
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -37,10 +38,10 @@ const (
 )
 
 func (s *search) generated() *found {
-	notice := fmt.Sprintf("TRAINING ON GENERATED DIGITS, NOT ON %s: no data in %s, none by $%s, none by download. "+
-		"The accuracy says nothing about %[1]s. Put its files there, or set fallback = %[4]q to stop instead.",
+	notice := fmt.Sprintf("TRAINING ON GENERATED DIGITS, NOT ON %[1]s: there is no data in %[2]s or $%[3]s and none was downloaded. "+
+		"The accuracy says nothing about %[1]s. Put the files of %[1]s into %[2]s to train on them; fallback = %[4]q stops instead.",
 		s.title, s.root, dataEnv, fallbackError)
-	s.log.Warn("no data found, drawing digits instead\n" + s.report())
+	s.log.Log(context.Background(), s.loud, "no data found, drawing digits instead\n"+s.report())
 	return &found{
 		source:  SourceGenerated,
 		classes: digitNames,

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/host"
+)
+
+func TestExitCode(t *testing.T) {
+	start := &host.StartError{Name: "./gone", Problem: "no such file"}
+	one := config.Diagnostic{Severity: config.SeverityError}
+	warning := config.Diagnostic{Severity: config.SeverityWarning}
+	for _, tc := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"none", nil, 0},
+		{"any", errors.New("x"), 1},
+		{"usage", fmt.Errorf("x: %w", usagef("y")), 2},
+		{"configuration", &config.Error{Diagnostics: []config.Diagnostic{one}}, 2},
+		{"plugin", fmt.Errorf("x: %w", start), 3},
+		{"configuration whose plugin is missing", &config.Error{Diagnostics: []config.Diagnostic{one, warning}, Causes: []error{start}}, 3},
+		{"configuration with more than a missing plugin", &config.Error{Diagnostics: []config.Diagnostic{one, one}, Causes: []error{start}}, 2},
+		{"checkpoint", fmt.Errorf("x: %w", &checkpoint.UnusableError{Path: "p"}), 6},
+		{"already written", reported{usagef("y")}, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := exitCode(tc.err); got != tc.want {
+				t.Errorf("%v: exit code %d, want %d", tc.err, got, tc.want)
+			}
+		})
+	}
+}

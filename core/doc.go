@@ -1,0 +1,58 @@
+// Package core tells how trainctl fits together. It contains no code: start
+// here, then read core/train/step.go, one training step.
+//
+// # Processes
+//
+//	trainctl run cfg.toml                launcher (core/launch): checks, spawns, watches, reports
+//	 ├─ rank 0  trainctl worker          fx app (core/app): plan and loop; owns weights, gradients, optimizer state
+//	 │    ├─ backend plugin              maps the rank's arena and reduces gradient buckets in it
+//	 │    ├─ precision plugin            says what is computed in which type, keeps the loss scale
+//	 │    └─ dataset plugin              writes batches into shared slots
+//	 ├─ rank 1 …
+//
+// A worker is also what torchrun, srun or mpirun starts: core/rank reads any
+// of their environments. Plugins are the same executable started again, or any
+// other one that core/sdk.Serve serves.
+//
+// # The walk of a gradient bucket
+//
+// core/plan/run.go finishes the step that completes a parameter's gradient,
+// which the kernel has written straight into its place in a bucket, and calls
+// the hook. core/ddp/ready.go, a machine without memory or communication,
+// counts the bucket down and says which buckets may be launched: in index
+// order, never before their predecessors. core/ddp/reduce.go divides by the
+// world size, numbers the call and submits it. core/host/ringlane.go writes a
+// 128-byte descriptor into core/shm's ring and rings the doorbell; the bytes
+// stay where they are, because the arena is mapped in the plugin too. There
+// core/sdk takes the descriptor from the ring and calls Do, and
+// plugins/backend-tcp reduces in place: through the mapped arenas of ranks on
+// the same host, over sockets otherwise. The completion comes back through the
+// ring, core/ddp/reduce.go's Finish returns, and the optimizer reads the same
+// memory. Backward went on all the while.
+//
+// # The walk of a batch
+//
+// core/train/step.go asks core/data/loader.go, which has requested the batch
+// some steps ago: core/data/sampler.go chose the indices, core/host/dataset.go
+// passed them through the ring, and the dataset plugin filled a slot of the
+// shared batch arena. core/plan runs forward, loss and backward over it on the
+// device (core/cpu, kernels in core/kernel). Then the bucket walk ends, all
+// ranks agree that the gradients are finite, core/optim updates the weights,
+// and core/event learns StepDone.
+//
+// # A job's beginning
+//
+// core/launch binds the rendezvous store before it spawns anybody, so no port
+// can be lost. Each worker starts its three plugins at the same time, opens
+// them, builds the model (core/nn), differentiates it (core/graph), plans one
+// step (core/plan), lays out one shared arena for buckets and weights
+// (core/train/outline.go), and compares notes with all ranks through the store
+// (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
+// loaded, are then broadcast where they lie.
+//
+// # Who imports whom
+//
+// Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
+// (plan, checkpoint, sdk, cpu) → (graph, tensor, kernel, event, rank, shm,
+// rng, diag). core/arch_test.go holds the rules, each with its reason.
+package core

@@ -1,0 +1,177 @@
+package event
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// screen is the little of a terminal that the block needs: lines, cursor up, clear down.
+type screen struct {
+	lines []string
+	col   string
+	raw   strings.Builder
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.raw.Write(b)
+	for text := string(b); text != ""; {
+		switch {
+		case strings.HasPrefix(text, "\x1b[1A"):
+			s.lines, s.col = s.lines[:len(s.lines)-1], "" // everything above the cursor's line is complete
+			text = text[4:]
+		case strings.HasPrefix(text, "\x1b[J"), strings.HasPrefix(text, "\x1b[0"):
+			text = text[3:]
+		case text[0] == '\n':
+			s.lines, s.col = append(s.lines, s.col), ""
+			text = text[1:]
+		case text[0] == '\r':
+			text = text[1:]
+		default:
+			s.col += text[:1]
+			text = text[1:]
+		}
+	}
+	return len(b), nil
+}
+
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+// feed plays a short run of two epochs of four steps, a step every 50 ms.
+func feed(p *Progress) {
+	at := noon
+	send := func(rank int, e Event) {
+		at = at.Add(50 * time.Millisecond)
+		p.Emit(Record{Time: at, Rank: rank, Event: e})
+	}
+	send(Launcher, &RunStarted{Name: "mnist-ddp", RunDir: "runs/mnist-ddp/3", WorldSize: 2, Device: "cpu", Backend: "tcp", Precision: "none"})
+	send(0, &PhaseChanged{Phase: "data"})
+	send(0, &PluginLog{Plugin: "mnist", Level: "info", Message: "downloading", Done: 5 << 20, Total: 10 << 20})
+	send(0, &DatasetOpened{Plugin: "mnist", Source: "generated", Notice: "training on generated digits", TrainSamples: 512, TestSamples: 64})
+	send(1, &DatasetOpened{Plugin: "mnist", Source: "generated", Notice: "training on generated digits", TrainSamples: 512, TestSamples: 64})
+	send(0, &PlanMade{Epochs: 2, StepsPerEpoch: 4, Steps: 8, LogFreq: 3})
+	for step := 1; step <= 8; step++ {
+		e := &StepDone{Step: step, Epoch: (step - 1) / 4, LossMean: 1 / float64(step), Accuracy: 0.5, LR: 0.01, SamplesPerSec: 12345}
+		send(1, e)
+		send(0, e)
+		if step == 4 {
+			send(1, &Warning{Source: "tcp", Message: "slow \x1b[2Jlink"})
+			send(0, &EvalDone{Step: 4, Loss: 0.25, Accuracy: 0.875, Samples: 64, TookMS: 150})
+			send(0, &CheckpointSaved{Step: 4})
+		}
+	}
+	send(0, &RunDone{Status: "ok", Step: 8, Loss: 0.125, Accuracy: 0.9, TotalS: 1.5})
+}
+
+const plainRun = `mnist-ddp: 2 × cpu, backend tcp, precision none → runs/mnist-ddp/3
+data   mnist (generated): 512 training and 64 test samples
+NOTICE training on generated digits
+epoch 1/2  step 1/8  loss 1.0000  acc 50.00 %  lr 0.01  12,345 samples/s
+epoch 1/2  step 3/8  loss 0.3333  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.5s
+epoch 1/2  step 4/8  loss 0.2500  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.4s
+WARNING tcp: slow  [2Jlink
+eval   epoch 1  loss 0.2500  accuracy 87.50 %  (64 samples, 0.1 s)
+epoch 2/2  step 6/8  loss 0.1667  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.3s
+epoch 2/2  step 8/8  loss 0.1250  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.0s
+ok after 8 steps in 1.5s, loss 0.1250, accuracy 90.00 %
+`
+
+func TestPlainProgress(t *testing.T) {
+	terminal := true
+	for name, o := range map[string]ProgressOptions{
+		"no terminal": {Mode: "auto"},
+		"asked for":   {Mode: "plain", live: &terminal, Env: env("NO_COLOR", "1")},
+		"CI":          {live: &terminal, Env: env("CI", "true", "NO_COLOR", "1")},
+		"dumb":        {live: &terminal, Env: env("TERM", "dumb")},
+	} {
+		var out strings.Builder
+		feed(NewProgress(&out, o))
+		if d := cmp.Diff(plainRun, out.String()); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+}
+
+func TestNoProgress(t *testing.T) {
+	var out strings.Builder
+	feed(NewProgress(&out, ProgressOptions{Mode: "none"}))
+	if out.Len() != 0 {
+		t.Error(out.String())
+	}
+}
+
+func TestColour(t *testing.T) {
+	terminal := true
+	for _, c := range []struct {
+		o    ProgressOptions
+		want bool
+	}{
+		{ProgressOptions{live: &terminal}, true},
+		{ProgressOptions{live: &terminal, Env: env("NO_COLOR", "1")}, false},
+		{ProgressOptions{live: &terminal, Env: env("NO_COLOR", "")}, true},
+		{ProgressOptions{}, false},
+		{ProgressOptions{Env: env("CLICOLOR_FORCE", "1")}, true},
+		{ProgressOptions{Env: env("CLICOLOR_FORCE", "1", "NO_COLOR", "1")}, false},
+	} {
+		var out strings.Builder
+		feed(NewProgress(&out, c.o))
+		if got := strings.Contains(out.String(), "\x1b[33mNOTICE"); got != c.want {
+			t.Errorf("%+v: colour %v", c.o, got)
+		}
+	}
+}
+
+// On a terminal the notices stay and one block is below them; nothing of it is left above.
+func TestLiveProgress(t *testing.T) {
+	terminal := true
+	var s screen
+	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 200, Env: env("NO_COLOR", "1")})
+	feed(p)
+	want := []string{
+		"mnist-ddp: 2 × cpu, backend tcp, precision none → runs/mnist-ddp/3",
+		"data   mnist (generated): 512 training and 64 test samples",
+		"NOTICE training on generated digits",
+		"WARNING tcp: slow  [2Jlink",
+		"eval   epoch 1  loss 0.2500  accuracy 87.50 %  (64 samples, 0.1 s)",
+		"ok after 8 steps in 1.5s, loss 0.1250, accuracy 90.00 %",
+	}
+	if d := cmp.Diff(want, s.lines); d != "" {
+		t.Error(d)
+	}
+	if !strings.Contains(s.raw.String(), "… data  mnist: downloading 50% of 10.0 MiB") {
+		t.Error("the download was not shown")
+	}
+	if !strings.Contains(s.raw.String(), "━━━") || !strings.Contains(s.raw.String(), "saved step 4") {
+		t.Error("the block was not shown")
+	}
+}
+
+// Steps faster than the eye are not all drawn, and no line wraps.
+func TestLiveProgressRate(t *testing.T) {
+	terminal := true
+	var s screen
+	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 40})
+	p.Emit(Record{Time: noon, Event: &PlanMade{Epochs: 1, StepsPerEpoch: 1000, Steps: 1000}})
+	for i := range 1000 {
+		p.Emit(Record{Time: noon.Add(time.Duration(i) * time.Millisecond), Event: &StepDone{Step: i + 1, SamplesPerSec: 1e6}})
+	}
+	if n := strings.Count(s.raw.String(), "epoch 1/1"); n != 10 {
+		t.Errorf("drawn %d times in a second", n)
+	}
+	for _, l := range s.lines {
+		if n := len([]rune(l)); n >= 40 {
+			t.Errorf("%q has %d columns of 40", l, n)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import "github.com/mmcloughlin/avo/reg"
+
+// update emits the optimizers' steps.
+func update(a *asm) {
+	sgd(a)
+	adam(a)
+}
+
+// sgd emits the momentum step after the first, without maximize.
+func sgd(a *asm) {
+	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
+		"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.")
+	p, g, buf := a.gp("p"), a.gp("grad"), a.gp("buf")
+	lr, momentum, undamped, decay := a.splat("lr"), a.splat("momentum"), a.splat("undamped"), a.splat("weightDecay")
+	w, d, b := a.vec(), a.vec(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, disp int) {
+		a.VMOVUPS(at(p, off, disp), w)
+		a.VMULPS(w, decay, d)
+		a.VADDPS(at(g, off, disp), d, d)
+		a.VMULPS(undamped, d, d)
+		a.VMULPS(at(buf, off, disp), momentum, b)
+		a.VADDPS(d, b, b)
+		a.VMOVUPS(b, at(buf, off, disp))
+		a.VMULPS(lr, b, b)
+		a.VSUBPS(b, w, w)
+		a.VMOVUPS(w, at(p, off, disp))
+	})
+	a.ret()
+}
+
+// adam emits the step without AMSGrad; the constants are the fields of kernel.adamStep.
+func adam(a *asm) {
+	a.function("adam", "func(adamStep *byte)", "updates a parameter and its moments. n is a multiple of 16.")
+	s := a.gp("adamStep")
+	p, grad, m, v, n := a.field(s, 0), a.field(s, 8), a.field(s, 16), a.field(s, 24), a.field(s, 32)
+	var constant [8]reg.VecVirtual
+	for i := range constant {
+		constant[i] = a.splat32(s, 40+4*i)
+	}
+	shrink, decay, w1, w2 := constant[0], constant[1], constant[2], constant[3]
+	b2, stepSize, rootScale, eps := constant[4], constant[5], constant[6], constant[7]
+	w, d, t := a.vec(), a.vec(), a.vec()
+	a.blocks(n, func(off reg.GPVirtual, disp int) {
+		a.VMULPS(at(p, off, disp), shrink, w)
+		a.VMULPS(decay, w, d)
+		a.VADDPS(at(grad, off, disp), d, d)
+
+		first := a.vec()
+		a.VMOVUPS(at(m, off, disp), first)
+		a.VSUBPS(first, d, t)
+		a.VMULPS(w1, t, t)
+		a.VADDPS(t, first, first)
+		a.VMOVUPS(first, at(m, off, disp))
+
+		a.VMULPS(w2, d, t)
+		a.VMULPS(d, t, t)
+		a.VMULPS(at(v, off, disp), b2, d)
+		a.VADDPS(t, d, d)
+		a.VMOVUPS(d, at(v, off, disp))
+
+		a.VSQRTPS(d, d)
+		a.VDIVPS(rootScale, d, d)
+		a.VADDPS(eps, d, d)
+		a.VMULPS(stepSize, first, first)
+		a.VDIVPS(d, first, first)
+		a.VSUBPS(first, w, w)
+		a.VMOVUPS(w, at(p, off, disp))
+	})
+	a.ret()
+}

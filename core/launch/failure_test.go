@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestFailureFormat(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	base := Cause{Rank: 1, LocalRank: 1, Host: "node0", PID: 4242, Time: at, Step: 41, Phase: "backward", LastLines: []string{"step 41", "panic: boom"}}
+	with := func(change func(*Cause)) Cause { c := base; change(&c); return c }
+	for name, f := range map[string]*Failure{
+		"killed": {Job: "mnist-ddp", MaxRestarts: 2, Attempt: 1, Root: with(func(c *Cause) { c.ExitCode, c.Signal = -9, "SIGKILL" }),
+			Others:  []Cause{{Rank: 2, LocalRank: 2, Host: "node0", PID: 4243, ExitCode: 1, Time: at.Add(12 * time.Millisecond)}},
+			Stopped: []int{0, 3}},
+		"memory": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
+		})},
+		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = 2, -1, "", nil })},
+		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = 1 }), Stopped: []int{0}},
+		"crash":  {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
+		"node": {Job: "mnist-ddp", Root: Cause{Rank: -1, Host: "node1", Time: at, Step: -1,
+			Message: "the launcher of node 1 is gone (node1, 10.0.0.2:5000)"}, Stopped: []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", "failure-"+name+".txt")
+			if *update {
+				os.MkdirAll("testdata", 0o755)
+				if err := os.WriteFile(path, []byte(f.Format()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), f.Format()); d != "" {
+				t.Error(d)
+			}
+			text, err := json.Marshal(f)
+			back := new(Failure)
+			if err == nil {
+				err = json.Unmarshal(text, back)
+			}
+			if d := cmp.Diff(f, back); err != nil || d != "" {
+				t.Error(err, d)
+			}
+		})
+	}
+}

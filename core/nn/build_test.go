@@ -1,0 +1,154 @@
+package nn_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+type layers = []nn.LayerConfig
+
+func pair(n int) nn.IntPair { return nn.IntPair{n, n} }
+
+func names(t *testing.T, cfg nn.Config, in tensor.Spec) string {
+	t.Helper()
+	g, err := nn.Build(cfg, in, class, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, e := range g.StateDict() {
+		keys = append(keys, fmt.Sprint(e.Name, e.Spec.Shape))
+	}
+	return strings.Join(keys, " ")
+}
+
+func TestStateDictNames(t *testing.T) {
+	for _, c := range []struct {
+		cfg  nn.Config
+		in   tensor.Spec
+		want string
+	}{
+		{nn.Config{Name: "mlp", Hidden: []int{32}}, digits, "fc1.weight[32, 784] fc1.bias[32] fc2.weight[10, 32] fc2.bias[10]"},
+		{nn.Config{Name: "convnet"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 32, 32}},
+			"layer1.0.weight[16, 3, 5, 5] layer1.0.bias[16] layer1.1.weight[16] layer1.1.bias[16] layer1.1.running_mean[16] layer1.1.running_var[16] layer1.1.num_batches_tracked[] " +
+				"layer2.0.weight[32, 16, 5, 5] layer2.0.bias[32] layer2.1.weight[32] layer2.1.bias[32] layer2.1.running_mean[32] layer2.1.running_var[32] layer2.1.num_batches_tracked[] " +
+				"fc.weight[10, 2048] fc.bias[10]"},
+		{nn.Config{Layers: layers{
+			{Type: "residual", Name: "block", Layers: layers{
+				{Type: "conv2d", Name: "conv1", OutChannels: ptr(2), KernelSize: pair(1), Bias: ptr(false)},
+				{Type: "batchnorm2d", Affine: ptr(false)},
+			}, Shortcut: layers{{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(1), Bias: ptr(false)}}},
+			{Type: "residual", Layers: layers{{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(1), Bias: ptr(false)}},
+				Shortcut: layers{{Type: "sequential", Name: "downsample", Layers: layers{{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(1), Bias: ptr(false)}}}}},
+			{Type: "flatten"},
+			{Type: "linear", OutFeatures: ptr(10)},
+		}}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 2, 2}},
+			"block.conv1.weight[2, 1, 1, 1] block.1.running_mean[2] block.1.running_var[2] block.1.num_batches_tracked[] block.shortcut.0.weight[2, 1, 1, 1] " +
+				"1.0.weight[3, 2, 1, 1] 1.downsample.0.weight[3, 2, 1, 1] 3.weight[10, 12] 3.bias[10]"},
+	} {
+		if got := names(t, c.cfg, c.in); got != c.want {
+			t.Errorf("state dict\n%s\nwant\n%s", got, c.want)
+		}
+	}
+}
+
+// All problems come at once, each with its key, in the order of the table.
+func TestProblems(t *testing.T) {
+	for _, c := range []struct {
+		cfg  nn.Config
+		want []string
+	}{
+		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, or give layers)"}},
+		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: there is no model "lenet" (one of convnet, mlp)`, `loss: there is no loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
+			"layers: the model has both a name and layers (drop one of the two)", "hidden: only the model mlp has hidden widths", "hidden[0]: 0 is less than 1"}},
+		{nn.Config{Layers: layers{
+			{Type: "conv2d", OutChannels: ptr(6), Groups: ptr(4), Padding: nn.IntPair{0, -1}},
+			{Type: "rellu"},
+			{Type: "relu", P: ptr(0.5), Name: "x"},
+			{Type: "dropout", P: ptr(1.5), Name: "x"},
+			{Type: "sequential", Name: "a.b", Layers: layers{{Type: "linear"}, {}}},
+			{Type: "residual", Layers: layers{{Type: "relu"}}, Shortcut: layers{{Type: "maxpool2d", KernelSize: nn.IntPair{0, 1}, CountPad: ptr(true)}}},
+			{Type: "gelu", Approximate: ptr("erf")},
+			{Type: "batchnorm2d", Eps: ptr(0.0)},
+			{Type: "sequential"},
+		}}, []string{
+			"layers[0].groups: 6 output channels do not divide into 4 groups",
+			"layers[0].kernel_size: conv2d needs kernel_size",
+			"layers[0].padding: -1 is less than 0",
+			`layers[1].type: there is no layer type "rellu"`,
+			"layers[2].p: relu takes no p (it takes no arguments)",
+			`layers[3].name: "x" is already the name of layers[2] (give it another name)`,
+			"layers[3].p: 1.5 is outside 0 to 1",
+			`layers[4].name: the name "a.b" contains a dot (nest a sequential instead)`,
+			"layers[4].layers[0].out_features: linear needs out_features",
+			"layers[4].layers[1].type: the layer has no type",
+			"layers[5].shortcut[0].count_include_pad: maxpool2d takes no count_include_pad (it takes kernel_size, stride, padding, ceil_mode)",
+			"layers[5].shortcut[0].kernel_size: 0 is less than 1",
+			`layers[6].approximate: there is no approximation "erf" (none or tanh)`,
+			"layers[7].eps: 0 is not positive",
+			"layers[8].layers: sequential needs layers",
+		}},
+	} {
+		problems := c.cfg.Problems()
+		for i, p := range problems {
+			if i >= len(c.want) || !strings.HasPrefix(p.String(), c.want[i]) {
+				t.Errorf("problem %d: %s", i, p)
+			}
+		}
+		if len(problems) != len(c.want) {
+			t.Errorf("%d problems, want %d", len(problems), len(c.want))
+		}
+	}
+}
+
+// What only shapes can show is reported for the layer, with its path.
+func TestBuildErrors(t *testing.T) {
+	for _, c := range []struct {
+		cfg    nn.Config
+		target tensor.Spec
+		want   string
+	}{
+		{nn.Config{Layers: layers{{Type: "sequential", Name: "layer1", Layers: layers{{Type: "relu"},
+			{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(29)}}}}}, class,
+			"layers[0].layers[1]: layer1.1 (conv2d): kernel 29 (dilation 1) does not fit into 28×28 with padding 0"},
+		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", InFeatures: ptr(700), OutFeatures: ptr(10)}}}, class,
+			"layers[1].in_features: 700 given, the input has 784 (leave it out, it follows from the input)"},
+		{nn.Config{Layers: layers{{Type: "conv2d", OutChannels: ptr(4), Groups: ptr(2), KernelSize: pair(3)}}}, class,
+			"layers[0]: 0 (conv2d): 1 input and 4 output channels do not divide into 2 groups"},
+		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", OutFeatures: ptr(11)}}}, class,
+			"layers: the model gives [11], the data set wants 10 outputs"},
+		{nn.Config{Name: "mlp", Loss: "mse"}, class, "loss: loss (mse): the model gives [10], the data set's targets are i32[]"},
+		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): wants one int32 class index"},
+	} {
+		_, err := nn.Build(c.cfg, digits, c.target, 10)
+		problems := diag.Problems(err)
+		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), c.want) {
+			t.Errorf("problems %v, want %q", err, c.want)
+		}
+	}
+	small := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 3, 3}}
+	if _, err := nn.Build(nn.Config{Name: "convnet"}, small, class, 10); err == nil ||
+		!strings.HasPrefix(err.Error(), "name: layer2.3 (maxpool2d): kernel 2 does not fit into 1×1 with padding 0") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRegressionBuildsForTheTarget(t *testing.T) {
+	g, err := nn.Build(nn.Config{Name: "mlp"}, digits, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Shape(g.Output()); !got.Equal(tensor.Shape{4}) {
+		t.Errorf("output %v", got)
+	}
+	if got := nn.Names(); !slices.Equal(got, []string{"convnet", "mlp"}) {
+		t.Errorf("models %v", got)
+	}
+}

@@ -1,0 +1,66 @@
+package optim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// StateTensors is how many tensors of a parameter's size a rule keeps.
+func StateTensors(c Config) int { return len((&Optimizer{cfg: c}).kinds()) }
+
+// String names the rule with the settings that differ from nothing: "sgd
+// lr=0.05 momentum=0.9".
+func (c Config) String() string {
+	s := []string{c.Name, "lr=" + short(c.LR)}
+	add := func(name string, v float64) {
+		if v != 0 {
+			s = append(s, name+"="+short(v))
+		}
+	}
+	if c.Name == "sgd" {
+		add("momentum", c.Momentum)
+		add("dampening", c.Dampening)
+		if c.Nesterov {
+			s = append(s, "nesterov")
+		}
+	} else {
+		s = append(s, fmt.Sprintf("betas=[%s, %s]", short(c.Betas[0]), short(c.Betas[1])), "eps="+short(c.Eps))
+		if c.AMSGrad {
+			s = append(s, "amsgrad")
+		}
+	}
+	add("weight_decay", c.WeightDecay)
+	if c.Maximize {
+		s = append(s, "maximize")
+	}
+	return strings.Join(s, " ")
+}
+
+// String names the schedule with the settings it uses.
+func (c ScheduleConfig) String() string {
+	s := c.Name
+	switch c.Name {
+	case "step":
+		s += fmt.Sprintf(" by %s every %d %ss", short(c.Gamma), c.StepSize, c.Unit)
+	case "multistep":
+		s += fmt.Sprintf(" by %s at %ss %v", short(c.Gamma), c.Unit, c.Milestones)
+	case "cosine":
+		s += fmt.Sprintf(" to %s over %s", short(c.EtaMin), c.span(c.TMax))
+	case "linear":
+		s += fmt.Sprintf(" from ×%s to ×%s over %s", short(c.StartFactor), short(c.EndFactor), c.span(c.TotalIters))
+	}
+	if c.WarmupSteps > 0 {
+		s += fmt.Sprintf(", warm-up from ×%s over %d steps", short(c.WarmupFactor), c.WarmupSteps)
+	}
+	return s
+}
+
+func (c ScheduleConfig) span(n int) string {
+	if n == 0 {
+		return "the run"
+	}
+	return fmt.Sprintf("%d %ss", n, c.Unit)
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -1,0 +1,103 @@
+package train
+
+import (
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Outline is everything about a rank's training that follows from the
+// configuration and the shape of the data: what `trainctl plan` prints, and
+// what Setup builds on.
+type Outline struct {
+	Batch         int // per rank and micro-step
+	LastBatch     int // rows of the last micro-step of an epoch
+	StepsPerEpoch int
+	Steps         int // of the whole run
+
+	Graph     *graph.Graph
+	Plan      *plan.Plan // of a full training batch
+	Gradients []ddp.Gradient
+	Buckets   []ddp.Bucket
+	memory    memory
+	sampler   *data.Sampler
+}
+
+// NewOutline plans a rank of a world for data of the given shape. It starts
+// nothing and allocates no training memory.
+func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) (*Outline, error) {
+	o := &Outline{}
+	var err error
+	if o.Batch, err = s.Train.Batch(world); err != nil {
+		return nil, err
+	}
+	if o.sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
+		return nil, err
+	}
+	o.count(s.Train)
+	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
+		return nil, err
+	}
+	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true); err != nil {
+		return nil, err
+	}
+	o.Gradients = gradients(o.Graph, o.Plan)
+	first, rest := s.DDP.Caps()
+	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
+	o.memory = layout(o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	return o, nil
+}
+
+// count works out batches and steps. The last step of an epoch may have fewer
+// micro-steps than the others.
+func (o *Outline) count(c Config) {
+	n := o.sampler.Len()
+	o.Batch = min(o.Batch, n)
+	batches := (n + o.Batch - 1) / o.Batch
+	o.LastBatch = n - (batches-1)*o.Batch
+	o.StepsPerEpoch = (batches + c.AccumulateSteps - 1) / c.AccumulateSteps
+	o.Steps = o.StepsPerEpoch * c.Epochs
+	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
+		o.Steps = c.MaxSteps
+	}
+}
+
+// gradients describes the trained parameters for bucketing.
+func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
+	specs := p.GradSpecs()
+	gs := make([]ddp.Gradient, len(specs))
+	for i, s := range specs {
+		gs[i] = ddp.Gradient{Name: g.Params()[i].Name, DType: s.DType, Shape: s.Shape}
+	}
+	return gs
+}
+
+// layout places buckets, parameters and buffers in the shared arena.
+func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+	var m memory
+	end := 0
+	m.buckets, end = ddp.Layout(buckets, 0)
+	m.all.Offset = end
+	place := func(buffers bool) (regions []ddp.Region) {
+		for i, e := range entries {
+			if e.Buffer != buffers {
+				continue
+			}
+			regions = append(regions, ddp.Region{Offset: end, Size: specs[i].Bytes()})
+			end = ddp.Align(end + specs[i].Bytes())
+		}
+		return regions
+	}
+	m.params = place(false)
+	m.buffers.Offset = end
+	m.bufs = place(true)
+	m.buffers.Size = end - m.buffers.Offset
+	m.all.Size = end - m.all.Offset
+	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
+	m.size = end + ddp.ScratchBytes
+	return m
+}
