@@ -1,0 +1,17 @@
+.PHONY: run test lint race ci generate
+
+run:
+	go run ./cmd/trainctl run configs/mnist-ddp.toml
+
+test:
+	go test ./...
+
+lint race:
+	bash .ci/$@
+
+ci:
+	bash .ci/run
+
+generate:
+	cd core/kernel/gen && go generate ./...
+	cd core/sdk/pb && go generate ./...
