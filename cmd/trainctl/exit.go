@@ -10,6 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -37,6 +38,7 @@ func exitCode(err error) int {
 	var coder exitCoder
 	var bad *config.Error
 	var plugin *host.StartError
+	var said *sdk.Error
 	var late *rank.TimeoutError
 	var preempted *train.Preempted
 	var locked *checkpoint.LockedError
@@ -48,6 +50,8 @@ func exitCode(err error) int {
 	case errors.As(err, &bad) && !pluginsAlone(bad):
 		return launch.ExitConfig
 	case errors.As(err, &plugin):
+		return launch.ExitPlugin
+	case errors.As(err, &said) && said.Code == sdk.CodeUnavailable:
 		return launch.ExitPlugin
 	case errors.Is(err, checkpoint.ErrUnusable):
 		return launch.ExitCheckpoint

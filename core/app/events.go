@@ -77,6 +77,13 @@ func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint
 		}
 		bus.Add(s)
 	}
+	if cfg.Metrics.Prometheus != "" {
+		s, err := event.NewPrometheus(cfg.Metrics.Prometheus)
+		if err != nil {
+			return err
+		}
+		bus.Add(s)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +45,9 @@ func snapshot(step int) *Snapshot {
 func same(got, want *Snapshot) string {
 	g, w := *got, *want
 	g.Best, w.Best = nil, nil
+	if reflect.DeepEqual(w, g) { // cmp takes its time
+		return ""
+	}
 	return cmp.Diff(w, g)
 }
 

@@ -95,8 +95,8 @@ func syncAbove(fsys FS, dir string) error {
 	return err
 }
 
-// OnSaved sets a function to be called whenever a checkpoint became durable.
-// In async mode it runs on the goroutine that writes.
+// OnSaved sets a function to be called whenever a checkpoint became durable; it
+// is set before the first Save. In async mode it runs on the goroutine that writes.
 func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
 
 // Dir is the directory of checkpoints.
@@ -192,7 +192,7 @@ func (s *Store) recover() error {
 		}
 		if err == nil {
 			s.saves = max(s.saves, m.Save)
-			s.consider(m)
+			s.best = bestAfter(s.best, m, s.cfg)
 		}
 	}
 	return nil
@@ -221,22 +221,21 @@ func (s *Store) restore(old name) error {
 	return s.fs.SyncDir(s.dir)
 }
 
-// consider makes m's checkpoint the best when its metric is better, and says whether it did.
-func (s *Store) consider(m Manifest) bool {
-	v, ok := m.Metrics[s.cfg.KeepBest]
-	if !ok || math.IsNaN(float64(v)) {
-		return false
-	}
+// bestAfter is the best checkpoint once m counts as well; of equals the earlier step.
+func bestAfter(best *Best, m Manifest, cfg Config) *Best {
+	v, ok := m.Metrics[cfg.KeepBest]
 	value := float64(v)
-	if b := s.best; b != nil {
-		better := value > b.Value
-		if s.cfg.lowerIsBetter() {
-			better = value < b.Value
+	if !ok || math.IsNaN(value) {
+		return best
+	}
+	if best != nil {
+		better := value > best.Value
+		if cfg.lowerIsBetter() {
+			better = value < best.Value
 		}
-		if !better && !(value == b.Value && m.Step <= b.Step) {
-			return false
+		if !better && !(value == best.Value && m.Step <= best.Step) {
+			return best
 		}
 	}
-	s.best = &Best{Metric: s.cfg.KeepBest, Value: value, Step: m.Step}
-	return true
+	return &Best{Metric: cfg.KeepBest, Value: value, Step: m.Step}
 }

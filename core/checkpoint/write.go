@@ -57,7 +57,7 @@ func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manif
 	}
 	s.saves++
 	m.Save, m.CreatedAt, m.Prefix = s.saves, s.now().UTC(), s.cfg.Prefix
-	m.Best = s.bestWith(m)
+	m.Best = bestAfter(s.best, m, s.cfg)
 	for _, part := range []struct {
 		file    string
 		tensors []tensor.Named
@@ -89,13 +89,6 @@ func (m Manifest) size() (n int64) {
 		n += f.Size
 	}
 	return n
-}
-
-// bestWith is the best once m counts, without changing the store: m may still fail.
-func (s *Store) bestWith(m Manifest) *Best {
-	try := *s
-	try.consider(m)
-	return try.best
 }
 
 func prefixed(tensors []tensor.Named, prefix string) []tensor.Named {

