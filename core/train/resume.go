@@ -35,10 +35,18 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 		return fmt.Errorf("rank 0's position: %w", err)
 	}
 	if head.Failure != "" {
-		return fmt.Errorf("rank 0: %s", head.Failure)
+		return &PeerFailed{Rank: 0, Text: head.Failure}
 	}
 	return t.adopt(ctx, head)
 }
+
+// PeerFailed says that this rank cannot go on because another one failed.
+type PeerFailed struct {
+	Rank int
+	Text string // the other rank's error
+}
+
+func (e *PeerFailed) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
 
 // resumeHead is what ranks learn from rank 0 beside the tensors.
 type resumeHead struct {
