@@ -128,7 +128,7 @@ func TestLossFollowsPyTorchFromAFile(t *testing.T) {
 	p := curvePlace(t)
 	for _, prefix := range []string{"", "module."} {
 		drawn := p.run(t, set("model.name=convnet", "run.seed=42", "optimizer.lr=0", "optimizer.momentum=0", "train.max_steps=1",
-			"checkpoint.every=1 epoch", "checkpoint.prefix="+prefix)...)
+			"checkpoint.every=1 epoch", fmt.Sprintf("checkpoint.prefix=%q", prefix))...)
 		file := filepath.Join(drawn.checkpoint(1), "model.safetensors")
 		r := p.run(t, set("model.name=convnet", "run.seed=99", "sampler.seed=42", "model.init="+file, "train.max_steps=10", "launch.nproc_per_node=2")...)
 		follows(t, r.losses(), curves["convnet-w2-seed42"], curveLimits["convnet"])
