@@ -3,7 +3,11 @@ package e2e
 import (
 	"fmt"
 	"math"
+	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/trainctl/trainctl/core/kernel"
 )
 
 // The curves are PyTorch's DistributedDataParallel in float64 on MNIST: SGD
@@ -112,10 +116,27 @@ func TestEveryKernelFollowsPyTorch(t *testing.T) {
 		t.Run(c.cpu+" "+c.set, func(t *testing.T) {
 			p := curvePlace(t)
 			if c.cpu != "" {
+				if !slices.ContainsFunc(kernel.Available(), func(l kernel.Level) bool { return l.String() == c.cpu }) {
+					t.Skipf("this CPU has %v", kernel.Available())
+				}
 				p.env = []string{"TRAINCTL_CPU=" + c.cpu}
 			}
 			r := p.run(t, set("model.name=convnet", c.set, "train.max_steps=10", "launch.nproc_per_node=2")...)
 			follows(t, r.losses(), curves["convnet-w2-seed42"], curveLimits["convnet"])
 		})
+	}
+}
+
+// Weights of a file start a run as drawn ones do, with DDP's prefix or without.
+func TestLossFollowsPyTorchFromAFile(t *testing.T) {
+	var curves map[string][]float64
+	golden(t, "pytorch-fp64-curves.json", &curves)
+	p := curvePlace(t)
+	for _, prefix := range []string{"", "module."} {
+		drawn := p.run(t, set("model.name=convnet", "run.seed=42", "optimizer.lr=0", "optimizer.momentum=0", "train.max_steps=1",
+			"checkpoint.every=1 epoch", fmt.Sprintf("checkpoint.prefix=%q", prefix))...)
+		file := filepath.Join(drawn.checkpoint(1), "model.safetensors")
+		r := p.run(t, set("model.name=convnet", "run.seed=99", "sampler.seed=42", "model.init="+file, "train.max_steps=10", "launch.nproc_per_node=2")...)
+		follows(t, r.losses(), curves["convnet-w2-seed42"], curveLimits["convnet"])
 	}
 }
