@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -117,8 +118,26 @@ func set(keys ...string) (args []string) {
 // proc is a trainctl that a test has started.
 type proc struct {
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer // to be read after wait
+	stdout, stderr output
 	began          time.Time
+}
+
+// output may be read while it is written.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // command prepares trainctl in the place; its output goes to the proc.

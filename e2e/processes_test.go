@@ -27,6 +27,8 @@ func (p process) plugin() string {
 	return ""
 }
 
+func (p process) has(env string) bool { return slices.Contains(p.env, env) }
+
 func (p process) rank() int {
 	for _, e := range p.env {
 		if v, ok := strings.CutPrefix(e, "RANK="); ok {

@@ -45,9 +45,10 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	if r.Events == "json" {
 		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, nil))
 	}
-	sinks = append(sinks, event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv}))
+	progress := event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
+	sinks = append(sinks, progress)
 	code, err := app.Run(ctx, app.RunOptions{
-		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Stderr: r.Stderr,
+		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
 	})
 	if err != nil {
 		return err
