@@ -74,6 +74,9 @@ func images(t *testing.T) string {
 		if i == 16 {
 			path = filepath.Join(root, "val", "odd", "1.jpeg")
 		}
+		if err := fs.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := afero.WriteFile(fs, path, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
