@@ -13,5 +13,4 @@ ci:
 	bash .ci/run
 
 generate:
-	cd core/kernel/gen && go generate ./...
-	cd core/sdk/pb && go generate ./...
+	go generate ./core/kernel ./core/sdk/pb

@@ -159,16 +159,19 @@ func (f *forecaster) buckets(r *forecast.Report) {
 		})
 		r.Traffic.GradientBytes += int64(b.Bytes)
 	}
-	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.GradientBytes, f.world)
+	wire, _ := o.WireBytes()
+	r.Traffic.WireBytes = int64(wire)
+	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
-		r.Traffic.SharedBytes = r.Traffic.GradientBytes * int64(f.world)
+		r.Traffic.SharedBytes = r.Traffic.WireBytes * int64(f.world)
 	}
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
 	m := f.outline.Plan.Memory(Device())
+	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
-		Parameters: int64(m.Params), Gradients: int64(m.Grads), Buffers: int64(m.Buffers),
+		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace),
 		Optimizer: f.optimizerBytes(),
 		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Batch) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),

@@ -15,6 +15,7 @@ import (
 // where it lies. The layout is equal on all ranks.
 type memory struct {
 	buckets []ddp.Region
+	wire    []ddp.Region // where the buckets travel: where they lie, unless compressed
 	params  []ddp.Region // by parameter
 	bufs    []ddp.Region // by buffer
 	all     ddp.Region   // all parameters and buffers

@@ -48,8 +48,19 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	o.Gradients = gradients(o.Graph, o.Plan)
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
-	o.memory = layout(o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.memory = layout(s.DDP, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
 	return o, nil
+}
+
+// WireBytes is what each rank contributes to the all-reduces of a step, and
+// how much of it lies beside the gradients because it travels in another type.
+func (o *Outline) WireBytes() (total, copies int) {
+	for i, w := range o.memory.wire {
+		if w != o.memory.buckets[i] {
+			copies += w.Size
+		}
+	}
+	return ddp.Bytes(o.memory.wire), copies
 }
 
 // count works out batches and steps. The last step of an epoch may have fewer
@@ -77,10 +88,11 @@ func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
 }
 
 // layout places buckets, parameters and buffers in the shared arena.
-func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+func layout(cfg ddp.Config, buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
 	var m memory
 	end := 0
 	m.buckets, end = ddp.Layout(buckets, 0)
+	m.wire, end = cfg.LayoutWire(buckets, m.buckets, end)
 	m.all.Offset = end
 	place := func(buffers bool) (regions []ddp.Region) {
 		for i, e := range entries {

@@ -99,7 +99,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		return err
 	}
 	t.group = ddp.NewGroup(t.world.Rank, t.world.Size, t.Backend, t.arena, t.memory.scratch)
-	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets)
+	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
 	t.onGrad = t.reducer.GradReady
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
 	t.grads = t.reducer.Gradients(o.Gradients)
