@@ -34,6 +34,10 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindBatchNorm[T]
 	case graph.BatchNormGradOp:
 		return bindBatchNormGrad[T]
+	case plan.SyncBatchNormOp:
+		return bindSyncBatchNorm[T]
+	case plan.SyncBatchNormGradOp:
+		return bindSyncBatchNormGrad[T]
 	case graph.LayerNormOp:
 		return bindLayerNorm[T]
 	case graph.LayerNormGradOp:

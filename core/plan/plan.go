@@ -27,7 +27,12 @@ type Options struct {
 	Train  bool         // backward pass, batch statistics, dropout
 	DType  tensor.DType // F32 or F64; Invalid means F32
 	Policy *sdk.Policy  // nil: everything in DType
-	Fuse   bool         // merge operations and reuse buffers in place; off is for finding mistakes
+
+	// SyncBatchNorm makes every batch norm that trains normalise over all ranks'
+	// batches (torch.nn.SyncBatchNorm): its steps call Args.Exchange.
+	SyncBatchNorm bool
+
+	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.

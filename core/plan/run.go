@@ -74,6 +74,10 @@ type Args struct {
 	Seed, Step uint64
 	Rank       int
 
+	// Exchange connects synchronised batch norms with those of the other ranks.
+	// Nil means that this rank is alone.
+	Exchange Exchange
+
 	// OnGrad is called in GradOrder, the moment a parameter's gradient is
 	// complete in its tensor; the run goes on when it returns. May be nil.
 	OnGrad func(param int)
@@ -86,8 +90,8 @@ type Result struct {
 	Correct int     // rows whose largest output is the target's; 0 for MSE
 	Rows    int
 
-	// Err says what is wrong with the batch: a class or an index out of range.
-	// The other fields and the gradients then mean nothing.
+	// Err says what is wrong with the batch, a class or an index out of range, or
+	// how an exchange failed. The other fields and the gradients then mean nothing.
 	Err error
 }
 
@@ -97,6 +101,9 @@ func (p *Program) Run(a Args) Result {
 	p.prepare(&a)
 	for i := range p.plan.steps {
 		p.exec.Step(i, &p.call)
+		if p.call.Err != nil {
+			break
+		}
 		if a.OnGrad != nil {
 			for _, param := range p.plan.steps[i].Complete {
 				a.OnGrad(param)
@@ -129,11 +136,15 @@ func (p *Program) prepare(a *Args) {
 	p.call = Call{
 		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale,
 		Seed: a.Seed, Stream: a.Step<<32 | uint64(uint16(a.Rank))<<16,
+		Exchange: a.Exchange,
 	}
 }
 
 func (p *Program) result() Result {
 	s, err := p.exec.Stats()
+	if p.call.Err != nil {
+		err = p.call.Err
+	}
 	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
 	if s.Counted > 0 {
 		r.Loss = s.LossSum / s.Counted

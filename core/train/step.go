@@ -68,7 +68,7 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
 			Seed: t.cfg.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.cfg.Train.AccumulateSteps) + uint64(i), Rank: t.world.Rank,
-			OnGrad: t.onGrad,
+			OnGrad: t.onGrad, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
 		if res.Err != nil {

@@ -102,6 +102,7 @@ type Trainer struct {
 	schedule  optim.Schedule
 	precision host.Scaler
 	onGrad    func(param int)
+	exchange  plan.Exchange // nil without synchronised batch norms
 
 	pos   position
 	scale float64
