@@ -57,12 +57,25 @@ func exitCode(err error) int {
 		return launch.ExitCheckpoint
 	case errors.As(err, &late):
 		return launch.ExitRendezvous
-	case errors.As(err, &preempted):
+	case errors.As(err, &preempted) && preempted.Saved:
 		return launch.ExitPreempted
+	case errors.As(err, &preempted):
+		return launch.ExitTerminated
 	case errors.As(err, &locked), diag.Problems(err) != nil:
 		return launch.ExitConfig
+	case blamesPeer(err):
+		return launch.ExitPeer
 	}
 	return launch.ExitFailed
+}
+
+// blamesPeer reports whether a rank failed because another one did.
+func blamesPeer(err error) bool {
+	var lost *sdk.PeerError
+	var stalled *sdk.StallError
+	var failed *train.PeerFailed
+	var left *rank.PeerLeftError
+	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left)
 }
 
 // pluginsAlone reports whether nothing is wrong with a configuration but that

@@ -203,7 +203,7 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
-		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS)}
+		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS), Message: r.p.Dir.Path}
 		if s.Eval != nil && s.Eval.Accuracy != nil {
 			done.Accuracy = float64(*s.Eval.Accuracy)
 		}

@@ -71,6 +71,14 @@ func (g *Group) run(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root 
 	return g.comm.Wait(t)
 }
 
+// AllReduce reduces a region over all ranks, in place.
+func (g *Group) AllReduce(r Region, op sdk.ReduceOp, d tensor.DType) error {
+	if g.World == 1 || r.Size == 0 {
+		return nil
+	}
+	return g.run(sdk.OpAllReduce, op, d, r, 0)
+}
+
 // Broadcast overwrites a region on every rank with root's bytes.
 func (g *Group) Broadcast(r Region, root int) error {
 	if g.World == 1 || r.Size == 0 {

@@ -10,6 +10,7 @@ const (
 	ExitRendezvous = 4  // ranks or launchers did not find each other in time
 	ExitWorker     = 5  // a worker failed and restarts are used up
 	ExitCheckpoint = 6  // checkpoint unusable
+	ExitPeer       = 7  // of a worker alone: it failed because another rank did
 	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
 	ExitInterrupt  = 130
 	ExitTerminated = 143

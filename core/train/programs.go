@@ -46,10 +46,8 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 // bind makes the programs for all batch shapes of the run over the model's memory.
 func (t *Trainer) bind() error {
 	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
-	for _, rows := range shapes(t.sampler.Len(), t.batch) {
-		if err := t.bindShape(t.programs.train, rows, true); err != nil {
-			return err
-		}
+	if err := t.bindTraining(t.sampler.Len()); err != nil {
+		return err
 	}
 	if t.cfg.Train.EvalEvery == 0 && !t.EvalOnly {
 		return nil
@@ -57,6 +55,20 @@ func (t *Trainer) bind() error {
 	n := len(t.evalIndices())
 	for _, rows := range shapes(n, t.evalBatch()) {
 		if err := t.bindShape(t.programs.eval, rows, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bindTraining makes the programs that a pass over n training samples needs
+// and that are not there yet.
+func (t *Trainer) bindTraining(n int) error {
+	for _, rows := range shapes(n, t.batch) {
+		if t.programs.train[rows] != nil {
+			continue
+		}
+		if err := t.bindShape(t.programs.train, rows, true); err != nil {
 			return err
 		}
 	}

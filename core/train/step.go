@@ -33,7 +33,7 @@ func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
 		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
 	lr := t.schedule.LR(t.pos.Applied)
-	norm, applied, err := t.update(ctx, lr)
+	norm, applied, err := t.update(lr)
 	if err != nil {
 		return false, err
 	}
@@ -121,13 +121,13 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 // update decides with all ranks whether the gradients are finite, and applies
 // them. Unscaling and clipping come after the reduce, so they are the same on
 // all ranks (parity with GradScaler's order: unscale, clip, step, update).
-func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
+func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 	if t.policy.Dynamic {
 		found, err := t.group.Any(!t.optimizer.GradsFinite())
 		if err != nil {
 			return 0, false, err
 		}
-		next, err := t.precision.Update(context.WithoutCancel(ctx), found)
+		next, err := t.precision.Update(context.Background(), found) // the step ends, also when the run is asked to
 		if err != nil {
 			return 0, false, err
 		}

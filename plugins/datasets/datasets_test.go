@@ -56,12 +56,15 @@ func generated(root string) map[string]any {
 func TestContractThroughTheWire(t *testing.T) {
 	t.Setenv("TRAINCTL_DATA", "")
 	computed := map[string]any{"shape": []any{3, 9, 11}, "train_samples": 200, "test_samples": 70}
+	drawn := generated(t.TempDir())
+	drawn["augment"] = "standard"
 	cases := []struct {
 		name, plane string
 		table       map[string]any
 		refused     map[string]map[string]any
 	}{
 		{"mnist", "", generated(t.TempDir()), map[string]map[string]any{"std": {"std": []any{0.0}}}},
+		{"cifar10", "", drawn, map[string]map[string]any{"augment": {"augment": "heavy"}}},
 		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
 		{"synthetic", "inline", computed, nil}, // what a plugin without shared memory gets
 	}

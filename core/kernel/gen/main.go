@@ -23,6 +23,7 @@ var families = map[string]func(*asm){
 	"norm":        norm,
 	"half":        half,
 	"pool":        pool,
+	"minimal":     minimal,
 }
 
 func main() {

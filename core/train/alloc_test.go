@@ -1,0 +1,86 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/amp"
+	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
+	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
+)
+
+// builtins are served by this test binary, started again.
+var builtins = []host.Builtin{
+	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return tcp.New() }}},
+	{Kind: sdk.KindPrecision, Name: "amp", Plugin: sdk.Plugin{Precision: func() sdk.Precision { return amp.New() }}},
+	{Kind: sdk.KindDataset, Name: "synthetic", Plugin: sdk.Plugin{Dataset: func() sdk.Dataset { return synthetic.New() }}},
+}
+
+func TestMain(m *testing.M) {
+	host.ServeBuiltin(builtins, os.Args[1:])
+	os.Exit(m.Run())
+}
+
+// plugged gives a rank plugins in processes of their own.
+func plugged(t *testing.T, d *Deps, precision sdk.Options) {
+	t.Helper()
+	h := host.New(host.Options{Builtins: builtins})
+	var errs [3]error
+	d.Backend, errs[0] = h.StartBackend(t.Context(), "tcp")
+	d.Dataset, errs[1] = h.StartDataset(t.Context(), "synthetic")
+	d.Precision, errs[2] = h.StartPrecision(t.Context(), "amp")
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	d.Settings.PrecisionOpts = precision
+	d.Settings.BackendOptions, _ = sdk.CheckOptions("", d.Backend.Info().Options, nil)
+}
+
+// A steady step allocates nothing: not the loader, the plan, the hooks, the
+// reducer, the ring to the plugins, the scaler, the optimizer or the events.
+// Two ranks of this process share one heap, so the count is that of both.
+func TestSteadyStepAllocatesNothing(t *testing.T) {
+	const from, to = 20, 120
+	for name, precision := range map[string]sdk.Options{
+		"float32, static scale": {"level": "O0"},
+		"fp16, dynamic scale":   {"dtype": "fp16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var begin, end runtime.MemStats
+			watch := event.Func(func(r event.Record) {
+				if e, ok := r.Event.(*event.StepDone); ok && r.Rank == 0 {
+					switch e.Step {
+					case from:
+						runtime.ReadMemStats(&begin)
+					case to:
+						runtime.ReadMemStats(&end)
+					}
+				}
+			})
+			errs := onRanks(t, 2, func(rank int, d *Deps) {
+				plugged(t, d, precision)
+				s := &d.Settings
+				s.Model = nn.Config{Name: "convnet"}
+				s.DatasetOptions["shape"] = []int64{1, 12, 12}
+				s.DatasetOptions["train_samples"] = int64(2 * 4 * to)
+				s.Train.EvalEvery, s.Train.MaxNorm = 0, 1
+				s.BackendTimeout = 30 * time.Second
+				d.Events.Add(watch)
+			}, func(ctx context.Context, d Deps) error { return trainToTheEnd(ctx, d) })
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			if n := end.Mallocs - begin.Mallocs; n > 0 {
+				t.Errorf("%d allocations in %d steps of two ranks", n, to-from)
+			}
+		})
+	}
+}
