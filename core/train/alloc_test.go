@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
@@ -49,9 +50,15 @@ func plugged(t *testing.T, d *Deps, precision sdk.Options) {
 // Two ranks of this process share one heap, so the count is that of both.
 func TestSteadyStepAllocatesNothing(t *testing.T) {
 	const from, to = 20, 120
-	for name, precision := range map[string]sdk.Options{
-		"float32, static scale": {"level": "O0"},
-		"fp16, dynamic scale":   {"dtype": "fp16"},
+	for name, c := range map[string]struct {
+		precision sdk.Options
+		ddp       func(*ddp.Config)
+	}{
+		"float32, static scale": {sdk.Options{"level": "O0"}, func(*ddp.Config) {}},
+		"fp16, dynamic scale":   {sdk.Options{"dtype": "fp16"}, func(*ddp.Config) {}},
+		"compressed, synchronised": {sdk.Options{"level": "O0"}, func(c *ddp.Config) {
+			c.Compress, c.PredivideFactor, c.SyncBatchNorm = "fp16", 2, true
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var begin, end runtime.MemStats
@@ -66,8 +73,9 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 				}
 			})
 			errs := onRanks(t, 2, func(rank int, d *Deps) {
-				plugged(t, d, precision)
+				plugged(t, d, c.precision)
 				s := &d.Settings
+				c.ddp(&s.DDP)
 				s.Model = nn.Config{Name: "convnet"}
 				s.DatasetOptions["shape"] = []int64{1, 12, 12}
 				s.DatasetOptions["train_samples"] = int64(2 * 4 * to)
