@@ -202,3 +202,18 @@ func TestFailedExchangeEndsTheRun(t *testing.T) {
 		t.Error(res.Err)
 	}
 }
+
+// Backward begins once, behind the loss and before every gradient.
+func TestOnLoss(t *testing.T) {
+	x, y := goldenBatch(0, 4)
+	r := newRig(t, build(t, normModel(), digits, class), plan.Options{Batch: 4, Train: true, Fuse: true}, 1)
+	turns := 0
+	r.prog.Run(plan.Args{Input: x, Target: y, OnLoss: func() { turns++ }, OnGrad: func(p int) {
+		if turns != 1 {
+			t.Errorf("the gradient of parameter %d comes after %d turns", p, turns)
+		}
+	}})
+	if turns != 1 {
+		t.Errorf("%d turns", turns)
+	}
+}

@@ -46,6 +46,7 @@ type Plan struct {
 	state      []tensor.Spec
 	grads      []tensor.Spec
 	gradOrder  []int
+	turn       int // step at which backward begins
 	arena      int // bytes of activations
 	stats      Operand
 	input, tgt tensor.Spec
@@ -80,6 +81,7 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	}
 	p.grads = l.gradSpecs()
 	p.gradOrder = gradOrder(p.steps)
+	p.turn = turn(p.steps)
 	return p, nil
 }
 

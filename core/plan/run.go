@@ -81,6 +81,9 @@ type Args struct {
 	// OnGrad is called in GradOrder, the moment a parameter's gradient is
 	// complete in its tensor; the run goes on when it returns. May be nil.
 	OnGrad func(param int)
+
+	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
+	OnLoss func()
 }
 
 // Result is what one run reports about its batch, without loss scale and divisor.
@@ -100,6 +103,9 @@ type Result struct {
 func (p *Program) Run(a Args) Result {
 	p.prepare(&a)
 	for i := range p.plan.steps {
+		if i == p.plan.turn && a.OnLoss != nil {
+			a.OnLoss()
+		}
 		p.exec.Step(i, &p.call)
 		if p.call.Err != nil {
 			break

@@ -56,7 +56,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 	}{
 		"float32, static scale": {sdk.Options{"level": "O0"}, func(*ddp.Config) {}},
 		"fp16, dynamic scale":   {sdk.Options{"dtype": "fp16"}, func(*ddp.Config) {}},
-		"compressed, synchronised": {sdk.Options{"level": "O0"}, func(c *ddp.Config) {
+		"compressed, synchronised, recorded": {sdk.Options{"level": "O0"}, func(c *ddp.Config) {
 			c.Compress, c.PredivideFactor, c.SyncBatchNorm = "fp16", 2, true
 		}},
 	} {
@@ -76,6 +76,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 				plugged(t, d, c.precision)
 				s := &d.Settings
 				c.ddp(&s.DDP)
+				s.Timeline = s.DDP.SyncBatchNorm
 				s.Model = nn.Config{Name: "convnet"}
 				s.DatasetOptions["shape"] = []int64{1, 12, 12}
 				s.DatasetOptions["train_samples"] = int64(2 * 4 * to)

@@ -112,6 +112,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if err := t.makeOptimizer(); err != nil {
 		return err
 	}
+	t.record()
 	t.planMade(time.Since(begin))
 	slots := max(1, t.cfg.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.cfg.Run.Seed)
