@@ -25,7 +25,7 @@ const scaled = `precision={plugin="amp", options={level="O1", dtype="fp16"}}`
 func (p *place) underWay(t *testing.T, more ...string) *proc {
 	t.Helper()
 	r := p.start(t, append([]string{"run", p.config}, endless(more...)...)...)
-	p.trained(t, 1, 3)
+	p.trained(t, r, 1, 3)
 	return r
 }
 
@@ -121,7 +121,7 @@ func TestRestart(t *testing.T) {
 	args = append(args, set("train.epochs=400", "train.eval_every=0", `checkpoint.every="8 steps"`, "checkpoint.keep=2")...)
 	undisturbed := p.trainctl(t, args...).expect(t, 0)
 	r := p.start(t, args...)
-	p.trained(t, 2, 20)
+	p.trained(t, r, 2, 20)
 	w := p.worker(t, 1)
 	kill(t, w.pid, syscall.SIGKILL)
 	p.find(t, "a worker that was started again", func(q process) bool {

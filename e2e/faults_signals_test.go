@@ -27,7 +27,7 @@ func TestTermAndResume(t *testing.T) {
 	args := append([]string{"run", p.config}, set("train.epochs=3", "dataset.options.train_samples=16000", "optimizer.momentum=0.9", "train.log_freq=100000")...)
 	p.trainctl(t, args...).expect(t, 0)
 	r := p.start(t, args...)
-	p.trained(t, 2, 10)
+	p.trained(t, r, 2, 10)
 	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
 	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")
 	if s := p.summary(t, 2); s.Status != "preempted" {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestPeerDiesUnderTorchrunsContract(t *testing.T) {
 	port := freePort(t)
 	first := p.startRank(t, 0, 2, port, endless()...)
 	second := p.startRank(t, 1, 2, port, endless()...)
-	p.trained(t, 1, 3)
+	p.trained(t, first, 1, 3)
 	kill(t, second.cmd.Process.Pid, syscall.SIGKILL)
 	second.wait(t)
 	first.wait(t).expect(t, 7).says(t, "rank 1", "closed the connection")
@@ -86,7 +87,19 @@ func TestThreeRanks(t *testing.T) {
 	}
 }
 
-// nobody is a user without rights and without a home that can be written.
+// A socket's name has little room, and some systems' temporary directories
+// have long names.
+func TestLongTemporaryDirectory(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	long := filepath.Join(p.tmp, strings.Repeat("long", 30))
+	must(t, os.Mkdir(long, 0o755))
+	p.env = []string{"TMPDIR=" + long}
+	p.train(t).expect(t, 0)
+	must(t, os.Remove(long)) // it is empty
+}
+
+// A user without rights, and without a home that can be written.
 func TestUnprivilegedUser(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

@@ -12,7 +12,7 @@ import (
 
 // The curves are PyTorch's DistributedDataParallel in float64 on MNIST: SGD
 // with momentum, from the weights that torch.manual_seed gives, which are the
-// ones our initialisation draws. testdata/ddp_curves.py made them.
+// ones our initialisation draws. testdata/ddp_curves.py makes them.
 const curveTables = `
 [dataset]
 plugin = "mnist"

@@ -108,9 +108,14 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// trained waits until the n-th run of the place has made that many steps.
-func (p *place) trained(t *testing.T, n, steps int) {
+// trained waits until r, the n-th run of the place, has made that many steps.
+func (p *place) trained(t *testing.T, r *proc, n, steps int) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("standard error:\n%s", r.stderr.String())
+		}
+	})
 	eventually(t, "steps in events.jsonl", func() bool {
 		b, _ := os.ReadFile(filepath.Join(p.runDir(n), "events.jsonl"))
 		return strings.Count(string(b), `"event":"step"`) >= steps

@@ -183,7 +183,7 @@ func (f *Failure) formatOthers(p func(string, ...any)) {
 	}
 	p("%s\nFollowed by:", ruleLight)
 	for _, c := range f.Others {
-		p("  rank %d on %s, %v later: exitcode %s", c.Rank, c.Host, c.Time.Sub(f.Root.Time).Round(time.Millisecond), c.ending())
+		p("  rank %d on %s, %v later: exitcode %s", c.Rank, c.Host, max(0, c.Time.Sub(f.Root.Time)).Round(time.Millisecond), c.ending())
 	}
 	if len(f.Stopped) > 0 {
 		p("  stopped by the launcher: rank %s", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(f.Stopped)), ", "), "[]"))

@@ -36,6 +36,18 @@ func run(t *testing.T, o Options) (Result, string) {
 	return res, log.String()
 }
 
+// A rank that blames another one is a witness: the culprit is the root cause
+// whichever of them ends first, and the witness is where no culprit ends.
+func TestWitnesses(t *testing.T) {
+	for role, root := range map[string]int{"blame": 1, "exit:0:7": 0} {
+		res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole(role)})
+		f := res.Failure()
+		if f == nil || f.Root.Rank != root || res.ExitCode != ExitWorker || len(f.Others)+len(f.Stopped) != 1 {
+			t.Errorf("%s: %+v %+v\n%s", role, res, f, log)
+		}
+	}
+}
+
 func TestRunGivesEachRankItsEnvironment(t *testing.T) {
 	got := map[int]map[string]string{}
 	res, log := run(t, Options{Nproc: 3, Threads: 2, RunID: "id", MaxRestarts: 4, Command: asRole("env"), OnEvent: func(r int, line []byte) {
@@ -83,13 +95,13 @@ func TestExitCodes(t *testing.T) {
 
 func TestFirstFailureWins(t *testing.T) {
 	fs := afero.NewMemMapFs()
-	res, log := run(t, Options{Name: "job", Nproc: 3, Grace: 5 * time.Second, Command: asRole("exit:1:7"), FS: fs, LogDir: "logs"})
+	res, log := run(t, Options{Name: "job", Nproc: 3, Grace: 5 * time.Second, Command: asRole("exit:1:9"), FS: fs, LogDir: "logs"})
 	f := res.Failure()
 	if f == nil || res.ExitCode != ExitWorker {
 		t.Fatalf("%+v\n%s", res, log)
 	}
 	c := f.Root
-	if c.Rank != 1 || c.ExitCode != 7 || c.Step != 41 || c.Phase != "backward" || c.PID == 0 || !slices.Contains(c.LastLines, "about to fail") {
+	if c.Rank != 1 || c.ExitCode != 9 || c.Step != 41 || c.Phase != "backward" || c.PID == 0 || !slices.Contains(c.LastLines, "about to fail") {
 		t.Errorf("root cause %+v", c)
 	}
 	if !slices.Equal(f.Stopped, []int{0, 2}) {

@@ -1,17 +1,16 @@
 package train
 
 import (
-	"context"
 	"errors"
 	"os"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/amp"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
@@ -52,12 +51,16 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 	const from, to = 20, 120
 	for name, c := range map[string]struct {
 		precision sdk.Options
-		ddp       func(*ddp.Config)
+		change    func(*Settings)
 	}{
-		"float32, static scale": {sdk.Options{"level": "O0"}, func(*ddp.Config) {}},
-		"fp16, dynamic scale":   {sdk.Options{"dtype": "fp16"}, func(*ddp.Config) {}},
-		"compressed, synchronised, recorded": {sdk.Options{"level": "O0"}, func(c *ddp.Config) {
-			c.Compress, c.PredivideFactor, c.SyncBatchNorm = "fp16", 2, true
+		"float32":                   {sdk.Options{"level": "O0"}, func(*Settings) {}},
+		"fp16, dynamic scale":       {sdk.Options{"dtype": "fp16"}, func(*Settings) {}},
+		"clipped, accumulated":      {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
+		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
+		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
+		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
+		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
+			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,19 +78,20 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 			errs := onRanks(t, 2, func(rank int, d *Deps) {
 				plugged(t, d, c.precision)
 				s := &d.Settings
-				c.ddp(&s.DDP)
-				s.Timeline = s.DDP.SyncBatchNorm
 				s.Model = nn.Config{Name: "convnet"}
 				s.DatasetOptions["shape"] = []int64{1, 12, 12}
-				s.DatasetOptions["train_samples"] = int64(2 * 4 * to)
-				s.Train.EvalEvery, s.Train.MaxNorm = 0, 1
+				s.DatasetOptions["train_samples"] = int64(2 * 4 * 2 * to)
+				s.Train.EvalEvery, s.Train.MaxSteps = 0, to
 				s.BackendTimeout = 30 * time.Second
+				c.change(s)
 				d.Events.Add(watch)
-			}, func(ctx context.Context, d Deps) error { return trainToTheEnd(ctx, d) })
+			}, trainToTheEnd)
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
-			if n := end.Mallocs - begin.Mallocs; n > 0 {
+			// One allocation in a rank's step would count 100. The runtime's own, such
+			// as for a thread that it starts, come now and then and are few.
+			if n := end.Mallocs - begin.Mallocs; end.Mallocs == 0 || n >= (to-from)/10 {
 				t.Errorf("%d allocations in %d steps of two ranks", n, to-from)
 			}
 		})
