@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )
@@ -127,7 +128,11 @@ func (f *forecaster) layers(r *forecast.Report) {
 	flops := map[string]int64{}
 	for _, s := range p.Steps() {
 		r.Totals.FLOPs += s.FLOPs
-		flops[s.Layer+" "+string(s.Op)] += s.FLOPs
+		op := s.Op
+		if op == plan.SyncBatchNormOp {
+			op = graph.BatchNormOp
+		}
+		flops[s.Layer+" "+string(op)] += s.FLOPs
 	}
 	for _, n := range g.Forward() {
 		if n.Op.Loss() {
@@ -161,6 +166,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 	}
 	wire, _ := o.WireBytes()
 	r.Traffic.WireBytes = int64(wire)
+	r.Traffic.NormBytes = int64(o.NormBytes() * f.cfg.Train.AccumulateSteps)
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
 		r.Traffic.SharedBytes = r.Traffic.WireBytes * int64(f.world)

@@ -42,8 +42,5 @@ func (c Config) Problems() diag.List {
 	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
 		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v cannot divide gradients", f)
 	}
-	if c.SyncBatchNorm {
-		l.Addf("sync_batchnorm", "set it to false", "synchronised batch normalisation is not available in this version")
-	}
 	return l
 }

@@ -130,7 +130,7 @@ func (r *Reducer) land(b int) {
 	if r.err != nil {
 		return
 	}
-	if r.err = r.group.comm.Wait(r.tickets[b]); r.err == nil {
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, r.wire[b]); r.err == nil {
 		r.codec.unpack(r.buckets[b].DType, r.regions[b], r.wire[b])
 	}
 }

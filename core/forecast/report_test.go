@@ -50,7 +50,7 @@ func TestGolden(t *testing.T) {
 			Steps:   Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
 			Memory:  Memory{Parameters: 3 << 40, Activations: 1500},
 			Buckets: []Bucket{{0, 1, 4000, "fc.weight", "fc.weight"}},
-			Traffic: Traffic{GradientBytes: 4000, WireBytes: 2000, RingBytes: RingBytes(2000, 16), SharedBytes: 32000},
+			Traffic: Traffic{GradientBytes: 4000, WireBytes: 2000, NormBytes: 66 * 16, RingBytes: RingBytes(2000, 16), SharedBytes: 32000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

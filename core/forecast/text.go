@@ -81,6 +81,9 @@ func (r *Report) buckets(p *printer) {
 	}
 	p.line("%s of gradients per step%s; each rank sends %s in a ring, or reads %s through shared memory",
 		Bytes(r.Traffic.GradientBytes), compressed, Bytes(r.Traffic.RingBytes), Bytes(r.Traffic.SharedBytes))
+	if n := r.Traffic.NormBytes; n > 0 {
+		p.line("%s of batch statistics per step", Bytes(n))
+	}
 }
 
 func (r *Report) memory(p *printer) {

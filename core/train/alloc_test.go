@@ -59,6 +59,9 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
 		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
 		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
+		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
+			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var begin, end runtime.MemStats

@@ -21,6 +21,7 @@ type memory struct {
 	all     ddp.Region   // all parameters and buffers
 	buffers ddp.Region   // all buffers
 	scratch ddp.Region
+	norms   ddp.Region // what synchronised batch norms exchange; empty without any
 	size    int
 }
 

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"slices"
+
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/graph"
@@ -42,13 +44,14 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, err
 	}
-	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true); err != nil {
+	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err
 	}
 	o.Gradients = gradients(o.Graph, o.Plan)
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
 	o.memory = layout(s.DDP, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.memory.addNorms(o.Plan.Exchanges(), world)
 	return o, nil
 }
 
@@ -61,6 +64,14 @@ func (o *Outline) WireBytes() (total, copies int) {
 		}
 	}
 	return ddp.Bytes(o.memory.wire), copies
+}
+
+// NormBytes is what synchronised batch norms exchange in a micro-step.
+func (o *Outline) NormBytes() (n int) {
+	for _, k := range o.Plan.Exchanges() {
+		n += 8 * k
+	}
+	return n
 }
 
 // count works out batches and steps. The last step of an epoch may have fewer
@@ -112,4 +123,13 @@ func layout(cfg ddp.Config, buckets []ddp.Bucket, entries []graph.Entry, specs [
 	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
 	m.size = end + ddp.ScratchBytes
 	return m
+}
+
+// addNorms makes room for vectors of the given lengths, one at a time.
+func (m *memory) addNorms(lengths []int, world int) {
+	if len(lengths) == 0 {
+		return
+	}
+	m.norms = ddp.Region{Offset: ddp.Align(m.size), Size: ddp.ExchangeBytes(slices.Max(lengths), world)}
+	m.size = m.norms.Offset + m.norms.Size
 }

@@ -28,12 +28,15 @@ func shapes(n, size int) []int {
 }
 
 // compile makes the plan of one batch shape.
-func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool) (*plan.Plan, error) {
+func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool, world int) (*plan.Plan, error) {
 	d, err := tensor.ParseDType(c.Run.DType)
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Compile(g, plan.Options{Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse})
+	p, err := plan.Compile(g, plan.Options{
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse,
+		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("planning batches of %d: %w", rows, err)
 	}
@@ -76,7 +79,7 @@ func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool)
 	p := t.outline.Plan
 	if !training || rows != t.batch {
 		var err error
-		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training); err != nil {
+		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training, t.world.Size); err != nil {
 			return err
 		}
 	}
