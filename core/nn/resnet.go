@@ -27,7 +27,7 @@ func resnet(block func(name string, channels, stride int, first bool) []LayerCon
 		}
 		return append(layers,
 			LayerConfig{Type: "adaptive_avgpool2d", Name: "avgpool", OutputSize: IntPair{1, 1}},
-			LayerConfig{Type: "flatten"},
+			LayerConfig{Type: "flatten", Name: "flatten"},
 			LayerConfig{Type: "linear", Name: "fc", OutFeatures: &classes})
 	}
 }

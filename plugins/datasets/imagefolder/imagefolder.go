@@ -29,7 +29,7 @@ import (
 )
 
 // SourceFiles is the value of DatasetSpec.Source.
-const SourceFiles = "imagefolder"
+const SourceFiles = "files"
 
 // Dataset is one open data set. The zero value is not usable; see [New].
 type Dataset struct {

@@ -110,7 +110,7 @@ func TestClassesAndColours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(spec.ClassNames, []string{"ant", "bee", "cat"}) || spec.TrainSamples != 12 || spec.TestSamples != 3 || spec.Source != "imagefolder" {
+	if !slices.Equal(spec.ClassNames, []string{"ant", "bee", "cat"}) || spec.TrainSamples != 12 || spec.TestSamples != 3 || spec.Source != "files" {
 		t.Errorf("%+v", spec)
 	}
 	x, y, err := fill(t.Context(), d, sdk.Train, 0, 0, 5, 10, 11)
