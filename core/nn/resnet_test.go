@@ -249,7 +249,7 @@ func TestResNetGradientsArePyTorchs(t *testing.T) {
 	}
 	rounded, _ := want.train(t, tensor.F32, 1e-5)
 	for i, p := range g.Params() {
-		if off := distance(rounded.Grads[i], exact.Grads[i]); !(off < 0.05) {
+		if off := distance(rounded.Grads[i], exact.Grads[i]); !(off < 0.02) {
 			t.Errorf("float32: the gradient of %s is off by %.2g of its norm", p.Name, off)
 		}
 	}
