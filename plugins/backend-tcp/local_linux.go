@@ -73,6 +73,7 @@ func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Point
 // local is what ranks of one host share.
 type local struct {
 	b      *Backend
+	spin   shm.Spinner
 	turn   uint32              // counts collectives of all ranks
 	pages  []page              // by rank
 	arenas []map[uint32][]byte // arenas by rank and id
@@ -85,7 +86,7 @@ type local struct {
 // shareMemory gives every peer this rank's control page and arenas, and takes theirs.
 func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
 	w := b.group.WorldSize
-	l := &local{b: b, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
+	l := &local{b: b, spin: shm.Spinner{For: shm.DefaultSpin()}, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
 		calls: make([]call, w), bufs: make([][]byte, w), tiles: make([][]byte, w)}
 	if err := l.exchange(ctx); err != nil {
 		l.close()
@@ -215,6 +216,9 @@ func (l *local) meet(phase uint32) error {
 // await sleeps until the rank has come.
 func (l *local) await(rank int, phase uint32) error {
 	p := l.pages[rank]
+	if l.spin.Until(func() bool { return p.reached(phase) }) {
+		return nil
+	}
 	for !p.reached(phase) {
 		seen := p.phase().Load()
 		p.sleepers().Add(1)
