@@ -33,6 +33,20 @@ type reported struct{ error }
 
 func (e reported) Unwrap() error { return e.error }
 
+// rankError tells our launcher a worker's mistake in the configuration apart
+// from a panic, which has the same exit code.
+type rankError struct{ error }
+
+func (e rankError) Unwrap() error { return e.error }
+func (e rankError) ExitCode() int { return launch.ExitRefused }
+
+func asRank(err error) error {
+	if err != nil && launch.Lifeline() != nil && exitCode(err) == launch.ExitConfig {
+		return rankError{err}
+	}
+	return err
+}
+
 // exitCode chooses the code for an error: its own wish first, then by kind.
 func exitCode(err error) int {
 	var coder exitCoder

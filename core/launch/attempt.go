@@ -282,7 +282,7 @@ func (a *attempt) ending() ending {
 	end := ending{code: ExitWorker, failure: f, again: restartHelps(code)}
 	switch {
 	case passesThrough(code):
-		end.code = code
+		end.code = jobCode(code)
 	case f.Root.Rank < 0:
 		end.again = false // a node is missing, and the number of nodes is fixed
 	}

@@ -83,7 +83,10 @@ func (f *Failure) Advice() []string {
 
 func adviceFor(code int) []string {
 	switch code {
-	case ExitConfig:
+	case panicked:
+		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that.",
+			"--resume auto goes on from the last checkpoint."}
+	case ExitRefused:
 		return []string{"Mend the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
 	case ExitPlugin:
 		return []string{"Mend the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
@@ -162,7 +165,7 @@ func (c Cause) ending() string {
 	if c.Signal != "" {
 		return fmt.Sprintf("%d (Signal %d (%s) received by PID %d)", c.ExitCode, -c.ExitCode, c.Signal, c.PID)
 	}
-	return fmt.Sprintf("%d (pid: %d)", c.ExitCode, c.PID)
+	return fmt.Sprintf("%d (pid: %d)", jobCode(c.ExitCode), c.PID)
 }
 
 func (c Cause) where() string {

@@ -24,7 +24,7 @@ func TestFailureFormat(t *testing.T) {
 		"memory": {Job: "mnist-ddp", Root: with(func(c *Cause) {
 			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
 		})},
-		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = 2, -1, "", nil })},
+		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
 		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0}},
 		"peer":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
 		"crash":  {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},

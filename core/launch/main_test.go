@@ -131,7 +131,7 @@ func playMeet() int {
 	w, err := rank.FromEnv(os.LookupEnv)
 	if err != nil {
 		fmt.Println(err)
-		return ExitConfig
+		return ExitRefused
 	}
 	s, err := rank.Join(ctx, w, rank.JoinOptions{})
 	if err != nil {

@@ -85,7 +85,7 @@ func TestRanksMeetInTheLaunchersStore(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	for worker, want := range map[int]int{0: 0, 1: 5, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 42: 5, 75: 75} {
+	for worker, want := range map[int]int{0: 0, 1: 5, panicked: 5, 3: 3, 4: 4, 5: 5, 6: 6, ExitRefused: 2, 42: 5, 75: 75} {
 		res, log := run(t, Options{Nproc: 1, Command: asRole(fmt.Sprintf("exit:0:%d", worker))})
 		if res.ExitCode != want || (res.Failure() == nil) != (want == 0) {
 			t.Errorf("worker %d: %+v\n%s", worker, res, log)
@@ -233,9 +233,9 @@ func TestRestarts(t *testing.T) {
 	if res, _ := run(t, o); res.ExitCode != ExitWorker || res.Restarts != 2 || len(res.Failures) != 3 {
 		t.Errorf("%+v", res)
 	}
-	for _, code := range []int{2, 3, 6, 75} {
+	for _, code := range []int{ExitRefused, 3, 6, 75} {
 		o.Command = asRole(fmt.Sprintf("exit:0:%d", code))
-		if res, _ := run(t, o); res.ExitCode != code || res.Restarts != 0 {
+		if res, _ := run(t, o); res.ExitCode != jobCode(code) || res.Restarts != 0 {
 			t.Errorf("exit code %d was restarted: %+v", code, res)
 		}
 	}

@@ -15,26 +15,47 @@ const Slice = 100 * time.Millisecond
 // a ring need not choose alike.
 const EnvDoorbell = "TRAINCTL_DOORBELL"
 
-// EnvSpin is a duration such as "30us": [Bell.Spin] of every ring.
+// EnvSpin is a duration such as "30us": how long to look before sleeping, see
+// [Spinner]. "0" sleeps at once.
 const EnvSpin = "TRAINCTL_SPIN"
 
 // Bell is how an end of a ring waits.
 type Bell struct {
-	// Spin is how long to look at the ring before sleeping. More than 0 pays
-	// only if a core is free for every process that spins.
+	// Spin is how long to look at the ring before sleeping; see Spinner.
 	Spin time.Duration
 	// Poll sleeps in short naps instead of on a futex.
 	Poll bool
 }
 
-// DefaultBell is what the environment says. Without a word from it, an end
-// sleeps at once, on a futex where there is one: a job usually has more
-// processes than cores, and then whoever spins takes the core from the one it
-// waits for.
-func DefaultBell() Bell {
-	spin, _ := time.ParseDuration(os.Getenv(EnvSpin))
-	return Bell{Spin: max(spin, 0), Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
+// defaultSpin covers an operation on some 100 KiB. What takes longer pays for
+// a sleep without noticing.
+const defaultSpin = 50 * time.Microsecond
+
+// DefaultSpin is how long to look before sleeping on this system, unless the
+// environment says otherwise.
+func DefaultSpin() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(EnvSpin)); err == nil {
+		return max(d, 0)
+	}
+	if !hasFutex {
+		return 0
+	}
+	return defaultSpin
 }
+
+// DefaultBell is what the environment says, or else a short look and then a
+// sleep on a futex where there is one.
+func DefaultBell() Bell {
+	return Bell{Spin: DefaultSpin(), Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
+}
+
+// waiter is a Bell in use by the goroutine that waits at one end of a ring.
+type waiter struct {
+	Bell
+	spin Spinner
+}
+
+func newWaiter(b Bell) waiter { return waiter{b, Spinner{For: b.Spin}} }
 
 // channel is one direction of a ring: a count of messages, and the words to
 // wait on for it.
@@ -71,9 +92,9 @@ func (c channel) wake() {
 // timeout passes. The order matters: announce the sleep, look again, sleep
 // only if the bell has not rung since before the announcement. A writer
 // either sees the announcement or has rung before the second look.
-func (c channel) wait(b *Bell, seen uint64, timeout time.Duration) {
+func (c channel) wait(b *waiter, seen uint64, timeout time.Duration) {
 	rung := c.bell.Load()
-	if c.tail.Load() != seen || b.Spin > 0 && c.spin(b.Spin, seen) {
+	if b.spin.Until(func() bool { return c.tail.Load() != seen }) {
 		return
 	}
 	if b.Poll {
@@ -85,17 +106,6 @@ func (c channel) wait(b *Bell, seen uint64, timeout time.Duration) {
 		futexWait(c.bell, rung, timeout)
 	}
 	c.sleep.Store(0)
-}
-
-func (c channel) spin(d time.Duration, seen uint64) bool {
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		for range 64 {
-			if c.tail.Load() != seen {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // poll naps for longer and longer, up to a millisecond.

@@ -28,3 +28,6 @@ func futexWait(word *atomic.Uint32, value uint32, timeout time.Duration) {
 func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1, 0, 0, 0)
 }
+
+// yield lets another thread run on this core, if one wants to.
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -13,3 +14,5 @@ const hasFutex = false
 func futexWait(*atomic.Uint32, uint32, time.Duration) {}
 
 func futexWake(*atomic.Uint32) {}
+
+func yield() { runtime.Gosched() }

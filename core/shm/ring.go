@@ -19,7 +19,7 @@ type Submitter struct {
 	in        channel
 	submitted atomic.Uint64 // our own counts: the shared ones can be overwritten by the peer
 	completed atomic.Uint64
-	bell      Bell
+	bell      waiter
 }
 
 // Worker is the end of a ring that does the work, one goroutine at a time;
@@ -30,7 +30,7 @@ type Worker struct {
 	out       channel
 	taken     uint64
 	completed atomic.Uint64
-	bell      Bell
+	bell      waiter
 }
 
 // NewSubmitter formats a control arena and takes the submitting end. The
@@ -41,7 +41,7 @@ func NewSubmitter(mem []byte, bell Bell) (*Submitter, error) {
 	}
 	h := header()
 	copy(mem[offMagic:], h[:])
-	return &Submitter{mem: mem, out: channelAt(mem, offSubmitted), in: channelAt(mem, offCompleted), bell: bell}, nil
+	return &Submitter{mem: mem, out: channelAt(mem, offSubmitted), in: channelAt(mem, offCompleted), bell: newWaiter(bell)}, nil
 }
 
 // NewWorker takes the working end of a ring that a Submitter formatted.
@@ -53,7 +53,7 @@ func NewWorker(mem []byte, bell Bell) (*Worker, error) {
 	if !bytes.Equal(mem[offMagic:offMagic+len(h)], h[:]) {
 		return nil, fmt.Errorf("shm: no ring of this version in the control arena: header %x", mem[:len(h)])
 	}
-	return &Worker{mem: mem, in: channelAt(mem, offSubmitted), out: channelAt(mem, offCompleted), bell: bell}, nil
+	return &Worker{mem: mem, in: channelAt(mem, offSubmitted), out: channelAt(mem, offCompleted), bell: newWaiter(bell)}, nil
 }
 
 // Submit writes the next slot, sets s.Ticket and rings. It returns ErrFull at

@@ -127,7 +127,7 @@ func (b *Backend) lookAround(except *peer) error {
 		switch {
 		case err != nil && awaited:
 			return b.broken(p, err)
-		case err == nil && next == kindCall && awaited && b.local != nil:
+		case err == nil && next == kindCall && awaited && b.inMemory():
 			// Local ranks meet in memory; a call on the wire is half a transfer.
 			its, _, err := b.readCall(p)
 			if err != nil {

@@ -85,7 +85,7 @@ func (b *Backend) hear(p *peer, x *exchange) error {
 	if err := b.readFull(p, into); err != nil {
 		return err
 	}
-	b.op.agreed[p.rank] = true
+	b.op.agreed[p.rank], b.op.calls[p.rank] = true, its
 	return nil
 }
 

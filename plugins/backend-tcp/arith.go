@@ -16,10 +16,15 @@ var kernelOps = [...]kernel.ReduceOp{
 }
 
 // reduceN combines srcs in order into dst. All have the same length and are
-// aligned to the element. dst may be the first of srcs, which is fast, or any
-// other.
+// aligned to the element. dst may be one of the first two of srcs, which is
+// fast, or any other.
 func reduceN(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
-	n := len(srcs)
+	reduceOf(op, d, dst, srcs, len(srcs))
+}
+
+// reduceOf is reduceN where an average is one over n ranks: the first of srcs
+// may hold the sum of several.
+func reduceOf(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
 	switch {
 	case op != sdk.Avg:
 		kernel.ReduceN(kernelOps[op], d, dst, srcs, 1)

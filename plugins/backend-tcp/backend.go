@@ -20,19 +20,22 @@ type Backend struct {
 	// Log gets a line for every refused connection. Nil means slog.Default.
 	Log *slog.Logger
 
+	hostOf func(rank int) string // of tests: names of hosts that are one
+
 	mu      sync.Mutex // held by every method while it works
 	closing atomic.Bool
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
-	group  sdk.Group
-	set    settings
-	arenas []*sdk.Arena
-	door   *door   // what Listen opened
-	peers  []*peer // by rank, nil for this rank
-	sender *sender
-	local  *local // nil unless all ranks share this host
-	failed error  // why the group is unusable
+	group    sdk.Group
+	set      settings
+	arenas   []*sdk.Arena
+	door     *door   // what Listen opened
+	peers    []*peer // by rank, nil for this rank
+	sender   *sender
+	topology topology
+	local    *local // nil unless there are ranks to share memory with
+	failed   error  // why the group is unusable
 
 	op      op // the running call
 	scratch []byte

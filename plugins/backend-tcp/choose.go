@@ -1,6 +1,9 @@
 package tcp
 
-import "github.com/trainctl/trainctl/core/sdk"
+import (
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
 
 // All limits that decide which way a collective takes stand here, so that a
 // fitted cost model can replace them. Every rank must decide alike: decisions
@@ -32,6 +35,13 @@ func (b *Backend) attaches(op sdk.Op, bytes int) bool {
 		return true
 	}
 	return bytes*(b.group.WorldSize-1) <= attachTotal
+}
+
+// chains reports whether a call goes along the hosts. Half types do not: to be
+// rounded once, their sums would have to travel as float32, twice the bytes.
+func (b *Backend) chains(c *sdk.Collective) bool {
+	return b.topology.perHost > 0 && c.Op == sdk.OpAllReduce &&
+		c.DType != tensor.F16 && c.DType != tensor.BF16 && !b.attaches(c.Op, len(c.Buf))
 }
 
 // stages reports whether a call goes through the control pages of local ranks.

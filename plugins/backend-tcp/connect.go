@@ -38,11 +38,11 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	shared := b.door.unix != nil && allLocal(all)
-	if err := b.join(ctx, all, shared); err != nil {
+	b.topology = topologyOf(all, b.group.Rank)
+	if err := b.join(ctx, all); err != nil {
 		return err
 	}
-	if shared {
+	if b.topology.shares() {
 		if b.local, err = b.shareMemory(ctx); err != nil {
 			return fmt.Errorf("backend tcp: shared memory: %w", err)
 		}
@@ -84,7 +84,7 @@ type arrival struct {
 }
 
 // join fills b.peers.
-func (b *Backend) join(ctx context.Context, all []endpoint, shared bool) error {
+func (b *Backend) join(ctx context.Context, all []endpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &joining{b: b, ctx: ctx, arrived: make(chan arrival, b.group.WorldSize), claimed: map[int]bool{}}
 	defer j.running.Wait()
@@ -96,7 +96,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint, shared bool) error {
 	}
 	for r := range b.group.Rank {
 		network, address := "tcp", all[r].TCP
-		if shared {
+		if b.topology.near[r] {
 			network, address = "unix", all[r].Unix
 		}
 		j.running.Go(func() { j.dial(r, network, address) })

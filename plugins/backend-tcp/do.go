@@ -18,6 +18,7 @@ type op struct {
 	deadline time.Time     // zero: none
 	quit     chan struct{} // closed to stop the sender
 	agreed   []bool        // by rank: its call was read and matches
+	calls    []call        // by rank: what those that agreed call
 }
 
 // Do runs one collective to its end.
@@ -52,12 +53,13 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 		o.deadline = o.start.Add(b.group.Timeout)
 	}
 	if o.agreed == nil {
-		o.agreed = make([]bool, b.group.WorldSize)
+		o.agreed, o.calls = make([]bool, b.group.WorldSize), make([]call, b.group.WorldSize)
 	}
 	clear(o.agreed)
 }
 
-// run picks the way: alone, between two ranks, in shared memory, over sockets.
+// run picks the way: alone, between two ranks, in shared memory, along
+// the hosts, over sockets.
 func (b *Backend) run(c *sdk.Collective) error {
 	if err := b.check(c); err != nil {
 		return err
@@ -67,11 +69,16 @@ func (b *Backend) run(c *sdk.Collective) error {
 		return nil
 	case c.Op == sdk.OpSend || c.Op == sdk.OpRecv:
 		return b.transfer(c)
-	case b.local != nil:
+	case b.inMemory():
 		return b.runLocal(c)
+	case b.chains(c):
+		return b.runHosts(c)
 	}
 	return b.runMesh(c)
 }
+
+// inMemory reports whether all ranks share memory.
+func (b *Backend) inMemory() bool { return b.local != nil && b.topology.perHost == 0 }
 
 // overdue ends a wait for rank when the time is up.
 func (b *Backend) overdue(rank int) error {

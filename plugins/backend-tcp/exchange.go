@@ -46,26 +46,37 @@ func (b *Backend) trade(x *exchange) error {
 	if x.segments == 0 {
 		return nil
 	}
-	combined := make(chan struct{}, x.segments)
+	combined, scattered := make(chan struct{}, x.segments), make(chan struct{}, x.segments)
 	return b.both(
-		func() error { return b.sendAll(x, combined) },
-		func() error { return b.receiveAll(x, combined) })
+		func() error { return b.sendAll(x, combined, scattered) },
+		func() error { return b.receiveAll(x, combined, scattered) })
 }
 
-func (b *Backend) sendAll(x *exchange, combined <-chan struct{}) error {
+// await takes a token that the other half of an exchange leaves. A segment
+// that comes back overwrites what went out: the answer shows that the bytes
+// have gone, the token that their sender has let go of them.
+func (b *Backend) await(tokens <-chan struct{}) error {
+	select {
+	case <-tokens:
+		return nil
+	case <-b.op.quit:
+		return errQuit
+	}
+}
+
+func (b *Backend) sendAll(x *exchange, combined <-chan struct{}, scattered chan<- struct{}) error {
 	for s := range x.segments + 1 {
 		if s < x.segments {
 			if err := b.sendSegment(s, x.scatter); err != nil {
 				return err
 			}
+			scattered <- struct{}{}
 		}
 		if s == 0 {
 			continue
 		}
-		select {
-		case <-combined:
-		case <-b.op.quit:
-			return errQuit
+		if err := b.await(combined); err != nil {
+			return err
 		}
 		if err := b.sendSegment(s-1, x.gather); err != nil {
 			return err
@@ -74,7 +85,7 @@ func (b *Backend) sendAll(x *exchange, combined <-chan struct{}) error {
 	return nil
 }
 
-func (b *Backend) receiveAll(x *exchange, combined chan<- struct{}) error {
+func (b *Backend) receiveAll(x *exchange, combined chan<- struct{}, scattered <-chan struct{}) error {
 	for s := range x.segments + 1 {
 		if s < x.segments {
 			if err := b.receiveSegment(s, x.scattered); err != nil {
@@ -87,6 +98,9 @@ func (b *Backend) receiveAll(x *exchange, combined chan<- struct{}) error {
 		}
 		if s == 0 {
 			continue
+		}
+		if err := b.await(scattered); err != nil {
+			return err
 		}
 		if err := b.receiveSegment(s-1, x.gathered); err != nil {
 			return err

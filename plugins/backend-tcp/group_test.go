@@ -17,9 +17,14 @@ import (
 // arena of that size.
 func ranks(t testing.TB, world, arenaSize int, o sdk.Options) ([]*Backend, []*sdk.Arena) {
 	t.Helper()
+	return ranksOf(t, world, arenaSize, o, New)
+}
+
+func ranksOf(t testing.TB, world, arenaSize int, o sdk.Options, newRank func() *Backend) ([]*Backend, []*sdk.Arena) {
+	t.Helper()
 	all, arenas, endpoints := make([]*Backend, world), make([]*sdk.Arena, world), make([][]byte, world)
 	for r := range all {
-		all[r] = New()
+		all[r] = newRank()
 		t.Cleanup(func() { all[r].Close() })
 		g := testGroup(r, world)
 		if err := all[r].Open(t.Context(), g, o); err != nil {

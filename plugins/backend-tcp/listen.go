@@ -49,6 +49,9 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 		if b.door.unix, b.door.host, err = listenLocal(); err != nil {
 			b.log().Info("no shared memory between ranks", "cause", err)
 		} else {
+			if b.hostOf != nil {
+				b.door.host += b.hostOf(b.group.Rank)
+			}
 			e.Host, e.Unix = b.door.host, b.door.unix.Addr().String()
 		}
 	}

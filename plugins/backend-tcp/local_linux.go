@@ -73,8 +73,9 @@ func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Point
 // local is what ranks of one host share.
 type local struct {
 	b      *Backend
+	spin   shm.Spinner
 	turn   uint32              // counts collectives of all ranks
-	pages  []page              // by rank
+	pages  []page              // by rank, nil on other hosts
 	arenas []map[uint32][]byte // arenas by rank and id
 	mapped []*shm.Arena        // to close
 	calls  []call              // of the running turn, by rank
@@ -85,7 +86,7 @@ type local struct {
 // shareMemory gives every peer this rank's control page and arenas, and takes theirs.
 func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
 	w := b.group.WorldSize
-	l := &local{b: b, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
+	l := &local{b: b, spin: shm.Spinner{For: shm.DefaultSpin()}, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
 		calls: make([]call, w), bufs: make([][]byte, w), tiles: make([][]byte, w)}
 	if err := l.exchange(ctx); err != nil {
 		l.close()
@@ -107,8 +108,8 @@ func (l *local) exchange(ctx context.Context) error {
 		l.arenas[b.group.Rank][a.ID] = a.Bytes()
 	}
 	deadline, _ := ctx.Deadline()
-	for _, p := range b.peers {
-		if p == nil {
+	for r, p := range b.peers {
+		if !b.topology.near[r] {
 			continue
 		}
 		p.conn.SetDeadline(deadline)
@@ -116,8 +117,8 @@ func (l *local) exchange(ctx context.Context) error {
 			return fmt.Errorf("to rank %d: %w", p.rank, err)
 		}
 	}
-	for _, p := range b.peers {
-		if p == nil {
+	for r, p := range b.peers {
+		if !b.topology.near[r] {
 			continue
 		}
 		if err := l.take(p.rank, p.conn.(*net.UnixConn)); err != nil {
@@ -201,8 +202,8 @@ func (l *local) meet(phase uint32) error {
 	if own.sleepers().Load() > 0 {
 		l.wake()
 	}
-	for r := range l.pages {
-		if r == me {
+	for r, p := range l.pages {
+		if r == me || p == nil {
 			continue
 		}
 		if err := l.await(r, phase); err != nil {
@@ -215,6 +216,9 @@ func (l *local) meet(phase uint32) error {
 // await sleeps until the rank has come.
 func (l *local) await(rank int, phase uint32) error {
 	p := l.pages[rank]
+	if l.spin.Until(func() bool { return p.reached(phase) }) {
+		return nil
+	}
 	for !p.reached(phase) {
 		seen := p.phase().Load()
 		p.sleepers().Add(1)
@@ -236,7 +240,9 @@ func (l *local) await(rank int, phase uint32) error {
 // is gone.
 func (l *local) check(rank int, phase uint32) error {
 	for r, p := range l.pages {
-		l.b.op.agreed[r] = p.reached(phase)
+		if p != nil {
+			l.b.op.agreed[r] = p.reached(phase)
+		}
 	}
 	err := l.b.overdue(rank)
 	if err == nil {

@@ -22,6 +22,8 @@ func (b *Backend) shareMemory(context.Context) (*local, error) { return nil, shm
 
 func (b *Backend) runLocal(*sdk.Collective) error { return shm.ErrUnsupported }
 
+func (b *Backend) runHosts(*sdk.Collective) error { return shm.ErrUnsupported }
+
 func (l *local) maps(*sdk.Collective) bool { return false }
 
 func (l *local) wake() {}

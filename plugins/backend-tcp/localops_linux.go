@@ -96,11 +96,10 @@ func (l *local) unstage(c *sdk.Collective) {
 // resolve finds every rank's buffer in this process's mappings.
 func (l *local) resolve(c *sdk.Collective) error {
 	for r, k := range l.calls {
-		mem, size := l.arenas[r][k.arena], uint64(len(c.Buf))
-		if k.offset > uint64(len(mem)) || size > uint64(len(mem))-k.offset {
-			return l.b.peerError(r, "its buffer lies outside its arena")
+		var err error
+		if l.bufs[r], err = l.buffer(r, k, len(c.Buf)); err != nil {
+			return err
 		}
-		l.bufs[r] = mem[k.offset:][:size]
 	}
 	return nil
 }

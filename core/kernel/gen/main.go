@@ -24,6 +24,8 @@ var families = map[string]func(*asm){
 	"half":        half,
 	"pool":        pool,
 	"minimal":     minimal,
+	"normpool":    normPool,
+	"moments":     moments,
 }
 
 func main() {
