@@ -119,3 +119,27 @@ func TestPredivideFactor(t *testing.T) {
 		}
 	}
 }
+
+// Factors of low rank: until their start nothing is different, after it ranks
+// stay equal, bytes shrink, and the model still learns.
+func TestPowerSGD(t *testing.T) {
+	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 90\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
+	plain := p.run(t)
+	args := set("ddp.compress=powersgd", "ddp.powersgd_rank=2", "ddp.powersgd_start_step=20")
+	r := p.run(t, args...)
+	equalBits(t, "steps before the start", r.losses()[:21], plain.losses()[:21])
+	if r.losses()[25] == plain.losses()[25] {
+		t.Error("factors change nothing")
+	}
+	if got, all := r.sum.Comm.BytesPerStep, plain.sum.Comm.BytesPerStep; got*4 > all {
+		t.Errorf("%d bytes per step of %d", got, all)
+	}
+	if a, b := *r.sum.Eval.Accuracy, *plain.sum.Eval.Accuracy; a < b-0.05 {
+		t.Errorf("accuracy %v, without compression %v", a, b)
+	}
+	again := p.run(t, append(args, set("backend.options.shm=false", "ddp.overlap=false")...)...)
+	if a, b := r.params(t), again.params(t); a != b {
+		t.Errorf("parameters %.12s, then %.12s", a, b)
+	}
+	p.train(t, append(args, set("precision.plugin=amp", "precision.options.dtype=fp16")...)...).expect(t, 5).says(t, "constant scale")
+}

@@ -89,6 +89,8 @@ var elsewhere = map[string]moved{
 	"convertsyncbatchnorm":      {key: "ddp.sync_batchnorm"},
 	"timelinefilename":          {key: "metrics.timeline"},
 	"horovodtimeline":           {key: "metrics.timeline"},
+	"matrixapproximationrank":   {key: "ddp.powersgd_rank"},
+	"startpowersgditer":         {key: "ddp.powersgd_start_step"},
 	"savetopk":                  {key: "checkpoint.keep"},
 	"keeplatestk":               {key: "checkpoint.keep"},
 	"monitor":                   {key: "checkpoint.keep_best"},

@@ -69,16 +69,29 @@ func (c Config) half() tensor.DType {
 // LayoutWire places what travels, from offset on, and returns the buckets'
 // regions there and the end. A bucket that travels in its own type travels
 // from where it lies.
-func (c Config) LayoutWire(buckets []Bucket, home []Region, offset int) (wire []Region, end int) {
-	half := c.half()
+func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, home []Region, offset int) (wire []Region, end int) {
 	for i, b := range buckets {
-		if !half.Valid() || half == b.DType {
+		n := c.wireBytes(grads, b)
+		if n == 0 {
 			wire = append(wire, home[i])
 			continue
 		}
 		offset = Align(offset)
-		wire = append(wire, Region{offset, b.Elems() * half.Size()})
-		offset += wire[i].Size
+		wire = append(wire, Region{offset, n})
+		offset += n
 	}
 	return wire, Align(offset)
+}
+
+// wireBytes is the size of a bucket that travels in another form, 0 for its own.
+func (c Config) wireBytes(grads []Gradient, b Bucket) int {
+	if c.Compress == "powersgd" {
+		if l := newLowRank(grads, b, c.PowerSGDRank); l != nil {
+			return 4 * (l.first + l.second)
+		}
+	}
+	if half := c.half(); half.Valid() && half != b.DType {
+		return b.Elems() * half.Size()
+	}
+	return 0
 }

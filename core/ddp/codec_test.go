@@ -17,7 +17,7 @@ func reduced(t *testing.T, world int, cfg Config, d tensor.DType, values [][]flo
 	gs := []Gradient{{Name: "a", DType: d, Shape: tensor.Shape{n - 3}}, {Name: "b", DType: d, Shape: tensor.Shape{3}}}
 	buckets := Assign(gs, []int{0, 1}, 1, 1)
 	home, end := Layout(buckets, 0)
-	wire, end := cfg.LayoutWire(buckets, home, end)
+	wire, end := cfg.LayoutWire(gs, buckets, home, end)
 	out := make([][]float64, world)
 	onRanks(t, world, end, func(g *Group) error {
 		r := NewReducer(g, cfg, gs, buckets, home, wire)
@@ -154,7 +154,7 @@ func TestCompressionHalvesTheBytes(t *testing.T) {
 	for compress, want := range map[string][2]int{"none": {544, 544}, "fp16": {131*2 + 20, 832}, "bf16": {131*2 + 20, 896}} {
 		cfg := Default()
 		cfg.Compress = compress
-		wire, last := cfg.LayoutWire(buckets, home, end)
+		wire, last := cfg.LayoutWire(gs, buckets, home, end)
 		if got := Bytes(wire); got != want[0] {
 			t.Errorf("%s: %d bytes travel, want %d", compress, got, want[0])
 		}
@@ -176,7 +176,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 		gs := grads("a", 1000, "b", 31)
 		buckets := Assign(gs, seq(2), 1, 1)
 		home, end := Layout(buckets, 0)
-		wire, end := cfg.LayoutWire(buckets, home, end)
+		wire, end := cfg.LayoutWire(gs, buckets, home, end)
 		g := NewGroup(0, 2, lonely{}, newArena(t, end+ScratchBytes), Region{end, ScratchBytes})
 		r := NewReducer(g, cfg, gs, buckets, home, wire)
 		n := testing.AllocsPerRun(10, func() {

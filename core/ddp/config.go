@@ -15,14 +15,16 @@ type Config struct {
 	BroadcastBuffers     bool    `toml:"broadcast_buffers"`         // rank 0's buffers overwrite the others' before every synchronised training step
 	FindUnusedParameters bool    `toml:"find_unused_parameters"`    // accepted for migration: the plan is static and knows the unused ones
 	SyncBatchNorm        bool    `toml:"sync_batchnorm"`            // batch statistics over all ranks
-	Compress             string  `toml:"compress"`                  // "none", "fp16" or "bf16": type in which gradients travel
+	Compress             string  `toml:"compress"`                  // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
+	PowerSGDRank         int     `toml:"powersgd_rank"`             // of the factors; more is more exact and larger
+	PowerSGDStart        int     `toml:"powersgd_start_step"`       // gradients travel whole for this many steps first
 	PredivideFactor      float64 `toml:"gradient_predivide_factor"` // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
 	Overlap              bool    `toml:"overlap"`                   // launch buckets while backward runs; false: after it
 }
 
 // Default is PyTorch's.
 func Default() Config {
-	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Compress: "none", Overlap: true}
+	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
 }
 
 // Problems checks the table by itself.
@@ -36,8 +38,18 @@ func (c Config) Problems() diag.List {
 	}
 	switch c.Compress {
 	case "none", "fp16", "bf16":
+	case "powersgd":
+		if c.PredivideFactor != 0 {
+			l.Addf("gradient_predivide_factor", "remove it", "factors of low rank are always averaged whole")
+		}
 	default:
-		l.Addf("compress", `use "none", "fp16" or "bf16"`, "unknown compression %q", c.Compress)
+		l.Addf("compress", `use "none", "fp16", "bf16" or "powersgd"`, "unknown compression %q", c.Compress)
+	}
+	if c.PowerSGDRank < 1 {
+		l.Addf("powersgd_rank", "1 is the default", "%d is no rank", c.PowerSGDRank)
+	}
+	if c.PowerSGDStart < 0 {
+		l.Addf("powersgd_start_step", "1000 is the default", "%d is negative", c.PowerSGDStart)
 	}
 	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
 		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v cannot divide gradients", f)

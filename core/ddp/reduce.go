@@ -18,6 +18,9 @@ type Reducer struct {
 	regions []Region // where gradients gather
 	wire    []Region // where they travel
 	codec   codec
+	low     []*powerSGD // by bucket, nil where it travels whole
+	start   int         // step from which buckets travel as factors
+	step    int         // synchronised steps begun
 	ready   *readiness
 	tickets []uint64
 	sync    bool
@@ -50,11 +53,23 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	for i, p := range grads {
 		names[i] = p.Name
 	}
-	return &Reducer{
+	r := &Reducer{
 		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
 		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)),
+		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart,
 	}
+	if cfg.Compress == "powersgd" {
+		for i, b := range buckets {
+			if l := newLowRank(grads, b, cfg.PowerSGDRank); l != nil {
+				r.low[i] = newPowerSGD(g, l, regions[i], wire[i])
+			}
+		}
+	}
+	return r
 }
+
+// Resume says how many steps were made before the first Begin.
+func (r *Reducer) Resume(steps int) { r.step = steps }
 
 // Gradients returns views of the buckets' memory, by parameter index. A
 // parameter without a bucket has a zero tensor.
@@ -76,6 +91,9 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 func (r *Reducer) Begin(sync bool) {
 	r.ready.reset()
 	r.sync = sync
+	if sync {
+		r.step++
+	}
 	r.err = nil
 }
 
@@ -97,9 +115,26 @@ func (r *Reducer) launch(b int) {
 	if r.err != nil || r.group.World == 1 {
 		return
 	}
-	d := r.buckets[b].DType
-	r.codec.pack(d, r.regions[b], r.wire[b])
-	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, r.codec.wireType(d), r.wire[b], 0, b)
+	if s := r.low[b]; s != nil && r.step > r.start {
+		s.project()
+		r.send(b, tensor.F32, s.wire1)
+		return
+	}
+	d, wire := r.buckets[b].DType, r.wireOf(b)
+	r.codec.pack(d, r.regions[b], wire)
+	r.send(b, r.codec.wireType(d), wire)
+}
+
+// wireOf is where a bucket travels whole.
+func (r *Reducer) wireOf(b int) Region {
+	if r.low[b] != nil {
+		return r.regions[b]
+	}
+	return r.wire[b]
+}
+
+func (r *Reducer) send(b int, d tensor.DType, wire Region) {
+	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
 }
 
 // Finish waits until every bucket holds the average over ranks. After an
@@ -119,6 +154,9 @@ func (r *Reducer) Finish() error {
 		}
 	}
 	for b := range r.buckets {
+		r.turn(b)
+	}
+	for b := range r.buckets {
 		r.land(b)
 	}
 	r.Exposed = time.Since(start)
@@ -130,13 +168,36 @@ func (r *Reducer) land(b int) {
 	if r.err != nil {
 		return
 	}
-	if r.err = r.group.wait(r.tickets[b], "bucket", b, r.wire[b]); r.err == nil {
-		r.codec.unpack(r.buckets[b].DType, r.regions[b], r.wire[b])
+	s, wire := r.low[b], r.wireOf(b)
+	factors := s != nil && r.step > r.start
+	if factors {
+		wire = s.wire2
+	}
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil {
+		return
+	}
+	if factors {
+		s.restore()
+		return
+	}
+	r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
+}
+
+// turn waits for the first factors of a bucket that travels as factors, and
+// sends the second.
+func (r *Reducer) turn(b int) {
+	s := r.low[b]
+	if r.err != nil || s == nil || r.step <= r.start {
+		return
+	}
+	if r.err = r.group.wait(r.tickets[b], "factors", b, s.wire1); r.err == nil {
+		s.answer()
+		r.send(b, tensor.F32, s.wire2)
 	}
 }
 
 // BytesPerStep is the memory that is all-reduced in one step, in the type in
-// which it travels.
+// which it travels; with PowerSGD, from its start on.
 func (r *Reducer) BytesPerStep() int { return Bytes(r.wire) }
 
 // Bytes adds up regions.

@@ -59,6 +59,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
 		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
 		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
+		"factors of low rank":       {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
 		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
 			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
 		}},

@@ -50,7 +50,7 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	o.Gradients = gradients(o.Graph, o.Plan)
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
-	o.memory = layout(s.DDP, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.memory = layout(s.DDP, o.Gradients, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
 	o.memory.addNorms(o.Plan.Exchanges(), world)
 	return o, nil
 }
@@ -99,11 +99,11 @@ func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
 }
 
 // layout places buckets, parameters and buffers in the shared arena.
-func layout(cfg ddp.Config, buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
 	var m memory
 	end := 0
 	m.buckets, end = ddp.Layout(buckets, 0)
-	m.wire, end = cfg.LayoutWire(buckets, m.buckets, end)
+	m.wire, end = cfg.LayoutWire(grads, buckets, m.buckets, end)
 	m.all.Offset = end
 	place := func(buffers bool) (regions []ddp.Region) {
 		for i, e := range entries {

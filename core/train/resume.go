@@ -182,6 +182,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		}
 	}
 	t.pos = head.Position
+	t.reducer.Resume(t.pos.Step)
 	if len(head.Scaler) > 0 {
 		if err := t.precision.Load(ctx, head.Scaler); err != nil {
 			return fmt.Errorf("loss scaler: %w", err)

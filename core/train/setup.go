@@ -81,6 +81,9 @@ func (t *Trainer) checkPlugins() error {
 	if b.MaxWorld > 0 && t.world.Size > b.MaxWorld {
 		return fmt.Errorf("backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.world.Size)
 	}
+	if t.policy.Dynamic && t.cfg.DDP.Compress == "powersgd" {
+		return fmt.Errorf("ddp.compress = \"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between: use a precision with a constant scale, such as bf16", t.policy.Name)
+	}
 	if t.cfg.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
 		return fmt.Errorf("run.dtype = \"f64\" is for reference curves and excludes precision %q", t.policy.Name)
 	}
