@@ -34,6 +34,14 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindBatchNorm[T]
 	case graph.BatchNormGradOp:
 		return bindBatchNormGrad[T]
+	case plan.NormPoolOp:
+		return bindNormPool[T]
+	case plan.NormPoolGradOp:
+		return bindNormPoolGrad[T]
+	case plan.SyncBatchNormOp:
+		return bindSyncBatchNorm[T]
+	case plan.SyncBatchNormGradOp:
+		return bindSyncBatchNormGrad[T]
 	case graph.LayerNormOp:
 		return bindLayerNorm[T]
 	case graph.LayerNormGradOp:
@@ -88,6 +96,9 @@ func scratchElems(s *plan.Step) int {
 		if !s.Train {
 			return s.In[3].Spec.Shape[0]
 		}
+	case plan.NormPoolOp:
+		x := s.In[0].Spec.Shape
+		return x[1] + kernel.BatchNormReLUPoolScratch(&kernel.Pool{H: x[2], W: x[3]})
 	case graph.BatchNormGradOp, graph.LayerNormGradOp:
 		if !s.Out[0].Present() {
 			return s.In[0].Spec.Shape.Elems()

@@ -16,17 +16,25 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 		return bindBatchNormEval(b)
 	}
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
-	a := b.s.Attr.(graph.BatchNorm)
 	x, weight, bias := b.in(0), b.in(1), b.in(2)
-	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
 	y, _ := b.out(0)
 	mean, _ := b.out(1)
 	invstd, _ := b.out(2)
+	stats := bindStats(b, b.s.Attr.(graph.BatchNorm), x, mean, invstd)
+	return func(c *plan.Call) {
+		stats(c)
+		kernel.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
+	}
+}
+
+// bindStats computes the batch's mean and 1/σ, and moves the running statistics.
+func bindStats[T kernel.Float](b *binder[T], a graph.BatchNorm, x func(*plan.Call) []T, mean, invstd []T) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
 	return func(c *plan.Call) {
 		kernel.BatchNormStats(n, ch, hw, x(c), mean, invstd)
 		running.update(mean, invstd)
 		invert(invstd, invstd, a.Eps)
-		kernel.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
 	}
 }
 

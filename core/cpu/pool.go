@@ -9,12 +9,19 @@ import (
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.
 func poolGeometry(s *plan.Step, x tensor.Shape) kernel.Pool {
-	a := s.Attr.(graph.Pool)
+	a := poolAttr(s)
 	return kernel.Pool{
 		N: x[0], C: x[1], H: x[2], W: x[3], R: a.Kernel[0], S: a.Kernel[1],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
 		CeilMode: a.Ceil, CountIncludePad: a.CountPadding,
 	}
+}
+
+func poolAttr(s *plan.Step) graph.Pool {
+	if fused, ok := s.Attr.(plan.NormPool); ok {
+		return fused.Pool
+	}
+	return s.Attr.(graph.Pool)
 }
 
 func bindMaxPool[T kernel.Float](b *binder[T]) job {

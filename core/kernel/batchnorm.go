@@ -4,21 +4,47 @@ package kernel
 // the form of PyTorch's aten/src/ATen/native/Normalization.cpp. x is [n, c, hw];
 // every per-channel slice has c elements. Sums run in float64.
 
-// BatchNormStats computes each channel's mean and biased variance in two passes.
+// BatchNormStats computes each channel's mean and biased variance.
 func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
-	count := float64(n * hw)
 	for ch := range c {
-		var sum float64
+		var m moments
 		for i := range n {
-			sum += sum64(x[(i*c+ch)*hw:][:hw])
+			plane := x[(i*c+ch)*hw:][:hw]
+			if is32[T]() && level() != Generic {
+				m.merge(planeMoments(as32(plane)))
+			} else {
+				m.merge(momentsRef(plane))
+			}
 		}
-		mu := sum / count
-		var sq float64
-		for i := range n {
-			sq += sumSqDiff64(x[(i*c+ch)*hw:][:hw], mu)
-		}
-		mean[ch], variance[ch] = T(mu), T(sq/count)
+		mean[ch], variance[ch] = T(m.mean), T(m.square/m.count)
 	}
+}
+
+// moments are a number of values, their mean and the sum of their squared
+// distances from it.
+type moments struct{ count, mean, square float64 }
+
+// merge adds the moments of other values (Chan, Golub and LeVeque, "Updating
+// Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
+func (m *moments) merge(o moments) {
+	count, delta := m.count+o.count, o.mean-m.mean
+	m.square += o.square + delta*delta*m.count*o.count/count
+	m.mean += delta * o.count / count
+	m.count = count
+}
+
+// momentsRef takes two passes in float64 over a plane.
+func momentsRef[T Float](x []T) moments {
+	mean := sum64(x) / float64(len(x))
+	return moments{float64(len(x)), mean, sumSqDiff64(x, mean)}
+}
+
+// planeMoments takes two passes in float32: the second measures from a mean that
+// is nearly right, and so corrects it.
+func planeMoments(x []float32) moments {
+	mean, diff, square := vecMoments(x)
+	n, d := float64(len(x)), float64(diff)
+	return moments{n, float64(mean) + d/n, float64(square) - d*d/n}
 }
 
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may

@@ -42,11 +42,15 @@ func (p *Conv) Validate() error {
 
 // ConvScratch is the number of scratch elements that each of the convolution kernels needs.
 func ConvScratch(p *Conv) int {
-	return max(columnScratch(p), directScratch(p))
+	return max(columnScratch(p), directScratch(p), minimalScratch(p))
 }
 
 // Conv2D computes y = conv(x, w) + bias; bias may be nil.
 func Conv2D[T Float](p *Conv, x, w, bias, y, scratch []T) {
+	if is32[T]() && p.minimal() {
+		minimalForward(p, as32(x), as32(w), as32(bias), as32(y), as32(scratch))
+		return
+	}
 	if is32[T]() && p.direct() {
 		directForward(p, as32(x), as32(w), as32(bias), as32(y), as32(scratch))
 		return
@@ -56,6 +60,10 @@ func Conv2D[T Float](p *Conv, x, w, bias, y, scratch []T) {
 
 // Conv2DGradInput computes the gradient with respect to x from dy and w, and overwrites dx.
 func Conv2DGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
+	if is32[T]() && p.minimal() {
+		minimalGradInput(p, as32(dy), as32(w), as32(dx), as32(scratch))
+		return
+	}
 	if is32[T]() && p.direct() {
 		directGradInput(p, as32(dy), as32(w), as32(dx), as32(scratch))
 		return
@@ -65,6 +73,10 @@ func Conv2DGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
 
 // Conv2DGradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
 func Conv2DGradWeight[T Float](p *Conv, x, dy, dw, scratch []T, accumulate bool) {
+	if is32[T]() && p.minimal() {
+		minimalGradWeight(p, as32(x), as32(dy), as32(dw), as32(scratch), accumulate)
+		return
+	}
 	if is32[T]() && p.directWeight() {
 		directGradWeight(p, as32(x), as32(dy), as32(dw), as32(scratch), accumulate)
 		return

@@ -55,7 +55,15 @@ func testConv[T Float](t *testing.T, p *Conv, tol float64) {
 	}
 }
 
+// withoutMinimal keeps a test to direct convolution; minimal_test.go is about the other.
+func withoutMinimal(t *testing.T) {
+	old := minimalOff
+	minimalOff = true
+	t.Cleanup(func() { minimalOff = old })
+}
+
 func TestConvAgainstReference(t *testing.T) {
+	withoutMinimal(t)
 	atEachLevel(t, func(t *testing.T) {
 		for i := range convCases {
 			testConv[float32](t, &convCases[i], 2e-4)
@@ -66,6 +74,7 @@ func TestConvAgainstReference(t *testing.T) {
 
 // A NaN reaches the elements that depend on it, and no neighbour in the same vector.
 func TestConvPassesNaN(t *testing.T) {
+	withoutMinimal(t)
 	atEachLevel(t, func(t *testing.T) {
 		for i := range convCases[:7] {
 			p := &convCases[i]

@@ -12,6 +12,8 @@ type poolTile struct {
 	lo, hi, n laneCount // lanes of the two input vectors, and of the outputs
 	at, w     int       // place of the first input, width of the plane
 	evens     *int32
+
+	mean, scale, shift float32 // of a batch norm in front
 }
 
 var evenLanes = [vectorBlock]int32{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}
@@ -24,12 +26,28 @@ func (p *Pool) halving() bool {
 
 // maxPoolHalving is maxPoolPlane for 2×2 windows that do not overlap.
 func maxPoolHalving(p *Pool, x, y []float32, idx []int32) {
+	var t poolTile
+	t.plane(p, x, y, idx, false)
+}
+
+// normPoolHalving is the same behind batch norm and ReLU.
+func normPoolHalving(p *Pool, x []float32, mean, scale, shift float32, y []float32, idx []int32) {
+	t := poolTile{mean: mean, scale: scale, shift: shift}
+	t.plane(p, x, y, idx, true)
+}
+
+// plane pools in strips of one vector of outputs.
+func (t *poolTile) plane(p *Pool, x, y []float32, idx []int32, norm bool) {
 	lanes, ow := shapes[level()].lanes, p.W/2
-	t := poolTile{rows: p.H / 2, stride: 4 * p.W, outStride: 4 * ow, w: p.W, evens: &evenLanes[0]}
+	t.rows, t.stride, t.outStride, t.w, t.evens = p.H/2, 4*p.W, 4*ow, p.W, &evenLanes[0]
 	for j := 0; j < ow; j += lanes {
 		n := min(lanes, ow-j)
 		t.x, t.y, t.idx, t.at = &x[2*j], &y[j], &idx[j], 2*j
 		t.lo, t.hi, t.n = lanesOf(min(2*n, lanes)), lanesOf(max(2*n-lanes, 0)), lanesOf(n)
-		runPoolTile(&t)
+		if norm {
+			runNormPoolTile(t)
+		} else {
+			runPoolTile(t)
+		}
 	}
 }

@@ -11,3 +11,8 @@ func maxPool2AVX2(poolTile *poolTile)
 //
 //go:noescape
 func maxPool2AVX512(poolTile *poolTile)
+
+// normPool2AVX512 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func normPool2AVX512(poolTile *poolTile)

@@ -176,6 +176,47 @@ func runPoolTile(t *poolTile) {
 	}
 }
 
+// The passes of batch norm, ReLU and pooling in one exist for AVX-512 alone.
+
+func runNormPoolTile(t *poolTile) { normPool2AVX512(t) }
+
+func normPoolSums(vectors int, t *poolGradTile) {
+	switch vectors {
+	case 1:
+		normPoolSums1AVX512(t)
+	case 2:
+		normPoolSums2AVX512(t)
+	case 3:
+		normPoolSums3AVX512(t)
+	case 4:
+		normPoolSums4AVX512(t)
+	}
+}
+
+func normPoolGrad(vectors int, t *poolGradTile) {
+	switch vectors {
+	case 1:
+		normPoolGrad1AVX512(t)
+	case 2:
+		normPoolGrad2AVX512(t)
+	case 3:
+		normPoolGrad3AVX512(t)
+	case 4:
+		normPoolGrad4AVX512(t)
+	}
+}
+
+// vecMoments is about a plane of any length: a mean in float32, and the sums of
+// differences from it and of their squares.
+func vecMoments(x []float32) (mean, diff, square float32) {
+	lanes, inverse := shapes[active].lanes, 1/float32(len(x))
+	tail := uintptr(lanesOf(len(x) % lanes))
+	if active == AVX512 {
+		return momentsAVX512(&x[0], len(x)/lanes, tail, inverse)
+	}
+	return momentsAVX2(&x[0], len(x)/lanes, tail, inverse)
+}
+
 func runDotTile(t *dotTile) {
 	if active == AVX512 {
 		dotTileAVX512(t)

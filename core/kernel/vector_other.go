@@ -22,6 +22,10 @@ func vecAccumulateF16(dst []float32, src []uint16)        { noVector() }
 func vecAccumulateBF16(dst []float32, src []uint16)       { noVector() }
 func runAdam(s *adamStep)                                 { noVector() }
 func runPoolTile(t *poolTile)                             { noVector() }
+func runNormPoolTile(t *poolTile)                         { noVector() }
+func normPoolSums(vectors int, t *poolGradTile)           { noVector() }
+func normPoolGrad(vectors int, t *poolGradTile)           { noVector() }
+func vecMoments(x []float32) (mean, diff, square float32) { noVector(); return }
 func vecSum(x []float32) float64                          { noVector(); return 0 }
 func vecSumSqDiff(x []float32, mean float64) float64      { noVector(); return 0 }
 func vecSumAndDot(dy, x []float32, mean float64) (sum, dot float64) {

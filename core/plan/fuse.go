@@ -5,6 +5,11 @@ import "github.com/trainctl/trainctl/core/graph"
 // fuse merges neighbouring steps. Each pass looks at the drafts and returns
 // them shorter; results stay the same within rounding.
 func (l *lowering) fuse() {
+	for i := 0; i < len(l.steps); i++ {
+		if l.steps[i].op == graph.BatchNormOp {
+			l.fuseNormPool(i)
+		}
+	}
 	if l.opt.Train {
 		l.fuseLoss()
 	}
@@ -33,6 +38,6 @@ var inPlace = map[graph.Op][]int{
 	graph.ReLUOp: {0}, graph.SigmoidOp: {0}, graph.TanhOp: {0}, graph.GELUOp: {0},
 	graph.ReLUGradOp: {1}, graph.SigmoidGradOp: {1}, graph.TanhGradOp: {1}, graph.GELUGradOp: {1},
 	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.AddOp: {0, 1},
-	graph.BatchNormOp: {0}, graph.BatchNormGradOp: {1}, graph.LayerNormGradOp: {1},
+	graph.BatchNormOp: {0}, graph.BatchNormGradOp: {1}, SyncBatchNormGradOp: {1}, graph.LayerNormGradOp: {1}, NormPoolGradOp: {0},
 	graph.CrossEntropyGradOp: {0}, graph.MSEGradOp: {0},
 }

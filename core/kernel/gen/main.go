@@ -23,6 +23,9 @@ var families = map[string]func(*asm){
 	"norm":        norm,
 	"half":        half,
 	"pool":        pool,
+	"minimal":     minimal,
+	"normpool":    normPool,
+	"moments":     moments,
 }
 
 func main() {

@@ -10,6 +10,7 @@ const (
 	poolRows, poolX, poolStride, poolY, poolIdx   = 0, 8, 16, 24, 32
 	poolOut, poolLo, poolHi, poolN, poolAt, poolW = 40, 48, 56, 64, 72, 80
 	poolEvens                                     = 88
+	poolMean, poolScale, poolShift                = 96, 100, 104
 )
 
 // VCMPPS predicates: greater, false for NaN; and either is NaN.
@@ -18,9 +19,35 @@ const (
 	isNaN     = 3
 )
 
-// pool emits 2×2 max pooling with stride 2 of one vector of outputs per row.
+// pool emits 2×2 max pooling with stride 2 of one vector of outputs per row, alone
+// and as the end of batch norm and ReLU.
 func pool(a *asm) {
 	a.function("maxPool2", "func(poolTile *byte)", "pools pairs of rows, and writes maxima and their places.")
+	maxPool(a, func(reg.VecVirtual) {}, func(reg.VecVirtual) {})
+	if a.lanes != 16 { // AVX2 has too few registers
+		return
+	}
+	a.function("normPool2", "func(poolTile *byte)", "normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.")
+	t := a.gp("poolTile")
+	mean, scale, shift, zero := a.broadcast(t, poolMean), a.broadcast(t, poolScale), a.broadcast(t, poolShift), a.vec()
+	a.zero(zero)
+	maxPool(a, func(v reg.VecVirtual) {
+		a.VSUBPS(mean, v, v)
+		a.VMULPS(scale, v, v)
+		a.VADDPS(shift, v, v)
+	}, func(v reg.VecVirtual) { a.VMAXPS(v, zero, v) }) // of zero and NaN, the second operand
+}
+
+// broadcast fills a vector with a float32 field.
+func (a *asm) broadcast(t reg.GPVirtual, offset int) reg.VecVirtual {
+	v := a.vec()
+	a.VBROADCASTSS(operand.Mem{Base: t, Disp: offset}, v)
+	return v
+}
+
+// maxPool emits the body of a pooling: each vector goes through before as it is
+// loaded, each maximum through after.
+func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	t := a.gp("poolTile")
 	rows, x, stride, y, idx, out := a.field(t, poolRows), a.field(t, poolX), a.field(t, poolStride), a.field(t, poolY), a.field(t, poolIdx), a.field(t, poolOut)
 	lo, hi, n := a.laneMask(t, poolLo), a.laneMask(t, poolHi), a.laneMask(t, poolN)
@@ -34,18 +61,19 @@ func pool(a *asm) {
 
 	a.Label("row")
 	best, at := a.vec(), a.vec()
-	v0, v1 := a.splitPairs(x, lo, hi, evens, one)
+	v0, v1 := a.splitPairs(x, lo, hi, evens, one, before)
 	a.VMOVAPS(v0, best)
 	a.VMOVAPS(place, at)
 	here := a.vec()
 	a.addInt(place, one, here)
 	a.keepMax(v1, here, best, at)
 	a.ADDQ(stride, x)
-	v0, v1 = a.splitPairs(x, lo, hi, evens, one)
+	v0, v1 = a.splitPairs(x, lo, hi, evens, one, before)
 	a.addInt(place, width, here)
 	a.keepMax(v0, here, best, at)
 	a.addInt(here, one, here)
 	a.keepMax(v1, here, best, at)
+	after(best)
 	a.storeLanes(best, n, operand.Mem{Base: y})
 	a.storeLanes(at, n, operand.Mem{Base: idx})
 	a.addInt(place, next, place)
@@ -58,13 +86,15 @@ func pool(a *asm) {
 }
 
 // splitPairs loads two vectors of a row, and gives its even and its odd elements.
-func (a *asm) splitPairs(x reg.GPVirtual, lo, hi reg.Register, evens, one reg.VecVirtual) (even, odd reg.VecVirtual) {
+func (a *asm) splitPairs(x reg.GPVirtual, lo, hi reg.Register, evens, one reg.VecVirtual, before func(reg.VecVirtual)) (even, odd reg.VecVirtual) {
 	v0, v1 := a.vec(), a.vec()
 	first, second := operand.Mem{Base: x}, operand.Mem{Base: x, Disp: 4 * a.lanes}
 	even, odd = a.vec(), a.vec()
 	if a.lanes == 16 {
 		a.VMOVUPS_Z(first, lo, v0)
 		a.VMOVUPS_Z(second, hi, v1)
+		before(v0)
+		before(v1)
 		odds := a.vec()
 		a.VPADDD(evens, one, odds)
 		a.VMOVAPS(v0, even)
@@ -75,6 +105,8 @@ func (a *asm) splitPairs(x reg.GPVirtual, lo, hi reg.Register, evens, one reg.Ve
 	}
 	a.VMASKMOVPS(first, lo, v0)
 	a.VMASKMOVPS(second, hi, v1)
+	before(v0)
+	before(v1)
 	a.VSHUFPS(operand.U8(0b10001000), v1, v0, even)
 	a.VPERMPD(operand.U8(0b11011000), even, even)
 	a.VSHUFPS(operand.U8(0b11011101), v1, v0, odd)

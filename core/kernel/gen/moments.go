@@ -1,0 +1,84 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// moments emits the statistics of a plane that fits into the L1 cache: a first
+// pass for a mean in float32, a second for the sums of differences from it.
+func moments(a *asm) {
+	a.function("moments", "func(x *float32, vectors int, tail uintptr, inverse float32) (mean, diff, square float32)",
+		"is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.")
+	x := a.gp("x")
+	zero, mean := a.vec(), a.splat("inverse")
+	a.zero(zero)
+	sums := a.vecs(4)
+	a.overPlane(x, "sum", sums, func(v reg.VecVirtual, acc int) { a.VADDPS(v, sums[acc], sums[acc]) }, zero)
+	total := a.total(a.fold(sums))
+	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
+	a.VBROADCASTSS(total.AsX(), mean)
+	diffs, squares := a.vecs(4), a.vecs(4)
+	for _, v := range squares {
+		a.zero(v)
+	}
+	a.overPlane(x, "diff", diffs, func(v reg.VecVirtual, acc int) {
+		a.VSUBPS(mean, v, v)
+		a.VADDPS(v, diffs[acc], diffs[acc])
+		a.VFMADD231PS(v, v, squares[acc])
+	}, mean)
+	a.Store(mean.AsX(), a.Return("mean"))
+	a.Store(a.total(a.fold(diffs)).AsX(), a.Return("diff"))
+	a.Store(a.total(a.fold(squares)).AsX(), a.Return("square"))
+	a.ret()
+}
+
+func (a *asm) fold(v []reg.VecVirtual) reg.VecVirtual {
+	a.VADDPS(v[1], v[0], v[0])
+	a.VADDPS(v[3], v[2], v[2])
+	a.VADDPS(v[2], v[0], v[0])
+	return v[0]
+}
+
+// overPlane calls body for every vector, in fours and then one by one. Lanes
+// beyond the end hold rest.
+func (a *asm) overPlane(x reg.GPVirtual, label string, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int), rest reg.VecVirtual) {
+	for _, v := range clear {
+		a.zero(v)
+	}
+	p, n := a.GP64(), a.gp("vectors")
+	a.MOVQ(x, p)
+	v := a.vecs(4)
+	a.Label(label + "4")
+	a.SUBQ(operand.U8(4), n)
+	a.JL(operand.LabelRef(label + "Ones"))
+	for i := range 4 {
+		a.VMOVUPS(operand.Mem{Base: p, Disp: 4 * i * a.lanes}, v[i])
+		body(v[i], i)
+	}
+	a.ADDQ(operand.U32(16*a.lanes), p)
+	a.JMP(operand.LabelRef(label + "4"))
+	a.Label(label + "Ones")
+	a.ADDQ(operand.U8(4), n)
+	a.Label(label + "1")
+	a.DECQ(n)
+	a.JL(operand.LabelRef(label + "Tail"))
+	a.VMOVUPS(operand.Mem{Base: p}, v[0])
+	body(v[0], 0)
+	a.ADDQ(operand.U8(4*a.lanes), p)
+	a.JMP(operand.LabelRef(label + "1"))
+	a.Label(label + "Tail")
+	tail := a.gp("tail")
+	if a.lanes == 16 {
+		k := a.K()
+		a.KMOVW(tail.As32(), k)
+		a.VMOVAPS(rest, v[0])
+		a.VMOVUPS(operand.Mem{Base: p}, k, v[0])
+	} else {
+		mask := a.vec()
+		a.VMOVUPS(operand.Mem{Base: tail}, mask)
+		a.VMASKMOVPS(operand.Mem{Base: p}, mask, v[0])
+		a.VBLENDVPS(mask, v[0], rest, v[0])
+	}
+	body(v[0], 1)
+}

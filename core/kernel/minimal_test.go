@@ -1,0 +1,110 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// minimalCases are geometries that minimal filtering takes: tiles that fit, that
+// hang over, several groups of images, one and several blocks of channels.
+var minimalCases = []Conv{
+	{N: 5, C: 16, H: 14, W: 14, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 3, C: 32, H: 16, W: 16, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 7, C: 16, H: 8, W: 8, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 32, H: 17, W: 35, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 16, H: 20, W: 33, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 4, PadW: 2},
+	{N: 2, C: 16, H: 20, W: 22, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1},
+	{N: 1, C: 16, H: 12, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1},
+}
+
+// nearly fails unless got is within tol of want, relative to the root mean square of want.
+func nearly(t *testing.T, what string, got []float32, want []float64, tol float64) {
+	t.Helper()
+	var sq float64
+	for _, v := range want {
+		sq += v * v
+	}
+	limit := tol * math.Sqrt(sq/float64(len(want)))
+	for i, v := range want {
+		if d := math.Abs(float64(got[i]) - v); !(d <= limit) {
+			t.Fatalf("%s: element %d is %v, want %v (off by %.3g, limit %.3g)", what, i, got[i], v, d, limit)
+		}
+	}
+}
+
+func widened(x []float32) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v)
+	}
+	return y
+}
+
+// Interpolation loses about three bits against a direct sum: held against float64.
+func TestMinimalFiltering(t *testing.T) {
+	const tol = 6e-5
+	atEachLevel(t, func(t *testing.T) {
+		for i := range minimalCases {
+			p := &minimalCases[i]
+			if err := p.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if p.minimal() != (active == AVX512) {
+				t.Errorf("%+v: minimal filtering is %v at %v", *p, p.minimal(), active)
+			}
+			if active != AVX512 {
+				continue // conv_test.go
+			}
+			name := fmt.Sprintf(" of %+v", *p)
+			x, w, bias, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.K), random[float32](4, p.N*p.K*p.OutH()*p.OutW())
+			scratch := awkward(5, ConvScratch(p))
+			y, dx, dw := awkward(6, len(dy)), awkward(7, len(x)), random[float32](8, len(w))
+			wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), widened(dw)
+			Conv2D(p, x, w, bias, y, scratch)
+			convRef(p, widened(x), widened(w), widened(bias), wantY)
+			nearly(t, "y"+name, y, wantY, tol)
+			Conv2DGradInput(p, dy, w, dx, scratch)
+			convGradInputRef(p, widened(dy), widened(w), wantDx)
+			nearly(t, "dx"+name, dx, wantDx, tol)
+			for _, accumulate := range []bool{true, false} {
+				Conv2DGradWeight(p, x, dy, dw, scratch, accumulate)
+				convGradWeightRef(p, widened(x), widened(dy), wantDw, accumulate)
+				nearly(t, "dw"+name, dw, wantDw, tol)
+			}
+		}
+	})
+}
+
+// Whatever depends on a value that is not finite must not come out finite: a
+// loss scale is lowered on such evidence. Other images stay as they are.
+func TestMinimalFilteringKeepsNonFinite(t *testing.T) {
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+		for i := range minimalCases[:5] {
+			p := &minimalCases[i]
+			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), make([]float32, ConvScratch(p))
+			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+			Conv2D(p, x, w, nil, y, scratch)
+			convRef(p, x, w, nil, wantY)
+			keepsNonFinite(t, "y", y, wantY, len(y)/p.N)
+			Conv2DGradInput(p, dy, w, dx, scratch)
+			convGradInputRef(p, dy, w, wantDx)
+			keepsNonFinite(t, "dx", dx, wantDx, len(dx)/p.N)
+			Conv2DGradWeight(p, x, dy, dw, scratch, false)
+			convGradWeightRef(p, x, dy, wantDw, false)
+			keepsNonFinite(t, "dw", dw, wantDw, len(dw))
+		}
+	}
+}
+
+func keepsNonFinite(t *testing.T, what string, got, want []float32, touched int) {
+	t.Helper()
+	finite := func(v float32) bool { return v-v == 0 }
+	for i, v := range want {
+		if finite(got[i]) && !finite(v) || !finite(got[i]) && i >= touched {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], v)
+		}
+	}
+}

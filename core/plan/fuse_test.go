@@ -1,0 +1,71 @@
+package plan_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func ops(p *plan.Plan) (list []graph.Op) {
+	for _, s := range p.Steps() {
+		list = append(list, s.Op)
+	}
+	return list
+}
+
+// A fused plan computes what the same plan without fusion does: losses,
+// gradients, running statistics and the order in which gradients are complete.
+func TestFusionKeepsResults(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
+		tol := map[tensor.DType]float64{tensor.F32: 2e-5, tensor.F64: 1e-12}[d]
+		g := build(t, nn.Config{Name: "convnet"}, digits, class)
+		fused := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d, Fuse: true}, 3)
+		plain := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d}, 3)
+		if list := ops(fused.p); !slices.Contains(list, plan.NormPoolOp) || slices.Contains(list, graph.ReLUOp) || slices.Contains(list, graph.ReLUGradOp) {
+			t.Fatalf("steps %v", list)
+		}
+		if !slices.Equal(fused.p.GradOrder(), plain.p.GradOrder()) {
+			t.Errorf("gradients complete in order %v, without fusion %v", fused.p.GradOrder(), plain.p.GradOrder())
+		}
+		x, y := goldenBatch(1, 6)
+		a, b := fused.prog.Run(plan.Args{Input: x, Target: y}), plain.prog.Run(plan.Args{Input: x, Target: y})
+		if math.Abs(a.Loss-b.Loss) > tol || a.Correct != b.Correct {
+			t.Errorf("%v: %+v, without fusion %+v", d, a, b)
+		}
+		for i := range fused.st.Grads {
+			sameTensor(t, g.Params()[i].Name, fused.st.Grads[i], plain.st.Grads[i], 10*tol)
+		}
+		for i, e := range g.StateDict() {
+			sameTensor(t, e.Name, fused.st.Tensors[i], plain.st.Tensors[i], tol)
+		}
+	}
+}
+
+func sameTensor(t *testing.T, name string, got, want tensor.Tensor, tol float64) {
+	t.Helper()
+	for j := range want.Shape.Elems() {
+		if a, b := at(got, j), at(want, j); math.Abs(a-b) > tol*max(1, math.Abs(b)) {
+			t.Fatalf("%s[%d] is %v, without fusion %v", name, j, a, b)
+		}
+	}
+}
+
+// Where something else reads what would vanish, nothing is fused.
+func TestFusionNeedsTheOnlyReader(t *testing.T) {
+	cfg := nn.Config{Layers: layers{
+		conv(4, 3), layer("batchnorm2d"), layer("relu"),
+		{Type: "residual", Name: "r", Layers: layers{{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1)}}},
+		{Type: "maxpool2d", KernelSize: pair(2, 2)}, layer("flatten"), linear(10)}}
+	g := build(t, cfg, digits, class)
+	for _, train := range []bool{true, false} {
+		p := must(plan.Compile(g, plan.Options{Batch: 2, Train: train, Fuse: true}))
+		if list := ops(p); slices.Contains(list, plan.NormPoolOp) || !slices.Contains(list, graph.ReLUOp) {
+			t.Errorf("steps %v", list)
+		}
+	}
+}
