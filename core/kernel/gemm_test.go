@@ -26,7 +26,7 @@ func testGemm[T Float](t *testing.T, m, n, k int, transA, transB bool, alpha, be
 	}
 	want := append([]T(nil), c...)
 	gemmRef(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, want, ldc)
-	Gemm(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, make([]T, GemmScratch(m, n, k)))
+	Gemm(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, poisoned[T](GemmScratch(m, n, k)))
 	closeTo(t, fmt.Sprintf("%d×%d×%d trans %v %v alpha %v beta %v", m, n, k, transA, transB, alpha, beta), c, want, tol)
 }
 
@@ -59,7 +59,7 @@ func TestGemmPassesNaN(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		a, b, c := random[float32](1, 20*8), random[float32](2, 8*40), make([]float32, 20*40)
 		a[3*8+2] = float32(math.NaN())
-		Gemm(false, false, 20, 40, 8, 1, a, 8, b, 40, 0, c, 40, make([]float32, GemmScratch(20, 40, 8)))
+		Gemm(false, false, 20, 40, 8, 1, a, 8, b, 40, 0, c, 40, poisoned[float32](GemmScratch(20, 40, 8)))
 		for i, v := range c {
 			if (v != v) != (i/40 == 3) {
 				t.Fatalf("row %d has %v", i/40, v)
@@ -69,7 +69,7 @@ func TestGemmPassesNaN(t *testing.T) {
 }
 
 func TestGemmDoesNotAllocate(t *testing.T) {
-	a, scratch := random[float32](1, 64*64), make([]float32, GemmScratch(64, 64, 64))
+	a, scratch := random[float32](1, 64*64), poisoned[float32](GemmScratch(64, 64, 64))
 	c := make([]float32, 64*64)
 	if n := testing.AllocsPerRun(10, func() { Gemm(false, true, 64, 64, 64, 1, a, 64, a, 64, 0, c, 64, scratch) }); n != 0 {
 		t.Fatalf("%v allocations", n)
@@ -85,7 +85,7 @@ func benchGemm[T Float](b *testing.B, m, n, k int, transA, transB bool) {
 	if transB {
 		ldb = k
 	}
-	scratch := make([]T, GemmScratch(m, n, k))
+	scratch := poisoned[T](GemmScratch(m, n, k))
 	for b.Loop() {
 		Gemm(transA, transB, m, n, k, 1, x, lda, y, ldb, 0, c, n, scratch)
 	}

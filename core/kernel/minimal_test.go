@@ -14,6 +14,8 @@ var minimalCases = []Conv{
 	{N: 7, C: 16, H: 8, W: 8, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 2, C: 32, H: 17, W: 35, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 2, C: 16, H: 20, W: 33, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 4, PadW: 2},
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // tiles end two columns beyond a vector
+	{N: 1, C: 16, H: 32, W: 32, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 2, C: 16, H: 20, W: 22, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1},
 	{N: 1, C: 16, H: 12, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1},
 }
@@ -58,16 +60,25 @@ func TestMinimalFiltering(t *testing.T) {
 			}
 			name := fmt.Sprintf(" of %+v", *p)
 			x, w, bias, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.K), random[float32](4, p.N*p.K*p.OutH()*p.OutW())
-			scratch := awkward(5, ConvScratch(p))
+			// A plan's workspace holds whatever the step before left there.
+			scratch := poisoned[float32](ConvScratch(p))
+			dirty := func() {
+				for i := range scratch {
+					scratch[i] = float32(math.NaN())
+				}
+			}
 			y, dx, dw := awkward(6, len(dy)), awkward(7, len(x)), random[float32](8, len(w))
 			wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), widened(dw)
+			dirty()
 			Conv2D(p, x, w, bias, y, scratch)
 			convRef(p, widened(x), widened(w), widened(bias), wantY)
 			nearly(t, "y"+name, y, wantY, tol)
+			dirty()
 			Conv2DGradInput(p, dy, w, dx, scratch)
 			convGradInputRef(p, widened(dy), widened(w), wantDx)
 			nearly(t, "dx"+name, dx, wantDx, tol)
 			for _, accumulate := range []bool{true, false} {
+				dirty()
 				Conv2DGradWeight(p, x, dy, dw, scratch, accumulate)
 				convGradWeightRef(p, widened(x), widened(dy), wantDw, accumulate)
 				nearly(t, "dw"+name, dw, wantDw, tol)
@@ -84,7 +95,7 @@ func TestMinimalFilteringKeepsNonFinite(t *testing.T) {
 			p := &minimalCases[i]
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
-			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), make([]float32, ConvScratch(p))
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch(p))
 			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
 			Conv2D(p, x, w, nil, y, scratch)
 			convRef(p, x, w, nil, wantY)

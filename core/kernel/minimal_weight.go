@@ -7,6 +7,7 @@ func minimalGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
 	c.reserve(scratch)
 	clear(c.filters)
 	dyFrame := c.lanes
+	clear(dyFrame) // tiles reach beyond the last column and row of dy
 	for first := 0; first < p.N; first += c.images {
 		count := min(c.images, p.N-first)
 		c.clearRest(count)
@@ -41,8 +42,6 @@ func (c *minimalCall) readGradient(dy []float32, i int, frame []float32) {
 		outRow: minimalPoints * c.pointBytes(blocks), outCol: c.pointBytes(blocks), outStep: 4 * channelLanes,
 		tmp: &c.tmp[0],
 	}
-	rows := c.oh * c.outWidth * channelLanes
-	clear(frame[rows : c.outRows()*c.outWidth*channelLanes])
 	for block := range blocks {
 		toLanes(dy[block*channelLanes*c.oh*c.ow:], c.oh, c.ow, frame, c.outWidth)
 		for row := range c.down {

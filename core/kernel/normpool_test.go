@@ -44,7 +44,7 @@ func testNormPool[T Float](t *testing.T, p *Pool, tol float64) {
 		ReLU(norm, norm)
 		MaxPool2D(p, norm, wantY, wantIdx)
 		y, idx := random[T](7, out), make([]int32, out)
-		BatchNormReLUPool(p, x, mean, invstd, gamma, beta, y, idx, make([]T, BatchNormReLUPoolScratch(p)))
+		BatchNormReLUPool(p, x, mean, invstd, gamma, beta, y, idx, poisoned[T](BatchNormReLUPoolScratch(p)))
 		closeTo(t, "y"+name, y, wantY, tol)
 		for j, v := range wantY {
 			if v > 0 && idx[j] != wantIdx[j] {
