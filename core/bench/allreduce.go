@@ -88,7 +88,6 @@ type job struct {
 
 type member struct {
 	cmd    *exec.Cmd
-	out    io.ReadCloser // of rank 0
 	stderr bytes.Buffer
 }
 

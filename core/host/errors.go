@@ -48,10 +48,16 @@ type PluginError struct {
 	Phase     string // the call: "open", "all_reduce #12", "fill"
 	Cause     error
 	LastLines []string // what the plugin printed last; set when it died or hung
+	// LastFlight is what it was doing then, in words; "" without shared memory.
+	LastFlight string
 }
 
 func (e *PluginError) Error() string {
-	return fmt.Sprintf("%s plugin %q: %s: %v", e.Kind, e.Name, e.Phase, e.Cause) + quoteLines(e.LastLines)
+	s := fmt.Sprintf("%s plugin %q: %s: %v", e.Kind, e.Name, e.Phase, e.Cause)
+	if e.LastFlight != "" {
+		s += "; its last operation: " + e.LastFlight
+	}
+	return s + quoteLines(e.LastLines)
 }
 
 func (e *PluginError) Unwrap() error { return e.Cause }

@@ -64,6 +64,10 @@ func TestKilledInTheMiddleOfAnOperation(t *testing.T) {
 		if !errors.Is(err, host.ErrDied) || !strings.Contains(err.Error(), "signal: killed") {
 			t.Errorf("got %v", err)
 		}
+		inline := os.Getenv("TRAINCTL_DATA_PLANE") == "inline"
+		if got := err.LastFlight; inline != (got == "") || !inline && (!strings.HasPrefix(got, "all_reduce #1, f32, ") || !strings.Contains(got, " ago, not ")) {
+			t.Errorf("the last operation is %q", got)
+		}
 	})
 }
 

@@ -30,6 +30,7 @@ type plugin struct {
 
 	ring    *shm.Submitter // nil with the inline data plane
 	control *shm.Arena
+	record  flightRecord
 
 	quit     chan struct{} // ends the supervision
 	watched  chan struct{} // closed when it has ended
@@ -238,6 +239,7 @@ func (p *plugin) error(phase string, err error) error {
 	if failure := p.proc.failure(); failure != nil {
 		e.Cause = failure
 		e.LastLines = p.proc.lastLines()
+		e.LastFlight = p.record.last(p.ring)
 	}
 	return e
 }

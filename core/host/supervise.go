@@ -115,6 +115,7 @@ func (p *plugin) stop(ctx context.Context, lane lane) error {
 	lane.close()
 	_ = p.proc.link.Close()
 	if p.control != nil {
+		p.record.close(p.ring)
 		_ = p.control.Close()
 	}
 	return err

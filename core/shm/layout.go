@@ -11,8 +11,9 @@ import (
 // Every word that one side waits on or writes often has a cache line of its
 // own, because a line written by two processes costs more than the message.
 const (
-	// ControlSize is the size of the arena that holds a ring.
-	ControlSize = 0x4000
+	// ControlSize is the size of the arena that holds a ring and its flight record.
+	ControlSize = ringSize + Flights*flightSize
+	ringSize    = 0x4000
 	// Slots is how many operations can be in flight.
 	Slots = 64
 
@@ -48,9 +49,9 @@ func header() [32]byte {
 	return h
 }
 
-func checkMemory(mem []byte) error {
-	if len(mem) < ControlSize {
-		return fmt.Errorf("shm: a ring needs %d bytes, got %d", ControlSize, len(mem))
+func checkMemory(mem []byte, least int) error {
+	if len(mem) < least {
+		return fmt.Errorf("shm: a ring needs %d bytes, got %d", least, len(mem))
 	}
 	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%64 != 0 {
 		return fmt.Errorf("shm: a ring needs memory aligned to 64 bytes")

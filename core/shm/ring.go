@@ -36,7 +36,7 @@ type Worker struct {
 // NewSubmitter formats a control arena and takes the submitting end. The
 // memory must be zero and stay valid as long as the ring is used.
 func NewSubmitter(mem []byte, bell Bell) (*Submitter, error) {
-	if err := checkMemory(mem); err != nil {
+	if err := checkMemory(mem, ControlSize); err != nil {
 		return nil, err
 	}
 	h := header()
@@ -46,7 +46,7 @@ func NewSubmitter(mem []byte, bell Bell) (*Submitter, error) {
 
 // NewWorker takes the working end of a ring that a Submitter formatted.
 func NewWorker(mem []byte, bell Bell) (*Worker, error) {
-	if err := checkMemory(mem); err != nil {
+	if err := checkMemory(mem, ringSize); err != nil {
 		return nil, err
 	}
 	h := header()
@@ -65,6 +65,7 @@ func (r *Submitter) Submit(s *Submission) error {
 	}
 	s.Ticket = n + 1
 	s.encode(slot(r.mem, offSubs, subSize, n))
+	flightAt(r.mem, n).enqueue(s)
 	r.submitted.Store(n + 1)
 	r.out.publish(n + 1)
 	return nil
@@ -124,6 +125,7 @@ func (r *Worker) Next(s *Submission) (bool, error) {
 	if s.Ticket != r.taken+1 {
 		return false, fmt.Errorf("shm: submission %d has ticket %d", r.taken+1, s.Ticket)
 	}
+	flightAt(r.mem, r.taken).start()
 	r.taken++
 	return true, nil
 }
@@ -137,6 +139,7 @@ func (r *Worker) Post(c *Completion) {
 	}
 	c.Ticket = n + 1
 	c.encode(slot(r.mem, offComps, compSize, n))
+	flightAt(r.mem, n).end(c.Status)
 	r.completed.Store(n + 1)
 	r.out.publish(n + 1)
 }
