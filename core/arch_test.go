@@ -16,13 +16,13 @@ const module = "github.com/trainctl/trainctl/"
 // layers from the bottom up. A package imports packages of lower layers, and
 // of its own where that is listed in beside.
 var layers = [][]string{
-	{"core/diag", "core/tensor", "core/rng", "core/shm"},
+	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/timeline"},
 	{"core/graph", "core/kernel", "core/event", "core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint"},
 	{"core/plan"},
 	{"core/cpu"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
-	{"core/train"},
+	{"core/train", "core/bench"},
 	{"core/config"},
 	{"core/app"},
 }

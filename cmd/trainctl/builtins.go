@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/amp"
+	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 	"github.com/trainctl/trainctl/plugins/datasets"
 )
@@ -19,6 +20,7 @@ func builtins() []host.Builtin {
 		return host.Builtin{Kind: sdk.KindPrecision, Name: name, Plugin: sdk.Plugin{Precision: f}}
 	}
 	list := []host.Builtin{
+		backend("nccl", func() sdk.Backend { return nccl.New() }),
 		backend("tcp", func() sdk.Backend { return tcp.New() }),
 		precision("amp", func() sdk.Precision { return amp.New() }),
 		precision("none", func() sdk.Precision { return amp.NewNone() }),

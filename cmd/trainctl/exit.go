@@ -10,6 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -32,11 +33,26 @@ type reported struct{ error }
 
 func (e reported) Unwrap() error { return e.error }
 
+// rankError tells our launcher a worker's mistake in the configuration apart
+// from a panic, which has the same exit code.
+type rankError struct{ error }
+
+func (e rankError) Unwrap() error { return e.error }
+func (e rankError) ExitCode() int { return launch.ExitRefused }
+
+func asRank(err error) error {
+	if err != nil && launch.Lifeline() != nil && exitCode(err) == launch.ExitConfig {
+		return rankError{err}
+	}
+	return err
+}
+
 // exitCode chooses the code for an error: its own wish first, then by kind.
 func exitCode(err error) int {
 	var coder exitCoder
 	var bad *config.Error
 	var plugin *host.StartError
+	var said *sdk.Error
 	var late *rank.TimeoutError
 	var preempted *train.Preempted
 	var locked *checkpoint.LockedError
@@ -49,16 +65,31 @@ func exitCode(err error) int {
 		return launch.ExitConfig
 	case errors.As(err, &plugin):
 		return launch.ExitPlugin
+	case errors.As(err, &said) && said.Code == sdk.CodeUnavailable:
+		return launch.ExitPlugin
 	case errors.Is(err, checkpoint.ErrUnusable):
 		return launch.ExitCheckpoint
 	case errors.As(err, &late):
 		return launch.ExitRendezvous
-	case errors.As(err, &preempted):
+	case errors.As(err, &preempted) && preempted.Saved:
 		return launch.ExitPreempted
+	case errors.As(err, &preempted):
+		return launch.ExitTerminated
 	case errors.As(err, &locked), diag.Problems(err) != nil:
 		return launch.ExitConfig
+	case blamesPeer(err):
+		return launch.ExitPeer
 	}
 	return launch.ExitFailed
+}
+
+// blamesPeer reports whether a rank failed because another one did.
+func blamesPeer(err error) bool {
+	var lost *sdk.PeerError
+	var stalled *sdk.StallError
+	var failed *train.PeerFailed
+	var left *rank.PeerLeftError
+	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left)
 }
 
 // pluginsAlone reports whether nothing is wrong with a configuration but that

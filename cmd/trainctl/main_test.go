@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -21,6 +22,11 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			dir, err := filepath.Abs("../../configs")
+			e.Setenv("CONFIGS", dir)
+			return err
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,
 			"checkpoint": writeCheckpoints,

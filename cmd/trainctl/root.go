@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/train"
 )
 
 // execute runs one command line and returns the exit code.
@@ -55,7 +56,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s),
-		ckptCommand(), pluginsCommand(s), envCommand(), versionCommand(),
+		ckptCommand(), pluginsCommand(s), benchCommand(), envCommand(), versionCommand(),
 	)
 	return root
 }
@@ -101,10 +102,14 @@ func exactly(names ...string) cobra.PositionalArgs {
 func report(cmd *cobra.Command, err error) {
 	w := cmd.ErrOrStderr()
 	var done reported
+	var asked *train.Preempted
+	var early interrupted
 	var bad *config.Error
 	var usage *usageError
 	switch {
 	case errors.As(err, &done):
+	case errors.As(err, &asked), errors.As(err, &early): // no error: it did as it was told
+		fmt.Fprintln(w, err)
 	case errors.As(err, &bad):
 		_ = config.Render(w, bad.Diagnostics, colorful(w))
 	case errors.As(err, &usage):

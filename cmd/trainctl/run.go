@@ -23,7 +23,10 @@ func workerCommand(s *services) *cobra.Command {
 mpirun. Rank and world size come from the environment; see trainctl env.`,
 		Example: "  srun -n 4 trainctl worker configs/mnist-ddp.toml",
 	}
-	return trainingCommand(cmd, s, "worker", func() func(context.Context, runRequest) error { return s.Worker })
+	trainingCommand(cmd, s, "worker", func() func(context.Context, runRequest) error { return s.Worker })
+	start := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return asRank(start(cmd, args)) }
+	return cmd
 }
 
 // trainingCommand gives a command the flags of a run and what it calls.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -44,9 +45,10 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	if r.Events == "json" {
 		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, nil))
 	}
-	sinks = append(sinks, event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv}))
+	progress := event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
+	sinks = append(sinks, progress)
 	code, err := app.Run(ctx, app.RunOptions{
-		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Stderr: r.Stderr,
+		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
 	})
 	if err != nil {
 		return err
@@ -58,15 +60,25 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 }
 
 // worker stops at the end of a step when it is asked to end, so that all
-// ranks save together.
+// ranks save together. Before the first step there is nothing to save.
 func worker(ctx context.Context, r runRequest, started time.Time) error {
 	launch.WatchLifeline(nil)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	o := workerOptions(r.Config, r.Resume, started)
 	o.ResumeAuto = r.Resume == "auto"
-	return app.Worker(ctx, o)
+	err := app.Worker(ctx, o)
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
+		return interrupted{}
+	}
+	return err
 }
+
+// interrupted is the end of a worker that was stopped while it set up.
+type interrupted struct{}
+
+func (interrupted) Error() string { return "stopped before the first step, as asked" }
+func (interrupted) ExitCode() int { return launch.ExitTerminated }
 
 func workerOptions(c *config.Config, resume string, started time.Time) app.WorkerOptions {
 	return app.WorkerOptions{Config: c, Resume: resume, Builtins: builtins(), Build: version(), Started: started}

@@ -46,6 +46,12 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 		}
 	}
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
+	if w.Rank == 0 && !o.EvalOnly {
+		bus.Emit(&event.RunStarted{
+			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Config: cfg.Path, WorldSize: w.Size, Device: "cpu",
+			Backend: Backend(cfg), Precision: cfg.Precision.Plugin, Epochs: cfg.Train.Epochs, Restart: w.RestartCount,
+		})
+	}
 	hostname, _ := os.Hostname()
 	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank})
 	return bus, dir, nil
@@ -72,6 +78,13 @@ func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint
 	}
 	if cfg.Metrics.TensorBoard {
 		s, err := event.NewTensorBoard(fs, dir.TensorBoard(), warn)
+		if err != nil {
+			return err
+		}
+		bus.Add(s)
+	}
+	if cfg.Metrics.Prometheus != "" {
+		s, err := event.NewPrometheus(cfg.Metrics.Prometheus)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )
@@ -127,7 +128,11 @@ func (f *forecaster) layers(r *forecast.Report) {
 	flops := map[string]int64{}
 	for _, s := range p.Steps() {
 		r.Totals.FLOPs += s.FLOPs
-		flops[s.Layer+" "+string(s.Op)] += s.FLOPs
+		op := s.Op
+		if op == plan.SyncBatchNormOp {
+			op = graph.BatchNormOp
+		}
+		flops[s.Layer+" "+string(op)] += s.FLOPs
 	}
 	for _, n := range g.Forward() {
 		if n.Op.Loss() {
@@ -159,16 +164,20 @@ func (f *forecaster) buckets(r *forecast.Report) {
 		})
 		r.Traffic.GradientBytes += int64(b.Bytes)
 	}
-	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.GradientBytes, f.world)
+	wire, _ := o.WireBytes()
+	r.Traffic.WireBytes = int64(wire)
+	r.Traffic.NormBytes = int64(o.NormBytes() * f.cfg.Train.AccumulateSteps)
+	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
-		r.Traffic.SharedBytes = r.Traffic.GradientBytes * int64(f.world)
+		r.Traffic.SharedBytes = r.Traffic.WireBytes * int64(f.world)
 	}
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
 	m := f.outline.Plan.Memory(Device())
+	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
-		Parameters: int64(m.Params), Gradients: int64(m.Grads), Buffers: int64(m.Buffers),
+		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace),
 		Optimizer: f.optimizerBytes(),
 		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Batch) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),

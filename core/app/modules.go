@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -43,7 +44,15 @@ func Device() plan.Device { return cpu.New() }
 
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
-	return host.New(host.Options{Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), Env: pluginEnv})
+	return host.New(host.Options{
+		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), Env: pluginEnv, HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+	})
+}
+
+// hangTimeout lets a rank notice that its own plugin hangs before the other
+// ranks' collectives time out, so that the plugin is blamed and not the rank.
+func hangTimeout(collective time.Duration) time.Duration {
+	return min(10*time.Second, max(time.Second, collective/2))
 }
 
 // pluginEnv is what plugins see of the environment beside the host's list. The

@@ -29,8 +29,8 @@ type RunOptions struct {
 	Build   string
 	Started time.Time // when this process began
 
-	Sinks  []event.Sink // what shows the run to people
-	Stderr io.Writer    // the workers' output and the failure block
+	Sinks []event.Sink // what shows the run to people
+	Log   io.Writer    // the workers' output and the failure block, whole lines
 }
 
 // Run starts the ranks of this host, watches them to the end, and returns the
@@ -123,7 +123,7 @@ func (j *job) launchOptions() launch.Options {
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Stderr, OnEvent: j.onEvent,
+		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent,
 	}
 }
 
@@ -225,6 +225,6 @@ func (j *job) appendEvents(f *launch.Failure, done *event.RunDone) {
 }
 
 func (j *job) printFailure(f *launch.Failure) error {
-	_, err := io.WriteString(j.Stderr, f.Format())
+	_, err := io.WriteString(j.Log, f.Format())
 	return err
 }

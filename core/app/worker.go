@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/timeline"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -120,7 +121,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s := train.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
-		DDP: c.DDP, Checkpoint: c.Checkpoint,
+		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout,
 		Text: string(c.Resolved()), Hash: hash(c.Resolved()),
 	}
@@ -199,15 +200,33 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 	if err != nil {
 		return err
 	}
+	ranks, err := t.Timeline(ctx)
+	if err != nil {
+		return err
+	}
 	if r.p.World.Rank == 0 {
+		if ranks != nil {
+			r.writeTimeline(ranks)
+		}
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
-		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS)}
+		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS), Message: r.p.Dir.Path}
 		if s.Eval != nil && s.Eval.Accuracy != nil {
 			done.Accuracy = float64(*s.Eval.Accuracy)
 		}
 		r.p.Bus.Emit(&done)
 	}
 	return nil
+}
+
+// writeTimeline writes timeline.json. A run does not fail for it.
+func (r *runner) writeTimeline(ranks [][]timeline.Slice) {
+	f, err := r.p.FS.Create(r.p.Dir.Timeline())
+	if err == nil {
+		err = errors.Join(timeline.Write(f, ranks), f.Close())
+	}
+	if err != nil {
+		r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: err.Error()})
+	}
 }

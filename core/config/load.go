@@ -161,6 +161,13 @@ func (c *Config) resolve() {
 		seed := c.Run.Seed
 		c.Sampler.Seed = &seed
 	}
+	given := c.report.given
+	if given("train.max_steps") && c.Train.MaxSteps > 0 && !given("train.epochs") {
+		c.Train.Epochs = 0 // as many as the steps need
+	}
+	if given("ddp.bucket_cap_mb") && c.DDP.BucketCapMB >= 0 && !given("ddp.first_bucket_mb") {
+		c.DDP.FirstBucketMB = c.DDP.BucketCapMB // as in DistributedDataParallel
+	}
 }
 
 // plugins has the options of every plugin checked.

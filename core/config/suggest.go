@@ -87,6 +87,8 @@ var elsewhere = map[string]moved{
 	"fusionthresholdmb":         {key: "ddp.bucket_cap_mb"},
 	"commhook":                  {key: "ddp.compress"},
 	"convertsyncbatchnorm":      {key: "ddp.sync_batchnorm"},
+	"timelinefilename":          {key: "metrics.timeline"},
+	"horovodtimeline":           {key: "metrics.timeline"},
 	"savetopk":                  {key: "checkpoint.keep"},
 	"keeplatestk":               {key: "checkpoint.keep"},
 	"monitor":                   {key: "checkpoint.keep_best"},

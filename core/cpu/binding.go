@@ -38,6 +38,10 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindNormPool[T]
 	case plan.NormPoolGradOp:
 		return bindNormPoolGrad[T]
+	case plan.SyncBatchNormOp:
+		return bindSyncBatchNorm[T]
+	case plan.SyncBatchNormGradOp:
+		return bindSyncBatchNormGrad[T]
 	case graph.LayerNormOp:
 		return bindLayerNorm[T]
 	case graph.LayerNormGradOp:

@@ -2,17 +2,22 @@
 // into bucketed all-reduces that run beside it.
 package ddp
 
-import "github.com/trainctl/trainctl/core/diag"
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/diag"
+)
 
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
 type Config struct {
-	BucketCapMB          float64 `toml:"bucket_cap_mb"`          // a bucket closes once it holds this many MiB
-	FirstBucketMB        float64 `toml:"first_bucket_mb"`        // cap of the bucket that is ready first, so that communication starts early
-	BroadcastBuffers     bool    `toml:"broadcast_buffers"`      // rank 0's buffers overwrite the others' before every synchronised training step
-	FindUnusedParameters bool    `toml:"find_unused_parameters"` // accepted for migration: the plan is static and knows the unused ones
-	SyncBatchNorm        bool    `toml:"sync_batchnorm"`         // batch statistics over all ranks
-	Compress             string  `toml:"compress"`               // "none", "fp16" or "bf16": type in which gradients travel
-	Overlap              bool    `toml:"overlap"`                // launch buckets while backward runs; false: after it
+	BucketCapMB          float64 `toml:"bucket_cap_mb"`             // a bucket closes once it holds this many MiB
+	FirstBucketMB        float64 `toml:"first_bucket_mb"`           // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
+	BroadcastBuffers     bool    `toml:"broadcast_buffers"`         // rank 0's buffers overwrite the others' before every synchronised training step
+	FindUnusedParameters bool    `toml:"find_unused_parameters"`    // accepted for migration: the plan is static and knows the unused ones
+	SyncBatchNorm        bool    `toml:"sync_batchnorm"`            // batch statistics over all ranks
+	Compress             string  `toml:"compress"`                  // "none", "fp16" or "bf16": type in which gradients travel
+	PredivideFactor      float64 `toml:"gradient_predivide_factor"` // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
+	Overlap              bool    `toml:"overlap"`                   // launch buckets while backward runs; false: after it
 }
 
 // Default is PyTorch's.
@@ -30,14 +35,12 @@ func (c Config) Problems() diag.List {
 		l.Addf("first_bucket_mb", "1 is the default", "%v is negative", c.FirstBucketMB)
 	}
 	switch c.Compress {
-	case "none":
-	case "fp16", "bf16":
-		l.Addf("compress", `use "none"`, "%q is not available in this version", c.Compress)
+	case "none", "fp16", "bf16":
 	default:
-		l.Addf("compress", `use "none"`, "unknown compression %q", c.Compress)
+		l.Addf("compress", `use "none", "fp16" or "bf16"`, "unknown compression %q", c.Compress)
 	}
-	if c.SyncBatchNorm {
-		l.Addf("sync_batchnorm", "set it to false", "synchronised batch normalisation is not available in this version")
+	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
+		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v cannot divide gradients", f)
 	}
 	return l
 }

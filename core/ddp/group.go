@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/timeline"
 )
 
 // Collectives is what this package needs of a backend: submit returns at
@@ -26,6 +27,8 @@ type Group struct {
 	arena   *sdk.Arena
 	scratch Region
 	seq     uint64
+	watch   Stopwatch // with trace
+	trace   *timeline.Recorder
 	call    sdk.Collective // reused, so that a call allocates nothing
 }
 
@@ -68,7 +71,15 @@ func (g *Group) run(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root 
 	if err != nil {
 		return err
 	}
-	return g.comm.Wait(t)
+	return g.wait(t, op.String(), -1, r)
+}
+
+// AllReduce reduces a region over all ranks, in place.
+func (g *Group) AllReduce(r Region, op sdk.ReduceOp, d tensor.DType) error {
+	if g.World == 1 || r.Size == 0 {
+		return nil
+	}
+	return g.run(sdk.OpAllReduce, op, d, r, 0)
 }
 
 // Broadcast overwrites a region on every rank with root's bytes.
@@ -112,7 +123,7 @@ func (g *Group) StartScalars(op sdk.ReduceOp, values []float64) (Pending, error)
 // FinishScalars waits for StartScalars and copies the results to dst.
 func (g *Group) FinishScalars(p Pending, dst []float64) error {
 	if g.World > 1 {
-		if err := g.comm.Wait(p.ticket); err != nil {
+		if err := g.wait(p.ticket, "totals", -1, Region{Size: 8 * p.n}); err != nil {
 			return err
 		}
 	}

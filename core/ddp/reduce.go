@@ -3,7 +3,6 @@ package ddp
 import (
 	"time"
 
-	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -16,7 +15,9 @@ import (
 type Reducer struct {
 	group   *Group
 	buckets []Bucket
-	regions []Region
+	regions []Region // where gradients gather
+	wire    []Region // where they travel
+	codec   codec
 	ready   *readiness
 	tickets []uint64
 	sync    bool
@@ -43,14 +44,14 @@ func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
 func Align(n int) int { return (n + 63) &^ 63 }
 
 // NewReducer makes a reducer for gradients that were put into buckets by
-// Assign and placed by Layout.
-func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions []Region) *Reducer {
+// Assign and placed by Layout, and that travel where LayoutWire says.
+func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions, wire []Region) *Reducer {
 	names := make([]string, len(grads))
 	for i, p := range grads {
 		names[i] = p.Name
 	}
 	return &Reducer{
-		group: g, buckets: buckets, regions: regions, overlap: cfg.Overlap,
+		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
 		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)),
 	}
 }
@@ -89,16 +90,16 @@ func (r *Reducer) GradReady(param int) {
 	}
 }
 
-// launch divides a bucket by the world size and starts its all-reduce. The
-// division comes first, so that the sum cannot overflow where the mean would
-// not (reducer.cpp, mark_variable_ready_dense).
+// launch packs a bucket and starts its all-reduce. The division comes first,
+// so that the sum cannot overflow where the mean would not (reducer.cpp,
+// mark_variable_ready_dense).
 func (r *Reducer) launch(b int) {
 	if r.err != nil || r.group.World == 1 {
 		return
 	}
-	bucket := r.buckets[b]
-	kernel.ScaleBytes(bucket.DType, r.group.Bytes(r.regions[b]), 1/float64(r.group.World))
-	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, bucket.DType, r.regions[b], 0, b)
+	d := r.buckets[b].DType
+	r.codec.pack(d, r.regions[b], r.wire[b])
+	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, r.codec.wireType(d), r.wire[b], 0, b)
 }
 
 // Finish waits until every bucket holds the average over ranks. After an
@@ -118,19 +119,31 @@ func (r *Reducer) Finish() error {
 		}
 	}
 	for b := range r.buckets {
-		if r.err == nil {
-			r.err = r.group.comm.Wait(r.tickets[b])
-		}
+		r.land(b)
 	}
 	r.Exposed = time.Since(start)
 	return r.err
 }
 
-// BytesPerStep is the gradient memory that is all-reduced in one step.
-func (r *Reducer) BytesPerStep() int {
+// land waits for a bucket's sum and unpacks it.
+func (r *Reducer) land(b int) {
+	if r.err != nil {
+		return
+	}
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, r.wire[b]); r.err == nil {
+		r.codec.unpack(r.buckets[b].DType, r.regions[b], r.wire[b])
+	}
+}
+
+// BytesPerStep is the memory that is all-reduced in one step, in the type in
+// which it travels.
+func (r *Reducer) BytesPerStep() int { return Bytes(r.wire) }
+
+// Bytes adds up regions.
+func Bytes(regions []Region) int {
 	n := 0
-	for _, b := range r.buckets {
-		n += b.Bytes
+	for _, r := range regions {
+		n += r.Size
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 type Config struct {
 	TensorBoard bool   `toml:"tensorboard"` // write tensorboard/ event files
 	JSONL       bool   `toml:"jsonl"`       // write events.jsonl
+	Timeline    bool   `toml:"timeline"`    // write timeline.json, what every rank did when, of the first and last 50 steps
 	Prometheus  string `toml:"prometheus"`  // address to serve metrics on; empty: off
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -25,7 +26,9 @@ type ProgressOptions struct {
 // Progress shows a run to people: on a terminal a status block that is redrawn
 // in place below the notices, elsewhere plain lines, one every few steps and at
 // the end of every epoch. It shows rank 0's steps and everybody's trouble.
+// Emit and Write may be called from any goroutine.
 type Progress struct {
+	mu      sync.Mutex
 	w       io.Writer
 	mode    mode
 	color   bool
@@ -99,6 +102,8 @@ func (p *Progress) Emit(r Record) {
 	if p.mode == silent {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, n := range p.state.take(r) {
 		p.notice(n)
 	}
@@ -110,6 +115,17 @@ func (p *Progress) Emit(r Record) {
 	case live:
 		p.draw(r)
 	}
+}
+
+// Write puts whole lines of others, such as the output of ranks, above the
+// block, which the next event draws again. Every mode shows them.
+func (p *Progress) Write(lines []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.erase(); e != "" {
+		p.write(e)
+	}
+	return p.w.Write(lines)
 }
 
 // due says whether a plain line follows this event.

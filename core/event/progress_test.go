@@ -157,6 +157,32 @@ func TestLiveProgress(t *testing.T) {
 	}
 }
 
+// Lines of the ranks come in between: they stay, and the block is whole again
+// after the next event.
+func TestLinesAboveTheBlock(t *testing.T) {
+	terminal := true
+	var s screen
+	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 200})
+	step := func(n int) {
+		p.Emit(Record{Time: noon.Add(time.Duration(n) * time.Second), Event: &StepDone{Step: n, SamplesPerSec: 1}})
+	}
+	p.Emit(Record{Time: noon, Event: &PlanMade{Epochs: 1, StepsPerEpoch: 9, Steps: 9}})
+	step(1)
+	block := len(s.lines)
+	for _, line := range []string{"[rank 0] one\n", "[rank 1] two\n"} {
+		if n, err := p.Write([]byte(line)); n != len(line) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if d := cmp.Diff([]string{"[rank 0] one", "[rank 1] two"}, s.lines); d != "" {
+		t.Error(d)
+	}
+	step(2)
+	if len(s.lines) != block+2 || s.lines[1] != "[rank 1] two" || !strings.Contains(strings.Join(s.lines[2:], " "), "2/9") {
+		t.Errorf("the screen is %q", s.lines)
+	}
+}
+
 // Steps faster than the eye are not all drawn, and no line wraps.
 func TestLiveProgressRate(t *testing.T) {
 	terminal := true

@@ -108,6 +108,9 @@ func (d RunDir) Events() string { return filepath.Join(d.Path, "events.jsonl") }
 // Summary is the file that WriteSummary writes.
 func (d RunDir) Summary() string { return filepath.Join(d.Path, "summary.json") }
 
+// Timeline is the trace of all ranks, where metrics.timeline asks for it.
+func (d RunDir) Timeline() string { return filepath.Join(d.Path, "timeline.json") }
+
 // Logs is the directory of the ranks' logs.
 func (d RunDir) Logs() string { return filepath.Join(d.Path, "logs") }
 

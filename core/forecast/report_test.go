@@ -32,7 +32,7 @@ func convnet() *Report {
 		},
 		Totals:    Totals{Parameters: 29034, Buffers: 98, FLOPs: 1_088_000_000},
 		Buckets:   []Bucket{{0, 10, 116136, "fc.bias", "layer1.0.weight"}},
-		Traffic:   Traffic{GradientBytes: 116136, RingBytes: RingBytes(116136, 2), SharedBytes: 116136},
+		Traffic:   Traffic{GradientBytes: 116136, WireBytes: 116136, RingBytes: RingBytes(116136, 2), SharedBytes: 116136},
 		Memory:    Memory{Parameters: 116136, Gradients: 116136, Optimizer: 116136, Buffers: 392, Activations: 9 << 20, Workspace: 1 << 20, Batches: 401408},
 		Optimizer: "sgd lr=0.01 momentum=0.9", Schedule: "constant",
 		Precision: [][2]string{{"level", "O0"}, {"loss scale", "1"}},
@@ -47,8 +47,10 @@ func TestGolden(t *testing.T) {
 		"empty":   {},
 		"nodes": {
 			Name: "big", World: World{Ranks: 16, PerNode: 8, Nodes: 2, Device: "cpu"}, Batch: Batch{32, 4, 2048},
-			Steps:  Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
-			Memory: Memory{Parameters: 3 << 40, Activations: 1500},
+			Steps:   Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
+			Memory:  Memory{Parameters: 3 << 40, Activations: 1500},
+			Buckets: []Bucket{{0, 1, 4000, "fc.weight", "fc.weight"}},
+			Traffic: Traffic{GradientBytes: 4000, WireBytes: 2000, NormBytes: 66 * 16, RingBytes: RingBytes(2000, 16), SharedBytes: 32000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,8 +75,15 @@ func (r *Report) buckets(p *printer) {
 		t.cells(strconv.Itoa(b.Index), strconv.Itoa(b.Parameters), Bytes(b.Bytes), b.First, b.Last)
 	}
 	t.flush()
-	p.line("%s of gradients per step; each rank sends %s in a ring, or reads %s through shared memory",
-		Bytes(r.Traffic.GradientBytes), Bytes(r.Traffic.RingBytes), Bytes(r.Traffic.SharedBytes))
+	compressed := ""
+	if t := r.Traffic; t.WireBytes != t.GradientBytes {
+		compressed = fmt.Sprintf(" that travel as %s", Bytes(t.WireBytes))
+	}
+	p.line("%s of gradients per step%s; each rank sends %s in a ring, or reads %s through shared memory",
+		Bytes(r.Traffic.GradientBytes), compressed, Bytes(r.Traffic.RingBytes), Bytes(r.Traffic.SharedBytes))
+	if n := r.Traffic.NormBytes; n > 0 {
+		p.line("%s of batch statistics per step", Bytes(n))
+	}
 }
 
 func (r *Report) memory(p *printer) {

@@ -90,6 +90,7 @@ type Param struct {
 	Role         Role
 	RequiresGrad bool
 	FanIn        int // inputs per output, for initialisation; 0 for norms and tables
+	FanOut       int // outputs per input; above 0, initialisation is normal over it instead of uniform over FanIn
 	Value        ValueID
 	Gradient     ValueID // None before Differentiate, and without RequiresGrad
 }
@@ -174,6 +175,12 @@ func (g *Graph) NewParam(name string, role Role, fanIn int, shape ...int) ValueI
 	g.state = append(g.state, Entry{Name: name, Spec: spec, Index: len(g.params)})
 	g.params = append(g.params, Param{Name: name, Shape: shape, Role: role, RequiresGrad: true, FanIn: fanIn, Value: id, Gradient: None})
 	return id
+}
+
+// DrawNormal asks for a weight to be initialised from a normal distribution of
+// variance 2/fanOut (He et al., 2015) instead of the uniform default.
+func (g *Graph) DrawNormal(param ValueID, fanOut int) {
+	g.params[g.Values[param].Index].FanOut = fanOut
 }
 
 // Freeze takes a parameter out of training; call it before Differentiate.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
@@ -19,6 +20,7 @@ type Backend struct {
 	mu    sync.Mutex
 	op    operation
 	world int
+	timed bool
 }
 
 // backendControl is what of sdk.Backend does not go through the lane.
@@ -78,7 +80,7 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	size := c.Size(b.world)
-	b.op = operation{code: uint8(c.Op), call: *c, size: size}
+	b.op = operation{code: uint8(c.Op), call: *c, size: size, timed: b.timed}
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
@@ -106,6 +108,21 @@ func (op *operation) findMemory() error {
 
 // Wait implements [Collectives].
 func (b *Backend) Wait(ticket uint64) error { return b.lane.wait(ticket, nil) }
+
+// Timed asks for the spans of the collectives that are submitted from now on.
+func (b *Backend) Timed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timed = true
+}
+
+// Span is when the backend worked on one of the last 64 collectives, waiting
+// for other ranks included. It is false before the end of the collective,
+// without Timed, and with a plugin that does not say.
+func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
+	s, ok := b.lane.span(ticket)
+	return time.Unix(0, s.Begin), time.Unix(0, s.End), ok
+}
 
 // Close implements [Collectives].
 func (b *Backend) Close(ctx context.Context) error {

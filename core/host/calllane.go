@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/shm"
 )
 
@@ -41,6 +42,7 @@ type result struct {
 	ticket uint64
 	err    error
 	scale  sdk.ScaleState
+	span   pb.Span
 }
 
 // owner is what the lane's operations happen in.
@@ -135,6 +137,13 @@ func (l *callLane) wait(ticket uint64, scale *sdk.ScaleState) error {
 	return r.err
 }
 
+func (l *callLane) span(ticket uint64) (pb.Span, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.results[ticket%shm.Slots]
+	return r.span, r.ticket == ticket && l.done >= ticket && r.span.Begin != 0
+}
+
 func (l *callLane) run() {
 	defer close(l.ended)
 	l.mu.Lock()
@@ -148,7 +157,13 @@ func (l *callLane) run() {
 		}
 		t := l.done + 1
 		op, r := &l.ops[t%shm.Slots], &l.results[t%shm.Slots]
+		if op.timed {
+			r.span.Begin = time.Now().UnixNano()
+		}
 		err := l.one(op, &r.scale)
+		if op.timed {
+			r.span.End = time.Now().UnixNano()
+		}
 		if err != nil {
 			r.err = l.owner.error(op.name(), err)
 			if l.broken == nil {

@@ -70,7 +70,7 @@ func (d *Dataset) PID() int { return d.proc.pid() }
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	spec, err := d.ctl.Open(ctx, req, d.Timeout)
 	if err != nil {
-		return spec, err
+		return spec, dataError(ctx, err)
 	}
 	d.spec = spec
 	if d.Timeout > 0 {

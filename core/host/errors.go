@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,6 +55,34 @@ func (e *PluginError) Error() string {
 }
 
 func (e *PluginError) Unwrap() error { return e.Cause }
+
+// DataError says that a data set cannot be opened as its options ask for it:
+// files that are missing or no data set. Neither the plugin nor a restart is to
+// blame or of help.
+type DataError struct{ Err error }
+
+func (e *DataError) Error() string { return e.Err.Error() }
+
+func (e *DataError) Unwrap() error { return e.Err }
+
+// ExitCode is trainctl's for a wrong configuration.
+func (e *DataError) ExitCode() int { return 2 }
+
+// dataError makes the plugin's own verdict on its data a *DataError. Death,
+// hang, a panic and an end of the caller's patience are none.
+func dataError(ctx context.Context, err error) error {
+	var reported *sdk.Error
+	switch {
+	case err == nil, ctx.Err() != nil, errors.Is(err, ErrDied), errors.Is(err, ErrHung), errors.Is(err, ErrClosed):
+		return err
+	case errors.As(err, &reported):
+		switch reported.Code {
+		case sdk.CodePanic, sdk.CodeProtocol, sdk.CodeUnavailable, sdk.CodeCanceled, sdk.CodeDeadline:
+			return err
+		}
+	}
+	return &DataError{Err: err}
+}
 
 func quoteLines(lines []string) string {
 	if len(lines) == 0 {

@@ -19,6 +19,9 @@ type lane interface {
 	submit(op *operation) (ticket uint64, err error)
 	// wait returns when the operation has ended; scale may be nil.
 	wait(ticket uint64, scale *sdk.ScaleState) error
+	// span is when one of the last 64 operations was worked on, if it was
+	// submitted as timed and has ended.
+	span(ticket uint64) (pb.Span, bool)
 	// limit sets how long the host waits for one operation; 0 = for ever.
 	limit(d time.Duration)
 	// close makes every submit and wait return and then frees the lane.
@@ -36,6 +39,7 @@ type operation struct {
 	input    uint64
 	target   uint64
 	foundInf bool // of an update
+	timed    bool // a collective whose span is wanted
 }
 
 // name is what messages call the operation.

@@ -19,8 +19,9 @@ type Precision struct {
 	lane lane
 	proc *plugin // nil in process
 
-	mu sync.Mutex
-	op operation
+	mu    sync.Mutex
+	op    operation
+	scale sdk.ScaleState // result of the update under way
 }
 
 type precisionControl interface {
@@ -58,17 +59,17 @@ func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy
 func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var scale sdk.ScaleState
 	if err := ctx.Err(); err != nil {
-		return scale, err
+		return sdk.ScaleState{}, err
 	}
 	p.op = operation{code: pb.OpUpdate, foundInf: foundInf}
 	ticket, err := p.lane.submit(&p.op)
 	if err != nil {
-		return scale, err
+		return sdk.ScaleState{}, err
 	}
-	err = p.lane.wait(ticket, &scale)
-	return scale, err
+	p.scale = sdk.ScaleState{}
+	err = p.lane.wait(ticket, &p.scale)
+	return p.scale, err
 }
 
 // State implements [Scaler].

@@ -39,6 +39,7 @@ type outcome struct {
 	seq    uint64
 	err    error
 	scale  pb.ScaleResult
+	span   pb.Span
 }
 
 func newRingLane(p *plugin) *ringLane {
@@ -100,6 +101,10 @@ func (op *operation) encode(s *shm.Submission) {
 		if c.Arena != nil {
 			s.Arena = c.Arena.ID
 		}
+		s.Payload[0] = 0
+		if op.timed {
+			s.Payload[0] = 1
+		}
 	}
 }
 
@@ -125,6 +130,13 @@ func (l *ringLane) wait(ticket uint64, scale *sdk.ScaleState) error {
 		*scale = sdk.ScaleState{Scale: o.scale.Scale, Skip: o.scale.Skip, Skipped: o.scale.Skipped}
 	}
 	return o.err
+}
+
+func (l *ringLane) span(ticket uint64) (pb.Span, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := &l.slots[ticket%shm.Slots]
+	return o.span, o.ticket == ticket && l.done >= ticket && o.span.Begin != 0
 }
 
 // usable is an error when there is no point in waiting any more; mu is held.
@@ -197,8 +209,12 @@ func (l *ringLane) record() {
 	l.done = t
 	o := &l.slots[t%shm.Slots]
 	if l.comp.Status == shm.OK {
-		if o.code == pb.OpUpdate {
+		switch o.code {
+		case pb.OpUpdate:
 			o.scale.Get(l.comp.Result[:])
+		case pb.OpFill:
+		default:
+			o.span.Get(l.comp.Result[:])
 		}
 		return
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -13,7 +15,8 @@ import (
 	"github.com/trainctl/trainctl/core/rank"
 )
 
-// afterFailure is how long the others may live once one rank has failed.
+// afterFailure is how long the others may live once one rank has failed, and
+// how long the launcher waits for the culprit when a rank blames another one.
 const afterFailure = time.Second
 
 // ending is how an attempt ended on all nodes.
@@ -35,6 +38,8 @@ type attempt struct {
 	alive   map[*worker]bool
 	exits   chan exit
 
+	witness  *exit // the first rank that failed because of another one
+	silence  <-chan time.Time
 	verdict  *verdict // why it ends, nil while it runs or when all went well
 	kill     <-chan time.Time
 	ended    []exit // after the verdict
@@ -60,8 +65,9 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 		a.stop(0)
 	}
 	a.watch(ctx)
-	for pid := range family.sweep(before) {
-		l.sink.printf("warning: killed process %d, which a rank left behind", pid)
+	if left := family.sweep(before); len(left) > 0 {
+		pids := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(left))), "[]")
+		l.sink.printf("ended what killed ranks left behind: pid %s", strings.ReplaceAll(pids, " ", ", "))
 	}
 	for _, w := range a.workers {
 		w.finish()
@@ -118,6 +124,7 @@ func (a *attempt) watch(ctx context.Context) {
 	gone := ctx.Done()
 	for {
 		if len(a.alive) == 0 {
+			a.condemn()
 			if a.verdict != nil || a.l.nodes == nil {
 				return
 			}
@@ -141,21 +148,39 @@ func (a *attempt) watch(ctx context.Context) {
 		case <-gone:
 			gone = nil
 			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
+		case <-a.silence:
+			a.condemn()
 		case <-a.kill:
 			a.killAll()
 		}
 	}
 }
 
-// exited takes note of one end. The first bad one is the root cause.
+// exited takes note of one end. The first bad one is the root cause, unless it
+// is a witness: a rank that failed because of another one.
 func (a *attempt) exited(e exit) {
 	delete(a.alive, e.w)
 	switch {
 	case a.verdict != nil:
 		a.ended = append(a.ended, e)
+	case e.code == ExitPeer && a.witness == nil:
+		a.witness, a.silence = &e, time.After(min(a.l.o.Grace, afterFailure))
+	case e.code == ExitPeer:
+		a.ended = append(a.ended, e)
 	case e.bad():
 		a.failed(e)
 	}
+}
+
+// condemn makes the witness's own failure the root cause: the rank that it
+// blames does not end by itself, perhaps because it hangs or runs elsewhere.
+func (a *attempt) condemn() {
+	if a.witness == nil || a.verdict != nil {
+		return
+	}
+	e := *a.witness
+	a.witness = nil
+	a.failed(e)
 }
 
 // earliest looks whether another rank had failed before e: several ends may
@@ -165,7 +190,7 @@ func (a *attempt) earliest(e exit) exit {
 		select {
 		case o := <-a.exits:
 			delete(a.alive, o.w)
-			if o.bad() && o.at.Before(e.at) {
+			if o.bad() && o.code != ExitPeer && (e.code == ExitPeer || o.at.Before(e.at)) {
 				o, e = e, o
 			}
 			a.ended = append(a.ended, o)
@@ -177,6 +202,10 @@ func (a *attempt) earliest(e exit) exit {
 
 func (a *attempt) failed(e exit) {
 	e = a.earliest(e)
+	if a.witness != nil {
+		a.ended = append(a.ended, *a.witness)
+		a.witness = nil
+	}
 	grace := min(a.l.o.Grace, afterFailure)
 	if e.code == ExitPreempted {
 		grace = a.l.o.Grace // the others are saving as well
@@ -185,7 +214,7 @@ func (a *attempt) failed(e exit) {
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
 	e.w.finish() // its last words
-	f.Root.LastLines = e.w.log.lines()
+	f.Root.LastLines, f.Root.Log = e.w.log.lines(), e.w.log.path
 	f.Root.Step, f.Root.Phase = e.w.place()
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
@@ -253,7 +282,7 @@ func (a *attempt) ending() ending {
 	end := ending{code: ExitWorker, failure: f, again: restartHelps(code)}
 	switch {
 	case passesThrough(code):
-		end.code = code
+		end.code = jobCode(code)
 	case f.Root.Rank < 0:
 		end.again = false // a node is missing, and the number of nodes is fixed
 	}

@@ -12,10 +12,12 @@
 // a callback.
 //
 // First failure. The first rank that ends with a signal or an exit code other
-// than 0 is the root cause. A rank that ends with 0 before the others is done,
-// not failed. All others get SIGTERM, and SIGKILL to their whole group
-// a second later; descendants that left their group are found through the
-// subreaper (Linux) and killed as well. Nothing outlives Run.
+// than 0 is the root cause. A rank that ends with ExitPeer failed because of
+// another one: it is a witness, and the launcher waits a second for the
+// culprit before it takes the witness's own account. A rank that ends with 0
+// before the others is done, not failed. All others get SIGTERM, and SIGKILL to
+// their whole group a second later; descendants that left their group are found
+// through the subreaper (Linux) and killed as well. Nothing outlives Run.
 //
 // Block. The failure becomes one block (Failure.Format): who, where, when, how,
 // its last lines, what to do. If restarts are left and could help, the whole

@@ -10,6 +10,8 @@ const (
 	ExitRendezvous = 4  // ranks or launchers did not find each other in time
 	ExitWorker     = 5  // a worker failed and restarts are used up
 	ExitCheckpoint = 6  // checkpoint unusable
+	ExitPeer       = 7  // of a worker alone: it failed because another rank did
+	ExitRefused    = 8  // of a worker under this launcher alone, for ExitConfig: 2 is what a panic exits with
 	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
 	ExitInterrupt  = 130
 	ExitTerminated = 143
@@ -18,7 +20,7 @@ const (
 // passesThrough tells whether a worker's exit code says more than ExitWorker.
 func passesThrough(code int) bool {
 	switch code {
-	case ExitConfig, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitPreempted:
+	case ExitRefused, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitPreempted:
 		return true
 	}
 	return false
@@ -28,8 +30,19 @@ func passesThrough(code int) bool {
 // for a host that is about to be taken away.
 func restartHelps(code int) bool {
 	switch code {
-	case ExitConfig, ExitPlugin, ExitCheckpoint, ExitPreempted:
+	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitPreempted:
 		return false
 	}
 	return true
+}
+
+// panicked is the exit code of a Go program that panics.
+const panicked = 2
+
+// jobCode is the launcher's exit code for one of a worker's that passes through.
+func jobCode(worker int) int {
+	if worker == ExitRefused {
+		return ExitConfig
+	}
+	return worker
 }

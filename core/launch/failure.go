@@ -31,6 +31,7 @@ type Cause struct {
 	Memory    string    `json:"memory,omitempty"`  // evidence of an out-of-memory kill
 	Message   string    `json:"message,omitempty"` // what happened, when no process tells
 	LastLines []string  `json:"last_lines,omitempty"`
+	Log       string    `json:"log,omitempty"` // file with all of its lines
 }
 
 func (e exit) cause(host string, oom int) Cause {
@@ -82,19 +83,23 @@ func (f *Failure) Advice() []string {
 
 func adviceFor(code int) []string {
 	switch code {
-	case ExitConfig:
-		return []string{"Mend the configuration; \"trainctl config check\" shows all problems at once. Restarting does not help."}
+	case panicked:
+		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that.",
+			"--resume auto goes on from the last checkpoint."}
+	case ExitRefused:
+		return []string{"Mend the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
 	case ExitPlugin:
 		return []string{"Mend the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
 	case ExitRendezvous:
-		return []string{"Some ranks never arrived: the lines above name them. \"trainctl doctor\" tests the sockets."}
+		return []string{"Some ranks never arrived: the lines above name them. \"trainctl env\" shows where this host looks for the others."}
 	case ExitCheckpoint:
 		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one."}
 	case ExitPreempted:
 		return []string{"It saved and made way: start the run again with --resume auto."}
+	case ExitPeer:
+		return []string{"It gave up because of the rank that its last lines name: look at that rank's log, and whether its process was stopped or is waiting for something."}
 	}
-	return []string{"Its last lines above usually say it; the whole log is in the run directory (\"trainctl logs\").",
-		"--resume auto goes on from the last checkpoint."}
+	return []string{"Its last lines above usually say it.", "--resume auto goes on from the last checkpoint."}
 }
 
 const (
@@ -151,13 +156,16 @@ func (c Cause) format(p func(string, ...any)) {
 	for _, line := range c.LastLines {
 		p("    | %s", line)
 	}
+	if c.Log != "" {
+		p("  all lines : %s", c.Log)
+	}
 }
 
 func (c Cause) ending() string {
 	if c.Signal != "" {
 		return fmt.Sprintf("%d (Signal %d (%s) received by PID %d)", c.ExitCode, -c.ExitCode, c.Signal, c.PID)
 	}
-	return fmt.Sprintf("%d (pid: %d)", c.ExitCode, c.PID)
+	return fmt.Sprintf("%d (pid: %d)", jobCode(c.ExitCode), c.PID)
 }
 
 func (c Cause) where() string {
@@ -178,7 +186,7 @@ func (f *Failure) formatOthers(p func(string, ...any)) {
 	}
 	p("%s\nFollowed by:", ruleLight)
 	for _, c := range f.Others {
-		p("  rank %d on %s, %v later: exitcode %s", c.Rank, c.Host, c.Time.Sub(f.Root.Time).Round(time.Millisecond), c.ending())
+		p("  rank %d on %s, %v later: exitcode %s", c.Rank, c.Host, max(0, c.Time.Sub(f.Root.Time)).Round(time.Millisecond), c.ending())
 	}
 	if len(f.Stopped) > 0 {
 		p("  stopped by the launcher: rank %s", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(f.Stopped)), ", "), "[]"))

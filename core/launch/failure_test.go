@@ -24,8 +24,9 @@ func TestFailureFormat(t *testing.T) {
 		"memory": {Job: "mnist-ddp", Root: with(func(c *Cause) {
 			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
 		})},
-		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = 2, -1, "", nil })},
-		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = 1 }), Stopped: []int{0}},
+		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
+		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0}},
+		"peer":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
 		"crash":  {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
 		"node": {Job: "mnist-ddp", Root: Cause{Rank: -1, Host: "node1", Time: at, Step: -1,
 			Message: "the launcher of node 1 is gone (node1, 10.0.0.2:5000)"}, Stopped: []int{0, 1}},

@@ -54,6 +54,11 @@ func play(role string) int {
 		tell(map[string]any{"event": "step", "step": 41, "phase": "backward"})
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "blame": // rank 0 blames the others, which fail by themselves
+		if os.Getenv("RANK") == "0" {
+			return ExitPeer
+		}
+		return 1
 	case "once": // fails in the first attempt only
 		if os.Getenv("TORCHELASTIC_RESTART_COUNT") == "0" {
 			return 1
@@ -126,7 +131,7 @@ func playMeet() int {
 	w, err := rank.FromEnv(os.LookupEnv)
 	if err != nil {
 		fmt.Println(err)
-		return ExitConfig
+		return ExitRefused
 	}
 	s, err := rank.Join(ctx, w, rank.JoinOptions{})
 	if err != nil {

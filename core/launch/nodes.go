@@ -216,6 +216,8 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	if l.nodes != nil {
 		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
 		bind = ":0"
+	} else if err := checkLoopback(); err != nil {
+		return nil, err
 	}
 	if l.o.NodeRank == 0 {
 		var err error
@@ -240,6 +242,17 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 		return nil, fmt.Errorf("the nodes did not start attempt %d together: %w", n, err)
 	}
 	return s, nil
+}
+
+// checkLoopback finds out whether the ranks of one host can reach each other.
+// Without it they would try until the rendezvous times out. A connected UDP
+// socket asks for the route and sends nothing.
+func checkLoopback() error {
+	c, err := net.Dial("udp", "127.0.0.1:9")
+	if err != nil {
+		return fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", err)
+	}
+	return c.Close()
 }
 
 // attemptSecret gives the ranks of each attempt a secret that all launchers can

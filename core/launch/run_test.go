@@ -36,6 +36,18 @@ func run(t *testing.T, o Options) (Result, string) {
 	return res, log.String()
 }
 
+// A rank that blames another one is a witness: the culprit is the root cause
+// whichever of them ends first, and the witness is where no culprit ends.
+func TestWitnesses(t *testing.T) {
+	for role, root := range map[string]int{"blame": 1, "exit:0:7": 0} {
+		res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole(role)})
+		f := res.Failure()
+		if f == nil || f.Root.Rank != root || res.ExitCode != ExitWorker || len(f.Others)+len(f.Stopped) != 1 {
+			t.Errorf("%s: %+v %+v\n%s", role, res, f, log)
+		}
+	}
+}
+
 func TestRunGivesEachRankItsEnvironment(t *testing.T) {
 	got := map[int]map[string]string{}
 	res, log := run(t, Options{Nproc: 3, Threads: 2, RunID: "id", MaxRestarts: 4, Command: asRole("env"), OnEvent: func(r int, line []byte) {
@@ -73,7 +85,7 @@ func TestRanksMeetInTheLaunchersStore(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	for worker, want := range map[int]int{0: 0, 1: 5, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 42: 5, 75: 75} {
+	for worker, want := range map[int]int{0: 0, 1: 5, panicked: 5, 3: 3, 4: 4, 5: 5, 6: 6, ExitRefused: 2, 42: 5, 75: 75} {
 		res, log := run(t, Options{Nproc: 1, Command: asRole(fmt.Sprintf("exit:0:%d", worker))})
 		if res.ExitCode != want || (res.Failure() == nil) != (want == 0) {
 			t.Errorf("worker %d: %+v\n%s", worker, res, log)
@@ -83,13 +95,13 @@ func TestExitCodes(t *testing.T) {
 
 func TestFirstFailureWins(t *testing.T) {
 	fs := afero.NewMemMapFs()
-	res, log := run(t, Options{Name: "job", Nproc: 3, Grace: 5 * time.Second, Command: asRole("exit:1:7"), FS: fs, LogDir: "logs"})
+	res, log := run(t, Options{Name: "job", Nproc: 3, Grace: 5 * time.Second, Command: asRole("exit:1:9"), FS: fs, LogDir: "logs"})
 	f := res.Failure()
 	if f == nil || res.ExitCode != ExitWorker {
 		t.Fatalf("%+v\n%s", res, log)
 	}
 	c := f.Root
-	if c.Rank != 1 || c.ExitCode != 7 || c.Step != 41 || c.Phase != "backward" || c.PID == 0 || !slices.Contains(c.LastLines, "about to fail") {
+	if c.Rank != 1 || c.ExitCode != 9 || c.Step != 41 || c.Phase != "backward" || c.PID == 0 || !slices.Contains(c.LastLines, "about to fail") {
 		t.Errorf("root cause %+v", c)
 	}
 	if !slices.Equal(f.Stopped, []int{0, 2}) {
@@ -221,9 +233,9 @@ func TestRestarts(t *testing.T) {
 	if res, _ := run(t, o); res.ExitCode != ExitWorker || res.Restarts != 2 || len(res.Failures) != 3 {
 		t.Errorf("%+v", res)
 	}
-	for _, code := range []int{2, 3, 6, 75} {
+	for _, code := range []int{ExitRefused, 3, 6, 75} {
 		o.Command = asRole(fmt.Sprintf("exit:0:%d", code))
-		if res, _ := run(t, o); res.ExitCode != code || res.Restarts != 0 {
+		if res, _ := run(t, o); res.ExitCode != jobCode(code) || res.Restarts != 0 {
 			t.Errorf("exit code %d was restarted: %+v", code, res)
 		}
 	}

@@ -22,10 +22,11 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 		outputs = classes
 	}
 	layers, key := cfg.Layers, "layers"
+	m := models[cfg.Name]
 	if cfg.Name != "" {
-		layers, key = models[cfg.Name](cfg, outputs), "name"
+		layers, key = m.layers(cfg, outputs), "name"
 	}
-	b := &builder{g: graph.New(in, target), named: cfg.Name != ""}
+	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut}
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
 		err = b.loss(cfg.Loss, key, y, outputs)
@@ -38,8 +39,9 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 
 // builder adds layers to a graph.
 type builder struct {
-	g     *graph.Graph
-	named bool // the layers are ours: problems are reported for the name
+	g      *graph.Graph
+	named  bool // the layers are ours: problems are reported for the name
+	fanOut bool // convolutions start as torchvision's do
 }
 
 // chain runs x through layers, which are children of path and of the table key.

@@ -64,8 +64,8 @@ func TestProblems(t *testing.T) {
 		cfg  nn.Config
 		want []string
 	}{
-		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, or give layers)"}},
-		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: there is no model "lenet" (one of convnet, mlp)`, `loss: there is no loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, resnet18, resnet34, resnet50, or give layers)"}},
+		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: there is no model "lenet" (one of convnet, mlp, resnet18, resnet34, resnet50)`, `loss: there is no loss "hinge" (cross_entropy or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (drop one of the two)", "hidden: only the model mlp has hidden widths", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
@@ -148,7 +148,7 @@ func TestRegressionBuildsForTheTarget(t *testing.T) {
 	if got := g.Shape(g.Output()); !got.Equal(tensor.Shape{4}) {
 		t.Errorf("output %v", got)
 	}
-	if got := nn.Names(); !slices.Equal(got, []string{"convnet", "mlp"}) {
+	if got := nn.Names(); !slices.Equal(got, []string{"convnet", "mlp", "resnet18", "resnet34", "resnet50"}) {
 		t.Errorf("models %v", got)
 	}
 }

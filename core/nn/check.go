@@ -18,7 +18,7 @@ func (c Config) Problems() diag.List {
 		l.Addf("name", "one of "+strings.Join(Names(), ", ")+", or give layers", "the model has neither a name nor layers")
 	case c.Name != "" && len(c.Layers) > 0:
 		l.Addf("layers", "drop one of the two", "the model has both a name and layers")
-	case c.Name != "" && models[c.Name] == nil:
+	case c.Name != "" && !known(c.Name):
 		l.Addf("name", "one of "+strings.Join(Names(), ", "), "there is no model %q", c.Name)
 	}
 	if c.Loss != "" && c.Loss != "cross_entropy" && c.Loss != "mse" {
@@ -27,12 +27,21 @@ func (c Config) Problems() diag.List {
 	if len(c.Hidden) > 0 && c.Name != "mlp" {
 		l.Addf("hidden", "", "only the model mlp has hidden widths")
 	}
+	switch {
+	case c.Stem == "":
+	case c.Stem != StemImageNet && c.Stem != StemCIFAR:
+		l.Addf("stem", StemImageNet+" or "+StemCIFAR, "there is no stem %q", c.Stem)
+	case !models[c.Name].stem:
+		l.Addf("stem", "leave it out", "only the ResNets have a stem to choose")
+	}
 	for i, w := range c.Hidden {
 		atLeast(&l, fmt.Sprintf("hidden[%d]", i), w, 1)
 	}
 	checkLayers(&l, "layers", c.Layers)
 	return l
 }
+
+func known(name string) bool { _, ok := models[name]; return ok }
 
 func checkLayers(l *diag.List, key string, layers []LayerConfig) {
 	seen := map[string]int{}

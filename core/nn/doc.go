@@ -1,5 +1,6 @@
 // Package nn builds models from the table [model]: it checks the table, lays
-// out the layers as a graph, and initialises parameters as PyTorch does.
+// out the layers as a graph, and initialises parameters as PyTorch does, and as
+// torchvision does for its ResNets.
 //
 // A named model is nothing but a list of layers that this package writes
 // itself; see models.go. Problems are reported with keys relative to the

@@ -15,6 +15,10 @@ import (
 // torch.manual_seed(seed), a model that declares the same layers in the same order has
 // the same bits. Embeddings of 16 elements and more stay within rounding of
 // PyTorch's, whose vectorised sine and logarithm round otherwise.
+// Parameters with a fan_out are drawn a second time, all after the first
+// drawing, as torchvision's models do at the end of their constructor: those
+// weights are within rounding of torchvision's, for the same reason, and all
+// others have its bits.
 // Numbers are drawn in float32 and converted to the tensors' types.
 func Initialize(g *graph.Graph, seed uint64, state []tensor.Tensor) error {
 	entries := g.StateDict()
@@ -36,7 +40,27 @@ func Initialize(g *graph.Graph, seed uint64, state []tensor.Tensor) error {
 			initParam(m, &g.Params()[e.Index], t)
 		}
 	}
+	for i, e := range entries {
+		if !e.Buffer {
+			redraw(m, g.Params()[e.Index].FanOut, state[i])
+		}
+	}
 	return nil
+}
+
+// redraw is kaiming_normal_ with mode fan_out and the gain of a ReLU
+// (torch/nn/init.py; torchvision/models/resnet.py).
+func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
+	if fanOut == 0 {
+		return
+	}
+	v := make([]float32, t.Shape.Elems())
+	m.NormalF32(v)
+	std := float32(math.Sqrt(2) / math.Sqrt(float64(fanOut)))
+	for i := range v {
+		v[i] *= std
+	}
+	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
 }
 
 // initParam draws one parameter. Weights are kaiming_uniform_ with a = √5 and

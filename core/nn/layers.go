@@ -85,6 +85,9 @@ func buildConv(b *builder, path, key string, c *LayerConfig, x graph.ValueID) (g
 	r, s := c.KernelSize.Or(1)
 	fan := in / groups * r * s
 	w := b.g.NewParam(path+".weight", graph.Weight, fan, out, in/groups, r, s)
+	if b.fanOut {
+		b.g.DrawNormal(w, out*r*s)
+	}
 	bias := b.optional(or(c.Bias, true), path+".bias", graph.Bias, fan, out)
 	return b.g.Conv2D(path, x, w, bias, graph.Conv2D{
 		Stride: pairOr(c.Stride, 1), Padding: pairOr(c.Padding, 0), Dilation: pairOr(c.Dilation, 1), Groups: groups,

@@ -2,8 +2,21 @@ package nn
 
 import "slices"
 
+// model is a network that has a name.
+type model struct {
+	layers func(c Config, classes int) []LayerConfig
+	stem   bool // takes [model] stem
+	fanOut bool // weights of convolutions are normal over fan_out
+}
+
 // models are the networks that [model] name knows.
-var models = map[string]func(c Config, classes int) []LayerConfig{"convnet": convnet, "mlp": mlp}
+var models = map[string]model{
+	"convnet":  {layers: convnet},
+	"mlp":      {layers: mlp},
+	"resnet18": {layers: resnet(basicBlock, 2, 2, 2, 2), stem: true, fanOut: true},
+	"resnet34": {layers: resnet(basicBlock, 3, 4, 6, 3), stem: true, fanOut: true},
+	"resnet50": {layers: resnet(bottleneck, 3, 4, 6, 3), stem: true, fanOut: true},
+}
 
 // Names lists the named models, sorted.
 func Names() []string {

@@ -24,7 +24,9 @@ type Param struct {
 	Value tensor.Tensor // what the model computes with: F32, F64, F16 or BF16
 	Grad  tensor.Tensor // shape of Value; its type, or F32 for half values
 	// Master is the F32 copy that is updated instead of a half Value, which
-	// then gets the rounded result. Zero for F32 and F64 values.
+	// then gets the rounded result. Zero for F32 and F64 values, and for half
+	// values that are updated as they are: from their own bits, in float32,
+	// and rounded back together with their state, which is half as well.
 	Master tensor.Tensor
 }
 
@@ -38,9 +40,10 @@ type Optimizer struct {
 
 type slot struct {
 	Param
-	weight tensor.Tensor   // what the rule updates: Value, or Master
-	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch shared by all slots
+	weight tensor.Tensor   // what the rule updates: Value, Master, or scratch
+	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch
 	state  []tensor.Tensor // in the order of kinds
+	work   []tensor.Tensor // state in the type of weight: itself, or scratch
 }
 
 // New makes an optimizer with empty state. cfg must have no Problems; the
@@ -51,7 +54,6 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 	}
 	o := &Optimizer{cfg: cfg, step: tensor.Aligned(8), pending: 1}
 	seen := make(map[string]bool, len(params))
-	scratch := 0
 	for _, p := range params {
 		if seen[p.Name] {
 			return nil, fmt.Errorf("optimizer: parameter %q is listed twice", p.Name)
@@ -61,32 +63,21 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
 		}
-		if half(p.Grad.DType) {
-			scratch = max(scratch, p.Grad.Shape.Elems())
-		}
 		o.params = append(o.params, s)
 	}
-	o.shareScratch(scratch)
+	o.shareScratch()
 	return o, nil
-}
-
-// shareScratch gives slots with half gradients the room in which they are widened.
-func (o *Optimizer) shareScratch(elems int) {
-	room := tensor.Aligned(4 * elems)
-	for i := range o.params {
-		if s := &o.params[i]; half(s.Grad.DType) {
-			s.grad = tensor.Of(tensor.F32, s.Grad.Shape, room[:4*s.Grad.Shape.Elems()])
-		}
-	}
 }
 
 func newSlot(p Param, kinds []string) (slot, error) {
 	s := slot{Param: p, weight: p.Value, grad: p.Grad}
 	switch {
+	case s.narrow():
+		s.weight = tensor.Tensor{DType: tensor.F32, Shape: p.Value.Shape} // memory comes with shareScratch
 	case half(p.Value.DType):
 		s.weight = p.Master
 		if p.Master.DType != tensor.F32 {
-			return s, fmt.Errorf("a %v value needs an f32 master copy", p.Value.DType)
+			return s, fmt.Errorf("a master copy is f32, not %v", p.Master.DType)
 		}
 	case p.Value.DType != tensor.F32 && p.Value.DType != tensor.F64:
 		return s, fmt.Errorf("%v cannot be trained", p.Value.DType)
@@ -102,9 +93,14 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	if !p.Grad.Shape.Equal(p.Value.Shape) || !s.weight.Shape.Equal(p.Value.Shape) {
 		return s, fmt.Errorf("value %v, gradient %v and master %v differ in shape", p.Value.Shape, p.Grad.Shape, s.weight.Shape)
 	}
-	for range kinds {
-		s.state = append(s.state, tensor.New(s.weight.DType, p.Value.Shape...))
+	kept := s.weight.DType
+	if s.narrow() {
+		kept = p.Value.DType
 	}
+	for range kinds {
+		s.state = append(s.state, tensor.New(kept, p.Value.Shape...))
+	}
+	s.work = s.state
 	return s, nil
 }
 
@@ -122,13 +118,13 @@ func (o *Optimizer) Step(lr float64) {
 	*n++
 	for i := range o.params {
 		s := &o.params[i]
-		s.widen(o.pending)
+		s.load(o.pending)
 		if s.weight.DType == tensor.F64 {
 			update[float64](o.cfg, lr, *n, s)
 		} else {
 			update[float32](o.cfg, lr, *n, s)
 		}
-		s.writeBack()
+		s.store()
 	}
 	o.pending = 1
 }
@@ -144,8 +140,8 @@ func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 
 // stateOf is the k-th state tensor, nil where the rule keeps fewer.
 func stateOf[T float32 | float64](s *slot, k int) []T {
-	if k >= len(s.state) {
+	if k >= len(s.work) {
 		return nil
 	}
-	return tensor.View[T](s.state[k].Data)
+	return tensor.View[T](s.work[k].Data)
 }

@@ -115,6 +115,76 @@ func TestLoadListsWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// Without a master copy a half parameter and its momentum are rounded in every
+// step, and nothing finer is kept: a step of less than half a unit is lost.
+func TestHalfParametersWithoutAMaster(t *testing.T) {
+	c := Default()
+	c.Momentum = 0.9
+	for _, d := range []tensor.DType{tensor.BF16, tensor.F16} {
+		p := Param{Name: "w", Value: tensor.New(d, 3), Grad: tensor.New(d, 3)}
+		o := mustNew(t, c, []Param{p})
+		state := o.State()
+		if len(state) != 2 || state[1].DType != d {
+			t.Fatalf("state of %v: %v", d, state)
+		}
+		want, buf := []float64{1, -0.5, 3}, make([]float64, 3)
+		for i, w := range want {
+			store(p.Value, i, w)
+		}
+		for step := range 20 {
+			for i := range want {
+				g := 0.3*float64(i+1) - 0.01*float64(step)
+				store(p.Grad, i, g)
+				g = round(d, g)
+				if step == 0 {
+					buf[i] = g
+				} else {
+					buf[i] = round(d, float64(float32(0.9)*float32(buf[i])+float32(g)))
+				}
+				want[i] = round(d, float64(float32(want[i])-float32(1.0/128)*float32(buf[i])))
+			}
+			o.Step(1.0 / 128)
+			for i, w := range want {
+				if got := value(p.Value, i); math.Abs(got-w) > 2*unit(d)*math.Abs(w) {
+					t.Fatalf("%v, step %d: %v, want %v", d, step, got, w)
+				}
+			}
+		}
+		lost := Param{Name: "w", Value: tensor.New(d, 1), Grad: tensor.New(d, 1)}
+		store(lost.Value, 0, 1)
+		store(lost.Grad, 0, 1)
+		plain := mustNew(t, Default(), []Param{lost})
+		for range 64 {
+			plain.Step(unit(d) / 4)
+		}
+		if got := value(lost.Value, 0); got != 1 {
+			t.Errorf("%v: steps below the rounding moved 1 to %v", d, got)
+		}
+	}
+}
+
+// unit is the distance from 1 to the next number of a half type.
+func unit(d tensor.DType) float64 {
+	if d == tensor.F16 {
+		return 1.0 / 1024
+	}
+	return 1.0 / 128
+}
+
+func value(v tensor.Tensor, i int) float64 {
+	h := tensor.View[uint16](v.Data)[i]
+	if v.DType == tensor.F16 {
+		return float64(tensor.F32FromF16(h))
+	}
+	return float64(tensor.F32FromBF16(h))
+}
+
+func round(d tensor.DType, x float64) float64 {
+	one := tensor.New(d, 1)
+	store(one, 0, x)
+	return value(one, 0)
+}
+
 // Half parameters move by their float32 copies: steps too small for a half add up.
 func TestHalfParametersUseTheirMaster(t *testing.T) {
 	p := Param{Name: "w", Value: tensor.New(tensor.BF16, 1), Grad: tensor.New(tensor.BF16, 1), Master: tensor.New(tensor.F32, 1)}
@@ -196,7 +266,7 @@ func TestNewRefuses(t *testing.T) {
 	f32, f16 := tensor.New(tensor.F32, 2), tensor.New(tensor.F16, 2)
 	for says, p := range map[string][]Param{
 		"twice":            {{Name: "a", Value: f32, Grad: f32}, {Name: "a", Value: f32, Grad: f32}},
-		"needs an f32":     {{Name: "a", Value: f16, Grad: f16}},
+		"master copy is":   {{Name: "a", Value: f16, Grad: f16, Master: f16}},
 		"takes no master":  {{Name: "a", Value: f32, Grad: f32, Master: f32}},
 		"cannot be train":  {{Name: "a", Value: tensor.New(tensor.I64, 2), Grad: f32}},
 		"gradient is f16":  {{Name: "a", Value: tensor.New(tensor.F64, 2), Grad: f16}},

@@ -22,8 +22,8 @@ func (o *Optimizer) kinds() []string {
 }
 
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
-// parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for half
-// parameters. The tensors are views of live memory that the next Step changes.
+// parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
+// master copies. State of half parameters without one is half. The tensors are views of live memory that the next Step changes.
 func (o *Optimizer) State() []tensor.Named {
 	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
 	for i := range o.params {
@@ -31,7 +31,7 @@ func (o *Optimizer) State() []tensor.Named {
 		for k, kind := range o.kinds() {
 			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
 		}
-		if half(s.Value.DType) {
+		if s.Master.DType != tensor.Invalid {
 			out = append(out, tensor.Named{Name: "master." + s.Name, Tensor: s.weight})
 		}
 	}
@@ -78,7 +78,9 @@ func (o *Optimizer) take(want, state []tensor.Named) {
 		copy(w.Data, from[w.Name])
 	}
 	for i := range o.params {
-		o.params[i].writeBack()
+		if s := &o.params[i]; s.Master.DType != tensor.Invalid {
+			copyAs(s.Value, s.Master)
+		}
 	}
 	o.pending = 1
 }

@@ -52,4 +52,7 @@ type Call struct {
 	GradScale     float64 // factor on the gradient of the mean loss
 	Seed          uint64  // key of the dropout masks
 	Stream        uint64  // step and rank; the low 16 bits are free for the layer
+
+	Exchange Exchange // for steps that work with other ranks; nil: there are none
+	Err      error    // set by a step whose exchange failed; the run ends there
 }

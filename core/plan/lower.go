@@ -152,10 +152,14 @@ func (l *lowering) forward(n *graph.Node) error {
 }
 
 // batchNorm drops the batch's statistics from evaluation, and refuses to train
-// where there are none.
+// where there are none. Over several ranks there always are.
 func (l *lowering) batchNorm(n *graph.Node, d *draft) error {
 	if !l.opt.Train {
 		d.out = d.out[:1]
+		return nil
+	}
+	if l.opt.SyncBatchNorm {
+		d.op = SyncBatchNormOp
 		return nil
 	}
 	if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {

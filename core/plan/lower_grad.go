@@ -17,6 +17,9 @@ func (l *lowering) backward(n *graph.Node) {
 		c = l.vals[l.home[l.g.Values[n.Out[0]].Of]].spec.DType
 	}
 	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), out: make([]int, len(n.Out))}
+	if n.Op == graph.BatchNormGradOp && l.opt.SyncBatchNorm {
+		d.op = SyncBatchNormGradOp
+	}
 	var after []draft
 	for i, id := range n.Out {
 		if d.out[i] = absent; id == graph.None {

@@ -62,3 +62,13 @@ func gradOrder(steps []Step) (order []int) {
 	}
 	return order
 }
+
+// turn is the first step behind the loss.
+func turn(steps []Step) int {
+	for i := range steps {
+		if steps[i].Op.Loss() {
+			return i + 1
+		}
+	}
+	return len(steps)
+}

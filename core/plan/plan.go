@@ -27,7 +27,12 @@ type Options struct {
 	Train  bool         // backward pass, batch statistics, dropout
 	DType  tensor.DType // F32 or F64; Invalid means F32
 	Policy *sdk.Policy  // nil: everything in DType
-	Fuse   bool         // merge operations and reuse buffers in place; off is for finding mistakes
+
+	// SyncBatchNorm makes every batch norm that trains normalise over all ranks'
+	// batches (torch.nn.SyncBatchNorm): its steps call Args.Exchange.
+	SyncBatchNorm bool
+
+	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.
@@ -41,6 +46,7 @@ type Plan struct {
 	state      []tensor.Spec
 	grads      []tensor.Spec
 	gradOrder  []int
+	turn       int // step at which backward begins
 	arena      int // bytes of activations
 	stats      Operand
 	input, tgt tensor.Spec
@@ -75,6 +81,7 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	}
 	p.grads = l.gradSpecs()
 	p.gradOrder = gradOrder(p.steps)
+	p.turn = turn(p.steps)
 	return p, nil
 }
 

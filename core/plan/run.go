@@ -74,9 +74,16 @@ type Args struct {
 	Seed, Step uint64
 	Rank       int
 
+	// Exchange connects synchronised batch norms with those of the other ranks.
+	// Nil means that this rank is alone.
+	Exchange Exchange
+
 	// OnGrad is called in GradOrder, the moment a parameter's gradient is
 	// complete in its tensor; the run goes on when it returns. May be nil.
 	OnGrad func(param int)
+
+	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
+	OnLoss func()
 }
 
 // Result is what one run reports about its batch, without loss scale and divisor.
@@ -86,8 +93,8 @@ type Result struct {
 	Correct int     // rows whose largest output is the target's; 0 for MSE
 	Rows    int
 
-	// Err says what is wrong with the batch: a class or an index out of range.
-	// The other fields and the gradients then mean nothing.
+	// Err says what is wrong with the batch, a class or an index out of range, or
+	// how an exchange failed. The other fields and the gradients then mean nothing.
 	Err error
 }
 
@@ -96,7 +103,13 @@ type Result struct {
 func (p *Program) Run(a Args) Result {
 	p.prepare(&a)
 	for i := range p.plan.steps {
+		if i == p.plan.turn && a.OnLoss != nil {
+			a.OnLoss()
+		}
 		p.exec.Step(i, &p.call)
+		if p.call.Err != nil {
+			break
+		}
 		if a.OnGrad != nil {
 			for _, param := range p.plan.steps[i].Complete {
 				a.OnGrad(param)
@@ -129,11 +142,15 @@ func (p *Program) prepare(a *Args) {
 	p.call = Call{
 		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale,
 		Seed: a.Seed, Stream: a.Step<<32 | uint64(uint16(a.Rank))<<16,
+		Exchange: a.Exchange,
 	}
 }
 
 func (p *Program) result() Result {
 	s, err := p.exec.Stats()
+	if p.call.Err != nil {
+		err = p.call.Err
+	}
 	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
 	if s.Counted > 0 {
 		r.Loss = s.LossSum / s.Counted

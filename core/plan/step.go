@@ -5,8 +5,15 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// CastOp converts its input to its output's type. It exists in plans only.
-const CastOp graph.Op = "cast"
+// Operations that exist in plans only.
+const (
+	CastOp graph.Op = "cast" // converts its input to its output's type
+
+	// A batch norm and its gradient over the batches of all ranks. Operands are
+	// those of the graph's operations; passes that fuse know nothing of them.
+	SyncBatchNormOp     graph.Op = "sync_batchnorm2d"
+	SyncBatchNormGradOp graph.Op = "sync_batchnorm2d_grad"
+)
 
 // Fused operations exist in plans only: what stands between the names of their
 // parts is never in memory.

@@ -21,6 +21,10 @@ const (
 	CodeProtocol = "protocol" // the host's request made no sense
 	CodeCanceled = "canceled" // the host gave up or the operation was aborted
 	CodeDeadline = "deadline" // the deadline passed
+
+	// CodeUnavailable says that something the plugin needs, a device or a
+	// library, is not on this machine. The job ends with exit code 3.
+	CodeUnavailable = "unavailable"
 )
 
 func (e *Error) Error() string { return e.Text }

@@ -21,7 +21,8 @@ type Precision interface {
 	Update(ctx context.Context, foundInf bool) (ScaleState, error)
 
 	// State and Load carry the scaler through a checkpoint, by the names
-	// PyTorch uses. An empty map means there is nothing to keep.
+	// PyTorch uses; the scale of the next step is "scale" or "loss_scale". An
+	// empty map means there is nothing to keep.
 	State(ctx context.Context) (map[string]float64, error)
 	Load(ctx context.Context, state map[string]float64) error
 

@@ -75,7 +75,10 @@ func (s *server) operate(sub *shm.Submission, done *shm.Completion) error {
 		if err != nil {
 			return err
 		}
-		return s.do(s.ctx, open, c)
+		if sub.Payload[0] == 0 {
+			return s.do(s.ctx, open, c)
+		}
+		return s.timed(open, c, done)
 	}
 	return protocolError("a %s got the operation %d", s.info.Kind, sub.Op)
 }
@@ -108,6 +111,15 @@ func (s *server) do(ctx context.Context, open *opened, c *Collective) error {
 		s.broken = err
 		return err
 	})
+}
+
+// timed does a collective and says when.
+func (s *server) timed(open *opened, c *Collective, done *shm.Completion) error {
+	span := pb.Span{Begin: time.Now().UnixNano()}
+	err := s.do(s.ctx, open, c)
+	span.End = time.Now().UnixNano()
+	span.Put(done.Result[:])
+	return err
 }
 
 func (s *server) fill(ctx context.Context, open *opened, b *Batch) error {

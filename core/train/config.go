@@ -41,7 +41,7 @@ func (c RunConfig) Problems() diag.List {
 
 // Config is the table [train].
 type Config struct {
-	Epochs          int     `toml:"epochs"`           // passes over the training data
+	Epochs          int     `toml:"epochs"`           // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
 	MaxSteps        int     `toml:"max_steps"`        // end the run after this many steps (evaluation still follows); 0: no limit
 	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; this or global_batch
 	GlobalBatch     int     `toml:"global_batch"`     // samples over all ranks and micro-steps of one optimizer step
@@ -72,7 +72,10 @@ func (c Config) Problems() diag.List {
 			l.Addf(key, "0 or more", "%d is negative", v)
 		}
 	}
-	positive("epochs", c.Epochs)
+	natural("epochs", c.Epochs)
+	if c.Epochs == 0 && c.MaxSteps == 0 {
+		l.Addf("epochs", "give 1 or more, or max_steps", "0 epochs and no max_steps train nothing")
+	}
 	positive("accumulate_steps", c.AccumulateSteps)
 	positive("log_freq", c.LogFreq)
 	natural("max_steps", c.MaxSteps)

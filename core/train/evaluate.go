@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/timeline"
 )
 
 func (t *Trainer) evalBatch() int {
@@ -34,10 +35,12 @@ func (t *Trainer) evaluate(ctx context.Context) error {
 	if err := t.settleBuffers(); err != nil {
 		return err
 	}
+	mark := t.trace.Now()
 	sums, err := t.evalShard()
 	if err != nil {
 		return err
 	}
+	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
 	if err := t.group.Scalars(sdk.Sum, sums[:]); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}

@@ -15,11 +15,13 @@ import (
 // where it lies. The layout is equal on all ranks.
 type memory struct {
 	buckets []ddp.Region
+	wire    []ddp.Region // where the buckets travel: where they lie, unless compressed
 	params  []ddp.Region // by parameter
 	bufs    []ddp.Region // by buffer
 	all     ddp.Region   // all parameters and buffers
 	buffers ddp.Region   // all buffers
 	scratch ddp.Region
+	norms   ddp.Region // what synchronised batch norms exchange; empty without any
 	size    int
 }
 

@@ -92,9 +92,10 @@ func (t *Trainer) planMade(took time.Duration) {
 		params += q.Shape.Elems()
 	}
 	mem := p.Memory(t.Device)
+	_, copies := t.outline.WireBytes()
 	t.Events.Emit(&event.PlanMade{
 		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
-		MemoryBytes: int64(mem.Params + mem.Grads + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
+		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
 		Epochs: t.cfg.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.cfg.Train.LogFreq, TookMS: ms(took),
 	})
 }

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"slices"
+
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/graph"
@@ -42,14 +44,34 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, err
 	}
-	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true); err != nil {
+	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err
 	}
 	o.Gradients = gradients(o.Graph, o.Plan)
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
-	o.memory = layout(o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.memory = layout(s.DDP, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.memory.addNorms(o.Plan.Exchanges(), world)
 	return o, nil
+}
+
+// WireBytes is what each rank contributes to the all-reduces of a step, and
+// how much of it lies beside the gradients because it travels in another type.
+func (o *Outline) WireBytes() (total, copies int) {
+	for i, w := range o.memory.wire {
+		if w != o.memory.buckets[i] {
+			copies += w.Size
+		}
+	}
+	return ddp.Bytes(o.memory.wire), copies
+}
+
+// NormBytes is what synchronised batch norms exchange in a micro-step.
+func (o *Outline) NormBytes() (n int) {
+	for _, k := range o.Plan.Exchanges() {
+		n += 8 * k
+	}
+	return n
 }
 
 // count works out batches and steps. The last step of an epoch may have fewer
@@ -77,10 +99,11 @@ func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
 }
 
 // layout places buckets, parameters and buffers in the shared arena.
-func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+func layout(cfg ddp.Config, buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
 	var m memory
 	end := 0
 	m.buckets, end = ddp.Layout(buckets, 0)
+	m.wire, end = cfg.LayoutWire(buckets, m.buckets, end)
 	m.all.Offset = end
 	place := func(buffers bool) (regions []ddp.Region) {
 		for i, e := range entries {
@@ -100,4 +123,13 @@ func layout(buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) me
 	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
 	m.size = end + ddp.ScratchBytes
 	return m
+}
+
+// addNorms makes room for vectors of the given lengths, one at a time.
+func (m *memory) addNorms(lengths []int, world int) {
+	if len(lengths) == 0 {
+		return
+	}
+	m.norms = ddp.Region{Offset: ddp.Align(m.size), Size: ddp.ExchangeBytes(slices.Max(lengths), world)}
+	m.size = m.norms.Offset + m.norms.Size
 }

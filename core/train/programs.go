@@ -28,12 +28,15 @@ func shapes(n, size int) []int {
 }
 
 // compile makes the plan of one batch shape.
-func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool) (*plan.Plan, error) {
+func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool, world int) (*plan.Plan, error) {
 	d, err := tensor.ParseDType(c.Run.DType)
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Compile(g, plan.Options{Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse})
+	p, err := plan.Compile(g, plan.Options{
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse,
+		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("planning batches of %d: %w", rows, err)
 	}
@@ -43,10 +46,8 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 // bind makes the programs for all batch shapes of the run over the model's memory.
 func (t *Trainer) bind() error {
 	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
-	for _, rows := range shapes(t.sampler.Len(), t.batch) {
-		if err := t.bindShape(t.programs.train, rows, true); err != nil {
-			return err
-		}
+	if err := t.bindTraining(t.sampler.Len()); err != nil {
+		return err
 	}
 	if t.cfg.Train.EvalEvery == 0 && !t.EvalOnly {
 		return nil
@@ -60,11 +61,25 @@ func (t *Trainer) bind() error {
 	return nil
 }
 
+// bindTraining makes the programs that a pass over n training samples needs
+// and that are not there yet.
+func (t *Trainer) bindTraining(n int) error {
+	for _, rows := range shapes(n, t.batch) {
+		if t.programs.train[rows] != nil {
+			continue
+		}
+		if err := t.bindShape(t.programs.train, rows, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool) error {
 	p := t.outline.Plan
 	if !training || rows != t.batch {
 		var err error
-		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training); err != nil {
+		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training, t.world.Size); err != nil {
 			return err
 		}
 	}

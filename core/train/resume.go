@@ -35,10 +35,18 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 		return fmt.Errorf("rank 0's position: %w", err)
 	}
 	if head.Failure != "" {
-		return fmt.Errorf("rank 0: %s", head.Failure)
+		return &PeerFailed{Rank: 0, Text: head.Failure}
 	}
 	return t.adopt(ctx, head)
 }
+
+// PeerFailed says that this rank cannot go on because another one failed.
+type PeerFailed struct {
+	Rank int
+	Text string // the other rank's error
+}
+
+func (e *PeerFailed) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
 
 // resumeHead is what ranks learn from rank 0 beside the tensors.
 type resumeHead struct {
@@ -119,6 +127,17 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 	return nil
 }
 
+// scaleIn finds the loss scale in a scaler's state: GradScaler and apex name
+// it differently.
+func scaleIn(state map[string]float64, otherwise float64) float64 {
+	for _, name := range []string{"scale", "loss_scale"} {
+		if s, ok := state[name]; ok {
+			return s
+		}
+	}
+	return otherwise
+}
+
 // checkSame refuses to continue on other data or in another order, which
 // would repeat some samples and leave out others without a word.
 func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
@@ -167,9 +186,9 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		if err := t.precision.Load(ctx, head.Scaler); err != nil {
 			return fmt.Errorf("loss scaler: %w", err)
 		}
-		if s, ok := head.Scaler["scale"]; ok {
-			t.scale = s
-		}
+		t.scale = scaleIn(head.Scaler, t.scale)
 	}
-	return nil
+	// The rest of an epoch that was begun with other batches or ranks may end
+	// with a batch of a size that no whole epoch has.
+	return t.bindTraining(max(0, t.sampler.Len()-t.pos.Offset))
 }

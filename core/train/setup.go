@@ -99,8 +99,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		return err
 	}
 	t.group = ddp.NewGroup(t.world.Rank, t.world.Size, t.Backend, t.arena, t.memory.scratch)
-	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets)
+	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
 	t.onGrad = t.reducer.GradReady
+	if t.memory.norms.Size > 0 {
+		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
+	}
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
 	t.grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
@@ -109,6 +112,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if err := t.makeOptimizer(); err != nil {
 		return err
 	}
+	t.record()
 	t.planMade(time.Since(begin))
 	slots := max(1, t.cfg.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.cfg.Run.Seed)

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/timeline"
 )
 
 // Checkpoints hold the model in float32 (float64 for reference runs), also
@@ -129,10 +130,12 @@ func (t *Trainer) save(ctx context.Context) error {
 		return nil
 	}
 	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
+	mark := t.trace.Now()
 	snap, err := t.snapshot(ctx)
 	if err == nil {
 		_, err = t.Store.Save(ctx, snap)
 	}
+	t.trace.Since(timeline.Checkpoint, "snapshot", -1, mark)
 	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
 	if err == nil {
 		return nil

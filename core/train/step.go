@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/timeline"
 )
 
 // step is one optimizer step: forward, loss and backward over one or more
@@ -15,6 +16,7 @@ import (
 // decision of all ranks whether to apply them, and the update.
 func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
 	begin := time.Now()
+	t.trace.Step(t.pos.Step + 1)
 	if err := t.syncBuffers(); err != nil {
 		return false, err
 	}
@@ -33,10 +35,12 @@ func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
 		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
 	lr := t.schedule.LR(t.pos.Applied)
-	norm, applied, err := t.update(ctx, lr)
+	mark := t.trace.Now()
+	norm, applied, err := t.update(lr)
 	if err != nil {
 		return false, err
 	}
+	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
 	t.pos.Step++
 	t.pos.Offset += m.rows
 	t.stepDone(m, lr, norm, applied, time.Since(begin))
@@ -56,24 +60,26 @@ type measures struct {
 func (t *Trainer) passes(micro int) (m measures, err error) {
 	total := t.stepRows(micro)
 	for i := range micro {
-		waited := time.Now()
+		waited, mark := time.Now(), t.trace.Now()
 		batch, err := t.loader.Next()
 		if err != nil {
 			return m, fmt.Errorf("samples from %d on of epoch %d: %w", t.pos.Offset+m.rows, t.pos.Epoch, err)
 		}
 		m.data += time.Since(waited)
+		t.begun = t.trace.Since(timeline.Data, "batch", i, mark)
 		t.reducer.Begin(i == micro-1)
 		share := float64(batch.Rows) / float64(total)
 		args := plan.Args{
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
 			Seed: t.cfg.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.cfg.Train.AccumulateSteps) + uint64(i), Rank: t.world.Rank,
-			OnGrad: t.onGrad,
+			OnGrad: t.onGrad, OnLoss: t.onLoss, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
 		if res.Err != nil {
 			return m, fmt.Errorf("step %d, samples from %d on of epoch %d: %w", t.pos.Step+1, t.pos.Offset+m.rows, t.pos.Epoch, res.Err)
 		}
+		t.trace.Since(timeline.Compute, "backward", -1, t.begun)
 		m.loss += res.Loss * share
 		m.correct += res.Correct
 		m.rows += batch.Rows
@@ -121,13 +127,13 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 // update decides with all ranks whether the gradients are finite, and applies
 // them. Unscaling and clipping come after the reduce, so they are the same on
 // all ranks (parity with GradScaler's order: unscale, clip, step, update).
-func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
+func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 	if t.policy.Dynamic {
 		found, err := t.group.Any(!t.optimizer.GradsFinite())
 		if err != nil {
 			return 0, false, err
 		}
-		next, err := t.precision.Update(context.WithoutCancel(ctx), found)
+		next, err := t.precision.Update(context.Background(), found) // the step ends, also when the run is asked to
 		if err != nil {
 			return 0, false, err
 		}

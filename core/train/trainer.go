@@ -20,6 +20,7 @@ import (
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/timeline"
 )
 
 // Settings are the tables that the loop reads. They are equal on all ranks.
@@ -39,6 +40,8 @@ type Settings struct {
 	BackendOptions sdk.Options
 	BackendTimeout time.Duration
 	PrecisionOpts  sdk.Options
+
+	Timeline bool // record what this rank does when
 
 	Text string // resolved configuration as TOML, kept in checkpoints
 	Hash string // of Text: ranks compare it
@@ -102,6 +105,10 @@ type Trainer struct {
 	schedule  optim.Schedule
 	precision host.Scaler
 	onGrad    func(param int)
+	exchange  plan.Exchange      // nil without synchronised batch norms
+	trace     *timeline.Recorder // nil when off
+	begun     timeline.Mark      // of the pass under way
+	onLoss    func()
 
 	pos   position
 	scale float64

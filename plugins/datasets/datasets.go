@@ -5,6 +5,8 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/datasets/cifar10"
+	"github.com/trainctl/trainctl/plugins/datasets/imagefolder"
 	"github.com/trainctl/trainctl/plugins/datasets/mnist"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
@@ -18,7 +20,9 @@ type Builtin struct {
 // Builtins are all of them, by name, on the given file system.
 func Builtins(fs afero.Fs) []Builtin {
 	return []Builtin{
+		{"cifar10", func() sdk.Dataset { return cifar10.New(fs) }},
 		{"fashion-mnist", func() sdk.Dataset { return mnist.NewFashion(fs) }},
+		{"imagefolder", func() sdk.Dataset { return imagefolder.New(fs) }},
 		{"mnist", func() sdk.Dataset { return mnist.New(fs) }},
 		{"synthetic", func() sdk.Dataset { return synthetic.New() }},
 	}

@@ -1,8 +1,13 @@
 package datasets
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"image"
+	"image/jpeg"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -52,16 +57,47 @@ func generated(root string) map[string]any {
 	return map[string]any{"root": root, "download": false, "fallback": "generated", "train_samples": 500, "test_samples": 100}
 }
 
+// images is a folder of 16 small pictures in two classes, and one to evaluate on.
+func images(t *testing.T) string {
+	t.Helper()
+	root, fs := t.TempDir(), afero.NewOsFs()
+	for i := range 17 {
+		img := image.NewGray(image.Rect(0, 0, 20+i, 40-i))
+		for j := range img.Pix {
+			img.Pix[j] = byte(i * j)
+		}
+		var b bytes.Buffer
+		if err := jpeg.Encode(&b, img, nil); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, "train", []string{"even", "odd"}[i%2], fmt.Sprintf("%d.jpg", i))
+		if i == 16 {
+			path = filepath.Join(root, "val", "odd", "1.jpeg")
+		}
+		if err := fs.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := afero.WriteFile(fs, path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
 // TestContractThroughTheWire runs the data sets in processes of their own.
 func TestContractThroughTheWire(t *testing.T) {
 	t.Setenv("TRAINCTL_DATA", "")
 	computed := map[string]any{"shape": []any{3, 9, 11}, "train_samples": 200, "test_samples": 70}
+	drawn := generated(t.TempDir())
+	drawn["augment"] = "standard"
 	cases := []struct {
 		name, plane string
 		table       map[string]any
 		refused     map[string]map[string]any
 	}{
 		{"mnist", "", generated(t.TempDir()), map[string]map[string]any{"std": {"std": []any{0.0}}}},
+		{"cifar10", "", drawn, map[string]map[string]any{"augment": {"augment": "heavy"}}},
+		{"imagefolder", "", map[string]any{"root": images(t), "size": 24}, map[string]map[string]any{"root": {"root": "/none"}}},
 		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
 		{"synthetic", "inline", computed, nil}, // what a plugin without shared memory gets
 	}

@@ -78,3 +78,21 @@ func (r *ScaleResult) Get(b []byte) {
 	r.Skipped = binary.LittleEndian.Uint64(b[8:])
 	r.Skip = b[16] != 0
 }
+
+// Span is when a collective was worked on, in Unix nanoseconds. It is the
+// result of a collective whose payload begins with 1; zero means unknown.
+type Span struct{ Begin, End int64 }
+
+// Put writes the span into a completion's result of at least 16 bytes.
+func (s *Span) Put(b []byte) {
+	_ = b[15]
+	binary.LittleEndian.PutUint64(b[0:], uint64(s.Begin))
+	binary.LittleEndian.PutUint64(b[8:], uint64(s.End))
+}
+
+// Get reads what Put wrote.
+func (s *Span) Get(b []byte) {
+	_ = b[15]
+	s.Begin = int64(binary.LittleEndian.Uint64(b[0:]))
+	s.End = int64(binary.LittleEndian.Uint64(b[8:]))
+}

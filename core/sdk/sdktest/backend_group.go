@@ -71,16 +71,16 @@ func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.
 func (g *group) listen(ctx context.Context, rank int, group sdk.Group, o sdk.Options) ([]byte, error) {
 	b := g.backends[rank]
 	if err := b.Open(ctx, group, o); err != nil {
-		return nil, fmt.Errorf("Open: %w", err)
+		return nil, fmt.Errorf("open: %w", err)
 	}
 	if g.arenas != nil {
 		if err := b.Attach(ctx, g.arenas[rank]); err != nil {
-			return nil, fmt.Errorf("Attach: %w", err)
+			return nil, fmt.Errorf("attach: %w", err)
 		}
 	}
 	endpoint, err := b.Listen(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("Listen: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return endpoint, nil
 }

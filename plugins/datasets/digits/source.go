@@ -28,5 +28,6 @@ func (r *source) below(n int) int {
 
 // around is triangular in [-n, n]: small values are the likely ones.
 func (r *source) around(n int) int {
-	return r.below(n+1) - r.below(n+1)
+	up, down := r.below(n+1), r.below(n+1)
+	return up - down
 }

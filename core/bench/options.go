@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Spec says what to measure. It travels to the ranks as JSON.
+type Spec struct {
+	Backend string         // a built-in name or a path
+	Options map[string]any // of the backend, as given
+	World   int            // ranks, all on this host
+	Sizes   []int          // bytes of a buffer, each a multiple of the element
+	DType   tensor.DType   // of the elements
+	Budget  time.Duration  // of measuring, per size
+	Idle    time.Duration  // of computing between two calls
+	Timeout time.Duration  // of one call
+}
+
+// Defaults for what a caller leaves at zero.
+const (
+	DefaultBudget  = 1500 * time.Millisecond
+	DefaultTimeout = 30 * time.Second
+)
+
+// Check reports the first thing that cannot be measured.
+func (s *Spec) Check() error {
+	if s.World < 1 {
+		return fmt.Errorf("%d ranks: at least 1 is needed", s.World)
+	}
+	if len(s.Sizes) == 0 {
+		return fmt.Errorf("no sizes to measure")
+	}
+	for _, n := range s.Sizes {
+		if n <= 0 || n%s.DType.Size() != 0 {
+			return fmt.Errorf("%d bytes are no whole number of %v", n, s.DType)
+		}
+	}
+	return nil
+}
+
+// checked are the options as the backend gets them.
+func (s *Spec) checked(info sdk.Info) (sdk.Options, error) {
+	o, problems := sdk.CheckOptions("backend.options", info.Options, s.Options)
+	return o, problems.Err()
+}
+
+// decode reads what json.Marshal wrote, and keeps integers integers.
+func (s *Spec) decode(text string) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(s); err != nil {
+		return err
+	}
+	for k, v := range s.Options {
+		s.Options[k] = number(v)
+	}
+	return nil
+}
+
+func number(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case []any:
+		for i := range v {
+			v[i] = number(v[i])
+		}
+	}
+	return v
+}
+
+// ParseOption reads an option's value as written on a command line: JSON,
+// which for numbers, lists and quoted strings is what TOML has, or a bare word.
+func ParseOption(text string) any {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil || d.More() {
+		return text
+	}
+	return number(v)
+}
+
+// Result is what was measured for one size.
+type Result struct {
+	Bytes   int     `json:"bytes"`
+	Backend string  `json:"backend"`
+	World   int     `json:"nproc"`
+	P50     float64 `json:"p50_us"` // the slowest rank's median
+	P99     float64 `json:"p99_us"` // the slowest rank's
+	// AlgBW is Bytes per P50, BusBW that times 2(n-1)/n: what every link of a
+	// ring would have to carry (NCCL tests, doc/PERFORMANCE.md). Both in
+	// decimal gigabytes per second.
+	AlgBW float64 `json:"algbw_gbps"`
+	BusBW float64 `json:"busbw_gbps"`
+	Calls int     `json:"calls"`
+	// Limit is the median of [InPlace], 0 where it was not measured.
+	Limit float64 `json:"in_place_p50_us,omitempty"`
+}
+
+func (s *Spec) result(size int, p50, p99 time.Duration, calls int) Result {
+	bw := float64(size) / float64(max(p50, 1))
+	return Result{
+		Bytes: size, Backend: s.Backend, World: s.World, P50: micros(p50), P99: micros(p99), Calls: calls,
+		AlgBW: bw, BusBW: bw * 2 * float64(s.World-1) / float64(s.World),
+	}
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// Program is how ranks are started.
+type Program struct {
+	Exe      string   // serves Rank with Args, and built-in plugins
+	Args     []string // command line of a rank
+	Builtins []host.Builtin
+}

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+)
+
+// envSpec carries the Spec to a rank.
+const envSpec = "TRAINCTL_BENCH"
+
+// Rank is one rank of AllReduce, as its environment says. Rank 0 writes one
+// JSON object for every size to out.
+func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
+	var s Spec
+	if err := s.decode(os.Getenv(envSpec)); err != nil {
+		return fmt.Errorf("%s: this command is started by trainctl bench: %w", envSpec, err)
+	}
+	w, err := rank.FromEnv(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	store, err := rank.Join(ctx, w, rank.JoinOptions{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	h := host.New(host.Options{Builtins: p.Builtins, Exe: p.Exe})
+	b, err := h.StartBackend(ctx, s.Backend)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
+	r := &rig{Spec: s, world: w, backend: b}
+	if err := r.connect(ctx, store); err != nil {
+		return err
+	}
+	defer r.arena.Close()
+	enc := json.NewEncoder(out)
+	for _, size := range s.Sizes {
+		result, err := r.measure(size)
+		if err != nil {
+			return err
+		}
+		if w.Rank == 0 {
+			if err := enc.Encode(result); err != nil {
+				return err
+			}
+		}
+	}
+	return r.group.Barrier()
+}
+
+// rig is a rank with its memory and its backend.
+type rig struct {
+	Spec
+	world   rank.World
+	backend *host.Backend
+	arena   *sdk.Arena
+	group   *ddp.Group
+	laps    laps
+}
+
+// connect brings the rank to where a trainer is before its first step.
+func (r *rig) connect(ctx context.Context, store *rank.Client) error {
+	options, err := r.options()
+	if err != nil {
+		return err
+	}
+	secret := rank.DeriveSecret(r.world.RunID)
+	if err := r.backend.Open(ctx, sdk.Group{
+		JobID: r.world.RunID, Secret: secret, Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
+		LocalSize: r.world.LocalSize, Timeout: r.Timeout, MasterAddr: r.world.MasterAddr,
+	}, options); err != nil {
+		return err
+	}
+	if err := r.allocate(ctx); err != nil {
+		return err
+	}
+	endpoint, err := r.backend.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	endpoints, err := store.Gather(ctx, "endpoint", r.world.Rank, r.world.Size, endpoint)
+	if err != nil {
+		return err
+	}
+	return r.backend.Connect(ctx, endpoints)
+}
+
+func (r *rig) options() (sdk.Options, error) {
+	return r.checked(r.backend.Info())
+}
+
+// allocate makes an arena for the scalars and the largest buffer.
+func (r *rig) allocate(ctx context.Context) error {
+	largest := 0
+	for _, n := range r.Sizes {
+		largest = max(largest, n)
+	}
+	mem, err := shm.New("gradients", ddp.ScratchBytes+largest)
+	if err != nil {
+		return err
+	}
+	r.arena = &sdk.Arena{ID: 1, Name: "gradients", Arena: mem}
+	r.laps = newLaps()
+	r.group = ddp.NewGroup(r.world.Rank, r.world.Size, r.backend, r.arena, ddp.Region{Size: ddp.ScratchBytes})
+	return r.backend.Attach(ctx, r.arena)
+}
+
+// measure runs calls until the time is up on any rank.
+func (r *rig) measure(size int) (Result, error) {
+	g := ddp.Region{Offset: ddp.ScratchBytes, Size: size}
+	buf := r.group.Bytes(g)
+	clear(buf)
+	r.laps = r.laps[:0]
+	end := time.Now().Add(r.Budget)
+	for calls := -warmUp; ; calls++ {
+		kernel.ScaleBytes(r.DType, buf, 1/float64(r.world.Size)) // what a bucket meets before its reduction
+		compute(r.Idle)
+		start := time.Now()
+		if err := r.group.AllReduce(g, sdk.Sum, r.DType); err != nil {
+			return Result{}, err
+		}
+		if calls >= 0 {
+			r.laps = append(r.laps, time.Since(start))
+		}
+		if calls < leastLaps || calls%askEvery != 0 {
+			continue
+		}
+		stop, err := r.group.Any(time.Now().After(end) || len(r.laps)+askEvery > maxLaps)
+		if err != nil {
+			return Result{}, err
+		}
+		if stop {
+			return r.slowest(size)
+		}
+	}
+}
+
+// slowest takes the worst rank's figures.
+func (r *rig) slowest(size int) (Result, error) {
+	v := [2]float64{float64(r.laps.percentile(0.5)), float64(r.laps.percentile(0.99))}
+	err := r.group.Scalars(sdk.Max, v[:])
+	return r.result(size, time.Duration(v[0]), time.Duration(v[1]), len(r.laps)), err
+}
+
+// compute keeps the core busy, as backward does between two buckets.
+func compute(d time.Duration) {
+	for end := time.Now().Add(d); d > 0 && time.Now().Before(end); {
+	}
+}

@@ -1,0 +1,54 @@
+package ddp
+
+import (
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Exchange lets layers work with the same layers on the other ranks while a
+// pass runs. Its calls stand in one sequence with the buckets, at the same
+// places on every rank, since all ranks run the same plan. It is a
+// plan.Exchange.
+type Exchange struct {
+	group  *Group
+	region Region
+}
+
+// ExchangeBytes is the size of the region for vectors of up to n elements.
+func ExchangeBytes(n, world int) int { return Align(n * world * 8) }
+
+// NewExchange makes an exchange that works in a region of the group's arena.
+func NewExchange(g *Group, r Region) *Exchange { return &Exchange{group: g, region: r} }
+
+// Gather returns every rank's vector in rank order; the memory is the arena's
+// until the next call. All ranks pass the same length.
+func (e *Exchange) Gather(mine []float64) ([]float64, error) {
+	if e.group.World == 1 {
+		return mine, nil
+	}
+	r := e.part(len(mine) * e.group.World)
+	all := tensor.View[float64](e.group.Bytes(r))
+	copy(all[e.group.Rank*len(mine):], mine)
+	return all, e.group.run(sdk.OpAllGather, sdk.Sum, tensor.F64, r, 0)
+}
+
+// Sum adds up v over all ranks, in place.
+func (e *Exchange) Sum(v []float64) error {
+	if e.group.World == 1 {
+		return nil
+	}
+	r := e.part(len(v))
+	sum := tensor.View[float64](e.group.Bytes(r))
+	copy(sum, v)
+	err := e.group.run(sdk.OpAllReduce, sdk.Sum, tensor.F64, r, 0)
+	copy(v, sum)
+	return err
+}
+
+// part is the front of the region, as long as n elements.
+func (e *Exchange) part(n int) Region {
+	if n*8 > e.region.Size {
+		panic("ddp: an exchange larger than its region")
+	}
+	return Region{e.region.Offset, n * 8}
+}

@@ -1,0 +1,34 @@
+package plan
+
+// Exchange is how a step works with the same step on the other ranks in the
+// middle of a run. Every rank makes the same calls in the same order, because
+// all run the same plan; a call returns when all ranks have made it.
+type Exchange interface {
+	// Gather returns what all ranks passed, in rank order one behind the other.
+	// The result is valid until the next call.
+	Gather(mine []float64) (all []float64, err error)
+
+	// Sum adds up v over all ranks in place, in rank order.
+	Sum(v []float64) error
+}
+
+// Exchanges are the lengths of the vectors that a run exchanges, in the order
+// of its calls of Exchange. Ranks with the same plan have the same.
+func (p *Plan) Exchanges() (lengths []int) {
+	for i := range p.steps {
+		if n := p.steps[i].Exchanges(); n > 0 {
+			lengths = append(lengths, n)
+		}
+	}
+	return lengths
+}
+
+// Exchanges is the length of the vector that the step exchanges: two sums per
+// channel and the number of elements that they are over. 0 is none: a gradient
+// that stops at the layer needs nothing from elsewhere.
+func (s *Step) Exchanges() int {
+	if s.Op == SyncBatchNormOp || s.Op == SyncBatchNormGradOp && s.Out[0].Present() {
+		return 2*s.In[0].Spec.Shape[1] + 1
+	}
+	return 0
+}

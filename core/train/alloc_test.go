@@ -1,0 +1,99 @@
+package train
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/amp"
+	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
+	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
+)
+
+// builtins are served by this test binary, started again.
+var builtins = []host.Builtin{
+	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return tcp.New() }}},
+	{Kind: sdk.KindPrecision, Name: "amp", Plugin: sdk.Plugin{Precision: func() sdk.Precision { return amp.New() }}},
+	{Kind: sdk.KindDataset, Name: "synthetic", Plugin: sdk.Plugin{Dataset: func() sdk.Dataset { return synthetic.New() }}},
+}
+
+func TestMain(m *testing.M) {
+	host.ServeBuiltin(builtins, os.Args[1:])
+	os.Exit(m.Run())
+}
+
+// plugged gives a rank plugins in processes of their own.
+func plugged(t *testing.T, d *Deps, precision sdk.Options) {
+	t.Helper()
+	h := host.New(host.Options{Builtins: builtins})
+	var errs [3]error
+	d.Backend, errs[0] = h.StartBackend(t.Context(), "tcp")
+	d.Dataset, errs[1] = h.StartDataset(t.Context(), "synthetic")
+	d.Precision, errs[2] = h.StartPrecision(t.Context(), "amp")
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	d.Settings.PrecisionOpts = precision
+	d.Settings.BackendOptions, _ = sdk.CheckOptions("", d.Backend.Info().Options, nil)
+}
+
+// A steady step allocates nothing: not the loader, the plan, the hooks, the
+// reducer, the ring to the plugins, the scaler, the optimizer or the events.
+// Two ranks of this process share one heap, so the count is that of both.
+func TestSteadyStepAllocatesNothing(t *testing.T) {
+	const from, to = 20, 120
+	for name, c := range map[string]struct {
+		precision sdk.Options
+		change    func(*Settings)
+	}{
+		"float32":                   {sdk.Options{"level": "O0"}, func(*Settings) {}},
+		"fp16, dynamic scale":       {sdk.Options{"dtype": "fp16"}, func(*Settings) {}},
+		"clipped, accumulated":      {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
+		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
+		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
+		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
+		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
+			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var begin, end runtime.MemStats
+			watch := event.Func(func(r event.Record) {
+				if e, ok := r.Event.(*event.StepDone); ok && r.Rank == 0 {
+					switch e.Step {
+					case from:
+						runtime.ReadMemStats(&begin)
+					case to:
+						runtime.ReadMemStats(&end)
+					}
+				}
+			})
+			errs := onRanks(t, 2, func(rank int, d *Deps) {
+				plugged(t, d, c.precision)
+				s := &d.Settings
+				s.Model = nn.Config{Name: "convnet"}
+				s.DatasetOptions["shape"] = []int64{1, 12, 12}
+				s.DatasetOptions["train_samples"] = int64(2 * 4 * 2 * to)
+				s.Train.EvalEvery, s.Train.MaxSteps = 0, to
+				s.BackendTimeout = 30 * time.Second
+				c.change(s)
+				d.Events.Add(watch)
+			}, trainToTheEnd)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			// One allocation in a rank's step would count 100. The runtime's own, such
+			// as for a thread that it starts, come now and then and are few.
+			if n := end.Mallocs - begin.Mallocs; end.Mallocs == 0 || n >= (to-from)/10 {
+				t.Errorf("%d allocations in %d steps of two ranks", n, to-from)
+			}
+		})
+	}
+}

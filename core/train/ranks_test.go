@@ -1,0 +1,204 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/plugins/amp"
+	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
+)
+
+// The ranks of these tests are goroutines of one process: the same Trainer,
+// with plugins inside the process and an exchange in memory.
+
+// testSettings train a small MLP on computed data for a few steps.
+func testSettings() Settings {
+	s := Settings{
+		Run: DefaultRun(), Train: Default(), Sampler: data.Default(), DDP: ddp.Default(),
+		Model:     nn.Config{Name: "mlp", Hidden: []int{8}},
+		Optimizer: optim.DefaultFor("sgd"), Schedule: optim.DefaultSchedule(),
+		Checkpoint: checkpoint.Config{Every: "never"}, Dataset: "synthetic", BackendTimeout: 10 * time.Second,
+	}
+	s.Optimizer.LR, s.Optimizer.Momentum = 0.05, 0.9
+	s.Train.PerRankBatch = 4
+	opts, problems := sdk.CheckOptions("", synthetic.New().Info().Options, map[string]any{
+		"shape": []any{int64(1), int64(4), int64(4)}, "classes": int64(3), "train_samples": int64(30), "test_samples": int64(7),
+	})
+	if problems != nil {
+		panic(problems.Err())
+	}
+	s.DatasetOptions = opts
+	return s
+}
+
+// exchange is a Gather between goroutines.
+type exchange struct {
+	mu     sync.Mutex
+	world  int
+	rounds map[string]*round
+}
+
+type round struct {
+	all  [][]byte
+	left int
+	done chan struct{}
+}
+
+func (x *exchange) gather(rank int) Gather {
+	return func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+		x.mu.Lock()
+		r := x.rounds[name]
+		if r == nil {
+			r = &round{all: make([][]byte, x.world), left: x.world, done: make(chan struct{})}
+			x.rounds[name] = r
+		}
+		r.all[rank] = mine
+		if r.left--; r.left == 0 {
+			close(r.done)
+		}
+		x.mu.Unlock()
+		select {
+		case <-r.done:
+			return r.all, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// onRanks runs f on every rank of a world at the same time and returns the
+// ranks' errors. change may give a rank settings or parts of its own.
+func onRanks(t *testing.T, world int, change func(rank int, d *Deps), f func(ctx context.Context, d Deps) error) []error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	net := membackend.NewWorld()
+	x := &exchange{world: world, rounds: map[string]*round{}}
+	errs := make([]error, world)
+	var ranks sync.WaitGroup
+	for r := range world {
+		w := rank.Single()
+		w.Rank, w.Size, w.LocalRank, w.LocalSize = r, world, r, world
+		d := Deps{
+			Settings: testSettings(), World: w, Secret: []byte("secret"), Gather: x.gather(r), Device: cpu.New(),
+			Backend: host.InProcessBackend(net.New()), Dataset: host.InProcessDataset(synthetic.New()), Precision: host.InProcessPrecision(amp.NewNone()),
+			Events: event.NewBus(r), FS: checkpoint.OsFS(), Started: time.Now(),
+		}
+		if change != nil {
+			change(r, &d)
+		}
+		ranks.Go(func() {
+			errs[r] = f(ctx, d)
+			closeCtx := context.WithoutCancel(ctx)
+			errs[r] = errors.Join(errs[r], d.Backend.Close(closeCtx), d.Dataset.Close(closeCtx), d.Precision.Close(closeCtx))
+		})
+	}
+	ranks.Wait()
+	return errs
+}
+
+func trainToTheEnd(ctx context.Context, d Deps) error {
+	tr, err := Setup(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer tr.Close()
+	return tr.Run(ctx)
+}
+
+// Ranks that mean different things find out before the first collective, all
+// of them with the same message, which names the first difference.
+func TestDifferentReplicasAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(d *Deps)
+		want   string
+	}{
+		{"a wider layer", func(d *Deps) { d.Settings.Model.Hidden = []int{9} },
+			"ranks have different models: rank 0 has 4 parameters and buffers, rank 2 has 4; the first difference is fc1.weight f32[8, 16] on rank 0 and fc1.weight f32[9, 16] on rank 2"},
+		{"one layer more", func(d *Deps) { d.Settings.Model.Hidden = []int{8, 8} }, "rank 0 has 4 parameters and buffers, rank 2 has 6"},
+		{"other data", func(d *Deps) { d.Settings.DatasetOptions["seed"] = int64(5) }, "ranks read different data"},
+		{"another configuration", func(d *Deps) { d.Settings.Hash = "5e1f" }, "ranks run different configurations"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			errs := onRanks(t, 3, func(rank int, d *Deps) {
+				if rank == 2 {
+					c.change(d)
+				}
+			}, trainToTheEnd)
+			for r, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("rank %d: want %q, got %v", r, c.want, err)
+				}
+			}
+		})
+	}
+}
+
+// Whatever a rank's own weights would be, all start with rank 0's.
+func TestWeightsStartAsRankZeros(t *testing.T) {
+	hashes := make([]string, 3)
+	errs := onRanks(t, 3, func(rank int, d *Deps) { d.Settings.Run.Seed += uint64(rank) }, func(ctx context.Context, d Deps) error {
+		d.Settings.DatasetOptions["seed"] = int64(1) // the data are equal all the same
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		hashes[d.World.Rank] = ddp.Hash(tr.model)
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if hashes[0] == "" || hashes[1] != hashes[0] || hashes[2] != hashes[0] {
+		t.Errorf("ranks start with %v", hashes)
+	}
+}
+
+// When one rank is asked to stop, all stop after the same step.
+func TestRanksStopTogether(t *testing.T) {
+	steps := make([]int, 3)
+	errs := onRanks(t, 3, func(_ int, d *Deps) { d.Settings.Train.Epochs = 1000 }, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		d.Events.Add(event.Func(func(r event.Record) {
+			if e, ok := r.Event.(*event.StepDone); ok && e.Step == 5 && d.World.Rank == 1 {
+				stop()
+			}
+		}))
+		err = tr.Run(ctx)
+		var p *Preempted
+		if !errors.As(err, &p) {
+			return errors.Join(errors.New("not preempted"), err)
+		}
+		steps[d.World.Rank] = p.Step
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if steps[0] != 6 || steps[1] != 6 || steps[2] != 6 {
+		t.Errorf("ranks stopped after steps %v, asked after 5", steps)
+	}
+}

@@ -1,0 +1,65 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// counting counts the collectives that a rank submits.
+type counting struct {
+	host.Collectives
+	ops [sdk.OpRecv + 1]atomic.Int64
+}
+
+func (c *counting) Submit(call *sdk.Collective) (uint64, error) {
+	c.ops[call.Op].Add(1)
+	return c.Collectives.Submit(call)
+}
+
+// Only the last micro-step of a step communicates: every bucket once, and the
+// scalars. The buffers are broadcast once per step, before its first pass.
+func TestAccumulatedStepsCommunicateOnce(t *testing.T) {
+	const steps, buckets = 2, 10
+	var counters [2]counting
+	errs := onRanks(t, 2, func(rank int, d *Deps) {
+		counters[rank].Collectives = d.Backend
+		d.Backend = &counters[rank]
+		s := &d.Settings
+		s.Model = nn.Config{Name: "convnet"}
+		s.DatasetOptions["train_samples"] = int64(2 * 4 * 4 * steps)
+		s.Train.AccumulateSteps, s.Train.EvalEvery = 4, 0
+		s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0
+	}, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		begun := counters[d.World.Rank].ops[sdk.OpBroadcast].Load()
+		if err := tr.Run(ctx); err != nil {
+			return err
+		}
+		if tr.reducer.Buckets() != buckets || tr.pos.Step != steps {
+			t.Errorf("%d buckets, %d steps", tr.reducer.Buckets(), tr.pos.Step)
+		}
+		// The end of the run settles the buffers once more.
+		if got := counters[d.World.Rank].ops[sdk.OpBroadcast].Load() - begun; got != steps+1 {
+			t.Errorf("rank %d: %d broadcasts of the buffers in %d steps", d.World.Rank, got, steps)
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for r := range counters {
+		if got := counters[r].ops[sdk.OpAllReduce].Load(); got != steps*(buckets+1) {
+			t.Errorf("rank %d: %d all-reduces in %d steps of 4 micro-steps over %d buckets", r, got, steps, buckets)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A mistake that can be known before anything runs is told once, at its
+// place, and no run directory is made.
+func TestMistakesInTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"unknown key":            {set("train.epoch=3"), 2, []string{"train.epoch: unknown key", "did you mean epochs?"}},
+		"wrong type":             {set("train.epochs=\"many\""), 2, []string{"train.epochs"}},
+		"batch does not divide":  {set("train.per_rank_batch=0", "train.global_batch=9"), 2, []string{"9 samples do not divide", "use a multiple of 2"}},
+		"unknown plugin":         {set("dataset.plugin=synthetik"), 3, []string{`"synthetik"`, "known: "}},
+		"no such plugin file":    {set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "there is no such file"}},
+		"plugin not executable":  {set("precision.plugin=./job.toml"), 3, []string{"not executable", "chmod +x"}},
+		"plugin option":          {set("dataset.options.clases=4"), 2, []string{"dataset.options.clases", "classes"}},
+		"flag":                   {[]string{"--nproc-per-nod", "2"}, 2, []string{"unknown flag", "--help"}},
+		"runs cannot be written": {[]string{"--run-dir", "job.toml"}, 1, []string{"run directory: mkdir", "--run-dir"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			r := p.train(t, c.args...).expect(t, c.code).says(t, c.says...)
+			if n := strings.Count(r.stderr, "error"); n > 2 { // the error, and "1 error" below it
+				t.Errorf("the error is told %d times:\n%s", n, r.stderr)
+			}
+			if _, err := os.Stat(filepath.Join(p.dir, "runs")); !os.IsNotExist(err) {
+				t.Errorf("a run directory was made: %v", err)
+			}
+		})
+	}
+}
+
+// A program that is no plugin is found out before the run begins, however it
+// misbehaves.
+func TestProgramsThatAreNoPlugins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string
+		says   []string
+	}{
+		"garbage":       {"echo hello\nexit 0", []string{"it ended at once", "hello"}},
+		"exits at once": {"echo cannot find libfoo >&2\nexit 7", []string{"it ended at once: exit status 7", "cannot find libfoo"}},
+		"hangs":         {"echo warming up\nexec sleep 600", []string{"was not ready within", "warming up"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			must(t, os.WriteFile(filepath.Join(p.dir, "plugin"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o755))
+			p.train(t, set("backend.plugin=./plugin")...).expect(t, 3).says(t, append(c.says, `backend plugin "./plugin"`)...)
+		})
+	}
+}
+
+func TestDataThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.train(t, set("dataset.plugin=mnist", `dataset.options={root="nowhere", download=false, fallback="error"}`, `model={name="mlp"}`)...)
+	r.expect(t, 2).says(t, `dataset plugin "mnist": open`, "no such folder", `set fallback = "generated"`, "job FAILED", "Mend the configuration, or the data")
+	r.oneBlock(t)
+}
+
+func TestCheckpointThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(t *testing.T, dir string) string{
+		"missing": func(_ *testing.T, dir string) string { return filepath.Join(dir, "nowhere") },
+		"cut off": func(t *testing.T, dir string) string {
+			must(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 100))
+			return dir
+		},
+		"flipped bit": func(t *testing.T, dir string) string {
+			path := filepath.Join(dir, "optimizer.safetensors")
+			b, err := os.ReadFile(path)
+			must(t, err)
+			b[len(b)-1] ^= 1
+			must(t, os.WriteFile(path, b, 0o644))
+			return dir
+		},
+		"no manifest": func(t *testing.T, dir string) string {
+			must(t, os.Remove(filepath.Join(dir, "manifest.json")))
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.train(t, set("optimizer.momentum=0.9")...).expect(t, 0)
+			path := damage(t, filepath.Join(p.runDir(1), "checkpoints", "step-8"))
+			r := p.train(t, append(set("optimizer.momentum=0.9"), "--resume", path)...).expect(t, 6)
+			r.says(t, path, "trainctl ckpt verify", "rank      : 0").oneBlock(t)
+		})
+	}
+}
+
+// oneBlock asserts that the failure is shown in one block of text that names
+// only what exists.
+func (r result) oneBlock(t *testing.T) result {
+	t.Helper()
+	if n := strings.Count(r.stderr, " FAILED"); n != 1 {
+		t.Errorf("%d failure blocks:\n%s", n, r.stderr)
+	}
+	for _, no := range []string{"trainctl logs", "trainctl doctor", "goroutine "} {
+		if strings.Contains(r.stderr, no) {
+			t.Errorf("standard error speaks of %q:\n%s", no, r.stderr)
+		}
+	}
+	return r
+}
+
+// within asserts that the run ended in time; the bound is generous, since
+// other tests run beside this one.
+func (r result) within(t *testing.T, d time.Duration) result {
+	t.Helper()
+	if r.took > d {
+		t.Errorf("it took %v, more than %v:\n%s", r.took, d, r.stderr)
+	}
+	return r
+}

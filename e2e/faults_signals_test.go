@@ -1,0 +1,74 @@
+//go:build linux
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+)
+
+func sameParams(t *testing.T, a, b event.Summary) {
+	t.Helper()
+	if len(a.ParamsSHA256) == 0 || !slices.Equal(a.ParamsSHA256, b.ParamsSHA256) {
+		t.Errorf("params_sha256 differ: %v and %v", a.ParamsSHA256, b.ParamsSHA256)
+	}
+}
+
+// A run that makes way in the middle of an epoch saves, and ends later with
+// the bits of one that was left alone.
+func TestTermAndResume(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	args := append([]string{"run", p.config}, set("train.epochs=3", "dataset.options.train_samples=16000", "optimizer.momentum=0.9", "train.log_freq=100000")...)
+	p.trainctl(t, args...).expect(t, 0)
+	r := p.start(t, args...)
+	p.trained(t, r, 2, 10)
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+	if s := p.summary(t, 2); s.Status != "preempted" {
+		t.Errorf("status %q", s.Status)
+	}
+	p.trainctl(t, append(args, "--resume", "auto")...).expect(t, 0)
+	a, b := p.summary(t, 1), p.summary(t, 3)
+	if a.Steps != b.Steps || b.Status != "ok" {
+		t.Errorf("summaries %+v and %+v", a, b)
+	}
+	sameParams(t, a, b)
+}
+
+func TestTermWithoutCheckpoints(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.underWay(t)
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 143).says(t, `nothing was saved because checkpoint.every = "never"`)
+}
+
+func TestTermDuringStartUp(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, append([]string{"run", p.config}, endless()...)...)
+	p.worker(t, 0)
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	if res := r.wait(t).within(t, 8*time.Second); res.code != 143 {
+		t.Errorf("exit code %d:\n%s", res.code, res.stderr)
+	}
+}
+
+// Ranks that do not answer a signal are killed by the second one.
+func TestSecondInterruptKills(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.underWay(t, `launch.grace="50s"`)
+	kill(t, p.worker(t, 0).pid, syscall.SIGSTOP)
+	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
+	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "once more kills them") })
+	r.began = time.Now()
+	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
+	r.wait(t).expect(t, 130).within(t, 3*time.Second)
+}

@@ -1,0 +1,141 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// freePort is a port that nobody listens on at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// startRank starts a worker as torchrun --no-python does.
+func (p *place) startRank(t *testing.T, rank, size, port int, args ...string) *proc {
+	t.Helper()
+	r := p.command(append([]string{"worker", p.config}, args...)...)
+	r.cmd.Env = append(r.cmd.Env,
+		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", size),
+		"GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port), "TORCHELASTIC_RUN_ID=by-hand", "TORCHELASTIC_RESTART_COUNT=0",
+	)
+	return r.start(t)
+}
+
+// Ranks that another launcher starts train the same bits as trainctl run's.
+func TestWorkersUnderTorchrunsContract(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.train(t).expect(t, 0)
+	port := freePort(t)
+	other := p.startRank(t, 1, 2, port)
+	p.startRank(t, 0, 2, port).wait(t).expect(t, 0).says(t, "ok after 8 steps")
+	if r := other.wait(t).expect(t, 0); r.stderr != "" || r.stdout != "" {
+		t.Errorf("rank 1 has something to say:\n%s%s", r.stdout, r.stderr)
+	}
+	sameParams(t, p.summary(t, 1), p.summary(t, 2))
+}
+
+func TestRankThatNeverArrives(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.startRank(t, 0, 2, freePort(t), set(`backend.init_timeout="2s"`)...).wait(t).expect(t, 4).within(t, 8*time.Second).says(t, "rank 1")
+}
+
+// Without a launcher it is the ranks that notice a death.
+func TestPeerDiesUnderTorchrunsContract(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	port := freePort(t)
+	first := p.startRank(t, 0, 2, port, endless()...)
+	second := p.startRank(t, 1, 2, port, endless()...)
+	p.trained(t, first, 1, 3)
+	kill(t, second.cmd.Process.Pid, syscall.SIGKILL)
+	second.wait(t)
+	first.wait(t).expect(t, 7).says(t, "rank 1", "closed the connection")
+}
+
+func TestTwoWriters(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	first := p.underWay(t, `checkpoint.every="1000000 steps"`)
+	second := p.command("worker", p.config)
+	second.cmd.Env = append(second.cmd.Env, "TRAINCTL_RUN_DIR="+p.runDir(1), "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1")
+	second.start(t).wait(t).expect(t, 2).says(t, "checkpoints", fmt.Sprint(p.worker(t, 0).pid))
+	kill(t, first.cmd.Process.Pid, syscall.SIGTERM)
+	first.wait(t).expect(t, 75)
+}
+
+func TestThreeRanks(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.train(t, "--nproc-per-node", "3").expect(t, 0)
+	s := p.summary(t, 1)
+	if len(s.ParamsSHA256) != 3 || s.ParamsSHA256[0] != s.ParamsSHA256[2] || s.WorldSize != 3 {
+		t.Errorf("summary %+v", s)
+	}
+}
+
+// A socket's name has little room, and some systems' temporary directories
+// have long names.
+func TestLongTemporaryDirectory(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	long := filepath.Join(p.tmp, strings.Repeat("long", 30))
+	must(t, os.Mkdir(long, 0o755))
+	p.env = []string{"TMPDIR=" + long}
+	p.train(t).expect(t, 0)
+	must(t, os.Remove(long)) // it is empty
+}
+
+// A user without rights, and without a home that can be written.
+func TestUnprivilegedUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can start a process as somebody else")
+	}
+	p := newPlace(t)
+	runs := filepath.Join(p.dir, "open")
+	must(t, os.Mkdir(runs, 0o777))
+	for _, dir := range []string{runs, p.tmp} {
+		must(t, os.Chmod(dir, 0o777))
+	}
+	for dir := p.dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		must(t, os.Chmod(dir, 0o755))
+	}
+	r := p.command("run", p.config, "--run-dir", runs)
+	r.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	r.cmd.Env = append(r.cmd.Env, "HOME=/")
+	r.start(t).wait(t).expect(t, 0).says(t, "ok after 8 steps")
+
+	denied := p.command("run", p.config) // to a directory that is root's
+	denied.cmd.SysProcAttr.Credential = r.cmd.SysProcAttr.Credential
+	denied.start(t).wait(t).expect(t, 1).says(t, "permission denied", "--run-dir")
+}
+
+// In a network of its own a host has not even a loopback interface.
+func TestWithoutNetwork(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a network namespace")
+	}
+	p := newPlace(t)
+	r := p.command("run", p.config)
+	r.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	r.began = time.Now()
+	if err := r.cmd.Start(); err != nil {
+		t.Skip("a network namespace cannot be made here: ", err)
+	}
+	r.wait(t).expect(t, 1).within(t, 10*time.Second).says(t, "cannot reach each other", "ip link set lo up")
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// normTables are a model whose batch norms see images of few pixels, so that a
+// rank's own statistics are far from those of all.
+const normTables = `
+[dataset]
+plugin = "synthetic"
+[dataset.options]
+shape = [2, 9, 9]
+classes = 5
+train_samples = 240
+test_samples = 50
+[model]
+layers = [
+  { name = "conv1", type = "conv2d", out_channels = 6, kernel_size = 3, bias = false },
+  { name = "bn1", type = "batchnorm2d" },
+  { type = "relu" },
+  { type = "maxpool2d", kernel_size = 2 },
+  { name = "conv2", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { name = "bn2", type = "batchnorm2d" },
+  { type = "relu" },
+  { type = "flatten" },
+  { name = "fc", type = "linear", out_features = 5 },
+]
+[optimizer]
+name = "sgd"
+lr = 0.05
+momentum = 0.9
+[train]
+global_batch = 24
+max_steps = 15
+epochs = 2
+[checkpoint]
+every = "100 epochs"
+[metrics]
+tensorboard = false
+`
+
+// With synchronised batch norms the number of ranks changes nothing: not the
+// weights, not the running statistics. Without them it does.
+func TestSyncBatchNormMakesRanksOne(t *testing.T) {
+	p := newPlace(t)
+	p.configure(t, normTables)
+	one := p.run(t, set("launch.nproc_per_node=1", "ddp.sync_batchnorm=true")...)
+	for _, world := range []int{2, 3, 4} {
+		r := p.run(t, set(fmt.Sprint("launch.nproc_per_node=", world), "ddp.sync_batchnorm=true")...)
+		r.params(t)
+		if d := furthest(t, r.weights(t, 15), one.weights(t, 15)); !(d <= 2e-5) {
+			t.Errorf("%d ranks: off by %g after 15 steps", world, d)
+		} else {
+			t.Logf("%d ranks: off by %.2g", world, d)
+		}
+		for i, l := range r.losses() {
+			if want := one.losses()[i]; math.Abs(l-want) > 1e-4*(1+want) {
+				t.Errorf("%d ranks: step %d has loss %v, one rank %v", world, i+1, l, want)
+			}
+		}
+	}
+	apart := p.run(t, set("launch.nproc_per_node=2")...)
+	if d := furthest(t, apart.weights(t, 15), one.weights(t, 15)); d < 1e-3 {
+		t.Errorf("statistics of one's own make a difference of %g only", d)
+	}
+}
+
+// Synchronised layers go with micro-steps, short last batches, half types, many
+// buckets and sockets, and give the same bits each time.
+func TestSyncBatchNormIsDeterministic(t *testing.T) {
+	p := newPlace(t)
+	p.configure(t, normTables)
+	base := set("launch.nproc_per_node=3", "ddp.sync_batchnorm=true", "train.global_batch=42", "train.accumulate_steps=2", "train.max_steps=9")
+	for name, more := range map[string][]string{
+		"plain": nil, "half": {"precision.plugin=amp", "precision.options.level=O2", "precision.options.dtype=bf16"}, "unfused": {"run.fuse=false"},
+	} {
+		a := p.run(t, append(set(more...), base...)...)
+		b := p.run(t, append(set(append(more, "ddp.bucket_cap_mb=0", "ddp.overlap=false", "backend.options.shm=false")...), base...)...)
+		equalBits(t, name, a.losses(), b.losses())
+		if x, y := a.params(t), b.params(t); x != y {
+			t.Errorf("%s: parameters %.12s, then %.12s", name, x, y)
+		}
+	}
+}
+
+// Gradients in half types travel as half the bytes, all ranks end with the same
+// bits, and training goes nearly the same way.
+func TestCompression(t *testing.T) {
+	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
+	plain := p.run(t)
+	for compress, tol := range map[string]float64{"fp16": 2e-3, "bf16": 2e-2} {
+		args := set("ddp.compress="+compress, "ddp.bucket_cap_mb=0.01")
+		r := p.run(t, args...)
+		if got, want := r.sum.Comm.BytesPerStep, plain.sum.Comm.BytesPerStep/2; got != want {
+			t.Errorf("%s: %d bytes per step, want %d", compress, got, want)
+		}
+		if d := furthest(t, r.weights(t, 30), plain.weights(t, 30)); !(d <= tol) || d == 0 {
+			t.Errorf("%s: parameters are off by %g", compress, d)
+		}
+		again := p.run(t, append(args, set("backend.options.shm=false", "ddp.overlap=false")...)...)
+		if a, b := r.params(t), again.params(t); a != b {
+			t.Errorf("%s: parameters %.12s through shared memory, %.12s through sockets", compress, a, b)
+		}
+	}
+}
+
+// Powers of two divide without rounding, so that on four ranks it does not
+// matter where the division happens.
+func TestPredivideFactor(t *testing.T) {
+	p := mlpPlace(t, "[train]\nper_rank_batch = 8\nmax_steps = 10\n[launch]\nnproc_per_node = 4\n")
+	plain := p.run(t)
+	for _, factor := range []int{1, 2, 4} {
+		r := p.run(t, set(fmt.Sprintf("ddp.gradient_predivide_factor=%d.0", factor))...)
+		if a, b := r.params(t), plain.params(t); a != b {
+			t.Errorf("factor %d: parameters %.12s, want %.12s", factor, a, b)
+		}
+	}
+}

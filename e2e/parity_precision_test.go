@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"math"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const precisionTables = `
+[launch]
+nproc_per_node = 2
+[train]
+per_rank_batch = 16
+max_steps = 40
+epochs = 3
+`
+
+// Every policy trains the same model to a falling loss, on ranks that stay
+// equal to the last bit.
+func TestEveryPolicyTrains(t *testing.T) {
+	for _, c := range []struct {
+		options string
+		dynamic bool
+	}{
+		{"", false},
+		{`dtype = "bf16"`, false},
+		{`dtype = "fp16"`, true},
+		{`level = "O0"`, false},
+		{`level = "O1"`, true},
+		{`level = "O2"`, true},
+		{`level = "O2"` + "\n" + `dtype = "bf16"`, false},
+		{`level = "O3"`, false},
+		{`level = "O3"` + "\n" + `dtype = "bf16"`, false},
+		{`level = "O3"` + "\nmaster_weights = true\nloss_scale = \"dynamic\"", true},
+	} {
+		t.Run(strings.ReplaceAll(c.options, "\n", " "), func(t *testing.T) {
+			p := mlpPlace(t, precisionTables+"[precision]\nplugin = \"amp\"\n[precision.options]\n"+c.options+"\n")
+			r := p.run(t)
+			r.params(t)
+			first, last := r.steps[0].LossMean, r.steps[len(r.steps)-1].LossMean
+			if len(r.steps) != 40 || !(last < first/4) {
+				t.Errorf("the loss went from %v to %v in %d steps", first, last, len(r.steps))
+			}
+			if acc := float64(*r.sum.Eval.Accuracy); acc < 0.9 {
+				t.Errorf("accuracy %v", acc)
+			}
+			if scaled := r.steps[0].Scale != 0; scaled != c.dynamic {
+				t.Errorf("scale %v", r.steps[0].Scale)
+			}
+			t.Logf("%s: loss %.3f to %.4f", r.sum.Precision, first, last)
+		})
+	}
+}
+
+// One sample on one rank overflows: no rank applies that step, the scale
+// halves everywhere, and the schedule waits.
+func TestOverflowOnOneRankSkipsTheStepOnAll(t *testing.T) {
+	p := mlpPlace(t, `
+[launch]
+nproc_per_node = 2
+[sampler]
+shuffle = false
+[train]
+per_rank_batch = 8
+max_steps = 6
+epochs = 1
+[lr_scheduler]
+name = "linear"
+unit = "step"
+[precision]
+plugin = "amp"
+[precision.options]
+dtype = "fp16"
+`)
+	plugin := filepath.Join(p.dir, "spiked")
+	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/spiked").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := p.run(t, set("dataset.plugin="+plugin)...)
+	r.params(t)
+	const spiked = 1 // the step with sample 21, which is the eleventh of rank 1
+	applied := 0
+	for i, s := range r.steps {
+		if s.Skipped != (i == spiked) {
+			t.Errorf("step %d: skipped is %v", s.Step, s.Skipped)
+		}
+		if want := 0.05 * (1 - float64(applied)/6); math.Abs(s.LR-want) > 1e-12 {
+			t.Errorf("step %d: rate %v, want %v after %d applied steps", s.Step, s.LR, want, applied)
+		}
+		want := 65536.0
+		if i >= spiked {
+			want /= 2
+		}
+		if s.Scale != want {
+			t.Errorf("step %d: the next scale is %v, want %v", s.Step, s.Scale, want)
+		}
+		if rank0 := !math.IsNaN(s.Loss); !rank0 {
+			t.Errorf("step %d: the loss of rank 0 is %v, but the spike is on rank 1", s.Step, s.Loss)
+		}
+		if !s.Skipped {
+			applied++
+		}
+	}
+	if last := r.steps[5]; math.IsNaN(last.LossMean) {
+		t.Error("the parameters took the overflow over")
+	}
+	if len(r.steps) != 6 || applied != 5 {
+		t.Errorf("%d steps, %d applied", len(r.steps), applied)
+	}
+}

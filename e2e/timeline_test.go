@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// traceEvent is an event of Chrome's trace format.
+type traceEvent struct {
+	Name, Cat, Ph string
+	TS, Dur       float64
+	PID, TID      int
+	Args          struct{ Step int }
+}
+
+func (r run) timeline(t *testing.T) []traceEvent {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.dir, "timeline.json"))
+	must(t, err)
+	var trace struct{ TraceEvents []traceEvent }
+	must(t, json.Unmarshal(b, &trace))
+	return trace.TraceEvents
+}
+
+// Every rank's streams are there, nothing in a stream overlaps, and every step
+// that was kept has one slice for each thing it does.
+func TestTimeline(t *testing.T) {
+	p := newPlace(t)
+	p.configure(t, normTables)
+	r := p.run(t, set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
+		"train.accumulate_steps=2", "train.epochs=30", "train.max_steps=130", "train.eval_every=0", "checkpoint.every=100 steps")...)
+	buckets := r.sum.Comm.Buckets
+	if buckets < 2 {
+		t.Fatalf("%d buckets", buckets)
+	}
+	free, count := map[[2]int]float64{}, map[string]int{}
+	for _, e := range r.timeline(t) {
+		if e.Ph == "M" {
+			continue
+		}
+		row := [2]int{e.PID, e.TID}
+		if e.TS < free[row]-1e-3 || e.Dur < 0 {
+			t.Fatalf("%+v begins before %v", e, free[row])
+		}
+		free[row] = e.TS + e.Dur
+		count[fmt.Sprintf("%d/%s/%s/%d", e.PID, e.Cat, e.Name, e.Args.Step)]++
+	}
+	for rank := range 2 {
+		for step := 1; step <= 130; step++ {
+			want := func(what string, n int) {
+				if step > 50 && step <= 80 {
+					n = 0
+				}
+				if got := count[fmt.Sprintf("%d/%s/%d", rank, what, step)]; got != n {
+					t.Errorf("rank %d, step %d: %d × %s, want %d", rank, step, got, what, n)
+				}
+			}
+			want("compute/forward", 2)
+			want("compute/backward", 2)
+			want("compute/optimizer", 1)
+			want("data/batch 0", 1)
+			want("data/batch 1", 1)
+			want("communication/totals", 1)
+			want("communication/all_gather", 4) // two layers, two micro-steps
+			for b := range buckets {
+				want(fmt.Sprint("communication/bucket ", b), 1)
+			}
+		}
+	}
+	if count["0/checkpoint/snapshot/100"] != 1 || count["1/checkpoint/snapshot/100"] != 0 {
+		t.Error("the checkpoint after step 100 is rank 0's, once")
+	}
+}
+
+func TestNoTimelineUnlessAsked(t *testing.T) {
+	p := newPlace(t)
+	p.train(t).expect(t, 0)
+	if _, err := os.Stat(filepath.Join(p.runDir(1), "timeline.json")); !os.IsNotExist(err) {
+		t.Errorf("timeline.json is there: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package examples
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/event"
+)
+
+// build compiles trainctl and an example plugin into one directory.
+func build(t *testing.T, module, name string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	inModule(t, module, "build", "-buildvcs=false", "-o", filepath.Join(dir, name), ".")
+	inModule(t, "../cmd/trainctl", "build", "-buildvcs=false", "-o", filepath.Join(dir, "trainctl"), ".")
+	return dir
+}
+
+// run trains in a directory as a user would, and returns the summary.
+func run(t *testing.T, dir, config string, args ...string) event.Summary {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "./trainctl", append([]string{"run", config}, args...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("trainctl run: %v\n%s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "runs/*/1/summary.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("summaries: %v, %v", found, err)
+	}
+	s, err := event.ReadSummary(afero.NewOsFs(), found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The example backend, named by its path, reduces the gradients of the
+// ConvNet of configs/mnist-ddp.toml to the same weights as the built-in one:
+// both sum in rank order.
+func TestStarTrainsTheConvNet(t *testing.T) {
+	dir := build(t, "backend", "trainctl-plugin-star")
+	config, err := filepath.Abs("../configs/mnist-ddp.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
+		"--nproc-per-node", "3", "--set", "train.epochs=1", "--set", "dataset.plugin=synthetic",
+		"--set", "dataset.options={train_samples = 1500, test_samples = 300}",
+	}
+	star := run(t, dir, config, append(args, "--set", "backend.plugin=./trainctl-plugin-star", "--set", "run.name=star")...)
+	if star.Backend != "star" || star.WorldSize != 3 || star.Steps != 8 {
+		t.Errorf("backend %q, world size %d, %d steps", star.Backend, star.WorldSize, star.Steps)
+	}
+	if star.Eval == nil || float64(*star.Eval.Accuracy) < 0.5 {
+		t.Errorf("evaluation %+v after learning ten clear patterns", star.Eval)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "runs")); err != nil {
+		t.Fatal(err)
+	}
+	tcp := run(t, dir, config, append(args, "--set", "backend.plugin=tcp", "--set", "run.name=tcp")...)
+	if star.ParamsSHA256[0] != tcp.ParamsSHA256[0] {
+		t.Errorf("the star ends with weights %.12s, the TCP backend with %.12s", star.ParamsSHA256[0], tcp.ParamsSHA256[0])
+	}
+}
+
+// The example data set's own configuration runs as it is.
+func TestSpiralsTrain(t *testing.T) {
+	dir := build(t, "dataset", "trainctl-plugin-spirals")
+	text, err := os.ReadFile("dataset/spirals.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "spirals.toml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := run(t, dir, "spirals.toml")
+	if s.Eval == nil || float64(*s.Eval.Accuracy) < 0.9 {
+		t.Errorf("evaluation %+v", s.Eval)
+	}
+}

@@ -1,0 +1,214 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// ranks starts a group in this process. With arenaSize > 0 every rank has an
+// arena of that size.
+func ranks(t testing.TB, world, arenaSize int, o sdk.Options) ([]*Backend, []*sdk.Arena) {
+	t.Helper()
+	all, arenas, endpoints := make([]*Backend, world), make([]*sdk.Arena, world), make([][]byte, world)
+	for r := range all {
+		all[r] = New()
+		t.Cleanup(func() { all[r].Close() })
+		g := testGroup(r, world)
+		if err := all[r].Open(t.Context(), g, o); err != nil {
+			t.Fatal(err)
+		}
+		if arenaSize > 0 {
+			a, err := shm.New("test", arenaSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arenas[r] = &sdk.Arena{ID: 1, Name: "test", Arena: a}
+			t.Cleanup(func() { all[r].Close(); a.Close() })
+			if err := all[r].Attach(t.Context(), arenas[r]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if endpoints[r], err = all[r].Listen(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := together(world, func(r int) error { return all[r].Connect(context.Background(), endpoints) }); err != nil {
+		t.Fatal(err)
+	}
+	return all, arenas
+}
+
+func testGroup(rank, world int) sdk.Group {
+	return sdk.Group{JobID: "job", Secret: []byte("secret"), Rank: rank, WorldSize: world, LocalRank: rank,
+		LocalSize: world, Timeout: time.Minute, MasterAddr: "127.0.0.1"}
+}
+
+func together(world int, f func(rank int) error) error {
+	errs := make([]error, world)
+	var wg sync.WaitGroup
+	for r := range world {
+		wg.Go(func() { errs[r] = f(r) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func sumOf(buf []byte, a *sdk.Arena, seq int) *sdk.Collective {
+	return &sdk.Collective{Seq: uint64(seq), Op: sdk.OpAllReduce, DType: tensor.F32, Count: len(buf) / 4, Arena: a, Buf: buf}
+}
+
+// A rank sends 2(n-1)/n of the buffer, whatever the segments.
+func TestBytesOnTheWire(t *testing.T) {
+	for _, w := range []int{2, 3, 4, 5} {
+		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10)})
+		size := w * 300_032
+		err := together(w, func(r int) error { return all[r].Do(t.Context(), sumOf(make([]byte, size), nil, 1)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, b := range all {
+			if got, want := b.sent.payload.Load(), int64(2*(w-1)*size/w); got != want {
+				t.Errorf("rank %d of %d sent %d bytes of payload, want %d", r, w, got, want)
+			}
+			if h := b.sent.headers.Load(); h > int64(size)/100 {
+				t.Errorf("rank %d of %d sent %d bytes of headers for %d", r, w, h, size)
+			}
+		}
+	}
+}
+
+// A steady all-reduce in shared memory allocates nothing.
+func TestSharedAllocatesNothing(t *testing.T) {
+	const runs = 50
+	for _, size := range []int{1 << 10, 1 << 20} {
+		all, arenas := ranks(t, 2, size, nil)
+		if all[0].local == nil {
+			t.Skip("no shared memory on this system")
+		}
+		calls := [2]*sdk.Collective{sumOf(arenas[0].Bytes(), arenas[0], 0), sumOf(arenas[1].Bytes(), arenas[1], 0)}
+		do := func(r int) {
+			calls[r].Seq++
+			if err := all[r].Do(context.Background(), calls[r]); err != nil {
+				t.Error(err)
+			}
+		}
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			for range runs + 1 {
+				do(1)
+			}
+		}()
+		if n := testing.AllocsPerRun(runs, func() { do(0) }); n != 0 {
+			t.Errorf("%d bytes: %v allocations per all-reduce", size, n)
+		}
+		<-other
+	}
+}
+
+// With a private buffer on one rank alone all ranks take the sockets.
+func TestPartlyPrivate(t *testing.T) {
+	const size = 1 << 18
+	all, arenas := ranks(t, 3, size, nil)
+	bufs := [][]byte{arenas[0].Bytes(), make([]byte, size), arenas[2].Bytes()}
+	for r, buf := range bufs {
+		for i := range tensor.View[float32](buf) {
+			tensor.View[float32](buf)[i] = float32(r + i)
+		}
+	}
+	err := together(3, func(r int) error {
+		c := sumOf(bufs[r], arenas[r], 1)
+		if r == 1 {
+			c.Arena = nil
+		}
+		return all[r].Do(t.Context(), c)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, buf := range bufs {
+		for i, x := range tensor.View[float32](buf) {
+			if x != float32(3+3*i) {
+				t.Fatalf("rank %d, element %d: %v", r, i, x)
+			}
+		}
+	}
+}
+
+// Close ends a collective and a Connect that wait for others.
+func TestCloseWhileWaiting(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		all, _ := ranks(t, 2, 0, sdk.Options{"shm": shared})
+		done := make(chan error)
+		go func() { done <- all[0].Do(context.Background(), sumOf(make([]byte, 64), nil, 1)) }()
+		all[0].Close()
+		if err := <-done; err == nil {
+			t.Error("a collective of one rank succeeded")
+		}
+	}
+	lone := New()
+	if err := lone.Open(t.Context(), testGroup(0, 2), nil); err != nil {
+		t.Fatal(err)
+	}
+	mine, err := lone.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	its := endpoint{Version: endpointVersion, Rank: 1, TCP: "127.0.0.1:9"}.encode()
+	done := make(chan error)
+	go func() { done <- lone.Connect(context.Background(), [][]byte{mine, its}) }()
+	lone.Close()
+	if err := <-done; err == nil {
+		t.Error("Connect without the other rank succeeded")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		all, _ := ranks(t, 2, 0, sdk.Options{"shm": shared})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := all[0].Do(ctx, sumOf(make([]byte, 64), nil, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("shm %v: %v", shared, err)
+		}
+	}
+}
+
+func BenchmarkAllReduce(b *testing.B) {
+	for _, way := range []string{"shm", "tcp"} {
+		for _, size := range []int{4 << 10, 1 << 20, 25 << 20} {
+			b.Run(way+"/"+map[int]string{4 << 10: "4KiB", 1 << 20: "1MiB", 25 << 20: "25MiB"}[size], func(b *testing.B) {
+				all, arenas := ranks(b, 2, size, sdk.Options{"shm": way == "shm"})
+				b.SetBytes(int64(size))
+				times := make([]time.Duration, 0, b.N)
+				b.ResetTimer()
+				err := together(2, func(r int) error {
+					for i := range b.N {
+						start := time.Now()
+						if err := all[r].Do(context.Background(), sumOf(arenas[r].Bytes(), arenas[r], i+1)); err != nil {
+							return err
+						}
+						if r == 0 {
+							times = append(times, time.Since(start))
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				slices.Sort(times)
+				b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1e3, "p50-µs")
+			})
+		}
+	}
+}

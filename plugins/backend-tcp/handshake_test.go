@@ -1,0 +1,140 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// knock lets caller greet listener, who is rank 0, and returns what each says.
+func knock(t *testing.T, listener, caller sdk.Group, claim func(int) bool) (inside, outside error) {
+	t.Helper()
+	a, c := New(), New()
+	a.group, c.group = listener, caller
+	near, far := net.Pipe()
+	done := make(chan error)
+	go func() {
+		_, err := a.receive(near, claim)
+		near.Close()
+		done <- err
+	}()
+	outside = c.greet(far, 0)
+	far.Close()
+	return <-done, outside
+}
+
+func TestBelonging(t *testing.T) {
+	free := func(int) bool { return true }
+	for name, test := range map[string]struct {
+		change func(*sdk.Group)
+		claim  func(int) bool
+		want   string
+	}{
+		"one of us":    {func(*sdk.Group) {}, free, ""},
+		"stranger":     {func(g *sdk.Group) { g.Secret = []byte("guess") }, free, "secret"},
+		"wrong job":    {func(g *sdk.Group) { g.JobID = "other" }, free, "another job"},
+		"old rank":     {func(g *sdk.Group) { g.Generation-- }, free, "another generation"},
+		"wrong world":  {func(g *sdk.Group) { g.WorldSize = 5 }, free, "another world size"},
+		"wrong rank":   {func(g *sdk.Group) { g.Rank = 0 }, free, "not expected"},
+		"rank too big": {func(g *sdk.Group) { g.Rank = 3 }, free, "not expected"},
+		"duplicate":    {func(*sdk.Group) {}, func(int) bool { return false }, "already connected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, caller := testGroup(0, 3), testGroup(1, 3)
+			listener.Generation, caller.Generation = 2, 2
+			test.change(&caller)
+			inside, outside := knock(t, listener, caller, test.claim)
+			if test.want == "" {
+				if inside != nil || outside != nil {
+					t.Fatalf("inside %v, outside %v", inside, outside)
+				}
+				return
+			}
+			if outside == nil || !strings.Contains(outside.Error(), test.want) {
+				t.Errorf("the caller got %v, want %q", outside, test.want)
+			}
+			if inside == nil {
+				t.Error("the listener let it in")
+			}
+		})
+	}
+}
+
+// A listener that does not know the secret learns nothing and is not believed.
+func TestFalseListener(t *testing.T) {
+	b := New()
+	b.group = testGroup(1, 2)
+	near, far := net.Pipe()
+	go func() {
+		buf := make([]byte, len(magic)+nonceSize)
+		near.Read(buf)
+		near.Write(make([]byte, nonceSize+macSize))
+	}()
+	if err := b.greet(far, 0); !errors.Is(err, errNoProof) {
+		t.Errorf("greet says %v", err)
+	}
+	near.Close()
+	far.Close()
+}
+
+func FuzzHandshake(f *testing.F) {
+	f.Add([]byte(magic + strings.Repeat("n", nonceSize+helloSize+macSize)))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		b := New()
+		b.group = testGroup(0, 2)
+		near, far := net.Pipe()
+		go func() {
+			far.Write(sent)
+			far.Close()
+		}()
+		go func() { // the answer is of no interest
+			var sink [256]byte
+			for {
+				if _, err := far.Read(sink[:]); err != nil {
+					return
+				}
+			}
+		}()
+		if _, err := b.receive(near, func(int) bool { return true }); err == nil {
+			t.Error("a stranger came in")
+		}
+		near.Close()
+	})
+}
+
+func FuzzHeader(f *testing.F) {
+	good := make([]byte, headerSize)
+	header{kindCall, callSize}.encode(good)
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) < headerSize {
+			return
+		}
+		h, err := parseHeader(raw)
+		if err != nil {
+			return
+		}
+		if h.length > maxSegment || h.kind == kindCall && h.length < callSize {
+			t.Errorf("%v was accepted", h)
+		}
+		again := make([]byte, headerSize)
+		h.encode(again)
+		if string(again) != string(raw[:headerSize]) {
+			t.Errorf("%x was read as %x", raw[:headerSize], again)
+		}
+	})
+}
+
+func FuzzEndpoint(f *testing.F) {
+	f.Add(endpoint{Version: 1, Rank: 3, TCP: "10.0.0.1:4711", Host: "h", Unix: "@u"}.encode())
+	f.Add([]byte(`{"v":1,"rank":3,"tcp":"nowhere"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := parseEndpoint(raw, 3)
+		if err == nil && (e.Rank != 3 || e.Version != endpointVersion) {
+			t.Errorf("%q was accepted as %+v", raw, e)
+		}
+	})
+}

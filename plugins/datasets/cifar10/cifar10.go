@@ -1,0 +1,137 @@
+// Package cifar10 serves CIFAR-10 (Krizhevsky, 2009): 32×32 colour images of
+// ten classes, from the binary version of its six files.
+//
+// Open looks in the option root, then in $TRAINCTL_DATA, for the unpacked files
+// or for cifar-10-binary.tar.gz, then downloads and unpacks the archive, then,
+// if it is told so, draws coloured shapes itself (DatasetSpec.Source says which it was).
+// A file that is there and damaged is an error, never a reason to look further.
+// The Python version, which torchvision keeps, is not read: it is pickle.
+//
+// The pixels stay bytes in memory; [Dataset.Fill] augments them and turns them
+// into float32 through tables: pixel/255, then (x-mean)/std per channel.
+package cifar10
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/vision"
+)
+
+// The values of DatasetSpec.Source.
+const (
+	SourceBinary    = "binary"    // files that were there
+	SourceDownload  = "download"  // files that this plugin fetched, now or in an earlier run
+	SourceGenerated = "generated" // images drawn by package shapes
+)
+
+// Dataset is one open data set. The zero value is not usable; see [New].
+type Dataset struct {
+	fs      afero.Fs
+	getenv  func(string) string
+	records int    // in one file; tests have smaller files
+	md5     string // of the archive
+
+	splits  [2]*split // by sdk.Split
+	levels  *vision.Levels
+	augment bool
+}
+
+// New is CIFAR-10. Files are reached through fs.
+func New(fs afero.Fs) *Dataset {
+	return &Dataset{fs: fs, getenv: os.Getenv, records: fileRecords, md5: archiveMD5}
+}
+
+// Open finds, verifies and if need be downloads the data.
+func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	o, err := parseSettings(req.Options)
+	if err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	log, loud := logger(req)
+	s := &search{settings: o, fs: d.fs, env: d.getenv(dataEnv), records: d.records, md5: d.md5, log: log, loud: loud}
+	got, err := s.find(ctx)
+	if err != nil {
+		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := got.limit(o); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	d.splits, d.levels, d.augment = got.splits, o.norm.Levels(), o.augment
+	spec := specification(got.splits[sdk.Train].n, got.splits[sdk.Test].n)
+	spec.Source, spec.ClassNames, spec.Notice, spec.Fingerprint = got.source, got.classes, got.notice, got.fingerprint()
+	return spec, nil
+}
+
+// Describe gives shape and sizes without looking for any file.
+func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
+	s, err := parseSettings(o)
+	if err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	n := [2]int{trainFiles * d.records, d.records}
+	for i, limit := range s.samples {
+		if limit > 0 {
+			n[i] = min(n[i], limit)
+		}
+	}
+	return specification(n[sdk.Train], n[sdk.Test]), nil
+}
+
+func specification(train, test int) sdk.DatasetSpec {
+	return sdk.DatasetSpec{
+		Input:   tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{vision.Channels, side, side}},
+		Target:  tensor.Spec{DType: tensor.I32},
+		Classes: len(classNames), ClassNames: classNames,
+		TrainSamples: train, TestSamples: test,
+	}
+}
+
+var errNotOpen = errors.New("cifar10: the data set is not open")
+
+// Fill writes images as float32 [3, 32, 32] and classes as int32. It allocates
+// nothing.
+func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
+	if int(b.Split) >= len(d.splits) || d.splits[b.Split] == nil {
+		return errNotOpen
+	}
+	s, n := d.splits[b.Split], len(b.Indices)
+	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*4 {
+		return fmt.Errorf("cifar10: %d samples need %d and %d bytes, the batch has %d and %d", n, n*imageBytes*4, n*4, len(b.Input), len(b.Target))
+	}
+	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	var drawn [imageBytes]byte
+	for i, index := range b.Indices {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if index < 0 || index >= int64(s.n) {
+			return fmt.Errorf("cifar10: index %d is outside of the %d samples", index, s.n)
+		}
+		image, label := s.sample(int(index), &drawn)
+		v := view{x: pad, y: pad}
+		if d.augment && b.Split == sdk.Train {
+			v = randomView(b.Seed, b.Epoch, index)
+		}
+		v.write(input[i*imageBytes:(i+1)*imageBytes], image, d.levels)
+		target[i] = int32(label)
+	}
+	return nil
+}
+
+// Close lets go of the memory. It may be called more than once.
+func (d *Dataset) Close() error {
+	d.splits = [2]*split{}
+	return nil
+}
+
+var (
+	_ sdk.Dataset          = (*Dataset)(nil)
+	_ sdk.DatasetDescriber = (*Dataset)(nil)
+)

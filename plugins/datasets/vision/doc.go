@@ -1,0 +1,3 @@
+// Package vision is what the data sets of colour images share: the random
+// numbers of an augmentation, and the way from 8-bit pixels to floats.
+package vision

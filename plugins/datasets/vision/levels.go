@@ -1,0 +1,81 @@
+package vision
+
+import (
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Channels of an image: red, green, blue.
+const Channels = 3
+
+// Levels is what each of the 256 values of a pixel becomes, by channel.
+type Levels [Channels][256]float32
+
+// Normalization holds the mean and standard deviation of each channel, in
+// units of pixel/255.
+type Normalization struct{ Mean, Std [Channels]float32 }
+
+// ImageNet is what models trained on ImageNet expect (torchvision's references/classification/presets.py).
+var ImageNet = Normalization{Mean: [Channels]float32{0.485, 0.456, 0.406}, Std: [Channels]float32{0.229, 0.224, 0.225}}
+
+// Options are mean and std as a data set publishes them; defaults are nil, or
+// lists of floats.
+func Options(mean, std any, usual string) []sdk.Option {
+	return []sdk.Option{
+		{Name: "mean", Type: sdk.FloatList, Default: mean, Doc: "Subtracted from pixel/255: one value, or one for red, green and blue." + usual},
+		{Name: "std", Type: sdk.FloatList, Default: std, Doc: "Divides after mean was subtracted: one value, or one for red, green and blue."},
+	}
+}
+
+// ParseNormalization reads mean and std; an absent one changes nothing.
+func ParseNormalization(l *diag.List, o sdk.Options) Normalization {
+	n := Normalization{Mean: perChannel(l, o, "mean", 0), Std: perChannel(l, o, "std", 1)}
+	for _, s := range n.Std {
+		if !(s > 0) {
+			l.Addf("std", "give the standard deviations of the channels, such as [0.229, 0.224, 0.225]", "%v is not positive", s)
+			break
+		}
+	}
+	return n
+}
+
+func perChannel(l *diag.List, o sdk.Options, name string, absent float32) (out [Channels]float32) {
+	v := o.Floats(name)
+	switch {
+	case !o.Has(name):
+		v = []float64{float64(absent)}
+	case len(v) != 1 && len(v) != Channels:
+		l.Addf(name, "give one number for all channels, or three", "has %d values", len(v))
+		v = []float64{float64(absent)}
+	}
+	for c := range out {
+		out[c] = float32(v[c%len(v)])
+	}
+	return out
+}
+
+// Levels tabulates the normalisation. The operations and their order are those
+// of torchvision.transforms.functional to_tensor and normalize: a float32
+// division by 255, a subtraction, a division.
+func (n Normalization) Levels() *Levels {
+	t := new(Levels)
+	for c := range t {
+		for v := range t[c] {
+			x := float32(v) / 255
+			x = float32(x - n.Mean[c])
+			t[c][v] = x / n.Std[c]
+		}
+	}
+	return t
+}
+
+// Planes writes an image of packed red, green, blue pixels, row by row, as
+// three planes. dst has one element for each byte of rgb.
+func (t *Levels) Planes(dst []float32, rgb []byte) {
+	n := len(rgb) / Channels
+	r, g, b := dst[:n], dst[n:2*n], dst[2*n:3*n]
+	for i := range n {
+		p := rgb[3*i : 3*i+3 : 3*i+3]
+		r[i], g[i], b[i] = t[0][p[0]], t[1][p[1]], t[2][p[2]]
+	}
+}
