@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/forecast"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/host"
@@ -174,7 +175,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
-	m := f.outline.Plan.Memory(Device())
+	m := f.outline.Plan.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.cfg.Launch.Nproc(0, runtime.NumCPU()), runtime.NumCPU())))
 	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),

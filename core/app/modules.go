@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"go.uber.org/fx"
@@ -39,8 +40,9 @@ func modules(o WorkerOptions) fx.Option {
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 
-// Device is what the plan runs on.
-func Device() plan.Device { return cpu.New() }
+// Device is what the plan runs on: the processor, with as many threads as
+// launch.threads_per_rank has made GOMAXPROCS.
+func Device() plan.Device { return cpu.NewParallel(runtime.GOMAXPROCS(0)) }
 
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {

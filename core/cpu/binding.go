@@ -87,9 +87,12 @@ func bindCast(m *memory, s *plan.Step) job {
 // scratchElems is the number of scratch elements that a step's kernel asks for.
 func scratchElems(s *plan.Step) int {
 	switch s.Op {
-	case graph.Conv2DOp, graph.Conv2DGradInputOp, graph.Conv2DGradWeightOp:
+	case graph.Conv2DOp, graph.Conv2DGradInputOp:
 		p := convGeometry(s)
 		return kernel.ConvScratch(&p)
+	case graph.Conv2DGradWeightOp: // and a term of the gradient
+		p := convGeometry(s)
+		return kernel.ConvScratch(&p) + s.Out[0].Spec.Shape.Elems()
 	case graph.LinearOp, graph.LinearGradInputOp, graph.LinearGradWeightOp:
 		return kernel.GemmScratch(product(s))
 	case graph.BatchNormOp:

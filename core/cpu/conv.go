@@ -27,21 +27,44 @@ func convGeometry(s *plan.Step) kernel.Conv {
 }
 
 func bindConv[T kernel.Float](b *binder[T]) job {
-	p, x, w, bias, scratch := convGeometry(b.s), b.in(0), b.in(1), b.in(2), b.scratch()
+	p, x, w, bias, scratch := convGeometry(b.s), b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
-	return func(c *plan.Call) { kernel.Conv2D(&p, x(c), w(c), bias(c), y, scratch) }
+	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
+	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.Conv2D(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
+	})
 }
 
 func bindConvGradInput[T kernel.Float](b *binder[T]) job {
-	p, dy, w, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratch()
+	p, dy, w, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
 	dx, _ := b.out(0)
-	return func(c *plan.Call) { kernel.Conv2DGradInput(&p, dy(c), w(c), dx, scratch) }
+	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
+	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.Conv2DGradInput(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
+	})
 }
 
+// bindConvGradWeight lets the first thread write the gradient and the others
+// terms of their own at the end of their scratch, which are then added in order.
 func bindConvGradWeight[T kernel.Float](b *binder[T]) job {
-	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratch()
+	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
 	dw, add := b.out(0)
-	return func(c *plan.Call) { kernel.Conv2DGradWeight(&p, x(c), dy(c), dw, scratch, add(c)) }
+	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
+	terms := make([][]T, len(parts))
+	for i := range terms {
+		if terms[i] = dw; i > 0 {
+			terms[i] = scratch[i][len(scratch[i])-len(dw):]
+		}
+	}
+	run := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.Conv2DGradWeight(&parts[part], x(c)[lo*in:], dy(c)[lo*out:], terms[part], scratch[part], part == 0 && add(c))
+	})
+	return func(c *plan.Call) {
+		run(c)
+		for _, term := range terms[1:] {
+			kernel.AddTo(dw, term)
+		}
+	}
 }
 
 // bindConvGradBias needs of the geometry only what dy [N, K, OH, OW] tells.

@@ -21,24 +21,31 @@ import (
 // arena, as large as the largest of them needs: a run's training, last and
 // evaluation batches cost the memory of one. Running two at a time panics; bind
 // them to devices of their own.
-type Device struct{ arena *arena }
+type Device struct {
+	arena *arena
+	crew  *crew
+}
 
-// New returns the processor as a device.
+// New returns the processor as a device that computes on the caller's thread.
 func New() *Device { return &Device{} }
+
+// NewParallel returns a device that shares the large steps among that many
+// threads. Results depend on the number, and on nothing else.
+func NewParallel(threads int) *Device { return &Device{crew: newCrew(threads)} }
 
 // Name is "cpu".
 func (*Device) Name() string { return "cpu" }
 
-// Workspace is the scratch that a step needs: what its kernel asks for, and a
-// float32 copy of each operand of a half type.
-func (*Device) Workspace(s *plan.Step) int {
+// Workspace is the scratch that a step needs: what its kernel asks for on each
+// thread, and a float32 copy of each operand of a half type.
+func (d *Device) Workspace(s *plan.Step) int {
 	n := 0
 	for _, list := range [2][]plan.Operand{s.In, s.Out} {
 		for i := range list {
 			n += copyBytes(s, &list[i])
 		}
 	}
-	return n + roundUp(scratchElems(s)*scratchSize(s))
+	return n + d.crew.size()*roundUp(scratchElems(s)*scratchSize(s))
 }
 
 // Bind prepares every step; memory comes from the Go heap. A step that this
@@ -49,7 +56,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	for i := range steps {
 		work = max(work, d.Workspace(&steps[i]))
 	}
-	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work)}
+	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work), crew: d.crew}
 	report := p.Stats()
 	e := &executor{jobs: make([]job, len(steps)), stats: index[float64](m, &report), mem: m}
 	for i := range steps {

@@ -22,38 +22,51 @@ func product(s *plan.Step) (m, n, k int) {
 	}
 }
 
+// gemm shares a product C [m, n] among threads: by columns, or by rows where
+// there are few columns. run gets the first row and column of its share.
+func (b *binder[T]) gemm(m, n int, run func(c *plan.Call, part, row, rows, col, cols int)) job {
+	const few, rowUnit, colUnit = 64, 14, 32 // of the largest micro-kernel
+	if n < few {
+		return b.split(m, rowUnit, func(c *plan.Call, part, lo, hi int) { run(c, part, lo, hi-lo, 0, n) })
+	}
+	return b.split(n, colUnit, func(c *plan.Call, part, lo, hi int) { run(c, part, 0, m, lo, hi-lo) })
+}
+
 func bindLinear[T kernel.Float](b *binder[T]) job {
-	rows, out, in := product(b.s)
-	x, w, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratch()
+	m, n, k := product(b.s)
+	x, w, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
+	multiply := b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
+		kernel.Gemm(false, true, rows, cols, k, 1, x(c)[row*k:], k, w(c)[col*k:], k, 0, y[row*n+col:], n, scratch[part])
+	})
 	return func(c *plan.Call) {
-		kernel.Gemm(false, true, rows, out, in, 1, x(c), in, w(c), in, 0, y, out, scratch)
+		multiply(c)
 		if v := bias(c); v != nil {
-			kernel.BiasAdd(rows, out, y, v)
+			kernel.BiasAdd(m, n, y, v)
 		}
 	}
 }
 
 func bindLinearGradInput[T kernel.Float](b *binder[T]) job {
-	rows, in, out := product(b.s)
-	dy, w, scratch := b.in(0), b.in(1), b.scratch()
+	m, n, k := product(b.s)
+	dy, w, scratch := b.in(0), b.in(1), b.scratches()
 	dx, _ := b.out(0)
-	return func(c *plan.Call) {
-		kernel.Gemm(false, false, rows, in, out, 1, dy(c), out, w(c), in, 0, dx, in, scratch)
-	}
+	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
+		kernel.Gemm(false, false, rows, cols, k, 1, dy(c)[row*k:], k, w(c)[col:], n, 0, dx[row*n+col:], n, scratch[part])
+	})
 }
 
 func bindLinearGradWeight[T kernel.Float](b *binder[T]) job {
-	out, in, rows := product(b.s)
-	x, dy, scratch := b.in(0), b.in(1), b.scratch()
+	m, n, k := product(b.s)
+	x, dy, scratch := b.in(0), b.in(1), b.scratches()
 	dw, add := b.out(0)
-	return func(c *plan.Call) {
+	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
 		var beta T
 		if add(c) {
 			beta = 1
 		}
-		kernel.Gemm(true, false, out, in, rows, 1, dy(c), out, x(c), in, beta, dw, in, scratch)
-	}
+		kernel.Gemm(true, false, rows, cols, k, 1, dy(c)[row:], m, x(c)[col:], n, beta, dw[row*n+col:], n, scratch[part])
+	})
 }
 
 func bindLinearGradBias[T kernel.Float](b *binder[T]) job {

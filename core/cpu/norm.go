@@ -31,8 +31,11 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 func bindStats[T kernel.Float](b *binder[T], a graph.BatchNorm, x func(*plan.Call) []T, mean, invstd []T) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
+	measure := b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
+		kernel.BatchNormStatsOf(lo, hi, n, ch, hw, x(c), mean, invstd)
+	})
 	return func(c *plan.Call) {
-		kernel.BatchNormStats(n, ch, hw, x(c), mean, invstd)
+		measure(c)
 		running.update(mean, invstd)
 		invert(invstd, invstd, a.Eps)
 	}

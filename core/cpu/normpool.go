@@ -8,23 +8,44 @@ import (
 // bindNormPool is batch norm, ReLU and max pooling in one pass after the statistics.
 func bindNormPool[T kernel.Float](b *binder[T]) job {
 	a, p := b.s.Attr.(plan.NormPool), poolGeometry(b.s, b.s.In[0].Spec.Shape)
-	x, weight, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratch()
+	x, weight, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
 	at := index[int32](b.m, &b.s.Out[1])
-	if !b.s.Train {
-		mean, variance, invstd := b.in(3), b.in(4), scratch[:p.C]
-		return func(c *plan.Call) {
-			invert(variance(c), invstd, a.Norm.Eps)
-			kernel.BatchNormReLUPool(&p, x(c), mean(c), invstd, weight(c), bias(c), y, at, scratch[p.C:])
-		}
+	var mean func(*plan.Call) []T
+	var invstd []T
+	var stats job
+	if b.s.Train {
+		m, _ := b.out(2)
+		invstd, _ = b.out(3)
+		mean, stats = always(m), bindStats(b, a.Norm, x, m, invstd)
+	} else {
+		invstd = scratch[0][:p.C]
+		mean, stats = b.in(3), invertStats(b.in(4), invstd, a.Norm.Eps)
 	}
-	mean, _ := b.out(2)
-	invstd, _ := b.out(3)
-	stats := bindStats(b, a.Norm, x, mean, invstd)
+	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
+	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.BatchNormReLUPool(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
+	})
 	return func(c *plan.Call) {
 		stats(c)
-		kernel.BatchNormReLUPool(&p, x(c), mean, invstd, weight(c), bias(c), y, at, scratch[p.C:])
+		apply(c)
 	}
+}
+
+// invertStats makes 1/σ from the running variance.
+func invertStats[T kernel.Float](variance func(*plan.Call) []T, invstd []T, eps float64) job {
+	return func(c *plan.Call) { invert(variance(c), invstd, eps) }
+}
+
+// poolParts are the geometries of each thread's share of the images.
+func (b *binder[T]) poolParts(p kernel.Pool) []kernel.Pool {
+	parts := make([]kernel.Pool, b.parts(p.N))
+	for i := range parts {
+		lo, hi := share(p.N, 1, len(parts), i)
+		parts[i] = p
+		parts[i].N = hi - lo
+	}
+	return parts
 }
 
 func bindNormPoolGrad[T kernel.Float](b *binder[T]) job {
@@ -33,7 +54,7 @@ func bindNormPoolGrad[T kernel.Float](b *binder[T]) job {
 	mean, invstd, weight := b.in(4), b.in(5), b.in(6)
 	dx, dw, db, add := b.normOut()
 	sums, _ := b.out(3)
-	return func(c *plan.Call) {
-		kernel.BatchNormReLUPoolGrad(&p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
-	}
+	return b.split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
+		kernel.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+	})
 }

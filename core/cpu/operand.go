@@ -10,6 +10,7 @@ import (
 type memory struct {
 	state plan.State
 	arena *arena
+	crew  *crew
 	fault fault
 }
 

@@ -6,7 +6,12 @@ package kernel
 
 // BatchNormStats computes each channel's mean and biased variance.
 func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
-	for ch := range c {
+	BatchNormStatsOf(0, c, n, c, hw, x, mean, variance)
+}
+
+// BatchNormStatsOf does so for the channels [lo, hi) of c.
+func BatchNormStatsOf[T Float](lo, hi, n, c, hw int, x, mean, variance []T) {
+	for ch := lo; ch < hi; ch++ {
 		var m moments
 		for i := range n {
 			plane := x[(i*c+ch)*hw:][:hw]

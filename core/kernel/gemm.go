@@ -32,7 +32,7 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 
 // GemmScratch is the number of scratch elements that Gemm needs for these dimensions.
 func GemmScratch(m, n, k int) int {
-	return min(k, blockK) * (min(m, blockM) + min(n, blockN) + maxTileCols)
+	return min(k, blockK)*(min(m, blockM)+min(n, blockN)+maxTileCols) + 2*packSlack
 }
 
 func checkMatrix(name string, trans bool, rows, cols, ld, have int) {

@@ -11,6 +11,9 @@ const (
 	blockN = 64 * maxTileCols
 )
 
+// packSlack is what packing may write beyond the end of the last panel.
+const packSlack = vectorBlock * maxTileCols
+
 // strided is a matrix of any element order: element (i, j) is at i·row + j·col.
 type strided[T Float] struct {
 	data     []T
@@ -30,12 +33,13 @@ type gemmCall[T Float] struct {
 func (g *gemmCall[T]) run(scratch []T) {
 	height := evenRows(g.m, g.rows)
 	mc := min(g.m, blockM/height*height)
-	packedA := scratch[:min(g.k, blockK)*mc]
+	depth := evenRows(g.k, blockK)
+	packedA := scratch[:depth*mc+packSlack]
 	packedB := scratch[len(packedA):]
 	for j := 0; j < g.n; j += blockN {
 		nc := min(blockN, g.n-j)
-		for l := 0; l < g.k; l += blockK {
-			kc := min(blockK, g.k-l)
+		for l := 0; l < g.k; l += depth {
+			kc := min(depth, g.k-l)
 			packB(g.b, l, j, kc, nc, g.cols, packedB)
 			for i := 0; i < g.m; i += mc {
 				rows := min(mc, g.m-i)
@@ -93,6 +97,10 @@ func panelTile(s shape, k, rows, cols int, a, b, c []float32, ldc int, add bool)
 // packA copies m×k elements of alpha·A from (i, l) as panels of height rows, each k
 // groups of one value per row. The last panel is as high as the rows that are left.
 func packA[T Float](a strided[T], i, l, m, k, height int, alpha T, dst []T) {
+	if is32[T]() && level() == AVX512 && alpha == 1 {
+		packFast(as32(a.data[i*a.row+l*a.col:]), a.row, a.col, m, k, height, as32(dst))
+		return
+	}
 	for p := 0; p < m; p += height {
 		rows := min(height, m-p)
 		panel := dst[p*k:][:rows*k]
@@ -107,6 +115,10 @@ func packA[T Float](a strided[T], i, l, m, k, height int, alpha T, dst []T) {
 
 // packB copies k×n elements of B from (l, j) as panels of cols columns, filled up with zeros.
 func packB[T Float](b strided[T], l, j, k, n, cols int, dst []T) {
+	if is32[T]() && level() == AVX512 && b.col != 1 {
+		packFast(as32(b.data[l*b.row+j*b.col:]), b.col, b.row, n, k, cols, as32(dst))
+		return
+	}
 	for p := 0; p < n; p += cols {
 		panel, width := dst[p*k:][:cols*k], min(cols, n-p)
 		if width < cols {
@@ -122,6 +134,27 @@ func packB[T Float](b strided[T], l, j, k, n, cols int, dst []T) {
 		for c := range width {
 			for x, at := c, c*b.col; x < len(panel); x, at = x+cols, at+b.row {
 				panel[x] = src[at]
+			}
+		}
+	}
+}
+
+// packFast copies a matrix of m×k, whose elements lie row and col apart, as panels
+// of height rows, each k groups of one value per row. A panel of 32 is filled up;
+// others are as high as the rows that are left.
+func packFast(src []float32, row, col, m, k, height int, dst []float32) {
+	for p := 0; p < m; p += height {
+		rows := min(height, m-p)
+		step := rows
+		if height == maxTileCols {
+			step = height
+		}
+		for half := 0; half < rows; half += vectorBlock {
+			n, from, to := min(vectorBlock, rows-half), &src[(p+half)*row], &dst[p*k+half]
+			if row == 1 {
+				packAlong(k, from, 4*col, lanesOf(n), to, 4*step)
+			} else {
+				packAcross(n, from, 4*row, k, to, 4*step)
 			}
 		}
 	}

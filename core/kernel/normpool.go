@@ -50,12 +50,17 @@ func affine[T Float](ch int, invstd, gamma, beta []T) (scale, shift T) {
 // nil, as gamma may). sums, if not nil, receives Σdx of each channel, which is
 // the gradient of a bias added to x. dx may be x.
 func BatchNormReLUPoolGrad[T Float](p *Pool, x, y, dy []T, idx []int32, mean, invstd, gamma, dx, dgamma, dbeta, sums []T, accumulate bool) {
+	BatchNormReLUPoolGradOf(0, p.C, p, x, y, dy, idx, mean, invstd, gamma, dx, dgamma, dbeta, sums, accumulate)
+}
+
+// BatchNormReLUPoolGradOf does so for the channels [lo, hi).
+func BatchNormReLUPoolGradOf[T Float](lo, hi int, p *Pool, x, y, dy []T, idx []int32, mean, invstd, gamma, dx, dgamma, dbeta, sums []T, accumulate bool) {
 	g := poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, idx: idx, dx: dx}
 	if is32[T]() && p.spreads() {
 		g.vectors = g.tile.set(p)
 	}
 	count := float64(p.N * g.in)
-	for ch := range p.C {
+	for ch := lo; ch < hi; ch++ {
 		sum, dot := g.sums(ch, mean[ch])
 		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
 		storeGrad(dbeta, ch, sum, accumulate)

@@ -206,6 +206,16 @@ func normPoolGrad(vectors int, t *poolGradTile) {
 	}
 }
 
+// packAcross and packAlong exist for AVX-512 alone.
+
+func packAcross(rows int, src *float32, stride, k int, dst *float32, step int) {
+	packAcrossAVX512(rows, src, stride, k, dst, step)
+}
+
+func packAlong(k int, src *float32, stride int, n laneCount, dst *float32, step int) {
+	packAlongAVX512(k, src, stride, uintptr(n), dst, step)
+}
+
 // vecMoments is about a plane of any length: a mean in float32, and the sums of
 // differences from it and of their squares.
 func vecMoments(x []float32) (mean, diff, square float32) {

@@ -26,6 +26,7 @@ var families = map[string]func(*asm){
 	"minimal":     minimal,
 	"normpool":    normPool,
 	"moments":     moments,
+	"pack":        pack,
 }
 
 func main() {
