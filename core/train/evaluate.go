@@ -13,14 +13,14 @@ import (
 )
 
 func (t *Trainer) evalBatch() int {
-	if t.cfg.Train.EvalBatch > 0 {
-		return t.cfg.Train.EvalBatch
+	if t.Settings.Train.EvalBatch > 0 {
+		return t.Settings.Train.EvalBatch
 	}
 	return t.batch
 }
 
 func (t *Trainer) evalIndices() []int64 {
-	return data.EvalShard(t.spec.TestSamples, t.world.Size, t.world.Rank)
+	return data.EvalShard(t.spec.TestSamples, t.World.Size, t.World.Rank)
 }
 
 // evaluate runs the test split with rank 0's batch statistics. Every sample
@@ -60,7 +60,7 @@ func (t *Trainer) evaluate(ctx context.Context) error {
 
 // evalShard adds up loss and hits over this rank's part of the test split.
 func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
-	loader := data.NewLoader(t.Dataset, max(1, t.cfg.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.cfg.Run.Seed)
+	loader := data.NewLoader(t.Dataset, max(1, t.Settings.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
@@ -72,7 +72,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 		if err != nil {
 			return sums, fmt.Errorf("evaluation: %w", err)
 		}
-		res := t.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.world.Rank})
+		res := t.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
 		if res.Err != nil {
 			return sums, fmt.Errorf("evaluation: %w", res.Err)
 		}

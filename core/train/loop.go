@@ -38,7 +38,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	}
 	t.taken = 0
 	for left := t.loader.Len(); left > 0; {
-		micro := min(left, t.cfg.Train.AccumulateSteps)
+		micro := min(left, t.Settings.Train.AccumulateSteps)
 		if stop, err = t.step(ctx, micro); err != nil || stop {
 			return stop, err
 		}
@@ -63,7 +63,7 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 	if t.atEnd() {
 		return nil
 	}
-	if every := t.cfg.Train.EvalEvery; every > 0 && t.pos.Epoch%every == 0 {
+	if every := t.Settings.Train.EvalEvery; every > 0 && t.pos.Epoch%every == 0 {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (t *Trainer) finish(ctx context.Context) error {
 	if err := t.loader.Stop(); err != nil {
 		return err
 	}
-	if t.cfg.Train.EvalEvery > 0 {
+	if t.Settings.Train.EvalEvery > 0 {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
@@ -118,11 +118,11 @@ func (t *Trainer) preempt(ctx context.Context) error {
 }
 
 func (t *Trainer) atMaxSteps() bool {
-	return t.cfg.Train.MaxSteps > 0 && t.pos.Step >= t.cfg.Train.MaxSteps
+	return t.Settings.Train.MaxSteps > 0 && t.pos.Step >= t.Settings.Train.MaxSteps
 }
 
 // atEnd reports whether there is nothing left to train. Without a number of
 // epochs, max_steps ends the run.
 func (t *Trainer) atEnd() bool {
-	return t.atMaxSteps() || t.cfg.Train.Epochs > 0 && t.pos.Epoch >= t.cfg.Train.Epochs
+	return t.atMaxSteps() || t.Settings.Train.Epochs > 0 && t.pos.Epoch >= t.Settings.Train.Epochs
 }

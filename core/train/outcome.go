@@ -42,7 +42,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		s.firstStep = now.Sub(t.Started)
 	}
 	s.last = now
-	s.lossMean = t.sums[sumLoss] / float64(t.world.Size)
+	s.lossMean = t.sums[sumLoss] / float64(t.World.Size)
 	if s.steps > warmup {
 		s.samples += t.sums[sumRows]
 		if len(s.stepMS) < cap(s.stepMS) {
@@ -96,7 +96,7 @@ func (t *Trainer) planMade(took time.Duration) {
 	t.Events.Emit(&event.PlanMade{
 		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
 		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
-		Epochs: t.cfg.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.cfg.Train.LogFreq, TookMS: ms(took),
+		Epochs: t.Settings.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.Settings.Train.LogFreq, TookMS: ms(took),
 	})
 }
 
@@ -141,10 +141,10 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 func (t *Trainer) ownSummary() event.Summary {
 	st := &t.stats
 	s := event.Summary{
-		Schema: event.Schema, Name: t.cfg.Run.Name, Status: "ok", WorldSize: t.world.Size, Device: "cpu",
+		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: "cpu",
 		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
-		Dataset: event.DatasetSummary{Plugin: t.cfg.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
-		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.world.RestartCount,
+		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
+		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,
 	}
 	if st.steps > 0 {
 		s.Train.Loss = event.Number(st.lossMean)

@@ -49,7 +49,7 @@ func (t *Trainer) bind() error {
 	if err := t.bindTraining(t.sampler.Len()); err != nil {
 		return err
 	}
-	if t.cfg.Train.EvalEvery == 0 && !t.EvalOnly {
+	if t.Settings.Train.EvalEvery == 0 && !t.EvalOnly {
 		return nil
 	}
 	n := len(t.evalIndices())
@@ -79,7 +79,7 @@ func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool)
 	p := t.outline.Plan
 	if !training || rows != t.batch {
 		var err error
-		if p, err = t.cfg.compile(t.graph, &t.policy, rows, training, t.world.Size); err != nil {
+		if p, err = t.Settings.compile(t.graph, &t.policy, rows, training, t.World.Size); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // DDP's constructor. A failure of rank 0 is reported by every rank.
 func (t *Trainer) loadWeights(ctx context.Context) error {
 	var head resumeHead
-	if t.world.Rank == 0 {
+	if t.World.Rank == 0 {
 		if err := t.prepareWeights(ctx, &head); err != nil {
 			head.Failure = err.Error()
 			if _, gatherErr := t.Gather(ctx, "resume", head.encode()); gatherErr != nil {
@@ -76,20 +76,20 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 			return err
 		}
 	}
-	if t.cfg.Model.Init != "" {
-		snap, _, err := checkpoint.Load(ctx, t.FS, t.cfg.Model.Init)
+	if t.Settings.Model.Init != "" {
+		snap, _, err := checkpoint.Load(ctx, t.FS, t.Settings.Model.Init)
 		if err != nil {
 			return fmt.Errorf("model.init: %w", err)
 		}
 		notes, err := t.assign(snap.Model)
 		if err != nil {
-			return fmt.Errorf("model.init = %q: %w", t.cfg.Model.Init, err)
+			return fmt.Errorf("model.init = %q: %w", t.Settings.Model.Init, err)
 		}
-		t.Events.Emit(&event.CheckpointLoaded{Path: t.cfg.Model.Init, Notes: notes})
+		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
 	fresh := t.zeroes()
-	nn.Initialize(t.graph, t.cfg.Run.Seed, fresh)
+	nn.Initialize(t.graph, t.Settings.Run.Seed, fresh)
 	_, err := t.assign(t.named(fresh))
 	return err
 }
@@ -143,9 +143,9 @@ func scaleIn(state map[string]float64, otherwise float64) float64 {
 func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
 	if s.Dataset.Fingerprint != "" && s.Dataset.Fingerprint != t.spec.Fingerprint {
 		return fmt.Errorf("it was trained on other data: %s (%s, %s), now %s (%s, %s); start from its weights with model.init instead",
-			s.Dataset.Plugin, s.Dataset.Source, s.Dataset.Fingerprint, t.cfg.Dataset, t.spec.Source, t.spec.Fingerprint)
+			s.Dataset.Plugin, s.Dataset.Source, s.Dataset.Fingerprint, t.Settings.Dataset, t.spec.Source, t.spec.Fingerprint)
 	}
-	if s.Sampler.Offset > 0 && s.Sampler.WorldSize == t.world.Size && s.Sampler.OrderHash != t.sampler.OrderHash(s.Epoch) {
+	if s.Sampler.Offset > 0 && s.Sampler.WorldSize == t.World.Size && s.Sampler.OrderHash != t.sampler.OrderHash(s.Epoch) {
 		return fmt.Errorf("epoch %d is half done in another order of the samples; keep run.seed and [sampler] as they were, or resume from the end of an epoch", s.Epoch)
 	}
 	return nil
@@ -154,13 +154,13 @@ func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
 // offset converts the position within an epoch to this world size: the order
 // is interleaved over ranks, so its first offset·W samples are the consumed ones.
 func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
-	if s.WorldSize == t.world.Size || s.Offset == 0 {
+	if s.WorldSize == t.World.Size || s.Offset == 0 {
 		return s.Offset, ""
 	}
 	consumed := s.Offset * s.WorldSize
-	samples = consumed / t.world.Size
+	samples = consumed / t.World.Size
 	return samples, fmt.Sprintf("continuing epoch %d of a job of %d ranks with %d: %d samples are done, %d of them are read again",
-		s.Epoch, s.WorldSize, t.world.Size, consumed, consumed-samples*t.world.Size)
+		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
 // adopt takes rank 0's state over on every rank.
@@ -184,7 +184,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	t.pos = head.Position
 	t.reducer.Resume(t.pos.Step)
 	if len(head.Scaler) > 0 {
-		if err := t.precision.Load(ctx, head.Scaler); err != nil {
+		if err := t.Precision.Load(ctx, head.Scaler); err != nil {
 			return fmt.Errorf("loss scaler: %w", err)
 		}
 		t.scale = scaleIn(head.Scaler, t.scale)

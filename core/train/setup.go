@@ -23,7 +23,7 @@ const loaderSlots = 1
 // the plan, shares its memory, joins the other ranks, and gives all of them
 // the same weights. The context bounds all of it.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
-	t := &Trainer{Deps: d, cfg: d.Settings, world: d.World, precision: d.Precision, vals: map[string]float64{}}
+	t := &Trainer{Deps: d, vals: map[string]float64{}}
 	for _, phase := range []struct {
 		name string
 		do   func(context.Context) error
@@ -47,27 +47,27 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		t.spec, err = t.Dataset.Open(ctx, sdk.DatasetRequest{
-			Options: t.cfg.DatasetOptions, Rank: t.world.Rank, LocalRank: t.world.LocalRank, WorldSize: t.world.Size, Seed: t.cfg.Run.Seed,
+			Options: t.Settings.DatasetOptions, Rank: t.World.Rank, LocalRank: t.World.LocalRank, WorldSize: t.World.Size, Seed: t.Settings.Run.Seed,
 		})
 		return err
 	})
 	g.Go(func() (err error) {
-		t.policy, err = t.precision.Policy(ctx, t.cfg.PrecisionOpts)
+		t.policy, err = t.Precision.Policy(ctx, t.Settings.PrecisionOpts)
 		return err
 	})
 	g.Go(func() error {
 		return t.Backend.Open(ctx, sdk.Group{
-			JobID: t.world.RunID, Secret: t.Secret, Generation: t.world.RestartCount,
-			Rank: t.world.Rank, WorldSize: t.world.Size, LocalRank: t.world.LocalRank, LocalSize: t.world.LocalSize,
-			Timeout: t.cfg.BackendTimeout, MasterAddr: t.world.MasterAddr,
-		}, t.cfg.BackendOptions)
+			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
+			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
+			Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
+		}, t.Settings.BackendOptions)
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	t.scale = t.policy.Scale
 	t.Events.Emit(&event.DatasetOpened{
-		Plugin: t.cfg.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
+		Plugin: t.Settings.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
 	})
 	return t.checkPlugins()
@@ -75,16 +75,16 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 
 func (t *Trainer) checkPlugins() error {
 	b := t.Backend.Info()
-	if t.cfg.Run.Deterministic && t.world.Size > 1 && b.Determinism != "bitwise" {
+	if t.Settings.Run.Deterministic && t.World.Size > 1 && b.Determinism != "bitwise" {
 		return fmt.Errorf("backend %q does not promise that equal runs give equal bits; set run.deterministic = false to use it", b.Name)
 	}
-	if b.MaxWorld > 0 && t.world.Size > b.MaxWorld {
-		return fmt.Errorf("backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.world.Size)
+	if b.MaxWorld > 0 && t.World.Size > b.MaxWorld {
+		return fmt.Errorf("backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.World.Size)
 	}
-	if t.policy.Dynamic && t.cfg.DDP.Compress == "powersgd" {
+	if t.policy.Dynamic && t.Settings.DDP.Compress == "powersgd" {
 		return fmt.Errorf("ddp.compress = \"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between: use a precision with a constant scale, such as bf16", t.policy.Name)
 	}
-	if t.cfg.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
+	if t.Settings.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
 		return fmt.Errorf("run.dtype = \"f64\" is for reference curves and excludes precision %q", t.policy.Name)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (t *Trainer) checkPlugins() error {
 // makePlan plans the run and lays out the memory that the rank shares.
 func (t *Trainer) makePlan(context.Context) (err error) {
 	begin := time.Now()
-	if t.outline, err = NewOutline(t.cfg, t.spec, &t.policy, t.world.Size, t.world.Rank); err != nil {
+	if t.outline, err = NewOutline(t.Settings, t.spec, &t.policy, t.World.Size, t.World.Rank); err != nil {
 		return err
 	}
 	o := t.outline
@@ -101,8 +101,8 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if t.arena, err = arenaFor(t.memory.size); err != nil {
 		return err
 	}
-	t.group = ddp.NewGroup(t.world.Rank, t.world.Size, t.Backend, t.arena, t.memory.scratch)
-	t.reducer = ddp.NewReducer(t.group, t.cfg.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
+	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.arena, t.memory.scratch)
+	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
 	t.onGrad = t.reducer.GradReady
 	if t.memory.norms.Size > 0 {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
@@ -117,8 +117,8 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	t.record()
 	t.planMade(time.Since(begin))
-	slots := max(1, t.cfg.Sampler.Prefetch) + loaderSlots
-	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.cfg.Run.Seed)
+	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
+	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
 	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
 }
 
@@ -135,10 +135,10 @@ func (t *Trainer) makeOptimizer() (err error) {
 		}
 		params[e.Index] = optim.Param{Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index]}
 	}
-	if t.optimizer, err = optim.New(t.cfg.Optimizer, params); err != nil {
+	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
 	}
-	t.schedule, err = optim.NewSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.outline.StepsPerEpoch, t.outline.Steps)
+	t.schedule, err = optim.NewSchedule(t.Settings.Schedule, t.Settings.Optimizer.LR, t.outline.StepsPerEpoch, t.outline.Steps)
 	return err
 }
 
@@ -171,8 +171,8 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.cfg.Hash,
-		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.cfg.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
+		Build: t.Build, Config: t.Settings.Hash,
+		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
 	for i, e := range t.graph.StateDict() {

@@ -62,7 +62,7 @@ func (t *Trainer) assign(src []tensor.Named) (notes []string, err error) {
 
 // floatType is the floating type of checkpoints of this run.
 func (t *Trainer) floatType() tensor.DType {
-	if t.cfg.Run.DType == "f64" {
+	if t.Settings.Run.DType == "f64" {
 		return tensor.F64
 	}
 	return tensor.F32
@@ -101,7 +101,7 @@ func (t *Trainer) liveMasters() (ts []tensor.Tensor) {
 
 // interval is when checkpoints are due. The table was checked before.
 func (t *Trainer) interval() checkpoint.Interval {
-	i, err := checkpoint.ParseInterval(t.cfg.Checkpoint.Every)
+	i, err := checkpoint.ParseInterval(t.Settings.Checkpoint.Every)
 	if err != nil {
 		panic("train: " + err.Error())
 	}
@@ -126,7 +126,7 @@ func (t *Trainer) save(ctx context.Context) error {
 	if err := t.settleBuffers(); err != nil {
 		return err
 	}
-	if t.world.Rank != 0 || t.Store == nil {
+	if t.World.Rank != 0 || t.Store == nil {
 		return nil
 	}
 	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
@@ -150,7 +150,7 @@ func (t *Trainer) save(ctx context.Context) error {
 
 // snapshot collects everything that an exact resume needs.
 func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
-	scaler, err := t.precision.State(ctx)
+	scaler, err := t.Precision.State(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -161,21 +161,21 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 			convert(model[i], t.model[i])
 		}
 	}
-	seed := t.cfg.Run.Seed
-	if t.cfg.Sampler.Seed != nil {
-		seed = *t.cfg.Sampler.Seed
+	seed := t.Settings.Run.Seed
+	if t.Settings.Sampler.Seed != nil {
+		seed = *t.Settings.Sampler.Seed
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
 		Model: t.named(model), Optimizer: t.optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
-			Seed: seed, Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.world.Size, Batch: t.batch,
-			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.cfg.Sampler.Shuffle, DropLast: t.cfg.Sampler.DropLast,
+			Seed: seed, Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.batch,
+			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
 		},
-		Seed:    t.cfg.Run.Seed,
-		Dataset: checkpoint.Dataset{Plugin: t.cfg.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint},
+		Seed:    t.Settings.Run.Seed,
+		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint},
 		Metrics: t.vals, Best: t.best,
-		Config: t.cfg.Text, WorldSize: t.world.Size, Precision: t.policy.Name,
+		Config: t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
 		Parameters: len(t.graph.Params()), CreatedBy: t.Build,
 	}, nil
 }

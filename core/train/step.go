@@ -72,7 +72,7 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 		args := plan.Args{
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
-			Seed: t.cfg.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.cfg.Train.AccumulateSteps) + uint64(i), Rank: t.world.Rank,
+			Seed: t.Settings.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.Settings.Train.AccumulateSteps) + uint64(i), Rank: t.World.Rank,
 			OnGrad: t.onGrad, OnLoss: t.onLoss, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
@@ -90,7 +90,7 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 // lossDivisor makes accumulated micro-batches equal one big batch: each
 // counts by its share of the samples. Without accumulate_mean they add up.
 func (t *Trainer) lossDivisor(share float64) float64 {
-	if !t.cfg.Train.AccumulateMean {
+	if !t.Settings.Train.AccumulateMean {
 		return 1
 	}
 	return 1 / share
@@ -133,7 +133,7 @@ func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
-		next, err := t.precision.Update(context.Background(), found) // the step ends, also when the run is asked to
+		next, err := t.Precision.Update(context.Background(), found) // the step ends, also when the run is asked to
 		if err != nil {
 			return 0, false, err
 		}
@@ -146,8 +146,8 @@ func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 	} else if t.scale != 1 {
 		t.optimizer.ScaleGrads(1 / t.scale)
 	}
-	if t.cfg.Train.MaxNorm > 0 {
-		norm = t.optimizer.ClipNorm(t.cfg.Train.MaxNorm)
+	if t.Settings.Train.MaxNorm > 0 {
+		norm = t.optimizer.ClipNorm(t.Settings.Train.MaxNorm)
 	}
 	t.optimizer.Step(lr)
 	t.pos.Applied++
@@ -156,7 +156,7 @@ func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 
 // skipped ends a run that does nothing but skip.
 func (t *Trainer) skipped(s sdk.ScaleState) error {
-	if limit := t.cfg.Train.MaxSkips; limit > 0 && s.Skipped >= uint64(limit) {
+	if limit := t.Settings.Train.MaxSkips; limit > 0 && s.Skipped >= uint64(limit) {
 		return fmt.Errorf("step %d: gradients were not finite in %d steps in a row (loss scale now %g); first in %s; lower optimizer.lr, or raise train.max_skips",
 			t.pos.Step+1, s.Skipped, s.Scale, t.firstNonFinite())
 	}
@@ -176,7 +176,7 @@ func (t *Trainer) firstNonFinite() string {
 // syncBuffers gives every rank rank 0's batch statistics before the forward
 // pass, once per optimizer step, as DDP's broadcast_buffers does.
 func (t *Trainer) syncBuffers() error {
-	if !t.cfg.DDP.BroadcastBuffers {
+	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
 	return t.group.Broadcast(t.memory.buffers, 0)

@@ -10,10 +10,10 @@ import (
 
 // record switches the timeline on where the configuration asks for it.
 func (t *Trainer) record() {
-	if !t.cfg.Timeline {
+	if !t.Settings.Timeline {
 		return
 	}
-	micro := t.cfg.Train.AccumulateSteps
+	micro := t.Settings.Train.AccumulateSteps
 	collectives := t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 3 // buffers, totals, finite
 	t.trace = timeline.New(t.Started, 3*micro+1+collectives)
 	t.group.Trace(t.trace)

@@ -82,8 +82,6 @@ type Deps struct {
 // Trainer is one rank's run. It belongs to one goroutine.
 type Trainer struct {
 	Deps
-	cfg   Settings
-	world rank.World
 
 	spec    sdk.DatasetSpec
 	policy  sdk.Policy
@@ -103,7 +101,6 @@ type Trainer struct {
 	reducer   *ddp.Reducer
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
-	precision host.Scaler
 	onGrad    func(param int)
 	exchange  plan.Exchange      // nil without synchronised batch norms
 	trace     *timeline.Recorder // nil when off
