@@ -47,7 +47,7 @@ func Device() plan.Device { return cpu.NewParallel(runtime.GOMAXPROCS(0)) }
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
 	return host.New(host.Options{
-		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), Env: pluginEnv, HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 	})
 }
 
@@ -56,10 +56,6 @@ func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
 func hangTimeout(collective time.Duration) time.Duration {
 	return min(10*time.Second, max(time.Second, collective/2))
 }
-
-// pluginEnv is what plugins see of the environment beside the host's list. The
-// job's secret and inherited descriptors are not among it.
-var pluginEnv []string
 
 type joined = *Starting[*rank.Client]
 

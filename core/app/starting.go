@@ -11,21 +11,19 @@ type Starting[T any] struct {
 	err   error
 }
 
-// Start runs make on a goroutine of its own.
-func Start[T any](make func() (T, error)) *Starting[T] {
-	s := &Starting[T]{done: newDone()}
+// Start runs begin on a goroutine of its own.
+func Start[T any](begin func() (T, error)) *Starting[T] {
+	s := &Starting[T]{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		s.value, s.err = make()
+		s.value, s.err = begin()
 	}()
 	return s
 }
 
-func newDone() chan struct{} { return make(chan struct{}) }
-
 // Ready wraps a value that is there already.
 func Ready[T any](v T) *Starting[T] {
-	s := &Starting[T]{done: newDone(), value: v}
+	s := &Starting[T]{done: make(chan struct{}), value: v}
 	close(s.done)
 	return s
 }
