@@ -23,29 +23,29 @@ import (
 // Only the third message is ever interpreted, and only after its proof held.
 
 const (
-	magic     = "trainctl-tcp/1\r\n"
+	magic     = "trainctl-tcp/2\r\n"
 	nonceSize = 32
 	macSize   = sha256.Size
-	helloSize = sha256.Size + 4*4
+	helloSize = sha256.Size + 4*5
 )
 
 // hello says which job a connection is for, who calls and whom.
 type hello struct {
-	job                         [sha256.Size]byte
-	generation, world, from, to uint32
+	job                                [sha256.Size]byte
+	generation, epoch, world, from, to uint32
 }
 
 func (b *Backend) hello(to int) hello {
 	return hello{
 		job:        sha256.Sum256([]byte(b.group.JobID)),
-		generation: uint32(b.group.Generation), world: uint32(b.group.WorldSize),
+		generation: uint32(b.group.Generation), epoch: uint32(b.group.Epoch), world: uint32(b.group.WorldSize),
 		from: uint32(b.group.Rank), to: uint32(to),
 	}
 }
 
 func (h hello) encode() []byte {
 	raw := h.job[:]
-	for _, v := range []uint32{h.generation, h.world, h.from, h.to} {
+	for _, v := range []uint32{h.generation, h.epoch, h.world, h.from, h.to} {
 		raw = binary.LittleEndian.AppendUint32(raw, v)
 	}
 	return raw
@@ -53,7 +53,7 @@ func (h hello) encode() []byte {
 
 func parseHello(raw []byte) (h hello) {
 	copy(h.job[:], raw)
-	for i, v := range []*uint32{&h.generation, &h.world, &h.from, &h.to} {
+	for i, v := range []*uint32{&h.generation, &h.epoch, &h.world, &h.from, &h.to} {
 		*v = binary.LittleEndian.Uint32(raw[sha256.Size+4*i:])
 	}
 	return h
@@ -66,6 +66,7 @@ const (
 	welcome verdict = 1 + iota
 	wrongJob
 	wrongGeneration
+	wrongEpoch
 	wrongWorld
 	wrongRank
 	duplicate
@@ -73,6 +74,7 @@ const (
 
 func (v verdict) String() string {
 	names := [...]string{welcome: "welcome", wrongJob: "another job", wrongGeneration: "another generation of the job",
+		wrongEpoch: "another epoch, from before or after a backend was started anew",
 		wrongWorld: "another world size", wrongRank: "a rank that is not expected here", duplicate: "a rank that is already connected"}
 	if int(v) < len(names) && v > 0 {
 		return names[v]
@@ -88,6 +90,8 @@ func (b *Backend) judge(h hello) verdict {
 		return wrongJob
 	case h.generation != mine.generation:
 		return wrongGeneration
+	case h.epoch != mine.epoch:
+		return wrongEpoch
 	case h.world != mine.world:
 		return wrongWorld
 	case h.to != mine.from || h.from <= mine.from || h.from >= h.world:

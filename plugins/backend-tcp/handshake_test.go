@@ -37,6 +37,7 @@ func TestBelonging(t *testing.T) {
 		"stranger":     {func(g *sdk.Group) { g.Secret = []byte("guess") }, free, "secret"},
 		"wrong job":    {func(g *sdk.Group) { g.JobID = "other" }, free, "another job"},
 		"old rank":     {func(g *sdk.Group) { g.Generation-- }, free, "another generation"},
+		"old group":    {func(g *sdk.Group) { g.Epoch-- }, free, "another epoch"},
 		"wrong world":  {func(g *sdk.Group) { g.WorldSize = 5 }, free, "another world size"},
 		"wrong rank":   {func(g *sdk.Group) { g.Rank = 0 }, free, "not expected"},
 		"rank too big": {func(g *sdk.Group) { g.Rank = 3 }, free, "not expected"},
@@ -45,6 +46,7 @@ func TestBelonging(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			listener, caller := testGroup(0, 3), testGroup(1, 3)
 			listener.Generation, caller.Generation = 2, 2
+			listener.Epoch, caller.Epoch = 1, 1
 			test.change(&caller)
 			inside, outside := knock(t, listener, caller, test.claim)
 			if test.want == "" {
