@@ -81,8 +81,7 @@ func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
 // powerSGD is a bucket on its way.
 type powerSGD struct {
 	*lowRank
-	group         *Group
-	home          Region
+	over          int // ranks that the average is over
 	wire1, wire2  Region
 	grad          []float32 // the bucket
 	residue       []float32 // what earlier steps left out; in between, this step's input
@@ -92,7 +91,7 @@ type powerSGD struct {
 
 func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
 	s := &powerSGD{
-		lowRank: l, group: g, home: home,
+		lowRank: l, over: g.World,
 		wire1: Region{wire.Offset, 4 * l.first}, wire2: Region{wire.Offset + 4*l.first, 4 * l.second},
 	}
 	s.grad = tensor.View[float32](g.Bytes(home))
@@ -120,7 +119,7 @@ func (s *powerSGD) project() {
 		orthonormalise(q, m.cols, m.r)
 		kernel.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
 	}
-	kernel.Scale(s.first, 1/float32(s.group.World))
+	kernel.Scale(s.first, 1/float32(s.over))
 }
 
 // answer takes the sum of the first message and fills the second.
@@ -134,7 +133,7 @@ func (s *powerSGD) answer() {
 		orthonormalise(p, m.rows, m.r)
 		kernel.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
 	}
-	kernel.Scale(s.second, 1/float32(s.group.World))
+	kernel.Scale(s.second, 1/float32(s.over))
 }
 
 // restore takes the sum of the second message and puts the product in place.
