@@ -121,6 +121,7 @@ type Trainer struct {
 	best   *checkpoint.Best
 	vals   map[string]float64 // latest metrics
 
+	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	lossWarned bool
 }
 

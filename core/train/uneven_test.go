@@ -183,9 +183,11 @@ func TestUnevenInputsAreAnError(t *testing.T) {
 // buckets, factors of low rank and clipping: all ranks end with the same model.
 func TestJoinGoesWithEverything(t *testing.T) {
 	for name, change := range map[string]func(s *Settings){
-		"synchronised":        func(s *Settings) { s.DDP.SyncBatchNorm = true },
-		"micro-steps":         func(s *Settings) { s.Train.AccumulateSteps = 2 },
-		"both, summed":        func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.AccumulateSteps, s.Train.AccumulateMean = true, 3, false },
+		"synchronised": func(s *Settings) { s.DDP.SyncBatchNorm = true },
+		"micro-steps":  func(s *Settings) { s.Train.AccumulateSteps = 2 },
+		"both, summed": func(s *Settings) {
+			s.DDP.SyncBatchNorm, s.Train.AccumulateSteps, s.Train.AccumulateMean = true, 3, false
+		},
 		"buckets, predivided": func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.DDP.PredivideFactor = 0, 0, 2 },
 		"factors":             func(s *Settings) { s.Run.DType, s.DDP.Compress, s.DDP.PowerSGDStart = "f32", "powersgd", 0 },
 		"own statistics":      func(s *Settings) { s.DDP.BroadcastBuffers, s.Train.MaxNorm = false, 0.1 },
