@@ -16,7 +16,23 @@ type Spec struct {
 	Wheels  []string // directories below site-packages
 	Toolkit bool     // also below CUDA_HOME and /usr/local/cuda
 	Env     string   // environment variable that names the file or its directory and wins over every search
-	Install string   // command or deed that brings the library
+	Install string   // what brings the library, where no wheel does
+	Pip     Pip      // the wheels that bring it
+}
+
+// Pip names the wheels that bring a library, for each major version of CUDA.
+type Pip struct{ CUDA12, CUDA13 string }
+
+// Mend is the command or deed that brings the library, for a driver of the
+// given major version of CUDA; 0 where that is not known.
+func (s Spec) Mend(cuda int) string {
+	switch {
+	case s.Pip == Pip{}:
+		return s.Install
+	case cuda >= 13:
+		return "pip install " + s.Pip.CUDA13
+	}
+	return "pip install " + s.Pip.CUDA12
 }
 
 // Candidate is a file that may be the library.
