@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"core/plan"},
 	{"core/cpu"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
-	{"core/train", "core/bench"},
+	{"core/train", "core/bench", "core/tensor/devicetest"},
 	{"core/config"},
 	{"core/app"},
 }
