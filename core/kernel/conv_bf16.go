@@ -1,15 +1,19 @@
 package kernel
 
-import "github.com/trainctl/trainctl/core/tensor"
-
 // Convolutions of bfloat16 images, with float32 sums. Layers of few input
 // channels multiply pairs of bfloat16 directly; layers of many go through
 // minimal filtering in float32, with tiles that float32 results could not
 // afford.
 
-// ConvBF16 reports whether the convolutions of bfloat16 images have a kernel for
-// this geometry at the active level. Without one, callers widen to float32.
-func (p *Conv) ConvBF16() bool { return HasBF16() && p.large() }
+// ForwardBF16 reports whether Conv2DBF16 takes this geometry at the active
+// level, and is faster than the float32 kernel. Otherwise callers widen to float32.
+func (p *Conv) ForwardBF16() bool { return HasBF16() && p.large() }
+
+// GradInputBF16 is ForwardBF16 for Conv2DGradInputBF16.
+func (p *Conv) GradInputBF16() bool { return HasBF16() && p.large() }
+
+// GradWeightBF16 is ForwardBF16 for Conv2DGradWeightBF16.
+func (p *Conv) GradWeightBF16() bool { return HasBF16() && p.large() }
 
 // ConvBF16Scratch is the number of scratch elements that each of the kernels needs.
 func ConvBF16Scratch(p *Conv) int { return largeScratch(p) }
@@ -29,5 +33,3 @@ func Conv2DGradInputBF16(p *Conv, dy, w, dx []uint16, scratch []float32) {
 func Conv2DGradWeightBF16(p *Conv, x, dy []uint16, dw, scratch []float32, accumulate bool) {
 	largeGradWeight(p, x, dy, dw, scratch, accumulate)
 }
-
-func wideBF16(h uint16) float32 { return tensor.F32FromBF16(h) }

@@ -54,7 +54,7 @@ func TestConvBF16(t *testing.T) {
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if !p.ConvBF16() {
+		if !p.ForwardBF16() || !p.GradInputBF16() || !p.GradWeightBF16() {
 			t.Errorf("%+v: no kernel", *p)
 			continue
 		}
