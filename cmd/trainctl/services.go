@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"io"
+	"time"
 
+	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/forecast"
 )
@@ -17,6 +19,7 @@ type services struct {
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
 	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
+	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
 	Eval   func(context.Context, evalRequest) (evalResult, error)
 
 	Plugins plugins
@@ -59,6 +62,9 @@ type evalResult struct {
 type plugins struct {
 	List func() ([]pluginInfo, error)
 	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
+
+	// Probe starts a plugin's process, shakes hands and ends it.
+	Probe func(ctx context.Context, kind, name string) error
 }
 
 // pluginInfo describes a plugin.
