@@ -58,6 +58,8 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindDropout[T]
 	case graph.DropoutGradOp:
 		return bindDropoutGrad[T]
+	case graph.BranchOp, graph.BranchGradOp:
+		return bindBranch[T]
 	case graph.AddOp:
 		return bindAdd[T]
 	case graph.CrossEntropyOp, graph.CrossEntropyGradOp:

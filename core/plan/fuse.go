@@ -37,7 +37,7 @@ func (l *lowering) fuseLoss() {
 var inPlace = map[graph.Op][]int{
 	graph.ReLUOp: {0}, graph.SigmoidOp: {0}, graph.TanhOp: {0}, graph.GELUOp: {0},
 	graph.ReLUGradOp: {1}, graph.SigmoidGradOp: {1}, graph.TanhGradOp: {1}, graph.GELUGradOp: {1},
-	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.AddOp: {0, 1},
+	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.BranchOp: {0}, graph.BranchGradOp: {0}, graph.AddOp: {0, 1},
 	graph.BatchNormOp: {0}, graph.BatchNormGradOp: {1}, SyncBatchNormGradOp: {1}, graph.LayerNormGradOp: {1}, NormPoolGradOp: {0},
 	graph.CrossEntropyGradOp: {0}, graph.MSEGradOp: {0},
 }

@@ -70,6 +70,9 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if err := l.lower(); err != nil {
 		return nil, err
 	}
+	if err := l.checkBranches(); err != nil {
+		return nil, err
+	}
 	if opt.Fuse {
 		l.fuse()
 	}

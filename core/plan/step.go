@@ -67,6 +67,7 @@ type Step struct {
 	Attr     any    // of the graph node
 	Train    bool   // batch statistics and dropout are on
 	In, Out  []Operand
+	Branch   int   // of the graph, left out with it; 0: none
 	Complete []int // parameters whose gradient is complete after this step, in order
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written
