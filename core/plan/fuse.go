@@ -6,8 +6,13 @@ import "github.com/trainctl/trainctl/core/graph"
 // them shorter; results stay the same within rounding.
 func (l *lowering) fuse() {
 	for i := 0; i < len(l.steps); i++ {
-		if l.steps[i].op == graph.BatchNormOp {
+		switch l.steps[i].op {
+		case graph.BatchNormOp:
 			l.fuseNormPool(i)
+		case graph.LinearOp:
+			l.fuseLinearReLU(i)
+		case graph.LinearGradInputOp:
+			l.fuseLinearReLUGrad(i)
 		}
 	}
 	if l.opt.Train {
