@@ -23,7 +23,7 @@ func (p *Plan) Bind(dev Device, st State) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: bind to %s: %w", dev.Name(), err)
 	}
-	return &Program{plan: p, exec: exec, call: Call{Dropped: make([]bool, len(p.graph.Branches())+1)}}, nil
+	return &Program{plan: p, exec: exec, call: Call{Dropped: make([]bool, len(p.branches)+1)}}, nil
 }
 
 func (p *Plan) checkState(st State) error {
@@ -154,7 +154,7 @@ func (p *Program) prepare(a *Args) {
 		Exchange: a.Exchange, Dropped: p.call.Dropped,
 	}
 	if p.plan.Train {
-		p.call.draw(p.plan.graph.Branches())
+		p.call.draw(p.plan.branches)
 	}
 }
 
