@@ -162,7 +162,8 @@ func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 		kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
 		return
 	}
-	adam(c, lr, step, w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2))
+	kernel.AdamUpdate(w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2),
+		lr, c.Betas[0], c.Betas[1], c.Eps, c.WeightDecay, step, c.Name == "adamw", c.Maximize)
 }
 
 // stateOf is the k-th state tensor, nil where the rule keeps fewer.
