@@ -21,14 +21,16 @@ type Reducer struct {
 	low     []*powerSGD // by bucket, nil where it travels whole
 	start   int         // step from which buckets travel as factors
 	step    int         // synchronised steps begun
+	kept    int         // step at the last Keep
 	ready   *readiness
 	tickets []uint64
 	sync    bool
 	overlap bool
 	err     error
+	flushed time.Time
 
-	// Exposed is the time for which the last Finish waited: communication
-	// that did not hide behind backward.
+	// Exposed is the time from the last Flush to the end of Finish:
+	// communication that did not hide behind backward.
 	Exposed time.Duration
 }
 
@@ -70,6 +72,27 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 
 // Resume says how many steps were made before the first Begin.
 func (r *Reducer) Resume(steps int) { r.step = steps }
+
+// Keep remembers what the next synchronised step changes beside gradients.
+// Only PowerSGD has more to copy than a number.
+func (r *Reducer) Keep() {
+	r.kept = r.step
+	for _, s := range r.low {
+		if s != nil {
+			s.keep()
+		}
+	}
+}
+
+// Rewind goes back to where Keep was called. Gradients are unspecified.
+func (r *Reducer) Rewind() {
+	r.step = r.kept
+	for _, s := range r.low {
+		if s != nil {
+			s.rewind()
+		}
+	}
+}
 
 // Gradients returns views of the buckets' memory, by parameter index. A
 // parameter without a bucket has a zero tensor.
@@ -137,17 +160,16 @@ func (r *Reducer) send(b int, d tensor.DType, wire Region) {
 	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
 }
 
-// Finish waits until every bucket holds the average over ranks. After an
-// error the gradients are unusable: no rank may apply them.
-func (r *Reducer) Finish() error {
-	r.Exposed = 0
+// Flush sends what Begin's pass has left to send, so that a collective called
+// between Flush and Finish comes after all of the reducer's.
+func (r *Reducer) Flush() error {
+	r.flushed = time.Now()
 	if err := r.ready.missing(); err != nil {
 		return err
 	}
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
-	start := time.Now()
 	if !r.overlap {
 		for b := range r.buckets {
 			r.launch(b)
@@ -156,10 +178,20 @@ func (r *Reducer) Finish() error {
 	for b := range r.buckets {
 		r.turn(b)
 	}
+	return r.err
+}
+
+// Finish waits until every bucket holds the average over ranks; Flush comes
+// before it. After an error the gradients are unusable: no rank may apply them.
+func (r *Reducer) Finish() error {
+	r.Exposed = 0
+	if !r.sync || r.group.World == 1 {
+		return nil
+	}
 	for b := range r.buckets {
 		r.land(b)
 	}
-	r.Exposed = time.Since(start)
+	r.Exposed = time.Since(r.flushed)
 	return r.err
 }
 

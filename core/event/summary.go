@@ -67,6 +67,9 @@ type CommSummary struct {
 	Buckets      int    `json:"buckets"`
 	BytesPerStep int64  `json:"bytes_per_step"`
 	ExposedMSP50 Number `json:"exposed_ms_p50"` // waited for buckets after backward
+	// BackendRestarts is how often the ranks went on with new backend plugins,
+	// since they were started last.
+	BackendRestarts int `json:"backend_restarts"`
 }
 
 // MemorySummary is per rank, plugins included and shared pages counted once.

@@ -58,6 +58,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		"clipped, accumulated":      {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
 		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
 		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
+		"could be healed":           {sdk.Options{"dtype": "fp16"}, func(s *Settings) { s.BackendRestarts = 1 }},
 		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
 		"factors of low rank":       {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
 		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {

@@ -163,8 +163,8 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
-// adopt takes rank 0's state over on every rank.
-func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+// spread gives all ranks rank 0's tensors.
+func (t *Trainer) spread() error {
 	if err := t.group.Broadcast(t.memory.all, 0); err != nil {
 		return fmt.Errorf("broadcasting the weights: %w", err)
 	}
@@ -172,14 +172,24 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	if err := t.group.BroadcastTensors(t.liveMasters(), staging, 0); err != nil {
 		return fmt.Errorf("broadcasting the master weights: %w", err)
 	}
-	if head.State {
-		var state []tensor.Tensor
-		for _, s := range t.optimizer.State() {
-			state = append(state, s.Tensor)
-		}
-		if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
-			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
-		}
+	if !t.head.State {
+		return nil
+	}
+	var state []tensor.Tensor
+	for _, s := range t.optimizer.State() {
+		state = append(state, s.Tensor)
+	}
+	if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
+		return fmt.Errorf("broadcasting the optimizer's state: %w", err)
+	}
+	return nil
+}
+
+// adopt takes rank 0's state over on every rank.
+func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+	t.head = head
+	if err := t.together(ctx, &t.parts.weights); err != nil {
+		return err
 	}
 	t.pos = head.Position
 	t.reducer.Resume(t.pos.Step)

@@ -39,7 +39,10 @@ type Settings struct {
 	Backend        string
 	BackendOptions sdk.Options
 	BackendTimeout time.Duration
-	PrecisionOpts  sdk.Options
+	BackendInit    time.Duration // for a new group to come about
+	// BackendRestarts is how often a group that broke is replaced; 0: never.
+	BackendRestarts int
+	PrecisionOpts   sdk.Options
 
 	Timeline bool // record what this rank does when
 
@@ -117,6 +120,20 @@ type Trainer struct {
 	vals  map[string]float64 // latest metrics
 
 	lossWarned bool
+
+	micro    int               // micro-steps of the step under way
+	m        measures          // of its passes
+	found    [1]float64        // 1 if a gradient is not finite
+	evalSums [sumCount]float64 // of the evaluation under way
+
+	parts     sections
+	at        standing
+	given     int // sections before this one need not be done
+	rounds    int // comparisons of where ranks stand
+	groups    int // groups of the backend before the one in use
+	concluded bool
+	kept      []byte // buffers before the step under way
+	head      resumeHead
 }
 
 // position is where the run is. Everything a step depends on besides the
