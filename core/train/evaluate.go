@@ -83,13 +83,14 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	return sums, nil
 }
 
-// settleBuffers gives all ranks rank 0's batch statistics at a point where
-// they are read: before an evaluation, a checkpoint, and at the end.
+// settleBuffers gives all ranks the batch statistics that count, rank 0's
+// unless it has run out of data, at a point where they are read: before an
+// evaluation, a checkpoint, and at the end.
 func (t *Trainer) settleBuffers(ctx context.Context) error {
 	return t.together(ctx, &t.parts.buffers)
 }
 
-func (t *Trainer) shareBuffers() error { return t.group.Broadcast(t.memory.buffers, 0) }
+func (t *Trainer) shareBuffers() error { return t.group.Broadcast(t.memory.buffers, t.keeper) }
 
 // total adds up an evaluation over ranks.
 func (t *Trainer) total(context.Context) error { return t.group.Scalars(sdk.Sum, t.evalSums[:]) }

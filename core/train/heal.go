@@ -177,7 +177,7 @@ func (t *Trainer) restarted(cause string, begin time.Time) {
 
 // giveAgain repeats the broadcast that a rank has missed.
 func (t *Trainer) giveAgain(v verdict) error {
-	for _, s := range []*section{&t.parts.weights, &t.parts.buffers} {
+	for _, s := range []*section{&t.parts.weights, &t.parts.buffers, &t.parts.carry} {
 		if s.name == v.repeat {
 			return s.repeat()
 		}

@@ -27,22 +27,46 @@ type section struct {
 // sections are those of a run.
 type sections struct {
 	weights   section // the broadcast that a run begins with
+	numbers   section // one number of every rank
 	gradients section // buffers, passes, buckets, and the totals of a step
 	finite    section // whether all gradients of a step are
 	totals    section // of an evaluation
 	buffers   section // the broadcast of batch statistics
+	carry     section // the collection of what compression carries over
 	end       section // nothing follows
 }
 
 func (t *Trainer) defineSections() {
+	t.theirs = make([]float64, t.World.Size)
 	t.parts = sections{
-		weights:   section{name: "weights", do: func(context.Context) error { return t.spread() }, repeat: t.spread},
+		weights:   broadcast("weights", t.shareWeights),
+		numbers:   section{name: "numbers", do: t.gatherNumbers, result: t.theirs},
 		gradients: section{name: "gradients", do: t.gradients, keep: t.keepStep, undo: t.rewindStep, result: t.sums[:]},
 		finite:    section{name: "finite", do: t.allFinite, result: t.found[:]},
 		totals:    section{name: "totals", do: t.total, result: t.evalSums[:]},
-		buffers:   section{name: "buffers", do: func(context.Context) error { return t.shareBuffers() }, repeat: t.shareBuffers},
+		buffers:   broadcast("buffers", t.shareBuffers),
+		carry:     broadcast("carry", t.collectCarried),
 		end:       section{name: "end"},
 	}
+}
+
+// broadcast is a section that gives what is too large to keep.
+func broadcast(name string, give func() error) section {
+	return section{name: name, do: func(context.Context) error { return give() }, repeat: give}
+}
+
+// numbers gives all ranks a number of each, by rank, until the next call.
+func (t *Trainer) numbers(ctx context.Context, mine float64) ([]float64, error) {
+	t.mine = mine
+	return t.theirs, t.together(ctx, &t.parts.numbers)
+}
+
+func (t *Trainer) gatherNumbers(context.Context) error {
+	all, err := t.group.Gather(t.mine)
+	if err == nil {
+		copy(t.theirs, all)
+	}
+	return err
 }
 
 // together does a section with the other ranks.

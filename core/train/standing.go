@@ -58,7 +58,7 @@ func judge(all []standing) (verdict, error) {
 	for r := range all {
 		s := &all[r]
 		known := len(v.result) > 0 // the section before the last ended with a reduction
-		switch broadcast := s.Name == "weights" || s.Name == "buffers"; {
+		switch broadcast := s.Name == "weights" || s.Name == "buffers" || s.Name == "carry"; {
 		case s.Section == v.section:
 		case !broadcast && known && s.Section == v.section-1:
 		case broadcast && !known && (v.repeat == "" || v.repeat == s.Name):

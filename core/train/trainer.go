@@ -110,20 +110,27 @@ type Trainer struct {
 	begun     timeline.Mark      // of the pass under way
 	onLoss    func()
 
-	pos   position
-	scale float64
-	taken int // batches of the epoch's pass handed to steps
-	sums  [sumCount]float64
-	stats stats
-	done  event.StepDone // reused
-	best  *checkpoint.Best
-	vals  map[string]float64 // latest metrics
+	pos    position
+	turn   turn          // of the step under way
+	ahead  data.Batch    // taken from the loader for the next pass; no rows: none
+	waited time.Duration // for batches of the next step
+	keeper int           // the rank whose batch statistics count
+	skew   int           // steps in a row in which some rank had no data
+	scale  float64
+	taken  int // batches of the epoch's pass handed to steps
+	sums   [sumCount]float64
+	stats  stats
+	done   event.StepDone // reused
+	best   *checkpoint.Best
+	vals   map[string]float64 // latest metrics
 
+	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	lossWarned bool
 
-	micro    int               // micro-steps of the step under way
-	m        measures          // of its passes
+	m        measures          // of the passes of the step under way
 	found    [1]float64        // 1 if a gradient is not finite
+	mine     float64           // number that this rank has for the others
+	theirs   []float64         // and those of all
 	evalSums [sumCount]float64 // of the evaluation under way
 
 	parts     sections
@@ -132,7 +139,9 @@ type Trainer struct {
 	rounds    int // comparisons of where ranks stand
 	groups    int // groups of the backend before the one in use
 	concluded bool
-	kept      []byte // buffers before the step under way
+	collected []tensor.Named // of all ranks, on rank 0, for a checkpoint
+	kept      []byte         // buffers before the step under way
+	before    int            // batches of the epoch before the pass over the rest of it
 	head      resumeHead
 }
 
