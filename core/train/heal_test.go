@@ -137,7 +137,7 @@ func TestEveryDeathIsHealed(t *testing.T) {
 			d.Settings.Optimizer = optim.DefaultFor("adam")
 		},
 		"without overlap, uneven": func(d *Deps) {
-			d.Settings.DDP.Overlap, d.Settings.DDP.Uneven = false, ddp.UnevenJoin
+			d.Settings.DDP.Overlap, d.Settings.DDP.Uneven, d.Settings.DDP.FindUnusedParameters = false, ddp.UnevenJoin, true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
