@@ -3,6 +3,7 @@ package ddp
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -29,28 +30,49 @@ type Group struct {
 	seq     uint64
 	watch   Stopwatch // with trace
 	trace   *timeline.Recorder
+	exposed time.Duration
 	call    sdk.Collective // reused, so that a call allocates nothing
 }
 
 // Region is a part of the arena.
 type Region struct{ Offset, Size int }
 
-// ScratchBytes is the size of the region that NewGroup needs for reducing scalars.
+// ScratchBytes is the size of the region that NewGroup needs for reducing
+// scalars, for up to 64 ranks.
 const ScratchBytes = 64 * 8
+
+// ScratchSize is the size of that region for any number of ranks.
+func ScratchSize(world int) int { return max(ScratchBytes, Align(8*world)) }
 
 // NewGroup makes a group over a connected backend. The scratch region lies in
 // the arena, which the caller keeps alive as long as the group.
 func NewGroup(rank, world int, comm Collectives, arena *sdk.Arena, scratch Region) *Group {
-	if scratch.Size < ScratchBytes {
-		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, ScratchBytes))
+	if need := ScratchSize(world); scratch.Size < need {
+		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, need))
 	}
 	return &Group{Rank: rank, World: world, comm: comm, arena: arena, scratch: scratch}
+}
+
+// Exposed is the time for which this rank has stood still for communication
+// since the last call: what did not hide behind computing, and what it waited for
+// ranks that came later.
+func (g *Group) Exposed() time.Duration {
+	d := g.exposed
+	g.exposed = 0
+	return d
 }
 
 // Bytes is the memory of a region.
 func (g *Group) Bytes(r Region) []byte {
 	return g.arena.Bytes()[r.Offset : r.Offset+r.Size : r.Offset+r.Size]
 }
+
+// Seq is the number of the last collective that this rank has called.
+func (g *Group) Seq() uint64 { return g.seq }
+
+// Continue goes on with the number after seq, in a new group of the backend:
+// ranks may have called different numbers of collectives in the one that broke.
+func (g *Group) Continue(seq uint64) { g.seq = seq }
 
 // submit numbers and starts a collective over a region.
 func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) (uint64, error) {
@@ -138,6 +160,18 @@ func (g *Group) Scalars(op sdk.ReduceOp, values []float64) error {
 		return err
 	}
 	return g.FinishScalars(p, values)
+}
+
+// Gather returns every rank's value, by rank; the memory is the arena's until
+// the next reduction of scalars.
+func (g *Group) Gather(value float64) ([]float64, error) {
+	r := Region{Offset: g.scratch.Offset, Size: 8 * g.World}
+	all := tensor.View[float64](g.Bytes(r))
+	all[g.Rank] = value
+	if g.World == 1 {
+		return all, nil
+	}
+	return all, g.run(sdk.OpAllGather, sdk.Sum, tensor.F64, r, 0)
 }
 
 // Any reports on all ranks whether flag is true on at least one.

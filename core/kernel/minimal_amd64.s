@@ -8,18 +8,12 @@ TEXT ·dataToPointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
-	LEAQ         (DI)(DI*2), R9
-	LEAQ         (R9)(DI*2), R9
-	LEAQ         (DI)(DI*2), R10
-	LEAQ         (R10)(DI*2), R10
-	LEAQ         (R10)(DI*2), R10
+	LEAQ         (R8)(DI*2), R9
+	LEAQ         (R9)(DI*2), R10
 	MOVL         $0x40a80000, R11
 	VMOVD        R11, X0
 	VBROADCASTSS X0, Z0
@@ -179,11 +173,8 @@ TEXT ·filter3ToPointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         16(AX), CX
 	MOVQ         56(AX), DX
 	LEAQ         (DX)(DX*2), BX
-	LEAQ         (DX)(DX*2), SI
-	LEAQ         (SI)(DX*2), SI
-	LEAQ         (DX)(DX*2), DI
-	LEAQ         (DI)(DX*2), DI
-	LEAQ         (DI)(DX*2), DI
+	LEAQ         (BX)(DX*2), SI
+	LEAQ         (SI)(DX*2), DI
 	MOVL         $0x3e638e39, R8
 	VMOVD        R8, X0
 	VBROADCASTSS X0, Z0
@@ -304,11 +295,8 @@ TEXT ·pointsTo3AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	MOVL         $0x40000000, R8
 	VMOVD        R8, X0
@@ -415,11 +403,8 @@ TEXT ·filter4ToPointsAVX512(SB), NOSPLIT, $0-8
 	LEAQ         (CX)(CX*2), DX
 	MOVQ         56(AX), BX
 	LEAQ         (BX)(BX*2), SI
-	LEAQ         (BX)(BX*2), DI
-	LEAQ         (DI)(BX*2), DI
-	LEAQ         (BX)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
 	MOVL         $0x3e638e39, R9
 	VMOVD        R9, X0
 	VBROADCASTSS X0, Z0
@@ -551,11 +536,8 @@ TEXT ·pointsTo4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
 	MOVL         $0x40000000, R9
@@ -677,11 +659,8 @@ TEXT ·filter5ToPointsAVX512(SB), NOSPLIT, $0-8
 	LEAQ         (CX)(CX*2), DX
 	MOVQ         56(AX), BX
 	LEAQ         (BX)(BX*2), SI
-	LEAQ         (BX)(BX*2), DI
-	LEAQ         (DI)(BX*2), DI
-	LEAQ         (BX)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
 	MOVL         $0x3e638e39, R9
 	VMOVD        R9, X0
 	VBROADCASTSS X0, Z0
@@ -821,11 +800,8 @@ TEXT ·pointsTo5AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
 	MOVL         $0x40000000, R9
@@ -959,15 +935,11 @@ TEXT ·filter6ToPointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
+	LEAQ         (DX)(CX*2), BX
 	MOVQ         56(AX), SI
 	LEAQ         (SI)(SI*2), DI
-	LEAQ         (SI)(SI*2), R8
-	LEAQ         (R8)(SI*2), R8
-	LEAQ         (SI)(SI*2), R9
-	LEAQ         (R9)(SI*2), R9
-	LEAQ         (R9)(SI*2), R9
+	LEAQ         (DI)(SI*2), R8
+	LEAQ         (R8)(SI*2), R9
 	MOVL         $0x3e638e39, R10
 	VMOVD        R10, X0
 	VBROADCASTSS X0, Z0
@@ -1115,15 +1087,11 @@ TEXT ·pointsTo6AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
-	LEAQ         (DI)(DI*2), R9
-	LEAQ         (R9)(DI*2), R9
+	LEAQ         (R8)(DI*2), R9
 	MOVL         $0x40000000, R10
 	VMOVD        R10, X0
 	VBROADCASTSS X0, Z0

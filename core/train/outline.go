@@ -1,7 +1,9 @@
 package train
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -40,7 +42,9 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	if o.sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
 		return nil, err
 	}
-	o.count(s.Train)
+	if err = o.count(s, world); err != nil {
+		return nil, err
+	}
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, err
 	}
@@ -51,8 +55,28 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
 	o.memory = layout(s.DDP, o.Gradients, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
-	o.memory.addNorms(o.Plan.Exchanges(), world)
-	return o, nil
+	o.memory.add(world, o.Plan.Exchanges())
+	return o, o.addUsage(s.DDP, world)
+}
+
+// addUsage makes room for finding out which parameters a step has used, and
+// refuses models that need it when it is off: a rank that leaves a branch out
+// would keep the others waiting. A rank alone finds out by itself.
+func (o *Outline) addUsage(cfg ddp.Config, world int) error {
+	optional := o.Plan.Optional()
+	if cfg.FindUnusedParameters || world == 1 && len(optional) > 0 {
+		o.memory.usage = ddp.Region{Offset: o.memory.size, Size: ddp.UsageBytes(len(o.Gradients))}
+		o.memory.size += o.memory.usage.Size
+		return nil
+	}
+	if len(optional) == 0 {
+		return nil
+	}
+	names := make([]string, len(optional))
+	for i, p := range optional {
+		names[i] = o.Gradients[p].Name
+	}
+	return fmt.Errorf("these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s; set ddp.find_unused_parameters = true, or layerdrop = 0", strings.Join(names, ", "))
 }
 
 // WireBytes is what each rank contributes to the all-reduces of a step, and
@@ -74,18 +98,26 @@ func (o *Outline) NormBytes() (n int) {
 	return n
 }
 
-// count works out batches and steps. The last step of an epoch may have fewer
-// micro-steps than the others.
-func (o *Outline) count(c Config) {
-	n := o.sampler.Len()
+// count works out batches and steps, equal on all ranks. The last step of an
+// epoch may have fewer micro-steps than the others.
+func (o *Outline) count(s Settings, world int) error {
+	c, n, least := s.Train, o.sampler.LenOf(0), o.sampler.LenOf(world-1)
 	o.Batch = min(o.Batch, n)
-	batches := (n + o.Batch - 1) / o.Batch
-	o.LastBatch = n - (batches-1)*o.Batch
+	batches, fewest := (n+o.Batch-1)/o.Batch, (least+o.Batch-1)/o.Batch
+	if batches != fewest && s.DDP.Uneven == ddp.UnevenError {
+		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, or sampler.pad = %q",
+			o.sampler.Total(), batches, world-1, fewest, ddp.UnevenJoin, ddp.UnevenStop, data.PadRepeat)
+	}
+	if s.DDP.Uneven == ddp.UnevenStop {
+		batches = fewest
+	}
+	o.LastBatch = min(o.Batch, n-(batches-1)*o.Batch)
 	o.StepsPerEpoch = (batches + c.AccumulateSteps - 1) / c.AccumulateSteps
 	o.Steps = o.StepsPerEpoch * c.Epochs
 	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
 		o.Steps = c.MaxSteps
 	}
+	return nil
 }
 
 // gradients describes the trained parameters for bucketing.
@@ -120,13 +152,15 @@ func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, entries 
 	m.bufs = place(true)
 	m.buffers.Size = end - m.buffers.Offset
 	m.all.Size = end - m.all.Offset
-	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
-	m.size = end + ddp.ScratchBytes
+	m.size = end
 	return m
 }
 
-// addNorms makes room for vectors of the given lengths, one at a time.
-func (m *memory) addNorms(lengths []int, world int) {
+// add makes room for what ranks exchange beside the gradients: scalars, and
+// vectors of the given lengths, one at a time.
+func (m *memory) add(world int, lengths []int) {
+	m.scratch = ddp.Region{Offset: m.size, Size: ddp.ScratchSize(world)}
+	m.size += m.scratch.Size
 	if len(lengths) == 0 {
 		return
 	}

@@ -54,6 +54,7 @@ type resumeHead struct {
 	Position position
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
+	Carried  bool // and what compression carries over
 }
 
 func (h resumeHead) encode() []byte {
@@ -113,6 +114,8 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		}
 		head.State = true
 		head.Scaler = s.Scaler
+		lines = append(lines, t.takeOver(s.Compression, s.WorldSize)...)
+		head.Carried = t.carried != nil
 		head.Position = position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
 		var moved string
 		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
@@ -163,8 +166,8 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
-// adopt takes rank 0's state over on every rank.
-func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+// shareWeights gives all ranks rank 0's tensors.
+func (t *Trainer) shareWeights() error {
 	if err := t.group.Broadcast(t.memory.all, 0); err != nil {
 		return fmt.Errorf("broadcasting the weights: %w", err)
 	}
@@ -172,7 +175,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	if err := t.group.BroadcastTensors(t.liveMasters(), staging, 0); err != nil {
 		return fmt.Errorf("broadcasting the master weights: %w", err)
 	}
-	if head.State {
+	if t.head.State {
 		var state []tensor.Tensor
 		for _, s := range t.optimizer.State() {
 			state = append(state, s.Tensor)
@@ -180,6 +183,20 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
 			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
 		}
+	}
+	if t.head.Carried {
+		if err := t.handOut(); err != nil {
+			return fmt.Errorf("handing out what compression carries over: %w", err)
+		}
+	}
+	return nil
+}
+
+// adopt takes rank 0's state over on every rank.
+func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+	t.head = head
+	if err := t.together(ctx, &t.parts.weights); err != nil {
+		return err
 	}
 	t.pos = head.Position
 	t.reducer.Resume(t.pos.Step)

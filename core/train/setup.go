@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,6 +25,7 @@ const loaderSlots = 1
 // the same weights. The context bounds all of it.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d, vals: map[string]float64{}}
+	t.defineSections()
 	for _, phase := range []struct {
 		name string
 		do   func(context.Context) error
@@ -56,11 +58,7 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error {
-		return t.Backend.Open(ctx, sdk.Group{
-			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
-			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-			Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
-		}, t.Settings.BackendOptions)
+		return t.openBackend(ctx)
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -71,6 +69,14 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
 	})
 	return t.checkPlugins()
+}
+
+func (t *Trainer) openBackend(ctx context.Context) error {
+	return t.Backend.Open(ctx, sdk.Group{
+		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
+		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
+		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
+	}, t.Settings.BackendOptions)
 }
 
 func (t *Trainer) checkPlugins() error {
@@ -103,7 +109,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.arena, t.memory.scratch)
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
-	t.onGrad = t.reducer.GradReady
+	t.onGrad, t.onUnused = t.reducer.GradReady, t.unused
+	if t.memory.usage.Size > 0 {
+		t.reducer.FindUnused(t.memory.usage)
+		t.optional = o.Plan.Optional()
+	}
 	if t.memory.norms.Size > 0 {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
@@ -123,17 +133,21 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
-	params := make([]optim.Param, len(t.graph.Params()))
-	t.masters = make([]tensor.Tensor, len(params))
+	var params []optim.Param
+	t.slots = make([]int, len(t.graph.Params()))
+	t.masters = make([]tensor.Tensor, len(t.graph.Params()))
 	for i, e := range t.graph.StateDict() {
-		if e.Buffer {
+		if e.Buffer || !t.graph.Params()[e.Index].RequiresGrad {
 			continue
 		}
 		v := t.model[i]
 		if half(v.DType) && t.policy.MasterWeights {
 			t.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 		}
-		params[e.Index] = optim.Param{Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index]}
+		t.slots[e.Index] = len(params)
+		params = append(params, optim.Param{
+			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
+		})
 	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
@@ -148,13 +162,6 @@ func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
 // thing. Models, data and configurations are compared before any collective,
 // because a collective over different models could only hang or corrupt.
 func (t *Trainer) join(ctx context.Context) error {
-	if err := t.Backend.Attach(ctx, t.arena); err != nil {
-		return err
-	}
-	endpoint, err := t.Backend.Listen(ctx)
-	if err != nil {
-		return err
-	}
 	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
 	if err != nil {
 		return err
@@ -162,11 +169,7 @@ func (t *Trainer) join(ctx context.Context) error {
 	if err := ddp.VerifyReplicas(replicas); err != nil {
 		return err
 	}
-	endpoints, err := t.Gather(ctx, "endpoint", endpoint)
-	if err != nil {
-		return err
-	}
-	return t.Backend.Connect(ctx, endpoints)
+	return t.assemble(ctx)
 }
 
 func (t *Trainer) replica() ddp.Replica {

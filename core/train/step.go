@@ -2,10 +2,13 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/timeline"
@@ -14,37 +17,55 @@ import (
 // step is one optimizer step: forward, loss and backward over one or more
 // micro-batches, gradients averaged over ranks while backward runs, one
 // decision of all ranks whether to apply them, and the update.
-func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
-	begin := time.Now()
+func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool, err error) {
+	t.begin(n)
 	t.trace.Step(t.pos.Step + 1)
-	if err := t.syncBuffers(); err != nil {
+	if err := t.together(ctx, &t.parts.gradients); err != nil {
 		return false, err
 	}
-	m, err := t.passes(micro)
-	if err != nil {
-		return false, err
-	}
-	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, m))
-	if err != nil {
-		return false, err
-	}
-	if err := t.reducer.Finish(); err != nil {
-		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
-	}
-	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
-		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	t.carried = nil // from here on no rank can have missed it
+	m := t.m
+	if t.sums[sumEnded] > 0 {
+		if empty, err := t.ranOut(ctx, m.ended); err != nil || empty {
+			return t.sums[sumStop] > 0, err
+		}
 	}
 	lr := t.schedule.LR(t.pos.Applied)
 	mark := t.trace.Now()
-	norm, applied, err := t.update(lr)
+	norm, applied, err := t.update(ctx, lr)
 	if err != nil {
 		return false, err
 	}
 	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
 	t.pos.Step++
-	t.pos.Offset += m.rows
+	t.pos.Offset += t.covered(m)
 	t.stepDone(m, lr, norm, applied, time.Since(begin))
 	return t.sums[sumStop] > 0, nil
+}
+
+// gradients makes the averages over ranks of a step: of its gradients, in their
+// buckets, and, last of all, of what it reports.
+func (t *Trainer) gradients(ctx context.Context) (err error) {
+	if err := t.syncBuffers(); err != nil {
+		return err
+	}
+	if t.m, err = t.passes(); err != nil {
+		return err
+	}
+	if err := t.reducer.Flush(); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, t.m))
+	if err != nil {
+		return err
+	}
+	if err := t.reducer.Finish(); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	return nil
 }
 
 // measures are what the passes of one step add up on this rank.
@@ -53,27 +74,35 @@ type measures struct {
 	correct int
 	rows    int
 	data    time.Duration // waited for batches
+	ended   bool          // the data set ended before a batch that was expected
 }
 
 // passes runs forward and backward over the step's micro-batches. Only the
 // last one communicates; the others add up in the buckets (DDP's no_sync).
-func (t *Trainer) passes(micro int) (m measures, err error) {
-	total := t.stepRows(micro)
-	for i := range micro {
-		waited, mark := time.Now(), t.trace.Now()
-		batch, err := t.loader.Next()
+//
+// A rank without batches of its own shadows the others' passes.
+func (t *Trainer) passes() (m measures, err error) {
+	total, last := t.stepRows(t.turn.mine), t.turn.passes-1
+	for i := range t.turn.passes {
+		batch, err := t.take(i)
+		if errors.Is(err, data.ErrEnd) {
+			m.ended = m.ended || i < t.turn.mine
+			err = t.shadow(m.rows, total, i == last)
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return m, fmt.Errorf("samples from %d on of epoch %d: %w", t.pos.Offset+m.rows, t.pos.Epoch, err)
 		}
-		m.data += time.Since(waited)
-		t.begun = t.trace.Since(timeline.Data, "batch", i, mark)
-		t.reducer.Begin(i == micro-1)
+		t.reducer.Begin(i == last)
+		t.first = i == 0
 		share := float64(batch.Rows) / float64(total)
 		args := plan.Args{
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
 			Seed: t.Settings.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.Settings.Train.AccumulateSteps) + uint64(i), Rank: t.World.Rank,
-			OnGrad: t.onGrad, OnLoss: t.onLoss, Exchange: t.exchange,
+			OnGrad: t.onGrad, OnUnused: t.onUnused, OnLoss: t.onLoss, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
 		if res.Err != nil {
@@ -84,7 +113,29 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 		m.correct += res.Correct
 		m.rows += batch.Rows
 	}
+	if m.rows > 0 {
+		m.loss *= float64(total) / float64(m.rows)
+	}
+	m.data, t.waited = t.waited, 0
 	return m, nil
+}
+
+// unused gives a parameter that takes no part in a pass zero as its gradient,
+// unless passes before have left one.
+func (t *Trainer) unused(param int) {
+	if t.first {
+		clear(t.grads[param].Data)
+	}
+	t.reducer.Unused(param)
+}
+
+// covered is how far a step brings every rank in its part of the epoch. Where
+// some may have run out it is the same on all of them.
+func (t *Trainer) covered(m measures) int {
+	if t.Settings.DDP.Uneven == ddp.UnevenError {
+		return m.rows
+	}
+	return t.turn.passes * t.batch
 }
 
 // lossDivisor makes accumulated micro-batches equal one big batch: each
@@ -112,7 +163,8 @@ const (
 	sumLoss = iota
 	sumCorrect
 	sumRows
-	sumStop // ranks that were asked to stop
+	sumStop  // ranks that were asked to stop
+	sumEnded // ranks whose data ended, where that must not be
 	sumCount
 )
 
@@ -121,19 +173,21 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 	if ctx.Err() != nil {
 		t.sums[sumStop] = 1
 	}
+	if m.ended && t.Settings.DDP.Uneven == ddp.UnevenError {
+		t.sums[sumEnded] = 1
+	}
 	return t.sums[:]
 }
 
 // update decides with all ranks whether the gradients are finite, and applies
 // them. Unscaling and clipping come after the reduce, so they are the same on
 // all ranks (parity with GradScaler's order: unscale, clip, step, update).
-func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
+func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
 	if t.policy.Dynamic {
-		found, err := t.group.Any(!t.optimizer.GradsFinite())
-		if err != nil {
+		if err := t.together(ctx, &t.parts.finite); err != nil {
 			return 0, false, err
 		}
-		next, err := t.Precision.Update(context.Background(), found) // the step ends, also when the run is asked to
+		next, err := t.Precision.Update(context.Background(), t.found[0] > 0) // the step ends, also when the run is asked to
 		if err != nil {
 			return 0, false, err
 		}
@@ -145,6 +199,9 @@ func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 		t.optimizer.ScaleGrads(1 / used)
 	} else if t.scale != 1 {
 		t.optimizer.ScaleGrads(1 / t.scale)
+	}
+	for _, p := range t.optional {
+		t.optimizer.Use(t.slots[p], t.reducer.Used(p))
 	}
 	if t.Settings.Train.MaxNorm > 0 {
 		norm = t.optimizer.ClipNorm(t.Settings.Train.MaxNorm)
@@ -166,7 +223,7 @@ func (t *Trainer) skipped(s sdk.ScaleState) error {
 // firstNonFinite names the first parameter whose gradient is not finite.
 func (t *Trainer) firstNonFinite() string {
 	for i, g := range t.grads {
-		if !finite(g) {
+		if g.Data != nil && !finite(g) {
 			return t.graph.Params()[i].Name
 		}
 	}
@@ -174,10 +231,11 @@ func (t *Trainer) firstNonFinite() string {
 }
 
 // syncBuffers gives every rank rank 0's batch statistics before the forward
-// pass, once per optimizer step, as DDP's broadcast_buffers does.
+// pass, once per optimizer step, as DDP's broadcast_buffers does; with join
+// those of the highest rank that has data, as DDP does then.
 func (t *Trainer) syncBuffers() error {
 	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
-	return t.group.Broadcast(t.memory.buffers, 0)
+	return t.group.Broadcast(t.memory.buffers, t.keeper)
 }

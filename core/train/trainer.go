@@ -39,7 +39,10 @@ type Settings struct {
 	Backend        string
 	BackendOptions sdk.Options
 	BackendTimeout time.Duration
-	PrecisionOpts  sdk.Options
+	BackendInit    time.Duration // for a new group to come about
+	// BackendRestarts is how often a group that broke is replaced; 0: never.
+	BackendRestarts int
+	PrecisionOpts   sdk.Options
 
 	Timeline bool // record what this rank does when
 
@@ -102,21 +105,48 @@ type Trainer struct {
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
 	onGrad    func(param int)
+	onUnused  func(param int)
+	optional  []int              // parameters that a step may leave out
+	slots     []int              // by parameter: its place in the optimizer
 	exchange  plan.Exchange      // nil without synchronised batch norms
 	trace     *timeline.Recorder // nil when off
+	first     bool               // the pass under way is the first of its step
 	begun     timeline.Mark      // of the pass under way
 	onLoss    func()
 
-	pos   position
-	scale float64
-	taken int // batches of the epoch's pass handed to steps
-	sums  [sumCount]float64
-	stats stats
-	done  event.StepDone // reused
-	best  *checkpoint.Best
-	vals  map[string]float64 // latest metrics
+	pos    position
+	turn   turn          // of the step under way
+	ahead  data.Batch    // taken from the loader for the next pass; no rows: none
+	waited time.Duration // for batches of the next step
+	keeper int           // the rank whose batch statistics count
+	skew   int           // steps in a row in which some rank had no data
+	scale  float64
+	taken  int // batches of the epoch's pass handed to steps
+	sums   [sumCount]float64
+	stats  stats
+	done   event.StepDone // reused
+	best   *checkpoint.Best
+	vals   map[string]float64 // latest metrics
 
+	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	lossWarned bool
+
+	m        measures          // of the passes of the step under way
+	found    [1]float64        // 1 if a gradient is not finite
+	mine     float64           // number that this rank has for the others
+	theirs   []float64         // and those of all
+	evalSums [sumCount]float64 // of the evaluation under way
+
+	parts     sections
+	at        standing
+	given     int // sections before this one need not be done
+	rounds    int // comparisons of where ranks stand
+	groups    int // groups of the backend before the one in use
+	concluded bool
+	collected []tensor.Named // of all ranks, on rank 0, for a checkpoint
+	kept      []byte         // buffers before the step under way
+	before    int            // batches of the epoch before the pass over the rest of it
+	head      resumeHead
 }
 
 // position is where the run is. Everything a step depends on besides the

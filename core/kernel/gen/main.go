@@ -28,15 +28,24 @@ var families = map[string]func(*asm){
 	"moments":     moments,
 	"pack":        pack,
 	"peak":        peak,
+	"product":     product,
 }
 
 func main() {
 	out := flag.String("dir", "..", "folder of package kernel")
 	flag.Parse()
 	for name, family := range families {
-		if err := write(*out, name, family); err != nil {
+		if err := write(*out, name, family, avx2, avx512); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
+	}
+	for name, family := range bf16Families {
+		if err := write(*out, name, family, avx512bf16); err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
+	}
+	if err := productChoice(*out); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -44,9 +53,9 @@ func main() {
 // cannot see: a pointer to byte, named after the struct.
 var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 
-func write(dir, name string, family func(*asm)) error {
+func write(dir, name string, family func(*asm), isas ...isa) error {
 	ctx := build.NewContext()
-	for _, v := range []isa{avx2, avx512} {
+	for _, v := range isas {
 		family(&asm{Context: ctx, isa: v})
 	}
 	file, err := ctx.Result()
@@ -63,6 +72,7 @@ func write(dir, name string, family func(*asm)) error {
 			return err
 		}
 		text = opaque.ReplaceAll(text, []byte("($1 *$1)"))
+		text = unknown.ReplaceAllFunc(text, encode)
 		if err := os.WriteFile(filepath.Join(dir, name+suffix), text, 0o644); err != nil {
 			return err
 		}

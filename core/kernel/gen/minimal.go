@@ -23,10 +23,10 @@ func minimal(a *asm) {
 	if a.lanes != 16 {
 		return
 	}
-	transform(a, "dataToPoints", "tiles of 8×8 pixels to 8×8 points", dataMatrix(), a.byRows)
+	transform(a, "dataToPoints", "tiles of 8×8 pixels to 8×8 points", negated(dataMatrix(finite)), a.byRows)
 	for n := 3; n <= 6; n++ {
-		transform(a, fmt.Sprintf("filter%dToPoints", n), fmt.Sprintf("filters of %d×%d to 8×8 points", n, n), filterMatrix(n), a.byRows)
-		transform(a, fmt.Sprintf("pointsTo%d", n), fmt.Sprintf("8×8 points to tiles of %d×%d", n, n), outMatrix(n), a.byCols)
+		transform(a, fmt.Sprintf("filter%dToPoints", n), fmt.Sprintf("filters of %d×%d to 8×8 points", n, n), negated(filterMatrix(finite, n)), a.byRows)
+		transform(a, fmt.Sprintf("pointsTo%d", n), fmt.Sprintf("8×8 points to tiles of %d×%d", n, n), outMatrix(finite, n), a.byCols)
 	}
 	for vecs := 1; vecs <= 2; vecs++ {
 		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
@@ -42,21 +42,21 @@ var finite = []float64{0, 1, -1, 2, -2, 0.5, -0.5}
 
 // dataMatrix is Bᵀ of Lavin and Gray: row j holds the coefficients of Π (x − q)
 // over the finite points q other than j's; the last row has them all.
-func dataMatrix() [][]float64 {
+func dataMatrix(finite []float64) [][]float64 {
 	var m [][]float64
-	for j := range points {
+	for j := range len(finite) + 1 {
 		row := []float64{1}
 		for i, q := range finite {
 			if i != j {
 				row = timesRoot(row, q)
 			}
 		}
-		for len(row) < points {
+		for len(row) < len(finite)+1 {
 			row = append(row, 0)
 		}
 		m = append(m, row)
 	}
-	return negated(m)
+	return m
 }
 
 // negated turns the sign of the first row, whose normaliser is −1.
@@ -78,11 +78,11 @@ func timesRoot(c []float64, q float64) []float64 {
 }
 
 // filterMatrix is G for n taps: powers of the points over their normalisers.
-func filterMatrix(n int) [][]float64 {
-	m := make([][]float64, points)
+func filterMatrix(finite []float64, n int) [][]float64 {
+	m := make([][]float64, len(finite)+1)
 	for j := range m {
 		m[j] = make([]float64, n)
-		if j == points-1 {
+		if j == len(finite) {
 			m[j][n-1] = 1
 			continue
 		}
@@ -96,19 +96,19 @@ func filterMatrix(n int) [][]float64 {
 			m[j][i] = math.Pow(finite[j], float64(i)) / norm
 		}
 	}
-	return negated(m)
+	return m
 }
 
 // outMatrix is Aᵀ for n outputs.
-func outMatrix(n int) [][]float64 {
+func outMatrix(finite []float64, n int) [][]float64 {
 	m := make([][]float64, n)
 	for i := range m {
-		m[i] = make([]float64, points)
+		m[i] = make([]float64, len(finite)+1)
 		for j, p := range finite {
 			m[i][j] = math.Pow(p, float64(i))
 		}
 	}
-	m[n-1][points-1] = 1
+	m[n-1][len(finite)] = 1
 	return m
 }
 
@@ -213,20 +213,14 @@ func (a *asm) byCols(c constants, m [][]float64, in []reg.VecVirtual, out func(i
 	}
 }
 
-// strides addresses elements 0 to 7 at a distance that is known at run time only.
-type strides [4]reg.GPVirtual // distance times 1, 3, 5, 7
+// strides addresses elements 0 to 10 at a distance that is known at run time only.
+type strides [5]reg.GPVirtual // distance times 1, 3, 5, 7, 9
 
 func (a *asm) strides(t reg.GPVirtual, field int, n int) (s strides) {
 	s[0] = a.field(t, field)
-	for i := 1; i < 4 && 2*i+1 < n; i++ {
+	for i := 1; 2*i+1 < n; i++ {
 		s[i] = a.GP64()
-		a.LEAQ(operand.Mem{Base: s[0], Index: s[0], Scale: 2}, s[i])
-		if i > 1 {
-			a.LEAQ(operand.Mem{Base: s[i], Index: s[0], Scale: 2}, s[i])
-		}
-		if i > 2 {
-			a.LEAQ(operand.Mem{Base: s[i], Index: s[0], Scale: 2}, s[i])
-		}
+		a.LEAQ(operand.Mem{Base: s[i-1], Index: s[0], Scale: 2}, s[i])
 	}
 	return s
 }
