@@ -69,3 +69,39 @@ func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
 	lanesToHalfPlanesBF16(rows, src, stride, bias, dst, plane, width, uintptr(n))
 }
+
+// runRoundedTile computes a tile of the given height from pairs of bfloat16, and rounds it.
+func runRoundedTile(rows int, t *tile) {
+	switch rows {
+	case 1:
+		roundedTile1BF16(t)
+	case 2:
+		roundedTile2BF16(t)
+	case 3:
+		roundedTile3BF16(t)
+	case 4:
+		roundedTile4BF16(t)
+	case 5:
+		roundedTile5BF16(t)
+	case 6:
+		roundedTile6BF16(t)
+	case 7:
+		roundedTile7BF16(t)
+	case 8:
+		roundedTile8BF16(t)
+	case 9:
+		roundedTile9BF16(t)
+	case 10:
+		roundedTile10BF16(t)
+	case 11:
+		roundedTile11BF16(t)
+	case 12:
+		roundedTile12BF16(t)
+	case 13:
+		roundedTile13BF16(t)
+	case 14:
+		roundedTile14BF16(t)
+	}
+}
+
+func runPairDots(t *dotTile) { dotTileBF16(t) }

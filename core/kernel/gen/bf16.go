@@ -18,6 +18,7 @@ var avx512bf16 = isa{"BF16", 16}
 // bf16Families are written for avx512bf16 alone.
 var bf16Families = map[string]func(*asm){
 	"bf16_gemm":    bf16Gemm,
+	"bf16_dot":     dot,
 	"bf16_minimal": bf16Minimal,
 }
 
