@@ -33,6 +33,8 @@ func nativeOf(s *plan.Step) native {
 		if isBF16(s.In[1]) {
 			return nativeConv(s)
 		}
+	case plan.NormPoolOp, plan.NormPoolGradOp:
+		return nativeNormPool(s)
 	}
 	return native{}
 }

@@ -105,3 +105,31 @@ func runRoundedTile(rows int, t *tile) {
 }
 
 func runPairDots(t *dotTile) { dotTileBF16(t) }
+
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
+	return halfMomentsBF16(x, vectors, uintptr(tail), inverse)
+}
+
+func runHalfPool(rows int, t *halfPool) {
+	if rows == 1 {
+		halfPool1BF16(t)
+	} else {
+		halfPool2BF16(t)
+	}
+}
+
+func runHalfPoolSums(rows int, t *halfPoolGrad) {
+	if rows == 1 {
+		halfPoolSums1BF16(t)
+	} else {
+		halfPoolSums2BF16(t)
+	}
+}
+
+func runHalfPoolGrad(rows int, t *halfPoolGrad) {
+	if rows == 1 {
+		halfPoolGrad1BF16(t)
+	} else {
+		halfPoolGrad2BF16(t)
+	}
+}

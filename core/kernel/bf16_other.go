@@ -20,3 +20,10 @@ func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
 	noVector()
 }
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
+	noVector()
+	return
+}
+func runHalfPool(rows int, t *halfPool)         { noVector() }
+func runHalfPoolSums(rows int, t *halfPoolGrad) { noVector() }
+func runHalfPoolGrad(rows int, t *halfPoolGrad) { noVector() }
