@@ -21,7 +21,7 @@ type native struct {
 
 // nativeOf says how a step runs if all of its large operands are bfloat16.
 func nativeOf(s *plan.Step) native {
-	if !kernel.HasBF16() || len(s.In) < 2 || !isBF16(s.In[0]) {
+	if !kernel.HasBF16() || len(s.In) == 0 || !isBF16(s.In[0]) {
 		return native{}
 	}
 	switch s.Op {
@@ -33,6 +33,8 @@ func nativeOf(s *plan.Step) native {
 		if isBF16(s.In[1]) {
 			return nativeConv(s)
 		}
+	case graph.ReLUOp, graph.ReLUGradOp, graph.AddOp:
+		return nativeElementwise(s)
 	case plan.NormPoolOp, plan.NormPoolGradOp:
 		return nativeNormPool(s)
 	}

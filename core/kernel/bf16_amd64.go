@@ -133,3 +133,7 @@ func runHalfPoolGrad(rows int, t *halfPoolGrad) {
 		halfPoolGrad2BF16(t)
 	}
 }
+
+func vecHalfReLU(x, y *uint16, n int)          { halfReLUBF16(x, y, n) }
+func vecHalfReLUGrad(y, dy, dx *uint16, n int) { halfReLUGradBF16(y, dy, dx, n) }
+func vecHalfAdd(x, y, sum *uint16, n int)      { halfAddBF16(x, y, sum, n) }

@@ -27,3 +27,6 @@ func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (me
 func runHalfPool(rows int, t *halfPool)         { noVector() }
 func runHalfPoolSums(rows int, t *halfPoolGrad) { noVector() }
 func runHalfPoolGrad(rows int, t *halfPoolGrad) { noVector() }
+func vecHalfReLU(x, y *uint16, n int)           { noVector() }
+func vecHalfReLUGrad(y, dy, dx *uint16, n int)  { noVector() }
+func vecHalfAdd(x, y, sum *uint16, n int)       { noVector() }

@@ -17,10 +17,11 @@ var avx512bf16 = isa{"BF16", 16}
 
 // bf16Families are written for avx512bf16 alone.
 var bf16Families = map[string]func(*asm){
-	"bf16_gemm":     bf16Gemm,
-	"bf16_dot":      dot,
-	"bf16_normpool": bf16NormPool,
-	"bf16_minimal":  bf16Minimal,
+	"bf16_gemm":        bf16Gemm,
+	"bf16_dot":         dot,
+	"bf16_normpool":    bf16NormPool,
+	"bf16_elementwise": bf16Elementwise,
+	"bf16_minimal":     bf16Minimal,
 }
 
 // instruction adds an instruction that neither avo nor Go's assembler knows; see encode.

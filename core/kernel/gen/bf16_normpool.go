@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -323,11 +322,7 @@ func halfPoolSums(a *asm, rows int) {
 // from the sums.
 func halfPoolGrad(a *asm, rows int) {
 	name := fmt.Sprintf("halfPoolGrad%d", rows)
-	order := a.StaticGlobal(name + "Order")
-	a.DataAttributes(attr.RODATA | attr.NOPTR)
-	for i := range 16 { // of the words of rounded left and right pixels
-		a.AddDatum(4*i, operand.U32(i|(16+i)<<16))
-	}
+	order := a.wordOrder(name + "Order")
 	a.function(name, "func(halfPoolGrad *byte)", "writes dx = dy·scale + x·slope + offset, and adds it up.")
 	h := newHalfRows(a, rows)
 	slope, offset, scale := a.broadcast(h.t, hgSlope), a.broadcast(h.t, hgOffset), a.broadcast(h.t, hgScale)
@@ -349,9 +344,7 @@ func halfPoolGrad(a *asm, rows int) {
 			a.VADDPS(g, x, k, x)
 			a.VADDPS(x, sums[j], sums[j])
 		}
-		rounded := a.vec()
-		a.roundTwo(left, right, rounded)
-		a.VPERMW(rounded, interleave, rounded)
+		rounded := a.joinPairs16(left, right, interleave)
 		to := operand.Mem{Base: dx}
 		if i == 1 {
 			to = operand.Mem{Base: dx, Index: h.second, Scale: 1}
