@@ -42,6 +42,7 @@ type Plan struct {
 	DType tensor.DType // of the kernels that compute wide: F32 or F64
 
 	graph      *graph.Graph // nil for a plan of Parts
+	branches   []graph.Branch
 	steps      []Step
 	state      []tensor.Spec
 	grads      []tensor.Spec
@@ -70,13 +71,16 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if err := l.lower(); err != nil {
 		return nil, err
 	}
+	if err := l.checkBranches(); err != nil {
+		return nil, err
+	}
 	if opt.Fuse {
 		l.fuse()
 	}
 	l.completions()
 	arena := l.place()
 	p := &Plan{
-		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, steps: l.finish(),
+		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, branches: g.Branches(), steps: l.finish(),
 		state: l.stateSpecs(), names: namesOf(g), arena: arena, stats: l.operand(l.home[g.Stats()], false),
 		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
 	}

@@ -28,6 +28,7 @@ var families = map[string]func(*asm){
 	"moments":     moments,
 	"pack":        pack,
 	"peak":        peak,
+	"product":     product,
 }
 
 func main() {
@@ -42,6 +43,9 @@ func main() {
 		if err := write(*out, name, family, avx512bf16); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
+	}
+	if err := productChoice(*out); err != nil {
+		log.Fatal(err)
 	}
 }
 
