@@ -6,8 +6,6 @@ func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float
 	packPairsBF16(pairs, even, odd, stride, uintptr(n), dst, step)
 }
 
-func vecRound(src *float32, dst *uint16, n int) { roundBF16(src, dst, n) }
-
 // runPairTile computes a tile of the given height from pairs of bfloat16.
 func runPairTile(rows int, t *tile) {
 	switch rows {
@@ -134,6 +132,10 @@ func runHalfPoolGrad(rows int, t *halfPoolGrad) {
 	}
 }
 
-func vecHalfReLU(x, y *uint16, n int)          { halfReLUBF16(x, y, n) }
-func vecHalfReLUGrad(y, dy, dx *uint16, n int) { halfReLUGradBF16(y, dy, dx, n) }
-func vecHalfAdd(x, y, sum *uint16, n int)      { halfAddBF16(x, y, sum, n) }
+func vecHalfReLU(x, y *uint16, n int)               { halfReLUBF16(x, y, n) }
+func vecHalfReLUGrad(y, dy, dx *uint16, n int)      { halfReLUGradBF16(y, dy, dx, n) }
+func vecHalfAdd(x, y, sum *uint16, n int)           { halfAddBF16(x, y, sum, n) }
+func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n) }
+func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
+	finishRowBF16(x, bias, biasStep, floor, y, n)
+}

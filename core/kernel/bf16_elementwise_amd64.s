@@ -85,6 +85,81 @@ done:
 	VZEROUPPER
 	RET
 
+// func finishRowBF16(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV, SSE
+TEXT ·finishRowBF16(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         bias+8(FP), DX
+	MOVQ         biasStep+16(FP), BX
+	MOVQ         y+32(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVSS        floor+24(FP), X0
+	VBROADCASTSS X0, Z0
+	TESTQ        DI, DI
+	JZ           done
+
+loop:
+	MOVQ          DI, CX
+	MOVQ          $0x00000010, R8
+	CMPQ          CX, R8
+	CMOVQGT       R8, CX
+	MOVQ          $0x00000001, R8
+	SHLQ          CL, R8
+	DECQ          R8
+	KMOVW         R8, K1
+	VMOVUPS.Z     (AX), K1, Z1
+	VMOVUPS.Z     (DX), K1, Z2
+	VADDPS        Z2, Z1, Z1
+	VMAXPS        Z1, Z0, Z1
+	ADDQ          BX, DX
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VMOVDQU16     Y1, K1, (SI)
+	ADDQ          $0x40, AX
+	ADDQ          $0x20, SI
+	SUBQ          $0x10, DI
+	JG            loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func gateRowBF16(x *float32, gate *uint16, y *uint16, n int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV
+TEXT ·gateRowBF16(SB), NOSPLIT, $0-32
+	MOVQ  x+0(FP), AX
+	MOVQ  gate+8(FP), DX
+	MOVQ  y+16(FP), BX
+	MOVQ  n+24(FP), SI
+	TESTQ SI, SI
+	JZ    done
+
+loop:
+	MOVQ          SI, CX
+	MOVQ          $0x00000010, DI
+	CMPQ          CX, DI
+	CMOVQGT       DI, CX
+	MOVQ          $0x00000001, DI
+	SHLQ          CL, DI
+	DECQ          DI
+	KMOVW         DI, K1
+	VMOVUPS.Z     (AX), K1, Z0
+	VPMOVZXWD.Z   (DX), K1, Z1
+	VPSLLD        $0x10, Z1, Z1
+	VPXORD        Z2, Z2, Z2
+	VCMPPS        $0x16, Z2, Z1, K2
+	VMOVAPS.Z     Z0, K2, Z0
+	ADDQ          $0x20, DX
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z0, Y0
+	VMOVDQU16     Y0, K1, (BX)
+	ADDQ          $0x40, AX
+	ADDQ          $0x20, BX
+	SUBQ          $0x10, SI
+	JG            loop
+
+done:
+	VZEROUPPER
+	RET
+
 DATA halfAddOrder<>+0(SB)/4, $0x00100000
 DATA halfAddOrder<>+4(SB)/4, $0x00110001
 DATA halfAddOrder<>+8(SB)/4, $0x00120002

@@ -12,6 +12,16 @@ func halfReLUBF16(x *uint16, y *uint16, n int)
 //go:noescape
 func halfReLUGradBF16(y *uint16, dy *uint16, dx *uint16, n int)
 
+// finishRowBF16 computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
+//
+//go:noescape
+func finishRowBF16(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int)
+
+// gateRowBF16 computes y = x where gate is not ≤ 0, rounded once.
+//
+//go:noescape
+func gateRowBF16(x *float32, gate *uint16, y *uint16, n int)
+
 // halfAddBF16 computes sum = x + y, rounded once.
 //
 //go:noescape

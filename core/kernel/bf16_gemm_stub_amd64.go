@@ -146,8 +146,3 @@ func roundedTile14BF16(tile *tile)
 //
 //go:noescape
 func packPairsBF16(pairs int, even *uint16, odd *uint16, stride int, mask uintptr, dst *float32, step int)
-
-// roundBF16 rounds n float32, subnormal ones to zero.
-//
-//go:noescape
-func roundBF16(src *float32, dst *uint16, n int)

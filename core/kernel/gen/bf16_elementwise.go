@@ -36,6 +36,8 @@ func bf16Elementwise(a *asm) {
 		a.VMOVDQU16(g, k, operand.Mem{Base: dx})
 	})
 
+	bf16Finish(a)
+
 	order := a.wordOrder("halfAddOrder")
 	a.function("halfAdd", "func(x, y, sum *uint16, n int)", "computes sum = x + y, rounded once.")
 	x, y, sum, n := a.gp("x"), a.gp("y"), a.gp("sum"), a.gp("n")
@@ -51,6 +53,52 @@ func bf16Elementwise(a *asm) {
 		a.VADDPS(right2, right, right)
 		a.VMOVDQU16(a.joinPairs16(left, right, interleave), k, operand.Mem{Base: sum})
 	})
+}
+
+// bf16Finish emits the ends of matrix products: rows of float32 become bfloat16.
+func bf16Finish(a *asm) {
+	a.function("finishRow", "func(x, bias *float32, biasStep int, floor float32, y *uint16, n int)",
+		"computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.")
+	x, bias, step, y, n, floor := a.gp("x"), a.gp("bias"), a.gp("biasStep"), a.gp("y"), a.gp("n"), a.splat("floor")
+	a.floats16(n, x, y, func(k reg.Register) reg.VecVirtual {
+		v, w := a.vec(), a.vec()
+		a.VMOVUPS_Z(operand.Mem{Base: x}, k, v)
+		a.VMOVUPS_Z(operand.Mem{Base: bias}, k, w)
+		a.VADDPS(w, v, v)
+		a.VMAXPS(v, floor, v) // of floor and NaN, the second operand
+		a.ADDQ(step, bias)
+		return v
+	})
+
+	a.function("gateRow", "func(x *float32, gate, y *uint16, n int)", "computes y = x where gate is not ≤ 0, rounded once.")
+	x, gate, y, n := a.gp("x"), a.gp("gate"), a.gp("y"), a.gp("n")
+	a.floats16(n, x, y, func(k reg.Register) reg.VecVirtual {
+		v, g := a.vec(), a.vec()
+		a.VMOVUPS_Z(operand.Mem{Base: x}, k, v)
+		a.VPMOVZXWD_Z(operand.Mem{Base: gate}, k, g)
+		a.VPSLLD(operand.U8(16), g, g)
+		a.keepPositive(g, v)
+		a.ADDQ(operand.U8(32), gate)
+		return v
+	})
+}
+
+// floats16 runs body for every 16 of n float32, with the mask of those that are
+// there, stores what it returns rounded to y, and moves x and y along.
+func (a *asm) floats16(n, x, y reg.GPVirtual, body func(k reg.Register) reg.VecVirtual) {
+	a.TESTQ(n, n)
+	a.JZ(operand.LabelRef("done"))
+	a.Label("loop")
+	k := a.firstLanes(n)
+	v := body(k)
+	a.roundPairs(v, v)
+	a.VMOVDQU16(a.lower(v), k, operand.Mem{Base: y})
+	a.ADDQ(operand.U8(64), x)
+	a.ADDQ(operand.U8(32), y)
+	a.SUBQ(operand.U8(16), n)
+	a.JG(operand.LabelRef("loop"))
+	a.Label("done")
+	a.ret()
 }
 
 // notInRange prepares a test for words outside [lo, hi].
