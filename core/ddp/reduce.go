@@ -31,10 +31,6 @@ type Reducer struct {
 	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
 	usedTicket uint64
 	begun      bool // a pass since the last synchronised one
-
-	// Exposed is the time for which the last Finish waited: communication
-	// that did not hide behind backward.
-	Exposed time.Duration
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -185,14 +181,13 @@ func (r *Reducer) send(b int, d tensor.DType, wire Region) {
 // Finish waits until every bucket holds the average over ranks. After an
 // error the gradients are unusable: no rank may apply them.
 func (r *Reducer) Finish() error {
-	r.Exposed = 0
 	if err := r.ready.missing(); err != nil {
 		return err
 	}
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
-	start := time.Now()
+	start, before := time.Now(), r.group.exposed
 	if !r.overlap {
 		for b := range r.buckets {
 			r.launch(b)
@@ -206,7 +201,7 @@ func (r *Reducer) Finish() error {
 		r.land(b)
 	}
 	r.landUsage()
-	r.Exposed = time.Since(start)
+	r.group.exposed = before + time.Since(start) // unpacking included
 	return r.err
 }
 
