@@ -187,14 +187,3 @@ func (c *minimalCall) reserve(productBlocks int, scratch []float32) {
 	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
 	clear(c.frame)
 }
-
-// strip is a run of rows of tiles of one image; tile is the number of its first tile in the group.
-type strip struct{ image, row, rows, tile int }
-
-// strip is the part of the group [first, end) of all images' rows of tiles that
-// begins at row, and belongs to one image.
-func (c *minimalCall) strip(first, row, end int) strip {
-	s := strip{image: row / c.down, row: row % c.down, tile: (row - first) * c.across}
-	s.rows = min(c.down-s.row, end-row)
-	return s
-}

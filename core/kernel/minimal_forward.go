@@ -75,7 +75,7 @@ func (c *minimalCall) readImages(x []float32, first, end int) {
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := c.strip(first, row, end)
+		s := stripAt(first, row, end, c.down)
 		row += s.rows
 		top := max(0, s.row*minimalSide-c.padH)
 		bottom := min(c.h, (s.row+s.rows)*minimalSide+c.taps-1-c.padH)
@@ -86,7 +86,7 @@ func (c *minimalCall) readImages(x []float32, first, end int) {
 			}
 			for i := range s.rows {
 				t.count, t.in = c.across, &c.frame[(s.row+i)*minimalSide*c.width*channelLanes]
-				t.out = &c.data[(block*c.stride+s.tile+i*c.across)*channelLanes]
+				t.out = &c.data[(block*c.stride+(s.before+i)*c.across)*channelLanes]
 				dataToPoints(c.points, &t)
 			}
 		}
@@ -130,13 +130,13 @@ func (c *minimalCall) writeImages(y, bias []float32, to, outs, first, end int) {
 		tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := c.strip(first, row, end)
+		s := stripAt(first, row, end, c.down)
 		row += s.rows
 		top := s.row * minimalSide
 		bottom := min(c.oh, top+s.rows*minimalSide)
 		for block := 0; block < outs; block += channelLanes {
 			for i := range s.rows {
-				t.count, t.in = c.across, &c.products[block*c.stride+(s.tile+i*c.across)*channelLanes]
+				t.count, t.in = c.across, &c.products[block*c.stride+((s.before+i)*c.across)*channelLanes]
 				t.out = &c.lanes[i*minimalSide*c.outWidth*channelLanes]
 				pointsTo(c.points, minimalSide, &t)
 			}

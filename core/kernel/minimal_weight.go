@@ -50,7 +50,7 @@ func (c *minimalCall) readGradients(dy []float32, first, end int) {
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := c.strip(first, row, end)
+		s := stripAt(first, row, end, c.down)
 		row += s.rows
 		top := s.row * minimalSide
 		bottom := min(c.oh, top+s.rows*minimalSide)
@@ -59,7 +59,7 @@ func (c *minimalCall) readGradients(dy []float32, first, end int) {
 			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.rows {
 				t.count, t.in = c.across, &c.lanes[(s.row+i)*minimalSide*c.outWidth*channelLanes]
-				t.out = &c.products[(block*c.stride+s.tile+i*c.across)*channelLanes]
+				t.out = &c.products[(block*c.stride+(s.before+i)*c.across)*channelLanes]
 				filterToPoints(minimalSide, c.points, &t)
 			}
 		}
