@@ -37,7 +37,7 @@ type columnCall struct {
 	vert, hori      axis
 	rows            int // of pixels in a block, counted over all images
 	chunk           int // channels in a block
-	width           int // of a row of a frame, for each phase of the stride
+	width, line     int // of a row of a frame, for one phase of the stride and for all
 }
 
 func newColumns(images, between, channels int, vert, hori axis) columnCall {
@@ -46,6 +46,7 @@ func newColumns(images, between, channels int, vert, hori axis) columnCall {
 	taps := min(columnTaps, columnTaps*columnPixels/c.pixels())
 	c.chunk = min(channels, max(1, taps/c.taps()))
 	c.width = ceilDiv(hori.span(hori.out), hori.stride)
+	c.line = hori.stride * c.width
 	return c
 }
 
@@ -60,13 +61,10 @@ func (c *columnCall) pixels() int { return c.rows * c.hori.out }
 
 func (c *columnCall) taps() int { return c.vert.taps * c.hori.taps }
 
-// line is a row of a frame.
-func (c *columnCall) line() int { return c.hori.stride * c.width }
-
 // frameElems is the room for what a block looks at of one channel: a strip of rows for every image.
 func (c *columnCall) frameElems() int {
 	strips := min(c.rows, (c.rows-1)/c.vert.out+2)
-	return (c.rows*c.vert.stride+strips*max(0, c.vert.reach()-c.vert.stride))*c.line() + runLength
+	return (c.rows*c.vert.stride+strips*max(0, c.vert.reach()-c.vert.stride))*c.line + runLength
 }
 
 func (c *columnCall) columnElems() int { return c.chunk*c.taps()*c.pixels() + runLength }
@@ -122,16 +120,22 @@ func (p *Conv) phaseColumns(h, w phase) columnCall {
 	return newColumns(p.N, p.K*p.OutH()*p.OutW(), p.K/p.groups(), h.axis, w.axis)
 }
 
-// turnWeights writes the weights of a phase's taps as [C, K, taps].
+// turnWeights writes the weights of a phase's taps as [C, K, taps]. It takes 16
+// of K at a time, so that what it reads comes in few streams.
 func turnWeights[T Float](p *Conv, h, v phase, w, turned []T) {
-	cg, kg, at := p.C/p.groups(), p.K/p.groups(), 0
-	for c := range cg {
-		for k := range kg {
-			filter := w[(k*cg+c)*p.R*p.S:]
+	cg, kg, n := p.C/p.groups(), p.K/p.groups(), h.n*v.n
+	step := p.patch()
+	for first := 0; first < kg; first += 16 {
+		for c := range cg {
+			to := turned[(c*kg+first)*n:][:min(16, kg-first)*n]
+			from := w[(first*cg+c)*p.R*p.S:]
 			for r := range h.n {
 				for s := range v.n {
-					turned[at] = filter[(h.firstTap+r*h.everyTap)*p.S+v.firstTap+s*v.everyTap]
-					at++
+					at := (h.firstTap+r*h.everyTap)*p.S + v.firstTap + s*v.everyTap
+					for i := r*v.n + s; i < len(to); i += n {
+						to[i] = from[at]
+						at += step
+					}
 				}
 			}
 		}
@@ -255,11 +259,8 @@ func spreadRows[T Float](o *columnPlanes, plane []T, row int, part []T, wide int
 	for ; len(part) > 0; part = part[wide:] {
 		dst := plane[(o.h0+row*o.stepH)*o.w+o.w0:]
 		row++
-		if o.stepW == 2 {
-			dst = dst[:2*wide-1]
-			for j, v := range part[:wide] {
-				dst[2*j] = v
-			}
+		if o.stepW == 2 && is32[T]() && level() == AVX512 {
+			spreadPairs(as32(part[:wide]), as32(dst[:2*wide-1]))
 			continue
 		}
 		for j, v := range part[:wide] {
