@@ -16,13 +16,13 @@ const module = "github.com/trainctl/trainctl/"
 // layers from the bottom up. A package imports packages of lower layers, and
 // of its own where that is listed in beside.
 var layers = [][]string{
-	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/timeline"},
-	{"core/graph", "core/kernel", "core/event", "core/rank"},
+	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/timeline", "core/cuda/dl"},
+	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint"},
 	{"core/plan"},
-	{"core/cpu"},
+	{"core/cpu", "core/cuda"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
-	{"core/train", "core/bench"},
+	{"core/train", "core/bench", "core/tensor/devicetest"},
 	{"core/config"},
 	{"core/app"},
 }
@@ -45,6 +45,7 @@ var only = []struct {
 	{"github.com/hashicorp/go-plugin", []string{"core/sdk", "core/sdk/pb", "core/host"}, "what a plugin is to the rest is an interface of core/sdk or core/host"},
 	{"google.golang.org/grpc", []string{"core/sdk", "core/sdk/pb", "core/host"}, "gRPC is control plane of plugins alone"},
 	{"github.com/spf13/cobra", []string{"cmd/trainctl"}, "the command line is the program's, not the library's"},
+	{"github.com/ebitengine/purego", []string{"core/cuda/dl"}, "one package opens libraries, and a build without it is static"},
 	{"golang.org/x/term", []string{"core/event", "cmd/trainctl"}, "only what draws asks about terminals"},
 }
 

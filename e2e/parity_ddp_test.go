@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -118,6 +120,29 @@ func TestPredivideFactor(t *testing.T) {
 			t.Errorf("factor %d: parameters %.12s, want %.12s", factor, a, b)
 		}
 	}
+}
+
+// What PowerSGD has left out on each rank, and the factors it goes on with, are
+// in checkpoints: a resumed run is the one that was never stopped, also with
+// other buckets. Another number of ranks shares the errors out.
+func TestPowerSGDResumes(t *testing.T) {
+	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
+	args := set("ddp.compress=powersgd", "ddp.powersgd_start_step=10", "checkpoint.every=5 steps", "checkpoint.keep=0")
+	whole := p.run(t, args...)
+	for step, more := range map[int][]string{10: nil, 15: nil, 25: set("ddp.bucket_cap_mb=0.01")} {
+		from := filepath.Join(whole.dir, "checkpoints", fmt.Sprint("step-", step))
+		if _, err := os.Stat(filepath.Join(from, "compression.safetensors")); (err == nil) != (step > 10) {
+			t.Errorf("compression.safetensors after step %d: %v", step, err)
+		}
+		p.trainctl(t, "ckpt", "verify", from).expect(t, 0)
+		r := p.run(t, append([]string{"--resume", from}, append(more, args...)...)...)
+		if a, b := r.params(t), whole.params(t); a != b {
+			t.Errorf("resumed after step %d: parameters %.12s, in one piece %.12s", step, a, b)
+		}
+	}
+	from := filepath.Join(whole.dir, "checkpoints", "step-25")
+	p.train(t, append([]string{"--resume", from}, append(set("launch.nproc_per_node=2"), args...)...)...).expect(t, 0).says(t, "left out on 3 ranks is shared out evenly among 2")
+	p.train(t, "--resume", from).expect(t, 0).says(t, "is dropped: this run does not use it")
 }
 
 // Factors of low rank: until their start nothing is different, after it ranks

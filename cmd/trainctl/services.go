@@ -62,6 +62,9 @@ type evalResult struct {
 type plugins struct {
 	List func() ([]pluginInfo, error)
 	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
+
+	// Probe starts a plugin's process, shakes hands and ends it.
+	Probe func(ctx context.Context, kind, name string) error
 }
 
 // pluginInfo describes a plugin.

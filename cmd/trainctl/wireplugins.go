@@ -42,6 +42,10 @@ func pluginServices(h *host.Host) plugins {
 			}
 			return pluginInfo{}, first
 		},
+		Probe: func(ctx context.Context, kind, name string) error {
+			_, err := h.Probe(ctx, sdk.Kind(kind), name)
+			return err
+		},
 	}
 }
 

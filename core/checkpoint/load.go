@@ -197,6 +197,11 @@ func read(ctx context.Context, fsys FS, dir string) (*Snapshot, error) {
 	if snap.Optimizer, err = readTensors(ctx, fsys, dir, OptimizerFile, m); err != nil {
 		return nil, err
 	}
+	if _, ok := m.Files[CompressionFile]; ok {
+		if snap.Compression, err = readTensors(ctx, fsys, dir, CompressionFile, m); err != nil {
+			return nil, err
+		}
+	}
 	for i := range snap.Model {
 		snap.Model[i].Name = strings.TrimPrefix(snap.Model[i].Name, m.Prefix)
 	}

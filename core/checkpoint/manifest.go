@@ -18,11 +18,14 @@ const (
 	ModelFile     = "model.safetensors"
 	OptimizerFile = "optimizer.safetensors"
 	ManifestFile  = "manifest.json"
+
+	// CompressionFile is there when the snapshot has Compression.
+	CompressionFile = "compression.safetensors"
 )
 
 const (
 	manifestFormat  = "trainctl-checkpoint"
-	manifestVersion = 1
+	manifestVersion = 2 // 1 is the same without CompressionFile, and what is written without it
 )
 
 // Manifest is manifest.json: the sums of the other files, and all of a
@@ -57,6 +60,15 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
+// tensorFiles are the files of tensors that the checkpoint has.
+func (m Manifest) tensorFiles() []string {
+	files := []string{ModelFile, OptimizerFile}
+	if _, ok := m.Files[CompressionFile]; ok {
+		files = append(files, CompressionFile)
+	}
+	return files
+}
+
 // ErrChecksum matches every file that is not what its checksum says.
 var ErrChecksum = errors.New("checksum does not match")
 
@@ -67,8 +79,12 @@ func broken(err error) bool {
 }
 
 func (s *Snapshot) manifest() Manifest {
+	version := manifestVersion
+	if len(s.Compression) == 0 {
+		version = 1
+	}
 	return Manifest{
-		Format: manifestFormat, Version: manifestVersion, CreatedBy: s.CreatedBy,
+		Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy,
 		Step: s.Step, Epoch: s.Epoch, Applied: s.Applied,
 		WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed,
 		Sampler: s.Sampler, Dataset: s.Dataset,
@@ -130,8 +146,8 @@ func decodeManifest(b []byte) (Manifest, error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("%s: %w", ManifestFile, err)
 	}
-	if m.Format != manifestFormat || m.Version != manifestVersion {
-		return m, fmt.Errorf("%s: format %q version %d, this version of trainctl reads %q version %d", ManifestFile, m.Format, m.Version, manifestFormat, manifestVersion)
+	if m.Format != manifestFormat || m.Version < 1 || m.Version > manifestVersion {
+		return m, fmt.Errorf("%s: format %q version %d, this version of trainctl reads %q up to version %d", ManifestFile, m.Format, m.Version, manifestFormat, manifestVersion)
 	}
 	return m, nil
 }

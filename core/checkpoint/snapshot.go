@@ -20,6 +20,10 @@ type Snapshot struct {
 	Model     []tensor.Named // parameters and buffers in state-dict order, names without prefix
 	Optimizer []tensor.Named // optim.Optimizer.State
 
+	// Compression is what a lossy compression of gradients carries over to the
+	// next step, of all ranks; empty: none.
+	Compression []tensor.Named
+
 	Scaler  map[string]float64 // precision plugin's state; empty: none
 	Sampler Sampler
 	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
@@ -115,10 +119,11 @@ func (e *UnusableError) Unwrap() []error {
 
 // copyFrom makes s a deep copy, reusing the memory of the copy before.
 func (s *Snapshot) copyFrom(o *Snapshot) {
-	model, optimizer := s.Model, s.Optimizer
+	model, optimizer, compression := s.Model, s.Optimizer, s.Compression
 	*s = *o
 	s.Model = copyTensors(model, o.Model)
 	s.Optimizer = copyTensors(optimizer, o.Optimizer)
+	s.Compression = copyTensors(compression, o.Compression)
 	s.Scaler, s.Metrics = maps.Clone(o.Scaler), maps.Clone(o.Metrics)
 }
 

@@ -25,7 +25,7 @@ func Verify(ctx context.Context, fsys FS, path string) error {
 	if err != nil {
 		return err
 	}
-	for _, file := range []string{ModelFile, OptimizerFile} {
+	for _, file := range m.tensorFiles() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

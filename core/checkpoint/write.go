@@ -61,7 +61,10 @@ func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manif
 	for _, part := range []struct {
 		file    string
 		tensors []tensor.Named
-	}{{ModelFile, prefixed(snap.Model, s.cfg.Prefix)}, {OptimizerFile, snap.Optimizer}} {
+	}{{ModelFile, prefixed(snap.Model, s.cfg.Prefix)}, {OptimizerFile, snap.Optimizer}, {CompressionFile, snap.Compression}} {
+		if part.file == CompressionFile && len(part.tensors) == 0 {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return m, 0, err
 		}

@@ -44,23 +44,31 @@ func bindConvGradInput[T kernel.Float](b *binder[T]) job {
 	})
 }
 
-// bindConvGradWeight lets the first thread write the gradient and the others
-// terms of their own at the end of their scratch, which are then added in order.
 func bindConvGradWeight[T kernel.Float](b *binder[T]) job {
 	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return b.convTerms(p, scratch, func(c *plan.Call, p *kernel.Conv, lo int, dw, scratch []T, add bool) {
+		kernel.Conv2DGradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
+	})
+}
+
+// convTerms lets the first thread write a convolution's weight gradient and the
+// others terms of their own at the end of their scratch, which are then added in
+// order. run gets its share's geometry and first image.
+func (b *binder[T]) convTerms(p kernel.Conv, scratch [][]T, run func(c *plan.Call, p *kernel.Conv, lo int, dw, scratch []T, add bool)) job {
 	dw, add := b.out(0)
-	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
+	parts := b.convParts(p)
 	terms := make([][]T, len(parts))
 	for i := range terms {
 		if terms[i] = dw; i > 0 {
 			terms[i] = scratch[i][len(scratch[i])-len(dw):]
 		}
 	}
-	run := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.Conv2DGradWeight(&parts[part], x(c)[lo*in:], dy(c)[lo*out:], terms[part], scratch[part], part == 0 && add(c))
+	share := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		run(c, &parts[part], lo, terms[part], scratch[part], part == 0 && add(c))
 	})
 	return func(c *plan.Call) {
-		run(c)
+		share(c)
 		for _, term := range terms[1:] {
 			kernel.AddTo(dw, term)
 		}

@@ -6,6 +6,7 @@
 // float64 computes in float64, any other in float32: operands of half types are
 // widened into workspace before a kernel and rounded after it, so every
 // operation rounds once, as hardware that multiplies in half and adds in float does.
+// Where there are kernels for bfloat16 itself, bf16.go binds those instead.
 package cpu
 
 import (
@@ -39,6 +40,9 @@ func (*Device) Name() string { return "cpu" }
 // Workspace is the scratch that a step needs: what its kernel asks for on each
 // thread, and a float32 copy of each operand of a half type.
 func (d *Device) Workspace(s *plan.Step) int {
+	if direct := nativeOf(s); direct.bind != nil {
+		return direct.workspace(s, d.crew.size())
+	}
 	n := 0
 	for _, list := range [2][]plan.Operand{s.In, s.Out} {
 		for i := range list {
@@ -88,6 +92,11 @@ func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 	if d == tensor.F64 {
 		return bindAs[float64](m, s)
 	}
+	if direct := nativeOf(s); direct.bind != nil {
+		b := &binder[float32]{m: m, s: s, room: direct.scratch}
+		run := direct.bind(b)
+		return b.wrap(run), nil
+	}
 	return bindAs[float32](m, s)
 }
 
@@ -96,7 +105,7 @@ func bindAs[T kernel.Float](m *memory, s *plan.Step) (job, error) {
 	if f == nil {
 		return nil, fmt.Errorf("the CPU has no kernel for this operation")
 	}
-	b := &binder[T]{m: m, s: s}
+	b := &binder[T]{m: m, s: s, room: scratchElems(s)}
 	run := f(b)
 	return b.wrap(run), nil
 }

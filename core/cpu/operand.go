@@ -50,6 +50,7 @@ func (p *place) bytes(c *plan.Call) []byte {
 type binder[T kernel.Float] struct {
 	m      *memory
 	s      *plan.Step
+	room   int // scratch elements that the kernel asks for
 	used   int // bytes of workspace given out
 	before []job
 	after  []job
@@ -151,11 +152,10 @@ func index[E tensor.Elem](m *memory, o *plan.Operand) []E { return tensor.View[E
 
 // scratch is the room that the step's kernel asks for.
 func (b *binder[T]) scratch() []T {
-	n := scratchElems(b.s)
-	if n == 0 {
+	if b.room == 0 {
 		return nil
 	}
-	return tensor.View[T](b.space(n * sizeof[T]()))
+	return tensor.View[T](b.space(b.room * sizeof[T]()))
 }
 
 // space gives out the next n bytes of workspace.

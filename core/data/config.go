@@ -6,18 +6,28 @@ import "github.com/trainctl/trainctl/core/diag"
 type Config struct {
 	Shuffle  bool    `toml:"shuffle"`   // another order every epoch, from seed + epoch
 	DropLast bool    `toml:"drop_last"` // cut the tail that does not divide by the world size, instead of repeating from the head
+	Pad      string  `toml:"pad"`       // what fills the tail up without drop_last: "repeat" from the head, or "none": some ranks have a sample less
 	Seed     *uint64 `toml:"seed"`      // default: [run] seed
 	Prefetch int     `toml:"prefetch"`  // batches read ahead, at least 1
 }
 
+// What [Config].Pad may be.
+const (
+	PadRepeat = "repeat"
+	PadNone   = "none"
+)
+
 // Default shuffles, pads and reads two batches ahead.
-func Default() Config { return Config{Shuffle: true, Prefetch: 2} }
+func Default() Config { return Config{Shuffle: true, Pad: PadRepeat, Prefetch: 2} }
 
 // Problems checks the table by itself.
 func (c Config) Problems() diag.List {
 	var l diag.List
 	if c.Prefetch < 1 {
 		l.Addf("prefetch", "2 is the default, 1 the least", "%d is too small", c.Prefetch)
+	}
+	if c.Pad != PadRepeat && c.Pad != PadNone {
+		l.Addf("pad", `use "repeat" or "none"`, "unknown padding %q", c.Pad)
 	}
 	return l
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -14,6 +15,9 @@ type Batches interface {
 	// Wait returns the filled slot's memory, valid until the slot's next Request.
 	Wait(slot int) (input, target []byte, err error)
 }
+
+// ErrEnd says that the data set ended before the pass did.
+var ErrEnd = errors.New("the data set ended early")
 
 // Batch is one batch in shared memory. It is valid until the next call of Next.
 type Batch struct {
@@ -34,6 +38,7 @@ type Loader struct {
 	indices   []int64
 	requested int // batches asked for since Start
 	taken     int // batches returned since Start
+	ended     bool
 }
 
 // NewLoader reads batches of at most size samples through the given number
@@ -53,31 +58,55 @@ func (l *Loader) Start(split sdk.Split, epoch int, indices []int64) error {
 		return err
 	}
 	l.split, l.epoch, l.indices = split, epoch, indices
-	l.requested, l.taken = 0, 0
+	l.requested, l.taken, l.ended = 0, 0, false
 	return l.ahead()
 }
 
 // Stop ends a pass early.
 func (l *Loader) Stop() error {
-	for ; l.taken < l.requested; l.taken++ {
-		if _, _, err := l.src.Wait(l.taken % l.slots); err != nil {
-			return err
-		}
+	if err := l.drain(l.taken); err != nil {
+		return err
 	}
 	l.indices = nil
-	l.requested, l.taken = 0, 0
+	l.requested, l.taken, l.ended = 0, 0, false
 	return nil
 }
 
-// Len is the number of batches of the pass.
+// drain waits for the batches requested from one on. That there are none is
+// no failure.
+func (l *Loader) drain(from int) error {
+	for ; from < l.requested; from++ {
+		if _, _, err := l.src.Wait(from % l.slots); err != nil && !sdk.IsEndOfData(err) {
+			return err
+		}
+	}
+	l.requested = l.taken
+	return nil
+}
+
+// Len is the number of batches of the pass, if the data set does not end early.
 func (l *Loader) Len() int { return (len(l.indices) + l.size - 1) / l.size }
 
 // Rows is the number of samples in a batch of the pass; the last may be short.
 func (l *Loader) Rows(batch int) int { return min(l.size, len(l.indices)-batch*l.size) }
 
-// Next returns the next batch, waiting for it if need be. It must not be
-// called more than Len times.
+// Taken is the number of batches of the pass that Next has returned.
+func (l *Loader) Taken() int { return l.taken }
+
+// Left is the number of batches that Next can still return, as far as is known.
+func (l *Loader) Left() int {
+	if l.ended {
+		return 0
+	}
+	return l.Len() - l.taken
+}
+
+// Next returns the next batch, waiting for it if need be, and ErrEnd once the
+// data set has ended early. It must not be called more than Len times.
 func (l *Loader) Next() (Batch, error) {
+	if l.ended {
+		return Batch{}, ErrEnd
+	}
 	if l.taken == l.Len() {
 		panic("data: Next after the last batch")
 	}
@@ -86,6 +115,13 @@ func (l *Loader) Next() (Batch, error) {
 		return Batch{}, err
 	}
 	in, target, err := l.src.Wait(l.taken % l.slots)
+	if sdk.IsEndOfData(err) {
+		l.ended = true
+		if err := l.drain(l.taken + 1); err != nil {
+			return Batch{}, err
+		}
+		return Batch{}, ErrEnd
+	}
 	if err != nil {
 		return Batch{}, err
 	}

@@ -2,6 +2,7 @@ package data
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -17,6 +18,7 @@ type slots struct {
 	mem     [][]int64
 	pending []bool
 	fail    int // fail the n-th wait; 0: never
+	end     int // end the data set at the n-th wait; 0: never
 	waits   int
 }
 
@@ -34,8 +36,11 @@ func (s *slots) Wait(slot int) ([]byte, []byte, error) {
 		s.t.Fatalf("slot %d waited for without a request", slot)
 	}
 	s.pending[slot] = false
-	if s.waits++; s.waits == s.fail {
+	switch s.waits++; {
+	case s.waits == s.fail:
 		return nil, nil, errors.New("boom")
+	case s.end > 0 && s.waits >= s.end:
+		return nil, nil, fmt.Errorf("fill: %w", sdk.ErrEndOfData)
 	}
 	return tensor.Bytes(s.mem[slot]), nil, nil
 }
@@ -102,6 +107,44 @@ func TestLoaderReportsAFailedBatch(t *testing.T) {
 		}
 		if _, err := l.Next(); err == nil {
 			t.Fatal("the second batch's failure was lost")
+		}
+	})
+}
+
+// A data set that ends early ends the pass, not the loader: nothing stays
+// pending, and the next pass is whole.
+func TestLoaderEndsEarly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k, n := rapid.IntRange(2, 4).Draw(t, "slots"), rapid.IntRange(1, 8).Draw(t, "n")
+		given := rapid.IntRange(0, n-1).Draw(t, "given")
+		src := &slots{t: t, mem: make([][]int64, k), pending: make([]bool, k), end: given + 1}
+		l := NewLoader(src, k, 1, 1)
+		for range 2 {
+			if err := l.Start(sdk.Train, 0, make([]int64, n)); err != nil {
+				t.Fatal(err)
+			}
+			for range given {
+				if _, err := l.Next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if _, err := l.Next(); !errors.Is(err, ErrEnd) {
+					t.Fatalf("after %d batches: %v", given, err)
+				}
+			}
+			if l.Left() != 0 || l.Taken() != given {
+				t.Fatalf("%d left, %d taken of %d", l.Left(), l.Taken(), given)
+			}
+			src.waits = 0
+		}
+		if err := l.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		for s, p := range src.pending {
+			if p {
+				t.Fatalf("slot %d still pending", s)
+			}
 		}
 	})
 }

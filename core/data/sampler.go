@@ -18,7 +18,8 @@ type Sampler struct {
 	n, world, rank int
 	shuffle, drop  bool
 	seed           uint64
-	perRank        int
+	perRank        int // of the longest shard
+	total          int // of all shards
 }
 
 // NewSampler makes the sampler of one rank over n samples. It fails when a
@@ -35,6 +36,13 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	if s.perRank == 0 {
 		return nil, fmt.Errorf("sampler: %d samples give nothing to each of %d ranks (drop_last = %v); use fewer ranks or more data", n, world, cfg.DropLast)
 	}
+	s.total = s.perRank * world
+	if cfg.Pad == PadNone && s.total > n {
+		s.total = n
+	}
+	if s.total < world {
+		return nil, fmt.Errorf("sampler: %d samples leave some of %d ranks without any (pad = %q); use fewer ranks, more data, or pad = %q", n, world, PadNone, PadRepeat)
+	}
 	return s, nil
 }
 
@@ -48,10 +56,17 @@ func SamplesPerRank(n, world int, dropLast bool) int {
 }
 
 // Len is the number of samples this rank gets in an epoch.
-func (s *Sampler) Len() int { return s.perRank }
+func (s *Sampler) Len() int { return s.LenOf(s.rank) }
+
+// LenOf is the number of samples that a rank gets in an epoch: equal on all
+// ranks, unless nothing pads the tail.
+func (s *Sampler) LenOf(rank int) int { return (s.total - rank + s.world - 1) / s.world }
+
+// Total is the number of samples that all ranks get in an epoch.
+func (s *Sampler) Total() int { return s.total }
 
 // Order is the whole epoch's order over all ranks: the shuffled list, padded
-// by repeating it from its head, or cut. Rank r takes places r, r+W, r+2W, ….
+// by repeating it from its head, cut, or left as it is. Rank r takes places r, r+W, r+2W, ….
 func (s *Sampler) Order(epoch int) []int64 {
 	var order []int64
 	if s.shuffle {
@@ -62,11 +77,10 @@ func (s *Sampler) Order(epoch int) []int64 {
 			order[i] = int64(i)
 		}
 	}
-	total := s.perRank * s.world
-	for len(order) < total {
-		order = append(order, order[:min(s.n, total-len(order))]...)
+	for len(order) < s.total {
+		order = append(order, order[:min(s.n, s.total-len(order))]...)
 	}
-	return order[:total]
+	return order[:s.total]
 }
 
 // Epoch gives this rank's indices of an epoch, in order.

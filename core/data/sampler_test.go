@@ -3,6 +3,7 @@ package data
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,5 +123,33 @@ func TestEvalShardCoversEverySampleOnce(t *testing.T) {
 				t.Errorf("world size %d: sample %d evaluated %d times", world, i, k)
 			}
 		}
+	}
+}
+
+// Without padding every sample is on exactly one rank, in the order of the
+// shuffled list, and lengths differ by one at most.
+func TestNoPadding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		world := rapid.IntRange(1, 9).Draw(t, "world")
+		n := rapid.IntRange(world, 100).Draw(t, "n")
+		var all []int64
+		for r := range world {
+			s, err := NewSampler(Config{Shuffle: true, Pad: PadNone}, 3, n, world, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine := s.Epoch(2)
+			if len(mine) != s.Len() || s.Len() != s.LenOf(r) || len(mine) < n/world || len(mine) > (n+world-1)/world {
+				t.Fatalf("rank %d has %d of %d samples, says %d", r, len(mine), n, s.Len())
+			}
+			all = append(all, mine...)
+		}
+		slices.Sort(all)
+		if len(all) != n || all[0] != 0 || int(all[n-1]) != n-1 || len(slices.Compact(all)) != n {
+			t.Fatalf("%d samples on all ranks, want each of %d once", len(all), n)
+		}
+	})
+	if _, err := NewSampler(Config{Pad: PadNone}, 3, 2, 3, 0); err == nil {
+		t.Error("a rank without samples was accepted")
 	}
 }

@@ -13,15 +13,22 @@ import (
 type codec struct {
 	group     *Group
 	half      tensor.DType // type to travel in; Invalid: the bucket's own
+	factor    float64      // gradient_predivide_factor
 	pre, post float64
 }
 
 func newCodec(g *Group, cfg Config) codec {
-	c := codec{group: g, half: cfg.half(), pre: 1 / float64(g.World), post: 1}
-	if f := cfg.PredivideFactor; f != 0 {
-		c.pre, c.post = 1/f, f/float64(g.World)
-	}
+	c := codec{group: g, half: cfg.half(), factor: cfg.PredivideFactor}
+	c.divide(g.World)
 	return c
+}
+
+// divide makes sums averages over n ranks.
+func (c *codec) divide(n int) {
+	c.pre, c.post = 1/float64(n), 1
+	if c.factor != 0 {
+		c.pre, c.post = 1/c.factor, c.factor/float64(n)
+	}
 }
 
 // wireType is the type in which a bucket of type d travels.

@@ -10,21 +10,30 @@ import (
 
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
 type Config struct {
-	BucketCapMB          float64 `toml:"bucket_cap_mb"`             // a bucket closes once it holds this many MiB
-	FirstBucketMB        float64 `toml:"first_bucket_mb"`           // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
-	BroadcastBuffers     bool    `toml:"broadcast_buffers"`         // rank 0's buffers overwrite the others' before every synchronised training step
-	FindUnusedParameters bool    `toml:"find_unused_parameters"`    // accepted for migration: the plan is static and knows the unused ones
-	SyncBatchNorm        bool    `toml:"sync_batchnorm"`            // batch statistics over all ranks
-	Compress             string  `toml:"compress"`                  // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
-	PowerSGDRank         int     `toml:"powersgd_rank"`             // of the factors; more is more exact and larger
-	PowerSGDStart        int     `toml:"powersgd_start_step"`       // gradients travel whole for this many steps first
-	PredivideFactor      float64 `toml:"gradient_predivide_factor"` // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
-	Overlap              bool    `toml:"overlap"`                   // launch buckets while backward runs; false: after it
+	BucketCapMB          float64 `toml:"bucket_cap_mb"`                // a bucket closes once it holds this many MiB
+	FirstBucketMB        float64 `toml:"first_bucket_mb"`              // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
+	BroadcastBuffers     bool    `toml:"broadcast_buffers"`            // rank 0's buffers overwrite the others' before every synchronised training step
+	FindUnusedParameters bool    `toml:"find_unused_parameters"`       // accepted for migration: the plan is static and knows the unused ones
+	Uneven               string  `toml:"uneven"`                       // when ranks run out of batches at different times: "error"; "stop" the epoch at the first; "join": go on without them
+	DivideByInitial      bool    `toml:"divide_by_initial_world_size"` // join: average over all ranks, also over those that have run out
+	SyncBatchNorm        bool    `toml:"sync_batchnorm"`               // batch statistics over all ranks
+	Compress             string  `toml:"compress"`                     // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
+	PowerSGDRank         int     `toml:"powersgd_rank"`                // of the factors; more is more exact and larger
+	PowerSGDStart        int     `toml:"powersgd_start_step"`          // gradients travel whole for this many steps first
+	PredivideFactor      float64 `toml:"gradient_predivide_factor"`    // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
+	Overlap              bool    `toml:"overlap"`                      // launch buckets while backward runs; false: after it
 }
+
+// What [Config].Uneven may be.
+const (
+	UnevenError = "error"
+	UnevenStop  = "stop"
+	UnevenJoin  = "join"
+)
 
 // Default is PyTorch's.
 func Default() Config {
-	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
+	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
 }
 
 // Problems checks the table by itself.
@@ -35,6 +44,14 @@ func (c Config) Problems() diag.List {
 	}
 	if c.FirstBucketMB < 0 {
 		l.Addf("first_bucket_mb", "1 is the default", "%v is negative", c.FirstBucketMB)
+	}
+	switch c.Uneven {
+	case UnevenError, UnevenStop, UnevenJoin:
+	default:
+		l.Addf("uneven", `use "error", "stop" or "join"`, "unknown way %q to deal with uneven inputs", c.Uneven)
+	}
+	if !c.DivideByInitial && c.Uneven != UnevenJoin {
+		l.Addf("divide_by_initial_world_size", `set uneven = "join", or remove it`, "without join all ranks have a batch in every step")
 	}
 	switch c.Compress {
 	case "none", "fp16", "bf16":

@@ -35,14 +35,18 @@ type Group struct {
 // Region is a part of the arena.
 type Region struct{ Offset, Size int }
 
-// ScratchBytes is the size of the region that NewGroup needs for reducing scalars.
+// ScratchBytes is the size of the region that NewGroup needs for reducing
+// scalars, for up to 64 ranks.
 const ScratchBytes = 64 * 8
+
+// ScratchSize is the size of that region for any number of ranks.
+func ScratchSize(world int) int { return max(ScratchBytes, Align(8*world)) }
 
 // NewGroup makes a group over a connected backend. The scratch region lies in
 // the arena, which the caller keeps alive as long as the group.
 func NewGroup(rank, world int, comm Collectives, arena *sdk.Arena, scratch Region) *Group {
-	if scratch.Size < ScratchBytes {
-		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, ScratchBytes))
+	if need := ScratchSize(world); scratch.Size < need {
+		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, need))
 	}
 	return &Group{Rank: rank, World: world, comm: comm, arena: arena, scratch: scratch}
 }
@@ -138,6 +142,18 @@ func (g *Group) Scalars(op sdk.ReduceOp, values []float64) error {
 		return err
 	}
 	return g.FinishScalars(p, values)
+}
+
+// Gather returns every rank's value, by rank; the memory is the arena's until
+// the next reduction of scalars.
+func (g *Group) Gather(value float64) ([]float64, error) {
+	r := Region{Offset: g.scratch.Offset, Size: 8 * g.World}
+	all := tensor.View[float64](g.Bytes(r))
+	all[g.Rank] = value
+	if g.World == 1 {
+		return all, nil
+	}
+	return all, g.run(sdk.OpAllGather, sdk.Sum, tensor.F64, r, 0)
 }
 
 // Any reports on all ranks whether flag is true on at least one.

@@ -20,6 +20,8 @@ const minRate = 2
 // matrix is a gradient that travels as factors: rows×cols at an element of the
 // bucket, of rank r.
 type matrix struct {
+	param             int
+	shape             tensor.Shape
 	at, rows, cols, r int
 	p, q              int // elements of the factors within their regions
 }
@@ -47,7 +49,7 @@ func newLowRank(grads []Gradient, b Bucket, rank int) *lowRank {
 	for _, p := range b.Params {
 		n := grads[p].Shape.Elems()
 		if m, ok := factor(grads[p].Shape, rank); ok {
-			m.at = at
+			m.param, m.at = p, at
 			l.mats = append(l.mats, m)
 		} else {
 			l.rest = append(l.rest, run{at, n})
@@ -75,14 +77,13 @@ func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
 	n := s[0]
 	k := s.Elems() / n
 	r := min(n, k, rank)
-	return matrix{rows: n, cols: k, r: r}, (n+k)*r*minRate < n*k
+	return matrix{shape: s, rows: n, cols: k, r: r}, (n+k)*r*minRate < n*k
 }
 
 // powerSGD is a bucket on its way.
 type powerSGD struct {
 	*lowRank
-	group         *Group
-	home          Region
+	over          int // ranks that the average is over
 	wire1, wire2  Region
 	grad          []float32 // the bucket
 	residue       []float32 // what earlier steps left out; in between, this step's input
@@ -92,15 +93,15 @@ type powerSGD struct {
 
 func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
 	s := &powerSGD{
-		lowRank: l, group: g, home: home,
+		lowRank: l, over: g.World,
 		wire1: Region{wire.Offset, 4 * l.first}, wire2: Region{wire.Offset + 4*l.first, 4 * l.second},
 	}
 	s.grad = tensor.View[float32](g.Bytes(home))
 	s.first, s.second = tensor.View[float32](g.Bytes(s.wire1)), tensor.View[float32](g.Bytes(s.wire2))
 	s.residue = make([]float32, len(s.grad))
-	rng.NewMT(0).NormalF32(s.second) // the same on all ranks
 	need := 0
 	for _, m := range l.mats {
+		rng.NewMT(uint64(m.param)).NormalF32(s.second[m.q:][:m.cols*m.r]) // the same on all ranks and in any bucket
 		need = max(need, kernel.GemmScratch(m.rows, m.r, m.cols), kernel.GemmScratch(m.cols, m.r, m.rows), kernel.GemmScratch(m.rows, m.cols, m.r))
 	}
 	s.scratch = make([]float32, need)
@@ -120,7 +121,7 @@ func (s *powerSGD) project() {
 		orthonormalise(q, m.cols, m.r)
 		kernel.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
 	}
-	kernel.Scale(s.first, 1/float32(s.group.World))
+	kernel.Scale(s.first, 1/float32(s.over))
 }
 
 // answer takes the sum of the first message and fills the second.
@@ -134,7 +135,7 @@ func (s *powerSGD) answer() {
 		orthonormalise(p, m.rows, m.r)
 		kernel.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
 	}
-	kernel.Scale(s.second, 1/float32(s.group.World))
+	kernel.Scale(s.second, 1/float32(s.over))
 }
 
 // restore takes the sum of the second message and puts the product in place.

@@ -86,6 +86,17 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 	return views
 }
 
+// Divide sets over how many ranks the following passes average: all of them
+// until it is called.
+func (r *Reducer) Divide(ranks int) {
+	r.codec.divide(ranks)
+	for _, s := range r.low {
+		if s != nil {
+			s.over = ranks
+		}
+	}
+}
+
 // Begin starts a backward pass. With sync false, gradients only gather in the
 // buckets (DDP's no_sync): nothing is divided and nothing is sent.
 func (r *Reducer) Begin(sync bool) {

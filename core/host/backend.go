@@ -142,7 +142,7 @@ func (r *remoteBackend) Open(ctx context.Context, g sdk.Group, options sdk.Optio
 		return err
 	}
 	_, err = r.p.rpc.OpenBackend(ctx, &pb.OpenBackendRequest{
-		JobId: g.JobID, Secret: g.Secret, Generation: int64(g.Generation), Rank: int64(g.Rank), WorldSize: int64(g.WorldSize),
+		JobId: g.JobID, Secret: g.Secret, Generation: int64(g.Generation), Epoch: int64(g.Epoch), Rank: int64(g.Rank), WorldSize: int64(g.WorldSize),
 		LocalRank: int64(g.LocalRank), LocalSize: int64(g.LocalSize), TimeoutNs: int64(g.Timeout), MasterAddr: g.MasterAddr,
 		OptionsJson: encoded,
 	})

@@ -303,6 +303,12 @@ func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.
 			return b.info()
 		}
 	}
+	return h.Probe(ctx, kind, plugin)
+}
+
+// Probe starts a plugin's process, also a built-in one's, shakes hands with
+// it, asks it to describe itself and ends it.
+func (h *Host) Probe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
 	p, err := h.start(ctx, kind, plugin)
 	if err != nil {
 		return sdk.Info{}, err

@@ -19,21 +19,26 @@ const (
 	Generic          // plain Go
 	AVX2             // 256-bit vectors, FMA3 and F16C
 	AVX512           // 512-bit vectors: F, BW, DQ and VL
+	AVX512BF16       // AVX512, and products of bfloat16 for kernels that read it
 )
 
-var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", AVX2: "avx2", AVX512: "avx512"}
+var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16"}
 
 func (l Level) String() string { return levelNames[l] }
 
 // EnvCPU names the environment variable that forces a dispatch level.
 const EnvCPU = "TRAINCTL_CPU"
 
-// active and activeErr are written before main starts and by tests only.
-var active, activeErr = resolve(os.Getenv(EnvCPU), available())
+// chosen and activeErr are written before main starts; active and bf16Dots by
+// tests too. Float32 kernels know nothing above AVX512.
+var (
+	chosen, activeErr = resolve(os.Getenv(EnvCPU), available())
+	active, bf16Dots  = min(chosen, AVX512), chosen == AVX512BF16
+)
 
 // Active is the level that this process uses, or the error that the first
 // kernel would panic with: EnvCPU asks for what this CPU does not have.
-func Active() (Level, error) { return active, activeErr }
+func Active() (Level, error) { return chosen, activeErr }
 
 // Available lists the levels that this CPU has, the fastest first.
 func Available() []Level { return available() }

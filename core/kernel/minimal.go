@@ -78,8 +78,13 @@ func (p *Conv) minimal() bool {
 
 // pays reports whether tiles of an image of oh×ow save at least half of the products.
 func (p *Conv) pays(oh, ow int) bool {
+	return 2*p.minimalProducts(oh, ow) <= p.R*p.R*oh*ow
+}
+
+// minimalProducts is how many products the tiles of an image take for each pair of channels.
+func (p *Conv) minimalProducts(oh, ow int) int {
 	n := minimalSide + p.R - 1
-	return 2*n*n*ceilDiv(oh, minimalSide)*ceilDiv(ow, minimalSide) <= p.R*p.R*oh*ow
+	return n * n * ceilDiv(oh, minimalSide) * ceilDiv(ow, minimalSide)
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -8,12 +8,10 @@ TEXT ·dataTo6PointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
+	LEAQ         (DX)(CX*2), BX
 	MOVQ         56(AX), SI
 	LEAQ         (SI)(SI*2), DI
-	LEAQ         (SI)(SI*2), R8
-	LEAQ         (R8)(SI*2), R8
+	LEAQ         (DI)(SI*2), R8
 	MOVL         $0x3fa20000, R9
 	VMOVD        R9, X0
 	VBROADCASTSS X0, Z0
@@ -142,8 +140,7 @@ TEXT ·filter3To6PointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         16(AX), CX
 	MOVQ         56(AX), DX
 	LEAQ         (DX)(DX*2), BX
-	LEAQ         (DX)(DX*2), SI
-	LEAQ         (SI)(DX*2), SI
+	LEAQ         (BX)(DX*2), SI
 	MOVL         $0x3f4a4588, DI
 	VMOVD        DI, X0
 	VBROADCASTSS X0, Z0
@@ -247,8 +244,7 @@ TEXT ·points6To3AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
+	LEAQ         (DX)(CX*2), BX
 	MOVQ         56(AX), SI
 	MOVL         $0x3f400000, DI
 	VMOVD        DI, X0
@@ -341,8 +337,7 @@ TEXT ·filter4To6PointsAVX512(SB), NOSPLIT, $0-8
 	LEAQ         (CX)(CX*2), DX
 	MOVQ         56(AX), BX
 	LEAQ         (BX)(BX*2), SI
-	LEAQ         (BX)(BX*2), DI
-	LEAQ         (DI)(BX*2), DI
+	LEAQ         (SI)(BX*2), DI
 	MOVL         $0x3f4a4588, R8
 	VMOVD        R8, X0
 	VBROADCASTSS X0, Z0
@@ -458,8 +453,7 @@ TEXT ·points6To4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
+	LEAQ         (DX)(CX*2), BX
 	MOVQ         56(AX), SI
 	LEAQ         (SI)(SI*2), DI
 	MOVL         $0x3f400000, R8
@@ -563,18 +557,12 @@ TEXT ·dataTo8PointsAVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
-	LEAQ         (DI)(DI*2), R9
-	LEAQ         (R9)(DI*2), R9
-	LEAQ         (DI)(DI*2), R10
-	LEAQ         (R10)(DI*2), R10
-	LEAQ         (R10)(DI*2), R10
+	LEAQ         (R8)(DI*2), R9
+	LEAQ         (R9)(DI*2), R10
 	MOVL         $0x40a80000, R11
 	VMOVD        R11, X0
 	VBROADCASTSS X0, Z0
@@ -735,11 +723,8 @@ TEXT ·filter4To8PointsAVX512(SB), NOSPLIT, $0-8
 	LEAQ         (CX)(CX*2), DX
 	MOVQ         56(AX), BX
 	LEAQ         (BX)(BX*2), SI
-	LEAQ         (BX)(BX*2), DI
-	LEAQ         (DI)(BX*2), DI
-	LEAQ         (BX)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
 	MOVL         $0x3e638e39, R9
 	VMOVD        R9, X0
 	VBROADCASTSS X0, Z0
@@ -871,11 +856,8 @@ TEXT ·points8To4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
 	MOVL         $0x40000000, R9
@@ -997,11 +979,8 @@ TEXT ·filter5To8PointsAVX512(SB), NOSPLIT, $0-8
 	LEAQ         (CX)(CX*2), DX
 	MOVQ         56(AX), BX
 	LEAQ         (BX)(BX*2), SI
-	LEAQ         (BX)(BX*2), DI
-	LEAQ         (DI)(BX*2), DI
-	LEAQ         (BX)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
-	LEAQ         (R8)(BX*2), R8
+	LEAQ         (SI)(BX*2), DI
+	LEAQ         (DI)(BX*2), R8
 	MOVL         $0x3e638e39, R9
 	VMOVD        R9, X0
 	VBROADCASTSS X0, Z0
@@ -1141,11 +1120,8 @@ TEXT ·points8To5AVX512(SB), NOSPLIT, $0-8
 	MOVQ         transform+0(FP), AX
 	MOVQ         16(AX), CX
 	LEAQ         (CX)(CX*2), DX
-	LEAQ         (CX)(CX*2), BX
-	LEAQ         (BX)(CX*2), BX
-	LEAQ         (CX)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
-	LEAQ         (SI)(CX*2), SI
+	LEAQ         (DX)(CX*2), BX
+	LEAQ         (BX)(CX*2), SI
 	MOVQ         56(AX), DI
 	LEAQ         (DI)(DI*2), R8
 	MOVL         $0x40000000, R9

@@ -23,6 +23,34 @@ func (p *Plan) Exchanges() (lengths []int) {
 	return lengths
 }
 
+// Shadow takes a rank without a batch through a training run: it makes the
+// calls of x and of onGrad that the run would make, in their places, and
+// computes nothing. What it exchanges is zero, of no elements. x may be nil,
+// as for a run.
+func (p *Plan) Shadow(x Exchange, onGrad func(param int)) error {
+	for i := range p.steps {
+		if err := p.steps[i].shadow(x); err != nil {
+			return err
+		}
+		for _, param := range p.steps[i].Complete {
+			onGrad(param)
+		}
+	}
+	return nil
+}
+
+func (s *Step) shadow(x Exchange) (err error) {
+	n := s.Exchanges()
+	switch {
+	case n == 0 || x == nil:
+	case s.Op == SyncBatchNormOp:
+		_, err = x.Gather(make([]float64, n))
+	default:
+		err = x.Sum(make([]float64, n))
+	}
+	return err
+}
+
 // Exchanges is the length of the vector that the step exchanges: two sums per
 // channel and the number of elements that they are over. 0 is none: a gradient
 // that stops at the layer needs nothing from elsewhere.

@@ -41,10 +41,11 @@ type Plan struct {
 	Train bool
 	DType tensor.DType // of the kernels that compute wide: F32 or F64
 
-	graph      *graph.Graph
+	graph      *graph.Graph // nil for a plan of Parts
 	steps      []Step
 	state      []tensor.Spec
 	grads      []tensor.Spec
+	names      names
 	gradOrder  []int
 	turn       int // step at which backward begins
 	arena      int // bytes of activations
@@ -76,7 +77,7 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	arena := l.place()
 	p := &Plan{
 		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, steps: l.finish(),
-		state: l.stateSpecs(), arena: arena, stats: l.operand(l.home[g.Stats()], false),
+		state: l.stateSpecs(), names: namesOf(g), arena: arena, stats: l.operand(l.home[g.Stats()], false),
 		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
 	}
 	p.grads = l.gradSpecs()
@@ -98,7 +99,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Graph is what the plan was compiled from.
+// Graph is what the plan was compiled from; nil for one of Parts.
 func (p *Plan) Graph() *graph.Graph { return p.graph }
 
 // Steps are the plan's operations in the order they run. Read only.

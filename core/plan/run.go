@@ -27,27 +27,25 @@ func (p *Plan) Bind(dev Device, st State) (*Program, error) {
 }
 
 func (p *Plan) checkState(st State) error {
-	entries := p.graph.StateDict()
-	if len(st.Tensors) != len(entries) {
-		return fmt.Errorf("plan: the model has %d tensors, got %d", len(entries), len(st.Tensors))
+	if len(st.Tensors) != len(p.state) {
+		return fmt.Errorf("plan: the model has %d tensors, got %d", len(p.state), len(st.Tensors))
 	}
 	for i, t := range st.Tensors {
-		if err := checkTensor(entries[i].Name, t, p.state[i]); err != nil {
+		if err := checkTensor(p.names.state[i], t, p.state[i]); err != nil {
 			return err
 		}
 	}
 	if !p.Train {
 		return nil
 	}
-	params := p.graph.Params()
-	if len(st.Grads) != len(params) {
-		return fmt.Errorf("plan: the model has %d parameters, got %d gradients", len(params), len(st.Grads))
+	if len(st.Grads) != len(p.grads) {
+		return fmt.Errorf("plan: the model has %d parameters, got %d gradients", len(p.grads), len(st.Grads))
 	}
 	for i, t := range st.Grads {
-		if !params[i].RequiresGrad {
+		if p.names.grads[i] == "" {
 			continue
 		}
-		if err := checkTensor("gradient of "+params[i].Name, t, p.grads[i]); err != nil {
+		if err := checkTensor("gradient of "+p.names.grads[i], t, p.grads[i]); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,8 @@ type Backend interface {
 type Group struct {
 	JobID      string
 	Secret     []byte // known to all ranks of the job alone; prove it to peers before anything else is parsed
-	Generation int    // counts restarts; peers of another generation are refused
+	Generation int    // counts restarts of the ranks; peers of another generation are refused
+	Epoch      int    // counts the groups of one generation: a rank whose plugin died starts another and all join anew; peers of another epoch are refused
 	Rank       int
 	WorldSize  int
 	LocalRank  int

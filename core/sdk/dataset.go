@@ -19,6 +19,7 @@ type Dataset interface {
 	// Fill writes the samples with the given indices, in that order, into
 	// Input and Target. Transforms that draw random numbers seed them from
 	// (Seed, Epoch, index) so that a batch does not depend on who reads it.
+	// ErrEndOfData ends this rank's epoch before the batch.
 	Fill(ctx context.Context, b *Batch) error
 
 	Close() error

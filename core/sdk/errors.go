@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,7 +26,26 @@ const (
 	// CodeUnavailable says that something the plugin needs, a device or a
 	// library, is not on this machine. The job ends with exit code 3.
 	CodeUnavailable = "unavailable"
+
+	// CodeEndOfData says that a data set has no more samples for this rank in
+	// this epoch; see [ErrEndOfData].
+	CodeEndOfData = "dataset.end"
 )
+
+// ErrEndOfData is what Fill returns when it has none of the batch's samples and
+// will have none of the epoch's later ones: a stream that ends before the
+// promised number of samples. What the job makes of it is for ddp.uneven to say.
+var ErrEndOfData error = &Error{Code: CodeEndOfData, Text: "the data set has no more samples in this epoch"}
+
+// IsEndOfData reports whether err is ErrEndOfData, also when it has come from
+// another process.
+func IsEndOfData(err error) bool {
+	if err == nil {
+		return false // and allocate nothing
+	}
+	var e *Error
+	return errors.As(err, &e) && e.Code == CodeEndOfData
+}
 
 func (e *Error) Error() string { return e.Text }
 

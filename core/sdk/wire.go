@@ -80,7 +80,7 @@ func fromJSON(v any) any {
 
 func groupFromProto(r *pb.OpenBackendRequest) (Group, error) {
 	g := Group{
-		JobID: r.JobId, Secret: r.Secret, Generation: int(r.Generation), Rank: int(r.Rank), WorldSize: int(r.WorldSize),
+		JobID: r.JobId, Secret: r.Secret, Generation: int(r.Generation), Epoch: int(r.Epoch), Rank: int(r.Rank), WorldSize: int(r.WorldSize),
 		LocalRank: int(r.LocalRank), LocalSize: int(r.LocalSize), Timeout: time.Duration(r.TimeoutNs), MasterAddr: r.MasterAddr,
 	}
 	if g.WorldSize < 1 || g.Rank < 0 || g.Rank >= g.WorldSize {

@@ -83,10 +83,11 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	return sums, nil
 }
 
-// settleBuffers gives all ranks rank 0's batch statistics at a point where
-// they are read: before an evaluation, a checkpoint, and at the end.
+// settleBuffers gives all ranks the batch statistics that count, rank 0's
+// unless it has run out of data, at a point where they are read: before an
+// evaluation, a checkpoint, and at the end.
 func (t *Trainer) settleBuffers() error {
-	return t.group.Broadcast(t.memory.buffers, 0)
+	return t.group.Broadcast(t.memory.buffers, t.keeper)
 }
 
 // Evaluate runs one evaluation over the loaded weights and returns its result.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -36,25 +37,32 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	if err := t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):]); err != nil {
 		return false, err
 	}
-	t.taken = 0
-	for left := t.loader.Len(); left > 0; {
-		micro := min(left, t.Settings.Train.AccumulateSteps)
-		if stop, err = t.step(ctx, micro); err != nil || stop {
-			return stop, err
+	t.taken, t.ahead = 0, data.Batch{}
+	for begun := t.pos.Step; ; {
+		begin := time.Now()
+		next, err := t.nextTurn()
+		if err != nil {
+			return false, err
 		}
-		left -= micro
-		if t.atMaxSteps() {
-			return false, nil
+		if next.passes == 0 {
+			break
 		}
-		if left > 0 && t.saveDueAt(t.pos.Step) {
+		if t.pos.Step > begun && t.saveDueAt(t.pos.Step) {
 			if err := t.save(ctx); err != nil {
 				return false, err
 			}
+			begin = time.Now()
+		}
+		if stop, err = t.step(ctx, next, begin); err != nil || stop {
+			return stop, err
+		}
+		if t.atMaxSteps() {
+			return false, nil
 		}
 	}
 	t.pos.Epoch++
 	t.pos.Offset = 0
-	return false, nil
+	return false, t.endEpoch()
 }
 
 // afterEpoch evaluates and saves where the configuration asks for it. The end

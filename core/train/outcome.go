@@ -42,7 +42,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		s.firstStep = now.Sub(t.Started)
 	}
 	s.last = now
-	s.lossMean = t.sums[sumLoss] / float64(t.World.Size)
+	s.lossMean = t.sums[sumLoss] / float64(t.turn.active)
 	if s.steps > warmup {
 		s.samples += t.sums[sumRows]
 		if len(s.stepMS) < cap(s.stepMS) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/data"
@@ -40,7 +41,9 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	if o.sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
 		return nil, err
 	}
-	o.count(s.Train)
+	if err = o.count(s, world); err != nil {
+		return nil, err
+	}
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, err
 	}
@@ -51,7 +54,7 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	first, rest := s.DDP.Caps()
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
 	o.memory = layout(s.DDP, o.Gradients, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
-	o.memory.addNorms(o.Plan.Exchanges(), world)
+	o.memory.add(world, o.Plan.Exchanges())
 	return o, nil
 }
 
@@ -74,18 +77,26 @@ func (o *Outline) NormBytes() (n int) {
 	return n
 }
 
-// count works out batches and steps. The last step of an epoch may have fewer
-// micro-steps than the others.
-func (o *Outline) count(c Config) {
-	n := o.sampler.Len()
+// count works out batches and steps, equal on all ranks. The last step of an
+// epoch may have fewer micro-steps than the others.
+func (o *Outline) count(s Settings, world int) error {
+	c, n, least := s.Train, o.sampler.LenOf(0), o.sampler.LenOf(world-1)
 	o.Batch = min(o.Batch, n)
-	batches := (n + o.Batch - 1) / o.Batch
-	o.LastBatch = n - (batches-1)*o.Batch
+	batches, fewest := (n+o.Batch-1)/o.Batch, (least+o.Batch-1)/o.Batch
+	if batches != fewest && s.DDP.Uneven == ddp.UnevenError {
+		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, or sampler.pad = %q",
+			o.sampler.Total(), batches, world-1, fewest, ddp.UnevenJoin, ddp.UnevenStop, data.PadRepeat)
+	}
+	if s.DDP.Uneven == ddp.UnevenStop {
+		batches = fewest
+	}
+	o.LastBatch = min(o.Batch, n-(batches-1)*o.Batch)
 	o.StepsPerEpoch = (batches + c.AccumulateSteps - 1) / c.AccumulateSteps
 	o.Steps = o.StepsPerEpoch * c.Epochs
 	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
 		o.Steps = c.MaxSteps
 	}
+	return nil
 }
 
 // gradients describes the trained parameters for bucketing.
@@ -120,13 +131,15 @@ func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, entries 
 	m.bufs = place(true)
 	m.buffers.Size = end - m.buffers.Offset
 	m.all.Size = end - m.all.Offset
-	m.scratch = ddp.Region{Offset: end, Size: ddp.ScratchBytes}
-	m.size = end + ddp.ScratchBytes
+	m.size = end
 	return m
 }
 
-// addNorms makes room for vectors of the given lengths, one at a time.
-func (m *memory) addNorms(lengths []int, world int) {
+// add makes room for what ranks exchange beside the gradients: scalars, and
+// vectors of the given lengths, one at a time.
+func (m *memory) add(world int, lengths []int) {
+	m.scratch = ddp.Region{Offset: m.size, Size: ddp.ScratchSize(world)}
+	m.size += m.scratch.Size
 	if len(lengths) == 0 {
 		return
 	}

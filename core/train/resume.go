@@ -54,6 +54,7 @@ type resumeHead struct {
 	Position position
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
+	Carried  bool // and what compression carries over
 }
 
 func (h resumeHead) encode() []byte {
@@ -113,6 +114,8 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		}
 		head.State = true
 		head.Scaler = s.Scaler
+		lines = append(lines, t.takeOver(s.Compression, s.WorldSize)...)
+		head.Carried = t.carried != nil
 		head.Position = position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
 		var moved string
 		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
@@ -179,6 +182,11 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		}
 		if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
 			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
+		}
+	}
+	if head.Carried {
+		if err := t.handOut(); err != nil {
+			return fmt.Errorf("handing out what compression carries over: %w", err)
 		}
 	}
 	t.pos = head.Position

@@ -126,13 +126,15 @@ func (t *Trainer) save(ctx context.Context) error {
 	if err := t.settleBuffers(); err != nil {
 		return err
 	}
-	if t.World.Rank != 0 || t.Store == nil {
-		return nil
+	carried, err := t.carryOver()
+	if err != nil || t.World.Rank != 0 || t.Store == nil {
+		return err
 	}
 	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
 	mark := t.trace.Now()
 	snap, err := t.snapshot(ctx)
 	if err == nil {
+		snap.Compression = carried
 		_, err = t.Store.Save(ctx, snap)
 	}
 	t.trace.Since(timeline.Checkpoint, "snapshot", -1, mark)

@@ -2,10 +2,13 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/timeline"
@@ -14,13 +17,13 @@ import (
 // step is one optimizer step: forward, loss and backward over one or more
 // micro-batches, gradients averaged over ranks while backward runs, one
 // decision of all ranks whether to apply them, and the update.
-func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
-	begin := time.Now()
+func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool, err error) {
+	t.begin(n)
 	t.trace.Step(t.pos.Step + 1)
 	if err := t.syncBuffers(); err != nil {
 		return false, err
 	}
-	m, err := t.passes(micro)
+	m, err := t.passes()
 	if err != nil {
 		return false, err
 	}
@@ -34,6 +37,11 @@ func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
 	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
 		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
+	if t.sums[sumEnded] > 0 {
+		if empty, err := t.ranOut(m.ended); err != nil || empty {
+			return t.sums[sumStop] > 0, err
+		}
+	}
 	lr := t.schedule.LR(t.pos.Applied)
 	mark := t.trace.Now()
 	norm, applied, err := t.update(lr)
@@ -42,7 +50,7 @@ func (t *Trainer) step(ctx context.Context, micro int) (stop bool, err error) {
 	}
 	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
 	t.pos.Step++
-	t.pos.Offset += m.rows
+	t.pos.Offset += t.covered(m)
 	t.stepDone(m, lr, norm, applied, time.Since(begin))
 	return t.sums[sumStop] > 0, nil
 }
@@ -53,21 +61,28 @@ type measures struct {
 	correct int
 	rows    int
 	data    time.Duration // waited for batches
+	ended   bool          // the data set ended before a batch that was expected
 }
 
 // passes runs forward and backward over the step's micro-batches. Only the
 // last one communicates; the others add up in the buckets (DDP's no_sync).
-func (t *Trainer) passes(micro int) (m measures, err error) {
-	total := t.stepRows(micro)
-	for i := range micro {
-		waited, mark := time.Now(), t.trace.Now()
-		batch, err := t.loader.Next()
+//
+// A rank without batches of its own shadows the others' passes.
+func (t *Trainer) passes() (m measures, err error) {
+	total, last := t.stepRows(t.turn.mine), t.turn.passes-1
+	for i := range t.turn.passes {
+		batch, err := t.take(i)
+		if errors.Is(err, data.ErrEnd) {
+			m.ended = m.ended || i < t.turn.mine
+			err = t.shadow(m.rows, total, i == last)
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return m, fmt.Errorf("samples from %d on of epoch %d: %w", t.pos.Offset+m.rows, t.pos.Epoch, err)
 		}
-		m.data += time.Since(waited)
-		t.begun = t.trace.Since(timeline.Data, "batch", i, mark)
-		t.reducer.Begin(i == micro-1)
+		t.reducer.Begin(i == last)
 		share := float64(batch.Rows) / float64(total)
 		args := plan.Args{
 			Input: batch.Input, Target: batch.Target,
@@ -84,7 +99,20 @@ func (t *Trainer) passes(micro int) (m measures, err error) {
 		m.correct += res.Correct
 		m.rows += batch.Rows
 	}
+	if m.rows > 0 {
+		m.loss *= float64(total) / float64(m.rows)
+	}
+	m.data, t.waited = t.waited, 0
 	return m, nil
+}
+
+// covered is how far a step brings every rank in its part of the epoch. Where
+// some may have run out it is the same on all of them.
+func (t *Trainer) covered(m measures) int {
+	if t.Settings.DDP.Uneven == ddp.UnevenError {
+		return m.rows
+	}
+	return t.turn.passes * t.batch
 }
 
 // lossDivisor makes accumulated micro-batches equal one big batch: each
@@ -112,7 +140,8 @@ const (
 	sumLoss = iota
 	sumCorrect
 	sumRows
-	sumStop // ranks that were asked to stop
+	sumStop  // ranks that were asked to stop
+	sumEnded // ranks whose data ended, where that must not be
 	sumCount
 )
 
@@ -120,6 +149,9 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 	t.sums = [sumCount]float64{sumLoss: m.loss, sumCorrect: float64(m.correct), sumRows: float64(m.rows)}
 	if ctx.Err() != nil {
 		t.sums[sumStop] = 1
+	}
+	if m.ended && t.Settings.DDP.Uneven == ddp.UnevenError {
+		t.sums[sumEnded] = 1
 	}
 	return t.sums[:]
 }
@@ -174,10 +206,11 @@ func (t *Trainer) firstNonFinite() string {
 }
 
 // syncBuffers gives every rank rank 0's batch statistics before the forward
-// pass, once per optimizer step, as DDP's broadcast_buffers does.
+// pass, once per optimizer step, as DDP's broadcast_buffers does; with join
+// those of the highest rank that has data, as DDP does then.
 func (t *Trainer) syncBuffers() error {
 	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
-	return t.group.Broadcast(t.memory.buffers, 0)
+	return t.group.Broadcast(t.memory.buffers, t.keeper)
 }

@@ -14,7 +14,7 @@ func (t *Trainer) record() {
 		return
 	}
 	micro := t.Settings.Train.AccumulateSteps
-	collectives := t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 3 // buffers, totals, finite
+	collectives := t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 4 // buffers, turn, totals, finite
 	t.trace = timeline.New(t.Started, 3*micro+1+collectives)
 	t.group.Trace(t.trace)
 	t.onLoss = func() { t.begun = t.trace.Since(timeline.Compute, "forward", -1, t.begun) }

@@ -107,15 +107,21 @@ type Trainer struct {
 	begun     timeline.Mark      // of the pass under way
 	onLoss    func()
 
-	pos   position
-	scale float64
-	taken int // batches of the epoch's pass handed to steps
-	sums  [sumCount]float64
-	stats stats
-	done  event.StepDone // reused
-	best  *checkpoint.Best
-	vals  map[string]float64 // latest metrics
+	pos    position
+	turn   turn          // of the step under way
+	ahead  data.Batch    // taken from the loader for the next pass; no rows: none
+	waited time.Duration // for batches of the next step
+	keeper int           // the rank whose batch statistics count
+	skew   int           // steps in a row in which some rank had no data
+	scale  float64
+	taken  int // batches of the epoch's pass handed to steps
+	sums   [sumCount]float64
+	stats  stats
+	done   event.StepDone // reused
+	best   *checkpoint.Best
+	vals   map[string]float64 // latest metrics
 
+	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	lossWarned bool
 }
 

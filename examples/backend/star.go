@@ -104,7 +104,7 @@ func (s *Star) admit(conn net.Conn) bool {
 func (s *Star) card(rank int) []byte {
 	head := binary.LittleEndian.AppendUint32(nil, uint32(rank))
 	m := hmac.New(sha256.New, s.group.Secret)
-	fmt.Fprintf(m, "star %s %d %d", s.group.JobID, s.group.Generation, rank)
+	fmt.Fprintf(m, "star %s %d %d %d", s.group.JobID, s.group.Generation, s.group.Epoch, rank)
 	return m.Sum(head)
 }
 

@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/cuda/dl"
+	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Backend is one rank's end. It looks for libraries under the root of the
-// file system, which tests replace.
-type Backend struct{ root string }
+// Backend is one rank's end.
+type Backend struct{ finder *dl.Finder }
 
 // New is the plugin "nccl".
-func New() *Backend { return &Backend{root: "/"} }
+func New() *Backend { return &Backend{finder: dl.System()} }
 
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
@@ -24,7 +24,7 @@ func (b *Backend) Info() sdk.Info {
 		Kind: sdk.KindBackend, Name: "nccl", Version: "0.1.0",
 		Summary: "collectives between NVIDIA GPUs; needs a CUDA device, which this version cannot compute on yet",
 		Options: []sdk.Option{
-			{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is not where the system keeps libraries."},
+			{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
 		},
 		DTypes:  []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I32, tensor.I64},
 		Devices: []string{"cuda"},
@@ -36,35 +36,28 @@ func (b *Backend) Open(_ context.Context, _ sdk.Group, o sdk.Options) error {
 	return &sdk.Error{Code: sdk.CodeUnavailable, Text: b.missing(o.String("library"))}
 }
 
-// missing lists what NCCL needs and what of it is here.
+// missing lists what NCCL needs and what of it is here. Files are looked for
+// as doctor does, and none is opened.
 func (b *Backend) missing(library string) string {
 	parts := []string{
-		"driver: " + b.look("libcuda.so.1", "", "install the NVIDIA driver"),
-		"NCCL: " + b.look("libnccl.so.2", library, "install libnccl2, or name it by the option library"),
+		"driver: " + b.look(driver.SpecCUDA, ""),
+		"NCCL: " + b.look(driver.SpecNCCL, library),
 		"device: this version computes on CPUs only",
 	}
 	return fmt.Sprintf("NCCL reduces memory of CUDA devices, and this job has none (%s); use backend.plugin = \"tcp\"", strings.Join(parts, "; "))
 }
 
-// places where distributions, CUDA and containers keep libraries.
-var places = []string{
-	"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib", "usr/local/cuda/lib64", "usr/local/nvidia/lib64",
-}
-
-func (b *Backend) look(name, given, mend string) string {
+func (b *Backend) look(s dl.Spec, given string) string {
 	if given != "" {
 		if _, err := os.Stat(given); err == nil {
 			return "found " + given
 		}
 		return "no file " + given
 	}
-	for _, dir := range places {
-		path := filepath.Join(b.root, dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return "found " + path
-		}
+	if found := b.finder.Find(s); len(found) > 0 {
+		return fmt.Sprintf("found %s (%s)", found[0].Path, found[0].Source)
 	}
-	return name + " was not found, " + mend
+	return fmt.Sprintf("%s was not found, %s", s.Sonames[0], s.Mend(0))
 }
 
 var errNotOpen = &sdk.Error{Code: sdk.CodeUnavailable, Text: "nccl: the backend is not open"}

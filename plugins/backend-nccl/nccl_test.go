@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -24,10 +25,10 @@ func TestOpenSaysWhatIsFoundAndWhatIsMissing(t *testing.T) {
 		options sdk.Options
 		want    []string
 	}{
-		{nil, []string{"driver: found " + filepath.Join(dir, "libcuda.so.1"), "NCCL: libnccl.so.2 was not found, install libnccl2", `use backend.plugin = "tcp"`}},
+		{nil, []string{"driver: found " + filepath.Join(dir, "libcuda.so.1"), "NCCL: libnccl.so.2 was not found, pip install nvidia-nccl-cu12", `use backend.plugin = "tcp"`}},
 		{sdk.Options{"library": own}, []string{"NCCL: no file " + own}},
 	} {
-		err := (&Backend{root: root}).Open(t.Context(), sdk.Group{}, c.options)
+		err := (&Backend{finder: &dl.Finder{Root: root, Getenv: func(string) string { return "" }}}).Open(t.Context(), sdk.Group{}, c.options)
 		var e *sdk.Error
 		if !errors.As(err, &e) || e.Code != sdk.CodeUnavailable {
 			t.Fatalf("got %v", err)

@@ -3,9 +3,7 @@ package tcp
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -67,105 +65,104 @@ func (b *Backend) abort(cause error) {
 	}
 	frame := append(make([]byte, headerSize), raw...)
 	header{kindAbort, len(raw)}.encode(frame)
-	limit := time.Now().Add(slice)
-	for _, p := range b.peers {
-		if p == nil || p.torn {
+	for _, l := range b.links {
+		if l.lane > 0 || l.mute() {
 			continue
 		}
-		p.conn.SetWriteDeadline(limit)
-		p.conn.Write(frame)
-		p.torn = true
+		l.silent = true
+		if _, err := l.write(frame, nil); err == nil {
+			_, _ = l.flushed()
+		}
 	}
 	if b.local != nil {
 		b.local.wake()
 	}
 }
 
-func (b *Backend) readAbort(p *peer, length int) error {
-	raw := make([]byte, length)
-	if err := b.readFull(p, raw); err != nil {
-		return err
+// readAbort reads why a rank gave up. What was read beyond the header went to
+// where the frame that was due should have gone.
+func (b *Backend) readAbort(l *link, d due) error {
+	raw := make([]byte, l.in.frame.length)
+	here := copy(raw, l.in.head[headerSize:min(l.in.got, d.size)])
+	here += copy(raw[here:], d.body[:max(l.in.got-d.size, 0)])
+	if err := b.readRest(l, raw[here:]); err != nil {
+		return b.broken(l.rank, err)
 	}
 	var f farewell
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return b.peerError(p.rank, errFrame.Error())
+		return b.peerError(l.rank, errFrame.Error())
 	}
-	return b.heard(p.rank, f)
+	return b.heard(l.rank, f)
 }
 
-// lastWords lets peers read the farewell: closing a connection with unread
-// bytes would make the system throw away what is still on its way to them.
-func (b *Backend) lastWords() {
-	limit := time.Now().Add(2 * slice)
-	for _, p := range b.peers {
-		if p == nil {
-			continue
-		}
-		if c, ok := p.conn.(interface{ CloseWrite() error }); ok {
-			c.CloseWrite()
-		}
-	}
-	for _, p := range b.peers {
-		if p != nil {
-			p.conn.SetReadDeadline(limit)
-			io.Copy(io.Discard, p.conn)
-		}
-	}
-}
-
-// lookAround checks the ranks that are not being waited for right now. One
-// that gave up says so; one that is gone matters only before it agreed to the
-// running call: later it may have finished and left, and if not, some rank
-// that waits for it will tell.
-func (b *Backend) lookAround(except *peer) error {
-	for _, p := range b.peers {
-		if p == nil || p == except {
-			continue
-		}
-		next, err := peek(p)
-		awaited := !b.op.agreed[p.rank] && b.op.everyone()
-		switch {
-		case err != nil && awaited:
-			return b.broken(p, err)
-		case err == nil && next == kindCall && awaited && b.inMemory():
-			// Local ranks meet in memory; a call on the wire is half a transfer.
-			its, _, err := b.readCall(p)
-			if err != nil {
-				return err
-			}
-			return b.mismatch(p.rank, its)
-		case err == nil && next == kindAbort:
-			_, err := b.readHeader(p, kindAbort)
+// readRest reads a few bytes that are on their way.
+func (b *Backend) readRest(l *link, buf []byte) error {
+	for end := time.Now().Add(2 * slice); len(buf) > 0; {
+		n, err := l.read(buf, nil)
+		buf = buf[n:]
+		if err == errAgain && time.Now().Before(end) {
+			l.deaf = false
+			b.poller.wait([]*link{l}, slice)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// everyone reports whether all ranks take part in the running call.
-func (o *op) everyone() bool { return o.c.Op != sdk.OpSend && o.c.Op != sdk.OpRecv }
+// lastWords lets peers read the farewell: closing a connection with unread
+// bytes would make the system throw away what is still on its way to them.
+func (b *Backend) lastWords() {
+	for _, l := range b.links {
+		_ = unix.Shutdown(l.fd, unix.SHUT_WR)
+	}
+	sink := make([]byte, 64<<10)
+	for end := time.Now().Add(2 * slice); time.Now().Before(end); {
+		open := false
+		for _, l := range b.links {
+			for l.lost == nil && l.drain(sink) {
+			}
+			l.deaf, l.writable = l.lost != nil, true
+			open = open || l.lost == nil
+		}
+		if !open {
+			return
+		}
+		b.poller.wait(b.links, time.Until(end))
+	}
+}
 
-// peek says what p's next frame is, 0 when none is there, io.EOF when none will come.
-func peek(p *peer) (next kind, err error) {
-	raw, err := p.conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return 0, err
+// lookAround checks connections while ranks wait for each other in memory. One
+// that gave up says so; one that is gone matters only before it agreed to the
+// running call: later it may have finished and left, and if not, some rank
+// that waits for it will tell.
+func (b *Backend) lookAround() error {
+	for _, l := range b.links {
+		if l.lane > 0 {
+			continue
+		}
+		for err := error(nil); err == nil && l.in.got < headerSize; {
+			var n int
+			n, err = l.read(l.in.head[l.in.got:headerSize], nil)
+			l.in.got += n
+		}
+		awaited := !b.op.agreed[l.rank] && b.op.everyone()
+		if l.in.got < headerSize {
+			if l.lost != nil && awaited {
+				return b.broken(l.rank, l.lost)
+			}
+			continue
+		}
+		if _, err := b.inspect(l, due{size: headerSize}); err != nil {
+			return err
+		}
+		if awaited && l.in.frame.kind == kindCall {
+			// Local ranks meet in memory; a call on the wire is half a transfer.
+			if err := b.readRest(l, l.in.head[headerSize:]); err != nil {
+				return b.broken(l.rank, err)
+			}
+			return b.mismatch(l.rank, parseCall(l.in.head[headerSize:]))
+		}
 	}
-	var first [1]byte
-	n := -1
-	var probe error
-	if err := raw.Control(func(fd uintptr) {
-		n, _, probe = unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	}); err != nil {
-		return 0, err
-	}
-	switch {
-	case probe == unix.EAGAIN || probe == unix.EINTR:
-		return 0, nil
-	case probe != nil:
-		return 0, probe
-	case n == 0:
-		return 0, io.EOF
-	}
-	return kind(first[0]), nil
+	return nil
 }

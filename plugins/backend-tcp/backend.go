@@ -30,16 +30,22 @@ type Backend struct {
 	group    sdk.Group
 	set      settings
 	arenas   []*sdk.Arena
-	door     *door   // what Listen opened
-	peers    []*peer // by rank, nil for this rank
-	sender   *sender
+	door     *door        // what Listen opened
+	conns    [][]net.Conn // by rank and lane, while connecting
+	links    []*link      // those to the ranks on the right first
+	poller   *poller
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
 	failed   error  // why the group is unusable
 
+	cost    cost
 	op      op // the running call
-	scratch []byte
-	srcs    [][]byte
+	ways    ways
+	scratch []byte // see room
+	stride  int
+	depth   int
+	srcs    [][]byte // by rank
+	pair    [2][]byte
 	sent    traffic
 }
 
@@ -48,7 +54,7 @@ type traffic struct{ payload, headers atomic.Int64 }
 
 // New returns a backend that has not been opened.
 func New() *Backend {
-	b := &Backend{}
+	b := &Backend{cost: typical}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
@@ -87,7 +93,6 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 		return fmt.Errorf("backend tcp: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
 	}
 	b.group, b.set = group, set
-	b.peers = make([]*peer, group.WorldSize)
 	b.srcs = make([][]byte, group.WorldSize)
 	return nil
 }
@@ -120,30 +125,16 @@ func (b *Backend) Close() error {
 	if b.failed != nil {
 		b.lastWords()
 	}
-	for _, p := range b.peers {
-		if p != nil {
-			p.conn.Close()
-		}
+	for _, l := range b.links {
+		l.close()
 	}
 	if b.door != nil {
 		b.door.close()
-	}
-	if b.sender != nil {
-		b.sender.stop()
 	}
 	if b.local != nil {
 		b.local.close()
 	}
 	return nil
-}
-
-// peer is the connection to one other rank.
-type peer struct {
-	rank int
-	conn net.Conn
-	torn bool // a frame was cut short: nothing can be sent any more
-	in   [headerSize + callSize]byte
-	out  []byte
 }
 
 func (b *Backend) log() *slog.Logger {

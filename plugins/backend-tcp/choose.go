@@ -5,9 +5,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// All limits that decide which way a collective takes stand here, so that a
-// fitted cost model can replace them. Every rank must decide alike: decisions
-// depend on the call and the world size alone.
+// All that decides which way a collective takes stands here. Every rank must
+// decide alike: decisions depend on the call, the world, the options and the
+// cost model that the ranks have agreed on.
 
 const (
 	// stageSize is the largest contribution that local ranks leave in their
@@ -19,29 +19,80 @@ const (
 	// and writing.
 	tileSize = 64 << 10
 
-	// attachTotal bounds what a rank sends along with its call to all peers
+	// attachTotal bounds what a root sends along with its call to all peers
 	// together. Attaching saves a round trip and costs up to n/2 times the
 	// bytes.
 	attachTotal = 128 << 10
 )
 
-// attaches reports whether messages of the given size travel with the call.
-func (b *Backend) attaches(op sdk.Op, bytes int) bool {
-	if bytes > maxInline {
+// The values of the option algorithm.
+const (
+	algorithmAuto     = "auto"
+	algorithmDirect   = "direct"
+	algorithmMesh     = "mesh"
+	algorithmRing     = "ring"
+	algorithmDoubling = "doubling"
+	algorithmHalving  = "halving"
+)
+
+// attaches reports whether the payload travels with the calls.
+func (b *Backend) attaches(c *sdk.Collective) bool {
+	size := c.Count * c.DType.Size()
+	if size == 0 || size > maxInline || pairwise(c.Op) || c.Op == sdk.OpBarrier {
 		return false
 	}
-	switch op {
+	b.room(b.group.WorldSize, size)
+	switch c.Op {
 	case sdk.OpAllGather, sdk.OpReduceScatter: // attaching sends no byte more
 		return true
+	case sdk.OpBroadcast:
+		return size*(b.group.WorldSize-1) <= attachTotal
 	}
-	return bytes*(b.group.WorldSize-1) <= attachTotal
+	return b.algorithm(c) == algorithmDirect
+}
+
+// choose gives the way of the payload.
+func (b *Backend) choose(c *sdk.Collective) way {
+	switch {
+	case b.op.attached || len(c.Buf) == 0:
+		return noPayload{}
+	case pairwise(c.Op):
+		b.ways.transfer = transfer{b, c}
+		return &b.ways.transfer
+	case c.Op != sdk.OpAllReduce:
+		return b.ways.mesh.start(b, c)
+	}
+	switch b.algorithm(c) {
+	case algorithmDirect:
+		return b.ways.direct.start(b, c.Buf)
+	case algorithmRing:
+		return b.ways.ring.start(b, c.Buf)
+	case algorithmDoubling:
+		return b.ways.doubling.start(b, c.Buf)
+	case algorithmHalving:
+		return b.ways.halving.start(b, c.Buf)
+	}
+	return b.ways.mesh.start(b, c)
+}
+
+// algorithm is how an all-reduce goes through sockets.
+func (b *Backend) algorithm(c *sdk.Collective) string {
+	wanted, half := b.set.algorithm, c.DType == tensor.F16 || c.DType == tensor.BF16
+	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
+	switch {
+	case wanted == algorithmAuto:
+		return b.cost.cheapest(len(c.Buf), b.group.WorldSize, b.set.reproducible || half)
+	case half && !inOrder: // a sum that travels would be rounded at every stop
+		return algorithmMesh
+	}
+	return wanted
 }
 
 // chains reports whether a call goes along the hosts. Half types do not: to be
 // rounded once, their sums would have to travel as float32, twice the bytes.
 func (b *Backend) chains(c *sdk.Collective) bool {
-	return b.topology.perHost > 0 && c.Op == sdk.OpAllReduce &&
-		c.DType != tensor.F16 && c.DType != tensor.BF16 && !b.attaches(c.Op, len(c.Buf))
+	return b.topology.perHost > 0 && b.set.algorithm == algorithmAuto && c.Op == sdk.OpAllReduce &&
+		c.DType != tensor.F16 && c.DType != tensor.BF16 && len(c.Buf)*(b.group.WorldSize-1) > attachTotal
 }
 
 // stages reports whether a call goes through the control pages of local ranks.
@@ -51,3 +102,6 @@ func stages(c *sdk.Collective) bool {
 	}
 	return c.Count*c.DType.Size() <= stageSize
 }
+
+// pairwise reports whether an operation has two ends and not a group.
+func pairwise(op sdk.Op) bool { return op == sdk.OpSend || op == sdk.OpRecv }

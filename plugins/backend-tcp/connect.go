@@ -2,9 +2,11 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +15,14 @@ import (
 const (
 	handshakeTimeout = 5 * time.Second
 	maxKnocking      = 64 // handshakes answered at once
-	keepAlive        = 5 * time.Second
 )
 
-// Connect makes one connection to every other rank: the higher rank dials. On
+// keepAlive finds a dead host in 20 seconds also when nothing is sent.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Connect makes connections to every other rank: the higher rank dials. On
 // one host they are unix sockets, which pass the arenas' descriptors as well.
+// A group that talks over sockets then measures what that costs.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,6 +44,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	b.topology = topologyOf(all, b.group.Rank)
+	defer b.dropConns()
 	if err := b.join(ctx, all); err != nil {
 		return err
 	}
@@ -47,8 +53,58 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 			return fmt.Errorf("backend tcp: shared memory: %w", err)
 		}
 	}
-	b.sender = startSender()
+	if err := b.adoptAll(); err != nil {
+		return fmt.Errorf("backend tcp: %w", err)
+	}
+	if err := b.fit(ctx); err != nil {
+		return fmt.Errorf("backend tcp: measuring the connections: %w", err)
+	}
 	return nil
+}
+
+// adoptAll makes links of the connections, those to the ranks on the right
+// first, so that not all ranks begin with the same one.
+func (b *Backend) adoptAll() error {
+	for k := 1; k < b.group.WorldSize; k++ {
+		r := (b.group.Rank + k) % b.group.WorldSize
+		for lane, conn := range b.conns[r] {
+			l, err := adopt(r, lane, len(b.conns[r]), conn)
+			if err != nil {
+				return err
+			}
+			b.links = append(b.links, l)
+		}
+	}
+	b.poller = newPoller()
+	return nil
+}
+
+// dropConns closes the connections that did not become links.
+func (b *Backend) dropConns() {
+	for _, lanes := range b.conns {
+		for _, c := range lanes {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}
+	b.conns = nil
+}
+
+// lanes is how many connections lead to a rank.
+func (b *Backend) lanes(rank int) int {
+	if b.near(rank) {
+		return 1
+	}
+	return b.set.connections
+}
+
+// seals reports whether the connections to a rank are under TLS: not those
+// within a host, which no cable carries.
+func (b *Backend) seals(rank int) bool { return b.set.tls && !b.near(rank) }
+
+func (b *Backend) near(rank int) bool {
+	return rank >= 0 && rank < len(b.topology.near) && b.topology.near[rank]
 }
 
 func (b *Backend) parseAll(endpoints [][]byte) ([]endpoint, error) {
@@ -69,24 +125,41 @@ func (b *Backend) parseAll(endpoints [][]byte) ([]endpoint, error) {
 type joining struct {
 	b       *Backend
 	ctx     context.Context
+	total   int // connections to make
+	seal    *tls.Config
 	arrived chan arrival
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	claimed map[int]bool
+	claimed map[[2]int]bool // rank and lane
 }
 
 // arrival is a connection to a rank, or why there is none.
 type arrival struct {
-	rank int
-	conn net.Conn
-	err  error
+	rank, lane int
+	conn       net.Conn
+	err        error
 }
 
-// join fills b.peers.
+// join fills b.conns.
 func (b *Backend) join(ctx context.Context, all []endpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &joining{b: b, ctx: ctx, arrived: make(chan arrival, b.group.WorldSize), claimed: map[int]bool{}}
+	b.conns = make([][]net.Conn, b.group.WorldSize)
+	total := 0
+	for r := range b.conns {
+		if r != b.group.Rank {
+			b.conns[r] = make([]net.Conn, b.lanes(r))
+			total += len(b.conns[r])
+		}
+	}
+	j := &joining{b: b, ctx: ctx, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
+	if b.set.tls {
+		var err error
+		if j.seal, err = sealing(b.group.Secret, b.group.JobID); err != nil {
+			cancel()
+			return fmt.Errorf("backend tcp: tls: %w", err)
+		}
+	}
 	defer j.running.Wait()
 	defer b.door.close()
 	defer cancel()
@@ -99,7 +172,9 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 		if b.topology.near[r] {
 			network, address = "unix", all[r].Unix
 		}
-		j.running.Go(func() { j.dial(r, network, address) })
+		for lane := range b.lanes(r) {
+			j.running.Go(func() { j.dial(r, lane, network, address) })
+		}
 	}
 	return j.collect()
 }
@@ -107,17 +182,14 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 // collect takes connections until none is missing.
 func (j *joining) collect() error {
 	b := j.b
-	for range b.group.WorldSize - 1 {
+	for range j.total {
 		select {
 		case a := <-j.arrived:
 			if a.err != nil {
 				return fmt.Errorf("backend tcp: connect to rank %d: %w", a.rank, a.err)
 			}
-			if t, ok := a.conn.(*net.TCPConn); ok {
-				t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3})
-			}
 			a.conn.SetDeadline(time.Time{})
-			b.peers[a.rank] = &peer{rank: a.rank, conn: a.conn}
+			b.conns[a.rank][a.lane] = a.conn
 		case <-j.ctx.Done():
 			return j.missing()
 		}
@@ -131,8 +203,8 @@ func (j *joining) missing() error {
 		return errClosed
 	}
 	var names []string
-	for r, p := range j.b.peers {
-		if p == nil && r != j.b.group.Rank {
+	for r, lanes := range j.b.conns {
+		if slices.Contains(lanes, nil) {
 			names = append(names, fmt.Sprint(r))
 		}
 	}
@@ -140,13 +212,13 @@ func (j *joining) missing() error {
 }
 
 // dial calls rank until it answers, refuses, or time is up.
-func (j *joining) dial(rank int, network, address string) {
+func (j *joining) dial(rank, lane int, network, address string) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		conn, err := j.dialOnce(rank, network, address)
+		conn, err := j.dialOnce(rank, lane, network, address)
 		var no refusal
 		switch {
 		case err == nil, errors.As(err, &no), errors.Is(err, errNoProof):
-			j.arrived <- arrival{rank, conn, err}
+			j.arrived <- arrival{rank, lane, conn, err}
 			return
 		case j.ctx.Err() != nil:
 			return
@@ -159,18 +231,31 @@ func (j *joining) dial(rank int, network, address string) {
 	}
 }
 
-func (j *joining) dialOnce(rank int, network, address string) (net.Conn, error) {
-	var d net.Dialer
+func (j *joining) dialOnce(rank, lane int, network, address string) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: keepAlive}
 	conn, err := d.DialContext(j.ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := j.b.greet(conn, rank); err != nil {
+	if err := j.b.greet(conn, rank, lane); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return j.sealed(conn, rank, false)
+}
+
+// sealed puts a connection that has been greeted under TLS, if it has to be.
+func (j *joining) sealed(conn net.Conn, rank int, server bool) (net.Conn, error) {
+	if !j.b.seals(rank) {
+		return conn, nil
+	}
+	s, err := sealConn(conn, j.seal, server)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return s, nil
 }
 
 // accept answers the door until it is closed.
@@ -200,35 +285,40 @@ func (j *joining) answer(conn net.Conn) {
 	stop := context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	claimed := false
-	rank, err := j.b.receive(conn, func(rank int) bool {
-		claimed = j.claim(rank)
+	h, err := j.b.receive(conn, func(rank, lane int) bool {
+		claimed = j.claim(rank, lane)
 		return claimed
 	})
+	from, rank, lane := conn.RemoteAddr(), int(h.from), int(h.lane)
 	if err == nil {
-		j.arrived <- arrival{rank, conn, nil}
+		conn, err = j.sealed(conn, rank, true)
+	} else {
+		conn.Close()
+	}
+	if err == nil {
+		j.arrived <- arrival{rank, lane, conn, nil}
 		return
 	}
-	conn.Close()
 	if claimed {
-		j.release(rank)
+		j.release(rank, lane)
 	}
 	if j.ctx.Err() == nil {
-		j.b.log().Warn("refused a connection", "from", conn.RemoteAddr(), "cause", err)
+		j.b.log().Warn("refused a connection", "from", from, "cause", err)
 	}
 }
 
-func (j *joining) claim(rank int) bool {
+func (j *joining) claim(rank, lane int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.claimed[rank] {
+	if j.claimed[[2]int{rank, lane}] {
 		return false
 	}
-	j.claimed[rank] = true
+	j.claimed[[2]int{rank, lane}] = true
 	return true
 }
 
-func (j *joining) release(rank int) {
+func (j *joining) release(rank, lane int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.claimed, rank)
+	delete(j.claimed, [2]int{rank, lane})
 }

@@ -15,10 +15,14 @@ type op struct {
 	c        *sdk.Collective
 	call     call
 	start    time.Time
-	deadline time.Time     // zero: none
-	quit     chan struct{} // closed to stop the sender
-	agreed   []bool        // by rank: its call was read and matches
-	calls    []call        // by rank: what those that agreed call
+	deadline time.Time // zero: none
+	met      bool      // the calls were compared in another way: none is sent
+	attached bool      // the payload travels with the calls
+	eager    bool      // payload may follow the call at once
+	agreed   []bool    // by rank: its call was read and matches
+	waiting  int       // ranks whose call is still to come
+	calls    []call    // by rank: what those that agreed call
+	out, in  []int     // by rank: frames that go and come
 }
 
 // Do runs one collective to its end.
@@ -30,7 +34,7 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 		return errClosed
 	case b.failed != nil:
 		return fmt.Errorf("backend tcp: the group failed before: %w", b.failed)
-	case b.sender == nil && b.group.WorldSize != 1:
+	case b.links == nil && b.group.WorldSize != 1:
 		return errors.New("backend tcp: Do before Connect")
 	}
 	b.begin(ctx, c)
@@ -52,10 +56,14 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 	} else if b.group.Timeout > 0 {
 		o.deadline = o.start.Add(b.group.Timeout)
 	}
-	if o.agreed == nil {
-		o.agreed, o.calls = make([]bool, b.group.WorldSize), make([]call, b.group.WorldSize)
+	if n := b.group.WorldSize; o.agreed == nil {
+		o.agreed, o.calls, o.out, o.in = make([]bool, n), make([]call, n), make([]int, n), make([]int, n)
 	}
 	clear(o.agreed)
+	o.met, o.attached = false, false
+	// With a third rank a frame cut short by somebody's failure would keep its
+	// reason from being heard.
+	o.eager = b.group.WorldSize == 2 || pairwise(c.Op)
 }
 
 // run picks the way: alone, between two ranks, in shared memory, along
@@ -67,44 +75,29 @@ func (b *Backend) run(c *sdk.Collective) error {
 	switch {
 	case b.group.WorldSize == 1:
 		return nil
-	case c.Op == sdk.OpSend || c.Op == sdk.OpRecv:
-		return b.transfer(c)
+	case pairwise(c.Op):
+		return b.runSockets(c)
 	case b.inMemory():
 		return b.runLocal(c)
 	case b.chains(c):
 		return b.runHosts(c)
 	}
-	return b.runMesh(c)
+	return b.runSockets(c)
 }
 
 // inMemory reports whether all ranks share memory.
 func (b *Backend) inMemory() bool { return b.local != nil && b.topology.perHost == 0 }
 
-// overdue ends a wait for rank when the time is up.
-func (b *Backend) overdue(rank int) error {
-	select {
-	case <-b.op.quit:
-		return errQuit
-	default:
-	}
-	if b.closing.Load() {
-		return errClosed
-	}
-	if err := b.op.ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("backend tcp: %v: %w", b.op.call, err)
-	} else if err != nil || !b.op.deadline.IsZero() && !time.Now().Before(b.op.deadline) {
-		return b.stall(rank)
-	}
-	return nil
-}
+// involves reports whether a rank takes part in the call.
+func (o *op) involves(rank int) bool { return o.everyone() || rank == o.c.Root }
 
-var errQuit = errors.New("the other half of the exchange failed")
+// everyone reports whether all ranks take part in the call.
+func (o *op) everyone() bool { return !pairwise(o.c.Op) }
 
-func (b *Backend) stall(missing ...int) error {
-	return &sdk.StallError{Seq: b.op.c.Seq, Op: b.op.c.Op, Bucket: b.op.c.Bucket,
-		Missing: missing, Waited: time.Since(b.op.start)}
-}
-
-func (b *Backend) peerError(rank int, cause string) error {
-	return &sdk.PeerError{Peer: rank, Seq: b.op.c.Seq, Cause: cause}
+// accepts reports whether rank me can go on when peer calls its.
+func (o *op) accepts(its call, me, peer int) bool {
+	if pairwise(o.c.Op) {
+		return o.call.answers(its, me, peer)
+	}
+	return o.call.matches(its)
 }

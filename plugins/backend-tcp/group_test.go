@@ -74,7 +74,7 @@ func sumOf(buf []byte, a *sdk.Arena, seq int) *sdk.Collective {
 // A rank sends 2(n-1)/n of the buffer, whatever the segments.
 func TestBytesOnTheWire(t *testing.T) {
 	for _, w := range []int{2, 3, 4, 5} {
-		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10)})
+		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10), "algorithm": "mesh"})
 		size := w * 300_032
 		err := together(w, func(r int) error { return all[r].Do(t.Context(), sumOf(make([]byte, size), nil, 1)) })
 		if err != nil {

@@ -21,39 +21,51 @@ import (
 //	listener  verdict, HMAC(secret, "verdict" D L verdict)
 //
 // Only the third message is ever interpreted, and only after its proof held.
+// Both nonces are in every proof, so what was said once is of no use again. With
+// the option tls the connection is then put under TLS 1.3 (seal.go).
 
 const (
-	magic     = "trainctl-tcp/1\r\n"
+	magic     = "trainctl-tcp/2\r\n"
 	nonceSize = 32
 	macSize   = sha256.Size
-	helloSize = sha256.Size + 4*4
+	helloSize = sha256.Size + 4*8
 )
 
 // hello says which job a connection is for, who calls and whom.
 type hello struct {
-	job                         [sha256.Size]byte
-	generation, world, from, to uint32
+	job                                [sha256.Size]byte
+	generation, epoch, world, from, to uint32
+	lane, lanes                        uint32 // which of how many connections
+	sealed                             uint32 // 1: TLS follows
 }
 
-func (b *Backend) hello(to int) hello {
-	return hello{
+func (b *Backend) hello(to, lane int) hello {
+	h := hello{
 		job:        sha256.Sum256([]byte(b.group.JobID)),
-		generation: uint32(b.group.Generation), world: uint32(b.group.WorldSize),
-		from: uint32(b.group.Rank), to: uint32(to),
+		generation: uint32(b.group.Generation), epoch: uint32(b.group.Epoch), world: uint32(b.group.WorldSize),
+		from: uint32(b.group.Rank), to: uint32(to), lane: uint32(lane), lanes: uint32(b.lanes(to)),
 	}
+	if b.seals(to) {
+		h.sealed = 1
+	}
+	return h
+}
+
+func (h *hello) numbers() []*uint32 {
+	return []*uint32{&h.generation, &h.epoch, &h.world, &h.from, &h.to, &h.lane, &h.lanes, &h.sealed}
 }
 
 func (h hello) encode() []byte {
 	raw := h.job[:]
-	for _, v := range []uint32{h.generation, h.world, h.from, h.to} {
-		raw = binary.LittleEndian.AppendUint32(raw, v)
+	for _, v := range h.numbers() {
+		raw = binary.LittleEndian.AppendUint32(raw, *v)
 	}
 	return raw
 }
 
 func parseHello(raw []byte) (h hello) {
 	copy(h.job[:], raw)
-	for i, v := range []*uint32{&h.generation, &h.world, &h.from, &h.to} {
+	for i, v := range h.numbers() {
 		*v = binary.LittleEndian.Uint32(raw[sha256.Size+4*i:])
 	}
 	return h
@@ -66,14 +78,18 @@ const (
 	welcome verdict = 1 + iota
 	wrongJob
 	wrongGeneration
+	wrongEpoch
 	wrongWorld
 	wrongRank
+	wrongOptions
 	duplicate
 )
 
 func (v verdict) String() string {
 	names := [...]string{welcome: "welcome", wrongJob: "another job", wrongGeneration: "another generation of the job",
-		wrongWorld: "another world size", wrongRank: "a rank that is not expected here", duplicate: "a rank that is already connected"}
+		wrongEpoch: "another epoch, from before or after a backend was started anew",
+		wrongWorld: "another world size", wrongRank: "a rank that is not expected here",
+		wrongOptions: "a rank with other options: connections or tls", duplicate: "a rank that is already connected"}
 	if int(v) < len(names) && v > 0 {
 		return names[v]
 	}
@@ -82,16 +98,20 @@ func (v verdict) String() string {
 
 // judge compares a caller's hello with what this rank expects.
 func (b *Backend) judge(h hello) verdict {
-	mine := b.hello(int(h.from))
+	mine := b.hello(int(h.from), int(h.lane))
 	switch {
 	case h.job != mine.job:
 		return wrongJob
 	case h.generation != mine.generation:
 		return wrongGeneration
+	case h.epoch != mine.epoch:
+		return wrongEpoch
 	case h.world != mine.world:
 		return wrongWorld
 	case h.to != mine.from || h.from <= mine.from || h.from >= h.world:
 		return wrongRank
+	case h.lanes != mine.lanes || h.lane >= h.lanes || h.sealed != mine.sealed:
+		return wrongOptions
 	}
 	return welcome
 }
@@ -99,7 +119,7 @@ func (b *Backend) judge(h hello) verdict {
 var errNoProof = errors.New("it does not know the job's secret")
 
 // greet is the dialer's half, towards rank to.
-func (b *Backend) greet(c net.Conn, to int) error {
+func (b *Backend) greet(c net.Conn, to, lane int) error {
 	var nonces [2 * nonceSize]byte
 	rand.Read(nonces[:nonceSize])
 	if _, err := c.Write(append([]byte(magic), nonces[:nonceSize]...)); err != nil {
@@ -113,7 +133,7 @@ func (b *Backend) greet(c net.Conn, to int) error {
 	if !hmac.Equal(reply[nonceSize:], b.proof("listener", nonces[:], nil)) {
 		return errNoProof
 	}
-	h := b.hello(to).encode()
+	h := b.hello(to, lane).encode()
 	if _, err := c.Write(append(h, b.proof("dialer", nonces[:], h)...)); err != nil {
 		return err
 	}
@@ -137,40 +157,40 @@ func (r refusal) Error() string { return "it refused this rank as " + r.String()
 
 // receive is the listener's half. claim is asked last and may turn a welcome
 // into a duplicate.
-func (b *Backend) receive(c net.Conn, claim func(rank int) bool) (rank int, err error) {
+func (b *Backend) receive(c net.Conn, claim func(rank, lane int) bool) (h hello, err error) {
 	var first [len(magic) + nonceSize]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
-		return 0, hungUp(err)
+		return h, hungUp(err)
 	}
 	if !strings.HasPrefix(string(first[:]), magic) {
-		return 0, errors.New("it does not speak this protocol")
+		return h, errors.New("it does not speak this protocol")
 	}
 	var nonces [2 * nonceSize]byte
 	copy(nonces[:], first[len(magic):])
 	rand.Read(nonces[nonceSize:])
 	if _, err := c.Write(append(nonces[nonceSize:len(nonces):len(nonces)], b.proof("listener", nonces[:], nil)...)); err != nil {
-		return 0, err
+		return h, err
 	}
 	var second [helloSize + macSize]byte
 	if _, err := io.ReadFull(c, second[:]); err != nil {
-		return 0, hungUp(err)
+		return h, hungUp(err)
 	}
 	if !hmac.Equal(second[helloSize:], b.proof("dialer", nonces[:], second[:helloSize])) {
-		return 0, errNoProof
+		return h, errNoProof
 	}
-	h := parseHello(second[:helloSize])
+	h = parseHello(second[:helloSize])
 	v := b.judge(h)
-	if v == welcome && !claim(int(h.from)) {
+	if v == welcome && !claim(int(h.from), int(h.lane)) {
 		v = duplicate
 	}
 	answer := []byte{byte(v)}
 	if _, err := c.Write(append(answer, b.proof("verdict", nonces[:], answer)...)); err != nil {
-		return int(h.from), err
+		return h, err
 	}
 	if v != welcome {
-		return int(h.from), refusal{v}
+		return h, refusal{v}
 	}
-	return int(h.from), nil
+	return h, nil
 }
 
 func (b *Backend) proof(label string, nonces, message []byte) []byte {

@@ -10,10 +10,11 @@ import (
 )
 
 // knock lets caller greet listener, who is rank 0, and returns what each says.
-func knock(t *testing.T, listener, caller sdk.Group, claim func(int) bool) (inside, outside error) {
+func knock(t *testing.T, listener, caller sdk.Group, claim func(rank, lane int) bool) (inside, outside error) {
 	t.Helper()
 	a, c := New(), New()
 	a.group, c.group = listener, caller
+	a.set.connections, c.set.connections = 1, 1
 	near, far := net.Pipe()
 	done := make(chan error)
 	go func() {
@@ -21,30 +22,32 @@ func knock(t *testing.T, listener, caller sdk.Group, claim func(int) bool) (insi
 		near.Close()
 		done <- err
 	}()
-	outside = c.greet(far, 0)
+	outside = c.greet(far, 0, 0)
 	far.Close()
 	return <-done, outside
 }
 
 func TestBelonging(t *testing.T) {
-	free := func(int) bool { return true }
+	free := func(int, int) bool { return true }
 	for name, test := range map[string]struct {
 		change func(*sdk.Group)
-		claim  func(int) bool
+		claim  func(rank, lane int) bool
 		want   string
 	}{
 		"one of us":    {func(*sdk.Group) {}, free, ""},
 		"stranger":     {func(g *sdk.Group) { g.Secret = []byte("guess") }, free, "secret"},
 		"wrong job":    {func(g *sdk.Group) { g.JobID = "other" }, free, "another job"},
 		"old rank":     {func(g *sdk.Group) { g.Generation-- }, free, "another generation"},
+		"old group":    {func(g *sdk.Group) { g.Epoch-- }, free, "another epoch"},
 		"wrong world":  {func(g *sdk.Group) { g.WorldSize = 5 }, free, "another world size"},
 		"wrong rank":   {func(g *sdk.Group) { g.Rank = 0 }, free, "not expected"},
 		"rank too big": {func(g *sdk.Group) { g.Rank = 3 }, free, "not expected"},
-		"duplicate":    {func(*sdk.Group) {}, func(int) bool { return false }, "already connected"},
+		"duplicate":    {func(*sdk.Group) {}, func(int, int) bool { return false }, "already connected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, caller := testGroup(0, 3), testGroup(1, 3)
 			listener.Generation, caller.Generation = 2, 2
+			listener.Epoch, caller.Epoch = 1, 1
 			test.change(&caller)
 			inside, outside := knock(t, listener, caller, test.claim)
 			if test.want == "" {
@@ -73,7 +76,7 @@ func TestFalseListener(t *testing.T) {
 		near.Read(buf)
 		near.Write(make([]byte, nonceSize+macSize))
 	}()
-	if err := b.greet(far, 0); !errors.Is(err, errNoProof) {
+	if err := b.greet(far, 0, 0); !errors.Is(err, errNoProof) {
 		t.Errorf("greet says %v", err)
 	}
 	near.Close()
@@ -98,7 +101,7 @@ func FuzzHandshake(f *testing.F) {
 				}
 			}
 		}()
-		if _, err := b.receive(near, func(int) bool { return true }); err == nil {
+		if _, err := b.receive(near, func(int, int) bool { return true }); err == nil {
 			t.Error("a stranger came in")
 		}
 		near.Close()

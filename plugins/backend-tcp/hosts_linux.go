@@ -13,161 +13,135 @@ import (
 // bits, and between two hosts the buffer passes once in each direction, both
 // at the same time, whatever the number of ranks.
 func (b *Backend) runHosts(c *sdk.Collective) error {
-	if err := b.agree(&exchange{}); err != nil {
+	if err := b.drive(noPayload{}); err != nil {
 		return err
 	}
 	b.op.calls[b.group.Rank] = b.op.call
 	for _, k := range b.op.calls {
 		if !k.shared {
-			x := b.segmentedExchange(c)
-			return b.trade(&x)
+			return b.trade(c)
 		}
 	}
-	k, err := b.newChain(c)
-	if err != nil {
+	b.op.met = true
+	w := &b.ways.chain
+	if err := w.start(b, len(c.Buf)); err != nil {
 		return err
 	}
-	if err := b.both(k.send, k.receive); err != nil {
+	if err := b.drive(w); err != nil {
 		return err
 	}
 	b.local.turn++
 	return b.local.meet(2*b.local.turn + 1)
 }
 
-// chainLag is how many segments the results come behind the sums.
-const chainLag = 2
-
 // chain is an owner's part in one all-reduce along the hosts.
 type chain struct {
 	b          *Backend
-	prev, next *peer    // the slice's owners on the neighbour hosts, nil at the ends
+	prev, next int      // the slice's owners on the neighbour hosts, -1 at the ends
 	bufs       [][]byte // the slice in the buffers of this host's ranks
 	srcs       [][]byte
 	segments   int
-	ready      chan hop
-	gone       chan struct{} // a token for each sum sent on
+	summed     []bool // by segment: this host's contributions are in
+	done       []bool // by segment: it is the result
 }
 
-// hop is a segment that can go to a neighbour.
-type hop struct {
-	to *peer
-	s  int
-}
-
-func (b *Backend) newChain(c *sdk.Collective) (*chain, error) {
+func (w *chain) start(b *Backend, size int) error {
 	n := b.topology.perHost
 	me, first := b.group.Rank, b.group.Rank/n*n
-	size := len(c.Buf)
 	slice := roundUp(ceilDiv(size, n), line)
 	from := min((me-first)*slice, size)
 	to := min(from+slice, size)
-	k := &chain{b: b, segments: ceilDiv(to-from, b.set.segment)}
+	w.b, w.segments, w.prev, w.next = b, ceilDiv(to-from, b.set.segment), -1, -1
+	w.bufs = w.bufs[:0]
 	for r := first; r < first+n; r++ {
 		buf, err := b.local.buffer(r, b.op.calls[r], size)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		k.bufs = append(k.bufs, buf[from:to])
+		w.bufs = append(w.bufs, buf[from:to])
 	}
 	if me >= n {
-		k.prev = b.peers[me-n]
+		w.prev = me - n
 	}
 	if me+n < b.group.WorldSize {
-		k.next = b.peers[me+n]
+		w.next = me + n
 	}
-	k.ready, k.gone = make(chan hop, 2*k.segments), make(chan struct{}, k.segments)
-	return k, nil
-}
-
-// segment is the s-th piece of a buffer's slice.
-func (k *chain) segment(buf []byte, s int) []byte {
-	from := s * k.b.set.segment
-	return buf[from:min(from+k.b.set.segment, len(buf))]
-}
-
-// send passes on what receive has finished.
-func (k *chain) send() error {
-	hops := 0
-	for _, p := range []*peer{k.prev, k.next} {
-		if p != nil {
-			hops += k.segments
-		}
-	}
-	for range hops {
-		select {
-		case h := <-k.ready:
-			if err := k.b.write(h.to, kindData, nil, k.segment(k.bufs[0], h.s)); err != nil {
-				return err
-			}
-			if h.to == k.next {
-				k.gone <- struct{}{}
-			}
-		case <-k.b.op.quit:
-			return errQuit
-		}
-	}
+	w.summed, w.done = zeroed(w.summed, w.segments), zeroed(w.done, w.segments)
+	b.room(1, b.set.segment)
 	return nil
 }
 
-// receive takes sums from one side and results from the other. A sum lies
-// where its result comes to lie: that does not come before the sum has gone.
-func (k *chain) receive() error {
-	for s := range k.segments + chainLag {
-		if s < k.segments {
-			if err := k.add(s); err != nil {
-				return err
-			}
-		}
-		if back := s - chainLag; back >= 0 && k.next != nil {
-			if err := k.b.await(k.gone); err != nil {
-				return err
-			}
-			if err := k.b.readData(k.next, k.segment(k.bufs[0], back)); err != nil {
-				return err
-			}
-			k.finish(back)
-		}
+// segment is the s-th piece of the slice, where it is worked on: in the buffer
+// of the host's first rank.
+func (w *chain) segment(s int) []byte { return piece(w.bufs[0], s, w.b.set.segment) }
+
+func (w *chain) frames(rank int) (out, in int) {
+	if rank == w.prev || rank == w.next {
+		return w.segments, w.segments
 	}
-	return nil
+	return 0, 0
+}
+
+// out gives sums to the next host and results to the one before. On the first
+// host a sum is made when there is room for it.
+func (w *chain) out(rank, s int) ([]byte, bool) {
+	if rank == w.next {
+		if w.prev < 0 && !w.summed[s] {
+			w.add(s)
+		}
+		return w.segment(s), w.summed[s]
+	}
+	return w.segment(s), w.done[s]
+}
+
+// in takes a result where its sum lay: it does not come before the sum has gone.
+func (w *chain) in(rank, s int) ([]byte, bool) {
+	if rank == w.next {
+		return w.segment(s), true
+	}
+	return w.b.slot(0, s)[:len(w.segment(s))], true
+}
+
+func (w *chain) sent(int, int) {}
+
+func (w *chain) received(rank, s int) {
+	if rank == w.prev {
+		w.add(s)
+	} else {
+		w.finish(s)
+	}
 }
 
 // add brings this host's contributions into a segment.
-func (k *chain) add(s int) error {
-	b, into := k.b, k.segment(k.bufs[0], s)
-	k.srcs = k.srcs[:0]
-	if k.prev != nil {
-		sum := b.slots(b.set.segment)(0)[:len(into)]
-		if err := b.readData(k.prev, sum); err != nil {
-			return err
-		}
-		k.srcs = append(k.srcs, sum)
+func (w *chain) add(s int) {
+	b, into := w.b, w.segment(s)
+	w.srcs = w.srcs[:0]
+	if w.prev >= 0 {
+		w.srcs = append(w.srcs, b.slot(0, s)[:len(into)])
 	}
-	for _, buf := range k.bufs {
-		k.srcs = append(k.srcs, k.segment(buf, s))
+	for _, buf := range w.bufs {
+		w.srcs = append(w.srcs, piece(buf, s, b.set.segment))
 	}
 	c := b.op.c
-	if k.next == nil {
-		reduceOf(c.Reduce, c.DType, into, k.srcs, b.group.WorldSize)
-		k.finish(s)
-		return nil
+	w.summed[s] = true
+	if w.next < 0 {
+		reduceOf(c.Reduce, c.DType, into, w.srcs, b.group.WorldSize)
+		w.finish(s)
+		return
 	}
 	op := c.Reduce
 	if op == sdk.Avg { // the last host divides
 		op = sdk.Sum
 	}
-	reduceN(op, c.DType, into, k.srcs)
-	k.ready <- hop{k.next, s}
-	return nil
+	reduceN(op, c.DType, into, w.srcs)
 }
 
-// finish gives a result to this host's ranks and to the host before.
-func (k *chain) finish(s int) {
-	for _, buf := range k.bufs[1:] {
-		copy(k.segment(buf, s), k.segment(k.bufs[0], s))
+// finish gives a result to this host's ranks and, by out, to the host before.
+func (w *chain) finish(s int) {
+	for _, buf := range w.bufs[1:] {
+		copy(piece(buf, s, w.b.set.segment), w.segment(s))
 	}
-	if k.prev != nil {
-		k.ready <- hop{k.prev, s}
-	}
+	w.done[s] = true
 }
 
 // buffer is the memory of rank's call in this process's mapping.

@@ -30,7 +30,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	switch {
 	case b.closing.Load():
 		return nil, errClosed
-	case b.peers == nil:
+	case b.srcs == nil:
 		return nil, errors.New("backend tcp: Listen before Open")
 	case b.door != nil:
 		return nil, errors.New("backend tcp: Listen twice")
@@ -60,7 +60,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 
 // bind listens on the first free port of the range, or on any.
 func bind(ctx context.Context, ip net.IP, ports [2]int) (l net.Listener, err error) {
-	var lc net.ListenConfig
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
 	for port := ports[0]; port <= ports[1]; port++ {
 		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(ip.String(), strconv.Itoa(port)))
 		if err == nil {

@@ -108,21 +108,21 @@ func (l *local) exchange(ctx context.Context) error {
 		l.arenas[b.group.Rank][a.ID] = a.Bytes()
 	}
 	deadline, _ := ctx.Deadline()
-	for r, p := range b.peers {
-		if !b.topology.near[r] {
+	for r, near := range b.topology.near {
+		if !near {
 			continue
 		}
-		p.conn.SetDeadline(deadline)
-		if err := l.give(p.conn.(*net.UnixConn), own); err != nil {
-			return fmt.Errorf("to rank %d: %w", p.rank, err)
+		b.conns[r][0].SetDeadline(deadline)
+		if err := l.give(b.conns[r][0].(*net.UnixConn), own); err != nil {
+			return fmt.Errorf("to rank %d: %w", r, err)
 		}
 	}
-	for r, p := range b.peers {
-		if !b.topology.near[r] {
+	for r, near := range b.topology.near {
+		if !near {
 			continue
 		}
-		if err := l.take(p.rank, p.conn.(*net.UnixConn)); err != nil {
-			return fmt.Errorf("from rank %d: %w", p.rank, err)
+		if err := l.take(r, b.conns[r][0].(*net.UnixConn)); err != nil {
+			return fmt.Errorf("from rank %d: %w", r, err)
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func (l *local) await(rank int, phase uint32) error {
 		if p.reached(phase) {
 			break
 		}
-		if err := l.check(rank, phase); err != nil {
+		if err := l.check(phase); err != nil {
 			return err
 		}
 	}
@@ -238,21 +238,20 @@ func (l *local) await(rank int, phase uint32) error {
 
 // check looks for reasons not to wait on: time, Close, a rank that gave up or
 // is gone.
-func (l *local) check(rank int, phase uint32) error {
+func (l *local) check(phase uint32) error {
 	for r, p := range l.pages {
 		if p != nil {
 			l.b.op.agreed[r] = p.reached(phase)
 		}
 	}
-	err := l.b.overdue(rank)
+	err := l.b.overdue()
 	if err == nil {
-		err = l.b.lookAround(nil)
+		err = l.b.lookAround()
 	}
 	var stall *sdk.StallError
-	if errors.As(err, &stall) && len(stall.Missing) == 1 && stall.Missing[0] == rank {
-		stall.Missing = stall.Missing[:0]
+	if errors.As(err, &stall) && len(stall.Missing) == 0 {
 		for r, there := range l.b.op.agreed {
-			if !there {
+			if !there && l.pages[r] != nil {
 				stall.Missing = append(stall.Missing, r)
 			}
 		}

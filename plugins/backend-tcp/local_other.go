@@ -16,6 +16,8 @@ const maxArenas = 64
 
 type local struct{}
 
+type chain struct{ noPayload }
+
 func listenLocal() (net.Listener, string, error) { return nil, "", shm.ErrUnsupported }
 
 func (b *Backend) shareMemory(context.Context) (*local, error) { return nil, shm.ErrUnsupported }

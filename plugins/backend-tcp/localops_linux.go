@@ -26,8 +26,7 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 		l.unstage(c)
 		return nil
 	case !l.allShared():
-		x := b.segmentedExchange(c)
-		return b.trade(&x)
+		return b.trade(c)
 	}
 	if err := l.resolve(c); err != nil {
 		return err

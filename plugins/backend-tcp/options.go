@@ -14,11 +14,17 @@ type settings struct {
 	shm     bool
 	connect time.Duration
 	segment int // bytes
+
+	algorithm    string
+	reproducible bool
+	connections  int
+	tls          bool
 }
 
 func options() []sdk.Option {
 	least, most := 4096.0, float64(64<<20)
 	lowest, highest := 1.0, 65535.0
+	one, many := 1.0, 16.0
 	return []sdk.Option{
 		{Name: "interface", Type: sdk.String, Default: "",
 			Doc: "Interface name or IP address to listen on; by default the one that reaches the master address."},
@@ -30,6 +36,14 @@ func options() []sdk.Option {
 			Doc: "How long to wait for all ranks to connect."},
 		{Name: "segment_bytes", Type: sdk.Int, Default: int64(256 << 10), Unit: "bytes", Min: &least, Max: &most,
 			Doc: "Large buffers travel in pieces of this size, one on the wire while another is reduced."},
+		{Name: "algorithm", Type: sdk.String, Default: algorithmAuto, Enum: append([]string{algorithmAuto}, anyOrder...),
+			Doc: "How all-reduce goes over sockets. \"auto\" takes the cheapest by costs measured at the start, and shared memory within hosts."},
+		{Name: "reproducible", Type: sdk.Boolean, Default: true,
+			Doc: "Let auto choose only among ways that add in rank order, so that a sum has the same bits in every run and on every network."},
+		{Name: "connections", Type: sdk.Int, Default: int64(1), Min: &one, Max: &many,
+			Doc: "TCP connections between two ranks of different hosts. More than one pays on networks that one stream cannot fill."},
+		{Name: "tls", Type: sdk.Boolean, Default: false,
+			Doc: "Encrypt connections between hosts with TLS 1.3, by a key that all ranks derive from the job's secret. The same on all ranks."},
 	}
 }
 
@@ -39,6 +53,12 @@ func readSettings(o sdk.Options) (settings, error) {
 		shm:     !o.Has("shm") || o.Bool("shm"),
 		connect: 30 * time.Second,
 		segment: 256 << 10,
+
+		algorithm: algorithmAuto, reproducible: !o.Has("reproducible") || o.Bool("reproducible"),
+		connections: max(1, int(o.Int("connections"))), tls: o.Bool("tls"),
+	}
+	if o.Has("algorithm") {
+		s.algorithm = o.String("algorithm")
 	}
 	if o.Has("connect_timeout") {
 		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {

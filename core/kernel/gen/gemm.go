@@ -68,8 +68,8 @@ func tileLoop(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	for i := range mr {
 		w := bcast[i%2]
 		a.VBROADCASTSS(operand.Mem{Base: pa, Disp: 4 * i}, w)
-		a.VFMADD231PS(v0, w, acc[2*i])
-		a.VFMADD231PS(v1, w, acc[2*i+1])
+		a.mulAdd(v0, w, acc[2*i])
+		a.mulAdd(v1, w, acc[2*i+1])
 	}
 	a.ADDQ(operand.U8(4), table)
 	a.ADDQ(operand.U8(4*mr), pa)

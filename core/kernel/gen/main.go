@@ -35,7 +35,12 @@ func main() {
 	out := flag.String("dir", "..", "folder of package kernel")
 	flag.Parse()
 	for name, family := range families {
-		if err := write(*out, name, family); err != nil {
+		if err := write(*out, name, family, avx2, avx512); err != nil {
+			log.Fatalf("%s: %v", name, err)
+		}
+	}
+	for name, family := range bf16Families {
+		if err := write(*out, name, family, avx512bf16); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
 	}
@@ -45,9 +50,9 @@ func main() {
 // cannot see: a pointer to byte, named after the struct.
 var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 
-func write(dir, name string, family func(*asm)) error {
+func write(dir, name string, family func(*asm), isas ...isa) error {
 	ctx := build.NewContext()
-	for _, v := range []isa{avx2, avx512} {
+	for _, v := range isas {
 		family(&asm{Context: ctx, isa: v})
 	}
 	file, err := ctx.Result()
@@ -64,6 +69,7 @@ func write(dir, name string, family func(*asm)) error {
 			return err
 		}
 		text = opaque.ReplaceAll(text, []byte("($1 *$1)"))
+		text = unknown.ReplaceAllFunc(text, encode)
 		if err := os.WriteFile(filepath.Join(dir, name+suffix), text, 0o644); err != nil {
 			return err
 		}

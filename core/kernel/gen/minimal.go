@@ -25,11 +25,11 @@ func minimal(a *asm) {
 		return
 	}
 	for _, p := range []pointSet{six, eight} {
-		n := p.count()
-		transform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), p.dataMatrix(), a.byRows)
+		n := len(p.finite) + 1
+		transform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), p.signed(dataMatrix(p.finite)), a.byRows)
 		for _, taps := range p.taps {
-			transform(a, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), p.filterMatrix(taps), a.byRows)
-			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), p.outMatrix(taps), a.byCols)
+			transform(a, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), p.signed(filterMatrix(p.finite, taps)), a.byRows)
+			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), a.byCols)
 		}
 	}
 	for vecs := 1; vecs <= 2; vecs++ {
@@ -56,31 +56,10 @@ var (
 	eight = pointSet{finite: []float64{0, 1, -1, 2, -2, 0.5, -0.5}, taps: []int{4, 5}}
 )
 
-func (p pointSet) count() int { return len(p.finite) + 1 }
-
-// dataMatrix is Bᵀ of Lavin and Gray: row j holds the coefficients of Π (x − q)
-// over the finite points q other than j's; the last row has them all.
-func (p pointSet) dataMatrix() [][]float64 {
-	var m [][]float64
-	for j := range p.count() {
-		row := []float64{1}
-		for i, q := range p.finite {
-			if i != j {
-				row = timesRoot(row, q)
-			}
-		}
-		for len(row) < p.count() {
-			row = append(row, 0)
-		}
-		m = append(m, row)
-	}
-	return p.signed(m)
-}
-
 // signed turns the sign of the first row where its normaliser is negative, for
 // the data as for the filter: factors of −1 cost more than factors of 1.
 func (p pointSet) signed(m [][]float64) [][]float64 {
-	if p.normalizer(0) < 0 {
+	if len(p.finite)/2%2 == 1 { // as many factors −p², and nothing else
 		for i := range m[0] {
 			m[0][i] = 0 - m[0][i]
 		}
@@ -88,15 +67,23 @@ func (p pointSet) signed(m [][]float64) [][]float64 {
 	return m
 }
 
-// normalizer is Π (p − q) for finite point j and all others.
-func (p pointSet) normalizer(j int) float64 {
-	norm := 1.0
-	for i, q := range p.finite {
-		if i != j {
-			norm *= p.finite[j] - q
+// dataMatrix is Bᵀ of Lavin and Gray: row j holds the coefficients of Π (x − q)
+// over the finite points q other than j's; the last row has them all.
+func dataMatrix(finite []float64) [][]float64 {
+	var m [][]float64
+	for j := range len(finite) + 1 {
+		row := []float64{1}
+		for i, q := range finite {
+			if i != j {
+				row = timesRoot(row, q)
+			}
 		}
+		for len(row) < len(finite)+1 {
+			row = append(row, 0)
+		}
+		m = append(m, row)
 	}
-	return norm
+	return m
 }
 
 // timesRoot multiplies a polynomial, lowest coefficient first, by x − q.
@@ -110,29 +97,37 @@ func timesRoot(c []float64, q float64) []float64 {
 }
 
 // filterMatrix is G for n taps: powers of the points over their normalisers.
-func (p pointSet) filterMatrix(n int) [][]float64 {
-	m := make([][]float64, p.count())
-	for j := range p.finite {
+func filterMatrix(finite []float64, n int) [][]float64 {
+	m := make([][]float64, len(finite)+1)
+	for j := range m {
 		m[j] = make([]float64, n)
+		if j == len(finite) {
+			m[j][n-1] = 1
+			continue
+		}
+		norm := 1.0
+		for i, q := range finite {
+			if i != j {
+				norm *= finite[j] - q
+			}
+		}
 		for i := range n {
-			m[j][i] = math.Pow(p.finite[j], float64(i)) / p.normalizer(j)
+			m[j][i] = math.Pow(finite[j], float64(i)) / norm
 		}
 	}
-	m[len(m)-1] = make([]float64, n)
-	m[len(m)-1][n-1] = 1
-	return p.signed(m)
+	return m
 }
 
 // outMatrix is Aᵀ for n outputs.
-func (p pointSet) outMatrix(n int) [][]float64 {
+func outMatrix(finite []float64, n int) [][]float64 {
 	m := make([][]float64, n)
 	for i := range m {
-		m[i] = make([]float64, p.count())
-		for j, q := range p.finite {
-			m[i][j] = math.Pow(q, float64(i))
+		m[i] = make([]float64, len(finite)+1)
+		for j, p := range finite {
+			m[i][j] = math.Pow(p, float64(i))
 		}
 	}
-	m[n-1][p.count()-1] = 1
+	m[n-1][len(finite)] = 1
 	return m
 }
 
@@ -239,20 +234,14 @@ func (a *asm) byCols(c constants, m [][]float64, in []reg.VecVirtual, out func(i
 	}
 }
 
-// strides addresses elements 0 to 7 at a distance that is known at run time only.
-type strides [4]reg.GPVirtual // distance times 1, 3, 5, 7
+// strides addresses elements 0 to 10 at a distance that is known at run time only.
+type strides [5]reg.GPVirtual // distance times 1, 3, 5, 7, 9
 
 func (a *asm) strides(t reg.GPVirtual, field int, n int) (s strides) {
 	s[0] = a.field(t, field)
-	for i := 1; i < 4 && 2*i+1 < n; i++ {
+	for i := 1; 2*i+1 < n; i++ {
 		s[i] = a.GP64()
-		a.LEAQ(operand.Mem{Base: s[0], Index: s[0], Scale: 2}, s[i])
-		if i > 1 {
-			a.LEAQ(operand.Mem{Base: s[i], Index: s[0], Scale: 2}, s[i])
-		}
-		if i > 2 {
-			a.LEAQ(operand.Mem{Base: s[i], Index: s[0], Scale: 2}, s[i])
-		}
+		a.LEAQ(operand.Mem{Base: s[i-1], Index: s[0], Scale: 2}, s[i])
 	}
 	return s
 }

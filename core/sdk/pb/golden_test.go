@@ -18,6 +18,7 @@ var version1 = []struct {
 	{"0a036a6f6212017318012002280438024080d0acf30e4a0868302e6c6f63616c52027b7d", &pb.OpenBackendRequest{
 		JobId: "job", Secret: []byte("s"), Generation: 1, Rank: 2, WorldSize: 4, LocalSize: 2, TimeoutNs: 4e9, MasterAddr: "h0.local", OptionsJson: []byte("{}"),
 	}},
+	{"580c", &pb.OpenBackendRequest{Epoch: 12}},
 	{"0a0373686d10808001", &pb.StartRequest{DataPlane: "shm", ControlSize: 0x4000}},
 	{"0a076261636b656e6412037463701a01312a1a0a05636f6e6e731203696e741a013129000000000000f03f40013202010442010148085207626974776973655a0373686d5a06696e6c696e65", &pb.InfoReply{
 		Kind: "backend", Name: "tcp", Version: "1", Dtypes: []uint32{1, 4}, Ops: []uint32{1}, MaxWorld: 8, Determinism: "bitwise", DataPlanes: []string{"shm", "inline"},

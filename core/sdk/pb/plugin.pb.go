@@ -754,6 +754,7 @@ type OpenBackendRequest struct {
 	TimeoutNs     int64                  `protobuf:"varint,8,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	MasterAddr    string                 `protobuf:"bytes,9,opt,name=master_addr,json=masterAddr,proto3" json:"master_addr,omitempty"`
 	OptionsJson   []byte                 `protobuf:"bytes,10,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	Epoch         int64                  `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"` // counts the job's groups within a generation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +857,13 @@ func (x *OpenBackendRequest) GetOptionsJson() []byte {
 		return x.OptionsJson
 	}
 	return nil
+}
+
+func (x *OpenBackendRequest) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type OpenBackendReply struct {
@@ -2520,7 +2528,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"DrainReply\"\x11\n" +
 	"\x0fShutdownRequest\"\x0f\n" +
-	"\rShutdownReply\"\xb7\x02\n" +
+	"\rShutdownReply\"\xcd\x02\n" +
 	"\x12OpenBackendRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1e\n" +
@@ -2539,7 +2547,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\vmaster_addr\x18\t \x01(\tR\n" +
 	"masterAddr\x12!\n" +
 	"\foptions_json\x18\n" +
-	" \x01(\fR\voptionsJson\"\x12\n" +
+	" \x01(\fR\voptionsJson\x12\x14\n" +
+	"\x05epoch\x18\v \x01(\x03R\x05epoch\"\x12\n" +
 	"\x10OpenBackendReply\"\x0f\n" +
 	"\rListenRequest\")\n" +
 	"\vListenReply\x12\x1a\n" +

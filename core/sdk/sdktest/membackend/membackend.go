@@ -57,7 +57,7 @@ func (b *backend) Info() sdk.Info {
 
 func (b *backend) Open(_ context.Context, group sdk.Group, _ sdk.Options) error {
 	b.group = group
-	key := fmt.Sprintf("%s/%d", group.JobID, group.Generation)
+	key := fmt.Sprintf("%s/%d/%d", group.JobID, group.Generation, group.Epoch)
 	b.world.mu.Lock()
 	defer b.world.mu.Unlock()
 	j := b.world.jobs[key]

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/cuda/dl"
+	"github.com/trainctl/trainctl/core/cuda/driver"
+)
+
+// gpuBudget bounds the wait for the driver: one that lost its device may
+// never answer.
+const gpuBudget = 30 * time.Second
+
+// inspectGPU asks the libraries in a goroutine of its own, which is left
+// behind when they do not answer: the program ends soon after.
+func inspectGPU(ctx context.Context) driver.Inspection {
+	ctx, cancel := context.WithTimeout(ctx, gpuBudget)
+	defer cancel()
+	answer := make(chan driver.Inspection, 1)
+	go func() { answer <- driver.Inspect(dl.System()) }()
+	select {
+	case in := <-answer:
+		return in
+	case <-ctx.Done():
+		return driver.Inspection{Problems: []string{fmt.Sprintf("the NVIDIA libraries did not answer within %v: see dmesg for Xid errors", gpuBudget)}}
+	}
+}
+
+// gpuChecks puts an inspection in words. Nothing in it is a failure: training
+// on the CPU needs none of it.
+func gpuChecks(in driver.Inspection) []check {
+	var out []check
+	add := func(c check) {
+		c.Area = "gpu"
+		out = append(out, c)
+	}
+	for _, l := range in.Libraries {
+		c := check{Name: l.Name, Verdict: fine, Found: fmt.Sprintf("%s, %s (%s)", l.Version, l.Path, l.Source), Mend: l.Mend}
+		switch {
+		case l.Error != "" && l.Path == "":
+			c.Verdict, c.Found = absence, l.Error
+		case l.Error != "":
+			c.Verdict, c.Found = remark, l.Error
+		case len(l.Missing) > 0:
+			c.Found += "; without " + strings.Join(l.Missing, ", ")
+		}
+		add(c)
+	}
+	for _, d := range in.Devices {
+		add(check{Name: fmt.Sprintf("device %d", d.Ordinal), Verdict: fine, Found: fmt.Sprintf("%s, compute capability %s, %d multiprocessors, %s; memory is shared by %s",
+			d.Name, d.Capability, d.SMs, bytesText(uint64(d.Memory)), d.IPC)})
+	}
+	if len(in.Devices) == 0 {
+		add(check{Name: "devices", Verdict: absence, Found: "none: device = \"auto\" computes on the CPU"})
+	}
+	for _, p := range in.Problems {
+		add(check{Name: "fit", Verdict: remark, Found: p})
+	}
+	if mps, on := driver.MPS(dl.System().Getenv); on {
+		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins compute beside their ranks"})
+	}
+	return out
+}

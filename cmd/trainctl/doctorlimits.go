@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is enough for any run on one host.
+const (
+	filesEnough = 1024
+	shmEnough   = 1 << 30 // bytes; NCCL's own shared memory lies there
+)
+
+// limitChecks look at what the system grants this process.
+func limitChecks() []check {
+	checks := []check{openFiles(), lockedMemory()}
+	if total := meminfo("MemTotal"); total > 0 {
+		checks = append(checks, check{Name: "memory", Verdict: fine,
+			Found: fmt.Sprintf("%s, %s available", bytesText(total), bytesText(meminfo("MemAvailable")))})
+	}
+	return append(checks, devShm()...)
+}
+
+func openFiles() check {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return check{Name: "open files", Verdict: remark, Found: err.Error()}
+	}
+	c := check{Name: "open files", Verdict: fine, Found: limitText(l.Cur, func(n uint64) string { return fmt.Sprint(n) })}
+	if l.Cur < filesEnough {
+		c.Verdict, c.Mend = remark, fmt.Sprintf("ulimit -n %d", filesEnough)
+	}
+	return c
+}
+
+// lockedMemory is only reported: what network adapters register counts, what
+// the CUDA driver pins does not.
+func lockedMemory() check {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return check{Name: "locked memory", Verdict: remark, Found: err.Error()}
+	}
+	c := check{Name: "locked memory", Verdict: fine, Found: limitText(l.Cur, bytesText)}
+	if l.Cur != unix.RLIM_INFINITY {
+		c.Found += "; InfiniBand wants ulimit -l unlimited"
+	}
+	return c
+}
+
+func limitText(n uint64, text func(uint64) string) string {
+	if n == unix.RLIM_INFINITY {
+		return "unlimited"
+	}
+	return text(n)
+}
+
+// devShm is where NCCL puts its shared memory; trainctl's own is anonymous.
+func devShm() []check {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &fs); err != nil {
+		return nil
+	}
+	size := fs.Blocks * uint64(fs.Bsize)
+	c := check{Name: "/dev/shm", Verdict: fine, Found: bytesText(size)}
+	if size < shmEnough {
+		c.Verdict, c.Mend = remark, "NCCL wants more: start the container with --shm-size=1g"
+	}
+	return []check{c}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/shm"
+)
+
+// machineChecks look at what every run needs.
+func machineChecks(ctx context.Context) []check {
+	checks := []check{cores(), instructions(), sharedMemory(), temporary(), loopback(ctx), hostname(ctx), interfaces()}
+	checks = append(checks, limitChecks()...)
+	for i := range checks {
+		checks[i].Area = "machine"
+	}
+	return checks
+}
+
+func cores() check {
+	c := check{Name: "cores", Verdict: fine, Found: fmt.Sprintf("%d usable, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
+	if n := runtime.GOMAXPROCS(0); n < runtime.NumCPU() {
+		c.Found += fmt.Sprintf("; GOMAXPROCS or a CPU quota leaves %d", n)
+	}
+	return c
+}
+
+func instructions() check {
+	level, err := kernel.Active()
+	switch {
+	case err != nil:
+		return check{Name: "instructions", Verdict: broken, Found: err.Error(), Mend: "unset " + kernel.EnvCPU}
+	case level == kernel.Generic && runtime.GOARCH == "amd64":
+		return check{Name: "instructions", Verdict: remark, Found: "no AVX2 and FMA: kernels run as plain Go, many times slower",
+			Mend: "use a newer CPU, or a virtual machine that passes the host's CPU through"}
+	}
+	return check{Name: "instructions", Verdict: fine, Found: level.String()}
+}
+
+// sharedMemory makes an arena as a run does.
+func sharedMemory() check {
+	const size = 1 << 20
+	arena, err := shm.New("doctor", size)
+	if err != nil {
+		return check{Name: "shared memory", Verdict: broken, Found: err.Error(), Mend: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
+	}
+	defer arena.Close()
+	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be made and mapped"}
+}
+
+// socketPath is the longest name of a plugin's socket below the temporary
+// directory, and socketLimit what the system allows for the whole.
+const (
+	socketPath  = len("/plugin-dir4294967295/plugin4294967295")
+	socketLimit = 103
+)
+
+func temporary() check {
+	c := check{Name: "temporary files", Verdict: fine, Found: os.TempDir()}
+	f, err := os.CreateTemp("", "trainctl-doctor-*")
+	switch {
+	case err != nil:
+		c.Verdict, c.Found, c.Mend = broken, err.Error(), "point TMPDIR at a directory that can be written"
+		return c
+	case len(os.TempDir())+socketPath > socketLimit:
+		c.Verdict, c.Mend = broken, "set TMPDIR to a shorter path: the names of plugins' sockets do not fit"
+	}
+	f.Close()
+	os.Remove(f.Name())
+	return c
+}
+
+const resolveBudget = 3 * time.Second
+
+func loopback(ctx context.Context) check {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Mend: "bring the interface lo up; ranks of one host meet there"}
+	}
+	defer l.Close()
+	return check{Name: "loopback", Verdict: fine, Found: "a port can be opened on 127.0.0.1"}
+}
+
+// hostname matters on several hosts alone: it is what other hosts are told.
+func hostname(ctx context.Context) check {
+	name, err := os.Hostname()
+	if err != nil {
+		return check{Name: "host name", Verdict: remark, Found: err.Error(), Mend: "name this host, or use addresses in --rdzv-endpoint"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveBudget)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err != nil {
+		return check{Name: "host name", Verdict: remark, Found: fmt.Sprintf("%s does not resolve", name),
+			Mend: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on this host alone do not need it"}
+	}
+	return check{Name: "host name", Verdict: fine, Found: name + " is " + strings.Join(found, ", ")}
+}
+
+// interfaces lists the addresses that other hosts may reach this one by.
+func interfaces() check {
+	list, err := net.Interfaces()
+	if err != nil {
+		return check{Name: "interfaces", Verdict: remark, Found: err.Error()}
+	}
+	var up []string
+	for _, i := range list {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addresses, _ := i.Addrs() // gone since the list was made
+		for _, a := range addresses {
+			if ip, _, err := net.ParseCIDR(a.String()); err == nil && ip.IsGlobalUnicast() {
+				up = append(up, i.Name+" "+ip.String())
+			}
+		}
+	}
+	if len(up) == 0 {
+		return check{Name: "interfaces", Verdict: absence, Found: "none but the loopback: runs stay on this host"}
+	}
+	return check{Name: "interfaces", Verdict: fine, Found: strings.Join(up, ", ")}
+}
+
+// bytesText prints a size in the unit that people would choose.
+func bytesText(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+}
+
+// meminfo reads a line of /proc/meminfo, in bytes; 0 where there is none.
+func meminfo(key string) uint64 {
+	data, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		var kib uint64
+		if _, err := fmt.Sscanf(line, key+": %d kB", &kib); err == nil {
+			return kib << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,20 @@
+// Package dl opens C libraries at run time and gives their functions to Go,
+// without cgo and without needing the libraries to build.
+//
+// A binding is a struct of function fields, and its tags are the table that
+// maps C symbols to Go functions and to the version that first had them:
+//
+//	type Driver struct {
+//		Init     func(flags uint32) error                  `dl:"cuInit"`
+//		MemAlloc func(p *DevicePtr, bytes uintptr) error   `dl:"cuMemAlloc_v2"`
+//		Launch   func(e GraphExec, s Stream) error         `dl:"cuGraphLaunch,10.0"`
+//	}
+//
+// [Bind] fills the fields. A symbol without a version has to be there; one
+// with a version may be missing, and its function then returns a
+// [*MissingError] that says which version brings it. A function whose Go
+// result is error is a C function whose int result is a status, 0 for success.
+//
+// The build tag nogpu leaves the dynamic linker out: every [Open] then fails
+// with [ErrUnsupported], and the executable is a static one.
+package dl

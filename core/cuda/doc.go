@@ -1,0 +1,2 @@
+// Package cuda runs plans on an NVIDIA GPU.
+package cuda

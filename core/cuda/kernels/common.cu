@@ -1,0 +1,161 @@
+// What every family of kernels shares. A file is compiled once per element type:
+// ELEM is 0 for float, 1 for double, 2 for IEEE half, 3 for bfloat16. Elements
+// are widened to acc when they are read and rounded once when they are written.
+// Nothing is added by atomics: equal runs give equal bits.
+
+#define KERNEL extern "C" __global__ void
+#define BLOCK 256 // threads of every kernel that reduces
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned char u8;
+
+// The types that an operand says it has at run time: per-channel tensors and
+// gradients of parameters, which need not have the type of the activations.
+enum { F32, F64, F16, BF16 };
+
+#if ELEM == 0
+typedef float elem;
+#elif ELEM == 1
+typedef double elem;
+#else
+typedef u16 elem;
+#endif
+
+#if ELEM == 1
+typedef double acc;
+#else
+typedef float acc;
+#endif
+
+__device__ inline float bits_float(u32 b) {
+	union { u32 u; float f; } v;
+	v.u = b;
+	return v.f;
+}
+
+__device__ inline u32 float_bits(float f) {
+	union { u32 u; float f; } v;
+	v.f = f;
+	return v.u;
+}
+
+// least is below every number.
+__device__ inline float least() { return bits_float(0xff800000u); }
+
+// half_float and float_half are instructions on the device and arithmetic elsewhere.
+#ifdef __CUDACC__
+__device__ inline float half_float(u16 h) {
+	float f;
+	asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+	return f;
+}
+
+__device__ inline u16 float_half(float f) {
+	u16 h;
+	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+	return h;
+}
+#endif
+
+__device__ inline float bfloat_float(u16 h) { return bits_float((u32)h << 16); }
+
+// Round to nearest, ties to even; a NaN stays a quiet one.
+__device__ inline u16 float_bfloat(float f) {
+	u32 b = float_bits(f);
+	if ((b & 0x7fffffffu) > 0x7f800000u) return (u16)((b >> 16) | 0x40);
+	return (u16)((b + 0x7fffu + ((b >> 16) & 1)) >> 16);
+}
+
+__device__ inline acc load(const elem* p, i64 i) {
+#if ELEM == 2
+	return half_float(p[i]);
+#elif ELEM == 3
+	return bfloat_float(p[i]);
+#else
+	return p[i];
+#endif
+}
+
+__device__ inline void store(elem* p, i64 i, acc v) {
+#if ELEM == 2
+	p[i] = float_half(v);
+#elif ELEM == 3
+	p[i] = float_bfloat(v);
+#else
+	p[i] = v;
+#endif
+}
+
+// rounded is a value after a store and a load.
+__device__ inline acc rounded(acc v) {
+	elem e;
+	store(&e, 0, v);
+	return load(&e, 0);
+}
+
+__device__ inline double load_as(const void* p, int type, i64 i) {
+	switch (type) {
+	case F64: return ((const double*)p)[i];
+	case F16: return half_float(((const u16*)p)[i]);
+	case BF16: return bfloat_float(((const u16*)p)[i]);
+	}
+	return ((const float*)p)[i];
+}
+
+__device__ inline void store_as(void* p, int type, i64 i, double v) {
+	switch (type) {
+	case F64: ((double*)p)[i] = v; break;
+	case F16: ((u16*)p)[i] = float_half((float)v); break;
+	case BF16: ((u16*)p)[i] = float_bfloat((float)v); break;
+	default: ((float*)p)[i] = (float)v;
+	}
+}
+
+// store_grad writes a gradient of a parameter, or adds to it. A half one rounds
+// its own value before the sum, as autograd's accumulation does.
+__device__ inline void store_grad(void* p, int type, i64 i, double v, int add) {
+	if (add) {
+		if (type == F16) v = half_float(float_half((float)v));
+		if (type == BF16) v = bfloat_float(float_bfloat((float)v));
+		if (type == F32) v = (float)v + (float)load_as(p, type, i);
+		else v += load_as(p, type, i);
+	}
+	store_as(p, type, i, v);
+}
+
+// Call is what changes between two runs of a plan; a captured graph reads it from memory.
+struct Call {
+	double grad_scale;
+	u64 seed, stream;
+};
+
+// Fault is the first index of a batch that is out of range; limit 0 for none.
+struct Fault {
+	int what, at, value, limit;
+};
+
+// each walks n elements with all threads of the grid.
+#define each(i, n) for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)
+
+// block_sum adds up over the BLOCK threads of a block, in an order that never changes.
+template <class T> __device__ T block_sum(T v) {
+	__shared__ T buf[BLOCK];
+	u32 t = threadIdx.x;
+	__syncthreads(); // the last call's result may still be read
+	buf[t] = v;
+	__syncthreads();
+	for (u32 s = BLOCK / 2; s > 0; s /= 2) {
+		if (t < s) buf[t] += buf[t + s];
+		__syncthreads();
+	}
+	return buf[0];
+}
+
+// part_of cuts total things into gridDim.y shares.
+__device__ inline void part_of(u32 total, u32* lo, u32* hi) {
+	*lo = (u32)((u64)total * blockIdx.y / gridDim.y);
+	*hi = (u32)((u64)total * (blockIdx.y + 1) / gridDim.y);
+}

@@ -1,0 +1,137 @@
+// Losses and table look-ups: what reads indices of the batch.
+
+// check_indices has one block. It counts the indices that are not ignored, and
+// remembers the first one outside [0, limit) if nothing else is wrong yet.
+KERNEL check_indices(const int* v, int n, int limit, int ignore, int what, Fault* fault, double* counted) {
+	__shared__ int first[BLOCK];
+	int bad = n, count = 0;
+	for (int i = threadIdx.x; i < n; i += BLOCK) {
+		if (v[i] == ignore) continue;
+		count++;
+		if ((v[i] < 0 || v[i] >= limit) && i < bad) bad = i;
+	}
+	first[threadIdx.x] = bad;
+	count = block_sum(count);
+	if (threadIdx.x != 0) return;
+	if (counted) counted[0] = count;
+	for (int t = 1; t < BLOCK; t++)
+		if (first[t] < bad) bad = first[t];
+	if (bad < n && fault->limit == 0) {
+		fault->what = what;
+		fault->at = bad;
+		fault->value = v[bad];
+		fault->limit = limit;
+	}
+}
+
+__device__ inline bool larger(acc v, int at, acc w, int than) {
+	bool nan = v != v, other = w != w;
+	if (nan || other) return nan && (!other || at < than);
+	return v > w || (v == w && at < than);
+}
+
+// cross_entropy has a block per row: the row's loss, and whether its largest
+// logit is the target's. dx may be null, and may be x.
+KERNEL cross_entropy(const elem* x, const int* target, int classes, int ignore, const Call* call, const double* counted, elem* dx, double* rows) {
+	__shared__ acc peaks[BLOCK];
+	__shared__ int places[BLOCK];
+	u32 t = threadIdx.x;
+	i64 row = (i64)blockIdx.x * classes;
+	int want = target[blockIdx.x];
+	double* mine = rows + 2 * (i64)blockIdx.x;
+	if (want == ignore || want < 0 || want >= classes) {
+		if (dx)
+			for (u32 j = t; j < (u32)classes; j += BLOCK) store(dx, row + j, 0);
+		if (t == 0) mine[0] = mine[1] = 0;
+		return;
+	}
+	acc best = least();
+	int at = classes;
+	for (u32 j = t; j < (u32)classes; j += BLOCK) {
+		acc v = load(x, row + j);
+		if (at == classes || larger(v, j, best, at)) {
+			best = v;
+			at = j;
+		}
+	}
+	peaks[t] = best;
+	places[t] = at;
+	__syncthreads();
+	for (u32 s = BLOCK / 2; s > 0; s /= 2) {
+		if (t < s && places[t + s] < classes && (places[t] == classes || larger(peaks[t + s], places[t + s], peaks[t], places[t]))) {
+			peaks[t] = peaks[t + s];
+			places[t] = places[t + s];
+		}
+		__syncthreads();
+	}
+	acc peak = peaks[0], sum = 0;
+	for (u32 j = t; j < (u32)classes; j += BLOCK) sum += exp(load(x, row + j) - peak);
+	sum = block_sum(sum);
+	if (t == 0) {
+		mine[0] = log((double)sum) - ((double)load(x, row + want) - peak);
+		mine[1] = places[0] == want;
+	}
+	if (!dx) return;
+	__syncthreads(); // the target's logit is read: dx may go over it
+	acc scale = (acc)(call->grad_scale / counted[0]);
+	for (u32 j = t; j < (u32)classes; j += BLOCK) store(dx, row + j, (exp(load(x, row + j) - peak) / sum - (j == (u32)want ? 1 : 0)) * scale);
+}
+
+// report has one block: the sums of the rows' losses and hits.
+KERNEL report(const double* rows, int n, const double* counted, double* stats) {
+	double loss = 0, correct = 0;
+	for (int i = threadIdx.x; i < n; i += BLOCK) {
+		loss += rows[2 * i];
+		correct += rows[2 * i + 1];
+	}
+	loss = block_sum(loss);
+	correct = block_sum(correct);
+	if (threadIdx.x != 0) return;
+	stats[0] = loss;
+	stats[1] = counted[0];
+	stats[2] = correct;
+}
+
+// squared_error writes a block's share of Σ(x − target)² as a row of report's. dx may be null, and may be x.
+KERNEL squared_error(const elem* x, const elem* target, const Call* call, elem* dx, double* rows, double* counted, u32 n) {
+	acc scale = (acc)(call->grad_scale / n);
+	double sum = 0;
+	each(i, n) {
+		acc d = load(x, i) - load(target, i);
+		sum += (double)d * d;
+		if (dx) store(dx, i, 2 * d * scale);
+	}
+	sum = block_sum(sum);
+	if (threadIdx.x != 0) return;
+	rows[2 * blockIdx.x] = sum;
+	rows[2 * blockIdx.x + 1] = 0;
+	if (blockIdx.x == 0) counted[0] = n;
+}
+
+KERNEL embedding(const int* index, const elem* table, elem* y, int entries, int dim, u32 n) {
+	each(i, n) {
+		int e = index[i / dim];
+		y[i] = e >= 0 && e < entries ? table[(i64)e * dim + i % dim] : 0;
+	}
+}
+
+// embedding_grad has a block per entry, which looks for its index BLOCK at a time.
+KERNEL embedding_grad(const int* index, const elem* dy, int n, int dim, elem* dtable, int add) {
+	__shared__ int some[BLOCK];
+	int e = blockIdx.x;
+	for (int j0 = 0; j0 < dim; j0 += BLOCK) {
+		int j = j0 + threadIdx.x;
+		acc sum = 0;
+		for (int i0 = 0; i0 < n; i0 += BLOCK) {
+			__syncthreads();
+			some[threadIdx.x] = i0 + (int)threadIdx.x < n ? index[i0 + threadIdx.x] : -1;
+			__syncthreads();
+			for (int i = 0; i < BLOCK; i++)
+				if (some[i] == e && j < dim) sum += load(dy, (i64)(i0 + i) * dim + j);
+		}
+		if (j < dim) {
+			i64 at = (i64)e * dim + j;
+			store(dtable, at, add ? rounded(sum) + load(dtable, at) : sum);
+		}
+	}
+}

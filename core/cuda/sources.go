@@ -1,0 +1,42 @@
+package cuda
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+//go:embed kernels/*.cu
+var files embed.FS
+
+// families are the source files in the order in which they build on each other.
+var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss"}
+
+// source is the program of one element type: every family, with the type in front.
+func source(d tensor.DType) string {
+	s := fmt.Sprintf("#define ELEM %d\n", code(d))
+	for _, f := range families {
+		b, err := files.ReadFile("kernels/" + f + ".cu")
+		if err != nil {
+			panic("cuda: " + err.Error())
+		}
+		s += fmt.Sprintf("#line 1 \"%s.cu\"\n%s", f, b)
+	}
+	return s
+}
+
+// code is the number that kernels know a floating type by.
+func code(d tensor.DType) int32 {
+	switch d {
+	case tensor.F32:
+		return 0
+	case tensor.F64:
+		return 1
+	case tensor.F16:
+		return 2
+	case tensor.BF16:
+		return 3
+	}
+	panic("cuda: no kernels for " + d.String())
+}

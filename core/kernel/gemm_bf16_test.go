@@ -1,0 +1,139 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// needBF16 skips a test of kernels that this CPU cannot run.
+func needBF16(t testing.TB) {
+	t.Helper()
+	if !slices.Contains(Available(), AVX512BF16) {
+		t.Skipf("this CPU has no %v", AVX512BF16)
+	}
+	level, dots := active, bf16Dots
+	active, bf16Dots = AVX512, true
+	t.Cleanup(func() { active, bf16Dots = level, dots })
+}
+
+// half16 rounds to bfloat16, and gives the values that are left.
+func half16(x []float32) (h []uint16, exact []float64) {
+	h, exact = make([]uint16, len(x)), make([]float64, len(x))
+	for i, v := range x {
+		h[i] = tensor.BF16FromF32(v)
+		exact[i] = float64(tensor.F32FromBF16(h[i]))
+	}
+	return h, exact
+}
+
+func testGemmBF16(t *testing.T, m, n, k int, transA, transB, accumulate bool) {
+	t.Helper()
+	lda, ldb, ldc := k+3, n+1, n+2
+	sizeA, sizeB := m*lda, k*ldb
+	if transA {
+		lda = m + 3
+		sizeA = k * lda
+	}
+	if transB {
+		ldb = k + 1
+		sizeB = n * ldb
+	}
+	a, wideA := half16(random[float32](1, sizeA+1))
+	b, wideB := half16(random[float32](2, sizeB+1))
+	c := random[float32](3, m*ldc+1)
+	want, beta := widened(c), 1.0
+	if !accumulate {
+		beta = 0
+		for i := range m {
+			Fill(c[i*ldc:][:n], float32(math.NaN()))
+		}
+	}
+	gemmRef(transA, transB, m, n, k, 1, wideA, lda, wideB, ldb, beta, want, ldc)
+	GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, poisoned[float32](GemmBF16Scratch(m, n, k)), accumulate)
+	closeTo(t, fmt.Sprintf("%d×%d×%d trans %v %v add %v", m, n, k, transA, transB, accumulate), widened(c), want, 1e-4)
+}
+
+func TestGemmBF16(t *testing.T) {
+	needBF16(t)
+	sizes := [][3]int{{0, 3, 3}, {3, 0, 3}, {3, 3, 0}, {1, 1, 1}, {2, 31, 3}, {14, 32, 7}, {15, 33, 9}, {16, 49, 25}, {17, 5, 300}, {29, 100, 513}, {225, 17, 11}, {6, 2060, 5}, {64, 10, 1568}, {31, 47, 1031}}
+	for _, s := range sizes {
+		for i := range 8 {
+			testGemmBF16(t, s[0], s[1], s[2], i&1 > 0, i&2 > 0, i&4 > 0)
+		}
+	}
+	for m := 1; m <= 15; m++ { // every height of tile, and every number of columns in it
+		for n := 1; n <= 33; n++ {
+			testGemmBF16(t, m, n, 5, m%2 > 0, n%2 > 0, true)
+		}
+	}
+	for k := 1; k <= 70; k++ { // every length of a sum
+		testGemmBF16(t, 3, 18, k, k&1 > 0, k&2 > 0, false)
+	}
+}
+
+// NaN and infinities pass; subnormal numbers count as zero, as do sums below the normal range.
+func TestGemmBF16SpecialValues(t *testing.T) {
+	needBF16(t)
+	inf, nan, tiny := float32(math.Inf(1)), float32(math.NaN()), float32(1e-39)
+	for _, c := range []struct{ x, y, want float32 }{
+		{nan, 1, nan}, {inf, 0, nan}, {inf, 2, inf}, {inf, -2, -inf}, {-inf, 2, -inf}, {tiny, 1, 0}, {-tiny, 1 << 20, 0},
+		{0x1p-100, 0x1p-40, 0}, {0x1p-60, 0x1p-60, 0x1p-120}, {0x1p100, 0x1p100, inf}, {3, -5, -15},
+	} {
+		for _, odd := range []bool{false, true} { // either half of a pair
+			a, _ := half16([]float32{0, 0, 0})
+			b, _ := half16([]float32{1, 1, 1})
+			i := map[bool]int{true: 1}[odd]
+			a[i], b[i] = tensor.BF16FromF32(c.x), tensor.BF16FromF32(c.y)
+			got := []float32{0}
+			GemmBF16(false, true, 1, 1, 3, a, 3, b, 3, got, 1, poisoned[float32](GemmBF16Scratch(1, 1, 3)), false)
+			if got[0] != c.want && (got[0] == got[0] || c.want == c.want) {
+				t.Errorf("%v · %v is %v, want %v", c.x, c.y, got[0], c.want)
+			}
+		}
+	}
+}
+
+// Rounding agrees with the reference but for subnormal numbers, which become
+// zeros of their sign, at every length.
+func TestRoundBF16(t *testing.T) {
+	needBF16(t)
+	for _, x := range [][]float32{borderPatterns(), awkward(1, 200)} {
+		for _, n := range []int{len(x), 0, 1, 15, 16, 17, 63, 64, 65, 100, 130} {
+			got := make([]uint16, n+1)
+			got[n] = 77
+			narrowBF16(x[:n], got)
+			if got[n] != 77 {
+				t.Fatalf("%d elements: one more was written", n)
+			}
+			for i, v := range x[:n] {
+				want := tensor.BF16FromF32(v)
+				if math.Abs(float64(v)) < 0x1p-126 {
+					want = uint16(math.Float32bits(v)>>16) & 0x8000
+				}
+				if got[i] != want && !(v != v && got[i]&0x7fff > 0x7f80) {
+					t.Fatalf("%d elements: %v (%#x) gives %#x, want %#x", n, v, math.Float32bits(v), got[i], want)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkGemmBF16(b *testing.B) {
+	needBF16(b)
+	for _, s := range [][3]int{{512, 512, 512}, {64, 512, 784}, {256, 512, 784}, {64, 10, 1568}} {
+		m, n, k := s[0], s[1], s[2]
+		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {
+			x, _ := half16(random[float32](1, m*k))
+			y, _ := half16(random[float32](2, n*k))
+			c, scratch := make([]float32, m*n), make([]float32, GemmBF16Scratch(m, n, k))
+			for b.Loop() {
+				GemmBF16(false, true, m, n, k, x, k, y, k, c, n, scratch, false)
+			}
+			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+		})
+	}
+}

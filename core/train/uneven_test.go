@@ -1,0 +1,210 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// ending is the data set of testdata/join.py. It ends after a number of batches
+// of two samples.
+type ending struct {
+	rank, samples, batches int
+	given                  int
+	epoch                  int
+}
+
+func (d *ending) Info() sdk.Info { return sdk.Info{Name: "ending"} }
+func (d *ending) Close() error   { return nil }
+
+func (d *ending) Open(context.Context, sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	return sdk.DatasetSpec{
+		Source: "test", Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 4, 4}}, Target: tensor.Spec{DType: tensor.I32},
+		Classes: 3, TrainSamples: d.samples,
+	}, nil
+}
+
+func (d *ending) Fill(_ context.Context, b *sdk.Batch) error {
+	if b.Epoch != d.epoch {
+		d.epoch, d.given = b.Epoch, 0
+	}
+	if d.given == d.batches {
+		return sdk.ErrEndOfData
+	}
+	d.given++
+	x, y := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	for s, i := range b.Indices {
+		y[s] = int32(i % 3)
+		for k := range 16 {
+			x[16*s+k] = float32(math.Sin(float64(16*i + int64(k))))
+		}
+	}
+	return nil
+}
+
+// uneven gives rank r a data set of counts[r] batches, and the model of join.py.
+func uneven(counts []int, change func(s *Settings)) func(rank int, d *Deps) {
+	return func(rank int, d *Deps) {
+		most := 0
+		for _, n := range counts {
+			most = max(most, n)
+		}
+		s := &d.Settings
+		d.Dataset = host.InProcessDataset(&ending{rank: rank, samples: 2 * len(counts) * (most + 1), batches: counts[rank]})
+		s.DatasetOptions, s.Dataset = nil, "ending"
+		s.Run.DType, s.Sampler.Shuffle, s.Train.PerRankBatch, s.Train.EvalEvery = "f64", false, 2, 0
+		two, three := 2, 3
+		s.Model = nn.Config{Layers: []nn.LayerConfig{
+			{Type: "conv2d", OutChannels: &two, KernelSize: nn.IntPair{3, 3}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three},
+		}}
+		s.Optimizer.LR, s.Optimizer.Momentum, s.Optimizer.WeightDecay = 0.1, 0.9, 0.01
+		change(s)
+	}
+}
+
+// outcomes trains and returns every rank's model, steps, and error.
+func outcomes(t *testing.T, counts []int, change func(s *Settings)) (models []map[string][]float64, steps []int, errs []error) {
+	t.Helper()
+	models, steps = make([]map[string][]float64, len(counts)), make([]int, len(counts))
+	errs = onRanks(t, len(counts), uneven(counts, change), func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		for i, e := range tr.graph.StateDict() {
+			for k := range e.Spec.Shape.Elems() {
+				start := math.Cos(float64(k+10*e.Index)) / 4
+				switch v := tr.model[i]; {
+				case e.Buffer:
+				case v.DType == tensor.F64:
+					v.F64()[k] = start
+				default:
+					v.F32()[k] = float32(start)
+				}
+			}
+		}
+		err = tr.Run(ctx)
+		m := map[string][]float64{}
+		for i, e := range tr.graph.StateDict() {
+			for k := range e.Spec.Shape.Elems() {
+				switch v := tr.model[i]; v.DType {
+				case tensor.F64:
+					m[e.Name] = append(m[e.Name], v.F64()[k])
+				case tensor.F32:
+					m[e.Name] = append(m[e.Name], float64(v.F32()[k]))
+				default:
+					m[e.Name] = append(m[e.Name], float64(tensor.View[int64](v.Data)[k]))
+				}
+			}
+		}
+		models[d.World.Rank], steps[d.World.Rank] = m, tr.pos.Step
+		return err
+	})
+	return models, steps, errs
+}
+
+// The model after uneven inputs is the one of DistributedDataParallel with
+// join(), on every rank, running statistics included.
+func TestJoinIsTorchs(t *testing.T) {
+	b, err := os.ReadFile("testdata/join.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]map[string][]float64
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, initial := range []bool{true, false} {
+		models, steps, errs := outcomes(t, []int{5, 3, 4}, func(s *Settings) {
+			s.DDP.Uneven, s.DDP.DivideByInitial = ddp.UnevenJoin, initial
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for r, m := range models {
+			if steps[r] != 5 {
+				t.Errorf("rank %d made %d steps", r, steps[r])
+			}
+			for name, w := range want[fmt.Sprint(initial)] {
+				for i, v := range m[name] {
+					if math.Abs(v-w[i]) > 1e-6*(1+math.Abs(w[i])) {
+						t.Errorf("divide by %v, rank %d: %s[%d] is %v, want %v", initial, r, name, i, v, w[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// stop ends an epoch at the first rank without data, and leaves no trace of a step begun by others.
+func TestStopIsTheShortestInput(t *testing.T) {
+	got, steps, errs := outcomes(t, []int{5, 2, 4}, func(s *Settings) { s.DDP.Uneven = ddp.UnevenStop })
+	want, _, more := outcomes(t, []int{5, 5, 5}, func(s *Settings) { s.Train.MaxSteps = 2 })
+	if err := errors.Join(append(errs, more...)...); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) || steps[0] != 2 {
+		t.Errorf("%d steps\n%v\n%v", steps[0], got[0], want[0])
+	}
+}
+
+// Without a word about it uneven inputs are an error that says who had what, on
+// every rank. An early end that is the same on all ranks is just the end.
+func TestUnevenInputsAreAnError(t *testing.T) {
+	for _, sync := range []bool{false, true} {
+		for _, accumulate := range []int{1, 2} {
+			_, _, errs := outcomes(t, []int{5, 3, 5}, func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.AccumulateSteps = sync, accumulate })
+			for r, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4; set ddp.uneven") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		}
+		_, steps, errs := outcomes(t, []int{3, 3}, func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.Epochs = sync, 2 })
+		if err := errors.Join(errs...); err != nil || steps[0] != 6 {
+			t.Errorf("an even early end: %d steps, %v", steps[0], err)
+		}
+	}
+}
+
+// Ranks without data keep up with synchronised batch norms, micro-steps, many
+// buckets, factors of low rank and clipping: all ranks end with the same model.
+func TestJoinGoesWithEverything(t *testing.T) {
+	for name, change := range map[string]func(s *Settings){
+		"synchronised": func(s *Settings) { s.DDP.SyncBatchNorm = true },
+		"micro-steps":  func(s *Settings) { s.Train.AccumulateSteps = 2 },
+		"both, summed": func(s *Settings) {
+			s.DDP.SyncBatchNorm, s.Train.AccumulateSteps, s.Train.AccumulateMean = true, 3, false
+		},
+		"buckets, predivided": func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.DDP.PredivideFactor = 0, 0, 2 },
+		"factors":             func(s *Settings) { s.Run.DType, s.DDP.Compress, s.DDP.PowerSGDStart = "f32", "powersgd", 0 },
+		"own statistics":      func(s *Settings) { s.DDP.BroadcastBuffers, s.Train.MaxNorm = false, 0.1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			models, _, errs := outcomes(t, []int{1, 7, 4}, func(s *Settings) {
+				s.DDP.Uneven, s.DDP.DivideByInitial, s.Train.Epochs = ddp.UnevenJoin, false, 2
+				change(s)
+			})
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			for r := range models {
+				if fmt.Sprint(models[r]) != fmt.Sprint(models[0]) {
+					t.Errorf("ranks 0 and %d\n%v\n%v", r, models[0], models[r])
+				}
+			}
+		})
+	}
+}

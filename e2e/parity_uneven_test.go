@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// unevenPlace is a place whose data set has eight batches of an epoch for every
+// rank of three, and three for rank 1.
+func unevenPlace(t *testing.T) *place {
+	t.Helper()
+	p := newPlace(t)
+	p.configure(t, normTables)
+	plugin := filepath.Join(p.dir, "ending")
+	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/ending").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return p
+}
+
+var unevenArgs = set("dataset.plugin=./ending", "dataset.options.end_rank=1", "dataset.options.end_at=90", "sampler.shuffle=false",
+	"train.global_batch=30", "train.max_steps=0", "launch.nproc_per_node=3")
+
+// A data set that ends early on one rank: an error that tells who, the end of
+// the epoch, or the others go on; with synchronised statistics or not, through
+// shared memory or sockets, in one piece or resumed in the middle.
+func TestUnevenInputs(t *testing.T) {
+	p := unevenPlace(t)
+	p.train(t, unevenArgs...).expect(t, 5).says(t, "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4", `ddp.uneven = "join"`)
+
+	stop := p.run(t, append(set("ddp.uneven=stop"), unevenArgs...)...)
+	if stop.params(t); stop.sum.Steps != 6 {
+		t.Errorf("stop: %d steps in two epochs", stop.sum.Steps)
+	}
+	for _, sync := range []bool{false, true} {
+		args := append(set("ddp.uneven=join", fmt.Sprint("ddp.sync_batchnorm=", sync), "checkpoint.every=5 steps", "checkpoint.keep=0"), unevenArgs...)
+		whole := p.run(t, args...)
+		if whole.sum.Steps != 16 {
+			t.Errorf("join: %d steps in two epochs", whole.sum.Steps)
+		}
+		sockets := p.run(t, append(set("backend.options.shm=false", "ddp.bucket_cap_mb=0"), args...)...)
+		if a, b := whole.params(t), sockets.params(t); a != b {
+			t.Errorf("join, synchronised %v: parameters %.12s through shared memory, %.12s through sockets", sync, a, b)
+		}
+		resumed := p.run(t, append([]string{"--resume", filepath.Join(whole.dir, "checkpoints", "step-5")}, args...)...)
+		if a, b := whole.params(t), resumed.params(t); a != b {
+			t.Errorf("join, synchronised %v: parameters %.12s, resumed after step 5 %.12s", sync, a, b)
+		}
+	}
+}
+
+// Without padding every sample is seen once. Ranks with a batch less are a
+// mistake in the configuration unless it says what happens then.
+func TestNoPadding(t *testing.T) {
+	p := newPlace(t)
+	args := set("sampler.pad=none", "dataset.options.train_samples=50", "launch.nproc_per_node=3", "train.epochs=1")
+	p.train(t, args...).expect(t, 5).says(t, "50 samples without padding give rank 0 3 batches of an epoch and rank 2 2")
+	for uneven, want := range map[string][2]int{"join": {3, 50}, "stop": {2, 48}} {
+		r := p.run(t, append(set("ddp.uneven="+uneven), args...)...)
+		r.params(t)
+		seen := 0
+		for _, s := range r.steps {
+			seen += s.Samples
+		}
+		if len(r.steps) != want[0] || seen != want[1] {
+			t.Errorf("%s: %d samples in %d steps, want %v", uneven, seen, len(r.steps), want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package tcp
+
+// direct is the all-reduce in one round: every rank sends the whole buffer to
+// every other and reduces for itself, in rank order. It moves n-1 times the
+// buffer; with two ranks that is what every other way moves, in fewer rounds.
+type direct struct {
+	b     *Backend
+	buf   []byte
+	n     int // segments
+	got   []int
+	gone  []int
+	ready []bool // by segment: it is the result
+}
+
+func (w *direct) start(b *Backend, buf []byte) *direct {
+	n := ceilDiv(len(buf), b.set.segment)
+	w.b, w.buf, w.n = b, buf, n
+	w.got, w.gone, w.ready = zeroed(w.got, n), zeroed(w.gone, n), zeroed(w.ready, n)
+	b.room(b.group.WorldSize, b.set.segment)
+	return w
+}
+
+func (w *direct) segment(s int) []byte { return piece(w.buf, s, w.b.set.segment) }
+
+func (w *direct) frames(int) (out, in int) { return w.n, w.n }
+
+func (w *direct) out(_, s int) ([]byte, bool) { return w.segment(s), true }
+
+func (w *direct) in(rank, s int) ([]byte, bool) {
+	if s >= w.b.depth && !w.ready[s-w.b.depth] {
+		return nil, false
+	}
+	return w.b.slot(rank, s)[:len(w.segment(s))], true
+}
+
+func (w *direct) sent(_, s int)     { w.gone[s]++; w.combine(s) }
+func (w *direct) received(_, s int) { w.got[s]++; w.combine(s) }
+
+// combine waits until the segment is there from everyone, and gone to
+// everyone, because its result takes its place.
+func (w *direct) combine(s int) {
+	if others := w.b.group.WorldSize - 1; w.got[s] == others && w.gone[s] == others {
+		w.b.combine(w.segment(s), s)
+		w.ready[s] = true
+	}
+}

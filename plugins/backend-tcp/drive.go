@@ -1,0 +1,294 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// way is how the payload of a running collective travels after, or with, the
+// calls: an algorithm. It says which bytes the frames to and from a rank are;
+// the i-th frame that one side sends is the i-th that the other receives. It
+// has no goroutines and moves nothing itself: drive asks it for frames as
+// sockets have room or bytes, and tells it what has been done.
+type way interface {
+	// frames is how many go to a rank and come from it.
+	frames(rank int) (out, in int)
+
+	// out is the i-th frame to a rank. ok is false while it is not ready;
+	// drive asks again. The bytes stay unchanged until sent.
+	out(rank, i int) (frame []byte, ok bool)
+
+	// in is where the i-th frame from a rank goes; ok is false while there is
+	// no room. It is not asked before all ranks have agreed to the call.
+	in(rank, i int) (frame []byte, ok bool)
+
+	sent(rank, i int)
+	received(rank, i int)
+}
+
+// drive brings a collective to its end: calls are exchanged with the ranks of
+// b.op, and then everything that w says. All links progress as they can; when
+// none can, drive waits for all of them at once.
+func (b *Backend) drive(w way) error {
+	left := b.prepare(w)
+	for left > 0 {
+		moved := false
+		for _, l := range b.links {
+			n, did, err := b.turn(l, w)
+			if err != nil {
+				return err
+			}
+			left -= n
+			moved = moved || did
+		}
+		if left > 0 && !moved {
+			if err := b.wait(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prepare counts the frames that have to move.
+func (b *Backend) prepare(w way) (left int) {
+	for _, l := range b.links {
+		l.in.next, l.out.next, l.out.call, l.readable = l.lane, l.lane, b.op.met, true
+	}
+	b.op.waiting = 0
+	for r := range b.group.WorldSize {
+		b.op.out[r], b.op.in[r] = 0, 0
+		if !b.op.involves(r) || r == b.group.Rank {
+			continue
+		}
+		if !b.op.met {
+			b.op.waiting++
+			left += 2
+		}
+		b.op.out[r], b.op.in[r] = w.frames(r)
+		left += b.op.out[r] + b.op.in[r]
+	}
+	return left
+}
+
+// turn lets one link send and receive what it can, a frame at most each, and
+// counts the frames that are through.
+func (b *Backend) turn(l *link, w way) (done int, moved bool, err error) {
+	if l.writable {
+		n, did, err := b.push(l, w)
+		if err != nil {
+			return 0, false, err
+		}
+		done, moved = done+n, did
+	}
+	if l.readable {
+		n, did, err := b.pull(l, w)
+		if err != nil {
+			return 0, false, err
+		}
+		done, moved = done+n, moved || did
+	}
+	return done, moved, nil
+}
+
+// push sends the rest of a frame that was begun, or begins the next.
+func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
+	o := &l.out
+	if o.size == 0 && !b.load(l, w) {
+		return 0, false, nil
+	}
+	total := o.size + len(o.body)
+	if o.gone < total {
+		n, err := l.write(rest(o.head[:o.size], o.body, o.gone))
+		o.gone += n
+		if err == errAgain {
+			return 0, n > 0, nil
+		}
+		if err != nil {
+			return 0, false, b.hungUpOn(l, err)
+		}
+		moved = true
+	}
+	if o.gone < total {
+		return 0, moved, nil
+	}
+	flushed, err := l.flushed()
+	if err != nil {
+		return 0, false, b.broken(l.rank, err)
+	}
+	if !flushed {
+		return 0, moved, nil
+	}
+	o.size, o.gone, o.body = 0, 0, nil
+	if !o.call && l.lane == 0 {
+		o.call = true
+		return 1, true, nil
+	}
+	w.sent(l.rank, o.next)
+	o.next += l.lanes
+	return 1, true, nil
+}
+
+// load makes the next frame ready to go, if there is one.
+func (b *Backend) load(l *link, w way) bool {
+	o := &l.out
+	if l.lane == 0 && !o.call {
+		if !b.op.involves(l.rank) {
+			return false
+		}
+		o.body = b.attachTo(l.rank)
+		o.size = headerSize + callSize
+		header{kindCall, callSize + len(o.body)}.encode(o.head[:])
+		b.op.call.encode(o.head[headerSize:])
+	} else {
+		if o.next >= b.op.out[l.rank] || b.op.waiting > 0 && !b.op.eager {
+			return false
+		}
+		body, ok := w.out(l.rank, o.next)
+		if !ok {
+			return false
+		}
+		o.body, o.size = body, headerSize
+		header{kindData, len(body)}.encode(o.head[:])
+	}
+	b.sent.headers.Add(int64(o.size))
+	b.sent.payload.Add(int64(len(o.body)))
+	return true
+}
+
+// due is the frame that a link has to bring next.
+type due struct {
+	kind kind // 0: none that could be taken now
+	more bool // one is owed, now or later
+	size int  // of header and call, what comes before the payload
+	body []byte
+}
+
+func (b *Backend) due(l *link, w way) due {
+	switch in := &l.in; {
+	case l.lane == 0 && b.op.involves(l.rank) && !b.op.agreed[l.rank]:
+		return due{kindCall, true, headerSize + callSize, b.attachFrom(l.rank)}
+	case in.next >= b.op.in[l.rank]:
+		return due{size: headerSize}
+	case b.op.waiting > 0:
+		return due{more: true, size: headerSize}
+	default:
+		body, ok := w.in(l.rank, in.next)
+		if !ok {
+			return due{more: true, size: headerSize}
+		}
+		return due{kindData, true, headerSize, body}
+	}
+}
+
+// pull reads of the next frame what is there. Where nothing is due it reads
+// a header and no further: an abort is understood at any time, anything else
+// stays for later.
+func (b *Backend) pull(l *link, w way) (done int, moved bool, err error) {
+	in := &l.in
+	d := b.due(l, w)
+	if d.kind == 0 && in.got == headerSize {
+		return 0, false, nil
+	}
+	if in.got < d.size+len(d.body) {
+		n, err := l.read(rest(in.head[:d.size], d.body, in.got))
+		if err == errAgain {
+			return 0, false, nil
+		}
+		if err != nil {
+			if d.more {
+				return 0, false, b.broken(l.rank, err)
+			}
+			l.readable = false // it has done its part of this call
+			return 0, false, nil
+		}
+		moved = true
+		in.got += n
+	}
+	complete, err := b.inspect(l, d)
+	if !complete || err != nil {
+		return 0, moved, err
+	}
+	in.got, in.checked = 0, false
+	if d.kind == kindCall {
+		b.op.agreed[l.rank] = true
+		b.op.waiting--
+		return 1, true, nil
+	}
+	w.received(l.rank, in.next)
+	in.next += l.lanes
+	return 1, true, nil
+}
+
+// inspect checks as much of a frame as is there, and says whether it is all.
+func (b *Backend) inspect(l *link, d due) (complete bool, err error) {
+	in := &l.in
+	if in.got < headerSize {
+		return false, nil
+	}
+	if !in.checked {
+		if in.frame, err = parseHeader(in.head[:]); err != nil {
+			return false, b.peerError(l.rank, err.Error())
+		}
+		if in.frame.kind == kindAbort {
+			return false, b.readAbort(l, d)
+		}
+	}
+	switch {
+	case d.kind == 0:
+		return false, nil
+	case in.frame.kind != d.kind:
+		return false, b.peerError(l.rank, fmt.Sprintf("it sent frame kind %d where %d was due", in.frame.kind, d.kind))
+	case d.kind == kindCall && !in.checked:
+		if in.got < d.size {
+			return false, nil
+		}
+		its := parseCall(in.head[headerSize:])
+		if !b.op.accepts(its, b.group.Rank, l.rank) {
+			return false, b.mismatch(l.rank, its)
+		}
+		b.op.calls[l.rank] = its
+	}
+	if want := d.size - headerSize + len(d.body); in.frame.length != want {
+		return false, b.peerError(l.rank, fmt.Sprintf("it sent a frame of %d bytes where %d were due", in.frame.length, want))
+	}
+	in.checked = true
+	return in.got == d.size+len(d.body), nil
+}
+
+// hungUpOn is a failed write. What the peer said before it went says more than
+// the broken connection.
+func (b *Backend) hungUpOn(l *link, cause error) error {
+	d := due{size: headerSize}
+	for l.in.got < headerSize {
+		n, err := l.read(l.in.head[l.in.got:headerSize], nil)
+		if l.in.got += n; err != nil {
+			break
+		}
+	}
+	if _, err := b.inspect(l, d); err != nil {
+		return err
+	}
+	return b.broken(l.rank, cause)
+}
+
+// broken says what a failed connection means.
+func (b *Backend) broken(rank int, err error) error {
+	switch {
+	case b.closing.Load():
+		return errClosed
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return b.peerError(rank, "it closed the connection")
+	}
+	return b.peerError(rank, err.Error())
+}
+
+// noPayload is the way of a collective that is over when all have agreed.
+type noPayload struct{}
+
+func (noPayload) frames(int) (out, in int)    { return 0, 0 }
+func (noPayload) out(int, int) ([]byte, bool) { panic("a frame of nothing") }
+func (noPayload) in(int, int) ([]byte, bool)  { panic("a frame of nothing") }
+func (noPayload) sent(int, int)               {}
+func (noPayload) received(int, int)           {}

@@ -1,0 +1,143 @@
+package tcp
+
+// halving is the all-reduce by recursive halving and doubling (Rabenseifner,
+// Optimization of collective reduction operations, 2004): partners exchange
+// halves of what each is responsible for, until every rank has the sum of one
+// piece, and then the rounds run backwards and bring the pieces together. A
+// rank moves as many bytes as in a ring in fewer rounds. Worlds that are no
+// power of two are folded as in doubling.
+type halving struct {
+	b      *Backend
+	rounds []trade
+	now    int // the round that runs
+	left   int // frames until it is over
+}
+
+// trade is a round with one other rank.
+type trade struct {
+	peer       int
+	send, recv []byte // parts of the buffer, nil for none
+	reduce     bool   // what comes is added, for the last time if last
+	last       bool
+}
+
+func (w *halving) start(b *Backend, buf []byte) *halving {
+	w.b = b
+	w.rounds = w.rounds[:0]
+	w.plan(buf, foldOf(b.group.WorldSize))
+	w.enter(0)
+	b.room(1, b.set.segment)
+	return w
+}
+
+func (w *halving) plan(buf []byte, f fold) {
+	me := w.b.group.Rank
+	v := f.position(me)
+	if v < 0 {
+		w.rounds = append(w.rounds, trade{peer: me + 1, send: buf}, trade{peer: me + 1, recv: buf})
+		return
+	}
+	if f.folded(me) {
+		w.rounds = append(w.rounds, trade{peer: me - 1, recv: buf, reduce: true})
+	}
+	first := len(w.rounds)
+	lines := ceilDiv(len(buf), line)
+	from, to := 0, f.power // pieces this rank is responsible for
+	bytes := func(a, z int) []byte {
+		return buf[min(lines*a/f.power*line, len(buf)):min(lines*z/f.power*line, len(buf))]
+	}
+	for bit := f.power / 2; bit > 0; bit /= 2 {
+		middle := (from + to) / 2
+		t := trade{peer: f.rank(v ^ bit), reduce: true, last: bit == 1}
+		if v&bit == 0 {
+			t.recv, t.send = bytes(from, middle), bytes(middle, to)
+			to = middle
+		} else {
+			t.send, t.recv = bytes(from, middle), bytes(middle, to)
+			from = middle
+		}
+		w.rounds = append(w.rounds, t)
+	}
+	for k := len(w.rounds) - 1; k >= first; k-- {
+		t := w.rounds[k]
+		w.rounds = append(w.rounds, trade{peer: t.peer, send: t.recv, recv: t.send})
+	}
+	if f.folded(me) {
+		w.rounds = append(w.rounds, trade{peer: me - 1, send: buf})
+	}
+}
+
+func (w *halving) frameCount(buf []byte) int { return ceilDiv(len(buf), w.b.set.segment) }
+
+func (w *halving) frames(rank int) (out, in int) {
+	for _, t := range w.rounds {
+		if t.peer == rank {
+			out += w.frameCount(t.send)
+			in += w.frameCount(t.recv)
+		}
+	}
+	return out, in
+}
+
+// find says in which round the i-th frame to or from a rank is, and which
+// bytes it is.
+func (w *halving) find(rank, i int, send bool) (round int, frame []byte) {
+	for k, t := range w.rounds {
+		buf := t.recv
+		if send {
+			buf = t.send
+		}
+		if t.peer != rank {
+			continue
+		}
+		if n := w.frameCount(buf); i >= n {
+			i -= n
+			continue
+		}
+		return k, piece(buf, i, w.b.set.segment)
+	}
+	panic("a frame of no round")
+}
+
+func (w *halving) out(rank, i int) ([]byte, bool) {
+	k, frame := w.find(rank, i, true)
+	return frame, k == w.now
+}
+
+func (w *halving) in(rank, i int) ([]byte, bool) {
+	k, frame := w.find(rank, i, false)
+	if k != w.now {
+		return nil, false
+	}
+	if w.rounds[k].reduce {
+		return w.b.slot(0, i)[:len(frame)], true
+	}
+	return frame, true
+}
+
+func (w *halving) sent(int, int) { w.advance() }
+
+func (w *halving) received(rank, i int) {
+	k, frame := w.find(rank, i, false)
+	if t := &w.rounds[k]; t.reduce {
+		w.b.merge(frame, w.b.slot(0, i)[:len(frame)], rank, t.last)
+	}
+	w.advance()
+}
+
+// advance counts a frame, the last of which ends the round.
+func (w *halving) advance() {
+	if w.left--; w.left == 0 && w.now < len(w.rounds)-1 {
+		w.enter(w.now + 1)
+	}
+}
+
+// enter begins a round, or the next that has any frames.
+func (w *halving) enter(k int) {
+	for w.now = k; ; w.now++ {
+		t := &w.rounds[w.now]
+		if w.left = w.frameCount(t.send) + w.frameCount(t.recv); w.left > 0 || w.now == len(w.rounds)-1 {
+			return
+		}
+	}
+}

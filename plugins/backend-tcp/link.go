@@ -1,0 +1,182 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// link is one connection to another rank. Between collectives and within them
+// it is used without blocking, by the goroutine of Do alone: whoever waits
+// waits for all links at once (wait.go).
+type link struct {
+	rank     int
+	lane     int // of lanes; lane 0 carries calls and aborts, all carry data
+	lanes    int
+	fd       int
+	seal     *seal // nil: bytes travel as they are
+	readable bool  // a read may find something
+	writable bool  // a write may find room
+	lost     error // why nothing comes any more; io.EOF: the rank closed
+	silent   bool  // the last word is said
+	deaf     bool  // nothing that may come could be taken now
+	in       inbound
+	out      outbound
+	vec      [2][]byte
+}
+
+// inbound is the frame that is being received. Its header and call lie in
+// head, the payload goes to where the collective wants it.
+type inbound struct {
+	head    [headerSize + callSize]byte
+	got     int    // bytes of the frame that are here
+	frame   header // once got ≥ headerSize
+	checked bool   // kind and length are what was due
+	body    []byte
+	next    int // index of the next data frame on this link
+}
+
+// outbound is the frame that is being sent.
+type outbound struct {
+	head [headerSize + callSize]byte
+	size int // bytes of head in use, 0 between frames
+	body []byte
+	gone int // bytes of the frame handed to the system
+	next int
+	call bool // the call has been sent
+}
+
+// errAgain is what read and write return when nothing can move now.
+var errAgain = errors.New("nothing to read, or no room to write")
+
+// adopt makes a link of a connection whose handshake is done. It takes the
+// socket away from Go's poller, which would wake a thread for every packet.
+func adopt(rank, lane, lanes int, conn net.Conn) (*link, error) {
+	l := &link{rank: rank, lane: lane, lanes: lanes, readable: true, writable: true}
+	plain := conn
+	if s, ok := conn.(*seal); ok {
+		l.seal, plain = s, s.raw
+	}
+	sc, ok := plain.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("a connection without a descriptor")
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { l.fd, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3) }); err != nil {
+		return nil, err
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	if err := plain.Close(); err != nil { // the duplicate keeps the connection
+		return nil, errors.Join(err, unix.Close(l.fd))
+	}
+	if l.seal != nil {
+		l.seal.detach(l.fd)
+	}
+	return l, nil
+}
+
+func (l *link) close() { unix.Close(l.fd) }
+
+// mute reports whether nothing can be said any more, because the last word is
+// said or a frame was cut short.
+func (l *link) mute() bool { return l.silent || l.out.size > 0 && l.out.gone > 0 }
+
+// read fills the first bytes of head and body, in this order.
+func (l *link) read(head, body []byte) (n int, err error) {
+	if l.lost != nil {
+		return 0, l.lost
+	}
+	switch {
+	case l.seal != nil:
+		n, err = l.seal.read(head, body)
+	case len(body) == 0:
+		n, err = unix.Read(l.fd, head)
+	case len(head) == 0:
+		n, err = unix.Read(l.fd, body)
+	default:
+		l.vec[0], l.vec[1] = head, body
+		n, err = unix.Readv(l.fd, l.vec[:])
+	}
+	if err = settle(err); err == nil && n <= 0 {
+		err = io.EOF
+	}
+	if err == errAgain {
+		l.readable = false
+	} else if err != nil {
+		l.lost = err
+	}
+	return max(n, 0), err
+}
+
+// write sends the first bytes of head and body, in this order.
+func (l *link) write(head, body []byte) (n int, err error) {
+	switch {
+	case l.seal != nil:
+		n, err = l.seal.write(head, body)
+	case len(body) == 0:
+		n, err = unix.Write(l.fd, head)
+	case len(head) == 0:
+		n, err = unix.Write(l.fd, body)
+	default:
+		l.vec[0], l.vec[1] = head, body
+		n, err = unix.Writev(l.fd, l.vec[:])
+	}
+	if err = settle(err); err == errAgain {
+		l.writable = false
+	}
+	return max(n, 0), err
+}
+
+// flushed reports whether everything written has been handed to the system.
+func (l *link) flushed() (bool, error) {
+	if l.seal == nil {
+		return true, nil
+	}
+	err := settle(l.seal.flush())
+	if err == errAgain {
+		l.writable = false
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// drain throws away what is there and reports whether there was anything.
+func (l *link) drain(sink []byte) bool {
+	n, err := unix.Read(l.fd, sink)
+	if err = settle(err); err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil && err != errAgain {
+		l.lost = err
+	}
+	return err == nil
+}
+
+func settle(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == unix.EAGAIN || err == unix.EINTR || errors.Is(err, os.ErrDeadlineExceeded):
+		return errAgain
+	}
+	return err
+}
+
+// rest is what of a frame is still to be moved: head and body without their
+// first done bytes.
+func rest(head, body []byte, done int) (h, b []byte) {
+	if done < len(head) {
+		return head[done:], body
+	}
+	return nil, body[done-len(head):]
+}
