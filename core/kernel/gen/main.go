@@ -28,6 +28,7 @@ var families = map[string]func(*asm){
 	"moments":     moments,
 	"pack":        pack,
 	"columns":     columns,
+	"normrelu":    normReLU,
 	"peak":        peak,
 }
 
