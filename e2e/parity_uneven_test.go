@@ -51,6 +51,23 @@ func TestUnevenInputs(t *testing.T) {
 	}
 }
 
+// Layers that a rank leaves out: refused without find_unused_parameters before
+// anything is trained; with it ranks stay equal, and a resumed run is the one
+// that was never stopped.
+func TestUnusedParameters(t *testing.T) {
+	p := newPlace(t)
+	args := set(`model.layers=[{type="linear",out_features=8},{type="residual",layerdrop=0.5,layers=[{type="linear",out_features=8},{type="tanh"}]},{type="linear",out_features=4}]`,
+		"optimizer.momentum=0.9", "checkpoint.every=3 steps", "checkpoint.keep=0")
+	p.train(t, args...).expect(t, 5).says(t, "layerdrop leaves their layers out: 1.0.bias, 1.0.weight; set ddp.find_unused_parameters = true")
+	args = append(args, set("ddp.find_unused_parameters=true")...)
+	whole := p.run(t, args...)
+	resumed := p.run(t, append([]string{"--resume", filepath.Join(whole.dir, "checkpoints", "step-3")}, args...)...)
+	sockets := p.run(t, append(set("backend.options.shm=false", "ddp.bucket_cap_mb=0", "ddp.overlap=false"), args...)...)
+	if a, b, c := whole.params(t), resumed.params(t), sockets.params(t); a != b || a != c {
+		t.Errorf("parameters %.12s, resumed %.12s, through sockets %.12s", a, b, c)
+	}
+}
+
 // Without padding every sample is seen once. Ranks with a batch less are a
 // mistake in the configuration unless it says what happens then.
 func TestNoPadding(t *testing.T) {

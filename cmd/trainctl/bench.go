@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,23 +34,33 @@ func benchAllReduceCommand() *cobra.Command {
 backend plugin, a buffer in shared memory that is scaled between two calls as a
 gradient bucket is. p50 and p99 are those of the slowest rank. "in place" is the
 median of threads of one process that reduce the same buffers with nothing in
-between, measured before the ranks start: the machine's limit.`,
+between, measured before the ranks start: the machine's limit. "idle" is the
+median of calls that all ranks come to from sleeping.
+
+With --hosts the ranks run in network namespaces, --nproc in each, joined by
+virtual Ethernet; that needs root. --against runs another program's ranks on
+the same hosts afterwards: they find torchrun's environment, what to measure in
+TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
+  trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
 		Args: exactly(),
 	}
 	f := cmd.Flags()
 	backend := f.String("backend", "tcp", "measure this plugin: a built-in `NAME` or a path")
-	nproc := f.Int("nproc", 2, "start `N` ranks")
+	nproc := f.Int("nproc", 2, "start `N` ranks, on every host with --hosts")
+	hosts := f.Int("hosts", 0, "spread the ranks over `N` network namespaces")
+	against := f.String("against", "", "measure the ranks of this `COMMAND` too")
 	sizes := f.String("sizes", "1KiB,16KiB,64KiB,256KiB,1MiB,4MiB,25MiB,64MiB", "comma-separated buffer `SIZES`")
 	dtype := f.String("dtype", "f32", "reduce elements of this `TYPE`")
 	idle := f.Float64("idle", 0, "compute for `MS` milliseconds between two calls")
+	rest := f.Duration("rest", bench.DefaultRest, "sleep for this `TIME` before calls that count as idle; 0 leaves them out")
 	budget := f.Duration("budget", bench.DefaultBudget, "measure each size for this `TIME`")
 	timeout := f.Duration("timeout", bench.DefaultTimeout, "give up on a call after this `TIME`")
 	set := f.StringArray("set", nil, "give the plugin an option by `KEY=VALUE`, as backend.options.shm=false; repeatable")
 	asJSON := f.Bool("json", false, "print one JSON object for each size")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		spec := bench.Spec{Backend: *backend, World: *nproc, Budget: *budget, Timeout: *timeout,
+		spec := bench.Spec{Backend: *backend, World: *nproc * max(1, *hosts), Hosts: *hosts, Budget: *budget, Timeout: *timeout, Rest: *rest,
 			Idle: time.Duration(*idle * float64(time.Millisecond))}
 		var err error
 		if spec.DType, err = tensor.ParseDType(*dtype); err != nil {
@@ -68,9 +79,14 @@ between, measured before the ranks start: the machine's limit.`,
 		if err != nil {
 			return err
 		}
+		p.Peer = strings.Fields(*against)
 		print, flush := benchPrinter(cmd.OutOrStdout(), *asJSON)
 		err = bench.AllReduce(cmd.Context(), p, spec, print)
 		flush()
+		if errors.Is(err, bench.ErrSkipped) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "--against: %v\n", err)
+			return nil
+		}
 		return err
 	}
 	return cmd
@@ -104,19 +120,30 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	header := sync.OnceFunc(func() {
-		fmt.Fprintln(tw, "SIZE\tP50 µs\tP99 µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\t")
+		fmt.Fprintln(tw, "BACKEND\tSIZE\tP50 µs\tP99 µs\tIDLE µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\tRATIO\t")
 	})
+	first := map[int]float64{} // p50 of the first backend, by size
 	print = func(r bench.Result) error {
 		header()
-		limit, share := "-", "-"
-		if r.Limit > 0 {
-			limit, share = fmt.Sprintf("%.1f", r.Limit), fmt.Sprintf("%.0f %%", 100*r.Limit/r.P50)
+		ratio := "-"
+		if p50, again := first[r.Bytes]; again {
+			ratio = fmt.Sprintf("%.2f", r.P50/p50)
+		} else {
+			first[r.Bytes] = r.P50
 		}
-		_, err := fmt.Fprintf(tw, "%s\t%.1f\t%.1f\t%.2f\t%.2f\t%s\t%s\t%d\t\n",
-			formatSize(r.Bytes), r.P50, r.P99, r.AlgBW, r.BusBW, limit, share, r.Calls)
+		_, err := fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%d\t%s\t\n", r.Backend, formatSize(r.Bytes), r.P50, r.P99,
+			ifPositive("%.1f", r.Idle), r.AlgBW, r.BusBW, ifPositive("%.1f", r.Limit), ifPositive("%.0f %%", 100*r.Limit/r.P50), r.Calls, ratio)
 		return err
 	}
 	return print, func() { tw.Flush() }
+}
+
+// ifPositive is a dash for what was not measured.
+func ifPositive(format string, v float64) string {
+	if v <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
 }
 
 var sizeUnits = []struct {

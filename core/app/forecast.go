@@ -198,6 +198,9 @@ func (f *forecaster) optimizerBytes() (n int64) {
 		elem = 8
 	}
 	for _, q := range f.outline.Graph.Params() {
+		if !q.RequiresGrad {
+			continue
+		}
 		n += int64(q.Shape.Elems() * elem * optim.StateTensors(f.cfg.Optimizer))
 		if f.policy.MasterWeights {
 			n += int64(q.Shape.Elems() * 4)

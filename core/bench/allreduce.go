@@ -24,8 +24,9 @@ import (
 
 // AllReduce measures every size of s and calls each with its result, as it
 // comes. It returns when all ranks have ended; when one fails, or ctx ends,
-// the others are killed.
-func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) error {
+// the others are killed. A peer of p is measured after it, on the same hosts;
+// one that cannot run here gives [ErrSkipped].
+func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) (err error) {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -40,27 +41,51 @@ func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) 
 	if err != nil {
 		return err
 	}
-	j, err := newJob(ctx, p, &s)
+	hosts, err := hostsFor(&s)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, hosts.Close()) }()
 	n := 0
-	return j.run(func(line []byte) error {
-		var r Result
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("rank 0 wrote %q: %w", line, err)
-		}
+	err = measure(ctx, p, &s, hosts, func(r Result) error {
 		if n < len(limits) {
 			r.Limit = micros(limits[n])
 		}
 		n++
 		return each(r)
 	})
+	if err != nil || len(p.Peer) == 0 {
+		return err
+	}
+	return measure(ctx, Program{Exe: p.Peer[0], Args: p.Peer[1:]}, &s, hosts, each)
+}
+
+// measure runs the ranks of one job and hands on what rank 0 writes.
+func measure(ctx context.Context, p Program, s *Spec, hosts *Hosts, each func(Result) error) error {
+	j, err := newJob(ctx, p, s, hosts)
+	if err != nil {
+		return err
+	}
+	return j.run(func(line []byte) error {
+		var r Result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("rank 0 wrote %q: %w", line, err)
+		}
+		return each(r)
+	})
+}
+
+// hostsFor makes the hosts that are asked for.
+func hostsFor(s *Spec) (*Hosts, error) {
+	if s.Hosts == 0 {
+		return &Hosts{}, nil
+	}
+	return NewHosts(s.Hosts)
 }
 
 // limits measures the machine before the ranks use it.
 func limits(s *Spec) (out []time.Duration, err error) {
-	if s.World > runtime.NumCPU() {
+	if s.Hosts > 0 || s.World > runtime.NumCPU() {
 		return nil, nil // threads that meet by spinning need a core each
 	}
 	for _, size := range s.Sizes {
@@ -77,8 +102,8 @@ func limits(s *Spec) (out []time.Duration, err error) {
 type job struct {
 	ctx      context.Context
 	stop     context.CancelFunc
-	store    *rank.Server
-	lifeline *os.File // its end here; ranks end when it is closed
+	store    *rank.Server // nil: rank 0 has it
+	lifeline *os.File     // its end here; ranks end when it is closed
 	far      *os.File
 	ranks    []*member
 
@@ -91,30 +116,36 @@ type member struct {
 	stderr bytes.Buffer
 }
 
-func newJob(ctx context.Context, p Program, s *Spec) (*job, error) {
-	id := fmt.Sprintf("bench-%d", os.Getpid())
-	secret := rank.NewSecret()
-	store, err := rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: id, Secret: secret, WorldSize: s.World})
+func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error) {
+	far, near, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	far, near, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
+	j := &job{lifeline: near, far: far}
+	w := rank.World{Size: s.World, LocalSize: s.World, Nodes: 1, MasterAddr: "127.0.0.1", RunID: fmt.Sprintf("bench-%d", os.Getpid())}
+	settings := rank.WorkerSettings{Secret: rank.NewSecret(), Threads: max(1, runtime.NumCPU()/s.World), Inherited: os.LookupEnv}
+	if hosts.Len() > 0 { // no address of this process leads into them: rank 0 has the store
+		w.Nodes, w.LocalSize, w.MasterAddr, w.MasterPort = hosts.Len(), s.World/hosts.Len(), hosts.Addr(0), masterPort
+	} else {
+		j.store, err = rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: w.RunID, Secret: settings.Secret, WorldSize: s.World})
+		if err != nil {
+			return nil, err
+		}
+		settings.Store, w.MasterPort = j.store.Addr().String(), j.store.Addr().Port
 	}
 	spec, err := json.Marshal(s)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, j.close())
 	}
-	j := &job{store: store, lifeline: near, far: far}
 	j.ctx, j.stop = context.WithCancel(ctx)
 	for r := range s.World {
-		w := rank.World{Rank: r, Size: s.World, LocalRank: r, LocalSize: s.World, Nodes: 1,
-			MasterAddr: "127.0.0.1", MasterPort: store.Addr().Port, RunID: id}
-		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: store.Addr().String(), Secret: secret,
-			Threads: max(1, runtime.NumCPU()/s.World), Inherited: os.LookupEnv})
+		w.Rank, w.NodeRank, w.LocalRank = r, r/w.LocalSize, r%w.LocalSize
 		m := &member{cmd: exec.CommandContext(j.ctx, p.Exe, p.Args...)}
-		m.cmd.Env = append(append(os.Environ(), env...), envSpec+"="+string(spec), launch.EnvLifelineFD+"=3")
+		if hosts.Len() > 0 {
+			m.cmd = hosts.Command(j.ctx, w.NodeRank, p.Exe, p.Args...)
+		}
+		m.cmd.Env = append(append(os.Environ(), rank.WorkerEnv(w, settings)...), envSpec+"="+string(spec),
+			launch.EnvLifelineFD+"=3", envDevice+"="+hosts.device())
 		m.cmd.ExtraFiles = []*os.File{far}
 		m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		m.cmd.Stderr = &m.stderr
@@ -123,10 +154,21 @@ func newJob(ctx context.Context, p Program, s *Spec) (*job, error) {
 	return j, nil
 }
 
+// masterPort is any: nobody else is in a namespace of ours.
+const masterPort = 29500
+
+// close ends what the job has opened.
+func (j *job) close() error {
+	err := j.lifeline.Close()
+	if j.store != nil {
+		err = errors.Join(err, j.store.Close())
+	}
+	return err
+}
+
 // run starts the ranks, hands rank 0's lines to line, and waits for all.
 func (j *job) run(line func([]byte) error) error {
-	defer j.store.Close()
-	defer j.lifeline.Close()
+	defer j.close()
 	defer j.stop()
 	out, err := j.ranks[0].cmd.StdoutPipe()
 	if err != nil {
@@ -171,8 +213,17 @@ func (j *job) fail(err error) {
 	j.stop()
 }
 
+// statusSkipped is the exit status of a peer that lacks something on this machine.
+const statusSkipped = 77
+
+// ErrSkipped is wrapped with a peer's own words.
+var ErrSkipped = errors.New("skipped")
+
 func (m *member) obituary(rank int, err error) error {
 	text := strings.TrimSpace(m.stderr.String())
+	if m.cmd.ProcessState.ExitCode() == statusSkipped {
+		return fmt.Errorf("%w: %s", ErrSkipped, text)
+	}
 	if text == "" {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}

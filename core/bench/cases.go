@@ -209,7 +209,7 @@ func adam(n int) Kernel {
 	p, g, m, v := random(n), random(n), zeros(n), zeros(n)
 	return Kernel{
 		Name: "adam", Shape: fmt.Sprint(n), FLOPs: 12 * int64(n), Bytes: 28 * int64(n),
-		Run: func() { kernel.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false) },
+		Run: func() { kernel.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false, false) },
 	}
 }
 

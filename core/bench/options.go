@@ -15,11 +15,13 @@ import (
 type Spec struct {
 	Backend string         // a built-in name or a path
 	Options map[string]any // of the backend, as given
-	World   int            // ranks, all on this host
+	World   int            // ranks
+	Hosts   int            // network namespaces that the ranks are spread over; 0: none, all on this host
 	Sizes   []int          // bytes of a buffer, each a multiple of the element
 	DType   tensor.DType   // of the elements
 	Budget  time.Duration  // of measuring, per size
 	Idle    time.Duration  // of computing between two calls
+	Rest    time.Duration  // of sleeping before a call that is measured as idle; 0: none is
 	Timeout time.Duration  // of one call
 }
 
@@ -27,12 +29,16 @@ type Spec struct {
 const (
 	DefaultBudget  = 1500 * time.Millisecond
 	DefaultTimeout = 30 * time.Second
+	DefaultRest    = 2 * time.Millisecond
 )
 
 // Check reports the first thing that cannot be measured.
 func (s *Spec) Check() error {
 	if s.World < 1 {
 		return fmt.Errorf("%d ranks: at least 1 is needed", s.World)
+	}
+	if s.Hosts == 1 || s.Hosts < 0 || s.Hosts > 0 && s.World%s.Hosts != 0 {
+		return fmt.Errorf("%d ranks on %d hosts: at least 2 hosts with equally many ranks are needed", s.World, s.Hosts)
 	}
 	if len(s.Sizes) == 0 {
 		return fmt.Errorf("no sizes to measure")
@@ -105,6 +111,11 @@ type Result struct {
 	AlgBW float64 `json:"algbw_gbps"`
 	BusBW float64 `json:"busbw_gbps"`
 	Calls int     `json:"calls"`
+	// Idle is the median of calls that all ranks come to from sleeping, each
+	// from the last rank's arrival on. 0 where it was not measured.
+	Idle float64 `json:"idle_p50_us,omitempty"`
+	// Hosts is how many namespaces the ranks are spread over, 0 for none.
+	Hosts int `json:"hosts,omitempty"`
 	// Limit is the median of [InPlace], 0 where it was not measured.
 	Limit float64 `json:"in_place_p50_us,omitempty"`
 }
@@ -112,7 +123,7 @@ type Result struct {
 func (s *Spec) result(size int, p50, p99 time.Duration, calls int) Result {
 	bw := float64(size) / float64(max(p50, 1))
 	return Result{
-		Bytes: size, Backend: s.Backend, World: s.World, P50: micros(p50), P99: micros(p99), Calls: calls,
+		Bytes: size, Backend: s.Backend, World: s.World, P50: micros(p50), P99: micros(p99), Calls: calls, Hosts: s.Hosts,
 		AlgBW: bw, BusBW: bw * 2 * float64(s.World-1) / float64(s.World),
 	}
 }
@@ -123,5 +134,6 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 type Program struct {
 	Exe      string   // serves Rank with Args, and built-in plugins
 	Args     []string // command line of a rank
+	Peer     []string // command line of another program's rank, to compare with; nil: none
 	Builtins []host.Builtin
 }

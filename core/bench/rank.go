@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 
 // envSpec carries the Spec to a rank.
 const envSpec = "TRAINCTL_BENCH"
+
+// envDevice carries the name of the network device between the ranks to peers.
+const envDevice = "TRAINCTL_BENCH_DEVICE"
 
 // Rank is one rank of AllReduce, as its environment says. Rank 0 writes one
 // JSON object for every size to out.
@@ -78,7 +82,10 @@ func (r *rig) connect(ctx context.Context, store *rank.Client) error {
 	if err != nil {
 		return err
 	}
-	secret := rank.DeriveSecret(r.world.RunID)
+	secret, err := hex.DecodeString(os.Getenv(rank.EnvSecret))
+	if err != nil {
+		return err
+	}
 	if err := r.backend.Open(ctx, sdk.Group{
 		JobID: r.world.RunID, Secret: secret, Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
 		LocalSize: r.world.LocalSize, Timeout: r.Timeout, MasterAddr: r.world.MasterAddr,
@@ -144,16 +151,50 @@ func (r *rig) measure(size int) (Result, error) {
 			return Result{}, err
 		}
 		if stop {
-			return r.slowest(size)
+			return r.slowest(g)
 		}
 	}
 }
 
 // slowest takes the worst rank's figures.
-func (r *rig) slowest(size int) (Result, error) {
+func (r *rig) slowest(g ddp.Region) (Result, error) {
 	v := [2]float64{float64(r.laps.percentile(0.5)), float64(r.laps.percentile(0.99))}
-	err := r.group.Scalars(sdk.Max, v[:])
-	return r.result(size, time.Duration(v[0]), time.Duration(v[1]), len(r.laps)), err
+	if err := r.group.Scalars(sdk.Max, v[:]); err != nil {
+		return Result{}, err
+	}
+	result := r.result(g.Size, time.Duration(v[0]), time.Duration(v[1]), len(r.laps))
+	idle, err := r.rested(g)
+	result.Idle = micros(idle)
+	return result, err
+}
+
+// restedLaps is how many calls are measured from rest: as many as scalars fit
+// into one reduction.
+const restedLaps = ddp.ScratchBytes / 8
+
+// rested measures calls that find every process asleep. Ranks wake at
+// different moments; the one that comes last sees how long a call takes.
+func (r *rig) rested(g ddp.Region) (time.Duration, error) {
+	if r.Rest <= 0 {
+		return 0, nil
+	}
+	v := make([]float64, restedLaps)
+	for i := range v {
+		time.Sleep(r.Rest)
+		start := time.Now()
+		if err := r.group.AllReduce(g, sdk.Sum, r.DType); err != nil {
+			return 0, err
+		}
+		v[i] = float64(time.Since(start))
+	}
+	if err := r.group.Scalars(sdk.Min, v); err != nil {
+		return 0, err
+	}
+	r.laps = r.laps[:0]
+	for _, t := range v {
+		r.laps = append(r.laps, time.Duration(t))
+	}
+	return r.laps.percentile(0.5), nil
 }
 
 // compute keeps the core busy, as backward does between two buckets.

@@ -120,8 +120,8 @@ func (c *Config) checkSchedule() {
 
 // checkIneffective warns of settings that are accepted and change nothing.
 func (c *Config) checkIneffective() {
-	if c.DDP.FindUnusedParameters {
-		c.report.warnf("ddp.find_unused_parameters", "remove it", "has no effect: the plan is static and knows which parameters are unused")
+	if c.DDP.FindUnusedParameters && !c.Model.LayerDrop() {
+		c.report.warnf("ddp.find_unused_parameters", "remove it", "costs a message per step and finds nothing: without layerdrop every parameter takes part in every step")
 	}
 }
 

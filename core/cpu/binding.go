@@ -18,9 +18,9 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindConvGradWeight[T]
 	case graph.Conv2DGradBiasOp:
 		return bindConvGradBias[T]
-	case graph.LinearOp:
+	case graph.LinearOp, plan.LinearReLUOp:
 		return bindLinear[T]
-	case graph.LinearGradInputOp:
+	case graph.LinearGradInputOp, plan.LinearGradInputReLUOp:
 		return bindLinearGradInput[T]
 	case graph.LinearGradWeightOp:
 		return bindLinearGradWeight[T]
@@ -58,6 +58,8 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindDropout[T]
 	case graph.DropoutGradOp:
 		return bindDropoutGrad[T]
+	case graph.BranchOp, graph.BranchGradOp:
+		return bindBranch[T]
 	case graph.AddOp:
 		return bindAdd[T]
 	case graph.CrossEntropyOp, graph.CrossEntropyGradOp:
@@ -93,7 +95,7 @@ func scratchElems(s *plan.Step) int {
 	case graph.Conv2DGradWeightOp: // and a term of the gradient
 		p := convGeometry(s)
 		return kernel.ConvScratch(&p) + s.Out[0].Spec.Shape.Elems()
-	case graph.LinearOp, graph.LinearGradInputOp, graph.LinearGradWeightOp:
+	case graph.LinearOp, plan.LinearReLUOp, graph.LinearGradInputOp, plan.LinearGradInputReLUOp, graph.LinearGradWeightOp:
 		return kernel.GemmScratch(product(s))
 	case graph.BatchNormOp:
 		if !s.Train {

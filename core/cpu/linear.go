@@ -10,10 +10,10 @@ import (
 // product is the m, n and k of a linear layer's matrix product.
 func product(s *plan.Step) (m, n, k int) {
 	switch s.Op {
-	case graph.LinearOp: // y [rows, out] = x [rows, in] · wᵀ
+	case graph.LinearOp, plan.LinearReLUOp: // y [rows, out] = x [rows, in] · wᵀ
 		w := s.In[1].Spec.Shape
 		return s.In[0].Spec.Shape.Elems() / w[1], w[0], w[1]
-	case graph.LinearGradInputOp: // dx [rows, in] = dy [rows, out] · w
+	case graph.LinearGradInputOp, plan.LinearGradInputReLUOp: // dx [rows, in] = dy [rows, out] · w
 		w := s.In[1].Spec.Shape
 		return s.In[0].Spec.Shape.Elems() / w[0], w[1], w[0]
 	default: // dw [out, in] = dyᵀ · x
@@ -36,23 +36,26 @@ func bindLinear[T kernel.Float](b *binder[T]) job {
 	m, n, k := product(b.s)
 	x, w, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
-	multiply := b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		kernel.Gemm(false, true, rows, cols, k, 1, x(c)[row*k:], k, w(c)[col*k:], k, 0, y[row*n+col:], n, scratch[part])
-	})
-	return func(c *plan.Call) {
-		multiply(c)
+	relu := b.s.Op == plan.LinearReLUOp
+	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
+		f := kernel.Finish[T]{ReLU: relu}
 		if v := bias(c); v != nil {
-			kernel.BiasAdd(m, n, y, v)
+			f.Bias = v[col:]
 		}
-	}
+		kernel.GemmFinish(false, true, rows, cols, k, 1, x(c)[row*k:], k, w(c)[col*k:], k, 0, y[row*n+col:], n, f, scratch[part])
+	})
 }
 
 func bindLinearGradInput[T kernel.Float](b *binder[T]) job {
 	m, n, k := product(b.s)
-	dy, w, scratch := b.in(0), b.in(1), b.scratches()
+	dy, w, gate, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	dx, _ := b.out(0)
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		kernel.Gemm(false, false, rows, cols, k, 1, dy(c)[row*k:], k, w(c)[col:], n, 0, dx[row*n+col:], n, scratch[part])
+		var f kernel.Finish[T]
+		if v := gate(c); v != nil {
+			f.Gate = v[row*n+col:]
+		}
+		kernel.GemmFinish(false, false, rows, cols, k, 1, dy(c)[row*k:], k, w(c)[col:], n, 0, dx[row*n+col:], n, f, scratch[part])
 	})
 }
 

@@ -13,7 +13,7 @@ type Config struct {
 	BucketCapMB          float64 `toml:"bucket_cap_mb"`                // a bucket closes once it holds this many MiB
 	FirstBucketMB        float64 `toml:"first_bucket_mb"`              // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
 	BroadcastBuffers     bool    `toml:"broadcast_buffers"`            // rank 0's buffers overwrite the others' before every synchronised training step
-	FindUnusedParameters bool    `toml:"find_unused_parameters"`       // accepted for migration: the plan is static and knows the unused ones
+	FindUnusedParameters bool    `toml:"find_unused_parameters"`       // parameters may take no part in a step, in branches that layerdrop leaves out: ranks agree on which
 	Uneven               string  `toml:"uneven"`                       // when ranks run out of batches at different times: "error"; "stop" the epoch at the first; "join": go on without them
 	DivideByInitial      bool    `toml:"divide_by_initial_world_size"` // join: average over all ranks, also over those that have run out
 	SyncBatchNorm        bool    `toml:"sync_batchnorm"`               // batch statistics over all ranks

@@ -27,9 +27,10 @@ type Reducer struct {
 	overlap bool
 	err     error
 
-	// Exposed is the time for which the last Finish waited: communication
-	// that did not hide behind backward.
-	Exposed time.Duration
+	usage      Region  // of used, where they are added up; empty: all parameters are used in every step
+	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
+	usedTicket uint64
+	begun      bool // a pass since the last synchronised one
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -68,6 +69,22 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	return r
 }
 
+// UsageBytes is the size of the region in which a model's ranks find out which
+// parameters were used.
+func UsageBytes(params int) int { return Align(4 * params) }
+
+// FindUnused makes the ranks agree, with one more all-reduce per step, on which
+// parameters took part in it (find_unused_parameters). r is UsageBytes long.
+func (r *Reducer) FindUnused(at Region) {
+	r.usage = Region{at.Offset, 4 * len(r.ready.names)}
+	r.used = tensor.View[int32](r.group.Bytes(r.usage))
+	clear(r.used)
+}
+
+// Used reports, after Finish, whether a parameter took part in the step on any
+// rank. One that did not has no gradient: the optimizer leaves it alone.
+func (r *Reducer) Used(param int) bool { return r.used == nil || r.used[param] > 0 }
+
 // Resume says how many steps were made before the first Begin.
 func (r *Reducer) Resume(steps int) { r.step = steps }
 
@@ -101,6 +118,10 @@ func (r *Reducer) Divide(ranks int) {
 // buckets (DDP's no_sync): nothing is divided and nothing is sent.
 func (r *Reducer) Begin(sync bool) {
 	r.ready.reset()
+	if !r.begun {
+		clear(r.used)
+	}
+	r.begun = !sync
 	r.sync = sync
 	if sync {
 		r.step++
@@ -110,6 +131,15 @@ func (r *Reducer) Begin(sync bool) {
 
 // GradReady is the hook the plan calls the moment a gradient is complete.
 func (r *Reducer) GradReady(param int) {
+	if r.used != nil {
+		r.used[param] = 1
+	}
+	r.Unused(param)
+}
+
+// Unused is the hook for a parameter that takes no part in a pass: what its
+// place in the bucket holds, zeros or the sum of other passes, is this rank's part.
+func (r *Reducer) Unused(param int) {
 	from, to := r.ready.ready(param)
 	if !r.sync || !r.overlap {
 		return
@@ -151,27 +181,41 @@ func (r *Reducer) send(b int, d tensor.DType, wire Region) {
 // Finish waits until every bucket holds the average over ranks. After an
 // error the gradients are unusable: no rank may apply them.
 func (r *Reducer) Finish() error {
-	r.Exposed = 0
 	if err := r.ready.missing(); err != nil {
 		return err
 	}
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
-	start := time.Now()
+	start, before := time.Now(), r.group.exposed
 	if !r.overlap {
 		for b := range r.buckets {
 			r.launch(b)
 		}
 	}
+	r.sendUsage()
 	for b := range r.buckets {
 		r.turn(b)
 	}
 	for b := range r.buckets {
 		r.land(b)
 	}
-	r.Exposed = time.Since(start)
+	r.landUsage()
+	r.group.exposed = before + time.Since(start) // unpacking included
 	return r.err
+}
+
+// sendUsage adds up who used what, behind the buckets.
+func (r *Reducer) sendUsage() {
+	if r.err == nil && r.used != nil {
+		r.usedTicket, r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, tensor.I32, r.usage, 0, -1)
+	}
+}
+
+func (r *Reducer) landUsage() {
+	if r.err == nil && r.used != nil {
+		r.err = r.group.wait(r.usedTicket, "used parameters", -1, r.usage)
+	}
 }
 
 // land waits for a bucket's sum and unpacks it.

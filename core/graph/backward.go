@@ -81,7 +81,7 @@ func (b *backward) fresh(v ValueID) ValueID {
 
 // emit appends a backward node.
 func (b *backward) emit(n *Node, op Op, in, out []ValueID) {
-	b.g.Nodes = append(b.g.Nodes, Node{Op: op, Layer: n.Layer, Attr: n.Attr, In: in, Out: out, Forward: b.at})
+	b.g.Nodes = append(b.g.Nodes, Node{Op: op, Layer: n.Layer, Attr: n.Attr, In: in, Out: out, Forward: b.at, Branch: n.Branch})
 }
 
 // param is the gradient value of a trained parameter, and None for a frozen or absent one.
@@ -125,7 +125,7 @@ var rules = map[Op]func(*backward, *Node){
 	BatchNormOp: batchNormGrad, LayerNormOp: layerNormGrad,
 	ReLUOp: outputGrad, SigmoidOp: outputGrad, TanhOp: outputGrad, GELUOp: geluGrad,
 	MaxPoolOp: maxPoolGrad, AvgPoolOp: avgPoolGrad, AdaptiveAvgPoolOp: avgPoolGrad,
-	FlattenOp: flattenGrad, DropoutOp: dropoutGrad, AddOp: addGrad,
+	FlattenOp: flattenGrad, DropoutOp: dropoutGrad, AddOp: addGrad, BranchOp: branchGrad,
 	CrossEntropyOp: lossGrad, MSEOp: lossGrad,
 }
 

@@ -68,6 +68,7 @@ type Node struct {
 	In      []ValueID
 	Out     []ValueID
 	Forward int // index of the forward node that this one differentiates; its own for forward nodes
+	Branch  int // number of the branch it lies in, 0 for none
 }
 
 // Role says what a parameter is to its layer, for initialisation and for
@@ -119,10 +120,13 @@ type Graph struct {
 	params  []Param
 	buffers []BufferSpec
 	state   []Entry
-	input   ValueID
-	target  ValueID
-	output  ValueID // the model's output: the loss's first input
-	stats   ValueID // what the loss reports
+
+	branches []Branch
+	branch   int // that nodes are added to, 0 for none
+	input    ValueID
+	target   ValueID
+	output   ValueID // the model's output: the loss's first input
+	stats    ValueID // what the loss reports
 }
 
 // New starts a graph for samples and targets of the given specifications, both
@@ -210,7 +214,7 @@ func (g *Graph) node(op Op, layer string, attr any, in, out []ValueID) {
 	if g.forward != 0 {
 		panic("graph: " + string(op) + " added after Differentiate")
 	}
-	g.Nodes = append(g.Nodes, Node{Op: op, Layer: layer, Attr: attr, In: in, Out: out, Forward: len(g.Nodes)})
+	g.Nodes = append(g.Nodes, Node{Op: op, Layer: layer, Attr: attr, In: in, Out: out, Forward: len(g.Nodes), Branch: g.branch})
 }
 
 // Shape is the shape of a value, of one sample if it is batched.

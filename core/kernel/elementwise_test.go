@@ -33,10 +33,10 @@ func TestElementwiseBits(t *testing.T) {
 		"SGD without decay": func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0, 0, false, false, false) },
 		"plain SGD":         func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0, false, false, false) },
 		"Adam": func(a, b, dst []float32) {
-			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false)
+			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
 		},
 		"AdamW": func(a, b, dst []float32) {
-			AdamUpdate(a, b, make([]float32, len(a)), dst, nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true)
+			AdamUpdate(a, b, make([]float32, len(a)), dst, nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true, false)
 		},
 	}
 	atEachLevel(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func BenchmarkElementwise(b *testing.B) {
 	})
 	b.Run("Adam", func(b *testing.B) {
 		v := make([]float32, n)
-		benchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false) })
+		benchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false, false) })
 	})
 	b.Run("Stats", func(b *testing.B) {
 		m := make([]float32, 2)

@@ -8,6 +8,12 @@ import "fmt"
 // NaN in it does not survive. The scratch holds GemmScratch(m, n, k) elements.
 // The layout follows BLAS's gemm.
 func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int, scratch []T) {
+	GemmFinish(transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, Finish[T]{}, scratch)
+}
+
+// GemmFinish is Gemm with what f says done to C afterwards, in the same pass where
+// there is a kernel for it.
+func GemmFinish[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int, f Finish[T], scratch []T) {
 	checkMatrix("A", transA, m, k, lda, len(a))
 	checkMatrix("B", transB, k, n, ldb, len(b))
 	checkMatrix("C", false, m, n, ldc, len(c))
@@ -15,6 +21,7 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 		scaleC(m, n, beta, c, ldc)
 	}
 	if m == 0 || n == 0 || k == 0 || alpha == 0 {
+		f.apply(m, n, c, ldc)
 		return
 	}
 	g := gemmCall[T]{
@@ -27,12 +34,20 @@ func Gemm[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda int, b 
 	if transB {
 		g.b.row, g.b.col = 1, ldb
 	}
+	if fast32[T]() {
+		p := asProduct(&g, f)
+		p.run(as32(scratch))
+		return
+	}
 	g.run(scratch)
+	f.apply(m, n, c, ldc)
 }
 
 // GemmScratch is the number of scratch elements that Gemm needs for these dimensions.
 func GemmScratch(m, n, k int) int {
-	return min(k, blockK)*(min(m, blockM)+min(n, blockN)+maxTileCols) + 2*packSlack
+	along := min(k, blockK) * (min(m, blockM) + min(n, blockN) + maxTileCols)
+	across := min(k, deepest) * (min(m, blockN) + maxTileCols)
+	return max(along, across) + 2*packSlack
 }
 
 func checkMatrix(name string, trans bool, rows, cols, ld, have int) {

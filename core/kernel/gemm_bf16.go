@@ -93,7 +93,7 @@ func (g *gemmPairs) block(s shape, m, n, pairs, height int, a, b, c []float32, a
 		for i := 0; i < m; i += height {
 			rows := min(height, m-i)
 			t := tile{
-				k: pairs, a: &a[i*pairs], b0: &b[j*pairs], b1: &b[j*pairs+s.lanes], off: &panelOffsets[AVX512][0],
+				k: pairs, a: &a[i*pairs], b0: &b[j*pairs], b1: &b[j*pairs+s.lanes], off: &pairOffsets[0],
 				c0: &c[i*g.ldc+j], c1: &c[i*g.ldc+j], ldc: 4 * g.ldc, n0: lanesOf(min(cols, s.lanes)), n1: lanesOf(max(cols-s.lanes, 0)),
 			}
 			if cols > s.lanes {
@@ -106,6 +106,14 @@ func (g *gemmPairs) block(s shape, m, n, pairs, height int, a, b, c []float32, a
 		}
 	}
 }
+
+// pairOffsets are the byte offsets of the rows of a packed panel of B.
+var pairOffsets = func() (t [blockK]int32) {
+	for i := range t {
+		t[i] = int32(4 * shapes[AVX512].cols * i)
+	}
+	return t
+}()
 
 // pack copies rows [i, i+m) of columns from l on, as panels of height rows: pairs
 // groups of one pair of neighbours in a row per row. Beyond column k are zeros. A panel of 32
@@ -130,7 +138,7 @@ func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {
 	if full > 0 {
 		from := &a.data[i*a.row+l*a.col]
 		if a.col == 1 {
-			packAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, &dst[0], 4*step)
+			packAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, lanesOf((full-1)%vectorBlock+1), &dst[0], 4*step)
 		} else {
 			packPairs(full, from, &a.data[i*a.row+(l+1)*a.col], 4*a.col, lanesOf(rows), &dst[0], 4*step)
 		}

@@ -57,50 +57,14 @@ func (g *gemmCall[T]) block(m, n, k, height int, a, b, c []T, add bool) {
 		for i := 0; i < m; i += height {
 			rows := min(height, m-i)
 			pa, pb, pc := a[i*k:][:rows*k], b[j*k:][:g.cols*k], c[i*g.ldc+j:]
-			if g.lanes == 0 {
-				goTile(k, rows, cols, pa, pb, pc, g.ldc, add)
-			} else {
-				panelTile(g.shape, k, rows, cols, as32(pa), as32(pb), as32(pc), g.ldc, add)
-			}
+			goTile(k, rows, cols, pa, pb, pc, g.ldc, add)
 		}
 	}
-}
-
-// panelOffsets are the byte offsets of the rows of a packed panel of B, by level.
-var panelOffsets = [...][blockK]int32{
-	AVX2:   offsetsEvery(4 * shapes[AVX2].cols),
-	AVX512: offsetsEvery(4 * shapes[AVX512].cols),
-}
-
-func offsetsEvery(step int) (t [blockK]int32) {
-	for i := range t {
-		t[i] = int32(i * step)
-	}
-	return t
-}
-
-// panelTile computes one tile of C from packed panels.
-func panelTile(s shape, k, rows, cols int, a, b, c []float32, ldc int, add bool) {
-	t := tile{
-		k: k, a: &a[0], b0: &b[0], b1: &b[s.lanes], off: &panelOffsets[level()][0],
-		c0: &c[0], c1: &c[0], ldc: 4 * ldc, n0: lanesOf(min(cols, s.lanes)), n1: lanesOf(max(cols-s.lanes, 0)),
-	}
-	if cols > s.lanes {
-		t.c1 = &c[s.lanes]
-	}
-	if add {
-		t.add = 1
-	}
-	runTile(rows, &t)
 }
 
 // packA copies m×k elements of alpha·A from (i, l) as panels of height rows, each k
 // groups of one value per row. The last panel is as high as the rows that are left.
 func packA[T Float](a strided[T], i, l, m, k, height int, alpha T, dst []T) {
-	if is32[T]() && level() == AVX512 && alpha == 1 {
-		packFast(as32(a.data[i*a.row+l*a.col:]), a.row, a.col, m, k, height, as32(dst))
-		return
-	}
 	for p := 0; p < m; p += height {
 		rows := min(height, m-p)
 		panel := dst[p*k:][:rows*k]
@@ -115,10 +79,6 @@ func packA[T Float](a strided[T], i, l, m, k, height int, alpha T, dst []T) {
 
 // packB copies k×n elements of B from (l, j) as panels of cols columns, filled up with zeros.
 func packB[T Float](b strided[T], l, j, k, n, cols int, dst []T) {
-	if is32[T]() && level() == AVX512 && b.col != 1 {
-		packFast(as32(b.data[l*b.row+j*b.col:]), b.col, b.row, n, k, cols, as32(dst))
-		return
-	}
 	for p := 0; p < n; p += cols {
 		panel, width := dst[p*k:][:cols*k], min(cols, n-p)
 		if width < cols {
@@ -134,27 +94,6 @@ func packB[T Float](b strided[T], l, j, k, n, cols int, dst []T) {
 		for c := range width {
 			for x, at := c, c*b.col; x < len(panel); x, at = x+cols, at+b.row {
 				panel[x] = src[at]
-			}
-		}
-	}
-}
-
-// packFast copies a matrix of m×k, whose elements lie row and col apart, as panels
-// of height rows, each k groups of one value per row. A panel of 32 is filled up;
-// others are as high as the rows that are left.
-func packFast(src []float32, row, col, m, k, height int, dst []float32) {
-	for p := 0; p < m; p += height {
-		rows := min(height, m-p)
-		step := rows
-		if height == maxTileCols {
-			step = height
-		}
-		for half := 0; half < rows; half += vectorBlock {
-			n, from, to := min(vectorBlock, rows-half), &src[(p+half)*row], &dst[p*k+half]
-			if row == 1 {
-				packAlong(k, from, 4*col, lanesOf(n), to, 4*step)
-			} else {
-				packAcross(n, from, 4*row, k, to, 4*step)
 			}
 		}
 	}

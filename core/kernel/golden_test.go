@@ -224,7 +224,7 @@ func goldenAdam[T Float](t *testing.T, what string, c optimizerGolden, decoupled
 		o.Eps = 1e-8
 	}
 	goldenSteps(t, what, c, tol, func(p, grad []T, step int) {
-		AdamUpdate(p, grad, m, v, vmax, o.Lr, o.Betas[0], o.Betas[1], o.Eps, o.WeightDecay, step, decoupled)
+		AdamUpdate(p, grad, m, v, vmax, o.Lr, o.Betas[0], o.Betas[1], o.Eps, o.WeightDecay, int64(step), decoupled, o.Maximize)
 	})
 }
 

@@ -42,28 +42,32 @@ func SoftmaxCrossEntropy[T Float](rows, classes int, logits []T, target []int32,
 	return lossSum, counted, correct
 }
 
+// crossEntropyRow takes each exponential once: until their sum is known, dx holds them.
 func crossEntropyRow[T Float](x []T, target int, smoothing float64, dx []T, gradScale float64) float64 {
 	peak := float64(x[argmax(x)])
+	wanted := float64(x[target]) - peak
 	var sumExp, sumX float64
-	for _, v := range x {
-		sumExp += math.Exp(float64(v) - peak)
-		sumX += float64(v) - peak
+	for j, v := range x {
+		d := float64(v) - peak
+		e := math.Exp(d)
+		sumExp += e
+		sumX += d
+		if dx != nil {
+			dx[j] = T(e)
+		}
 	}
 	logSum := math.Log(sumExp)
 	classes := float64(len(x))
-	loss := (1 - smoothing) * (logSum - (float64(x[target]) - peak))
+	loss := (1 - smoothing) * (logSum - wanted)
 	if smoothing != 0 {
 		loss += smoothing * (logSum - sumX/classes)
 	}
-	if dx == nil {
-		return loss
-	}
-	for j, v := range x {
+	for j, e := range dx {
 		want := smoothing / classes
 		if j == target {
 			want += 1 - smoothing
 		}
-		dx[j] = T((math.Exp(float64(v)-peak)/sumExp - want) * gradScale)
+		dx[j] = T((float64(e)/sumExp - want) * gradScale)
 	}
 	return loss
 }

@@ -128,7 +128,7 @@ func noAllocs[T Float](t *testing.T) {
 		"dropout": func() { DropoutMask(1, 2, 0.5, mask); Dropout(mask, 2, x, y) },
 		"updates": func() {
 			SGDUpdate(x, y, z, 0.1, 0.9, 0, 0, true, false, false)
-			AdamUpdate(x, y, z, z, nil, 0.1, 0.9, 0.99, 1e-8, 0, 3, true)
+			AdamUpdate(x, y, z, z, nil, 0.1, 0.9, 0.99, 1e-8, 0, 3, true, false)
 		},
 		"scans": func() { SumSquares(x); AllFinite(x) },
 	} {

@@ -2,93 +2,209 @@
 
 #include "textflag.h"
 
-// func packAcrossAVX512(rows int, src *float32, stride int, k int, dst *float32, step int)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-48
-	MOVQ  rows+0(FP), AX
-	MOVQ  src+8(FP), DX
-	MOVQ  stride+16(FP), BX
-	MOVQ  k+24(FP), SI
-	MOVQ  dst+32(FP), DI
-	MOVQ  step+40(FP), R8
-	XORQ  R9, R9
-	MOVQ  $0x0000ffff, CX
-	KMOVW CX, K1
+// func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
+// Requires: AVX, AVX2, CMOV
+TEXT ·packAcrossAVX2(SB), NOSPLIT, $0-56
+	MOVQ     rows+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     stride+16(FP), DX
+	MOVQ     k+24(FP), BX
+	MOVQ     dst+40(FP), SI
+	MOVQ     step+48(FP), DI
+	MOVQ     tail+32(FP), R8
+	XORQ     R12, R12
+	VPCMPEQD Y0, Y0, Y0
 
 block:
-	CMPQ  SI, $0x10
-	JGE   load
-	MOVQ  $0x00000001, R10
-	MOVQ  SI, CX
-	SHLQ  CL, R10
-	DECQ  R10
-	KMOVW R10, K1
+	CMPQ    BX, $0x08
+	JG      load
+	VMOVUPS (R8), Y0
 
 load:
-	MOVQ       DX, CX
+	MOVQ       CX, R9
 	MOVQ       AX, R10
-	MOVQ       BX, R11
-	VMOVUPS.Z  (CX), K1, Z0
+	MOVQ       DX, R11
+	VMASKMOVPS (R9), Y0, Y1
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z1
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y2
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z2
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y3
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z3
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y4
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z4
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y5
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z5
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y6
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z6
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y7
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z7
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y8
+	VUNPCKLPS  Y2, Y1, Y9
+	VUNPCKHPS  Y2, Y1, Y2
+	VUNPCKLPS  Y4, Y3, Y1
+	VUNPCKHPS  Y4, Y3, Y4
+	VUNPCKLPS  Y6, Y5, Y3
+	VUNPCKHPS  Y6, Y5, Y6
+	VUNPCKLPS  Y8, Y7, Y5
+	VUNPCKHPS  Y8, Y7, Y8
+	VUNPCKLPD  Y1, Y9, Y7
+	VUNPCKHPD  Y1, Y9, Y1
+	VUNPCKLPD  Y4, Y2, Y9
+	VUNPCKHPD  Y4, Y2, Y4
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y8, Y6, Y3
+	VUNPCKHPD  Y8, Y6, Y8
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y2
+	VPERM2F128 $0x20, Y5, Y1, Y7
+	VPERM2F128 $0x31, Y5, Y1, Y5
+	VPERM2F128 $0x20, Y3, Y9, Y1
+	VPERM2F128 $0x31, Y3, Y9, Y3
+	VPERM2F128 $0x20, Y8, Y4, Y9
+	VPERM2F128 $0x31, Y8, Y4, Y8
+	VMOVUPS    Y6, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y7, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y1, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y9, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y2, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y5, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y3, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Y8, (SI)
+	ADDQ       DI, SI
+	ADDQ       $0x20, CX
+	SUBQ       $0x08, BX
+	JG         block
+	VZEROUPPER
+	RET
+
+// func packAlongAVX2(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
+// Requires: AVX, AVX2
+TEXT ·packAlongAVX2(SB), NOSPLIT, $0-48
+	MOVQ     k+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     stride+16(FP), DX
+	MOVQ     dst+32(FP), BX
+	MOVQ     step+40(FP), SI
+	MOVQ     mask+24(FP), DI
+	VPCMPEQD Y1, Y1, Y1
+	VMOVUPS  (DI), Y1
+
+row:
+	VMASKMOVPS (CX), Y1, Y0
+	VMOVUPS    Y0, (BX)
+	ADDQ       DX, CX
+	ADDQ       SI, BX
+	DECQ       AX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-56
+	MOVQ  rows+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  stride+16(FP), DX
+	MOVQ  k+24(FP), BX
+	MOVQ  dst+40(FP), SI
+	MOVQ  step+48(FP), DI
+	MOVQ  tail+32(FP), R8
+	XORQ  R12, R12
+	MOVQ  $0x0000ffff, R9
+	KMOVW R9, K1
+
+block:
+	CMPQ  BX, $0x10
+	JG    load
+	KMOVW R8, K1
+
+load:
+	MOVQ       CX, R9
+	MOVQ       AX, R10
+	MOVQ       DX, R11
+	VMOVUPS.Z  (R9), K1, Z0
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z8
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z1
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z9
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z2
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z3
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z11
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z4
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z12
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z5
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z13
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z6
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z14
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z7
 	DECQ       R10
-	CMOVQEQ    R9, R11
-	ADDQ       R11, CX
-	VMOVUPS.Z  (CX), K1, Z15
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z8
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z9
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z10
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z11
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z12
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z13
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z14
+	DECQ       R10
+	CMOVQEQ    R12, R11
+	ADDQ       R11, R9
+	VMOVUPS.Z  (R9), K1, Z15
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z1
 	VUNPCKLPS  Z3, Z2, Z0
@@ -153,40 +269,40 @@ load:
 	VSHUFF32X4 $0xdd, Z3, Z2, Z3
 	VSHUFF32X4 $0x88, Z15, Z7, Z2
 	VSHUFF32X4 $0xdd, Z15, Z7, Z15
-	VMOVUPS    Z5, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z8, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z6, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z11, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z13, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z1, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z4, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z2, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z14, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z0, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z16, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z3, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z9, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z12, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z10, (DI)
-	ADDQ       R8, DI
-	VMOVUPS    Z15, (DI)
-	ADDQ       R8, DI
-	ADDQ       $0x40, DX
-	SUBQ       $0x10, SI
+	VMOVUPS    Z5, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z8, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z6, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z11, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z13, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z1, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z4, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z2, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z14, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z0, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z16, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z3, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z9, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z12, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z10, (SI)
+	ADDQ       DI, SI
+	VMOVUPS    Z15, (SI)
+	ADDQ       DI, SI
+	ADDQ       $0x40, CX
+	SUBQ       $0x10, BX
 	JG         block
 	VZEROUPPER
 	RET
@@ -200,6 +316,8 @@ TEXT ·packAlongAVX512(SB), NOSPLIT, $0-48
 	MOVQ  dst+32(FP), BX
 	MOVQ  step+40(FP), SI
 	MOVQ  mask+24(FP), DI
+	MOVQ  $0x0000ffff, R8
+	KMOVW R8, K1
 	KMOVW DI, K1
 
 row:

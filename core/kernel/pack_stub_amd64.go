@@ -2,10 +2,20 @@
 
 package kernel
 
-// packAcrossAVX512 transposes up to 16 rows of k elements, in blocks of 16; a last block may write 15 rows too many. stride and step are bytes.
+// packAcrossAVX2 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
 //
 //go:noescape
-func packAcrossAVX512(rows int, src *float32, stride int, k int, dst *float32, step int)
+func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
+
+// packAlongAVX2 copies the lanes of mask from k rows. stride and step are bytes.
+//
+//go:noescape
+func packAlongAVX2(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
+
+// packAcrossAVX512 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
+//
+//go:noescape
+func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
 
 // packAlongAVX512 copies the lanes of mask from k rows. stride and step are bytes.
 //

@@ -48,20 +48,30 @@ func sgdRef[T Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nest
 
 // AdamUpdate takes one step of PyTorch's Adam (torch/optim/adam.py), or of AdamW
 // (torch/optim/adamw.py) with decoupled weight decay. m and v are the moments,
-// vmax the running maximum of v for AMSGrad, else nil; step counts from 1.
-func AdamUpdate[T Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDecay float64, step int, decoupled bool) {
+// vmax the running maximum of v for AMSGrad, else nil; step counts from 1. As in
+// SGDUpdate, a decay of 0 is multiplied like any other.
+func AdamUpdate[T Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled, maximize bool) {
 	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
+	near := 1-beta1 < 0.5
 	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
-	if is32[T]() && vmax == nil {
+	if is32[T]() && vmax == nil && near && !maximize {
 		if n := head(len(p)); n > 0 {
 			vecAdam(&s, as32(p[:n]), as32(g[:n]), as32(m[:n]), as32(v[:n]))
 			p, g, m, v = p[n:], g[n:], m[n:], v[n:]
 		}
 	}
 	for i, w := range p {
+		d := g[i]
+		if maximize {
+			d = -d
+		}
 		w *= s.shrink
-		d := g[i] + T(s.decay*w)
-		m[i] += T(s.w1 * (d - m[i]))
+		d += T(s.decay * w)
+		if near {
+			m[i] += T(s.w1 * (d - m[i]))
+		} else { // torch.lerp starts from the nearer end (aten/src/ATen/native/Lerp.h)
+			m[i] = d - T((d-m[i])*s.b1)
+		}
 		v[i] = T(s.b2*v[i]) + T(T(s.w2*d)*d)
 		second := v[i]
 		if vmax != nil {
@@ -75,11 +85,12 @@ func AdamUpdate[T Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDeca
 // adamConstants are the numbers of one step; gen/update.go knows their order.
 type adamConstants[T Float] struct {
 	shrink, decay, w1, w2, b2, stepSize, rootScale, eps T
+	b1                                                  T
 }
 
-func newAdamConstants[T Float](lr, beta1, beta2, eps, weightDecay float64, step int, decoupled bool) adamConstants[T] {
+func newAdamConstants[T Float](lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled bool) adamConstants[T] {
 	s := adamConstants[T]{
-		shrink: 1, decay: T(weightDecay), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps),
+		shrink: 1, decay: T(weightDecay), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps), b1: T(1 - (1 - beta1)),
 		stepSize:  T(lr / (1 - math.Pow(beta1, float64(step)))),
 		rootScale: T(math.Sqrt(1 - math.Pow(beta2, float64(step)))),
 	}
@@ -99,7 +110,7 @@ type adamStep struct {
 func vecAdam[T Float](s *adamConstants[T], p, grad, m, v []float32) {
 	runAdam(&adamStep{p: &p[0], grad: &grad[0], m: &m[0], v: &v[0], n: len(p), adamConstants: adamConstants[float32]{
 		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
-		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps),
+		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.b1),
 	}})
 }
 

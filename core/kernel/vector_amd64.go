@@ -206,14 +206,20 @@ func normPoolGrad(vectors int, t *poolGradTile) {
 	}
 }
 
-// packAcross and packAlong exist for AVX-512 alone.
-
-func packAcross(rows int, src *float32, stride, k int, dst *float32, step int) {
-	packAcrossAVX512(rows, src, stride, k, dst, step)
+func packAcross(rows int, src *float32, stride, k int, tail laneCount, dst *float32, step int) {
+	if active == AVX512 {
+		packAcrossAVX512(rows, src, stride, k, uintptr(tail), dst, step)
+	} else {
+		packAcrossAVX2(rows, src, stride, k, uintptr(tail), dst, step)
+	}
 }
 
 func packAlong(k int, src *float32, stride int, n laneCount, dst *float32, step int) {
-	packAlongAVX512(k, src, stride, uintptr(n), dst, step)
+	if active == AVX512 {
+		packAlongAVX512(k, src, stride, uintptr(n), dst, step)
+	} else {
+		packAlongAVX2(k, src, stride, uintptr(n), dst, step)
+	}
 }
 
 // vecMoments is about a plane of any length: a mean in float32, and the sums of

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
@@ -30,6 +31,9 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
 		err = b.loss(cfg.Loss, key, y, outputs)
+	}
+	if err == nil {
+		err = b.freeze(cfg.Freeze)
 	}
 	if err != nil {
 		return nil, err
@@ -66,6 +70,31 @@ func (b *builder) layer(path, key string, c *LayerConfig, x graph.ValueID) (grap
 		err = diag.List{{Key: key, Detail: err.Error()}}.Err()
 	}
 	return y, err
+}
+
+// freeze takes parameters out of training, by their paths or those of layers
+// around them.
+func (b *builder) freeze(paths []string) error {
+	left := len(b.g.Params())
+	for i, path := range paths {
+		found := false
+		for k, p := range b.g.Params() {
+			if p.Name != path && !strings.HasPrefix(p.Name, path+".") {
+				continue
+			}
+			if found = true; p.RequiresGrad {
+				b.g.Freeze(k)
+				left--
+			}
+		}
+		if !found {
+			return diag.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter lies at or below %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
+		}
+	}
+	if left == 0 {
+		return diag.List{{Key: "freeze", Detail: "no parameter is left to train"}}.Err()
+	}
+	return nil
 }
 
 // loss ends the graph. Without a wish it follows the target's type.

@@ -139,6 +139,7 @@ func (c *LayerConfig) values(l *diag.List) {
 		l.Addf("groups", "", "%d output channels do not divide into %d groups", *c.OutChannels, *c.Groups)
 	}
 	within(l, "p", c.P, 0, 1)
+	within(l, "layerdrop", c.LayerDrop, 0, 1)
 	within(l, "momentum", c.Momentum, 0, 1)
 	if c.Eps != nil && !(*c.Eps > 0) {
 		l.Addf("eps", "", "%v is not positive", *c.Eps)

@@ -6,6 +6,7 @@ type Config struct {
 	Stem   string        `toml:"stem"`   // ResNets: "imagenet" or "cifar" (3×3, stride 1, no max-pool); empty: "imagenet"
 	Hidden []int         `toml:"hidden"` // mlp: widths of the hidden layers; default [512, 256]
 	Layers []LayerConfig `toml:"layers"` // the model layer by layer instead of a name
+	Freeze []string      `toml:"freeze"` // state-dict paths of parameters, or of layers, that are not trained
 	Init   string        `toml:"init"`   // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
 	Loss   string        `toml:"loss"`   // "cross_entropy" or "mse"; default by the data set's target
 }
@@ -40,6 +41,20 @@ type LayerConfig struct {
 	NumEmbeddings *int     `toml:"num_embeddings"`    // embedding
 	EmbeddingDim  *int     `toml:"embedding_dim"`     // embedding
 
-	Layers   []LayerConfig `toml:"layers"`   // sequential, residual
+	Layers    []LayerConfig `toml:"layers"`    // sequential, residual
+	LayerDrop *float64      `toml:"layerdrop"` // residual: probability that a training pass leaves the layers out, and keeps the shortcut alone
+
 	Shortcut []LayerConfig `toml:"shortcut"` // residual; empty: identity
+}
+
+// LayerDrop reports whether a training pass may leave layers out.
+func (c Config) LayerDrop() bool { return anyDrop(c.Layers) }
+
+func anyDrop(layers []LayerConfig) bool {
+	for i := range layers {
+		if l := &layers[i]; or(l.LayerDrop, 0) > 0 || anyDrop(l.Layers) || anyDrop(l.Shortcut) {
+			return true
+		}
+	}
+	return false
 }

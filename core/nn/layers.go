@@ -37,7 +37,7 @@ func init() {
 		"dropout":            {takes: []string{"p"}, build: buildDropout},
 		"embedding":          {needs: []string{"num_embeddings", "embedding_dim"}, build: buildEmbedding},
 		"sequential":         {needs: []string{"layers"}, build: buildSequential},
-		"residual":           {needs: []string{"layers"}, takes: []string{"shortcut"}, build: buildResidual},
+		"residual":           {needs: []string{"layers"}, takes: []string{"shortcut", "layerdrop"}, build: buildResidual},
 	}
 }
 
@@ -177,9 +177,16 @@ func buildSequential(b *builder, path, key string, c *LayerConfig, x graph.Value
 // gives. The shortcut's layers are children of the block when they have names,
 // and of its child "shortcut" otherwise.
 func buildResidual(b *builder, path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
-	y, err := b.chain(path, b.under(key, "layers"), c.Layers, x)
+	in, drop := x, or(c.LayerDrop, 0)
+	if drop > 0 {
+		in = b.g.EnterBranch(path, x, drop)
+	}
+	y, err := b.chain(path, b.under(key, "layers"), c.Layers, in)
 	if err != nil {
 		return graph.None, err
+	}
+	if drop > 0 {
+		y = b.g.LeaveBranch(path, y)
 	}
 	parent := path
 	for i := range c.Shortcut {

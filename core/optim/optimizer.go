@@ -28,6 +28,9 @@ type Param struct {
 	// values that are updated as they are: from their own bits, in float32,
 	// and rounded back together with their state, which is half as well.
 	Master tensor.Tensor
+	// Optional parameters may be without a gradient in a step; see Use. They
+	// count their own steps, as PyTorch's optimizers do for every parameter.
+	Optional bool
 }
 
 // Optimizer holds the state of all parameters. Its methods are called from one goroutine.
@@ -44,6 +47,8 @@ type slot struct {
 	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch
 	state  []tensor.Tensor // in the order of kinds
 	work   []tensor.Tensor // state in the type of weight: itself, or scratch
+	steps  []byte          // one int64, of optional parameters
+	idle   bool
 }
 
 // New makes an optimizer with empty state. cfg must have no Problems; the
@@ -101,6 +106,9 @@ func newSlot(p Param, kinds []string) (slot, error) {
 		s.state = append(s.state, tensor.New(kept, p.Value.Shape...))
 	}
 	s.work = s.state
+	if p.Optional {
+		s.steps = tensor.Aligned(8)
+	}
 	return s, nil
 }
 
@@ -111,6 +119,16 @@ func (o *Optimizer) Applied() int { return int(*o.count()) }
 
 func (o *Optimizer) count() *int64 { return &tensor.View[int64](o.step)[0] }
 
+// Use says whether the parameter that New got at place i has a gradient in the
+// next steps. Without one it is left alone, as one whose grad is None: neither
+// momentum nor weight decay moves it.
+func (o *Optimizer) Use(i int, gradient bool) {
+	if !o.params[i].Optional && !gradient {
+		panic("optim: " + o.params[i].Name + " is not optional")
+	}
+	o.params[i].idle = !gradient
+}
+
 // Step applies one update with the given learning rate to every parameter, in
 // place and without allocation. A skipped step is one that does not call it.
 func (o *Optimizer) Step(lr float64) {
@@ -118,11 +136,20 @@ func (o *Optimizer) Step(lr float64) {
 	*n++
 	for i := range o.params {
 		s := &o.params[i]
+		if s.idle {
+			continue
+		}
+		step := *n
+		if s.Optional {
+			own := &tensor.View[int64](s.steps)[0]
+			*own++
+			step = *own
+		}
 		s.load(o.pending)
 		if s.weight.DType == tensor.F64 {
-			update[float64](o.cfg, lr, *n, s)
+			update[float64](o.cfg, lr, step, s)
 		} else {
-			update[float32](o.cfg, lr, *n, s)
+			update[float32](o.cfg, lr, step, s)
 		}
 		s.store()
 	}
@@ -135,7 +162,8 @@ func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 		kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
 		return
 	}
-	adam(c, lr, step, w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2))
+	kernel.AdamUpdate(w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2),
+		lr, c.Betas[0], c.Betas[1], c.Eps, c.WeightDecay, step, c.Name == "adamw", c.Maximize)
 }
 
 // stateOf is the k-th state tensor, nil where the rule keeps fewer.

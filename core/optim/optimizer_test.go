@@ -321,3 +321,50 @@ func TestScheduleWholeRun(t *testing.T) {
 		}
 	}
 }
+
+// A parameter without a gradient is left alone, and counts its own steps, also
+// after a resume. A state that was saved without such counts has the common one.
+func TestUnusedParametersStayAsTheyAre(t *testing.T) {
+	c := DefaultFor("adam")
+	c.WeightDecay = 0.1
+	optional := func(on bool) []Param {
+		ps := params()
+		for i := range ps {
+			ps[i].Optional = on
+		}
+		return ps
+	}
+	whole, plain := optional(true), optional(false)
+	o, common := mustNew(t, c, whole), mustNew(t, c, plain)
+	before := tensor.New(tensor.F32, 5)
+	for step := range 4 {
+		o.Use(0, step != 1)
+		copy(before.Data, whole[0].Value.Data)
+		o.Step(0.1)
+		if same := cmp.Equal(before.Data, whole[0].Value.Data); same != (step == 1) {
+			t.Errorf("step %d: unchanged is %v", step, same)
+		}
+		if step != 1 { // the unused parameter is where three plain steps lead
+			common.Step(0.1)
+		}
+	}
+	plain[0].Optional = true
+	if d := cmp.Diff(plain[0], whole[0]); d != "" {
+		t.Error(d)
+	}
+	resumed := mustNew(t, c, optional(true))
+	if err := resumed.Load(o.State()); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(o.State(), resumed.State()); d != "" {
+		t.Error(d)
+	}
+	if err := resumed.Load(common.State()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range resumed.State() {
+		if strings.HasPrefix(s.Name, "step") && s.I64()[0] != 3 {
+			t.Errorf("%s is %d", s.Name, s.I64()[0])
+		}
+	}
+}

@@ -23,13 +23,16 @@ func (o *Optimizer) kinds() []string {
 
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
 // parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
-// master copies. State of half parameters without one is half. The tensors are views of live memory that the next Step changes.
+// master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes.
 func (o *Optimizer) State() []tensor.Named {
 	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
 	for i := range o.params {
 		s := &o.params[i]
 		for k, kind := range o.kinds() {
 			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
+		}
+		if s.Optional {
+			out = append(out, tensor.Named{Name: "step." + s.Name, Tensor: tensor.Of(tensor.I64, tensor.Shape{}, s.steps)})
 		}
 		if s.Master.DType != tensor.Invalid {
 			out = append(out, tensor.Named{Name: "master." + s.Name, Tensor: s.weight})
@@ -47,6 +50,7 @@ func (o *Optimizer) Load(state []tensor.Named) error {
 		have[t.Name] = t.Tensor
 	}
 	want := o.State()
+	state = append(state, o.commonSteps(have)...)
 	var wrong []string
 	for _, w := range want {
 		h, ok := have[w.Name]
@@ -67,6 +71,20 @@ func (o *Optimizer) Load(state []tensor.Named) error {
 	}
 	o.take(want, state)
 	return nil
+}
+
+// commonSteps adds to a state the counts of optional parameters that were not
+// optional when it was saved: all have the common count.
+func (o *Optimizer) commonSteps(have map[string]tensor.Tensor) (out []tensor.Named) {
+	step, ok := have["step"]
+	for i := range o.params {
+		name := "step." + o.params[i].Name
+		if _, own := have[name]; ok && o.params[i].Optional && !own {
+			have[name] = step
+			out = append(out, tensor.Named{Name: name, Tensor: step})
+		}
+	}
+	return out
 }
 
 func (o *Optimizer) take(want, state []tensor.Named) {

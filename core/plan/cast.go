@@ -157,6 +157,6 @@ func (l *lowering) cast(v int, to tensor.DType, name string) int {
 	}
 	c := l.declare(tensor.Spec{DType: to, Shape: l.vals[v].spec.Shape}, PlaceArena, 0)
 	l.casts[key] = c
-	l.steps = append(l.steps, draft{op: CastOp, layer: name, in: []int{v}, out: []int{c}})
+	l.steps = append(l.steps, draft{op: CastOp, layer: name, in: []int{v}, out: []int{c}, branch: l.branch})
 	return c
 }

@@ -57,9 +57,9 @@ func cost(s *Step) (flops, bytes int64) {
 	case graph.Conv2DGradWeightOp:
 		k := s.Out[0].Spec.Shape
 		return 2 * elems(s.In, 1) * int64(k[1]*k[2]*k[3]), bytes
-	case graph.LinearOp:
+	case graph.LinearOp, LinearReLUOp:
 		return 2*elems(s.Out, 0)*int64(s.In[1].Spec.Shape[1]) + elems(s.Out, 0)*min(elems(s.In, 2), 1), bytes
-	case graph.LinearGradInputOp:
+	case graph.LinearGradInputOp, LinearGradInputReLUOp:
 		return 2 * elems(s.In, 0) * int64(s.In[1].Spec.Shape[1]), bytes
 	case graph.LinearGradWeightOp:
 		return 2 * elems(s.In, 1) * int64(s.Out[0].Spec.Shape[1]), bytes

@@ -53,6 +53,8 @@ type Call struct {
 	Seed          uint64  // key of the dropout masks
 	Stream        uint64  // step and rank; the low 16 bits are free for the layer
 
+	Dropped []bool // by branch from 1: this run leaves it out
+
 	Exchange Exchange // for steps that work with other ranks; nil: there are none
 	Err      error    // set by a step whose exchange failed; the run ends there
 }

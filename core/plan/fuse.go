@@ -6,8 +6,13 @@ import "github.com/trainctl/trainctl/core/graph"
 // them shorter; results stay the same within rounding.
 func (l *lowering) fuse() {
 	for i := 0; i < len(l.steps); i++ {
-		if l.steps[i].op == graph.BatchNormOp {
+		switch l.steps[i].op {
+		case graph.BatchNormOp:
 			l.fuseNormPool(i)
+		case graph.LinearOp:
+			l.fuseLinearReLU(i)
+		case graph.LinearGradInputOp:
+			l.fuseLinearReLUGrad(i)
 		}
 	}
 	if l.opt.Train {
@@ -37,7 +42,7 @@ func (l *lowering) fuseLoss() {
 var inPlace = map[graph.Op][]int{
 	graph.ReLUOp: {0}, graph.SigmoidOp: {0}, graph.TanhOp: {0}, graph.GELUOp: {0},
 	graph.ReLUGradOp: {1}, graph.SigmoidGradOp: {1}, graph.TanhGradOp: {1}, graph.GELUGradOp: {1},
-	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.AddOp: {0, 1},
+	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.BranchOp: {0}, graph.BranchGradOp: {0}, graph.AddOp: {0, 1},
 	graph.BatchNormOp: {0}, graph.BatchNormGradOp: {1}, SyncBatchNormGradOp: {1}, graph.LayerNormGradOp: {1}, NormPoolGradOp: {0},
 	graph.CrossEntropyGradOp: {0}, graph.MSEGradOp: {0},
 }

@@ -102,8 +102,10 @@ func (l *lowering) writer(v int, op graph.Op) (int, bool) {
 	return i, i >= 0
 }
 
-// remove takes two steps out.
-func (l *lowering) remove(a, b int) {
-	l.steps = slices.Delete(l.steps, max(a, b), max(a, b)+1)
-	l.steps = slices.Delete(l.steps, min(a, b), min(a, b)+1)
+// remove takes steps out.
+func (l *lowering) remove(which ...int) {
+	slices.Sort(which)
+	for _, i := range slices.Backward(which) {
+		l.steps = slices.Delete(l.steps, i, i+1)
+	}
 }

@@ -21,27 +21,61 @@ func ops(p *plan.Plan) (list []graph.Op) {
 // A fused plan computes what the same plan without fusion does: losses,
 // gradients, running statistics and the order in which gradients are complete.
 func TestFusionKeepsResults(t *testing.T) {
-	for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
-		tol := map[tensor.DType]float64{tensor.F32: 2e-5, tensor.F64: 1e-12}[d]
-		g := build(t, nn.Config{Name: "convnet"}, digits, class)
-		fused := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d, Fuse: true}, 3)
-		plain := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d}, 3)
-		if list := ops(fused.p); !slices.Contains(list, plan.NormPoolOp) || slices.Contains(list, graph.ReLUOp) || slices.Contains(list, graph.ReLUGradOp) {
-			t.Fatalf("steps %v", list)
+	merged := map[string][]graph.Op{
+		"convnet": {plan.NormPoolOp, plan.NormPoolGradOp},
+		"mlp":     {plan.LinearReLUOp, plan.LinearGradInputReLUOp},
+	}
+	for model, fusions := range merged {
+		for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
+			tol := map[tensor.DType]float64{tensor.F32: 2e-5, tensor.F64: 1e-12}[d]
+			g := build(t, nn.Config{Name: model}, digits, class)
+			fused := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d, Fuse: true}, 3)
+			plain := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d}, 3)
+			list := ops(fused.p)
+			for _, op := range fusions {
+				if !slices.Contains(list, op) || slices.Contains(list, graph.ReLUOp) || slices.Contains(list, graph.ReLUGradOp) {
+					t.Fatalf("%s: steps %v, want %v", model, list, op)
+				}
+			}
+			if list := ops(plain.p); slices.ContainsFunc(fusions, func(op graph.Op) bool { return slices.Contains(list, op) }) {
+				t.Fatalf("%s without fusion: steps %v", model, list)
+			}
+			if !slices.Equal(fused.p.GradOrder(), plain.p.GradOrder()) {
+				t.Errorf("%s: gradients complete in order %v, without fusion %v", model, fused.p.GradOrder(), plain.p.GradOrder())
+			}
+			x, y := goldenBatch(1, 6)
+			a, b := fused.prog.Run(plan.Args{Input: x, Target: y}), plain.prog.Run(plan.Args{Input: x, Target: y})
+			if math.Abs(a.Loss-b.Loss) > tol || a.Correct != b.Correct {
+				t.Errorf("%s, %v: %+v, without fusion %+v", model, d, a, b)
+			}
+			for i := range fused.st.Grads {
+				sameTensor(t, g.Params()[i].Name, fused.st.Grads[i], plain.st.Grads[i], 10*tol)
+			}
+			for i, e := range g.StateDict() {
+				sameTensor(t, e.Name, fused.st.Tensors[i], plain.st.Tensors[i], tol)
+			}
 		}
-		if !slices.Equal(fused.p.GradOrder(), plain.p.GradOrder()) {
-			t.Errorf("gradients complete in order %v, without fusion %v", fused.p.GradOrder(), plain.p.GradOrder())
-		}
-		x, y := goldenBatch(1, 6)
-		a, b := fused.prog.Run(plan.Args{Input: x, Target: y}), plain.prog.Run(plan.Args{Input: x, Target: y})
-		if math.Abs(a.Loss-b.Loss) > tol || a.Correct != b.Correct {
-			t.Errorf("%v: %+v, without fusion %+v", d, a, b)
-		}
-		for i := range fused.st.Grads {
-			sameTensor(t, g.Params()[i].Name, fused.st.Grads[i], plain.st.Grads[i], 10*tol)
-		}
-		for i, e := range g.StateDict() {
-			sameTensor(t, e.Name, fused.st.Tensors[i], plain.st.Tensors[i], tol)
+	}
+}
+
+// A linear layer whose output is read twice keeps it, and so does one whose
+// input gradient is added to another.
+func TestLinearFusionNeedsTheOnlyReader(t *testing.T) {
+	cfg := nn.Config{Layers: layers{
+		layer("flatten"), linear(8), layer("relu"),
+		{Type: "residual", Name: "r", Layers: layers{linear(8), layer("sigmoid")}},
+		linear(8),
+		{Type: "residual", Name: "s", Layers: layers{layer("relu")}},
+		linear(10)}}
+	p := must(plan.Compile(build(t, cfg, digits, class), plan.Options{Batch: 2, Train: true, Fuse: true}))
+	count := map[graph.Op]int{}
+	for _, op := range ops(p) {
+		count[op]++
+	}
+	want := map[graph.Op]int{plan.LinearReLUOp: 1, plan.LinearGradInputReLUOp: 0, graph.ReLUOp: 1, graph.ReLUGradOp: 2}
+	for op, n := range want {
+		if count[op] != n {
+			t.Errorf("%d steps of %s, want %d: %v", count[op], op, n, ops(p))
 		}
 	}
 }

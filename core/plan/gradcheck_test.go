@@ -21,6 +21,11 @@ func linear(out int) nn.LayerConfig { return nn.LayerConfig{Type: "linear", OutF
 
 func layer(typ string) nn.LayerConfig { return nn.LayerConfig{Type: typ} }
 
+// dropped is a residual whose layers half of the passes leave out.
+func dropped(ls ...nn.LayerConfig) nn.LayerConfig {
+	return nn.LayerConfig{Type: "residual", LayerDrop: ptr(0.5), Layers: ls}
+}
+
 func pair(h, w int) nn.IntPair { return nn.IntPair{h, w} }
 
 // gradCases put every operation behind a layer with parameters, so that its
@@ -60,6 +65,7 @@ var gradCases = map[string]struct {
 		Shortcut: layers{conv(4, 2)}}, layer("relu"), layer("flatten"), linear(10)}},
 	"residual in residual": {layers: layers{layer("flatten"), linear(6), {Type: "residual", Layers: layers{
 		linear(6), {Type: "residual", Layers: layers{layer("sigmoid")}}}, Shortcut: layers{layer("tanh"), {Type: "residual", Layers: layers{linear(6)}}}}, linear(10)}},
+	"layerdrop":  {layers: layers{layer("flatten"), linear(6), dropped(linear(6)), dropped(linear(6), layer("tanh"), dropped(linear(6))), dropped(linear(6)), dropped(linear(6)), linear(10)}},
 	"sequential": {layers: layers{{Type: "sequential", Name: "body", Layers: layers{layer("flatten"), linear(5), layer("tanh")}}, linear(10)}},
 	"mse":        {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }

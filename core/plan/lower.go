@@ -25,6 +25,7 @@ type draft struct {
 	layer    string
 	attr     any
 	in, out  []int
+	branch   int
 	complete []int
 }
 
@@ -38,6 +39,7 @@ type lowering struct {
 	compute []tensor.DType // by forward node: the type it runs in
 	casts   map[castKey]int
 	steps   []draft
+	branch  int // of the node at hand
 }
 
 func newLowering(g *graph.Graph, opt Options) *lowering {
@@ -111,7 +113,7 @@ func (l *lowering) moves(n *graph.Node) bool {
 	switch n.Op {
 	case graph.FlattenOp, graph.FlattenGradOp:
 		return true
-	case graph.DropoutOp:
+	case graph.DropoutOp, graph.BranchOp:
 		return !l.opt.Train
 	}
 	return false
@@ -128,6 +130,7 @@ func (l *lowering) rename(n *graph.Node) {
 }
 
 func (l *lowering) forward(n *graph.Node) error {
+	l.branch = n.Branch
 	if l.moves(n) {
 		l.rename(n)
 		return nil
@@ -137,7 +140,7 @@ func (l *lowering) forward(n *graph.Node) error {
 		return err
 	}
 	l.compute[n.Forward] = c
-	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c)}
+	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), branch: n.Branch}
 	for _, id := range n.Out {
 		l.home[id] = l.activation(id, l.types.made(id, c))
 		d.out = append(d.out, l.home[id])

@@ -8,6 +8,7 @@ import (
 // backward writes a gradient node in the type its forward node ran in. A
 // gradient takes the type of what it belongs to, so it is cast where they differ.
 func (l *lowering) backward(n *graph.Node) {
+	l.branch = n.Branch
 	if l.moves(n) {
 		l.rename(n)
 		return
@@ -16,7 +17,7 @@ func (l *lowering) backward(n *graph.Node) {
 	if n.Op == graph.AddOp { // the sum of a value's gradients, in the value's own type
 		c = l.vals[l.home[l.g.Values[n.Out[0]].Of]].spec.DType
 	}
-	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), out: make([]int, len(n.Out))}
+	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), out: make([]int, len(n.Out)), branch: n.Branch}
 	if n.Op == graph.BatchNormGradOp && l.opt.SyncBatchNorm {
 		d.op = SyncBatchNormGradOp
 	}
@@ -29,7 +30,7 @@ func (l *lowering) backward(n *graph.Node) {
 		have := l.vals[d.out[i]].spec.DType
 		if want := l.types.gradient(n.Op, id, c, have); want != have {
 			raw := l.activation(id, want)
-			after = append(after, draft{op: CastOp, layer: l.g.Values[id].Name + ".grad", in: []int{raw}, out: []int{d.out[i]}})
+			after = append(after, draft{op: CastOp, layer: l.g.Values[id].Name + ".grad", in: []int{raw}, out: []int{d.out[i]}, branch: n.Branch})
 			d.out[i] = raw
 		}
 	}

@@ -42,6 +42,7 @@ type Plan struct {
 	DType tensor.DType // of the kernels that compute wide: F32 or F64
 
 	graph      *graph.Graph // nil for a plan of Parts
+	branches   []graph.Branch
 	steps      []Step
 	state      []tensor.Spec
 	grads      []tensor.Spec
@@ -70,13 +71,16 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if err := l.lower(); err != nil {
 		return nil, err
 	}
+	if err := l.checkBranches(); err != nil {
+		return nil, err
+	}
 	if opt.Fuse {
 		l.fuse()
 	}
 	l.completions()
 	arena := l.place()
 	p := &Plan{
-		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, steps: l.finish(),
+		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, branches: g.Branches(), steps: l.finish(),
 		state: l.stateSpecs(), names: namesOf(g), arena: arena, stats: l.operand(l.home[g.Stats()], false),
 		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
 	}
@@ -115,9 +119,6 @@ func (p *Plan) StateSpecs() []tensor.Spec { return p.state }
 
 // GradSpecs are the types and shapes that State.Grads must have, by parameter.
 func (p *Plan) GradSpecs() []tensor.Spec { return p.grads }
-
-// Batches are the types and shapes of Args.Input and Args.Target.
-func (p *Plan) Batches() (input, target tensor.Spec) { return p.input, p.tgt }
 
 // ArenaBytes is the memory for activations and their gradients, without workspace.
 func (p *Plan) ArenaBytes() int { return p.arena }

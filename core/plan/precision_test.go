@@ -48,13 +48,13 @@ func TestAutocastSteps(t *testing.T) {
 	p := must(plan.Compile(g, plan.Options{Batch: 2, Train: true, Fuse: true, Policy: autocast(tensor.BF16)}))
 	want := []string{
 		"cast input f32->bf16", "cast fc1.weight f32->bf16", "cast fc1.bias f32->bf16",
-		"linear fc1 bf16,bf16,bf16->bf16", "relu 2 bf16->bf16",
+		"linear+relu fc1 bf16,bf16,bf16->bf16",
 		"cast fc2.weight f32->bf16", "cast fc2.bias f32->bf16",
 		"linear fc2 bf16,bf16,bf16->bf16", "cast fc2 bf16->f32",
 		"cross_entropy loss f32,i32->f64,f32", "cast fc2.grad f32->bf16",
 		"linear_grad_bias fc2 bf16->bf16", "cast fc2.bias.grad bf16->f32",
 		"linear_grad_weight fc2 bf16,bf16->bf16", "cast fc2.weight.grad bf16->f32",
-		"linear_grad_input fc2 bf16,bf16->bf16", "relu_grad 2 bf16,bf16->bf16",
+		"linear_grad_input+relu_grad fc2 bf16,bf16,bf16->bf16",
 		"linear_grad_bias fc1 bf16->bf16", "cast fc1.bias.grad bf16->f32",
 		"linear_grad_weight fc1 bf16,bf16->bf16", "cast fc1.weight.grad bf16->f32",
 	}

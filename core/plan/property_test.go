@@ -27,6 +27,7 @@ func imageLayers(t *rapid.T, depth int) (ls layers) {
 			l.Layers = append(imageLayers(t, depth-1), layer("relu"))
 			if l.Type == "residual" {
 				l.Shortcut = imageLayers(t, depth-1)
+				l.LayerDrop = ptr(rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "layerdrop"))
 			}
 		}
 		ls = append(ls, l)
@@ -53,7 +54,12 @@ func TestMemoryPlanKeepsResults(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		args := plan.Args{Input: randomBytes(in, 2, 1), Target: randomBytes(class, 2, 2)}
+		for i := range g.Params()[1:] {
+			if rapid.IntRange(0, 4).Draw(rt, "freeze") == 0 {
+				g.Freeze(i)
+			}
+		}
+		args := plan.Args{Input: randomBytes(in, 2, 1), Target: randomBytes(class, 2, 2), Seed: rapid.Uint64Max(20).Draw(rt, "seed")}
 		want, wantGrads := runOnce(t, g, opt, args, cpu.New())
 		opt.Fuse = true
 		dev := cpu.New()
@@ -74,9 +80,10 @@ func runOnce(t *testing.T, g *graph.Graph, opt plan.Options, args plan.Args, dev
 	}
 	fired := make([]int, len(g.Params()))
 	args.OnGrad = func(i int) { fired[i]++ }
+	args.OnUnused = args.OnGrad
 	res := prog.Run(args)
 	for i, n := range fired {
-		if n != 1 {
+		if want := g.Params()[i].RequiresGrad; (n == 1) != want {
 			t.Errorf("%d hooks for %s", n, g.Params()[i].Name)
 		}
 	}

@@ -23,7 +23,7 @@ func (p *Plan) Bind(dev Device, st State) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: bind to %s: %w", dev.Name(), err)
 	}
-	return &Program{plan: p, exec: exec}, nil
+	return &Program{plan: p, exec: exec, call: Call{Dropped: make([]bool, len(p.branches)+1)}}, nil
 }
 
 func (p *Plan) checkState(st State) error {
@@ -80,6 +80,11 @@ type Args struct {
 	// complete in its tensor; the run goes on when it returns. May be nil.
 	OnGrad func(param int)
 
+	// OnUnused is called in OnGrad's place for a parameter that takes no part in
+	// the run, in a branch that was left out; its tensor is as it was. May be nil
+	// in plans without Optional parameters.
+	OnUnused func(param int)
+
 	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
 	OnLoss func()
 }
@@ -104,13 +109,17 @@ func (p *Program) Run(a Args) Result {
 		if i == p.plan.turn && a.OnLoss != nil {
 			a.OnLoss()
 		}
-		p.exec.Step(i, &p.call)
+		hook := a.OnUnused
+		if s := &p.plan.steps[i]; !p.call.Dropped[s.Branch] {
+			p.exec.Step(i, &p.call)
+			hook = a.OnGrad
+		}
 		if p.call.Err != nil {
 			break
 		}
-		if a.OnGrad != nil {
+		if hook != nil {
 			for _, param := range p.plan.steps[i].Complete {
-				a.OnGrad(param)
+				hook(param)
 			}
 		}
 	}
@@ -121,7 +130,9 @@ func (p *Program) Run(a Args) Result {
 func (p *Program) Stepwise(a Args, around func(s *Step, run func())) Result {
 	p.prepare(&a)
 	for i := range p.plan.steps {
-		around(&p.plan.steps[i], func() { p.exec.Step(i, &p.call) })
+		if !p.call.Dropped[p.plan.steps[i].Branch] {
+			around(&p.plan.steps[i], func() { p.exec.Step(i, &p.call) })
+		}
 	}
 	return p.result()
 }
@@ -140,7 +151,10 @@ func (p *Program) prepare(a *Args) {
 	p.call = Call{
 		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale,
 		Seed: a.Seed, Stream: a.Step<<32 | uint64(uint16(a.Rank))<<16,
-		Exchange: a.Exchange,
+		Exchange: a.Exchange, Dropped: p.call.Dropped,
+	}
+	if p.plan.Train {
+		p.call.draw(p.plan.branches)
 	}
 }
 

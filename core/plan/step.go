@@ -25,6 +25,13 @@ const (
 	// NormPoolGradOp reads x, the pooled output and its gradient, the places, mean,
 	// 1/σ and the weight. It writes dx, dweight, dbias, and if asked for Σdx [1, C, 1, 1].
 	NormPoolGradOp graph.Op = "batchnorm2d+relu+maxpool2d_grad"
+
+	// LinearReLUOp reads what linear reads and writes the ReLU's output.
+	LinearReLUOp graph.Op = "linear+relu"
+
+	// LinearGradInputReLUOp reads dy, the weight and the output of the ReLU before
+	// the layer. It writes the gradient of that ReLU's input.
+	LinearGradInputReLUOp graph.Op = "linear_grad_input+relu_grad"
 )
 
 // NormPool holds the arguments of a batch norm and of the pooling behind it.
@@ -67,6 +74,7 @@ type Step struct {
 	Attr     any    // of the graph node
 	Train    bool   // batch statistics and dropout are on
 	In, Out  []Operand
+	Branch   int   // of the graph, left out with it; 0: none
 	Complete []int // parameters whose gradient is complete after this step, in order
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written

@@ -53,13 +53,15 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		precision sdk.Options
 		change    func(*Settings)
 	}{
-		"float32":                   {sdk.Options{"level": "O0"}, func(*Settings) {}},
-		"fp16, dynamic scale":       {sdk.Options{"dtype": "fp16"}, func(*Settings) {}},
-		"clipped, accumulated":      {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
-		"a bucket per parameter":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
-		"without overlap, adam":     {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
-		"bf16 gradients on the way": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
-		"factors of low rank":       {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
+		"float32":                      {sdk.Options{"level": "O0"}, func(*Settings) {}},
+		"fp16, dynamic scale":          {sdk.Options{"dtype": "fp16"}, func(*Settings) {}},
+		"clipped, accumulated":         {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
+		"a bucket per parameter":       {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
+		"without overlap, adam":        {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
+		"bf16 gradients on the way":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
+		"told of uneven inputs":        {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Uneven = "join" }},
+		"unused parameters looked for": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.FindUnusedParameters = true }},
+		"factors of low rank":          {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
 		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
 			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
 		}},

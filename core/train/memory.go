@@ -22,6 +22,7 @@ type memory struct {
 	buffers ddp.Region   // all buffers
 	scratch ddp.Region
 	norms   ddp.Region // what synchronised batch norms exchange; empty without any
+	usage   ddp.Region // what find_unused_parameters exchanges; empty without
 	size    int
 }
 

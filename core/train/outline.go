@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -55,7 +56,27 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
 	o.memory = layout(s.DDP, o.Gradients, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
 	o.memory.add(world, o.Plan.Exchanges())
-	return o, nil
+	return o, o.addUsage(s.DDP, world)
+}
+
+// addUsage makes room for finding out which parameters a step has used, and
+// refuses models that need it when it is off: a rank that leaves a branch out
+// would keep the others waiting. A rank alone finds out by itself.
+func (o *Outline) addUsage(cfg ddp.Config, world int) error {
+	optional := o.Plan.Optional()
+	if cfg.FindUnusedParameters || world == 1 && len(optional) > 0 {
+		o.memory.usage = ddp.Region{Offset: o.memory.size, Size: ddp.UsageBytes(len(o.Gradients))}
+		o.memory.size += o.memory.usage.Size
+		return nil
+	}
+	if len(optional) == 0 {
+		return nil
+	}
+	names := make([]string, len(optional))
+	for i, p := range optional {
+		names[i] = o.Gradients[p].Name
+	}
+	return fmt.Errorf("these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s; set ddp.find_unused_parameters = true, or layerdrop = 0", strings.Join(names, ", "))
 }
 
 // WireBytes is what each rank contributes to the all-reduces of a step, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -103,7 +104,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.arena, t.memory.scratch)
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
-	t.onGrad = t.reducer.GradReady
+	t.onGrad, t.onUnused = t.reducer.GradReady, t.unused
+	if t.memory.usage.Size > 0 {
+		t.reducer.FindUnused(t.memory.usage)
+		t.optional = o.Plan.Optional()
+	}
 	if t.memory.norms.Size > 0 {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
@@ -123,17 +128,21 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
-	params := make([]optim.Param, len(t.graph.Params()))
-	t.masters = make([]tensor.Tensor, len(params))
+	var params []optim.Param
+	t.slots = make([]int, len(t.graph.Params()))
+	t.masters = make([]tensor.Tensor, len(t.graph.Params()))
 	for i, e := range t.graph.StateDict() {
-		if e.Buffer {
+		if e.Buffer || !t.graph.Params()[e.Index].RequiresGrad {
 			continue
 		}
 		v := t.model[i]
 		if half(v.DType) && t.policy.MasterWeights {
 			t.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 		}
-		params[e.Index] = optim.Param{Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index]}
+		t.slots[e.Index] = len(params)
+		params = append(params, optim.Param{
+			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
+		})
 	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err

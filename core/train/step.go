@@ -83,12 +83,13 @@ func (t *Trainer) passes() (m measures, err error) {
 			return m, fmt.Errorf("samples from %d on of epoch %d: %w", t.pos.Offset+m.rows, t.pos.Epoch, err)
 		}
 		t.reducer.Begin(i == last)
+		t.first = i == 0
 		share := float64(batch.Rows) / float64(total)
 		args := plan.Args{
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
 			Seed: t.Settings.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.Settings.Train.AccumulateSteps) + uint64(i), Rank: t.World.Rank,
-			OnGrad: t.onGrad, OnLoss: t.onLoss, Exchange: t.exchange,
+			OnGrad: t.onGrad, OnUnused: t.onUnused, OnLoss: t.onLoss, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
 		if res.Err != nil {
@@ -104,6 +105,15 @@ func (t *Trainer) passes() (m measures, err error) {
 	}
 	m.data, t.waited = t.waited, 0
 	return m, nil
+}
+
+// unused gives a parameter that takes no part in a pass zero as its gradient,
+// unless passes before have left one.
+func (t *Trainer) unused(param int) {
+	if t.first {
+		clear(t.grads[param].Data)
+	}
+	t.reducer.Unused(param)
 }
 
 // covered is how far a step brings every rank in its part of the epoch. Where
@@ -178,6 +188,9 @@ func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
 	} else if t.scale != 1 {
 		t.optimizer.ScaleGrads(1 / t.scale)
 	}
+	for _, p := range t.optional {
+		t.optimizer.Use(t.slots[p], t.reducer.Used(p))
+	}
 	if t.Settings.Train.MaxNorm > 0 {
 		norm = t.optimizer.ClipNorm(t.Settings.Train.MaxNorm)
 	}
@@ -198,7 +211,7 @@ func (t *Trainer) skipped(s sdk.ScaleState) error {
 // firstNonFinite names the first parameter whose gradient is not finite.
 func (t *Trainer) firstNonFinite() string {
 	for i, g := range t.grads {
-		if !finite(g) {
+		if g.Data != nil && !finite(g) {
 			return t.graph.Params()[i].Name
 		}
 	}

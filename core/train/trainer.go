@@ -102,8 +102,12 @@ type Trainer struct {
 	optimizer *optim.Optimizer
 	schedule  optim.Schedule
 	onGrad    func(param int)
+	onUnused  func(param int)
+	optional  []int              // parameters that a step may leave out
+	slots     []int              // by parameter: its place in the optimizer
 	exchange  plan.Exchange      // nil without synchronised batch norms
 	trace     *timeline.Recorder // nil when off
+	first     bool               // the pass under way is the first of its step
 	begun     timeline.Mark      // of the pass under way
 	onLoss    func()
 

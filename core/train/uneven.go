@@ -126,7 +126,7 @@ func (t *Trainer) shadow(rows, total int, sync bool) error {
 		} else if rows != total && t.Settings.Train.AccumulateMean {
 			kernel.ScaleBytes(g.DType, g.Data, float64(total)/float64(rows))
 		}
-		t.onGrad(param)
+		t.reducer.Unused(param)
 	})
 }
 

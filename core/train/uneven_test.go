@@ -76,6 +76,12 @@ func uneven(counts []int, change func(s *Settings)) func(rank int, d *Deps) {
 // outcomes trains and returns every rank's model, steps, and error.
 func outcomes(t *testing.T, counts []int, change func(s *Settings)) (models []map[string][]float64, steps []int, errs []error) {
 	t.Helper()
+	return run(t, counts, change, nil)
+}
+
+// run is outcomes with a look at each rank before it trains.
+func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Trainer)) (models []map[string][]float64, steps []int, errs []error) {
+	t.Helper()
 	models, steps = make([]map[string][]float64, len(counts)), make([]int, len(counts))
 	errs = onRanks(t, len(counts), uneven(counts, change), func(ctx context.Context, d Deps) error {
 		tr, err := Setup(ctx, d)
@@ -94,6 +100,9 @@ func outcomes(t *testing.T, counts []int, change func(s *Settings)) (models []ma
 					v.F32()[k] = float32(start)
 				}
 			}
+		}
+		if look != nil {
+			look(tr)
 		}
 		err = tr.Run(ctx)
 		m := map[string][]float64{}

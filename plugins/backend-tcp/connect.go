@@ -72,7 +72,7 @@ func (b *Backend) adoptAll() error {
 			if err != nil {
 				return err
 			}
-			b.links = append(b.links, l)
+			b.links, b.conns[r][lane] = append(b.links, l), nil
 		}
 	}
 	b.poller = newPoller()

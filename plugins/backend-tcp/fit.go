@@ -1,5 +1,129 @@
 package tcp
 
-import "context"
+import (
+	"context"
+	"time"
 
-func (b *Backend) fit(ctx context.Context) error { return nil }
+	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// The probes of fit. The least time of several counts: what other processes
+// take away is none of the network's.
+const (
+	probeSmall  = 64
+	probeLarge  = 256 << 10
+	probeReduce = 64 << 10
+	smallLaps   = 12
+	largeLaps   = 4
+)
+
+// fit measures the cost model where sockets carry the payload, with small and
+// large all-reduces of the whole group, and agrees on it: of every figure the
+// slowest rank's counts.
+func (b *Backend) fit(ctx context.Context) error {
+	if b.inMemory() || b.group.WorldSize == 1 {
+		return nil
+	}
+	k, err := b.measure(ctx)
+	if err == nil {
+		b.cost, err = b.slowest(ctx, k)
+	}
+	if err != nil {
+		b.failed = err
+		b.abort(err)
+		return err
+	}
+	b.tighten()
+	if b.group.Rank == 0 {
+		b.log().Info("measured the network", "cost", b.cost)
+	}
+	return nil
+}
+
+// sendBuffer is enough for what is on its way in a network of short distances.
+const sendBuffer = 256 << 10
+
+// tighten keeps the system from queueing megabytes in front of a network that
+// holds little: what waits there is out of the cache when it is copied again.
+// Where more is on its way than fits, the system's own tuning stays.
+func (b *Backend) tighten() {
+	if 2*b.cost.alpha/b.cost.beta > sendBuffer {
+		return
+	}
+	for _, l := range b.links {
+		if !b.near(l.rank) {
+			_ = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // without it it is only slower
+		}
+	}
+}
+
+func (b *Backend) measure(ctx context.Context) (k cost, err error) {
+	small, err := b.lap(ctx, probeSmall, smallLaps)
+	if err != nil {
+		return k, err
+	}
+	large, err := b.lap(ctx, probeLarge, largeLaps)
+	if err != nil {
+		return k, err
+	}
+	others := float64(b.group.WorldSize - 1)
+	k.gamma = reduceCost()
+	k.alpha = max(small/(1+burst*(others-1)), 1)
+	k.beta = max((large-small)/(others*(probeLarge-probeSmall))-k.gamma, 1e-3)
+	return k, nil
+}
+
+// lap is the least time in nanoseconds of a direct all-reduce.
+func (b *Backend) lap(ctx context.Context, size, laps int) (least float64, err error) {
+	c := &sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.U8, Count: size, Bucket: -1, Buf: make([]byte, size)}
+	for i := range laps {
+		b.begin(ctx, c)
+		var w way = noPayload{}
+		if b.op.attached = size <= maxInline; b.op.attached {
+			b.room(b.group.WorldSize, size)
+		} else {
+			w = b.ways.direct.start(b, c.Buf)
+		}
+		if err := b.drive(w); err != nil {
+			return 0, err
+		}
+		if t := float64(time.Since(b.op.start)); i == 0 || t < least {
+			least = t
+		}
+	}
+	return least, nil
+}
+
+// reduceCost measures gamma in this process alone.
+func reduceCost() (least float64) {
+	srcs := [][]byte{tensor.Aligned(probeReduce), tensor.Aligned(probeReduce)}
+	for i := range largeLaps {
+		start := time.Now()
+		reduceN(sdk.Sum, tensor.F32, srcs[0], srcs)
+		if t := float64(time.Since(start)) / probeReduce; i == 0 || t < least {
+			least = t
+		}
+	}
+	return max(least, 1e-3)
+}
+
+// slowest brings all ranks' figures together.
+func (b *Backend) slowest(ctx context.Context, k cost) (cost, error) {
+	const figures = 3
+	buf := tensor.Aligned(8 * figures * b.group.WorldSize)
+	all := tensor.View[float64](buf)
+	copy(all[figures*b.group.Rank:], []float64{k.alpha, k.beta, k.gamma})
+	c := &sdk.Collective{Op: sdk.OpAllGather, DType: tensor.F64, Count: figures, Bucket: -1, Buf: buf}
+	b.begin(ctx, c)
+	if err := b.runSockets(c); err != nil {
+		return k, err
+	}
+	for r := range b.group.WorldSize {
+		its := all[figures*r:]
+		k = cost{max(k.alpha, its[0]), max(k.beta, its[1]), max(k.gamma, its[2])}
+	}
+	return k, nil
+}

@@ -71,10 +71,17 @@ func sumOf(buf []byte, a *sdk.Arena, seq int) *sdk.Collective {
 	return &sdk.Collective{Seq: uint64(seq), Op: sdk.OpAllReduce, DType: tensor.F32, Count: len(buf) / 4, Arena: a, Buf: buf}
 }
 
-// A rank sends 2(n-1)/n of the buffer, whatever the segments.
+// A rank sends 2(n-1)/n of the buffer, whatever the segments, in a ring and in
+// a mesh.
 func TestBytesOnTheWire(t *testing.T) {
+	for _, a := range []string{algorithmRing, algorithmMesh} {
+		t.Run(a, func(t *testing.T) { testBytesOnTheWire(t, a) })
+	}
+}
+
+func testBytesOnTheWire(t *testing.T, algorithm string) {
 	for _, w := range []int{2, 3, 4, 5} {
-		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10), "algorithm": "mesh"})
+		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10), "algorithm": algorithm})
 		size := w * 300_032
 		err := together(w, func(r int) error { return all[r].Do(t.Context(), sumOf(make([]byte, size), nil, 1)) })
 		if err != nil {

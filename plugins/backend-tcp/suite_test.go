@@ -38,6 +38,39 @@ func TestSockets(t *testing.T) {
 	})
 }
 
+// Every algorithm by name, on worlds that are powers of two and that are not.
+func TestAlgorithms(t *testing.T) {
+	t.Parallel()
+	for _, a := range anyOrder {
+		t.Run(a, func(t *testing.T) {
+			t.Parallel()
+			sdktest.Backend(t, sdktest.BackendOptions{
+				New:      newBackend,
+				Options:  map[string]any{"shm": false, "algorithm": a, "segment_bytes": int64(8192), "reproducible": false},
+				Worlds:   []int{2, 3, 5, 6},
+				Counts:   []int{0, 1, 3, 1000, 50_001},
+				AnyOrder: a != algorithmDirect && a != algorithmMesh,
+				NoArena:  true,
+			})
+		})
+	}
+}
+
+// Sealed and parallel connections carry what a single plain one does.
+func TestSealedLanes(t *testing.T) {
+	t.Parallel()
+	for _, a := range []string{algorithmMesh, algorithmRing} {
+		sdktest.Backend(t, sdktest.BackendOptions{
+			New:      newBackend,
+			Options:  map[string]any{"shm": false, "tls": true, "connections": int64(3), "algorithm": a, "segment_bytes": int64(8192)},
+			Worlds:   []int{2, 3},
+			Counts:   []int{0, 1, 1000, 100_001},
+			AnyOrder: a == algorithmRing,
+			NoArena:  true,
+		})
+	}
+}
+
 // Small segments make many of them, with ends that do not fit.
 func TestSegments(t *testing.T) {
 	t.Parallel()

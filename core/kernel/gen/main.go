@@ -30,6 +30,7 @@ var families = map[string]func(*asm){
 	"columns":     columns,
 	"normrelu":    normReLU,
 	"peak":        peak,
+	"product":     product,
 }
 
 func main() {
@@ -44,6 +45,9 @@ func main() {
 		if err := write(*out, name, family, avx512bf16); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
+	}
+	if err := productChoice(*out); err != nil {
+		log.Fatal(err)
 	}
 }
 

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoHosts says why there can be no network namespaces here. It is wrapped
+// with the reason.
+var ErrNoHosts = errors.New("network namespaces are not to be had")
+
+// Hosts are network namespaces of this machine, joined by a network of their
+// own. To the processes in them they are hosts: neither loopback nor abstract
+// sockets reach from one to another, and every byte between them passes a
+// virtual Ethernet device. Close removes them.
+type Hosts struct {
+	names  []string
+	joined string // the namespace of the switch that joins more than two
+}
+
+// Len is how many hosts there are.
+func (h *Hosts) Len() int { return len(h.names) }
+
+// Name is the name of the i-th host's namespace, for "ip -n NAME" and "tc -n NAME".
+func (h *Hosts) Name(i int) string { return h.names[i] }
+
+// Addr is the i-th host's address.
+func (h *Hosts) Addr(i int) string { return fmt.Sprintf("10.213.77.%d", i+1) }
+
+func (h *Hosts) device() string {
+	if h.Len() == 0 {
+		return "lo"
+	}
+	return h.Device()
+}
+
+// Device is the name of the hosts' network device, the same on all.
+func (h *Hosts) Device() string { return "eth0" }

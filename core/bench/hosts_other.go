@@ -1,0 +1,23 @@
+//go:build !linux
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+// NewHosts fails: only Linux has network namespaces.
+func NewHosts(int) (*Hosts, error) {
+	return nil, fmt.Errorf("%w: they are a thing of Linux, this is %s", ErrNoHosts, runtime.GOOS)
+}
+
+// Command is never called, because there are no hosts.
+func (h *Hosts) Command(ctx context.Context, _ int, program string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, program, args...)
+}
+
+// Close does nothing.
+func (h *Hosts) Close() error { return nil }

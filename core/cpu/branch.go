@@ -1,0 +1,23 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/plan"
+)
+
+// bindBranch hands on what it reads, or zeros behind a branch that was left out:
+// forward at its end, backward at its start.
+func bindBranch[T kernel.Float](b *binder[T]) job {
+	end := b.s.Attr.(graph.BranchEnd)
+	zero := end.Last == (b.s.Op == graph.BranchOp)
+	x := b.in(0)
+	y, _ := b.out(0)
+	return func(c *plan.Call) {
+		if zero && c.Dropped[end.Branch] {
+			clear(y)
+			return
+		}
+		copy(y, x(c))
+	}
+}

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	source "go/format"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Offsets of the fields of kernel.strip.
+const (
+	stripK, stripTiles                 = 0, 8
+	stripA, stripAStep, stripANext     = 16, 24, 32
+	stripB, stripBStep                 = 40, 48
+	stripC, stripLdc, stripN0, stripN1 = 56, 64, 72, 80
+	stripGate, stripBias               = 88, 96
+	stripBiasNext, stripAdd            = 104, 112
+	stripFloor                         = 120
+)
+
+// product emits the kernels of matrix products: strips of C, one tile below the
+// other, of every height and of one or two vectors. Two forms differ in how they
+// read A and write C.
+func product(a *asm) {
+	for mr := 1; mr <= a.tileRows(); mr++ {
+		for vectors := 1; vectors <= 2; vectors++ {
+			along(a, mr, vectors)
+			across(a, mr, vectors)
+		}
+	}
+}
+
+// tileRows is how many rows leave room in the register file for two columns of B
+// and two broadcasts of A.
+func (a *asm) tileRows() int {
+	if a.lanes == 16 {
+		return 14
+	}
+	return 6
+}
+
+// along reads the values of A for one k side by side, and those of the next k
+// aStep bytes later.
+func along(a *asm, mr, vectors int) {
+	a.function(fmt.Sprintf("along%dx%d", mr, vectors), "func(strip *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie side by side.", mr, vectors))
+	t := a.gp("strip")
+	aStart, aStep, bStep := a.field(t, stripA), a.field(t, stripAStep), a.field(t, stripBStep)
+	c, ldc, tiles := a.field(t, stripC), a.field(t, stripLdc), a.field(t, stripTiles)
+	gate := a.field(t, stripGate)
+	acc := a.vecs(vectors * mr)
+	a.Label("tile")
+	a.prefetchRows(c, ldc, mr, vectors)
+	for _, v := range acc {
+		a.zero(v)
+	}
+	k, pa, pb := a.field(t, stripK), a.GP64(), a.field(t, stripB)
+	a.MOVQ(aStart, pa)
+	v, w := a.vecs(vectors), a.vecs(2)
+	a.Label("loop")
+	a.loadVectors(pb, 0, v)
+	for i := range mr {
+		a.VBROADCASTSS(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+		a.addProducts(v, w[i%2], acc[vectors*i:])
+	}
+	a.ADDQ(aStep, pa)
+	a.ADDQ(bStep, pb)
+	a.DECQ(k)
+	a.JNZ(operand.LabelRef("loop"))
+	a.finishRows(t, c, ldc, gate, mr, vectors, acc)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, aStart)
+	a.DECQ(tiles)
+	a.JNZ(operand.LabelRef("tile"))
+	a.ret()
+}
+
+// prefetchRows asks for the rows of C that a tile writes in the end.
+func (a *asm) prefetchRows(c, ldc reg.GPVirtual, mr, vectors int) {
+	p := a.GP64()
+	a.MOVQ(c, p)
+	for i := range mr {
+		for d := 0; d < 4*a.lanes*vectors; d += 64 {
+			a.PREFETCHT0(operand.Mem{Base: p, Disp: d})
+		}
+		if i < mr-1 {
+			a.ADDQ(ldc, p)
+		}
+	}
+}
+
+func (a *asm) loadVectors(p reg.GPVirtual, disp int, v []reg.VecVirtual) {
+	for i := range v {
+		a.VMOVUPS(operand.Mem{Base: p, Disp: disp + 4*a.lanes*i}, v[i])
+	}
+}
+
+func (a *asm) addProducts(v []reg.VecVirtual, w reg.VecVirtual, acc []reg.VecVirtual) {
+	for i := range v {
+		a.VFMADD231PS(v[i], w, acc[i])
+	}
+}
+
+// finishRows adds C to the sums if asked to, zeroes them where the gate is not
+// above zero, writes them, and leaves c and gate at the next tile.
+func (a *asm) finishRows(t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
+	masks := []reg.Register{a.laneMask(t, stripN0), a.laneMask(t, stripN1)}[:vectors]
+	rows := func(p reg.GPVirtual, f func(m operand.Mem, mask reg.Register, v reg.VecVirtual)) {
+		for i := range mr {
+			for j, mask := range masks {
+				f(operand.Mem{Base: p, Disp: 4 * a.lanes * j}, mask, acc[vectors*i+j])
+			}
+			a.ADDQ(ldc, p)
+		}
+	}
+	flag, p := a.field(t, stripAdd), a.GP64()
+	a.TESTQ(flag, flag)
+	a.JZ(operand.LabelRef("gate"))
+	a.MOVQ(c, p)
+	rows(p, a.addLanes)
+	a.Label("gate")
+	a.TESTQ(gate, gate)
+	a.JZ(operand.LabelRef("store"))
+	zero := a.vec()
+	a.zero(zero)
+	rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.gateLanes(m, mask, zero, v) })
+	a.Label("store")
+	rows(c, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.storeLanes(v, mask, m) })
+}
+
+func (a *asm) addLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
+	if a.lanes == 16 {
+		a.VADDPS(m, v, mask, v)
+		return
+	}
+	old := a.vec()
+	a.VMASKMOVPS(m, mask, old)
+	a.VADDPS(old, v, v)
+}
+
+// gateLanes zeroes the lanes of v where memory is not above zero; NaN lets them be.
+func (a *asm) gateLanes(m operand.Mem, mask reg.Register, zero, v reg.VecVirtual) {
+	y := a.vec()
+	if a.lanes == 16 {
+		k := a.K()
+		a.VMOVUPS_Z(m, mask, y)
+		a.VCMPPS(operand.U8(notLessOrEqual), zero, y, k)
+		a.VMOVAPS_Z(v, k, v)
+		return
+	}
+	a.VMASKMOVPS(m, mask, y)
+	a.VCMPPS(operand.U8(notLessOrEqual), zero, y, y)
+	a.VANDPS(y, v, v)
+}
+
+// The rows that share a base register, reached by index, and how many bytes across looks ahead.
+const (
+	rowsPerBase = 3
+	lookAhead   = 256
+)
+
+// across reads the values of A for one k from mr rows aStep bytes apart, B from a
+// packed panel, and turns each tile around its diagonal: its columns become rows of C.
+func across(a *asm, mr, vectors int) {
+	a.function(fmt.Sprintf("across%dx%d", mr, vectors), "func(strip *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie apart, and C is written transposed.", mr, vectors))
+	t := a.gp("strip")
+	c, tiles, lda := a.field(t, stripC), a.field(t, stripTiles), a.field(t, stripAStep)
+	first, bias := a.field(t, stripA), a.field(t, stripBias)
+	acc := a.vecs(vectors * mr)
+	a.Label("tile")
+	for i, v := range acc { // clearing a register counts as reading it, and there are none to spare around the loop
+		a.VBROADCASTSS(operand.Mem{Base: bias, Disp: 4 * (i / vectors)}, v)
+	}
+	base := a.rowBases(first, lda, mr)
+	k, pb := a.field(t, stripK), a.field(t, stripB)
+	step := func(s int) {
+		v, w := a.vecs(vectors), a.vecs(2)
+		a.loadVectors(pb, 4*a.lanes*vectors*s, v)
+		for i := range mr {
+			a.VBROADCASTSS(rowAt(base, lda, i, 4*s), w[i%2])
+			a.addProducts(v, w[i%2], acc[vectors*i:])
+		}
+	}
+	advance := func(n int) {
+		for _, b := range base {
+			a.ADDQ(operand.U8(4*n), b)
+		}
+		a.ADDQ(operand.I32(4*a.lanes*vectors*n), pb)
+	}
+	const unroll = 4
+	a.SUBQ(operand.U8(unroll), k)
+	a.JL(operand.LabelRef("rest"))
+	a.Label("loop")
+	for i := range mr {
+		a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
+	}
+	for s := range unroll {
+		step(s)
+	}
+	advance(unroll)
+	a.SUBQ(operand.U8(unroll), k)
+	a.JGE(operand.LabelRef("loop"))
+	a.Label("rest")
+	a.ADDQ(operand.U8(unroll), k)
+	a.JZ(operand.LabelRef("turn"))
+	a.Label("one")
+	step(0)
+	advance(1)
+	a.DECQ(k)
+	a.JNZ(operand.LabelRef("one"))
+	a.Label("turn")
+	a.storeTurned(t, c, mr, vectors, acc)
+	a.ADDQ(operand.U8(4*mr), c)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
+	a.DECQ(tiles)
+	a.JNZ(operand.LabelRef("tile"))
+	a.ret()
+}
+
+// rowBases are registers from which rowAt reaches mr rows.
+func (a *asm) rowBases(first, lda reg.GPVirtual, mr int) []reg.GPVirtual {
+	base := []reg.GPVirtual{a.GP64()}
+	a.MOVQ(first, base[0])
+	for len(base)*rowsPerBase < mr {
+		b := a.GP64()
+		a.LEAQ(operand.Mem{Base: base[len(base)-1], Index: lda, Scale: 2}, b)
+		a.ADDQ(lda, b)
+		base = append(base, b)
+	}
+	return base
+}
+
+func rowAt(base []reg.GPVirtual, lda reg.GPVirtual, i, disp int) operand.Mem {
+	m := operand.Mem{Base: base[i/rowsPerBase], Disp: disp}
+	if s := i % rowsPerBase; s > 0 {
+		m.Index, m.Scale = lda, uint8(s)
+	}
+	return m
+}
+
+// storeTurned writes the tile's columns, n0 of them, as rows of mr elements of C:
+// plus what C holds if asked to, and at least the floor.
+func (a *asm) storeTurned(t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
+	p, ldc, left := a.GP64(), a.field(t, stripLdc), a.field(t, stripN0)
+	a.MOVQ(c, p)
+	for h := range vectors {
+		v := make([]reg.VecVirtual, a.lanes)
+		for i := range v {
+			if i < mr {
+				v[i] = acc[vectors*i+h]
+			} else { // a row that is not there
+				v[i] = a.vec()
+				a.VMOVAPS(v[0], v[i])
+			}
+		}
+		turned := a.turn(v)
+		store, add := a.laneMask(t, stripN1), a.field(t, stripAdd)
+		for _, x := range turned {
+			a.addAndFloor(t, operand.Mem{Base: p}, add, x)
+			a.storeLanes(x, store, operand.Mem{Base: p})
+			a.ADDQ(ldc, p)
+			a.DECQ(left)
+			a.JZ(operand.LabelRef("stored"))
+		}
+	}
+	a.Label("stored")
+}
+
+// addAndFloor adds the lanes of memory that add names, and raises the sum to the
+// floor; NaN stays.
+func (a *asm) addAndFloor(t reg.GPVirtual, m operand.Mem, add reg.GPVirtual, x reg.VecVirtual) {
+	old := a.vec()
+	if a.lanes == 16 {
+		k := a.K()
+		a.KMOVW(add.As32(), k)
+		a.VADDPS(m, x, k, x)
+	} else {
+		a.VMOVUPS(operand.Mem{Base: add}, old) // the mask, then what it lets through
+		a.VMASKMOVPS(m, old, old)
+		a.VADDPS(old, x, x)
+	}
+	a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, old)
+	a.VMAXPS(x, old, x)
+}
+
+// turn transposes as many vectors as they have lanes.
+func (a *asm) turn(v []reg.VecVirtual) []reg.VecVirtual {
+	if a.lanes == 16 {
+		return a.transpose(v)
+	}
+	return a.transpose8(v)
+}
+
+// transpose8 turns 8 vectors of 8 around the diagonal.
+func (a *asm) transpose8(v []reg.VecVirtual) []reg.VecVirtual {
+	pair := func(lo, hi func(...operand.Op), i, j int) {
+		t := a.vec()
+		lo(v[j], v[i], t)
+		hi(v[j], v[i], v[j])
+		v[i] = t
+	}
+	half := func(imm int) func(...operand.Op) {
+		return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(imm), ops[0], ops[1], ops[2]) }
+	}
+	for i := 0; i < 8; i += 2 { // pairs of rows, interleaved
+		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
+	}
+	for i := 0; i < 8; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each half
+		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
+		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
+		v[i+1], v[i+2] = v[i+2], v[i+1]
+	}
+	for i := range 4 {
+		pair(half(0x20), half(0x31), i, i+4)
+	}
+	return v
+}
+
+// productChoice writes the Go functions that choose among the kernels: a call
+// through a table would move the strip to the heap.
+func productChoice(dir string) error {
+	var b bytes.Buffer
+	b.WriteString("// Code generated by command: gen. DO NOT EDIT.\n\npackage kernel\n")
+	for _, form := range []string{"along", "across"} {
+		name := "run" + strings.ToUpper(form[:1]) + form[1:]
+		fmt.Fprintf(&b, "\n// %s runs the kernel of that many rows and vectors at the active level.\n", name)
+		fmt.Fprintf(&b, "func %s(rows, vectors int, t *strip) {\n\tif active == AVX512 {\n\t\t%sAVX512(rows, vectors, t)\n\t} else {\n\t\t%sAVX2(rows, vectors, t)\n\t}\n}\n", name, name, name)
+		for _, v := range []isa{avx2, avx512} {
+			fmt.Fprintf(&b, "\nfunc %s%s(rows, vectors int, t *strip) {\n\tswitch 2*rows + vectors {\n", name, v.name)
+			for mr := 1; mr <= (&asm{isa: v}).tileRows(); mr++ {
+				for vectors := 1; vectors <= 2; vectors++ {
+					fmt.Fprintf(&b, "\tcase 2*%d + %d:\n\t\t%s%dx%d%s(t)\n", mr, vectors, form, mr, vectors, v.name)
+				}
+			}
+			b.WriteString("\t}\n}\n")
+		}
+	}
+	text, err := source.Source(b.Bytes())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "product_choice_amd64.go"), text, 0o644)
+}

@@ -1,0 +1,156 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+)
+
+// dropping is the model of testdata/unused.py: half of the passes leave its
+// inner layer out.
+func dropping(s *Settings) {
+	six, three, half := 6, 3, 0.5
+	s.Model = nn.Config{Layers: []nn.LayerConfig{
+		{Type: "flatten"}, {Type: "linear", OutFeatures: &six},
+		{Type: "residual", LayerDrop: &half, Layers: []nn.LayerConfig{{Type: "linear", OutFeatures: &six}, {Type: "tanh"}}},
+		{Type: "linear", OutFeatures: &three},
+	}}
+	s.DDP.FindUnusedParameters = true
+}
+
+// Parameters that no rank used are left alone, those that one rank used get half
+// of its gradient: DistributedDataParallel with find_unused_parameters, whose
+// optimizers count the steps of every parameter apart.
+func TestUnusedParametersAreTorchs(t *testing.T) {
+	b, err := os.ReadFile("testdata/unused.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Taken  [][2]bool                       // by step and rank
+		Models map[string]map[string][]float64 // by optimizer
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	sgd, adam := optim.DefaultFor("sgd"), optim.DefaultFor("adam")
+	sgd.LR, sgd.Momentum, sgd.Dampening, sgd.WeightDecay = 0.1, 0.9, 0.25, 0.01
+	adam.LR, adam.WeightDecay = 0.05, 0.01
+	for name, cfg := range map[string]optim.Config{"sgd": sgd, "adam": adam} {
+		taken := make([][2]bool, len(want.Taken))
+		models, _, errs := run(t, []int{len(taken), len(taken)}, func(s *Settings) {
+			dropping(s)
+			s.Optimizer = cfg
+		}, func(tr *Trainer) {
+			ready, rank := tr.onGrad, tr.World.Rank
+			tr.onGrad = func(p int) {
+				if p == 2 {
+					taken[tr.pos.Step][rank] = true
+				}
+				ready(p)
+			}
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(taken, want.Taken) {
+			t.Fatalf("the inner layer is taken in %v, the golden run has %v", taken, want.Taken)
+		}
+		for r, m := range models {
+			for key, w := range want.Models[name] {
+				for i, v := range m[key] {
+					if math.Abs(v-w[i]) > 1e-12 {
+						t.Errorf("%s, rank %d: %s[%d] is %v, want %v", name, r, key, i, v, w[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Micro-steps draw anew; what one of them uses counts as used. Ranks without
+// data, synchronised norms elsewhere, and factors of low rank go with it.
+func TestUnusedParametersGoWithEverything(t *testing.T) {
+	for name, change := range map[string]func(s *Settings){
+		"micro-steps":         func(s *Settings) { s.Train.AccumulateSteps = 3 },
+		"uneven":              func(s *Settings) { s.DDP.Uneven = "join" },
+		"no overlap, clipped": func(s *Settings) { s.DDP.Overlap, s.Train.MaxNorm = false, 0.1 },
+		"bucket for each, adamw": func(s *Settings) {
+			s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.Optimizer = 0, 0, optim.DefaultFor("adamw")
+		},
+		"compressed": func(s *Settings) { s.DDP.Compress = "fp16" },
+	} {
+		counts := []int{9, 9, 9}
+		if name == "uneven" {
+			counts = []int{2, 9, 5}
+		}
+		models, _, errs := run(t, counts, func(s *Settings) {
+			dropping(s)
+			change(s)
+		}, nil)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for r := range models {
+			if fmt.Sprint(models[r]) != fmt.Sprint(models[0]) {
+				t.Errorf("%s: ranks 0 and %d\n%v\n%v", name, r, models[0], models[r])
+			}
+		}
+	}
+}
+
+// Without the option ranks refuse the model before they wait for each other, and
+// name the parameters. A rank alone needs no option.
+func TestUnusedParametersWithoutTheOption(t *testing.T) {
+	off := func(s *Settings) {
+		dropping(s)
+		s.DDP.FindUnusedParameters = false
+	}
+	_, _, errs := run(t, []int{3, 3}, off, nil)
+	for r, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "layerdrop leaves their layers out: 2.0.bias, 2.0.weight; set ddp.find_unused_parameters = true") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	alone, _, errs := run(t, []int{6}, off, nil)
+	with, _, more := run(t, []int{6}, dropping, nil)
+	if err := errors.Join(append(errs, more...)...); err != nil || fmt.Sprint(alone) != fmt.Sprint(with) {
+		t.Errorf("%v\n%v\n%v", err, alone, with)
+	}
+}
+
+// Frozen parameters stay as they are, are not reduced, and have no state.
+func TestFrozenParameters(t *testing.T) {
+	start, _, errs := run(t, []int{0, 0}, func(s *Settings) {}, nil)
+	got, _, more := run(t, []int{4, 4}, func(s *Settings) { s.Model.Freeze = []string{"0", "1.weight"} }, func(tr *Trainer) {
+		if n, params := tr.reducer.BytesPerStep(), len(tr.optimizer.State()); n != 8*(2+8*3+3) || params != 1+3 {
+			t.Errorf("%d bytes per step, %d tensors of state", n, params)
+		}
+	})
+	if err := errors.Join(append(errs, more...)...); err != nil {
+		t.Fatal(err)
+	}
+	for key, v := range got[1] {
+		frozen := strings.HasPrefix(key, "0.") || key == "1.weight"
+		if same := slices.Equal(v, start[1][key]); same != frozen {
+			t.Errorf("%s is unchanged: %v", key, same)
+		}
+	}
+	for freeze, want := range map[string]string{"2": "no parameter lies at or below", "": "no parameter lies"} {
+		err := func() error {
+			_, _, errs := run(t, []int{1}, func(s *Settings) { s.Model.Freeze = []string{freeze} }, nil)
+			return errs[0]
+		}()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("freeze %q: %v", freeze, err)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// Package fakegpu stands for a machine with GPUs, CUDA and NCCL in tests: the
+// structs of package driver filled with Go functions. Nothing in it computes
+// on a device. What it shows is control flow, not speed and not what NVIDIA's
+// libraries really do.
+//
+// Device memory is host memory behind made-up addresses, so that a use beyond
+// an allocation is an error and not a crash. A stream is a queue that moves on
+// whenever somebody asks. Communicators are of the kind that does not block:
+// every call is in progress until it is asked about twice, and work on its
+// stream in the meantime is refused, as the documentation of NCCL demands.
+package fakegpu
