@@ -61,10 +61,10 @@ func (c *columnCall) pixels() int { return c.rows * c.hori.out }
 
 func (c *columnCall) taps() int { return c.vert.taps * c.hori.taps }
 
-// frameElems is the room for what a block looks at of one channel: a strip of rows for every image.
+// frameElems is the room for what a block looks at of one channel: a band of rows for every image.
 func (c *columnCall) frameElems() int {
-	strips := min(c.rows, (c.rows-1)/c.vert.out+2)
-	return (c.rows*c.vert.stride+strips*max(0, c.vert.reach()-c.vert.stride))*c.line + runLength
+	bands := min(c.rows, (c.rows-1)/c.vert.out+2)
+	return (c.rows*c.vert.stride+bands*max(0, c.vert.reach()-c.vert.stride))*c.line + runLength
 }
 
 func (c *columnCall) columnElems() int { return c.chunk*c.taps()*c.pixels() + runLength }
@@ -238,7 +238,7 @@ type columnPlanes struct{ h, w, between, h0, stepH, w0, stepW int }
 func moveRows[T Float](c *columnCall, o *columnPlanes, m, first, end int, block, y []T, back bool) {
 	n, wide := (end-first)*c.hori.out, c.hori.out
 	for row := first; row < end; {
-		s := stripAt(first, row, end, c.vert.out)
+		s := bandAt(first, row, end, c.vert.out)
 		row += s.rows
 		for i := range m {
 			plane, part := y[s.image*o.between+i*o.h*o.w:][:o.h*o.w], block[i*n+s.before*wide:][:s.rows*wide]

@@ -8,13 +8,13 @@ package kernel
 // which is overwritten by the next copy, and read as much: buffers end with such a slack.
 const runLength = 16
 
-// strip is a run of rows of one image; before it come so many rows of the block.
-type strip struct{ image, row, rows, before int }
+// band is a run of rows of one image; before it come so many rows of the block.
+type band struct{ image, row, rows, before int }
 
-// stripAt is the part of the block [first, end) that begins at row and belongs
+// bandAt is the part of the block [first, end) that begins at row and belongs
 // to one image of perImage rows.
-func stripAt(first, row, end, perImage int) strip {
-	s := strip{image: row / perImage, row: row % perImage, before: row - first}
+func bandAt(first, row, end, perImage int) band {
+	s := band{image: row / perImage, row: row % perImage, before: row - first}
 	s.rows = min(perImage-s.row, end-row)
 	return s
 }
@@ -26,7 +26,7 @@ func makeColumns[T Float](c *columnCall, x []T, ch, count, first, end int, frame
 	for i := range count {
 		rest := frames
 		for row := first; row < end; {
-			s := stripAt(first, row, end, c.vert.out)
+			s := bandAt(first, row, end, c.vert.out)
 			row += s.rows
 			fillFrame(c, x[s.image*c.between+(ch+i)*size:][:size], s, rest)
 			rest = rest[c.vert.span(s.rows)*c.line:]
@@ -41,9 +41,9 @@ func makeColumns[T Float](c *columnCall, x []T, ch, count, first, end int, frame
 	}
 }
 
-// fillFrame copies the rows of a plane that a strip looks at, with zeros around
+// fillFrame copies the rows of a plane that a band looks at, with zeros around
 // them. A row has one part for each phase of the stride.
-func fillFrame[T Float](c *columnCall, plane []T, s strip, frames []T) {
+func fillFrame[T Float](c *columnCall, plane []T, s band, frames []T) {
 	line, left := c.line, -c.hori.least()
 	top := s.row*c.vert.stride + c.vert.least()
 	frame := frames[:c.vert.span(s.rows)*line]
@@ -97,9 +97,9 @@ func splitPhase[T Float](src, dst []T, at, stride int) {
 // copyTap copies what a tap sees of the frames of a block to its row of the columns.
 func copyTap[T Float](c *columnCall, first, end int, frames, columns []T) {
 	step := c.vert.stride * c.line
-	overlap := c.vert.reach() - c.vert.stride // rows of a strip's frame beyond stride per row
+	overlap := c.vert.reach() - c.vert.stride // rows of a band's frame beyond stride per row
 	for row := first; row < end; {
-		s := stripAt(first, row, end, c.vert.out)
+		s := bandAt(first, row, end, c.vert.out)
 		row += s.rows
 		copyRuns(s.rows, c.hori.out, frames, step, columns[s.before*c.hori.out:])
 		if row < end {

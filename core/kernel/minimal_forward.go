@@ -75,7 +75,7 @@ func (c *minimalCall) readImages(x []float32, first, end int) {
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := stripAt(first, row, end, c.down)
+		s := bandAt(first, row, end, c.down)
 		row += s.rows
 		top := max(0, s.row*minimalSide-c.padH)
 		bottom := min(c.h, (s.row+s.rows)*minimalSide+c.taps-1-c.padH)
@@ -130,7 +130,7 @@ func (c *minimalCall) writeImages(y, bias []float32, to, outs, first, end int) {
 		tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := stripAt(first, row, end, c.down)
+		s := bandAt(first, row, end, c.down)
 		row += s.rows
 		top := s.row * minimalSide
 		bottom := min(c.oh, top+s.rows*minimalSide)

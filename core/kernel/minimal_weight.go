@@ -50,7 +50,7 @@ func (c *minimalCall) readGradients(dy []float32, first, end int) {
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
-		s := stripAt(first, row, end, c.down)
+		s := bandAt(first, row, end, c.down)
 		row += s.rows
 		top := s.row * minimalSide
 		bottom := min(c.oh, top+s.rows*minimalSide)
