@@ -73,7 +73,7 @@ func asProduct[T Float](g *gemmCall[T], f Finish[T]) product {
 // Blocks of products: A's block stays in the L2 cache, and so does a panel of B.
 const (
 	blockA   = 1 << 16 // elements of A, across
-	deepest  = 1024    // of k, across
+	deepest  = 512     // of k, across; longer sums in one register round visibly worse
 	packFrom = 128     // rows of C from which it pays to pack B
 )
 
