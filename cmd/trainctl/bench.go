@@ -18,11 +18,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func benchCommand() *cobra.Command {
+func benchCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure collectives on this machine",
-	}, benchAllReduceCommand(), benchRankCommand())
+		Short: "Measure this machine: collectives, training steps, kernels",
+	}, benchAllReduceCommand(), benchStepCommand(s), benchKernelsCommand(), benchRankCommand())
 }
 
 func benchAllReduceCommand() *cobra.Command {

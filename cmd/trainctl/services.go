@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"io"
+	"time"
 
+	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/forecast"
 )
@@ -17,6 +19,7 @@ type services struct {
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
 	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
+	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
 	Eval   func(context.Context, evalRequest) (evalResult, error)
 
 	Plugins plugins

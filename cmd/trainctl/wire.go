@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/forecast"
@@ -28,6 +29,9 @@ func newServices(started time.Time) *services {
 		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
 		Plan: func(ctx context.Context, c *config.Config) (*forecast.Report, error) {
 			return app.Forecast(ctx, c, builtins())
+		},
+		Bench: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
+			return app.BenchStep(ctx, c, builtins(), budget)
 		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),

@@ -22,18 +22,24 @@ import (
 // that is given by a path cannot be asked.
 func Forecast(ctx context.Context, c *config.Config, builtins []host.Builtin) (*forecast.Report, error) {
 	f := &forecaster{cfg: c, builtins: builtins, world: worldOf(c)}
-	var err error
-	if f.spec, err = f.dataset(); err != nil {
-		return nil, err
-	}
-	if f.policy, err = f.precision(ctx); err != nil {
-		return nil, err
-	}
-	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
-	if f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0); err != nil {
+	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}
 	return f.report()
+}
+
+// plan asks the data set for its shape and the precision plugin for its policy.
+func (f *forecaster) plan(ctx context.Context) (err error) {
+	if f.spec, err = f.dataset(); err != nil {
+		return err
+	}
+	if f.policy, err = f.precision(ctx); err != nil {
+		return err
+	}
+	c := f.cfg
+	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
+	f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0)
+	return err
 }
 
 // worldOf is the number of ranks that a configuration starts here and elsewhere.

@@ -27,6 +27,7 @@ var families = map[string]func(*asm){
 	"normpool":    normPool,
 	"moments":     moments,
 	"pack":        pack,
+	"peak":        peak,
 }
 
 func main() {

@@ -36,17 +36,26 @@ func parseGzip(raw []byte, dims int) (*Array, error) {
 	if err := checkTrailer(raw, h); err != nil {
 		return nil, err
 	}
-	data := make([]byte, h.bytes)
-	if n, err := io.ReadFull(z, data); err != nil {
+	whole := make([]byte, h.len+h.bytes)
+	copy(whole, head)
+	if n, err := io.ReadFull(z, whole[h.len:]); err != nil {
 		return nil, broken(h.len+int64(n), err)
 	}
-	return &Array{Dims: h.dims, Data: data}, checkEnd(z, in, h)
+	return &Array{Dims: h.dims, Data: whole[h.len:], whole: whole}, checkEnd(z, in, h)
+}
+
+// trailer is what a gzip file says about its content (RFC 1952): CRC-32 and
+// length modulo 2^32.
+func trailer(raw []byte) (crc, size uint32) {
+	end := raw[len(raw)-8:]
+	return binary.LittleEndian.Uint32(end), binary.LittleEndian.Uint32(end[4:])
 }
 
 // checkTrailer compares the announced length with the one in the last four
 // bytes before memory is taken for it.
 func checkTrailer(raw []byte, h header) error {
-	size := int64(binary.LittleEndian.Uint32(raw[len(raw)-4:]))
+	_, announced := trailer(raw)
+	size := int64(announced)
 	if size > maxRatio*int64(len(raw)) {
 		return wrongf(0, again, "truncated or damaged: the gzip trailer announces %d bytes out of %d compressed ones", size, len(raw))
 	}

@@ -29,6 +29,8 @@ const typeU8 = 0x08
 type Array struct {
 	Dims []int  // outermost first
 	Data []byte // product of Dims bytes
+
+	whole []byte // the decompressed file, Data included; nil when it was not compressed
 }
 
 // Error is a file that cannot be used.
@@ -63,6 +65,10 @@ func Load(fs afero.Fs, path string, dims int) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseNamed(raw, path, dims)
+}
+
+func parseNamed(raw []byte, path string, dims int) (*Array, error) {
 	a, err := Parse(raw, dims)
 	if e, ok := err.(*Error); ok {
 		e.Path = path

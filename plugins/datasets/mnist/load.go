@@ -37,7 +37,7 @@ func (s *search) load(paths [fileCount]string) (*found, error) {
 			if i == trainLabels || i == testLabels {
 				dims = 1
 			}
-			arrays[i], errs[i] = idx.Load(s.fs, path, dims)
+			arrays[i], errs[i] = s.cache.Load(path, dims)
 		})
 	}
 	wg.Wait()

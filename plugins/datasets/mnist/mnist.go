@@ -14,11 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/idx"
 )
 
 // The values of DatasetSpec.Source.
@@ -33,16 +35,22 @@ type Dataset struct {
 	variant
 	fs     afero.Fs
 	getenv func(string) string
+	caches func() (string, error) // the user's folder for caches
 
+	cache  *idx.Cache
 	splits [2]*split // by sdk.Split
 	pixels [256]float32
 }
 
 // New is MNIST. Files are reached through fs.
-func New(fs afero.Fs) *Dataset { return &Dataset{variant: mnist, fs: fs, getenv: os.Getenv} }
+func New(fs afero.Fs) *Dataset {
+	return &Dataset{variant: mnist, fs: fs, getenv: os.Getenv, caches: os.UserCacheDir}
+}
 
 // NewFashion is Fashion-MNIST. Files are reached through fs.
-func NewFashion(fs afero.Fs) *Dataset { return &Dataset{variant: fashion, fs: fs, getenv: os.Getenv} }
+func NewFashion(fs afero.Fs) *Dataset {
+	return &Dataset{variant: fashion, fs: fs, getenv: os.Getenv, caches: os.UserCacheDir}
+}
 
 // Open finds, verifies and if need be downloads the data.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
@@ -51,7 +59,8 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 		return sdk.DatasetSpec{}, err
 	}
 	log, loud := logger(req)
-	s := &search{variant: d.variant, settings: o, fs: d.fs, env: d.getenv(dataEnv), log: log, loud: loud}
+	d.cache = d.cacheFor(o)
+	s := &search{variant: d.variant, settings: o, fs: d.fs, cache: d.cache, env: d.getenv(dataEnv), log: log, loud: loud}
 	got, err := s.find(ctx)
 	if err != nil {
 		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", d.name, err)
@@ -108,8 +117,20 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return nil
 }
 
+// cacheFor is in the user's cache folder; without one, nothing is kept.
+func (d *Dataset) cacheFor(o settings) *idx.Cache {
+	c := &idx.Cache{Fs: d.fs, Min: 1 << 20}
+	if dir, err := d.caches(); err == nil && o.cache {
+		c.Dir = filepath.Join(dir, "trainctl", "idx")
+	}
+	return c
+}
+
 // Close lets go of the memory. It may be called more than once.
 func (d *Dataset) Close() error {
+	if d.cache != nil {
+		d.cache.Wait()
+	}
 	d.splits = [2]*split{}
 	return nil
 }

@@ -97,6 +97,7 @@ func open(t *testing.T, d *Dataset, given map[string]any) (sdk.DatasetSpec, erro
 func newDataset(fs afero.Fs, env string) *Dataset {
 	d := New(fs)
 	d.getenv = func(string) string { return env }
+	d.caches = func() (string, error) { return "", errors.New("no home") }
 	return d
 }
 

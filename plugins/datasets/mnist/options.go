@@ -22,6 +22,7 @@ func (v variant) Info() sdk.Info {
 			{Name: "mirrors", Type: sdk.StringList, Default: v.sites, Doc: "Addresses to download from, best first; set it to use a mirror of your own."},
 			{Name: "timeout", Type: sdk.Duration, Default: "10m", Doc: "Limit for the whole download, the wait for another rank's download included."},
 			{Name: "fallback", Type: sdk.String, Default: fallbackError, Enum: []string{fallbackError, fallbackGenerated}, Doc: "What to do without data: stop, or train on digits that the plugin draws itself."},
+			{Name: "cache", Type: sdk.Boolean, Default: true, Doc: "Keep decompressed copies of .gz files in the user's cache folder: the next run starts faster."},
 			{Name: "mean", Type: sdk.FloatList, Doc: "Subtracted from pixel/255, one value; 0.1307 is usual for MNIST. Default: nothing."},
 			{Name: "std", Type: sdk.FloatList, Doc: "Divides after mean was subtracted, one value; 0.3081 is usual for MNIST. Default: nothing."},
 			{Name: "train_samples", Type: sdk.Int, Unit: "samples", Min: &positive, Doc: "Use only the first samples of the training set. Default: all."},
@@ -42,6 +43,7 @@ type settings struct {
 	mirrors   []string
 	timeout   time.Duration
 	generate  bool
+	cache     bool
 	mean, std float32
 	samples   [2]int // by sdk.Split; 0 = all
 }
@@ -54,6 +56,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 		mirrors:  o.Strings("mirrors"),
 		timeout:  o.Duration("timeout"),
 		generate: o.String("fallback") == fallbackGenerated,
+		cache:    o.Bool("cache"),
 		mean:     single(&l, o, "mean", 0),
 		std:      single(&l, o, "std", 1),
 		samples:  [2]int{int(o.Int("train_samples")), int(o.Int("test_samples"))},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/fetch"
+	"github.com/trainctl/trainctl/plugins/datasets/idx"
 )
 
 // dataEnv is the environment variable that names a folder of data sets.
@@ -27,6 +28,7 @@ type search struct {
 	variant
 	settings
 	fs    afero.Fs
+	cache *idx.Cache
 	env   string // value of $TRAINCTL_DATA
 	log   *slog.Logger
 	loud  slog.Level // of what one rank of a host should say for all

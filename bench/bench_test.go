@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOnlyTrainctlWithoutTorch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	o := options{python: filepath.Join(t.TempDir(), "python"), match: "mlp-w1-b64-fp32", pairs: 1, seconds: 0, json: file}
+	var out bytes.Buffer
+	if err := measure(t.Context(), &o, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"PyTorch was left out", "-python names another", "mlp-w1-b64-fp32"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if m := r.Cases[0].Trainctl[0]; m.SamplesPerSec <= 0 || m.FirstStepS <= 0 || m.PeakRSS <= 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestTheBestOfPyTorchCounts(t *testing.T) {
+	m := measured{Case: cases[0], Trainctl: []result{{SamplesPerSec: 90}, {SamplesPerSec: 100}, {SamplesPerSec: 500}}}
+	m.add("contiguous", result{SamplesPerSec: 20})
+	m.add("channels-last", result{SamplesPerSec: 30})
+	m.add("channels-last", result{SamplesPerSec: 50})
+	row := m.row()
+	if want := "100 / 40 = 2.5x"; !strings.Contains(row, want) || !strings.HasSuffix(row, "channels-last") {
+		t.Errorf("no %q in %q", want, row)
+	}
+}
+
+func TestNothingChosen(t *testing.T) {
+	if err := measure(t.Context(), &options{match: "no such case"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "-list") {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,14 @@
+// Command bench measures trainctl against PyTorch DDP over gloo on this machine:
+//
+//	go run ./bench -python .venv/bin/python
+//
+// It builds trainctl, runs both sides in turn with the same model, ranks, batch,
+// threads and data, and prints medians and their ratios; -json FILE keeps them
+// with every single run. PyTorch is measured in contiguous and in channels-last
+// layout, with -compile compiled too, and the best counts. Where Python has no
+// torch only trainctl is measured, and the output says why.
+//
+// Samples per second leave out the first steps of both sides. Memory is the
+// proportional set size of all processes of a job, looked at four times a
+// second, divided by its ranks.
+package main

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	python, match, mnist, json string
+	pairs                      int
+	seconds                    float64
+	compile, list              bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.python, "python", "python3", "the Python that has torch and numpy")
+	flag.StringVar(&o.match, "match", "", "measure the cases whose names contain this `text`")
+	flag.StringVar(&o.mnist, "mnist", "", "train on the MNIST files of this `folder`; without, on made-up images")
+	flag.StringVar(&o.json, "json", "", "write all runs to this `file`")
+	flag.IntVar(&o.pairs, "pairs", 3, "runs of each side")
+	flag.Float64Var(&o.seconds, "seconds", 4, "about how long PyTorch trains in a run")
+	flag.BoolVar(&o.compile, "compile", false, "measure torch.compile too")
+	flag.BoolVar(&o.list, "list", false, "print the names of the cases")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, &o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(ctx context.Context, o *options, w io.Writer) error {
+	chosen := choose(o.match)
+	if len(chosen) == 0 {
+		return fmt.Errorf("no case has %q in its name; -list prints them", o.match)
+	}
+	if o.list {
+		for _, c := range chosen {
+			fmt.Fprintln(w, c)
+		}
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "trainctl-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, dir: dir, log: os.Stderr}
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: machine(), Torch: b.torch, NoTorch: b.noTorch}
+	for _, c := range chosen {
+		m, err := b.run(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+		r.Cases = append(r.Cases, m)
+	}
+	if err := r.print(w); err != nil {
+		return err
+	}
+	return r.save(o.json)
+}
+
+// bench is one session of measuring.
+type bench struct {
+	*options
+	dir      string // for everything that the runs write
+	trainctl string // the program
+	script   string // torch_train.py
+	torch    string // version, empty when there is none
+	noTorch  string // why there is none
+	log      io.Writer
+}
+
+// prepare builds trainctl and looks for torch.
+func (b *bench) prepare(ctx context.Context) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("run this inside trainctl's repository: %w", err)
+	}
+	top := strings.TrimSpace(string(root))
+	b.trainctl, b.script = filepath.Join(b.dir, "trainctl"), filepath.Join(top, "bench", "torch_train.py")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.trainctl, "./cmd/trainctl")
+	build.Dir = top
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	if b.mnist != "" {
+		if b.mnist, err = filepath.Abs(b.mnist); err != nil {
+			return err
+		}
+	}
+	b.findTorch(ctx)
+	return nil
+}
+
+// run measures a case: all variants of all sides once, then all again.
+func (b *bench) run(ctx context.Context, c *testCase) (measured, error) {
+	m := measured{Case: *c}
+	for range b.pairs {
+		fmt.Fprintf(b.log, "%v: trainctl", c)
+		r, err := b.runTrainctl(ctx, c)
+		if err != nil {
+			return m, err
+		}
+		m.Trainctl = append(m.Trainctl, r)
+		fmt.Fprintf(b.log, " %.0f/s", r.SamplesPerSec)
+		for _, v := range b.variants(c) {
+			r, err := b.runTorch(ctx, c, v)
+			if err != nil {
+				return m, err
+			}
+			m.add(v, r)
+			fmt.Fprintf(b.log, ", torch %s %.0f/s", v, r.SamplesPerSec)
+		}
+		fmt.Fprintln(b.log)
+	}
+	return m, nil
+}
+
+func (r *report) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

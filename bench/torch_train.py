@@ -1,0 +1,152 @@
+"""Trains with PyTorch DDP over gloo on the CPU: the other side of `go run ./bench`.
+
+Rank 0 prints one JSON object with the fields of the command's results.
+Needs torch and numpy.
+"""
+import argparse
+import gzip
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+STARTED = float(os.environ.get("BENCH_STARTED", time.time()))
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--ranks", type=int, default=1)
+    p.add_argument("--model", choices=["convnet", "mlp", "resnet18"], default="convnet")
+    p.add_argument("--batch", type=int, default=100)
+    p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--warm-up", type=int, default=10)
+    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    p.add_argument("--variant", choices=["contiguous", "channels-last", "compile"], default="contiguous")
+    p.add_argument("--mnist", help="folder with the IDX files, packed or not")
+    return p.parse_args()
+
+
+def start_ranks(n):
+    """Runs this script once per rank, with one thread each."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    shared = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(n),
+                  OMP_NUM_THREADS="1", BENCH_STARTED=repr(STARTED))
+    ranks = [subprocess.Popen([sys.executable] + sys.argv, env=dict(shared, RANK=str(r))) for r in range(n)]
+    return max(abs(p.wait()) for p in ranks)
+
+
+def conv_norm(nn, cin, cout, kernel, stride=1):
+    return [nn.Conv2d(cin, cout, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(cout)]
+
+
+def convnet(nn):
+    def block(cin, cout):
+        return nn.Sequential(nn.Conv2d(cin, cout, 5, padding=2), nn.BatchNorm2d(cout), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(block(1, 16), block(16, 32), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+
+
+def mlp(nn):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def resnet18(nn):
+    """ResNet-18 with the stem for small images."""
+    class Block(nn.Module):
+        def __init__(self, cin, cout, stride):
+            super().__init__()
+            self.body = nn.Sequential(*conv_norm(nn, cin, cout, 3, stride), nn.ReLU(), *conv_norm(nn, cout, cout, 3))
+            self.skip = nn.Sequential(*(conv_norm(nn, cin, cout, 1, stride) if stride > 1 or cin != cout else []))
+            self.relu = nn.ReLU()
+
+        def forward(self, x):
+            return self.relu(self.body(x) + self.skip(x))
+
+    layers, cin = conv_norm(nn, 3, 64, 3) + [nn.ReLU()], 64
+    for i, cout in enumerate([64, 128, 256, 512]):
+        layers += [Block(cin, cout, 2 if i else 1), Block(cout, cout, 1)]
+        cin = cout
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def digits(torch, folder):
+    import numpy as np
+
+    def read(name, header):
+        path = os.path.join(folder, name)
+        with open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz", "rb") as f:
+            return np.frombuffer(f.read(), np.uint8)[header:]
+    x = torch.from_numpy(read("train-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28).astype("float32") / 255)
+    return x, torch.from_numpy(read("train-labels-idx1-ubyte", 8).astype("int64"))
+
+
+def data(torch, args):
+    if args.mnist:
+        return digits(torch, args.mnist)
+    shape, n = ((3, 32, 32), 512) if args.model == "resnet18" else ((1, 28, 28), 8192)
+    return torch.randn(n, *shape), torch.randint(0, 10, (n,))
+
+
+def main(args):
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, TensorDataset
+    from torch.utils.data.distributed import DistributedSampler
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    torch.manual_seed(1)
+    last = args.variant == "channels-last"
+    model = globals()[args.model](torch.nn)
+    if last:
+        model = model.to(memory_format=torch.channels_last)
+    model = DistributedDataParallel(model)
+    call = torch.compile(model) if args.variant == "compile" else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    dataset = TensorDataset(*data(torch, args))
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, drop_last=True)
+
+    ends, first = [], None
+    for epoch in range(1 << 30):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            if last:
+                x = x.contiguous(memory_format=torch.channels_last)
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+                loss = torch.nn.functional.cross_entropy(call(x), y)
+            loss.backward()
+            optimizer.step()
+            ends.append(time.time())
+            first = first or ends[0] - STARTED
+            if len(ends) == args.steps:
+                break
+        if len(ends) == args.steps:
+            break
+
+    counted = ends[args.warm_up - 1:]
+    took = counted[-1] - counted[0]
+    rss = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024])
+    dist.all_reduce(rss, dist.ReduceOp.MAX)
+    if dist.get_rank() == 0:
+        steps = [b - a for a, b in zip(counted, counted[1:])]
+        print(json.dumps({
+            "samples_per_sec": len(steps) * args.batch * dist.get_world_size() / took,
+            "step_ms_p50": statistics.median(steps) * 1e3, "to_first_step_s": first, "peak_rss_bytes": int(rss),
+        }))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    a = arguments()
+    if "RANK" in os.environ:
+        main(a)
+    else:
+        sys.exit(start_ranks(a.ranks))

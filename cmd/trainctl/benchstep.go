@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/bench"
+)
+
+func benchStepCommand(s *services) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "step CONFIG",
+		Short: "Measure each operation of a training step",
+		Long: `Measure each operation of one rank's training step, as the configuration plans it, on
+made-up data: forward, loss and backward, without optimizer, communication and data.
+"floor" is the larger of operations over the core's peak and bytes over its bandwidth,
+both measured first; "of floor" exceeds 100 % where an algorithm needs fewer
+multiplications than the definition.`,
+		Example: "  trainctl bench step configs/mnist-ddp.toml --set train.per_rank_batch=100",
+		Args:    exactly("CONFIG"),
+	}
+	flags.register(cmd)
+	budget := cmd.Flags().Duration("budget", 2*time.Second, "measure for this `TIME`")
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		if s.Bench == nil {
+			return absent("bench step")
+		}
+		r, err := s.Bench(cmd.Context(), c, *budget)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+		}
+		return printSteps(cmd.OutOrStdout(), r)
+	}
+	return cmd
+}
+
+func printSteps(w io.Writer, r *bench.StepReport) error {
+	fmt.Fprintf(w, "%s, batch %d, threads %d. ", r.Model, r.Batch, r.Threads)
+	printMachine(w, &r.Machine)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "LAYER\tOPERATION\tP50 µs\tFLOOR µs\tOF FLOOR\tGFLOP/s\t")
+	for _, s := range r.Steps {
+		fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%.0f %%\t%.1f\t\n", s.Layer, s.Op, s.P50, s.Floor, 100*s.OfFloor, s.GFLOPS)
+	}
+	us, floor := r.Total()
+	fmt.Fprintf(tw, "all\t\t%.1f\t%.1f\t%.0f %%\t\t\n", us, floor, 100*floor/us)
+	return tw.Flush()
+}
+
+// printMachine says what floors stand on.
+func printMachine(w io.Writer, m *bench.Machine) {
+	fmt.Fprintf(w, "One core, %s: %.0f GFLOP/s", m.Level, m.GFLOPS)
+	for _, c := range m.Caches {
+		fmt.Fprintf(w, ", %.0f GB/s in %s", c.GBps, formatSize(c.Bytes))
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,232 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// kernelCases are the kernels of the models' training steps, made when they
+// are measured. Every case has memory of its own.
+func kernelCases() (cases []func() Kernel) {
+	add := func(k func() Kernel) { cases = append(cases, k) }
+	for _, s := range []struct{ m, n, k int }{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}, {100, 10, 1568}} {
+		add(func() Kernel { return gemm("gemm", false, true, s.m, s.n, s.k) })
+	}
+	add(func() Kernel { return gemm("gemm grad input", false, false, 64, 512, 256) })
+	add(func() Kernel { return gemm("gemm grad weight", true, false, 512, 784, 64) })
+	for _, c := range convolutions {
+		add(func() Kernel { return conv("conv2d", c, convForward) })
+		add(func() Kernel { return conv("conv2d grad weight", c, convGradWeight) })
+		if c.C > 3 { // the first layer of a model
+			add(func() Kernel { return conv("conv2d grad input", c, convGradInput) })
+		}
+	}
+	for _, p := range poolings {
+		add(func() Kernel { return normPool(p) })
+		add(func() Kernel { return normPoolGrad(p) })
+	}
+	for _, n := range [][3]int{{100, 16, 784}, {32, 64, 1024}, {32, 512, 16}} {
+		add(func() Kernel { return batchNorm(n[0], n[1], n[2]) })
+		add(func() Kernel { return batchNormGrad(n[0], n[1], n[2]) })
+	}
+	for _, n := range []int{64 << 10, 2 << 20} {
+		add(func() Kernel { return relu(n) })
+		add(func() Kernel { return sum(n) })
+	}
+	add(func() Kernel { return crossEntropy(256, 10) })
+	add(func() Kernel { return crossEntropy(256, 1000) })
+	const params = 535818 // of the MLP
+	add(func() Kernel { return sgd(params) })
+	add(func() Kernel { return adam(params) })
+	for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
+		add(func() Kernel { return reduce(d, 256<<10) })
+		add(func() Kernel { return reduce(d, 25<<20) })
+	}
+	for _, d := range []tensor.DType{tensor.BF16, tensor.F16} {
+		add(func() Kernel { return convert(tensor.F32, d, params) })
+		add(func() Kernel { return convert(d, tensor.F32, params) })
+	}
+	return cases
+}
+
+// convolutions of the ConvNet at batch 100 and of ResNet-18 on 32×32 at batch 32.
+var convolutions = []kernel.Conv{
+	square(100, 1, 28, 16, 5, 1), square(100, 16, 14, 32, 5, 1),
+	square(32, 3, 32, 64, 3, 1), square(32, 64, 32, 64, 3, 1), square(32, 128, 16, 128, 3, 1),
+	square(32, 256, 8, 256, 3, 1), square(32, 512, 4, 512, 3, 1),
+	square(32, 64, 32, 128, 3, 2), square(32, 64, 32, 128, 1, 2),
+}
+
+// square is a convolution of square images and filters that keeps the size, or
+// divides it by the stride.
+func square(n, c, hw, k, r, stride int) kernel.Conv {
+	return kernel.Conv{N: n, C: c, H: hw, W: hw, K: k, R: r, S: r, StrideH: stride, StrideW: stride, PadH: r / 2, PadW: r / 2}
+}
+
+var poolings = []kernel.Pool{
+	{N: 100, C: 16, H: 28, W: 28, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 100, C: 32, H: 14, W: 14, R: 2, S: 2, StrideH: 2, StrideW: 2},
+}
+
+func random(n int) []float32 {
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+func zeros(n int) []float32 { return make([]float32, n) }
+
+func ones(n int) []float32 {
+	x := make([]float32, n)
+	kernel.Fill(x, 1)
+	return x
+}
+
+func gemm(name string, transA, transB bool, m, n, k int) Kernel {
+	a, b, c, scratch := random(m*k), random(k*n), zeros(m*n), zeros(kernel.GemmScratch(m, n, k))
+	lda, ldb := k, n
+	if transA {
+		lda = m
+	}
+	if transB {
+		ldb = k
+	}
+	return Kernel{
+		Name: name, Shape: fmt.Sprintf("%dx%dx%d", m, n, k),
+		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 4 * int64(m*k+k*n+m*n),
+		Run: func() { kernel.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, 0, c, n, scratch) },
+	}
+}
+
+// A convDirection runs a convolution or one of its gradients.
+type convDirection func(p *kernel.Conv, x, w, y, scratch []float32)
+
+func convForward(p *kernel.Conv, x, w, y, scratch []float32) {
+	kernel.Conv2D(p, x, w, nil, y, scratch)
+}
+
+func convGradInput(p *kernel.Conv, x, w, y, scratch []float32) {
+	kernel.Conv2DGradInput(p, y, w, x, scratch)
+}
+
+func convGradWeight(p *kernel.Conv, x, w, y, scratch []float32) {
+	kernel.Conv2DGradWeight(p, x, y, w, scratch, false)
+}
+
+func conv(name string, p kernel.Conv, run convDirection) Kernel {
+	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*p.C*p.R*p.S), random(p.N*p.K*p.OutH()*p.OutW())
+	scratch := zeros(kernel.ConvScratch(&p))
+	return Kernel{
+		Name: name, Shape: fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH),
+		FLOPs: 2 * int64(len(y)) * int64(p.C*p.R*p.S), Bytes: 4 * int64(len(x)+len(w)+len(y)),
+		Run: func() { run(&p, x, w, y, scratch) },
+	}
+}
+
+func poolShape(p *kernel.Pool) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }
+
+// normPool is batch norm's statistics and its output with ReLU and pooling.
+func normPool(p kernel.Pool) Kernel {
+	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(kernel.BatchNormReLUPoolScratch(&p))
+	mean, variance, gamma, beta := zeros(p.C), zeros(p.C), ones(p.C), zeros(p.C)
+	return Kernel{
+		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out),
+		Run: func() {
+			kernel.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
+			kernel.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
+		},
+	}
+}
+
+func normPoolGrad(p kernel.Pool) Kernel {
+	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	x, y, dy, idx, scratch := random(in), zeros(out), random(out), make([]int32, out), zeros(kernel.BatchNormReLUPoolScratch(&p))
+	mean, one, beta := zeros(p.C), ones(p.C), zeros(p.C)
+	dx, dgamma, dbeta, sums := zeros(in), zeros(p.C), zeros(p.C), zeros(p.C)
+	kernel.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
+	return Kernel{
+		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(3*in+3*out),
+		Run: func() {
+			kernel.BatchNormReLUPoolGrad(&p, x, y, dy, idx, mean, one, one, dx, dgamma, dbeta, sums, false)
+		},
+	}
+}
+
+func batchNorm(n, c, hw int) Kernel {
+	x, y, mean, variance, one := random(n*c*hw), zeros(n*c*hw), zeros(c), zeros(c), ones(c)
+	return Kernel{
+		Name: "batch norm", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 7 * int64(len(x)), Bytes: 12 * int64(len(x)),
+		Run: func() {
+			kernel.BatchNormStats(n, c, hw, x, mean, variance)
+			kernel.BatchNormApply(n, c, hw, x, mean, one, one, mean, y)
+		},
+	}
+}
+
+func batchNormGrad(n, c, hw int) Kernel {
+	x, dy, dx, mean, one := random(n*c*hw), random(n*c*hw), zeros(n*c*hw), zeros(c), ones(c)
+	dgamma, dbeta := zeros(c), zeros(c)
+	return Kernel{
+		Name: "batch norm grad", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 9 * int64(len(x)), Bytes: 20 * int64(len(x)),
+		Run: func() { kernel.BatchNormGrad(n, c, hw, x, dy, mean, one, one, dx, dgamma, dbeta, false) },
+	}
+}
+
+func relu(n int) Kernel {
+	x, y := random(n), zeros(n)
+	return Kernel{Name: "relu", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 8 * int64(n), Run: func() { kernel.ReLU(x, y) }}
+}
+
+func sum(n int) Kernel {
+	x, y := random(n), zeros(n)
+	return Kernel{Name: "add", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 12 * int64(n), Run: func() { kernel.AddTo(y, x) }}
+}
+
+func crossEntropy(rows, classes int) Kernel {
+	x, dx, target := random(rows*classes), zeros(rows*classes), make([]int32, rows)
+	return Kernel{
+		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: 12 * int64(len(x)), Bytes: 8 * int64(len(x)),
+		Run: func() { kernel.SoftmaxCrossEntropy(rows, classes, x, target, -100, 0, nil, dx, 1) },
+	}
+}
+
+func sgd(n int) Kernel {
+	p, g, buf := random(n), random(n), zeros(n)
+	return Kernel{
+		Name: "sgd with momentum", Shape: fmt.Sprint(n), FLOPs: 4 * int64(n), Bytes: 20 * int64(n),
+		Run: func() { kernel.SGDUpdate(p, g, buf, 1e-6, 0.9, 0, 0, false, false, false) },
+	}
+}
+
+func adam(n int) Kernel {
+	p, g, m, v := random(n), random(n), zeros(n), zeros(n)
+	return Kernel{
+		Name: "adam", Shape: fmt.Sprint(n), FLOPs: 12 * int64(n), Bytes: 28 * int64(n),
+		Run: func() { kernel.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false) },
+	}
+}
+
+// reduce adds two buffers of size bytes, as a backend does for two ranks.
+func reduce(d tensor.DType, size int) Kernel {
+	a, b := make([]byte, size), make([]byte, size)
+	elems := int64(size / d.Size())
+	return Kernel{
+		Name: "reduce " + d.String(), Shape: fmt.Sprintf("2 of %d", elems), FLOPs: elems, Bytes: 3 * int64(size),
+		Run: func() { kernel.ReduceN(kernel.Sum, d, a, [][]byte{a, b}, 1) },
+	}
+}
+
+func convert(from, to tensor.DType, n int) Kernel {
+	src, dst := make([]byte, n*from.Size()), make([]byte, n*to.Size())
+	return Kernel{
+		Name: fmt.Sprintf("convert %v to %v", from, to), Shape: fmt.Sprint(n), Bytes: int64(len(src) + len(dst)),
+		Run: func() { kernel.Convert(to, dst, from, src) },
+	}
+}

@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+var machine = Machine{GFLOPS: 100, Caches: []Bandwidth{{1 << 20, 200}, {1 << 30, 20}}}
+
+func TestMachineIsMeasured(t *testing.T) {
+	m, err := Measure(time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.GFLOPS <= 0 || len(m.Caches) != len(bandwidthSizes) {
+		t.Fatalf("%+v", m)
+	}
+	for _, c := range m.Caches {
+		if c.GBps <= 0 {
+			t.Errorf("%d bytes: %v GB/s", c.Bytes, c.GBps)
+		}
+	}
+}
+
+func TestFloorIsTheLargerOfComputingAndMoving(t *testing.T) {
+	for _, c := range []struct {
+		flops, bytes int64
+		want         time.Duration
+	}{
+		{1000, 8, 10},                         // 100 operations per nanosecond
+		{0, 1000, 5},                          // from the cache
+		{0, 2 << 20, (2 << 20) / 20},          // from memory
+		{1, 4 << 30, (4 << 30) / 20},          // larger than anything measured
+		{100 << 20, 2 << 20, 100 << 20 / 100}, // both, computing takes longer
+	} {
+		if got := machine.floor(c.flops, c.bytes, int(c.bytes)); got != c.want {
+			t.Errorf("%d operations, %d bytes: %v, want %v", c.flops, c.bytes, got, c.want)
+		}
+	}
+}
+
+func TestKernelsAreAllMeasuredOnce(t *testing.T) {
+	seen := map[string]bool{}
+	err := Kernels(t.Context(), &machine, "100x", 0, func(r KernelResult) error {
+		name := r.Name + " " + r.Shape
+		if seen[name] || r.P50 <= 0 || r.Min > r.P50 || r.Floor <= 0 {
+			t.Errorf("%+v", r)
+		}
+		seen[name] = true
+		return nil
+	})
+	if err != nil || len(seen) < 10 {
+		t.Fatalf("%d kernels, %v", len(seen), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Kernels(ctx, &machine, "", 0, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled measurement gives %v", err)
+	}
+}
+
+func TestStepsAreThoseOfThePlan(t *testing.T) {
+	digits := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 28, 28}}
+	g, err := nn.Build(nn.Config{Name: "convnet"}, digits, tensor.Spec{DType: tensor.I32}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Compile(g, plan.Options{Batch: 4, Train: true, Fuse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Steps(t.Context(), p, cpu.New(), &machine, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range p.Steps() {
+		if r := got[i]; r.Op != string(s.Op) || r.Layer != s.Layer || r.P50 <= 0 || r.FLOPs != s.FLOPs {
+			t.Errorf("step %d, %s: %+v", i, s.Op, r)
+		}
+	}
+	report := StepReport{Steps: got}
+	if us, floor := report.Total(); us <= 0 || floor <= 0 {
+		t.Errorf("%v µs, floor %v", us, floor)
+	}
+}

@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Kernel is a kernel on one shape, with what it has to compute and to move.
+type Kernel struct {
+	Name  string // "conv2d", "conv2d grad weight"
+	Shape string // "100x16x14x14, 32 of 5x5"
+	FLOPs int64  // as the definition counts them, a multiplication and an addition as two
+	Bytes int64  // read and written at least
+	Run   func() // once, on memory of its own
+}
+
+// KernelResult is what was measured for one kernel.
+type KernelResult struct {
+	Name   string  `json:"kernel"`
+	Shape  string  `json:"shape"`
+	P50    float64 `json:"p50_us"`
+	Min    float64 `json:"min_us"`
+	GFLOPS float64 `json:"gflops"` // by the median
+	GBps   float64 `json:"gbps"`   // by the median, decimal
+	Floor  float64 `json:"floor_us"`
+	// OfFloor is Floor per P50. It exceeds 1 where an algorithm needs fewer
+	// multiplications than the definition.
+	OfFloor float64 `json:"of_floor"`
+}
+
+// Kernels measures the kernels whose name or shape contains match, on one
+// thread, each for about the budget, and calls each with the results as they
+// come. It ends early with ctx's error.
+func Kernels(ctx context.Context, m *Machine, match string, budget time.Duration, each func(KernelResult) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, make := range kernelCases() {
+		k := make()
+		if !strings.Contains(k.Name+" "+k.Shape, match) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := each(m.measure(&k, budget)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) measure(k *Kernel, budget time.Duration) KernelResult {
+	runs := repeat(budget, k.Run)
+	p50 := runs.percentile(0.5)
+	floor := m.floor(k.FLOPs, k.Bytes, int(k.Bytes))
+	return KernelResult{
+		Name: k.Name, Shape: k.Shape, P50: micros(p50), Min: micros(runs[0]), Floor: micros(floor),
+		GFLOPS: rate(float64(k.FLOPs), p50), GBps: rate(float64(k.Bytes), p50),
+		OfFloor: float64(floor) / float64(max(1, p50)),
+	}
+}
+
+// tick is the shortest lap: several runs are timed as one where one is shorter.
+const tick = 20 * time.Microsecond
+
+// repeat times f for the budget, at least nine times.
+func repeat(budget time.Duration, f func()) laps {
+	start := time.Now()
+	f()
+	f()
+	each := int(tick/max(1, time.Since(start)/2)) + 1
+	var l laps
+	for end := time.Now().Add(budget); len(l) < 9 || time.Now().Before(end); {
+		start := time.Now()
+		for range each {
+			f()
+		}
+		l = append(l, time.Since(start)/time.Duration(each))
+	}
+	return l
+}

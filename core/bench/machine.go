@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/trainctl/trainctl/core/kernel"
+)
+
+// Machine is what one core of this machine allows: the ground that a kernel's
+// floor stands on.
+type Machine struct {
+	Level  string  `json:"level"`       // instruction set of the kernels
+	GFLOPS float64 `json:"peak_gflops"` // float32 multiply-adds in registers, a multiplication and an addition as two
+	// Decimal gigabytes per second read and written by y += x, by the size of both.
+	Caches []Bandwidth `json:"bandwidth"`
+}
+
+// Bandwidth is what memory of a size gives one core.
+type Bandwidth struct {
+	Bytes int     `json:"bytes"`
+	GBps  float64 `json:"gbps"`
+}
+
+// bandwidthSizes reach from the second-level cache of every CPU to the memory behind all caches.
+var bandwidthSizes = []int{512 << 10, 4 << 20, 16 << 20, 128 << 20}
+
+// Measure takes about as long as budget for each of its four figures. It wants
+// a core for itself.
+func Measure(budget time.Duration) (Machine, error) {
+	level, err := kernel.Active()
+	if err != nil {
+		return Machine{}, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	m := Machine{Level: level.String()}
+	var flops int64
+	d := fastest(budget, func() { flops = kernel.MultiplyAdds(20000) })
+	m.GFLOPS = rate(float64(flops), d)
+	for _, n := range bandwidthSizes {
+		x, y := make([]float32, n/8), make([]float32, n/8)
+		d := fastest(budget, func() { kernel.AddTo(y, x) })
+		m.Caches = append(m.Caches, Bandwidth{Bytes: n, GBps: rate(float64(n)*3/2, d)})
+	}
+	return m, nil
+}
+
+// floor is the least time that so many operations and bytes can take when size
+// bytes are touched in all.
+func (m *Machine) floor(flops, bytes int64, size int) time.Duration {
+	gbps := 0.0
+	for _, c := range m.Caches {
+		if gbps = c.GBps; size <= c.Bytes {
+			break
+		}
+	}
+	ns := max(float64(flops)/m.GFLOPS, float64(bytes)/gbps)
+	return time.Duration(ns)
+}
+
+// rate is amounts in thousands of millions per second.
+func rate(amount float64, d time.Duration) float64 { return amount / float64(max(1, d.Nanoseconds())) }
+
+// fastest repeats f for the budget, at least three times, and returns the
+// shortest run: what a machine allows is what it reached once.
+func fastest(budget time.Duration, f func()) time.Duration {
+	f()
+	best, end := time.Duration(1<<62), time.Now().Add(budget)
+	for n := 0; n < 3 || time.Now().Before(end); n++ {
+		start := time.Now()
+		f()
+		best = min(best, time.Since(start))
+	}
+	return best
+}

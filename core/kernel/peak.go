@@ -1,0 +1,26 @@
+package kernel
+
+// MultiplyAdds runs rounds of independent float32 multiply-adds that stay in
+// registers, as wide as the active level has them, and returns how many
+// operations that was, a multiplication and an addition as two. It is for
+// measuring what a core allows.
+func MultiplyAdds(rounds int) (flops int64) {
+	lanes := multiplyAdds(max(1, rounds))
+	return int64(max(1, rounds)) * peakSums * int64(lanes) * 2
+}
+
+// peakSums independent sums hide the latency of a multiply-add.
+const peakSums = 12
+
+// multiplyAddsGeneric is what a loop without vectors reaches.
+func multiplyAddsGeneric(rounds int) {
+	var s [peakSums]float32
+	for range rounds {
+		for i := range s {
+			s[i] += s[i] * s[i]
+		}
+	}
+	generic = s[0]
+}
+
+var generic float32 // keeps the compiler from leaving the loop out
