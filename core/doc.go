@@ -50,6 +50,12 @@
 // (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
 // loaded, are then broadcast where they lie.
 //
+// # GPU libraries
+//
+// core/cuda/dl finds shared libraries and opens them at run time, and
+// core/cuda/driver binds NVIDIA's by tables of symbols; docs/gpu.md says what
+// of it is proved. trainctl doctor shows what a machine has.
+//
 // # Who imports whom
 //
 // Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
