@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint"},
 	{"core/plan"},
-	{"core/cpu"},
+	{"core/cpu", "core/cuda"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
 	{"core/train", "core/bench", "core/tensor/devicetest"},
 	{"core/config"},

@@ -3,6 +3,7 @@ package devicetest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/graph"
@@ -104,7 +105,24 @@ func (r *rig) step(op graph.Op, attr any, in, out []*arg) {
 		return o
 	}
 	s.In, s.Out = operands(in), operands(out)
+	for _, o := range s.Out {
+		if o.Place == plan.PlaceGrad {
+			s.Complete = append(s.Complete, o.Index)
+		}
+	}
 	r.parts.Steps = []plan.Step{s}
+}
+
+// again puts a second step behind the first, which adds to the gradients that that one wrote.
+func (r *rig) again() {
+	first := &r.parts.Steps[0]
+	second := *first
+	second.Out = slices.Clone(first.Out)
+	for i := range second.Out {
+		second.Out[i].Add = second.Out[i].Place == plan.PlaceGrad
+	}
+	first.Complete = nil
+	r.parts.Steps = append(r.parts.Steps, second)
 }
 
 // run runs the step.
