@@ -167,7 +167,9 @@ func columnForward[T Float](p *Conv, x, w, bias, y, scratch []T) {
 
 func columnGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
 	cg, kg := p.C/p.groups(), p.K/p.groups()
-	if p.R < p.StrideH || p.S < p.StrideW { // not every pixel was looked at
+	reached := 0
+	p.phases(func(h, w phase) { reached += h.pixels * w.pixels })
+	if reached < p.H*p.W { // some pixels no output looked at
 		clear(dx[:p.N*p.C*p.H*p.W])
 	}
 	p.phases(func(h, v phase) {
