@@ -168,8 +168,8 @@ func columnForward[T Float](p *Conv, x, w, bias, y, scratch []T) {
 func columnGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
 	cg, kg := p.C/p.groups(), p.K/p.groups()
 	reached := 0
-	p.phases(func(h, w phase) { reached += h.pixels * w.pixels })
-	if reached < p.H*p.W { // some pixels no output looked at
+	p.phases(func(_, _ phase) { reached++ })
+	if reached < p.StrideH*p.StrideW { // by few taps, or by a dilation with a factor of the stride
 		clear(dx[:p.N*p.C*p.H*p.W])
 	}
 	p.phases(func(h, v phase) {

@@ -21,7 +21,7 @@ const (
 
 // large reports whether this way works, and takes fewer products than minimal.
 func (p *Conv) large() bool {
-	return !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
+	return HasBF16() && !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
 		p.dilH() == 1 && p.dilW() == 1 && p.R == largeTaps && p.S == largeTaps && p.PadH < p.R && p.PadW < p.R &&
 		p.C%channelLanes == 0 && p.K%channelLanes == 0 && p.C*p.K*largeSquare <= largeFilterElems &&
 		p.largePays(p.OutH(), p.OutW()) && p.largePays(p.H, p.W)
