@@ -43,7 +43,7 @@ func testConv[T Float](t *testing.T, p *Conv, tol float64) {
 	}
 	x, w, bias := random[T](1, p.N*p.C*p.H*p.W), random[T](2, p.K*p.patch()), random[T](3, p.K)
 	dy := random[T](4, p.N*p.K*p.OutH()*p.OutW())
-	scratch := poisoned[T](ConvScratch(p))
+	scratch := poisoned[T](ConvScratch[T](p))
 	name := fmt.Sprintf("%+v", *p)
 
 	got, want := random[T](6, len(dy)), make([]T, len(dy))
@@ -90,7 +90,7 @@ func TestConvPassesNaN(t *testing.T) {
 			p := &convCases[i]
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/2], dy[len(dy)/3] = float32(math.NaN()), float32(math.NaN())
-			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch(p))
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch[float32](p))
 			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
 			Conv2D(p, x, w, nil, y, scratch)
 			convRef(p, x, w, nil, wantY)
@@ -110,7 +110,7 @@ func TestConvDoesNotAllocate(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		for _, p := range []*Conv{&convCases[1], &convCases[4], &convCases[5]} {
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
-			scratch := poisoned[float32](ConvScratch(p))
+			scratch := poisoned[float32](ConvScratch[float32](p))
 			if n := testing.AllocsPerRun(2, func() {
 				Conv2D(p, x, w, nil, dy, scratch)
 				Conv2DGradWeight(p, x, dy, w, scratch, true)
@@ -141,7 +141,7 @@ func TestConvValidate(t *testing.T) {
 
 func benchConv(b *testing.B, p Conv, f func(x, w, y, scratch []float32)) {
 	x, w := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch())
-	y, scratch := random[float32](4, p.N*p.K*p.OutH()*p.OutW()), poisoned[float32](ConvScratch(&p))
+	y, scratch := random[float32](4, p.N*p.K*p.OutH()*p.OutW()), poisoned[float32](ConvScratch[float32](&p))
 	for b.Loop() {
 		f(x, w, y, scratch)
 	}
