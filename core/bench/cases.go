@@ -121,7 +121,7 @@ func convGradWeight(p *kernel.Conv, x, w, y, scratch []float32) {
 
 func conv(name string, p kernel.Conv, run convDirection) Kernel {
 	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*p.C*p.R*p.S), random(p.N*p.K*p.OutH()*p.OutW())
-	scratch := zeros(kernel.ConvScratch(&p))
+	scratch := zeros(kernel.ConvScratch[float32](&p))
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH),
 		FLOPs: 2 * int64(len(y)) * int64(p.C*p.R*p.S), Bytes: 4 * int64(len(x)+len(w)+len(y)),

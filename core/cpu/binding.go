@@ -38,6 +38,10 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindNormPool[T]
 	case plan.NormPoolGradOp:
 		return bindNormPoolGrad[T]
+	case plan.NormReLUOp:
+		return bindNormReLU[T]
+	case plan.NormReLUGradOp:
+		return bindNormReLUGrad[T]
 	case plan.SyncBatchNormOp:
 		return bindSyncBatchNorm[T]
 	case plan.SyncBatchNormGradOp:
@@ -86,18 +90,20 @@ func bindCast(m *memory, s *plan.Step) job {
 	}
 }
 
-// scratchElems is the number of scratch elements that a step's kernel asks for.
-func scratchElems(s *plan.Step) int {
+// scratchElems is the number of scratch elements that a step's kernel asks for
+// on each of some threads.
+func scratchElems(s *plan.Step, threads int) int {
 	switch s.Op {
 	case graph.Conv2DOp, graph.Conv2DGradInputOp:
-		p := convGeometry(s)
-		return kernel.ConvScratch(&p)
-	case graph.Conv2DGradWeightOp: // and a term of the gradient
-		p := convGeometry(s)
-		return kernel.ConvScratch(&p) + s.Out[0].Spec.Shape.Elems()
+		return convScratch(s)
+	case graph.Conv2DGradWeightOp:
+		if threads == 1 {
+			return convScratch(s)
+		}
+		return convScratch(s) + s.Out[0].Spec.Shape.Elems() // for a term of the gradient
 	case graph.LinearOp, plan.LinearReLUOp, graph.LinearGradInputOp, plan.LinearGradInputReLUOp, graph.LinearGradWeightOp:
 		return kernel.GemmScratch(product(s))
-	case graph.BatchNormOp:
+	case graph.BatchNormOp, plan.NormReLUOp:
 		if !s.Train {
 			return s.In[3].Spec.Shape[0]
 		}
@@ -110,6 +116,14 @@ func scratchElems(s *plan.Step) int {
 		}
 	}
 	return 0
+}
+
+func convScratch(s *plan.Step) int {
+	p := convGeometry(s)
+	if scratchSize(s) == 8 {
+		return kernel.ConvScratch[float64](&p)
+	}
+	return kernel.ConvScratch[float32](&p)
 }
 
 // scratchSize is the size of the elements that a step computes in.

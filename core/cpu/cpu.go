@@ -49,7 +49,7 @@ func (d *Device) Workspace(s *plan.Step) int {
 			n += copyBytes(s, &list[i])
 		}
 	}
-	return n + d.crew.size()*roundUp(scratchElems(s)*scratchSize(s))
+	return n + d.crew.size()*roundUp(scratchElems(s, d.crew.size())*scratchSize(s))
 }
 
 // Bind prepares every step; memory comes from the Go heap. A step that this
@@ -108,7 +108,7 @@ func bindAs[T kernel.Float](m *memory, s *plan.Step) (job, error) {
 	if f == nil {
 		return nil, fmt.Errorf("the CPU has no kernel for this operation")
 	}
-	b := &binder[T]{m: m, s: s, room: scratchElems(s)}
+	b := &binder[T]{m: m, s: s, room: scratchElems(s, m.crew.size())}
 	run := f(b)
 	return b.wrap(run), nil
 }

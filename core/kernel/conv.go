@@ -43,9 +43,18 @@ func (p *Conv) Validate() error {
 	return nil
 }
 
-// ConvScratch is the number of scratch elements that each of the convolution kernels needs.
-func ConvScratch(p *Conv) int {
-	return max(columnScratch(p), directScratch(p), minimalScratch(p))
+// ConvScratch is the number of scratch elements that each of the convolution
+// kernels needs, and enough for fewer images of the same geometry.
+func ConvScratch[T Float](p *Conv) int {
+	switch {
+	case is32[T]() && p.minimal():
+		return minimalScratch(p)
+	case is32[T]() && p.direct() && p.directWeight():
+		return directScratch(p)
+	case is32[T]() && p.direct():
+		return max(directScratch(p), columnScratch(p))
+	}
+	return columnScratch(p)
 }
 
 // Conv2D computes y = conv(x, w) + bias; bias may be nil.

@@ -48,9 +48,6 @@ func (p *Conv) gradFrame() frame {
 }
 
 func directScratch(p *Conv) int {
-	if !p.direct() {
-		return 0
-	}
 	weights, taps := p.K/p.groups()*p.patch(), max(p.C, p.K)/p.groups()*p.R*p.S
 	in, grad := p.inputFrame(), p.gradFrame()
 	spread := max(in.spread(p.K/p.groups(), p.OutH(), p.OutW()), grad.spread(p.C/p.groups(), p.H, p.W))

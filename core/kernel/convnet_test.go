@@ -22,7 +22,7 @@ func newConvBlock(n, c, hw, k int) *convBlock {
 		conv: conv, pool: pool, w: random[float32](1, weights), bias: random[float32](2, k), dw: zeros(weights), db: zeros(k),
 		gamma: random[float32](3, k), beta: random[float32](4, k), mean: zeros(k), variance: zeros(k), invstd: zeros(k),
 		dgamma: zeros(k), dbeta: zeros(k), y: zeros(out), norm: zeros(out), out: zeros(out / 4), dout: zeros(out / 4),
-		dnorm: zeros(out), dx: zeros(n * c * hw * hw), scratch: zeros(ConvScratch(&conv)), idx: make([]int32, out/4),
+		dnorm: zeros(out), dx: zeros(n * c * hw * hw), scratch: zeros(ConvScratch[float32](&conv)), idx: make([]int32, out/4),
 	}
 	Fill(b.invstd, 1)
 	return b

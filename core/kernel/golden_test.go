@@ -81,7 +81,7 @@ func TestGoldenConv(t *testing.T) { atGolden(t, goldenConv[float64], goldenConv[
 func goldenConv[T Float](t *testing.T, g goldens, tol float64) {
 	for i, c := range g.Conv {
 		p := &c.Shape
-		scratch := poisoned[T](ConvScratch(p))
+		scratch := poisoned[T](ConvScratch[T](p))
 		x, w, dy := to[T](c.X), to[T](c.W), to[T](c.Dy)
 		y, dx, dw, db := make([]T, len(c.Y)), make([]T, len(x)), make([]T, len(w)), make([]T, p.K)
 		Conv2D(p, x, w, to[T](c.Bias), y, scratch)

@@ -36,7 +36,7 @@ func TestConvGradients(t *testing.T) {
 	} {
 		x, w, bias := random[float64](1, p.N*p.C*p.H*p.W), random[float64](2, p.K*p.patch()), random[float64](3, p.K)
 		y, dy := make([]float64, p.N*p.K*p.OutH()*p.OutW()), random[float64](4, p.N*p.K*p.OutH()*p.OutW())
-		scratch := poisoned[float64](ConvScratch(&p))
+		scratch := poisoned[float64](ConvScratch[float64](&p))
 		f := func() float64 { Conv2D(&p, x, w, bias, y, scratch); return dot(y, dy) }
 		dx, dw, db := make([]float64, len(x)), make([]float64, len(w)), make([]float64, len(bias))
 		Conv2DGradInput(&p, dy, w, dx, scratch)

@@ -173,9 +173,6 @@ func (c *minimalCall) scratch(productBlocks int) int {
 }
 
 func minimalScratch(p *Conv) int {
-	if !p.minimal() {
-		return 0
-	}
 	forward, backward := newMinimal(p, false), newMinimal(p, true)
 	return max(forward.scratch(forward.to/channelLanes), backward.scratch(backward.toBlock/channelLanes))
 }

@@ -66,7 +66,7 @@ func TestMinimalFiltering(t *testing.T) {
 			name := fmt.Sprintf(" of %+v", *p)
 			x, w, bias, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.K), random[float32](4, p.N*p.K*p.OutH()*p.OutW())
 			// A plan's workspace holds whatever the step before left there.
-			scratch := poisoned[float32](ConvScratch(p))
+			scratch := poisoned[float32](ConvScratch[float32](p))
 			dirty := func() {
 				for i := range scratch {
 					scratch[i] = float32(math.NaN())
@@ -100,7 +100,7 @@ func TestMinimalFilteringKeepsNonFinite(t *testing.T) {
 			p := &minimalCases[i]
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
-			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch(p))
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch[float32](p))
 			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
 			Conv2D(p, x, w, nil, y, scratch)
 			convRef(p, x, w, nil, wantY)
