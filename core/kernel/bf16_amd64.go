@@ -40,26 +40,6 @@ func runPairTile(rows int, t *tile) {
 	}
 }
 
-func dataTo11(t *transform) { dataTo11BF16(t) }
-
-// filterTo11 evaluates filters of n×n taps.
-func filterTo11(n int, t *transform) {
-	if n == largeTaps {
-		filter5To11BF16(t)
-	} else {
-		filter7To11BF16(t)
-	}
-}
-
-// from11To interpolates to n×n outputs.
-func from11To(n int, t *transform) {
-	if n == largeTaps {
-		from11To5BF16(t)
-	} else {
-		from11To7BF16(t)
-	}
-}
-
 func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
 	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride)
 }

@@ -10,9 +10,6 @@ func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float
 func runPairTile(rows int, t *tile)    { noVector() }
 func runRoundedTile(rows int, t *tile) { noVector() }
 func runPairDots(t *dotTile)           { noVector() }
-func dataTo11(t *transform)            { noVector() }
-func filterTo11(n int, t *transform)   { noVector() }
-func from11To(n int, t *transform)     { noVector() }
 func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
 	noVector()
 }

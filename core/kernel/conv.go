@@ -45,7 +45,7 @@ func (p *Conv) Validate() error {
 
 // ConvScratch is the number of scratch elements that each of the convolution kernels needs.
 func ConvScratch(p *Conv) int {
-	return max(columnScratch(p), directScratch(p), minimalScratch(p))
+	return max(columnScratch(p), directScratch(p), minimalScratch[float32](p))
 }
 
 // Conv2D computes y = conv(x, w) + bias; bias may be nil.
