@@ -119,3 +119,15 @@ func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n)
 func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	finishRowBF16(x, bias, biasStep, floor, y, n)
 }
+
+func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int) {
+	halfNormBF16(x, residual, residualStep, mean, scale, shift, floor, y, pairs)
+}
+
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
+	return halfNormSumsBF16(x, dy, gate, gateStep, mean, pairs)
+}
+
+func vecHalfNormGrad(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int) {
+	halfNormGradBF16(x, dy, gate, gateStep, scale, slope, offset, dx, pairs)
+}

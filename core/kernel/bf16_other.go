@@ -30,3 +30,13 @@ func vecGateRow(x *float32, gate, y *uint16, n int) { noVector() }
 func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	noVector()
 }
+func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int) {
+	noVector()
+}
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
+	noVector()
+	return
+}
+func vecHalfNormGrad(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int) {
+	noVector()
+}
