@@ -38,6 +38,10 @@ func binding[T kernel.Float](op graph.Op) func(*binder[T]) job {
 		return bindNormPool[T]
 	case plan.NormPoolGradOp:
 		return bindNormPoolGrad[T]
+	case plan.NormReLUOp:
+		return bindNormReLU[T]
+	case plan.NormReLUGradOp:
+		return bindNormReLUGrad[T]
 	case plan.SyncBatchNormOp:
 		return bindSyncBatchNorm[T]
 	case plan.SyncBatchNormGradOp:
@@ -97,7 +101,7 @@ func scratchElems(s *plan.Step) int {
 		return kernel.ConvScratch(&p) + s.Out[0].Spec.Shape.Elems()
 	case graph.LinearOp, plan.LinearReLUOp, graph.LinearGradInputOp, plan.LinearGradInputReLUOp, graph.LinearGradWeightOp:
 		return kernel.GemmScratch(product(s))
-	case graph.BatchNormOp:
+	case graph.BatchNormOp, plan.NormReLUOp:
 		if !s.Train {
 			return s.In[3].Spec.Shape[0]
 		}

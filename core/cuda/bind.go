@@ -141,7 +141,7 @@ func init() {
 		plan.LinearReLUOp: bindLinearReLU, plan.LinearGradInputReLUOp: bindLinearGradInputReLU,
 		graph.EmbeddingOp: bindEmbedding, graph.EmbeddingGradOp: bindEmbeddingGrad,
 		graph.BatchNormOp: bindBatchNorm, graph.BatchNormGradOp: bindBatchNormGrad, plan.SyncBatchNormOp: bindSyncBatchNorm, plan.SyncBatchNormGradOp: bindBatchNormGrad,
-		plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
+		plan.NormReLUOp: bindNormReLU, plan.NormReLUGradOp: bindNormReLUGrad, plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
 		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
 		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
 		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),

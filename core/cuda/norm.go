@@ -104,19 +104,42 @@ func (b *binder) exchange(at driver.DevicePtr, with func(e plan.Exchange, v []fl
 	}})
 }
 
-func bindBatchNormGrad(b *binder) {
+// bindNormReLU adds the residual and clips in place of the batch norm's output.
+func bindNormReLU(b *binder) {
+	bindBatchNorm(b)
+	y := b.s.Out[0].Spec
+	if len(b.s.In) > 6 {
+		b.elementwise(y.DType, "add", y.Shape.Elems(), b.out(0), b.in(6), b.out(0))
+	}
+	b.elementwise(y.DType, "relu", y.Shape.Elems(), b.out(0), b.out(0))
+}
+
+// bindNormReLUGrad lets the gradient pass the ReLU first, to its own output or in place of dx.
+func bindNormReLUGrad(b *binder) {
+	d, y := b.out(0), b.s.In[1].Spec
+	if len(b.s.Out) > 3 && b.s.Out[3].Present() {
+		d = b.out(3)
+	}
+	b.elementwise(y.DType, "relu_grad", y.Shape.Elems(), b.in(1), b.in(2), d)
+	b.normGrad(d, b.in(3), b.in(4), 5)
+}
+
+func bindBatchNormGrad(b *binder) { b.normGrad(b.in(1), b.in(2), b.in(3), 4) }
+
+// normGrad is the gradient for x, input 0, from dy; the weight is input weight.
+func (b *binder) normGrad(dy, mean, invstd driver.DevicePtr, weight int) {
 	x := b.s.In[0].Spec
 	n, c, hw := x.Shape[0], x.Shape[1], x.Shape[2]*x.Shape[3]
 	part, sums := b.scratch(8*2*c*shares), b.scratch(8*(2*c+1))
-	b.launch(x.DType, "bn_grad_sums", c, shares, b.in(0), b.in(1), b.in(2), n, c, hw, part)
-	b.mergeGrad(x.DType, part, sums, c, n*hw, b.in(3))
+	b.launch(x.DType, "bn_grad_sums", c, shares, b.in(0), dy, mean, n, c, hw, part)
+	b.mergeGrad(x.DType, part, sums, c, n*hw, invstd)
 	if !b.s.Out[0].Present() {
 		return
 	}
 	if b.s.Op == plan.SyncBatchNormGradOp {
 		b.exchange(sums, func(e plan.Exchange, v []float64) error { return e.Sum(v) })
 	}
-	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), typeOf(b.s.In, 4), sums, c, hw, b.out(0))
+	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), dy, mean, invstd, b.in(weight), typeOf(b.s.In, weight), sums, c, hw, b.out(0))
 }
 
 // mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.

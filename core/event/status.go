@@ -160,6 +160,11 @@ func told(r Record) []notice {
 		return out
 	case *Warning:
 		return []notice{{fmt.Sprintf("WARNING %s: %s", e.Source, e.Message), yellow}}
+	case *BackendRestarted:
+		if r.Rank > 0 {
+			return nil
+		}
+		return []notice{{fmt.Sprintf("backend restarted, generation %d, step %d: %s", e.Generation, e.Step, e.Cause), yellow}}
 	case *RankFailed:
 		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
 	case *RunDone:

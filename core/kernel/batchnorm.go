@@ -133,11 +133,27 @@ func storeGrad[T Float](dst []T, i int, v float64, accumulate bool) {
 func batchNormSums[T Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
 	for i := range n {
 		o := (i*c + ch) * hw
-		a, b := sumAndDot64(dy[o:][:hw], x[o:][:hw], mean)
+		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean)
 		sumDy += a
 		sumDyXmu += b
 	}
 	return sumDy, sumDyXmu
+}
+
+// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32.
+func planeSums[T Float](dy, x []T, mean T) (sum, dot float64) {
+	done := 0
+	if is32[T]() {
+		if done = head(len(x)); done > 0 {
+			a, b := vecNormSums(as32(dy[:done]), as32(x), float32(mean))
+			sum, dot = float64(a), float64(b)
+		}
+	}
+	for i := done; i < len(x); i++ {
+		sum += float64(dy[i])
+		dot += float64(dy[i]) * (float64(x[i]) - float64(mean))
+	}
+	return sum, dot
 }
 
 // batchNormInput writes dx = (dy − Σdy/m − (x−mean)·invstd²·Σdy(x−mean)/m)·invstd·gamma of one channel.

@@ -25,6 +25,15 @@ var convCases = []Conv{
 	{N: 2, C: 66, H: 7, W: 7, K: 10, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},
 	{N: 2, C: 7, H: 9, W: 9, K: 33, R: 1, S: 1, StrideH: 1, StrideW: 1},
 	{N: 1, C: 64, H: 40, W: 40, K: 4, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 2, C: 4, H: 9, W: 8, K: 6, R: 3, S: 2, StrideH: 2, StrideW: 1, PadH: 1, PadW: 2, DilH: 2, Groups: 2}, // every other row is never looked at
+	{N: 3, C: 5, H: 9, W: 10, K: 4, R: 2, S: 4, StrideH: 4, StrideW: 6, PadH: 0, PadW: 3, DilH: 3, DilW: 4},
+	{N: 5, C: 31, H: 8, W: 8, K: 17, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 37, C: 3, H: 4, W: 4, K: 5, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1}, // several images to a block
+	{N: 2, C: 131, H: 7, W: 5, K: 19, R: 3, S: 3, StrideH: 2, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 1, C: 3, H: 30, W: 67, K: 9, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},
+	{N: 1, C: 2, H: 5, W: 500, K: 3, R: 3, S: 3, StrideH: 3, StrideW: 1, PadH: 1, PadW: 1}, // rows longer than a block
+	{N: 2, C: 2, H: 6, W: 6, K: 2, R: 2, S: 2, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},   // outputs that see padding alone
+	{N: 2, C: 3, H: 1, W: 1, K: 2, R: 1, S: 1, StrideH: 2, StrideW: 2},
 }
 
 func testConv[T Float](t *testing.T, p *Conv, tol float64) {

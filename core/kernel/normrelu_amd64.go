@@ -16,6 +16,13 @@ func vecNormReLU(x, r []float32, mean, scale, shift float32, y []float32) {
 	}
 }
 
+func vecNormSums(dy, x []float32, mean float32) (sum, dot float32) {
+	if active == AVX512 {
+		return normSumsAVX512(&dy[0], &x[0], mean, len(dy))
+	}
+	return normSumsAVX2(&dy[0], &x[0], mean, len(dy))
+}
+
 func vecReLUSums(y, dy, x []float32, mean float32, d []float32) (sum, dot float32) {
 	switch {
 	case active == AVX512 && d == nil:

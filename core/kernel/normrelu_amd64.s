@@ -81,14 +81,66 @@ done:
 	VZEROUPPER
 	RET
 
+// func normSumsAVX2(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·normSumsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VMOVUPS     (AX)(BX*1), Y5
+	VMOVUPS     (CX)(BX*1), Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y1, Y1
+	VFMADD231PS Y5, Y6, Y3
+	VMOVUPS     32(AX)(BX*1), Y5
+	VMOVUPS     32(CX)(BX*1), Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x40, BX
+	JMP         loop
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+32(FP)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+36(FP)
+	VZEROUPPER
+	RET
+
 // func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
 // Requires: AVX, AVX2, FMA3, SSE
 TEXT ·reluSumsAVX2(SB), NOSPLIT, $0-48
-	MOVQ         y+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
@@ -101,17 +153,17 @@ TEXT ·reluSumsAVX2(SB), NOSPLIT, $0-48
 loop:
 	CMPQ        SI, BX
 	JGE         done
-	VMOVUPS     (AX)(SI*1), Y6
+	VMOVUPS     (DX)(SI*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      (CX)(SI*1), Y6, Y6
-	VMOVUPS     (DX)(SI*1), Y7
+	VANDPS      (AX)(SI*1), Y6, Y6
+	VMOVUPS     (CX)(SI*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y2, Y2
 	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     32(AX)(SI*1), Y6
+	VMOVUPS     32(DX)(SI*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      32(CX)(SI*1), Y6, Y6
-	VMOVUPS     32(DX)(SI*1), Y7
+	VANDPS      32(AX)(SI*1), Y6, Y6
+	VMOVUPS     32(CX)(SI*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y3, Y3
 	VFMADD231PS Y6, Y7, Y5
@@ -141,11 +193,11 @@ done:
 // func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
 // Requires: AVX, AVX2, FMA3, SSE
 TEXT ·reluSumsToAVX2(SB), NOSPLIT, $0-56
-	MOVQ         y+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
 	MOVQ         d+32(FP), BX
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
@@ -159,18 +211,18 @@ TEXT ·reluSumsToAVX2(SB), NOSPLIT, $0-56
 loop:
 	CMPQ        DI, SI
 	JGE         done
-	VMOVUPS     (AX)(DI*1), Y6
+	VMOVUPS     (DX)(DI*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      (CX)(DI*1), Y6, Y6
-	VMOVUPS     (DX)(DI*1), Y7
+	VANDPS      (AX)(DI*1), Y6, Y6
+	VMOVUPS     (CX)(DI*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y2, Y2
 	VFMADD231PS Y6, Y7, Y4
 	VMOVUPS     Y6, (BX)(DI*1)
-	VMOVUPS     32(AX)(DI*1), Y6
+	VMOVUPS     32(DX)(DI*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      32(CX)(DI*1), Y6, Y6
-	VMOVUPS     32(DX)(DI*1), Y7
+	VANDPS      32(AX)(DI*1), Y6, Y6
+	VMOVUPS     32(CX)(DI*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y3, Y3
 	VFMADD231PS Y6, Y7, Y5
@@ -314,14 +366,61 @@ done:
 	VZEROUPPER
 	RET
 
+// func normSumsAVX512(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·normSumsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VMOVUPS     (AX)(BX*1), Z1
+	VMOVUPS     (CX)(BX*1), Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      Z1, Z2, Z2
+	VFMADD231PS Z1, Z4, Z3
+	ADDQ        $0x40, BX
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+32(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+36(FP)
+	VZEROUPPER
+	RET
+
 // func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
 TEXT ·reluSumsAVX512(SB), NOSPLIT, $0-48
-	MOVQ         y+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
@@ -332,10 +431,10 @@ TEXT ·reluSumsAVX512(SB), NOSPLIT, $0-48
 loop:
 	CMPQ        SI, BX
 	JGE         done
-	VMOVUPS     (AX)(SI*1), Z4
+	VMOVUPS     (DX)(SI*1), Z4
 	VCMPPS      $0x16, Z1, Z4, K1
-	VMOVUPS.Z   (CX)(SI*1), K1, Z4
-	VMOVUPS     (DX)(SI*1), Z5
+	VMOVUPS.Z   (AX)(SI*1), K1, Z4
+	VMOVUPS     (CX)(SI*1), Z5
 	VSUBPS      Z0, Z5, Z5
 	VADDPS      Z4, Z2, Z2
 	VFMADD231PS Z4, Z5, Z3
@@ -367,11 +466,11 @@ done:
 // func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
 TEXT ·reluSumsToAVX512(SB), NOSPLIT, $0-56
-	MOVQ         y+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
 	MOVQ         d+32(FP), BX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -383,10 +482,10 @@ TEXT ·reluSumsToAVX512(SB), NOSPLIT, $0-56
 loop:
 	CMPQ        DI, SI
 	JGE         done
-	VMOVUPS     (AX)(DI*1), Z4
+	VMOVUPS     (DX)(DI*1), Z4
 	VCMPPS      $0x16, Z1, Z4, K1
-	VMOVUPS.Z   (CX)(DI*1), K1, Z4
-	VMOVUPS     (DX)(DI*1), Z5
+	VMOVUPS.Z   (AX)(DI*1), K1, Z4
+	VMOVUPS     (CX)(DI*1), Z5
 	VSUBPS      Z0, Z5, Z5
 	VADDPS      Z4, Z2, Z2
 	VFMADD231PS Z4, Z5, Z3

@@ -12,6 +12,11 @@ func normReLUAVX2(x *float32, mean float32, scale float32, shift float32, y *flo
 //go:noescape
 func normAddReLUAVX2(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
 
+// normSumsAVX2 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func normSumsAVX2(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+
 // reluSumsAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
 //
 //go:noescape
@@ -36,6 +41,11 @@ func normReLUAVX512(x *float32, mean float32, scale float32, shift float32, y *f
 //
 //go:noescape
 func normAddReLUAVX512(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
+
+// normSumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func normSumsAVX512(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
 
 // reluSumsAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
 //

@@ -72,7 +72,7 @@ func cost(s *Step) (flops, bytes int64) {
 var perElement = map[graph.Op]int64{
 	graph.Conv2DGradBiasOp: 1, graph.LinearGradBiasOp: 1, graph.AddOp: 1,
 	graph.BatchNormOp: 7, graph.BatchNormGradOp: 9, SyncBatchNormOp: 7, SyncBatchNormGradOp: 9, graph.LayerNormOp: 7, graph.LayerNormGradOp: 9,
-	NormPoolOp: 9, NormPoolGradOp: 12, graph.ReLUOp: 1, graph.ReLUGradOp: 1, graph.SigmoidOp: 4, graph.SigmoidGradOp: 3,
+	NormPoolOp: 9, NormPoolGradOp: 12, NormReLUOp: 8, NormReLUGradOp: 10, graph.ReLUOp: 1, graph.ReLUGradOp: 1, graph.SigmoidOp: 4, graph.SigmoidGradOp: 3,
 	graph.TanhOp: 4, graph.TanhGradOp: 3, graph.GELUOp: 8, graph.GELUGradOp: 12,
 	graph.MaxPoolOp: 1, graph.AvgPoolOp: 1, graph.AvgPoolGradOp: 1, graph.AdaptiveAvgPoolOp: 1, graph.AdaptiveAvgPoolGradOp: 1,
 	graph.DropoutOp: 1, graph.DropoutGradOp: 1, graph.CrossEntropyOp: 6, graph.CrossEntropyGradOp: 6, graph.MSEOp: 3, graph.MSEGradOp: 2,

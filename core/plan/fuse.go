@@ -9,6 +9,11 @@ func (l *lowering) fuse() {
 		switch l.steps[i].op {
 		case graph.BatchNormOp:
 			l.fuseNormPool(i)
+			if l.steps[i].op == graph.BatchNormOp {
+				l.fuseNormReLU(i)
+			}
+		case graph.ReLUGradOp:
+			l.fuseNormReLUGrad(i)
 		case graph.LinearOp:
 			l.fuseLinearReLU(i)
 		case graph.LinearGradInputOp:
@@ -44,5 +49,6 @@ var inPlace = map[graph.Op][]int{
 	graph.ReLUGradOp: {1}, graph.SigmoidGradOp: {1}, graph.TanhGradOp: {1}, graph.GELUGradOp: {1},
 	graph.DropoutOp: {0}, graph.DropoutGradOp: {1}, graph.BranchOp: {0}, graph.BranchGradOp: {0}, graph.AddOp: {0, 1},
 	graph.BatchNormOp: {0}, graph.BatchNormGradOp: {1}, SyncBatchNormGradOp: {1}, graph.LayerNormGradOp: {1}, NormPoolGradOp: {0},
+	NormReLUOp: {0}, NormReLUGradOp: {2},
 	graph.CrossEntropyGradOp: {0}, graph.MSEGradOp: {0},
 }

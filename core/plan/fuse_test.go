@@ -98,8 +98,43 @@ func TestFusionNeedsTheOnlyReader(t *testing.T) {
 	g := build(t, cfg, digits, class)
 	for _, train := range []bool{true, false} {
 		p := must(plan.Compile(g, plan.Options{Batch: 2, Train: train, Fuse: true}))
-		if list := ops(p); slices.Contains(list, plan.NormPoolOp) || !slices.Contains(list, graph.ReLUOp) {
+		if list := ops(p); slices.Contains(list, plan.NormPoolOp) || !slices.Contains(list, plan.NormReLUOp) {
 			t.Errorf("steps %v", list)
+		}
+	}
+}
+
+// A residual joins the batch norm whose output it is added to, if it is there in
+// time, in either order; a batch norm that somebody else reads stays as it is.
+func TestNormReLUFusion(t *testing.T) {
+	same := nn.LayerConfig{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1), Bias: ptr(false)}
+	norm, relu := layer("batchnorm2d"), layer("relu")
+	block := func(main, shortcut layers) layers {
+		return layers{same, norm, relu, {Type: "residual", Name: "r", Layers: main, Shortcut: shortcut}, relu, layer("flatten"), linear(10)}
+	}
+	for name, c := range map[string]struct {
+		layers layers
+		want   map[graph.Op]int
+	}{
+		"identity":             {block(layers{same, norm, relu, same, norm}, nil), map[graph.Op]int{plan.NormReLUOp: 3, plan.NormReLUGradOp: 3, graph.BatchNormOp: 0, graph.ReLUOp: 0, graph.ReLUGradOp: 0}},
+		"projection":           {block(layers{same, norm}, layers{same, norm}), map[graph.Op]int{plan.NormReLUOp: 2, plan.NormReLUGradOp: 2, graph.BatchNormOp: 1, graph.BatchNormGradOp: 1, graph.ReLUOp: 0}},
+		"residual comes later": {block(layers{same, norm}, layers{same}), map[graph.Op]int{plan.NormReLUOp: 1, graph.BatchNormOp: 1, graph.ReLUOp: 1, plan.NormReLUGradOp: 1, graph.ReLUGradOp: 1}},
+		"no norm at the end":   {block(layers{same, norm, same}, nil), map[graph.Op]int{plan.NormReLUOp: 1, graph.BatchNormOp: 1, graph.ReLUOp: 1, plan.NormReLUGradOp: 1, graph.ReLUGradOp: 1}},
+	} {
+		g := build(t, nn.Config{Layers: c.layers}, digits, class)
+		fused, plain := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true}, 3)
+		for op, n := range c.want {
+			if got := len(slices.DeleteFunc(ops(fused.p), func(o graph.Op) bool { return o != op })); got != n {
+				t.Errorf("%s: %d steps of %s, want %d: %v", name, got, op, n, ops(fused.p))
+			}
+		}
+		x, y := goldenBatch(1, 3)
+		a, b := fused.prog.Run(plan.Args{Input: x, Target: y}), plain.prog.Run(plan.Args{Input: x, Target: y})
+		if a != b || !slices.Equal(fused.p.GradOrder(), plain.p.GradOrder()) {
+			t.Errorf("%s: %+v in order %v, without fusion %+v in order %v", name, a, fused.p.GradOrder(), b, plain.p.GradOrder())
+		}
+		for i := range fused.st.Grads {
+			sameTensor(t, name+" "+g.Params()[i].Name, fused.st.Grads[i], plain.st.Grads[i], 0)
 		}
 	}
 }

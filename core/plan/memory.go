@@ -61,7 +61,7 @@ func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 	for i := range l.steps {
 		s := &l.steps[i]
 		slots := inPlace[s.op]
-		if len(slots) == 0 || s.out[0] == absent || (s.op == graph.BatchNormOp && l.opt.Train) {
+		if len(slots) == 0 || s.out[0] == absent || ((s.op == graph.BatchNormOp || s.op == NormReLUOp) && l.opt.Train) {
 			continue
 		}
 		out := m[l.vals[s.out[0]].alias]

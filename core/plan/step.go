@@ -34,6 +34,18 @@ const (
 	LinearGradInputReLUOp graph.Op = "linear_grad_input+relu_grad"
 )
 
+// Batch norm with a ReLU behind it.
+const (
+	// NormReLUOp reads what batch norm reads, and a residual to add before the ReLU
+	// if there is one. It writes the output of the ReLU, and for training the batch's
+	// mean and 1/σ. Its Attr is the batch norm's.
+	NormReLUOp graph.Op = "batchnorm2d+relu"
+
+	// NormReLUGradOp reads x, the ReLU's output and its gradient, mean, 1/σ and the
+	// weight. It writes dx, dweight, dbias, and if asked for the gradient that passes the ReLU.
+	NormReLUGradOp graph.Op = "batchnorm2d+relu_grad"
+)
+
 // NormPool holds the arguments of a batch norm and of the pooling behind it.
 type NormPool struct {
 	Norm graph.BatchNorm

@@ -5,13 +5,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// normReLU emits batch norm with a ReLU behind it, each way. Forward the bits are
-// those of the separate passes.
+// normReLU emits batch norm with a ReLU behind it, each way. The bits are those of
+// the separate passes.
 func normReLU(a *asm) {
 	normReLUForward(a, false)
 	normReLUForward(a, true)
-	reluSums(a, false)
-	reluSums(a, true)
+	gradSums(a, false, false)
+	gradSums(a, true, false)
+	gradSums(a, true, true)
 	reluNormGrad(a)
 }
 
@@ -55,16 +56,24 @@ func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
 	}
 }
 
-func reluSums(a *asm, store bool) {
-	name, signature, doc := "reluSums", "func(y, dy, x *float32, mean float32, n int) (total, dot float32)", "."
-	if store {
-		name, signature, doc = "reluSumsTo", "func(y, dy, x *float32, mean float32, d *float32, n int) (total, dot float32)", ", and stores d."
+// gradSums emits the sums of the backward pass: of dy as it is, of what passes the
+// ReLU, or of that while it is stored. All add up in the same order.
+func gradSums(a *asm, relu, store bool) {
+	name, params, doc := "normSums", "dy, x *float32, mean float32, n int", "is Σdy and Σdy·(x−mean)."
+	switch {
+	case store:
+		name, params, doc = "reluSumsTo", "y, dy, x *float32, mean float32, d *float32, n int", "is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d."
+	case relu:
+		name, params, doc = "reluSums", "y, dy, x *float32, mean float32, n int", "is Σd and Σd·(x−mean), where d is dy where y > 0."
 	}
-	a.function(name, signature, "is Σd and Σd·(x−mean), where d is dy where y > 0"+doc+" n is a multiple of 16.")
-	y, dy, x, mean, zero := a.gp("y"), a.gp("dy"), a.gp("x"), a.splat("mean"), a.vec()
+	a.function(name, "func("+params+") (total, dot float32)", doc+" n is a multiple of 16.")
+	dy, x, mean, zero := a.gp("dy"), a.gp("x"), a.splat("mean"), a.vec()
 	parts := 16 / a.lanes
 	sums, dots, g, v := a.vecs(parts), a.vecs(parts), a.vec(), a.vec()
-	var to reg.GPVirtual
+	var y, to reg.GPVirtual
+	if relu {
+		y = a.gp("y")
+	}
 	if store {
 		to = a.gp("d")
 	}
@@ -73,7 +82,11 @@ func reluSums(a *asm, store bool) {
 	}
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		part := d / (4 * a.lanes)
-		a.passed(at(y, off, d), at(dy, off, d), zero, g)
+		if relu {
+			a.passed(at(y, off, d), at(dy, off, d), zero, g)
+		} else {
+			a.VMOVUPS(at(dy, off, d), g)
+		}
 		a.VMOVUPS(at(x, off, d), v)
 		a.VSUBPS(mean, v, v)
 		a.VADDPS(g, sums[part], sums[part])

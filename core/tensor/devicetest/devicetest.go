@@ -47,7 +47,7 @@ type family struct {
 
 var families = []family{
 	{"conv2d", convolutions}, {"linear", linears}, {"embedding", embeddings},
-	{"batchnorm2d", batchNorms}, {"sync_batchnorm2d", syncBatchNorms}, {"batchnorm2d+relu+maxpool2d", normPools}, {"layernorm", layerNorms},
+	{"batchnorm2d", batchNorms}, {"sync_batchnorm2d", syncBatchNorms}, {"batchnorm2d+relu", normReLUs}, {"batchnorm2d+relu+maxpool2d", normPools}, {"layernorm", layerNorms},
 	{"pooling", poolings}, {"pointwise", pointwise}, {"dropout", dropouts}, {"cast", casts}, {"loss", losses},
 }
 
