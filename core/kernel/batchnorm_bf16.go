@@ -36,21 +36,23 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 
 // BatchNormGradBF16Of is the backward pass of the channels [lo, hi) of c: from x,
 // mean, invstd and dy it overwrites dx, rounded once, and writes or adds dgamma and
-// dbeta (each may be nil, as gamma may). A gate, if not nil, is the output of a ReLU
-// behind the norm: dy counts where it is not ≤ 0. dx may be dy or x.
-func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, gate, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, accumulate bool) {
+// dbeta (each may be nil, as gamma may). y, if not nil, is the output of a ReLU
+// behind the norm: dy counts where it is not ≤ 0. d, if not nil, receives that part
+// of dy, the gradient of a residual. dx may be dy or x.
+func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
 	count := float64(n * hw)
-	gateOf := func(i int) (*uint16, int) {
-		if gate == nil {
-			return &openGate[0], 0
-		}
-		return &gate[i*hw:][:hw][0], 2 * pairLanes
+	g := normGate{hw: hw, y: y, dy: dy}
+	if d != nil {
+		g.y, g.dy = nil, d
 	}
 	for ch := lo; ch < hi; ch++ {
 		var sum, dot float64
 		for i := ch; i < n*c; i += c {
-			g, step := gateOf(i)
-			a, b := vecHalfNormSums(&x[i*hw:][:hw][0], &dy[i*hw:][:hw][0], g, step, mean[ch], hw/2)
+			if at := i * hw; d != nil {
+				ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
+			}
+			from, gate, step := g.plane(i)
+			a, b := vecHalfNormSums(&x[i*hw:][:hw][0], from, gate, step, mean[ch], hw/2)
 			sum += float64(a)
 			dot += float64(b)
 		}
@@ -58,10 +60,26 @@ func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, gate, dy []uint16, mean, invst
 		storeGrad(dbeta, ch, sum, accumulate)
 		scale, slope, offset := normSlope(count, sum, dot, mean[ch], invstd[ch], gamma, ch)
 		for i := ch; i < n*c; i += c {
-			g, step := gateOf(i)
-			vecHalfNormGrad(&x[i*hw:][:hw][0], &dy[i*hw:][:hw][0], g, step, scale, slope, offset, &dx[i*hw:][:hw][0], hw/2)
+			from, gate, step := g.plane(i)
+			vecHalfNormGrad(&x[i*hw:][:hw][0], from, gate, step, scale, slope, offset, &dx[i*hw:][:hw][0], hw/2)
 		}
 	}
+}
+
+// normGate is a gradient, and what lets it through if that is not all of it.
+type normGate struct {
+	hw    int
+	y, dy []uint16
+}
+
+// plane is plane i of both, and the bytes from a gate of 32 pixels to the next.
+func (g *normGate) plane(i int) (dy, gate *uint16, step int) {
+	at := i * g.hw
+	dy = &g.dy[at:][:g.hw][0]
+	if g.y == nil {
+		return dy, &openGate[0], 0
+	}
+	return dy, &g.y[at:][:g.hw][0], 2 * pairLanes
 }
 
 // normSlope are the factors of dx = dy·scale + x·slope + offset.
