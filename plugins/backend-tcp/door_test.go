@@ -56,7 +56,9 @@ func TestUninvited(t *testing.T) {
 		greet func(net.Conn) error
 		want  string // in the log
 	}{
-		{"a browser", func(c net.Conn) error { return say(c, "GET / HTTP/1.1\r\nHost: a-host-with-a-rather-long-name\r\n\r\n") }, "does not speak this protocol"},
+		{"a browser", func(c net.Conn) error {
+			return say(c, "GET / HTTP/1.1\r\nHost: a-host-with-a-rather-long-name\r\n\r\n")
+		}, "does not speak this protocol"},
 		{"a stranger", as(func(g *sdk.Group) { g.Secret = []byte("guess") }), "hung up"}, // it does not believe the listener
 		{"a liar", func(c net.Conn) error { return say(c, magic+strings.Repeat("x", nonceSize+helloSize+macSize)) }, "does not know the job's secret"},
 		{"another job", as(func(g *sdk.Group) { g.JobID = "other" }), "another job"},
