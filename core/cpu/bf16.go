@@ -33,6 +33,8 @@ func nativeOf(s *plan.Step) native {
 		}
 	case graph.ReLUOp, graph.ReLUGradOp, graph.AddOp:
 		return nativeElementwise(s)
+	case graph.BatchNormOp, plan.NormReLUOp, graph.BatchNormGradOp, plan.NormReLUGradOp:
+		return nativeNorm(s)
 	case plan.NormPoolOp, plan.NormPoolGradOp:
 		return nativeNormPool(s)
 	}
@@ -74,6 +76,14 @@ func (b *binder[T]) half(i int) func(c *plan.Call) []uint16 {
 		return always(tensor.View[uint16](at.data))
 	}
 	return func(c *plan.Call) []uint16 { return tensor.View[uint16](at.bytes(c)) }
+}
+
+// optionalHalf is half of an input that may be absent, and then nil.
+func (b *binder[T]) optionalHalf(i int) func(c *plan.Call) []uint16 {
+	if i < 0 || i >= len(b.s.In) || !b.s.In[i].Present() {
+		return func(*plan.Call) []uint16 { return nil }
+	}
+	return b.half(i)
 }
 
 // halfOut is output i, in the arena, as it is.

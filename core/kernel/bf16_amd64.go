@@ -40,26 +40,6 @@ func runPairTile(rows int, t *tile) {
 	}
 }
 
-func dataTo11(t *transform) { dataTo11BF16(t) }
-
-// filterTo11 evaluates filters of n×n taps.
-func filterTo11(n int, t *transform) {
-	if n == largeTaps {
-		filter5To11BF16(t)
-	} else {
-		filter7To11BF16(t)
-	}
-}
-
-// from11To interpolates to n×n outputs.
-func from11To(n int, t *transform) {
-	if n == largeTaps {
-		from11To5BF16(t)
-	} else {
-		from11To7BF16(t)
-	}
-}
-
 func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
 	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride)
 }
@@ -138,4 +118,16 @@ func vecHalfAdd(x, y, sum *uint16, n int)           { halfAddBF16(x, y, sum, n) 
 func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n) }
 func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	finishRowBF16(x, bias, biasStep, floor, y, n)
+}
+
+func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int) {
+	halfNormBF16(x, residual, residualStep, mean, scale, shift, floor, y, pairs)
+}
+
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
+	return halfNormSumsBF16(x, dy, gate, gateStep, mean, pairs)
+}
+
+func vecHalfNormGrad(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int) {
+	halfNormGradBF16(x, dy, gate, gateStep, scale, slope, offset, dx, pairs)
 }

@@ -2,30 +2,55 @@
 
 package kernel
 
-// dataTo11BF16 transforms tiles of 11×11 pixels to 11×11 points.
+// dataTo10PointsBF16 transforms tiles of 10×10 pixels to as many points.
 //
 //go:noescape
-func dataTo11BF16(transform *transform)
+func dataTo10PointsBF16(transform *transform)
 
-// filter5To11BF16 transforms filters of 5×5 to 11×11 points.
+// filter3To10PointsBF16 transforms filters of 3×3 to 10×10 points.
 //
 //go:noescape
-func filter5To11BF16(transform *transform)
+func filter3To10PointsBF16(transform *transform)
 
-// from11To5BF16 transforms 11×11 points to tiles of 5×5.
+// points10To3BF16 transforms 10×10 points to tiles of 3×3.
 //
 //go:noescape
-func from11To5BF16(transform *transform)
+func points10To3BF16(transform *transform)
 
-// filter7To11BF16 transforms filters of 7×7 to 11×11 points.
+// filter8To10PointsBF16 transforms filters of 8×8 to 10×10 points.
 //
 //go:noescape
-func filter7To11BF16(transform *transform)
+func filter8To10PointsBF16(transform *transform)
 
-// from11To7BF16 transforms 11×11 points to tiles of 7×7.
+// points10To8BF16 transforms 10×10 points to tiles of 8×8.
 //
 //go:noescape
-func from11To7BF16(transform *transform)
+func points10To8BF16(transform *transform)
+
+// dataTo11PointsBF16 transforms tiles of 11×11 pixels to as many points.
+//
+//go:noescape
+func dataTo11PointsBF16(transform *transform)
+
+// filter5To11PointsBF16 transforms filters of 5×5 to 11×11 points.
+//
+//go:noescape
+func filter5To11PointsBF16(transform *transform)
+
+// points11To5BF16 transforms 11×11 points to tiles of 5×5.
+//
+//go:noescape
+func points11To5BF16(transform *transform)
+
+// filter7To11PointsBF16 transforms filters of 7×7 to 11×11 points.
+//
+//go:noescape
+func filter7To11PointsBF16(transform *transform)
+
+// points11To7BF16 transforms 11×11 points to tiles of 7×7.
+//
+//go:noescape
+func points11To7BF16(transform *transform)
 
 // halfPlanesToLanesBF16 gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.
 //

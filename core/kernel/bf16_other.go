@@ -10,9 +10,6 @@ func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float
 func runPairTile(rows int, t *tile)    { noVector() }
 func runRoundedTile(rows int, t *tile) { noVector() }
 func runPairDots(t *dotTile)           { noVector() }
-func dataTo11(t *transform)            { noVector() }
-func filterTo11(n int, t *transform)   { noVector() }
-func from11To(n int, t *transform)     { noVector() }
 func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
 	noVector()
 }
@@ -31,5 +28,15 @@ func vecHalfReLUGrad(y, dy, dx *uint16, n int)      { noVector() }
 func vecHalfAdd(x, y, sum *uint16, n int)           { noVector() }
 func vecGateRow(x *float32, gate, y *uint16, n int) { noVector() }
 func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
+	noVector()
+}
+func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int) {
+	noVector()
+}
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
+	noVector()
+	return
+}
+func vecHalfNormGrad(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int) {
 	noVector()
 }

@@ -48,7 +48,7 @@ func (p *Conv) Validate() error {
 func ConvScratch[T Float](p *Conv) int {
 	switch {
 	case is32[T]() && p.minimal():
-		return minimalScratch(p)
+		return minimalScratch[float32](p)
 	case is32[T]() && p.direct() && p.directWeight():
 		return directScratch(p)
 	case is32[T]() && p.direct():

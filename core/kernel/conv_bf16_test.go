@@ -18,6 +18,11 @@ var bf16Cases = []Conv{
 	{N: 2, C: 16, H: 28, W: 33, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2}, // tiles hang over
 	{N: 1, C: 16, H: 26, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3},
 	{N: 1, C: 16, H: 27, W: 14, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 3, C: 16, H: 16, W: 16, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2}, // tiles of 4×4 fit better
+	{N: 5, C: 16, H: 8, W: 8, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 32, H: 32, W: 30, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 1, C: 64, H: 16, W: 24, K: 80, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // several blocks of filters
+	{N: 3, C: 16, H: 4, W: 4, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 }
 
 func fromHalf(h []uint16) []float32 {

@@ -17,7 +17,7 @@ import (
 func (p *Conv) direct16(from, to int) bool {
 	const most = 1 << 16 // pairs of weights, to stay in L2
 	vertical := from%2 > 0
-	return HasBF16() && p.groups() == 1 && p.direct() && !p.minimal() && !(vertical && p.R == 1) && p.pairTaps(from)*to <= most
+	return HasBF16() && p.groups() == 1 && p.direct() && !p.minimal16() && !(vertical && p.R == 1) && p.pairTaps(from)*to <= most
 }
 
 // pairTaps is the number of pairs of products of an output.

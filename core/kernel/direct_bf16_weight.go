@@ -11,7 +11,7 @@ const (
 // rows of pixels fill their vectors.
 func (p *Conv) directWeight16() bool {
 	ow := p.OutW()
-	return HasBF16() && p.groups() == 1 && p.direct() && !p.minimal() && p.K >= maxDotRows &&
+	return HasBF16() && p.groups() == 1 && p.direct() && !p.minimal16() && p.K >= maxDotRows &&
 		4*ow >= 3*ceilDiv(ow, pairLanes)*pairLanes
 }
 

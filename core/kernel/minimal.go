@@ -6,7 +6,7 @@ import "os"
 // Complexity of Computations", 1980; Lavin and Gray, "Fast Algorithms for
 // Convolutional Neural Networks", 2016): a tile of P×P pixels and a filter of
 // R×R taps are each evaluated at P×P points, multiplied there, and interpolated
-// to 4×4 outputs. With P = 6 a 3×3 filter costs 2.25 products per output instead
+// to S×S outputs, S = P + 1 − R. For float32 images S is 4: with P = 6 a 3×3 filter costs 2.25 products per output instead
 // of 9, with P = 8 a 5×5 filter 4 instead of 25. The gradient for the weights is
 // the same with a tile of dy as the filter.
 //
@@ -21,8 +21,8 @@ import "os"
 // blocks of filters that stay in the L2 cache.
 
 const (
-	maxPoints     = 8
-	minimalSide   = 4 // of a tile of outputs
+	maxPoints     = 11
+	minimalSide   = 4 // of a tile of outputs, for float32 images
 	channelLanes  = 16
 	pointTileRows = 8
 	blockTo       = 2 * channelLanes // output channels of a block of filters
@@ -70,28 +70,31 @@ type pointTile struct {
 }
 
 // minimal reports whether this way works, and pays, at the active level.
-func (p *Conv) minimal() bool {
+func (p *Conv) minimal() bool { return p.minimalBy(minimalSide) }
+
+// minimalBy is minimal for tiles of side×side outputs: they have to save at least
+// half of the products.
+func (p *Conv) minimalBy(side int) bool {
 	return level() == AVX512 && !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
 		p.dilH() == 1 && p.dilW() == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
-		p.C%channelLanes == 0 && p.K%channelLanes == 0 && p.pays(p.OutH(), p.OutW()) && p.pays(p.H, p.W)
-}
-
-// pays reports whether tiles of an image of oh×ow save at least half of the products.
-func (p *Conv) pays(oh, ow int) bool {
-	return 2*p.minimalProducts(oh, ow) <= p.R*p.R*oh*ow
+		p.C%channelLanes == 0 && p.K%channelLanes == 0 &&
+		2*p.minimalProducts(side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW() &&
+		2*p.minimalProducts(side, p.H, p.W) <= p.R*p.R*p.H*p.W
 }
 
 // minimalProducts is how many products the tiles of an image take for each pair of channels.
-func (p *Conv) minimalProducts(oh, ow int) int {
-	n := minimalSide + p.R - 1
-	return n * n * ceilDiv(oh, minimalSide) * ceilDiv(ow, minimalSide)
+func (p *Conv) minimalProducts(side, oh, ow int) int {
+	n := side + p.R - 1
+	return n * n * ceilDiv(oh, side) * ceilDiv(ow, side)
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // minimalCall is a convolution of from channels of h×w to to channels of oh×ow.
-type minimalCall struct {
+// The images and filters are float32 or bfloat16, the arithmetic is float32.
+type minimalCall[T pixel] struct {
 	taps, points   int // of a filter, along a side
+	side           int // of a tile of outputs
 	images         int
 	from, to       int // channels
 	h, w, oh, ow   int
@@ -112,73 +115,89 @@ type minimalCall struct {
 	tmp            []float32
 }
 
-func newMinimal(p *Conv, gradInput bool) minimalCall {
-	c := minimalCall{
-		taps: p.R, points: minimalSide + p.R - 1, images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+func newMinimal[T pixel](p *Conv, gradInput bool) minimalCall[T] {
+	side := tileSide[T](p)
+	c := minimalCall[T]{
+		taps: p.R, points: side + p.R - 1, side: side, images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		padH: p.PadH, padW: p.PadW, turned: gradInput,
 	}
 	if gradInput {
 		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
 	}
-	c.across, c.down = ceilDiv(c.ow, minimalSide), ceilDiv(c.oh, minimalSide)
-	c.width = max(c.across*minimalSide+c.taps-1, c.padW+ceilDiv(c.w, channelLanes)*channelLanes)
-	c.outWidth = max(c.across*minimalSide, ceilDiv(c.ow, channelLanes)*channelLanes)
+	c.across, c.down = ceilDiv(c.ow, side), ceilDiv(c.oh, side)
+	c.width = max(c.across*side+c.taps-1, c.padW+ceilDiv(c.w, channelLanes)*channelLanes)
+	c.outWidth = max(c.across*side, ceilDiv(c.ow, channelLanes)*channelLanes)
 	c.divide()
 	return c
 }
 
 // divide chooses the blocks of filters and the groups of tiles.
-func (c *minimalCall) divide() {
+func (c *minimalCall[T]) divide() {
 	c.fromBlock, c.toBlock = c.from, c.to
 	tiles := minimalGroupElems / (c.squares() * (c.from + c.to))
 	if c.once = c.squares()*c.from*c.to <= minimalFilterElems; !c.once {
 		c.toBlock = min(c.to, blockTo)
 		blocks := ceilDiv(c.squares()*c.from*c.toBlock, minimalBlockElems)
 		c.fromBlock = ceilDiv(c.from/channelLanes, blocks) * channelLanes
-		tiles = minimalManyTiles
+		if tiles = minimalManyTiles; c.side > minimalSide {
+			tiles /= 2 // with as many outputs and more
+		}
 	}
 	c.rows = min(c.images*c.down, max(1, tiles/c.across))
+	if unit := pointTileRows / gcd(pointTileRows, c.across); c.rows > unit {
+		c.rows -= c.rows % unit // whole micro-kernels
+	}
 	c.stride = ceilDiv(c.rows*c.across, pointTileRows) * pointTileRows
 }
 
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // squares is the number of points of a tile.
-func (c *minimalCall) squares() int { return c.points * c.points }
+func (c *minimalCall[T]) squares() int { return c.points * c.points }
 
 // pointElems is the distance between the points of a buffer with blocks of 16
 // channels: an odd number of cache lines, so that consecutive points fall into different sets.
-func (c *minimalCall) pointElems(blocks int) int { return (blocks*c.stride | 1) * channelLanes }
+func (c *minimalCall[T]) pointElems(blocks int) int { return (blocks*c.stride | 1) * channelLanes }
 
 // filterElems is the same for the filters of a block.
-func (c *minimalCall) filterElems() int {
+func (c *minimalCall[T]) filterElems() int {
 	return (c.fromBlock*c.toBlock/channelLanes | 1) * channelLanes
 }
 
-func (c *minimalCall) frameElems() int {
-	return max(c.down*minimalSide+c.taps-1, c.padH+c.h) * c.width * channelLanes
+func (c *minimalCall[T]) frameElems() int {
+	return max(c.down*c.side+c.taps-1, c.padH+c.h) * c.width * channelLanes
 }
 
-func (c *minimalCall) lanesElems() int { return c.down * minimalSide * c.outWidth * channelLanes }
+func (c *minimalCall[T]) lanesElems() int { return c.down * c.side * c.outWidth * channelLanes }
 
 // tapElems is the room for the taps of 16 by 16 filters, and what a last row of them writes too far.
-func (c *minimalCall) tapElems() int {
+func (c *minimalCall[T]) tapElems() int {
 	return channelLanes * (channelLanes*c.taps*c.taps + channelLanes)
 }
 
 const tmpElems = maxPoints * maxPoints * channelLanes
 
 // products holds the points of all channels of dy, or those of a block of outputs.
-func (c *minimalCall) scratch(productBlocks int) int {
+func (c *minimalCall[T]) scratch(productBlocks int) int {
 	return c.frameElems() + c.lanesElems() + c.squares()*(c.pointElems(c.from/channelLanes)+c.pointElems(productBlocks)+c.filterElems()) + c.tapElems() + tmpElems
 }
 
-func minimalScratch(p *Conv) int {
-	forward, backward := newMinimal(p, false), newMinimal(p, true)
+func minimalScratch[T pixel](p *Conv) int {
+	if !p.minimalBy(tileSide[T](p)) {
+		return 0
+	}
+	forward, backward := newMinimal[T](p, false), newMinimal[T](p, true)
 	return max(forward.scratch(forward.to/channelLanes), backward.scratch(backward.toBlock/channelLanes))
 }
 
 // reserve cuts the buffers from scratch, and clears the border of the frame.
-func (c *minimalCall) reserve(productBlocks int, scratch []float32) {
+func (c *minimalCall[T]) reserve(productBlocks int, scratch []float32) {
 	cut := func(n int) []float32 {
 		part := scratch[:n]
 		scratch = scratch[n:]

@@ -1,42 +1,63 @@
 package kernel
 
 // The kernels of minimal filtering exist for AVX-512 alone: with 6 points for
-// filters of 3×3, with 8 for 5×5.
+// filters of 3×3, with 8 for 5×5, and with 10 and 11 for those of larger tiles.
 
 // dataToPoints evaluates tiles of points×points pixels.
 func dataToPoints(points int, t *transform) {
-	if points == 6 {
+	switch points {
+	case 6:
 		dataTo6PointsAVX512(t)
-	} else {
+	case 8:
 		dataTo8PointsAVX512(t)
+	case 10:
+		dataTo10PointsBF16(t)
+	case 11:
+		dataTo11PointsBF16(t)
 	}
 }
 
 // filterToPoints evaluates filters of n×n taps.
 func filterToPoints(n, points int, t *transform) {
-	switch {
-	case points == 6 && n == 3:
+	switch [2]int{n, points} {
+	case [2]int{3, 6}:
 		filter3To6PointsAVX512(t)
-	case points == 6:
+	case [2]int{4, 6}:
 		filter4To6PointsAVX512(t)
-	case n == 4:
+	case [2]int{4, 8}:
 		filter4To8PointsAVX512(t)
-	default:
+	case [2]int{5, 8}:
 		filter5To8PointsAVX512(t)
+	case [2]int{3, 10}:
+		filter3To10PointsBF16(t)
+	case [2]int{8, 10}:
+		filter8To10PointsBF16(t)
+	case [2]int{5, 11}:
+		filter5To11PointsBF16(t)
+	case [2]int{7, 11}:
+		filter7To11PointsBF16(t)
 	}
 }
 
 // pointsTo interpolates to n×n outputs.
 func pointsTo(points, n int, t *transform) {
-	switch {
-	case points == 6 && n == 3:
+	switch [2]int{points, n} {
+	case [2]int{6, 3}:
 		points6To3AVX512(t)
-	case points == 6:
+	case [2]int{6, 4}:
 		points6To4AVX512(t)
-	case n == 4:
+	case [2]int{8, 4}:
 		points8To4AVX512(t)
-	default:
+	case [2]int{8, 5}:
 		points8To5AVX512(t)
+	case [2]int{10, 3}:
+		points10To3BF16(t)
+	case [2]int{10, 8}:
+		points10To8BF16(t)
+	case [2]int{11, 5}:
+		points11To5BF16(t)
+	case [2]int{11, 7}:
+		points11To7BF16(t)
 	}
 }
 

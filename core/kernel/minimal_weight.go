@@ -2,8 +2,8 @@ package kernel
 
 // minimalGradWeight sums, at every point, products of x and dy over the tiles,
 // and interpolates the sums to the taps.
-func minimalGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
-	c := newMinimal(p, false)
+func minimalGradWeight[T pixel](p *Conv, x, dy []T, dw, scratch []float32, accumulate bool) {
+	c := newMinimal[T](p, false)
 	c.reserve(c.to/channelLanes, scratch)
 	clear(c.lanes) // tiles reach beyond the last column and row of dy
 	total := c.images * c.down
@@ -26,7 +26,7 @@ func minimalGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
 }
 
 // clearRest zeroes the tiles that fill up the last micro-kernel.
-func (c *minimalCall) clearRest(used int) {
+func (c *minimalCall[T]) clearRest(used int) {
 	whole := ceilDiv(used, pointTileRows) * pointTileRows
 	if used == whole {
 		return
@@ -43,24 +43,24 @@ func (c *minimalCall) clearRest(used int) {
 }
 
 // readGradients evaluates a group of tiles of dy at the points.
-func (c *minimalCall) readGradients(dy []float32, first, end int) {
+func (c *minimalCall[T]) readGradients(dy []T, first, end int) {
 	point := 4 * c.pointElems(c.to/channelLanes)
 	t := transform{
-		inRow: 4 * c.outWidth * channelLanes, inCol: 4 * channelLanes, inStep: 4 * minimalSide * channelLanes,
+		inRow: 4 * c.outWidth * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.side * channelLanes,
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
 		s := bandAt(first, row, end, c.down)
 		row += s.rows
-		top := s.row * minimalSide
-		bottom := min(c.oh, top+s.rows*minimalSide)
+		top := s.row * c.side
+		bottom := min(c.oh, top+s.rows*c.side)
 		for block := range c.to / channelLanes {
 			plane := dy[(s.image*c.to+block*channelLanes)*c.oh*c.ow:]
 			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.rows {
-				t.count, t.in = c.across, &c.lanes[(s.row+i)*minimalSide*c.outWidth*channelLanes]
+				t.count, t.in = c.across, &c.lanes[(s.row+i)*c.side*c.outWidth*channelLanes]
 				t.out = &c.products[(block*c.stride+(s.before+i)*c.across)*channelLanes]
-				filterToPoints(minimalSide, c.points, &t)
+				filterToPoints(c.side, c.points, &t)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func (c *minimalCall) readGradients(dy []float32, first, end int) {
 
 // sumTiles sums the products of a group's tiles for a block of filters, or adds
 // them to the sums of the groups before: [P·P][outs/16][ins][16].
-func (c *minimalCall) sumTiles(tiles, from, ins, to, outs int, add bool) {
+func (c *minimalCall[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 	t := pointTile{
 		blocks: 1, steps: ceilDiv(tiles, pointTileRows) * pointTileRows,
 		aStep: 4 * pointTileRows, cStep: 4 * pointTileRows * channelLanes,
@@ -97,7 +97,7 @@ func (c *minimalCall) sumTiles(tiles, from, ins, to, outs int, add bool) {
 }
 
 // writeFilters interpolates a block of sums, and writes or adds them to dw [to, from, taps, taps].
-func (c *minimalCall) writeFilters(dw []float32, from, ins, to, outs int, add bool) {
+func (c *minimalCall[T]) writeFilters(dw []float32, from, ins, to, outs int, add bool) {
 	n, point := c.taps*c.taps, 4*c.filterElems()
 	t := transform{
 		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,

@@ -132,9 +132,7 @@ func BatchNormReLUPoolGradBF16Of(lo, hi int, p *Pool, x, y, dy []uint16, idx []i
 		}
 		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
 		storeGrad(dbeta, ch, sum, accumulate)
-		scale, _ := affine(ch, invstd, gamma, nil)
-		slope := dot / count * float64(invstd[ch]) * float64(invstd[ch]) * float64(scale)
-		t.scale, t.slope, t.offset = scale, float32(-slope), float32(float64(mean[ch])*slope-sum/count*float64(scale))
+		t.scale, t.slope, t.offset = normSlope(count, sum, dot, mean[ch], invstd[ch], gamma, ch)
 		for n := range p.N {
 			t.plane(p, n*p.C+ch, x, y, dy, idx, dx)
 			runHalfPoolGrad(p.rowsAtOnce(), &t)

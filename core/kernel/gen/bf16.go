@@ -21,6 +21,7 @@ var bf16Families = map[string]func(*asm){
 	"bf16_dot":         dot,
 	"bf16_normpool":    bf16NormPool,
 	"bf16_elementwise": bf16Elementwise,
+	"bf16_norm":        bf16Norm,
 	"bf16_minimal":     bf16Minimal,
 }
 

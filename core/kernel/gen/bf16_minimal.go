@@ -9,26 +9,27 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// pairs are the finite points ±p of minimal filtering with large tiles; ∞ is the
-// eleventh. They were chosen for the smallest error of 7×7 outputs of 5×5
-// filters in float32, which is a tenth of what rounding to bfloat16 costs.
-var largePairs = []float64{0.25, 0.5, 1, 1.25, 2}
+// Points for tiles that float32 images could not afford: chosen for the smallest
+// error of 8×8 outputs of 3×3 filters, and of 7×7 outputs of 5×5 filters, which in
+// float32 arithmetic is a tenth of what rounding the outputs to bfloat16 costs.
+var (
+	ten    = pointSet{finite: []float64{0, 0.5, -0.5, 0.75, -0.75, 4. / 3, -4. / 3, 2.5, -2.5}, taps: []int{3, 8}}
+	eleven = pointSet{finite: []float64{0.25, -0.25, 0.5, -0.5, 1, -1, 1.25, -1.25, 2, -2}, taps: []int{5, 7}}
+)
 
-func largeFinite() (points []float64) {
-	for _, p := range largePairs {
-		points = append(points, p, -p)
-	}
-	return points
-}
+// zero is the number of points 0 in front of the pairs ±p.
+func (p pointSet) zero() int { return len(p.finite) % 2 }
 
-// bf16Minimal emits the transforms between pixels and 11×11 points, and the
-// copies between planes of bfloat16 and vectors of 16 channels in float32.
+// bf16Minimal emits the transforms between pixels and 10×10 or 11×11 points, and
+// the copies between planes of bfloat16 and vectors of 16 channels in float32.
 func bf16Minimal(a *asm) {
-	finite := largeFinite()
-	largeTransform(a, "dataTo11", "tiles of 11×11 pixels to 11×11 points", dataMatrix(finite), a.dataPairs)
-	for _, n := range []int{5, 7} {
-		largeTransform(a, fmt.Sprintf("filter%dTo11", n), fmt.Sprintf("filters of %d×%d to 11×11 points", n, n), filterMatrix(finite, n), a.filterPairs)
-		largeTransform(a, fmt.Sprintf("from11To%d", n), fmt.Sprintf("11×11 points to tiles of %d×%d", n, n), outMatrix(finite, n), a.outPairs)
+	for _, p := range []pointSet{ten, eleven} {
+		n := len(p.finite) + 1
+		largeTransform(a, p, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), dataMatrix(p.finite), dataPairs)
+		for _, taps := range p.taps {
+			largeTransform(a, p, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), filterMatrix(p.finite, taps), filterPairs)
+			largeTransform(a, p, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), outPairs)
+		}
 	}
 	halfPlanesToLanes(a)
 	lanesToHalfPlanes(a)
@@ -85,69 +86,80 @@ func every(from, n int) (idx []int) {
 	return idx
 }
 
-type pairwise func(t *table, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual))
+type pairwise func(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual))
 
-// dataPairs uses that rows ±p are the coefficients of (x ± p)·E(x) with the same even E.
-func (a *asm) dataPairs(t *table, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
-	n := len(in)
-	for j, p := range largePairs {
-		odd := t.sum(m[2*j], in, every(1, n)) // x·E
-		shifted := append(append([]reg.VecVirtual{}, in[:n-1]...), nil)
-		for i := 1; i < n; i += 2 {
-			shifted[i] = in[i-1]
-		}
-		even := t.sum(m[2*j], shifted, every(1, n)) // E, with the same factors
-		plus := a.vec()
-		if p == 1 {
-			a.VADDPS(even, odd, plus)
-			a.VSUBPS(even, odd, odd)
-		} else {
-			a.VMOVAPS(odd, plus)
-			a.VFMADD231PS_BCST(t.get(p), even, plus)
-			a.VFNMADD231PS_BCST(t.get(p), even, odd)
-		}
-		out(2*j, plus)
-		out(2*j+1, odd)
+// dataPairs uses that rows ±p are the coefficients of (x ± p)·E(x), or of that
+// times x if zero is a point, with the same even E.
+func dataPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	a, n, z := t.a, len(in), p.zero()
+	if z > 0 {
+		out(0, t.sum(m[0], in, every(0, n-1)))
 	}
-	out(n-1, t.sum(m[n-1], in, every(0, n)))
+	before := append([]reg.VecVirtual{nil}, in[:n-1]...)
+	for i := z; i < n-1; i += 2 {
+		idx := every(1+z, n)
+		plus, minus := a.vec(), t.sum(m[i], in, idx)
+		even := t.sum(m[i], before, idx) // the same factors
+		if q := p.finite[i]; q == 1 {
+			a.VADDPS(even, minus, plus)
+			a.VSUBPS(even, minus, minus)
+		} else {
+			a.VMOVAPS(minus, plus)
+			a.VFMADD231PS_BCST(t.get(q), even, plus)
+			a.VFNMADD231PS_BCST(t.get(q), even, minus)
+		}
+		out(i, plus)
+		out(i+1, minus)
+	}
+	out(n-1, t.sum(m[n-1], in, every(z, n)))
 }
 
-// filterPairs uses that the normalisers of ±p differ in sign.
-func (a *asm) filterPairs(t *table, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
-	for j := range largePairs {
-		even, odd := t.sum(m[2*j], in, every(0, len(in))), t.sum(m[2*j], in, every(1, len(in)))
-		plus := a.vec()
-		a.VADDPS(even, odd, plus)
-		a.VSUBPS(even, odd, odd)
-		out(2*j, plus)
-		out(2*j+1, odd)
+// filterPairs shares the sums over even and over odd taps between ±p, whose
+// normalisers differ in sign unless zero is a point.
+func filterPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	a, n, z := t.a, len(m), p.zero()
+	if z > 0 {
+		out(0, t.sum(m[0], in, []int{0}))
 	}
-	out(len(m)-1, in[len(in)-1])
+	for i := z; i < n-1; i += 2 {
+		even, odd, plus, minus := t.sum(m[i], in, every(0, len(in))), t.sum(m[i], in, every(1, len(in))), a.vec(), a.vec()
+		a.VADDPS(even, odd, plus)
+		if z > 0 {
+			a.VSUBPS(odd, even, minus)
+		} else {
+			a.VSUBPS(even, odd, minus)
+		}
+		out(i, plus)
+		out(i+1, minus)
+	}
+	out(n-1, in[len(in)-1])
 }
 
 // outPairs needs the sums of pairs for even rows, and their differences for odd ones.
-func (a *asm) outPairs(t *table, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+func outPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	a, n, z := t.a, len(in), p.zero()
 	sums, diffs := append([]reg.VecVirtual{}, in...), append([]reg.VecVirtual{}, in...)
-	for j := range largePairs {
-		sums[2*j], diffs[2*j] = a.vec(), a.vec()
-		a.VADDPS(in[2*j+1], in[2*j], sums[2*j])
-		a.VSUBPS(in[2*j+1], in[2*j], diffs[2*j])
+	for i := z; i < n-1; i += 2 {
+		sums[i], diffs[i] = a.vec(), a.vec()
+		a.VADDPS(in[i+1], in[i], sums[i])
+		a.VSUBPS(in[i+1], in[i], diffs[i])
 	}
-	finite := every(0, len(in)-1)
 	for i, row := range m {
-		from, idx := sums, finite
+		from, idx := sums, every(z, n-1)
 		if i%2 > 0 {
 			from = diffs
 		}
-		if row[len(in)-1] != 0 {
-			idx = append(append([]int{}, finite...), len(in)-1)
+		for _, alone := range []int{0, n - 1} {
+			if row[alone] != 0 && (alone > 0 || z > 0) {
+				idx = append(idx, alone)
+			}
 		}
 		out(i, t.sum(row, from, idx))
 	}
 }
 
 // largeTransform is transform with constants in memory.
-func largeTransform(a *asm, name, doc string, m [][]float64, apply pairwise) {
+func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, apply pairwise) {
 	to, from := len(m), len(m[0])
 	consts := &table{a: a, data: a.StaticGlobal(name + "Factors"), at: map[float64]int{}}
 	a.DataAttributes(attr.RODATA | attr.NOPTR)
@@ -166,7 +178,7 @@ func largeTransform(a *asm, name, doc string, m [][]float64, apply pairwise) {
 	for i := range from {
 		a.VMOVUPS(rows.at(p, i), v[i])
 	}
-	apply(consts, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
+	apply(consts, points, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
 	a.ADDQ(field(trInCol), p)
 	a.ADDQ(operand.U8(lanesBytes), q)
 	a.DECQ(left)
@@ -180,7 +192,7 @@ func largeTransform(a *asm, name, doc string, m [][]float64, apply pairwise) {
 	for i := range from {
 		a.VMOVUPS(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
 	}
-	apply(consts, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
+	apply(consts, points, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
 	a.ADDQ(operand.U32(from*lanesBytes), p)
 	a.ADDQ(field(trOutRow), q)
 	a.DECQ(left)
