@@ -126,6 +126,8 @@ type Trainer struct {
 	vals   map[string]float64 // latest metrics
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
+	auto       bool             // the caps of buckets are measured
+	planning   time.Duration    // took that long
 	lossWarned bool
 }
 
