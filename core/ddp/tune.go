@@ -1,8 +1,10 @@
 package ddp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -90,23 +92,26 @@ func (p Pace) Exposed(cfg Config, grads []Gradient, buckets []Bucket) time.Durat
 // among nearly equal choices that with the fewest buckets is taken.
 func (c Config) Tune(grads []Gradient, arrival []int, p Pace) (first, rest Cap) {
 	const smallest, largest = 1.0 / 32, 1024
-	best, count := time.Duration(math.MaxInt64), math.MaxInt
-	for pass := range 2 {
-		for r := Cap(largest); r >= smallest; r /= 2 {
-			for f := r; f >= smallest; f /= 2 {
-				buckets := Assign(grads, arrival, int(f*MiB), int(r*MiB))
-				exposed := p.Exposed(c, grads, buckets)
-				switch {
-				case pass == 0:
-					best = min(best, exposed)
-				case exposed <= best+p.slack() && len(buckets) < count:
-					first, rest, count = f, r, len(buckets)
-				}
-			}
+	type choice struct {
+		first, rest Cap
+		buckets     int
+		exposed     time.Duration
+	}
+	var all []choice
+	best := time.Duration(math.MaxInt64)
+	for r := Cap(smallest); r <= largest; r *= 2 {
+		for f := Cap(smallest); f <= r; f *= 2 {
+			b := Assign(grads, arrival, int(f*MiB), int(r*MiB))
+			all = append(all, choice{f, r, len(b), p.Exposed(c, grads, b)})
+			best = min(best, all[len(all)-1].exposed)
 		}
 	}
-	return first, rest
+	all = slices.DeleteFunc(all, func(c choice) bool { return c.exposed > best+p.slack() })
+	chosen := slices.MinFunc(all, func(a, b choice) int { // the first of equals: the smallest caps
+		return cmp.Or(cmp.Compare(a.buckets, b.buckets), cmp.Compare(a.exposed, b.exposed))
+	})
+	return chosen.first, chosen.rest
 }
 
 // slack is a difference that no step shows.
-func (p Pace) slack() time.Duration { return max(5*time.Microsecond, p.End/500) }
+func (p Pace) slack() time.Duration { return max(5*time.Microsecond, p.End/2000) }

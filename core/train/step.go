@@ -27,6 +27,7 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 	if err != nil {
 		return false, err
 	}
+	mark := t.trace.Now()
 	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, m))
 	if err != nil {
 		return false, err
@@ -43,7 +44,7 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 		}
 	}
 	lr := t.schedule.LR(t.pos.Applied)
-	mark := t.trace.Now()
+	mark = t.trace.Since(timeline.Compute, "wait", -1, mark)
 	norm, applied, err := t.update(lr)
 	if err != nil {
 		return false, err
