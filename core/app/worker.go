@@ -122,8 +122,9 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s := train.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
-		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout,
-		Text: string(c.Resolved()), Hash: hash(c.Resolved()),
+		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
+		BackendRestarts: c.Backend.Restarts,
+		Text:            string(c.Resolved()), Hash: hash(c.Resolved()),
 	}
 	var all diag.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {

@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,7 +30,7 @@ func reduced(t *testing.T, world int, cfg Config, d tensor.DType, values [][]flo
 			at += v.Shape.Elems()
 			r.GradReady(p)
 		}
-		if err := r.Finish(); err != nil {
+		if err := errors.Join(r.Flush(), r.Finish()); err != nil {
 			return err
 		}
 		for _, v := range views {
@@ -183,7 +184,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			r.Begin(true)
 			r.GradReady(0)
 			r.GradReady(1)
-			if err := r.Finish(); err != nil {
+			if err := errors.Join(r.Flush(), r.Finish()); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -67,6 +67,13 @@ func (g *Group) Bytes(r Region) []byte {
 	return g.arena.Bytes()[r.Offset : r.Offset+r.Size : r.Offset+r.Size]
 }
 
+// Seq is the number of the last collective that this rank has called.
+func (g *Group) Seq() uint64 { return g.seq }
+
+// Continue goes on with the number after seq, in a new group of the backend:
+// ranks may have called different numbers of collectives in the one that broke.
+func (g *Group) Continue(seq uint64) { g.seq = seq }
+
 // submit numbers and starts a collective over a region.
 func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) (uint64, error) {
 	g.seq++

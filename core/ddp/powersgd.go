@@ -89,6 +89,8 @@ type powerSGD struct {
 	residue       []float32 // what earlier steps left out; in between, this step's input
 	first, second []float32 // what travels
 	scratch       []float32
+
+	kept []float32 // residue and second at the last keep; nil before
 }
 
 func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
@@ -107,6 +109,16 @@ func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
 	s.scratch = make([]float32, need)
 	return s
 }
+
+// keep copies what leads from one step to the next.
+func (s *powerSGD) keep() {
+	if s.kept == nil {
+		s.kept = make([]float32, len(s.residue)+len(s.second))
+	}
+	copy(s.kept[copy(s.kept, s.residue):], s.second)
+}
+
+func (s *powerSGD) rewind() { copy(s.second, s.kept[copy(s.residue, s.kept):]) }
 
 // project fills the first message.
 func (s *powerSGD) project() {

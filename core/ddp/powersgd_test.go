@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -75,7 +76,7 @@ func steps(t *testing.T, world, n int, cfg Config, shape tensor.Shape, input fun
 			}
 			r.GradReady(1)
 			r.GradReady(0)
-			if err := r.Finish(); err != nil {
+			if err := errors.Join(r.Flush(), r.Finish()); err != nil {
 				return err
 			}
 			if g.Rank == 0 {
@@ -235,7 +236,7 @@ func TestPowerSGDDoesNotAllocate(t *testing.T) {
 		r.Begin(true)
 		r.GradReady(0)
 		r.GradReady(1)
-		if err := r.Finish(); err != nil {
+		if err := errors.Join(r.Flush(), r.Finish()); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

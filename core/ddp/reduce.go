@@ -21,11 +21,14 @@ type Reducer struct {
 	low     []*powerSGD // by bucket, nil where it travels whole
 	start   int         // step from which buckets travel as factors
 	step    int         // synchronised steps begun
+	kept    int         // step at the last Keep
 	ready   *readiness
 	tickets []uint64
 	sync    bool
 	overlap bool
 	err     error
+	flushed time.Time     // the last Flush
+	before  time.Duration // exposed until then
 
 	usage      Region  // of used, where they are added up; empty: all parameters are used in every step
 	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
@@ -87,6 +90,27 @@ func (r *Reducer) Used(param int) bool { return r.used == nil || r.used[param] >
 
 // Resume says how many steps were made before the first Begin.
 func (r *Reducer) Resume(steps int) { r.step = steps }
+
+// Keep remembers what the next synchronised step changes beside gradients.
+// Only PowerSGD has more to copy than a number.
+func (r *Reducer) Keep() {
+	r.kept = r.step
+	for _, s := range r.low {
+		if s != nil {
+			s.keep()
+		}
+	}
+}
+
+// Rewind goes back to where Keep was called. Gradients are unspecified.
+func (r *Reducer) Rewind() {
+	r.step, r.begun = r.kept, false
+	for _, s := range r.low {
+		if s != nil {
+			s.rewind()
+		}
+	}
+}
 
 // Gradients returns views of the buckets' memory, by parameter index. A
 // parameter without a bucket has a zero tensor.
@@ -178,16 +202,17 @@ func (r *Reducer) send(b int, d tensor.DType, wire Region) {
 	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
 }
 
-// Finish waits until every bucket holds the average over ranks. After an
-// error the gradients are unusable: no rank may apply them.
-func (r *Reducer) Finish() error {
+// Flush sends what Begin's pass has left to send, so that a collective called
+// between Flush and Finish comes after all of the reducer's.
+func (r *Reducer) Flush() error {
+	r.flushed = time.Now()
 	if err := r.ready.missing(); err != nil {
 		return err
 	}
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
-	start, before := time.Now(), r.group.exposed
+	r.before = r.group.exposed
 	if !r.overlap {
 		for b := range r.buckets {
 			r.launch(b)
@@ -197,11 +222,20 @@ func (r *Reducer) Finish() error {
 	for b := range r.buckets {
 		r.turn(b)
 	}
+	return r.err
+}
+
+// Finish waits until every bucket holds the average over ranks; Flush comes
+// before it. After an error the gradients are unusable: no rank may apply them.
+func (r *Reducer) Finish() error {
+	if !r.sync || r.group.World == 1 {
+		return nil
+	}
 	for b := range r.buckets {
 		r.land(b)
 	}
 	r.landUsage()
-	r.group.exposed = before + time.Since(start) // unpacking included
+	r.group.exposed = r.before + time.Since(r.flushed) // unpacking included
 	return r.err
 }
 

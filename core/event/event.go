@@ -158,6 +158,15 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
+// BackendRestarted says that the ranks put new backend plugins in the place of
+// a group that broke, and go on.
+type BackendRestarted struct {
+	Generation int     `json:"generation"` // of the backend within this start of the ranks; the first is 1
+	Step       int     `json:"step"`       // that is under way
+	Cause      string  `json:"cause"`      // whose plugin died, and how
+	TookMS     float64 `json:"took_ms"`    // from when this rank noticed
+}
+
 // RankFailed is the launcher's account of a dead rank.
 type RankFailed struct {
 	FailedRank int      `json:"failed_rank"`
@@ -194,6 +203,7 @@ func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
 func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
+func (*BackendRestarted) Kind() string { return "backend_restarted" }
 func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RunDone) Kind() string          { return "run_done" }
 
@@ -218,6 +228,7 @@ var kinds = map[string]func() Event{
 	"checkpoint_loaded": func() Event { return new(CheckpointLoaded) },
 	"plugin_log":        func() Event { return new(PluginLog) },
 	"warning":           func() Event { return new(Warning) },
+	"backend_restarted": func() Event { return new(BackendRestarted) },
 	"rank_failed":       func() Event { return new(RankFailed) },
 	"run_done":          func() Event { return new(RunDone) },
 }

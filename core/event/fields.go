@@ -129,6 +129,13 @@ func (e *Warning) fields(w *encoder) {
 	w.str("message", e.Message)
 }
 
+func (e *BackendRestarted) fields(w *encoder) {
+	w.integer("generation", int64(e.Generation))
+	w.integer("step", int64(e.Step))
+	w.str("cause", e.Cause)
+	w.float("took_ms", e.TookMS)
+}
+
 func (e *RankFailed) fields(w *encoder) {
 	w.integer("failed_rank", int64(e.FailedRank))
 	w.str("host", e.Host)

@@ -29,6 +29,7 @@ type Prometheus struct {
 	skipped int64
 	saved   int64
 	failed  int64
+	healed  int64
 }
 
 // NewPrometheus listens on addr ("127.0.0.1:9100"; port 0 takes a free one)
@@ -69,6 +70,10 @@ func (p *Prometheus) Emit(r Record) {
 		p.eval = *e
 	case *CheckpointSaved:
 		p.saved++
+	case *BackendRestarted:
+		if r.Rank <= 0 {
+			p.healed++
+		}
 	case *RankFailed:
 		p.failed++
 	}
@@ -123,6 +128,7 @@ func (p *Prometheus) text() []byte {
 		}
 	}
 	b.metric("checkpoints_saved_total", "counter", "Checkpoints made durable.", float64(p.saved))
+	b.metric("backend_restarts_total", "counter", "Groups of backend plugins that were replaced.", float64(p.healed))
 	b.metric("rank_failures_total", "counter", "Ranks that died.", float64(p.failed))
 	return b.Bytes()
 }

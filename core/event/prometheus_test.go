@@ -21,6 +21,8 @@ func TestPrometheus(t *testing.T) {
 	p.Emit(Record{Rank: 1, Event: &StepDone{Step: 7, Samples: 128, LossMean: 3}})
 	p.Emit(Record{Event: &StepDone{Step: 8, Samples: 128, LossMean: math.NaN(), Skipped: true, Scale: 1024}})
 	p.Emit(Record{Event: &EvalDone{Samples: 10, Accuracy: 0.5}})
+	p.Emit(Record{Event: &BackendRestarted{Generation: 2, Step: 8}})
+	p.Emit(Record{Rank: 1, Event: &BackendRestarted{Generation: 2, Step: 8}})
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + p.Addr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +37,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	for _, l := range []string{"trainctl_steps_total 8", "trainctl_samples_total 256", "trainctl_steps_skipped_total 1", "trainctl_train_loss NaN",
-		"trainctl_loss_scale 1024", "trainctl_eval_accuracy 0.5", "trainctl_world_size 2"} {
+		"trainctl_loss_scale 1024", "trainctl_eval_accuracy 0.5", "trainctl_world_size 2", "trainctl_backend_restarts_total 1"} {
 		if !strings.Contains(string(body), "\n"+l+"\n") {
 			t.Errorf("%q is not in\n%s", l, body)
 		}

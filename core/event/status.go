@@ -166,6 +166,11 @@ func told(r Record) []notice {
 			e.FirstMB, e.CapMB, e.Buckets, e.ExposedMS, e.PassMS, e.AlphaUS, e.GBPerSec), ""}}
 	case *Warning:
 		return []notice{{fmt.Sprintf("WARNING %s: %s", e.Source, e.Message), yellow}}
+	case *BackendRestarted:
+		if r.Rank > 0 {
+			return nil
+		}
+		return []notice{{fmt.Sprintf("backend restarted, generation %d, step %d: %s", e.Generation, e.Step, e.Cause), yellow}}
 	case *RankFailed:
 		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
 	case *RunDone:

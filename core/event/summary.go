@@ -71,6 +71,10 @@ type CommSummary struct {
 
 	// ImbalanceMSP50 is by how much longer the first rank stood still than the last.
 	ImbalanceMSP50 Number `json:"imbalance_ms_p50"`
+
+	// BackendRestarts is how often the ranks went on with new backend plugins,
+	// since they were started last.
+	BackendRestarts int `json:"backend_restarts"`
 }
 
 // MemorySummary is per rank, plugins included and shared pages counted once.

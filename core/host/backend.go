@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -12,15 +14,21 @@ import (
 
 // Backend is a backend plugin in use; see [Collectives].
 type Backend struct {
-	info sdk.Info
-	ctl  backendControl
-	lane lane
-	proc *plugin // nil in process
+	start func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
+	now   atomic.Pointer[backendInstance]
 
 	mu    sync.Mutex
 	op    operation
 	world int
 	timed bool
+}
+
+// backendInstance is one process, or one value in this process.
+type backendInstance struct {
+	info sdk.Info
+	ctl  backendControl
+	lane lane
+	proc *plugin // nil in process
 }
 
 // backendControl is what of sdk.Backend does not go through the lane.
@@ -34,45 +42,78 @@ type backendControl interface {
 // StartBackend starts a backend: a built-in name or a path. The error is a
 // *StartError.
 func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error) {
-	p, err := h.start(ctx, sdk.KindBackend, plugin)
+	b := &Backend{start: func(ctx context.Context) (*backendInstance, error) {
+		p, err := h.start(ctx, sdk.KindBackend, plugin)
+		if err != nil {
+			return nil, err
+		}
+		r := &remoteBackend{p}
+		return &backendInstance{info: p.info, ctl: r, lane: p.lane(r.do), proc: p}, nil
+	}}
+	first, err := b.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &remoteBackend{p}
-	return &Backend{info: p.info, ctl: r, lane: p.lane(r.do), proc: p}, nil
+	b.now.Store(first)
+	return b, nil
 }
 
 // Info is what the plugin says of itself.
-func (b *Backend) Info() sdk.Info { return b.info }
+func (b *Backend) Info() sdk.Info { return b.now.Load().info }
 
 // PID is the plugin's process, 0 in process.
-func (b *Backend) PID() int { return b.proc.pid() }
+func (b *Backend) PID() int { return b.now.Load().proc.pid() }
+
+// Restart puts a new process of the same program in the place of the one that
+// runs, which is killed in whatever state it is; it is dead when Restart
+// returns, so nothing of it writes to the arenas any more. The new one begins
+// where StartBackend ends: Open and Attach follow. Tickets of the old one are
+// void. No other call may be under way. In process it is an error.
+func (b *Backend) Restart(ctx context.Context) error {
+	if b.start == nil {
+		return fmt.Errorf("a backend in this process cannot be replaced: %w", errors.ErrUnsupported)
+	}
+	b.now.Load().kill(ctx)
+	next, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	b.now.Store(next)
+	return nil
+}
+
+// kill ends the process now and returns when it is dead.
+func (i *backendInstance) kill(ctx context.Context) {
+	i.proc.giveUp(ErrClosed)
+	_ = i.proc.close(ctx, i.lane) // what a killed process has to say does not matter
+}
 
 // Open implements [Collectives].
 func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
-	if err := b.ctl.Open(ctx, group, options); err != nil {
+	now := b.now.Load()
+	if err := now.ctl.Open(ctx, group, options); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.world = group.WorldSize
 	if group.Timeout > 0 {
-		b.lane.limit(group.Timeout + margin)
+		now.lane.limit(group.Timeout + margin)
 	}
 	return nil
 }
 
 // Attach implements [Collectives].
 func (b *Backend) Attach(ctx context.Context, arena *sdk.Arena) error {
-	return b.ctl.Attach(ctx, arena)
+	return b.now.Load().ctl.Attach(ctx, arena)
 }
 
 // Listen implements [Collectives].
-func (b *Backend) Listen(ctx context.Context) ([]byte, error) { return b.ctl.Listen(ctx) }
+func (b *Backend) Listen(ctx context.Context) ([]byte, error) { return b.now.Load().ctl.Listen(ctx) }
 
 // Connect implements [Collectives].
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
-	return b.ctl.Connect(ctx, endpoints)
+	return b.now.Load().ctl.Connect(ctx, endpoints)
 }
 
 // Submit implements [Collectives].
@@ -84,7 +125,7 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
-	return b.lane.submit(&b.op)
+	return b.now.Load().lane.submit(&b.op)
 }
 
 // findMemory sets Buf from the arena; its errors are mistakes of the caller.
@@ -107,7 +148,7 @@ func (op *operation) findMemory() error {
 }
 
 // Wait implements [Collectives].
-func (b *Backend) Wait(ticket uint64) error { return b.lane.wait(ticket, nil) }
+func (b *Backend) Wait(ticket uint64) error { return b.now.Load().lane.wait(ticket, nil) }
 
 // Timed asks for the spans of the collectives that are submitted from now on.
 func (b *Backend) Timed() {
@@ -120,17 +161,18 @@ func (b *Backend) Timed() {
 // for other ranks included. It is false before the end of the collective,
 // without Timed, and with a plugin that does not say.
 func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
-	s, ok := b.lane.span(ticket)
+	s, ok := b.now.Load().lane.span(ticket)
 	return time.Unix(0, s.Begin), time.Unix(0, s.End), ok
 }
 
 // Close implements [Collectives].
 func (b *Backend) Close(ctx context.Context) error {
-	if b.proc != nil {
-		return b.proc.close(ctx, b.lane)
+	now := b.now.Load()
+	if now.proc != nil {
+		return now.proc.close(ctx, now.lane)
 	}
-	b.lane.close()
-	return b.ctl.(*localBackend).Close()
+	now.lane.close()
+	return now.ctl.(*localBackend).Close()
 }
 
 // remoteBackend calls a backend over gRPC.
@@ -200,7 +242,9 @@ func InProcessBackend(b sdk.Backend) *Backend {
 	local := &localBackend{b: b}
 	info := b.Info()
 	info.Kind = sdk.KindBackend
-	return &Backend{info: info, ctl: local, lane: localLane(&info, local.do)}
+	out := &Backend{}
+	out.now.Store(&backendInstance{info: info, ctl: local, lane: localLane(&info, local.do)})
+	return out
 }
 
 func (l *localBackend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {

@@ -16,6 +16,7 @@ type BackendConfig struct {
 	Plugin      string         `toml:"plugin"`       // "auto", "tcp", "nccl" or a path
 	Timeout     time.Duration  `toml:"timeout"`      // for one collective
 	InitTimeout time.Duration  `toml:"init_timeout"` // from the start of the plugin to the first collective
+	Restarts    int            `toml:"restarts"`     // how often a backend that died or hangs is replaced while the ranks go on
 	Options     map[string]any `toml:"options"`
 }
 
@@ -50,6 +51,9 @@ func (c BackendConfig) Problems() diag.List {
 	l := pluginProblems(c.Plugin, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
+	if c.Restarts < 0 {
+		l.Addf("restarts", "0 ends the run when a backend dies", "%d is negative", c.Restarts)
+	}
 	return l
 }
 

@@ -81,8 +81,9 @@ func describeFlight(f *shm.Flight, now time.Time) string {
 // the oldest first, also after its death and after Close. Nil without shared
 // memory.
 func (b *Backend) Flights() []shm.Flight {
-	if b.proc == nil {
+	now := b.now.Load()
+	if now.proc == nil {
 		return nil
 	}
-	return b.proc.record.flights(b.proc.ring, shm.Flights)
+	return now.proc.record.flights(now.proc.ring, shm.Flights)
 }

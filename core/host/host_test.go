@@ -202,19 +202,24 @@ func (p *fakePrecision) Close() error { return nil }
 // A backend that is open and has one arena of 64 KiB.
 func openBackend(t testing.TB, b host.Collectives, mode string, timeout time.Duration) *sdk.Arena {
 	t.Helper()
-	ctx := t.Context()
-	options, problems := sdk.CheckOptions("backend.options", b.Info().Options, map[string]any{"mode": mode})
-	must(t, problems.Err())
-	must(t, b.Open(ctx, sdk.Group{JobID: "job", WorldSize: 1, LocalSize: 1, Timeout: timeout}, options))
 	mem, err := shm.New("test", 1<<16)
 	must(t, err)
 	t.Cleanup(func() { must(t, mem.Close()) })
 	arena := &sdk.Arena{ID: 1, Name: "test", Arena: mem}
+	openWith(t, b, mode, timeout, arena)
+	return arena
+}
+
+func openWith(t testing.TB, b host.Collectives, mode string, timeout time.Duration, arena *sdk.Arena) {
+	t.Helper()
+	ctx := t.Context()
+	options, problems := sdk.CheckOptions("backend.options", b.Info().Options, map[string]any{"mode": mode})
+	must(t, problems.Err())
+	must(t, b.Open(ctx, sdk.Group{JobID: "job", WorldSize: 1, LocalSize: 1, Timeout: timeout}, options))
 	must(t, b.Attach(ctx, arena))
 	endpoint, err := b.Listen(ctx)
 	must(t, err)
 	must(t, b.Connect(ctx, [][]byte{endpoint}))
-	return arena
 }
 
 func startBackend(t testing.TB, h *host.Host, mode string, timeout time.Duration) (*host.Backend, *sdk.Arena) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/ddp"
@@ -10,10 +11,17 @@ import (
 
 // carryOver collects on rank 0 what compression keeps of all ranks. All ranks
 // call it; the others get nil.
-func (t *Trainer) carryOver() ([]tensor.Named, error) {
+func (t *Trainer) carryOver(ctx context.Context) ([]tensor.Named, error) {
 	if !t.reducer.Carries() {
 		return nil, nil
 	}
+	err := t.together(ctx, &t.parts.carry)
+	out := t.collected
+	t.collected = nil
+	return out, err
+}
+
+func (t *Trainer) collectCarried() error {
 	var out []tensor.Named
 	mine := t.reducer.Errors()
 	for r := range t.World.Size {
@@ -22,19 +30,20 @@ func (t *Trainer) carryOver() ([]tensor.Named, error) {
 			dst = fresh(mine)
 		}
 		if err := t.group.Send(tensors(mine), tensors(dst), r, 0, t.staging()); err != nil {
-			return nil, fmt.Errorf("collecting rank %d's errors of compression: %w", r, err)
+			return fmt.Errorf("collecting rank %d's errors of compression: %w", r, err)
 		}
 		for _, e := range dst {
 			out = append(out, tensor.Named{Name: fmt.Sprintf("error.%d.%s", r, e.Name), Tensor: e.Tensor})
 		}
 	}
 	if t.World.Rank != 0 {
-		return nil, nil
+		return nil
 	}
 	for _, q := range t.reducer.Factors() {
 		out = append(out, tensor.Named{Name: "q." + q.Name, Tensor: q.Tensor})
 	}
-	return out, nil
+	t.collected = out
+	return nil
 }
 
 // takeOver prepares rank 0 to hand on what a checkpoint of a job of world ranks
@@ -97,7 +106,8 @@ func spread(old [][]tensor.Named, world int) [][]tensor.Named {
 	return all
 }
 
-// handOut gives every rank its part of what rank 0 has taken over.
+// handOut gives every rank its part of what rank 0 has taken over. It may be
+// done again until the first step.
 func (t *Trainer) handOut() error {
 	mine := tensors(t.reducer.Errors())
 	for r := range t.World.Size {
@@ -109,7 +119,6 @@ func (t *Trainer) handOut() error {
 			return err
 		}
 	}
-	t.carried = nil
 	return t.group.BroadcastTensors(tensors(t.reducer.Factors()), t.staging(), 0)
 }
 

@@ -26,24 +26,24 @@ func (t *Trainer) evalIndices() []int64 {
 // evaluate runs the test split with rank 0's batch statistics. Every sample
 // is on one rank, and sums, not means, are reduced, so the result does not
 // depend on the number of ranks.
-func (t *Trainer) evaluate(ctx context.Context) error {
+func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	if t.spec.TestSamples == 0 {
 		return nil
 	}
 	begin := time.Now()
 	t.Events.Emit(&event.PhaseChanged{Phase: "eval"})
-	if err := t.settleBuffers(); err != nil {
+	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
 	mark := t.trace.Now()
-	sums, err := t.evalShard()
-	if err != nil {
+	if t.evalSums, err = t.evalShard(); err != nil {
 		return err
 	}
 	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
-	if err := t.group.Scalars(sdk.Sum, sums[:]); err != nil {
+	if err := t.together(ctx, &t.parts.totals); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
+	sums := t.evalSums
 	e := event.EvalDone{
 		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
@@ -86,9 +86,14 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 // settleBuffers gives all ranks the batch statistics that count, rank 0's
 // unless it has run out of data, at a point where they are read: before an
 // evaluation, a checkpoint, and at the end.
-func (t *Trainer) settleBuffers() error {
-	return t.group.Broadcast(t.memory.buffers, t.keeper)
+func (t *Trainer) settleBuffers(ctx context.Context) error {
+	return t.together(ctx, &t.parts.buffers)
 }
+
+func (t *Trainer) shareBuffers() error { return t.group.Broadcast(t.memory.buffers, t.keeper) }
+
+// total adds up an evaluation over ranks.
+func (t *Trainer) total(context.Context) error { return t.group.Scalars(sdk.Sum, t.evalSums[:]) }
 
 // Evaluate runs one evaluation over the loaded weights and returns its result.
 func (t *Trainer) Evaluate(ctx context.Context) (loss, accuracy float64, err error) {

@@ -33,14 +33,12 @@ func (t *Trainer) Run(ctx context.Context) error {
 
 // epoch runs what is left of the current epoch.
 func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
-	order := t.sampler.Epoch(t.pos.Epoch)
-	if err := t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):]); err != nil {
+	if err := t.startPass(); err != nil {
 		return false, err
 	}
-	t.taken, t.ahead = 0, data.Batch{}
 	for begun := t.pos.Step; ; {
 		begin := time.Now()
-		next, err := t.nextTurn()
+		next, err := t.nextTurn(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -62,7 +60,15 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	}
 	t.pos.Epoch++
 	t.pos.Offset = 0
-	return false, t.endEpoch()
+	return false, t.endEpoch(ctx)
+}
+
+// startPass asks for the epoch's batches from the position on.
+func (t *Trainer) startPass() error {
+	order := t.sampler.Epoch(t.pos.Epoch)
+	t.taken, t.ahead = 0, data.Batch{}
+	t.before = t.pos.Offset / t.batch
+	return t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):])
 }
 
 // afterEpoch evaluates and saves where the configuration asks for it. The end
@@ -92,13 +98,15 @@ func (t *Trainer) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.settleBuffers(); err != nil {
+	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
 	if !t.interval().Never() {
-		return t.save(ctx)
+		if err := t.save(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	return t.conclude(ctx)
 }
 
 // Preempted is what Run returns after it was asked to stop: the checkpoint at
@@ -121,6 +129,9 @@ func (t *Trainer) preempt(ctx context.Context) error {
 		if err := t.save(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
+	}
+	if err := t.conclude(ctx); err != nil {
+		return err
 	}
 	return p
 }

@@ -166,8 +166,8 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
-// adopt takes rank 0's state over on every rank.
-func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+// shareWeights gives all ranks rank 0's tensors.
+func (t *Trainer) shareWeights() error {
 	if err := t.group.Broadcast(t.memory.all, 0); err != nil {
 		return fmt.Errorf("broadcasting the weights: %w", err)
 	}
@@ -175,7 +175,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	if err := t.group.BroadcastTensors(t.liveMasters(), staging, 0); err != nil {
 		return fmt.Errorf("broadcasting the master weights: %w", err)
 	}
-	if head.State {
+	if t.head.State {
 		var state []tensor.Tensor
 		for _, s := range t.optimizer.State() {
 			state = append(state, s.Tensor)
@@ -184,10 +184,19 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
 		}
 	}
-	if head.Carried {
+	if t.head.Carried {
 		if err := t.handOut(); err != nil {
 			return fmt.Errorf("handing out what compression carries over: %w", err)
 		}
+	}
+	return nil
+}
+
+// adopt takes rank 0's state over on every rank.
+func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
+	t.head = head
+	if err := t.together(ctx, &t.parts.weights); err != nil {
+		return err
 	}
 	t.pos = head.Position
 	t.reducer.Resume(t.pos.Step)

@@ -25,6 +25,7 @@ const loaderSlots = 1
 // the same weights. The context bounds all of it.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d, vals: map[string]float64{}}
+	t.defineSections()
 	for _, phase := range []struct {
 		name string
 		do   func(context.Context) error
@@ -58,11 +59,7 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error {
-		return t.Backend.Open(ctx, sdk.Group{
-			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
-			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-			Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
-		}, t.Settings.BackendOptions)
+		return t.openBackend(ctx)
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -73,6 +70,14 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
 	})
 	return t.checkPlugins()
+}
+
+func (t *Trainer) openBackend(ctx context.Context) error {
+	return t.Backend.Open(ctx, sdk.Group{
+		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
+		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
+		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
+	}, t.Settings.BackendOptions)
 }
 
 func (t *Trainer) checkPlugins() error {
@@ -164,13 +169,6 @@ func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
 // thing. Models, data and configurations are compared before any collective,
 // because a collective over different models could only hang or corrupt.
 func (t *Trainer) join(ctx context.Context) error {
-	if err := t.Backend.Attach(ctx, t.arena); err != nil {
-		return err
-	}
-	endpoint, err := t.Backend.Listen(ctx)
-	if err != nil {
-		return err
-	}
 	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
 	if err != nil {
 		return err
@@ -178,11 +176,7 @@ func (t *Trainer) join(ctx context.Context) error {
 	if err := ddp.VerifyReplicas(replicas); err != nil {
 		return err
 	}
-	endpoints, err := t.Gather(ctx, "endpoint", endpoint)
-	if err != nil {
-		return err
-	}
-	return t.Backend.Connect(ctx, endpoints)
+	return t.assemble(ctx)
 }
 
 func (t *Trainer) replica() ddp.Replica {

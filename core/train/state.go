@@ -123,10 +123,10 @@ func (t *Trainer) saveDueAfterEpoch() bool {
 // because the training is still good and older checkpoints are intact; the
 // last one of a run fails the run.
 func (t *Trainer) save(ctx context.Context) error {
-	if err := t.settleBuffers(); err != nil {
+	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
-	carried, err := t.carryOver()
+	carried, err := t.carryOver(ctx)
 	if err != nil || t.World.Rank != 0 || t.Store == nil {
 		return err
 	}

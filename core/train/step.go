@@ -20,32 +20,19 @@ import (
 func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool, err error) {
 	t.begin(n)
 	t.trace.Step(t.pos.Step + 1)
-	if err := t.syncBuffers(); err != nil {
+	if err := t.together(ctx, &t.parts.gradients); err != nil {
 		return false, err
 	}
-	m, err := t.passes()
-	if err != nil {
-		return false, err
-	}
-	mark := t.trace.Now()
-	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, m))
-	if err != nil {
-		return false, err
-	}
-	if err := t.reducer.Finish(); err != nil {
-		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
-	}
-	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
-		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
-	}
+	t.carried = nil // from here on no rank can have missed it
+	m := t.m
 	if t.sums[sumEnded] > 0 {
-		if empty, err := t.ranOut(m.ended); err != nil || empty {
+		if empty, err := t.ranOut(ctx, m.ended); err != nil || empty {
 			return t.sums[sumStop] > 0, err
 		}
 	}
 	lr := t.schedule.LR(t.pos.Applied)
-	mark = t.trace.Since(timeline.Compute, "wait", -1, mark)
-	norm, applied, err := t.update(lr)
+	mark := t.trace.Now()
+	norm, applied, err := t.update(ctx, lr)
 	if err != nil {
 		return false, err
 	}
@@ -54,6 +41,33 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 	t.pos.Offset += t.covered(m)
 	t.stepDone(m, lr, norm, applied, time.Since(begin))
 	return t.sums[sumStop] > 0, nil
+}
+
+// gradients makes the averages over ranks of a step: of its gradients, in their
+// buckets, and, last of all, of what it reports.
+func (t *Trainer) gradients(ctx context.Context) (err error) {
+	if err := t.syncBuffers(); err != nil {
+		return err
+	}
+	if t.m, err = t.passes(); err != nil {
+		return err
+	}
+	mark := t.trace.Now()
+	if err := t.reducer.Flush(); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	pending, err := t.group.StartScalars(sdk.Sum, t.report(ctx, t.m))
+	if err != nil {
+		return err
+	}
+	if err := t.reducer.Finish(); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
+		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
+	t.trace.Since(timeline.Compute, "wait", -1, mark)
+	return nil
 }
 
 // measures are what the passes of one step add up on this rank.
@@ -170,13 +184,12 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 // update decides with all ranks whether the gradients are finite, and applies
 // them. Unscaling and clipping come after the reduce, so they are the same on
 // all ranks (parity with GradScaler's order: unscale, clip, step, update).
-func (t *Trainer) update(lr float64) (norm float64, applied bool, err error) {
+func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
 	if t.policy.Dynamic {
-		found, err := t.group.Any(!t.optimizer.GradsFinite())
-		if err != nil {
+		if err := t.together(ctx, &t.parts.finite); err != nil {
 			return 0, false, err
 		}
-		next, err := t.Precision.Update(context.Background(), found) // the step ends, also when the run is asked to
+		next, err := t.Precision.Update(context.Background(), t.found[0] > 0) // the step ends, also when the run is asked to
 		if err != nil {
 			return 0, false, err
 		}

@@ -39,7 +39,10 @@ type Settings struct {
 	Backend        string
 	BackendOptions sdk.Options
 	BackendTimeout time.Duration
-	PrecisionOpts  sdk.Options
+	BackendInit    time.Duration // for a new group to come about
+	// BackendRestarts is how often a group that broke is replaced; 0: never.
+	BackendRestarts int
+	PrecisionOpts   sdk.Options
 
 	Timeline bool // record what this rank does when
 
@@ -127,8 +130,27 @@ type Trainer struct {
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	auto       bool             // the caps of buckets are measured
+	pace       ddp.Pace         // of this rank
+	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
 	planning   time.Duration    // took that long
 	lossWarned bool
+
+	m        measures          // of the passes of the step under way
+	found    [1]float64        // 1 if a gradient is not finite
+	mine     float64           // number that this rank has for the others
+	theirs   []float64         // and those of all
+	evalSums [sumCount]float64 // of the evaluation under way
+
+	parts     sections
+	at        standing
+	given     int // sections before this one need not be done
+	rounds    int // comparisons of where ranks stand
+	groups    int // groups of the backend before the one in use
+	concluded bool
+	collected []tensor.Named // of all ranks, on rank 0, for a checkpoint
+	kept      []byte         // buffers before the step under way
+	before    int            // batches of the epoch before the pass over the rest of it
+	head      resumeHead
 }
 
 // position is where the run is. Everything a step depends on besides the

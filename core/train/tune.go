@@ -60,13 +60,13 @@ func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) 
 	return room + 2*ddp.Align(1)*len(grads)
 }
 
-// tune chooses the buckets where their caps are "auto": rank 0 measures a pass
-// and the backend, and all ranks do as it says. Sums do not depend on buckets,
+// tune chooses the buckets where their caps are "auto": ranks measure a pass
+// and the backend, and all do as rank 0 says. Sums do not depend on buckets,
 // so the outcome of a run does not depend on what was measured.
 func (t *Trainer) tune(ctx context.Context) error {
 	if t.auto && t.World.Size > 1 {
 		if err := t.retune(ctx); err != nil {
-			return fmt.Errorf("choosing the caps of buckets: %w", err)
+			return fmt.Errorf("measuring the caps of buckets: %w", err)
 		}
 	}
 	t.record()
@@ -75,11 +75,10 @@ func (t *Trainer) tune(ctx context.Context) error {
 }
 
 func (t *Trainer) retune(ctx context.Context) error {
-	pace, err := t.measure()
-	if err != nil {
+	if err := t.together(ctx, &t.parts.pace); err != nil {
 		return err
 	}
-	b, err := json.Marshal(pace)
+	b, err := json.Marshal(t.pace)
 	if err != nil {
 		return err
 	}
@@ -87,9 +86,11 @@ func (t *Trainer) retune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var pace ddp.Pace
 	if err := json.Unmarshal(all[0], &pace); err != nil {
 		return err
 	}
+	pace.Alpha, pace.Beta = time.Duration(t.cost[0]), t.cost[1]
 	cfg := t.Settings.DDP
 	cfg.BucketCapMB = ddp.AutoCap
 	t.outline.fill(&cfg, func() ddp.Pace { return pace })
@@ -116,45 +117,52 @@ func (m *memory) lay(cfg ddp.Config, o *Outline) {
 }
 
 // measure times passes over an empty batch, and all-reduces over the memory of
-// the gradients. All ranks do it at the same time, as they will.
-func (t *Trainer) measure() (p ddp.Pace, err error) {
-	p.Ready = make([]time.Duration, len(t.outline.Gradients))
-	if err := t.measurePass(&p); err != nil {
-		return p, err
+// the gradients. All ranks do it at the same time, as they will, and agree on
+// the dearest all-reduce.
+func (t *Trainer) measure(context.Context) error {
+	t.pace.Ready = make([]time.Duration, len(t.outline.Gradients))
+	err := t.measurePass(&t.pace)
+	clear(t.group.Bytes(t.memory.all)) // as empty as before: the weights come later
+	if err != nil {
+		return err
 	}
-	// The state is as empty as before: the weights come later.
-	clear(t.group.Bytes(t.memory.all))
+	alpha, beta, err := t.measureReduce()
+	if err != nil {
+		return err
+	}
+	t.cost = [2]float64{float64(alpha), beta}
+	return t.group.Scalars(sdk.Max, t.cost[:])
+}
+
+// measureReduce fits latency and time per byte to two sizes.
+func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error) {
 	const small = 4 << 10
 	large := min(t.memory.all.Offset, 4<<20) &^ (small - 1)
 	least, err := t.timeReduce(min(small, t.memory.all.Offset))
 	if err != nil || large <= small {
-		p.Alpha, p.Beta = least, nominalBeta
-		return p, err
+		return least, nominalBeta, err
 	}
 	most, err := t.timeReduce(large)
-	p.Beta = max(0.001, float64(most-least)/float64(large-small))
-	p.Alpha = max(time.Microsecond, least-time.Duration(p.Beta*small))
-	return p, err
+	beta = max(0.001, float64(most-least)/float64(large-small))
+	return max(time.Microsecond, least-time.Duration(beta*small)), beta, err
 }
 
-// enough is how long passes are timed for; the last one counts.
-const enough = 100 * time.Millisecond
+// timedPasses is how many are timed; the last one counts, when caches are warm. All
+// ranks make equally many, because synchronised norms meet.
+const timedPasses = 2
 
 func (t *Trainer) measurePass(p *ddp.Pace) error {
-	spec := t.outline.Plan.Batch
+	rows := min(t.batch, t.sampler.Len())
 	args := plan.Args{
-		Input: make([]byte, spec*t.spec.Input.Bytes()), Target: make([]byte, spec*t.spec.Target.Bytes()),
+		Input: make([]byte, rows*t.spec.Input.Bytes()), Target: make([]byte, rows*t.spec.Target.Bytes()),
 		LossScale: 1, LossDivisor: 1, Exchange: t.exchange,
 	}
 	var begin time.Time
 	args.OnGrad = func(param int) { p.Ready[param] = time.Since(begin) }
 	args.OnUnused = args.OnGrad
-	for passes, start := 0, time.Now(); passes < 2 || passes < 5 && time.Since(start) < enough; passes++ {
-		if t.exchange != nil && passes == 2 {
-			break // synchronised norms meet: all ranks make equally many passes
-		}
+	for range timedPasses {
 		begin = time.Now()
-		if res := t.trainProgram(spec).Run(args); res.Err != nil {
+		if res := t.trainProgram(rows).Run(args); res.Err != nil {
 			return res.Err
 		}
 		p.End = time.Since(begin)

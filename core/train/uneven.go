@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,7 +31,7 @@ const longSkew = 1000
 // PyTorch's Join (torch/distributed/algorithms/join.py). Otherwise they are
 // taken to bring equally many, which costs no message: a data set that does not
 // keep to it is found out by the totals of the step.
-func (t *Trainer) nextTurn() (turn, error) {
+func (t *Trainer) nextTurn(ctx context.Context) (turn, error) {
 	mine := min(t.loader.Left(), t.Settings.Train.AccumulateSteps)
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
 		return turn{passes: mine, mine: mine, active: t.World.Size}, nil
@@ -44,7 +45,7 @@ func (t *Trainer) nextTurn() (turn, error) {
 			return turn{}, err
 		}
 	}
-	all, err := t.group.Gather(float64(mine))
+	all, err := t.numbers(ctx, float64(mine))
 	if err != nil {
 		return turn{}, err
 	}
@@ -83,11 +84,11 @@ func (t *Trainer) begin(n turn) {
 // endEpoch gives all ranks the model of the one that had data the longest, the
 // highest of several. Parameters and the optimizer's state are equal on all
 // ranks already, since those without data apply the others' gradients, too.
-func (t *Trainer) endEpoch() error {
+func (t *Trainer) endEpoch(ctx context.Context) error {
 	if t.Settings.DDP.Uneven != ddp.UnevenJoin {
 		return nil
 	}
-	return t.settleBuffers()
+	return t.settleBuffers(ctx)
 }
 
 // fetch waits for the next batch and keeps it for the i-th pass.
@@ -133,17 +134,17 @@ func (t *Trainer) shadow(rows, total int, sync bool) error {
 // ranOut is called on all ranks when the data of some of them ended in the step
 // at hand. When all of them had equally many batches the epoch is over, and
 // without any rows the step does not count. Otherwise the inputs are uneven.
-func (t *Trainer) ranOut(ended bool) (empty bool, err error) {
+func (t *Trainer) ranOut(ctx context.Context, ended bool) (empty bool, err error) {
 	flag := 0.0
 	if ended {
 		flag = 1
 	}
-	gathered, err := t.group.Gather(flag)
+	gathered, err := t.numbers(ctx, flag)
 	if err != nil {
 		return false, err
 	}
 	out := append([]float64(nil), gathered...)
-	taken, err := t.group.Gather(float64(t.loader.Taken()))
+	taken, err := t.numbers(ctx, float64(t.before+t.loader.Taken()))
 	if err != nil {
 		return false, err
 	}

@@ -91,6 +91,9 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 		}
 		return err
 	}, ctx, b.life)
+	if errors.Is(err, errStuck) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", stalled(nil), err)
+	}
 	return b.blame(err, c.Seq, stalled)
 }
 

@@ -64,9 +64,6 @@ func (r *rig) normalAs(d tensor.DType, shape ...int) *arg {
 // given is an input of the activations' type with given values.
 func (r *rig) given(v []float64, shape ...int) *arg { return r.place(r.d, v, shape) }
 
-// indices is an int32 input.
-func (r *rig) indices(v []int, shape ...int) *arg { return r.place(tensor.I32, floats(v), shape) }
-
 // output is poisoned: what the operation does not write is a NaN.
 func (r *rig) output(shape ...int) *arg { return r.outputAs(r.d, shape...) }
 
@@ -206,12 +203,4 @@ func set(t tensor.Tensor, i int, x float64) {
 	default:
 		panic("devicetest: no values of " + t.DType.String())
 	}
-}
-
-func floats(v []int) []float64 {
-	f := make([]float64, len(v))
-	for i, x := range v {
-		f[i] = float64(x)
-	}
-	return f
 }

@@ -1,0 +1,265 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/checkpoint/faultfs"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/plugins/amp"
+)
+
+// death is when the plugin of a rank dies: at the at-th collective that the
+// rank calls, before the other ranks get its part or after they have the result.
+type death struct {
+	rank, at int
+	after    bool
+}
+
+// mortal is a backend that dies. As a reduction in place would, a collective
+// that fails leaves nonsense in the memory it works on.
+type mortal struct {
+	sdk.Backend
+	rank   int
+	deaths []death
+	calls  *int // of this rank's plugins together
+}
+
+func (m *mortal) Do(ctx context.Context, c *sdk.Collective) error {
+	*m.calls++
+	dies := func(after bool) bool { return slices.Contains(m.deaths, death{m.rank, *m.calls, after}) }
+	err := errors.New("the reaper came first")
+	if !dies(false) {
+		err = m.Backend.Do(ctx, c)
+	}
+	if dies(false) || dies(true) {
+		_ = m.Backend.Close() // what the others see
+		err = fmt.Errorf("%w: by plan", host.ErrDied)
+	}
+	if err != nil && !(c.Op == sdk.OpBroadcast && c.Root == m.rank) {
+		for i := range c.Buf {
+			c.Buf[i] = 0x7f
+		}
+	}
+	return err
+}
+
+// replaceableBackend begins anew as a host's does.
+type replaceableBackend struct {
+	host.Collectives
+	fresh func() host.Collectives
+	lives int
+}
+
+func (b *replaceableBackend) Restart(ctx context.Context) error {
+	err := b.Collectives.Close(ctx)
+	b.Collectives = b.fresh()
+	b.lives++
+	return err
+}
+
+// healed trains on two ranks whose plugins die as planned, and returns what
+// each ended with and how many collectives it called.
+func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (hash [2]string, calls [2]int, errs []error) {
+	t.Helper()
+	net := membackend.NewWorld()
+	var backends [2]*replaceableBackend
+	disk := faultfs.New()
+	errs = onRanks(t, 2, func(rank int, d *Deps) {
+		fresh := func() host.Collectives {
+			return host.InProcessBackend(&mortal{Backend: net.New(), rank: rank, deaths: deaths, calls: &calls[rank]})
+		}
+		backends[rank] = &replaceableBackend{Collectives: fresh(), fresh: fresh}
+		d.Backend = backends[rank]
+		d.FS = disk
+		s := &d.Settings
+		s.Train.Epochs, s.BackendRestarts = 2, restarts
+		s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0
+		s.Checkpoint = checkpoint.Config{Every: "3 steps", Keep: 1}
+		one, two := 3, 6
+		s.Model = nn.Config{Layers: []nn.LayerConfig{
+			{Type: "conv2d", OutChannels: &one, KernelSize: nn.IntPair{2, 2}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"},
+			{Type: "linear", OutFeatures: &two}, {Type: "dropout"}, {Type: "linear", OutFeatures: &one},
+		}}
+		if change != nil {
+			change(d)
+		}
+		if rank == 0 && s.Checkpoint.Every != "never" {
+			store, err := checkpoint.Open(d.FS, "/checkpoints", s.Checkpoint)
+			if err != nil {
+				t.Error(err)
+			}
+			d.Store = store
+		}
+	}, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		if d.Store != nil {
+			defer d.Store.Close()
+		}
+		err = tr.Run(ctx)
+		hash[d.World.Rank] = ddp.Hash(tr.model)
+		if lives := backends[d.World.Rank].lives; err == nil && (tr.groups != len(deaths) || lives != len(deaths)) {
+			t.Errorf("%v: %d groups were replaced, %d plugins of rank %d", deaths, tr.groups, lives, d.World.Rank)
+		}
+		return err
+	})
+	return hash, calls, errs
+}
+
+// A plugin dies at every collective of a run, on either rank, before and after
+// the other rank has the result: the run always ends with the same bits.
+func TestEveryDeathIsHealed(t *testing.T) {
+	for name, change := range map[string]func(*Deps){
+		"plain": nil,
+		"synchronised, dynamic scale": func(d *Deps) {
+			d.Precision = host.InProcessPrecision(amp.New())
+			d.Settings.PrecisionOpts = sdk.Options{"dtype": "fp16"}
+			d.Settings.DDP.SyncBatchNorm = true
+		},
+		"accumulated, factors of low rank": func(d *Deps) {
+			d.Settings.Train.AccumulateSteps, d.Settings.DDP.BroadcastBuffers = 2, false
+			d.Settings.DDP.Compress, d.Settings.DDP.PowerSGDStart = "powersgd", 1
+			d.Settings.Optimizer = optim.DefaultFor("adam")
+		},
+		"without overlap, uneven": func(d *Deps) {
+			d.Settings.DDP.Overlap, d.Settings.DDP.Uneven, d.Settings.DDP.FindUnusedParameters = false, ddp.UnevenJoin, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, calls, errs := healed(t, 0, change)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			if want[0] != want[1] || calls[0] != calls[1] || calls[0] < 20 {
+				t.Fatalf("an undisturbed run ends with %v after %v collectives", want, calls)
+			}
+			stride := 1
+			if testing.Short() {
+				stride = 7
+			}
+			for at := 1; at <= calls[0]; at += stride {
+				for _, d := range []death{{0, at, false}, {1, at, false}, {0, at, true}, {1, at, true}} {
+					got, _, errs := healed(t, 1, change, d)
+					if err := errors.Join(errs...); err != nil {
+						t.Fatalf("%+v: %v", d, err)
+					}
+					if got != want {
+						t.Fatalf("%+v: ended with %v, undisturbed with %v", d, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Deaths follow each other, also while the ranks still heal from the one before.
+func TestSeveralDeaths(t *testing.T) {
+	want, _, errs := healed(t, 0, nil)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, deaths := range [][]death{
+		{{0, 9, false}, {1, 30, true}},
+		{{0, 9, true}, {0, 10, false}, {0, 11, true}},
+		{{1, 2, true}, {1, 3, false}},
+	} {
+		got, _, errs := healed(t, len(deaths), nil, deaths...)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("%+v: %v", deaths, err)
+		}
+		if got != want {
+			t.Errorf("%+v: ended with %v, undisturbed with %v", deaths, got, want)
+		}
+	}
+}
+
+// Without restarts left, the rank whose plugin died says so, and the other that
+// it lost a peer.
+func TestRestartsAreUsedUp(t *testing.T) {
+	for restarts, deaths := range [][]death{{{1, 20, false}}, {{1, 20, false}, {1, 25, true}}} {
+		_, _, errs := healed(t, restarts, nil, deaths...)
+		if !errors.Is(errs[1], host.ErrDied) || !errors.As(errs[0], new(*sdk.PeerError)) {
+			t.Errorf("%d restarts: %v", restarts, errs)
+		}
+	}
+}
+
+// What a new group would want again is no reason for one.
+func TestMismatchIsNotHealed(t *testing.T) {
+	failed := &host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.MismatchError{Peer: 1}}
+	if replaceable(failed) {
+		t.Error("a mismatch would be healed")
+	}
+	if replaceable(&host.PluginError{Kind: sdk.KindDataset, Cause: host.ErrDied}) {
+		t.Error("a data set's death would be healed by a new backend")
+	}
+}
+
+// All ranks tell of the new group, and name the rank whose plugin died.
+func TestHealingTellsOfItself(t *testing.T) {
+	var mu sync.Mutex
+	var told []event.BackendRestarted
+	_, _, errs := healed(t, 2, func(d *Deps) {
+		d.Events.Add(event.Func(func(r event.Record) {
+			if e, ok := r.Event.(*event.BackendRestarted); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, *e)
+			}
+		}))
+	}, death{1, 20, true})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 {
+		t.Fatalf("ranks told of %+v", told)
+	}
+	for _, e := range told {
+		if e.Generation != 2 || e.Step < 1 || e.Cause != `rank 1, backend plugin "mem" (pid 0): the process ended: by plan` {
+			t.Errorf("told %+v", e)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	result := []uint64{1, 2}
+	for name, c := range map[string]struct {
+		all  []standing
+		want string
+	}{
+		"all in one section":       {[]standing{{Section: 4, Seq: 9, Name: "gradients", Cause: "lost"}, {Section: 4, Seq: 11, Name: "gradients", Cause: "died", Own: true}}, "section 4, seq 11, repeat \"\", rank 1, died"},
+		"behind a reduction":       {[]standing{{Section: 5, Seq: 12, Name: "gradients", Result: result, Cause: "lost"}, {Section: 4, Seq: 11, Name: "gradients", Cause: "died"}}, "section 5, seq 12, repeat \"\", rank 0, lost"},
+		"behind a broadcast":       {[]standing{{Section: 5, Name: "gradients", Cause: "lost"}, {Section: 4, Name: "buffers", Cause: "died", Own: true}}, "section 5, seq 0, repeat \"buffers\", rank 1, died"},
+		"behind two broadcasts":    {[]standing{{Section: 6, Name: "end"}, {Section: 4, Name: "buffers", Cause: "died"}}, "section 6, seq 0, repeat \"buffers\", rank 1, died"},
+		"at the end":               {[]standing{{Section: 6, Name: "end"}, {Section: 6, Name: "end"}}, "whole"},
+		"two reductions behind":    {[]standing{{Section: 6, Name: "gradients", Result: result}, {Section: 4, Name: "gradients", Cause: "died"}}, "error"},
+		"a result that is missing": {[]standing{{Section: 5, Name: "gradients"}, {Section: 4, Name: "gradients", Cause: "died"}}, "error"},
+	} {
+		v, err := judge(c.all)
+		got := fmt.Sprintf("section %d, seq %d, repeat %q, %s", v.section, v.seq, v.repeat, v.cause)
+		switch {
+		case err != nil:
+			got = "error"
+		case v.whole:
+			got = "whole"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
