@@ -21,6 +21,7 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 		{"a bucket per kilobyte", []string{"ddp.bucket_cap_mb=0.001", "ddp.first_bucket_mb=0.001"}, 0},
 		{"a bucket per parameter", []string{"ddp.bucket_cap_mb=0", "ddp.first_bucket_mb=0"}, 8},
 		{"a small first bucket", []string{"ddp.first_bucket_mb=0.0001"}, 2},
+		{"measured caps", []string{"ddp.bucket_cap_mb=auto"}, 1},
 		{"no overlap", []string{"ddp.overlap=false"}, 1},
 		{"sockets", []string{"backend.options.shm=false"}, 1},
 		{"sockets, many buckets", []string{"backend.options.shm=false", "ddp.bucket_cap_mb=0", "ddp.first_bucket_mb=0"}, 8},

@@ -60,6 +60,7 @@ func TestTimeline(t *testing.T) {
 			}
 			want("compute/forward", 2)
 			want("compute/backward", 2)
+			want("compute/wait", 1)
 			want("compute/optimizer", 1)
 			want("data/batch 0", 1)
 			want("data/batch 1", 1)

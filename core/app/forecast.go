@@ -171,6 +171,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 		})
 		r.Traffic.GradientBytes += int64(b.Bytes)
 	}
+	r.Caps = forecast.Caps{First: o.CapsMB[0], Rest: o.CapsMB[1], Auto: f.cfg.DDP.BucketCapMB.IsAuto()}
 	wire, _ := o.WireBytes()
 	r.Traffic.WireBytes = int64(wire)
 	r.Traffic.NormBytes = int64(o.NormBytes() * f.cfg.Train.AccumulateSteps)

@@ -48,7 +48,7 @@ func formatText(m encoding.TextMarshaler) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	if _, err := strconv.Atoi(string(b)); err == nil && custom(reflect.TypeOf(m)) {
+	if _, err := strconv.ParseFloat(string(b), 64); err == nil && custom(reflect.TypeOf(m)) {
 		return string(b), true
 	}
 	return quote(string(b)), true

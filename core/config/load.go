@@ -165,8 +165,8 @@ func (c *Config) resolve() {
 	if given("train.max_steps") && c.Train.MaxSteps > 0 && !given("train.epochs") {
 		c.Train.Epochs = 0 // as many as the steps need
 	}
-	if given("ddp.bucket_cap_mb") && c.DDP.BucketCapMB >= 0 && !given("ddp.first_bucket_mb") {
-		c.DDP.FirstBucketMB = c.DDP.BucketCapMB // as in DistributedDataParallel
+	if given("ddp.bucket_cap_mb") && c.DDP.BucketCapMB >= 0 && !c.DDP.BucketCapMB.IsAuto() && !given("ddp.first_bucket_mb") {
+		c.DDP.FirstBucketMB = float64(c.DDP.BucketCapMB) // as in DistributedDataParallel
 	}
 }
 

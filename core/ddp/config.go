@@ -10,7 +10,7 @@ import (
 
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
 type Config struct {
-	BucketCapMB          float64 `toml:"bucket_cap_mb"`                // a bucket closes once it holds this many MiB
+	BucketCapMB          Cap     `toml:"bucket_cap_mb"`                // a bucket closes once it holds this many MiB; "auto": as the time of a step and the cost of messages suggest
 	FirstBucketMB        float64 `toml:"first_bucket_mb"`              // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
 	BroadcastBuffers     bool    `toml:"broadcast_buffers"`            // rank 0's buffers overwrite the others' before every synchronised training step
 	FindUnusedParameters bool    `toml:"find_unused_parameters"`       // parameters may take no part in a step, in branches that layerdrop leaves out: ranks agree on which
@@ -40,7 +40,7 @@ func Default() Config {
 func (c Config) Problems() diag.List {
 	var l diag.List
 	if c.BucketCapMB < 0 {
-		l.Addf("bucket_cap_mb", "0 gives one bucket per parameter, 25 is the default", "%v is negative", c.BucketCapMB)
+		l.Addf("bucket_cap_mb", `0 gives one bucket per parameter, 25 is the default, "auto" measures`, "%v is negative", c.BucketCapMB)
 	}
 	if c.FirstBucketMB < 0 {
 		l.Addf("first_bucket_mb", "1 is the default", "%v is negative", c.FirstBucketMB)

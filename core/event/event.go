@@ -85,6 +85,17 @@ type PlanMade struct {
 	TookMS        float64 `json:"took_ms"`
 }
 
+// BucketsChosen says what ddp.bucket_cap_mb = "auto" came to, and why.
+type BucketsChosen struct {
+	FirstMB   float64 `json:"first_mb"`
+	CapMB     float64 `json:"cap_mb"`
+	Buckets   int     `json:"buckets"`
+	ExposedMS float64 `json:"exposed_ms"` // expected of a step
+	PassMS    float64 `json:"pass_ms"`    // measured: forward and backward
+	AlphaUS   float64 `json:"alpha_us"`   // measured: a small all-reduce
+	GBPerSec  float64 `json:"gb_per_sec"` // measured: a large one, decimal gigabytes
+}
+
 // StepDone follows every optimizer step, applied or skipped. Floats that are
 // not finite are null in JSON and NaN again when decoded.
 type StepDone struct {
@@ -186,6 +197,7 @@ func (*PhaseChanged) Kind() string     { return "phase" }
 func (*DatasetOpened) Kind() string    { return "dataset" }
 func (*PlanMade) Kind() string         { return "plan" }
 func (*StepDone) Kind() string         { return "step" }
+func (*BucketsChosen) Kind() string    { return "buckets" }
 func (*EvalDone) Kind() string         { return "eval" }
 func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
@@ -206,6 +218,7 @@ func New(kind string) Event {
 var kinds = map[string]func() Event{
 	"run_started":       func() Event { return new(RunStarted) },
 	"rank_started":      func() Event { return new(RankStarted) },
+	"buckets":           func() Event { return new(BucketsChosen) },
 	"phase":             func() Event { return new(PhaseChanged) },
 	"dataset":           func() Event { return new(DatasetOpened) },
 	"plan":              func() Event { return new(PlanMade) },

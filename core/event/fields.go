@@ -51,6 +51,16 @@ func (e *PlanMade) fields(w *encoder) {
 	w.float("took_ms", e.TookMS)
 }
 
+func (e *BucketsChosen) fields(w *encoder) {
+	w.float("first_mb", e.FirstMB)
+	w.float("cap_mb", e.CapMB)
+	w.integer("buckets", int64(e.Buckets))
+	w.float("exposed_ms", e.ExposedMS)
+	w.float("pass_ms", e.PassMS)
+	w.float("alpha_us", e.AlphaUS)
+	w.float("gb_per_sec", e.GBPerSec)
+}
+
 func (e *StepDone) fields(w *encoder) {
 	w.integer("step", int64(e.Step))
 	w.integer("epoch", int64(e.Epoch))

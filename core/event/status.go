@@ -158,6 +158,12 @@ func told(r Record) []notice {
 			out = append(out, notice{"       " + n, yellow})
 		}
 		return out
+	case *BucketsChosen:
+		if r.Rank > 0 {
+			return nil
+		}
+		return []notice{{fmt.Sprintf("ddp    bucket_cap_mb = auto: first %g, then %g MiB: %d buckets, %.2f ms exposed (pass %.1f ms, all-reduce %.0f µs + bytes at %.1f GB/s)",
+			e.FirstMB, e.CapMB, e.Buckets, e.ExposedMS, e.PassMS, e.AlphaUS, e.GBPerSec), ""}}
 	case *Warning:
 		return []notice{{fmt.Sprintf("WARNING %s: %s", e.Source, e.Message), yellow}}
 	case *BackendRestarted:

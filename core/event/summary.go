@@ -64,9 +64,10 @@ type TimeSummary struct {
 
 // CommSummary sums up the gradient reduction.
 type CommSummary struct {
-	Buckets      int    `json:"buckets"`
-	BytesPerStep int64  `json:"bytes_per_step"`
-	ExposedMSP50 Number `json:"exposed_ms_p50"` // of a step, in which the last rank to arrive stood still: communication that did not hide
+	Buckets      int        `json:"buckets"`
+	BucketCapsMB [2]float64 `json:"bucket_caps_mb"` // of the first and of the others
+	BytesPerStep int64      `json:"bytes_per_step"`
+	ExposedMSP50 Number     `json:"exposed_ms_p50"` // of a step, in which the last rank to arrive stood still: communication that did not hide
 
 	// ImbalanceMSP50 is by how much longer the first rank stood still than the last.
 	ImbalanceMSP50 Number `json:"imbalance_ms_p50"`

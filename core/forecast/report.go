@@ -23,6 +23,7 @@ type Report struct {
 	Totals Totals  `json:"totals"`
 
 	Buckets []Bucket `json:"buckets"`
+	Caps    Caps     `json:"bucket_caps"`
 	Traffic Traffic  `json:"traffic"`
 	Memory  Memory   `json:"memory_per_rank"`
 
@@ -92,6 +93,14 @@ type Bucket struct {
 	Bytes      int64  `json:"bytes"`
 	First      string `json:"first"` // the gradient that is ready first
 	Last       string `json:"last"`  // the one that completes the bucket
+}
+
+// Caps are the sizes in MiB at which buckets close. With Auto they are a
+// forecast: a run measures before it decides.
+type Caps struct {
+	First float64 `json:"first_mb"`
+	Rest  float64 `json:"rest_mb"`
+	Auto  bool    `json:"auto"`
 }
 
 // Traffic is what the gradients of one step cost each rank: through shared

@@ -32,6 +32,7 @@ func convnet() *Report {
 		},
 		Totals:    Totals{Parameters: 29034, Buffers: 98, FLOPs: 1_088_000_000},
 		Buckets:   []Bucket{{0, 10, 116136, "fc.bias", "layer1.0.weight"}},
+		Caps:      Caps{First: 1, Rest: 25},
 		Traffic:   Traffic{GradientBytes: 116136, WireBytes: 116136, RingBytes: RingBytes(116136, 2), SharedBytes: 116136},
 		Memory:    Memory{Parameters: 116136, Gradients: 116136, Optimizer: 116136, Buffers: 392, Activations: 9 << 20, Workspace: 1 << 20, Batches: 401408},
 		Optimizer: "sgd lr=0.01 momentum=0.9", Schedule: "constant",
@@ -50,6 +51,7 @@ func TestGolden(t *testing.T) {
 			Steps:   Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
 			Memory:  Memory{Parameters: 3 << 40, Activations: 1500},
 			Buckets: []Bucket{{0, 1, 4000, "fc.weight", "fc.weight"}},
+			Caps:    Caps{First: 0.5, Rest: 4, Auto: true},
 			Traffic: Traffic{GradientBytes: 4000, WireBytes: 2000, NormBytes: 66 * 16, RingBytes: RingBytes(2000, 16), SharedBytes: 32000},
 		},
 	} {

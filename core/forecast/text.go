@@ -75,6 +75,9 @@ func (r *Report) buckets(p *printer) {
 		t.cells(strconv.Itoa(b.Index), strconv.Itoa(b.Parameters), Bytes(b.Bytes), b.First, b.Last)
 	}
 	t.flush()
+	if r.Caps.Auto {
+		p.line("bucket_cap_mb = auto: the first closes at %g MiB, the others at %g MiB by this forecast; a run measures", r.Caps.First, r.Caps.Rest)
+	}
 	compressed := ""
 	if t := r.Traffic; t.WireBytes != t.GradientBytes {
 		compressed = fmt.Sprintf(" that travel as %s", Bytes(t.WireBytes))

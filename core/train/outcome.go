@@ -159,6 +159,7 @@ func (t *Trainer) ownSummary() event.Summary {
 		s.Train.SamplesPerSec = event.Number(st.samples / wall)
 	}
 	s.Train.StepMSP50, s.Train.StepMSP99 = quantile(st.stepMS, 0.5), quantile(st.stepMS, 0.99)
+	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
 	s.Comm.BackendRestarts = t.groups
 	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())

@@ -27,6 +27,7 @@ type Outline struct {
 	Plan      *plan.Plan // of a full training batch
 	Gradients []ddp.Gradient
 	Buckets   []ddp.Bucket
+	CapsMB    [2]float64 // of the first bucket and of the others
 	memory    memory
 	sampler   *data.Sampler
 }
@@ -52,9 +53,12 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 		return nil, err
 	}
 	o.Gradients = gradients(o.Graph, o.Plan)
-	first, rest := s.DDP.Caps()
-	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
-	o.memory = layout(s.DDP, o.Gradients, o.Buckets, o.Graph.StateDict(), o.Plan.StateSpecs())
+	room := 0
+	if s.DDP.BucketCapMB.IsAuto() {
+		room = bucketRoom(s.DDP, o.Gradients, o.Plan.GradOrder())
+	}
+	o.fill(&s.DDP, func() ddp.Pace { return forecastPace(o.Plan, len(o.Gradients)) })
+	o.memory = layout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
 	o.memory.add(world, o.Plan.Exchanges())
 	return o, o.addUsage(s.DDP, world)
 }
@@ -130,12 +134,14 @@ func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
 	return gs
 }
 
-// layout places buckets, parameters and buffers in the shared arena.
-func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, entries []graph.Entry, specs []tensor.Spec) memory {
+// layout places buckets, parameters and buffers in the shared arena. Buckets get
+// at least the given room.
+func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, room int, entries []graph.Entry, specs []tensor.Spec) memory {
 	var m memory
 	end := 0
 	m.buckets, end = ddp.Layout(buckets, 0)
 	m.wire, end = cfg.LayoutWire(grads, buckets, m.buckets, end)
+	end = max(end, ddp.Align(room))
 	m.all.Offset = end
 	place := func(buffers bool) (regions []ddp.Region) {
 		for i, e := range entries {

@@ -18,15 +18,7 @@ import (
 func TestOutlineOfResNet18HasPyTorchsBuckets(t *testing.T) {
 	s := Settings{Run: DefaultRun(), Train: Default(), Sampler: data.Default(), DDP: ddp.Default(),
 		Model: nn.Config{Name: "resnet18", Stem: nn.StemCIFAR}}
-	s.Train.PerRankBatch = 32
-	spec := sdk.DatasetSpec{
-		Input:  tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 32, 32}},
-		Target: tensor.Spec{DType: tensor.I32}, Classes: 10, TrainSamples: 50_000, TestSamples: 10_000,
-	}
-	o, err := NewOutline(s, spec, nil, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := outlineOf(t, s, 2)
 	type bucket struct {
 		Params, Bytes int
 		First, Last   string
@@ -43,4 +35,19 @@ func TestOutlineOfResNet18HasPyTorchsBuckets(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("buckets (-PyTorch +here):\n%s", diff)
 	}
+}
+
+// outlineOf plans rank 0 of a job on CIFAR's shape.
+func outlineOf(t *testing.T, s Settings, world int) *Outline {
+	t.Helper()
+	s.Train.PerRankBatch = 32
+	spec := sdk.DatasetSpec{
+		Input:  tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 32, 32}},
+		Target: tensor.Spec{DType: tensor.I32}, Classes: 10, TrainSamples: 50_000, TestSamples: 10_000,
+	}
+	o, err := NewOutline(s, spec, nil, world, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }

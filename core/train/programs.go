@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/graph"
@@ -45,6 +46,9 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 
 // bind makes the programs for all batch shapes of the run over the model's memory.
 func (t *Trainer) bind() error {
+	if err := t.programs.close(); err != nil {
+		return err
+	}
 	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
 	if err := t.bindTraining(t.sampler.Len()); err != nil {
 		return err
@@ -59,6 +63,16 @@ func (t *Trainer) bind() error {
 		}
 	}
 	return nil
+}
+
+// close frees the programs that there are.
+func (p programs) close() (err error) {
+	for _, progs := range []map[int]*plan.Program{p.train, p.eval} {
+		for _, prog := range progs {
+			err = errors.Join(err, prog.Close())
+		}
+	}
+	return err
 }
 
 // bindTraining makes the programs that a pass over n training samples needs

@@ -27,6 +27,7 @@ type section struct {
 // sections are those of a run.
 type sections struct {
 	weights   section // the broadcast that a run begins with
+	pace      section // what a pass and all-reduces cost, for caps that are measured
 	numbers   section // one number of every rank
 	gradients section // buffers, passes, buckets, and the totals of a step
 	finite    section // whether all gradients of a step are
@@ -40,6 +41,7 @@ func (t *Trainer) defineSections() {
 	t.theirs = make([]float64, t.World.Size)
 	t.parts = sections{
 		weights:   broadcast("weights", t.shareWeights),
+		pace:      section{name: "pace", do: t.measure, result: t.cost[:]},
 		numbers:   section{name: "numbers", do: t.gatherNumbers, result: t.theirs},
 		gradients: section{name: "gradients", do: t.gradients, keep: t.keepStep, undo: t.rewindStep, result: t.sums[:]},
 		finite:    section{name: "finite", do: t.allFinite, result: t.found[:]},

@@ -33,6 +33,7 @@ func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 		{"plugins", t.openPlugins},
 		{"plan", t.makePlan},
 		{"rendezvous", t.join},
+		{"buckets", t.tune},
 		{"weights", t.loadWeights},
 	} {
 		t.Events.Emit(&event.PhaseChanged{Phase: phase.name})
@@ -103,33 +104,39 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		return err
 	}
 	o := t.outline
+	t.auto = t.Settings.DDP.BucketCapMB.IsAuto()
 	t.batch, t.sampler, t.graph, t.memory = o.Batch, o.sampler, o.Graph, o.memory
 	if t.arena, err = arenaFor(t.memory.size); err != nil {
 		return err
 	}
 	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.arena, t.memory.scratch)
+	if t.memory.norms.Size > 0 {
+		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
+	}
+	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	if err := t.equip(); err != nil {
+		return err
+	}
+	t.planning = time.Since(begin)
+	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
+	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
+	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+}
+
+// equip makes everything that depends on where gradients lie.
+func (t *Trainer) equip() error {
+	o := t.outline
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
 	t.onGrad, t.onUnused = t.reducer.GradReady, t.unused
 	if t.memory.usage.Size > 0 {
 		t.reducer.FindUnused(t.memory.usage)
 		t.optional = o.Plan.Optional()
 	}
-	if t.memory.norms.Size > 0 {
-		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
-	}
-	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
 	t.grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
 		return err
 	}
-	if err := t.makeOptimizer(); err != nil {
-		return err
-	}
-	t.record()
-	t.planMade(time.Since(begin))
-	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
-	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
-	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+	return t.makeOptimizer()
 }
 
 func (t *Trainer) makeOptimizer() (err error) {

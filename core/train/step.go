@@ -52,6 +52,7 @@ func (t *Trainer) gradients(ctx context.Context) (err error) {
 	if t.m, err = t.passes(); err != nil {
 		return err
 	}
+	mark := t.trace.Now()
 	if err := t.reducer.Flush(); err != nil {
 		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
@@ -65,6 +66,7 @@ func (t *Trainer) gradients(ctx context.Context) (err error) {
 	if err := t.group.FinishScalars(pending, t.sums[:]); err != nil {
 		return fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
+	t.trace.Since(timeline.Compute, "wait", -1, mark)
 	return nil
 }
 

@@ -14,8 +14,8 @@ func (t *Trainer) record() {
 		return
 	}
 	micro := t.Settings.Train.AccumulateSteps
-	collectives := t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 4 // buffers, turn, totals, finite
-	t.trace = timeline.New(t.Started, 3*micro+1+collectives)
+	collectives := 2*t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 5 // buffers, turn, totals, used parameters, finite
+	t.trace = timeline.New(t.Started, 3*micro+2+collectives)
 	t.group.Trace(t.trace)
 	t.onLoss = func() { t.begun = t.trace.Since(timeline.Compute, "forward", -1, t.begun) }
 }

@@ -129,6 +129,10 @@ type Trainer struct {
 	vals   map[string]float64 // latest metrics
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
+	auto       bool             // the caps of buckets are measured
+	pace       ddp.Pace         // of this rank
+	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
+	planning   time.Duration    // took that long
 	lossWarned bool
 
 	m        measures          // of the passes of the step under way

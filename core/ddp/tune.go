@@ -1,0 +1,117 @@
+package ddp
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Cap is a number of MiB, or "auto" in TOML.
+type Cap float64
+
+// AutoCap leaves the caps of buckets to trainctl.
+var AutoCap = Cap(math.Inf(1))
+
+// IsAuto reports whether the cap is left to trainctl.
+func (c Cap) IsAuto() bool { return math.IsInf(float64(c), 1) }
+
+func (c Cap) String() string {
+	if c.IsAuto() {
+		return "auto"
+	}
+	s := strconv.FormatFloat(float64(c), 'g', -1, 64)
+	if float64(c) == math.Trunc(float64(c)) && math.Abs(float64(c)) < 1e15 {
+		s += ".0"
+	}
+	return s
+}
+
+// UnmarshalTOML takes a number or "auto".
+func (c *Cap) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case int64:
+		*c = Cap(v)
+		return nil
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			*c = Cap(v)
+			return nil
+		}
+	case string:
+		if v == "auto" {
+			*c = AutoCap
+			return nil
+		}
+	}
+	return fmt.Errorf("want a number of MiB, or \"auto\", got %v", v)
+}
+
+// MarshalText is String.
+func (c Cap) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// MarshalJSON writes a number, or "auto".
+func (c Cap) MarshalJSON() ([]byte, error) {
+	if c.IsAuto() {
+		return []byte(`"auto"`), nil
+	}
+	return []byte(c.String()), nil
+}
+
+// Pace is what decides about buckets: when gradients become complete, and what
+// an all-reduce costs.
+type Pace struct {
+	Ready []time.Duration // by parameter, from the start of the pass
+	End   time.Duration   // of the pass
+	Alpha time.Duration   // of an all-reduce, however small
+	Beta  float64         // nanoseconds per byte more
+}
+
+// Exposed is the time from the end of the pass until the last bucket is reduced.
+// Buckets are reduced one after the other, in index order.
+func (p Pace) Exposed(cfg Config, grads []Gradient, buckets []Bucket) time.Duration {
+	var free time.Duration // the backend, from here on
+	for _, b := range buckets {
+		for _, param := range b.Params {
+			free = max(free, p.Ready[param])
+		}
+		n := cfg.wireBytes(grads, b)
+		if n == 0 {
+			n = b.Bytes
+		}
+		free += p.Alpha + time.Duration(p.Beta*float64(n))
+	}
+	return max(0, free-p.End)
+}
+
+// Tune chooses the caps of the first and of the other buckets among powers of two
+// MiB so that as little communication as possible is exposed. Every message
+// takes time of cores that compute meanwhile, which the model does not know, so
+// among nearly equal choices that with the fewest buckets is taken.
+func (c Config) Tune(grads []Gradient, arrival []int, p Pace) (first, rest Cap) {
+	const smallest, largest = 1.0 / 32, 1024
+	type choice struct {
+		first, rest Cap
+		buckets     int
+		exposed     time.Duration
+	}
+	var all []choice
+	best := time.Duration(math.MaxInt64)
+	for r := Cap(smallest); r <= largest; r *= 2 {
+		for f := Cap(smallest); f <= r; f *= 2 {
+			b := Assign(grads, arrival, int(f*MiB), int(r*MiB))
+			all = append(all, choice{f, r, len(b), p.Exposed(c, grads, b)})
+			best = min(best, all[len(all)-1].exposed)
+		}
+	}
+	all = slices.DeleteFunc(all, func(c choice) bool { return c.exposed > best+p.slack() })
+	chosen := slices.MinFunc(all, func(a, b choice) int { // the first of equals: the smallest caps
+		return cmp.Or(cmp.Compare(a.buckets, b.buckets), cmp.Compare(a.exposed, b.exposed))
+	})
+	return chosen.first, chosen.rest
+}
+
+// slack is a difference that no step shows.
+func (p Pace) slack() time.Duration { return max(5*time.Microsecond, p.End/2000) }

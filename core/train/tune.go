@@ -1,0 +1,188 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Nominal costs of a core and of a backend, for a forecast before anything was
+// measured: only their proportions matter to the choice of buckets.
+const (
+	nominalFLOPS = 50e9
+	nominalBytes = 5e9 // per second
+	nominalAlpha = 30 * time.Microsecond
+	nominalBeta  = 0.3 // ns per byte
+)
+
+// forecastPace guesses a pass from what its steps compute and move.
+func forecastPace(p *plan.Plan, params int) ddp.Pace {
+	pace := ddp.Pace{Ready: make([]time.Duration, params), Alpha: nominalAlpha, Beta: nominalBeta}
+	var at float64
+	for i := range p.Steps() {
+		s := &p.Steps()[i]
+		at += max(float64(s.FLOPs)/nominalFLOPS, float64(s.Bytes)/nominalBytes)
+		for _, param := range s.Complete {
+			pace.Ready[param] = time.Duration(at * float64(time.Second))
+		}
+	}
+	pace.End = time.Duration(at * float64(time.Second))
+	return pace
+}
+
+// fill chooses caps that are left to trainctl and makes the buckets.
+func (o *Outline) fill(cfg *ddp.Config, pace func() ddp.Pace) {
+	if cfg.BucketCapMB.IsAuto() {
+		first, rest := cfg.Tune(o.Gradients, o.Plan.GradOrder(), pace())
+		cfg.FirstBucketMB, cfg.BucketCapMB = float64(first), rest
+	}
+	first, rest := cfg.Caps()
+	o.CapsMB = [2]float64{cfg.FirstBucketMB, float64(cfg.BucketCapMB)}
+	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
+}
+
+// bucketRoom is the memory that buckets and their copies may need, whatever
+// their caps: what is left to trainctl is measured when the memory is shared already.
+func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) {
+	for _, limit := range []int{0, 1 << 50} { // one for each, or one for all of a type
+		buckets := ddp.Assign(grads, arrival, limit, limit)
+		regions, end := ddp.Layout(buckets, 0)
+		_, end = cfg.LayoutWire(grads, buckets, regions, end)
+		room = max(room, end)
+	}
+	return room + 2*ddp.Align(1)*len(grads)
+}
+
+// tune chooses the buckets where their caps are "auto": ranks measure a pass
+// and the backend, and all do as rank 0 says. Sums do not depend on buckets,
+// so the outcome of a run does not depend on what was measured.
+func (t *Trainer) tune(ctx context.Context) error {
+	if t.auto && t.World.Size > 1 {
+		if err := t.retune(ctx); err != nil {
+			return fmt.Errorf("measuring the caps of buckets: %w", err)
+		}
+	}
+	t.record()
+	t.planMade(t.planning)
+	return nil
+}
+
+func (t *Trainer) retune(ctx context.Context) error {
+	if err := t.together(ctx, &t.parts.pace); err != nil {
+		return err
+	}
+	b, err := json.Marshal(t.pace)
+	if err != nil {
+		return err
+	}
+	all, err := t.Gather(ctx, "pace", b)
+	if err != nil {
+		return err
+	}
+	var pace ddp.Pace
+	if err := json.Unmarshal(all[0], &pace); err != nil {
+		return err
+	}
+	pace.Alpha, pace.Beta = time.Duration(t.cost[0]), t.cost[1]
+	cfg := t.Settings.DDP
+	cfg.BucketCapMB = ddp.AutoCap
+	t.outline.fill(&cfg, func() ddp.Pace { return pace })
+	t.memory.lay(cfg, t.outline)
+	if err := t.equip(); err != nil {
+		return err
+	}
+	t.Events.Emit(&event.BucketsChosen{
+		FirstMB: cfg.FirstBucketMB, CapMB: float64(cfg.BucketCapMB), Buckets: len(t.outline.Buckets),
+		ExposedMS: ms(pace.Exposed(cfg, t.outline.Gradients, t.outline.Buckets)), PassMS: ms(pace.End),
+		AlphaUS: float64(pace.Alpha) / float64(time.Microsecond), GBPerSec: 1 / pace.Beta,
+	})
+	return nil
+}
+
+// lay places the outline's buckets in the room that there is for them.
+func (m *memory) lay(cfg ddp.Config, o *Outline) {
+	var end int
+	m.buckets, end = ddp.Layout(o.Buckets, 0)
+	if m.wire, end = cfg.LayoutWire(o.Gradients, o.Buckets, m.buckets, end); end > m.all.Offset {
+		panic("train: buckets outgrow their room")
+	}
+	o.memory.buckets, o.memory.wire = m.buckets, m.wire
+}
+
+// measure times passes over an empty batch, and all-reduces over the memory of
+// the gradients. All ranks do it at the same time, as they will, and agree on
+// the dearest all-reduce.
+func (t *Trainer) measure(context.Context) error {
+	t.pace.Ready = make([]time.Duration, len(t.outline.Gradients))
+	err := t.measurePass(&t.pace)
+	clear(t.group.Bytes(t.memory.all)) // as empty as before: the weights come later
+	if err != nil {
+		return err
+	}
+	alpha, beta, err := t.measureReduce()
+	if err != nil {
+		return err
+	}
+	t.cost = [2]float64{float64(alpha), beta}
+	return t.group.Scalars(sdk.Max, t.cost[:])
+}
+
+// measureReduce fits latency and time per byte to two sizes.
+func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error) {
+	const small = 4 << 10
+	large := min(t.memory.all.Offset, 4<<20) &^ (small - 1)
+	least, err := t.timeReduce(min(small, t.memory.all.Offset))
+	if err != nil || large <= small {
+		return least, nominalBeta, err
+	}
+	most, err := t.timeReduce(large)
+	beta = max(0.001, float64(most-least)/float64(large-small))
+	return max(time.Microsecond, least-time.Duration(beta*small)), beta, err
+}
+
+// timedPasses is how many are timed; the last one counts, when caches are warm. All
+// ranks make equally many, because synchronised norms meet.
+const timedPasses = 2
+
+func (t *Trainer) measurePass(p *ddp.Pace) error {
+	rows := min(t.batch, t.sampler.Len())
+	args := plan.Args{
+		Input: make([]byte, rows*t.spec.Input.Bytes()), Target: make([]byte, rows*t.spec.Target.Bytes()),
+		LossScale: 1, LossDivisor: 1, Exchange: t.exchange,
+	}
+	var begin time.Time
+	args.OnGrad = func(param int) { p.Ready[param] = time.Since(begin) }
+	args.OnUnused = args.OnGrad
+	for range timedPasses {
+		begin = time.Now()
+		if res := t.trainProgram(rows).Run(args); res.Err != nil {
+			return res.Err
+		}
+		p.End = time.Since(begin)
+	}
+	return nil
+}
+
+// timeReduce is the shortest of a few all-reduces of n bytes.
+func (t *Trainer) timeReduce(n int) (least time.Duration, err error) {
+	for lap := range 12 {
+		if err := t.group.Barrier(); err != nil {
+			return 0, err
+		}
+		begin := time.Now()
+		if err := t.group.AllReduce(ddp.Region{Size: n}, sdk.Sum, tensor.F32); err != nil {
+			return 0, err
+		}
+		if d := time.Since(begin); lap == 0 || d < least {
+			least = d
+		}
+	}
+	return least, nil
+}
