@@ -56,7 +56,7 @@ func (d *Device) Workspace(s *plan.Step) int {
 // device does not know is an error.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	work := 0
-	steps := p.Steps()
+	steps := unrounded(p.Steps())
 	for i := range steps {
 		work = max(work, d.Workspace(&steps[i]))
 	}
@@ -86,8 +86,11 @@ func (d *Device) room(data, work int) *arena {
 type job func(c *plan.Call)
 
 func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
-	if s.Op == plan.CastOp {
+	switch s.Op {
+	case plan.CastOp:
 		return bindCast(m, s), nil
+	case "":
+		return func(*plan.Call) {}, nil
 	}
 	if d == tensor.F64 {
 		return bindAs[float64](m, s)

@@ -30,12 +30,18 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 // bindStats computes the batch's mean and 1/σ, and moves the running statistics.
 func bindStats[T kernel.Float](b *binder[T], a graph.BatchNorm, x func(*plan.Call) []T, mean, invstd []T) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
-	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
-	measure := b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
+	return b.stats(a, mean, invstd, func(c *plan.Call, lo, hi int) {
 		kernel.BatchNormStatsOf(lo, hi, n, ch, hw, x(c), mean, invstd)
 	})
+}
+
+// stats shares the channels among threads; measure writes their means and variances.
+func (b *binder[T]) stats(a graph.BatchNorm, mean, invstd []T, measure func(c *plan.Call, lo, hi int)) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
+	all := b.split(ch, 1, func(c *plan.Call, _, lo, hi int) { measure(c, lo, hi) })
 	return func(c *plan.Call) {
-		measure(c)
+		all(c)
 		running.update(mean, invstd)
 		invert(invstd, invstd, a.Eps)
 	}

@@ -63,8 +63,9 @@ var emulator = sync.OnceValues(func() (map[tensor.DType]*emulated, error) {
 			if err := os.WriteFile(file, []byte(program(d)), 0o600); err != nil {
 				return err
 			}
+			// hidden, because libraries are opened for all to see, and their names are the same;
 			// no contraction: a fused multiply-add here would hide a lost one there
-			out, err := exec.Command("g++", "-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Wno-unused", "-o", file+".so", file).CombinedOutput()
+			out, err := exec.Command("g++", "-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wall", "-Wno-unused", "-o", file+".so", file).CombinedOutput()
 			if err != nil || len(out) > 0 {
 				return fmt.Errorf("g++: %w\n%s", err, out)
 			}

@@ -3,6 +3,7 @@ package ddp
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -29,6 +30,7 @@ type Group struct {
 	seq     uint64
 	watch   Stopwatch // with trace
 	trace   *timeline.Recorder
+	exposed time.Duration
 	call    sdk.Collective // reused, so that a call allocates nothing
 }
 
@@ -49,6 +51,15 @@ func NewGroup(rank, world int, comm Collectives, arena *sdk.Arena, scratch Regio
 		panic(fmt.Sprintf("ddp: scratch region of %d bytes, need %d", scratch.Size, need))
 	}
 	return &Group{Rank: rank, World: world, comm: comm, arena: arena, scratch: scratch}
+}
+
+// Exposed is the time for which this rank has stood still for communication
+// since the last call: what did not hide behind computing, and what it waited for
+// ranks that came later.
+func (g *Group) Exposed() time.Duration {
+	d := g.exposed
+	g.exposed = 0
+	return d
 }
 
 // Bytes is the memory of a region.

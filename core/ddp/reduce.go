@@ -27,16 +27,13 @@ type Reducer struct {
 	sync    bool
 	overlap bool
 	err     error
-	flushed time.Time
+	flushed time.Time     // the last Flush
+	before  time.Duration // exposed until then
 
 	usage      Region  // of used, where they are added up; empty: all parameters are used in every step
 	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
 	usedTicket uint64
 	begun      bool // a pass since the last synchronised one
-
-	// Exposed is the time from the last Flush to the end of Finish:
-	// communication that did not hide behind backward.
-	Exposed time.Duration
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -215,6 +212,7 @@ func (r *Reducer) Flush() error {
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
+	r.before = r.group.exposed
 	if !r.overlap {
 		for b := range r.buckets {
 			r.launch(b)
@@ -230,7 +228,6 @@ func (r *Reducer) Flush() error {
 // Finish waits until every bucket holds the average over ranks; Flush comes
 // before it. After an error the gradients are unusable: no rank may apply them.
 func (r *Reducer) Finish() error {
-	r.Exposed = 0
 	if !r.sync || r.group.World == 1 {
 		return nil
 	}
@@ -238,7 +235,7 @@ func (r *Reducer) Finish() error {
 		r.land(b)
 	}
 	r.landUsage()
-	r.Exposed = time.Since(r.flushed)
+	r.group.exposed = r.before + time.Since(r.flushed) // unpacking included
 	return r.err
 }
 

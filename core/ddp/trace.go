@@ -26,7 +26,9 @@ func (g *Group) Trace(r *timeline.Recorder) {
 
 // wait waits for a call and records it.
 func (g *Group) wait(ticket uint64, name string, bucket int, r Region) error {
+	start := time.Now()
 	err := g.comm.Wait(ticket)
+	g.exposed += time.Since(start)
 	if g.trace == nil || err != nil {
 		return err
 	}

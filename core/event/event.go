@@ -96,7 +96,7 @@ type StepDone struct {
 	LR            float64 `json:"lr"`
 	StepMS        float64 `json:"step_ms"`
 	DataMS        float64 `json:"data_ms"` // waited for the batch
-	CommMS        float64 `json:"comm_ms"` // waited for buckets after backward: the exposed part
+	CommMS        float64 `json:"comm_ms"` // this rank stood still for communication, and for ranks that came later
 	Samples       int     `json:"samples"` // over all ranks
 	SamplesPerSec float64 `json:"samples_per_sec"`
 	GradNorm      float64 `json:"grad_norm"` // before clipping; 0: not measured, left out

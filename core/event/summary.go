@@ -66,7 +66,11 @@ type TimeSummary struct {
 type CommSummary struct {
 	Buckets      int    `json:"buckets"`
 	BytesPerStep int64  `json:"bytes_per_step"`
-	ExposedMSP50 Number `json:"exposed_ms_p50"` // waited for buckets after backward
+	ExposedMSP50 Number `json:"exposed_ms_p50"` // of a step, in which the last rank to arrive stood still: communication that did not hide
+
+	// ImbalanceMSP50 is by how much longer the first rank stood still than the last.
+	ImbalanceMSP50 Number `json:"imbalance_ms_p50"`
+
 	// BackendRestarts is how often the ranks went on with new backend plugins,
 	// since they were started last.
 	BackendRestarts int `json:"backend_restarts"`

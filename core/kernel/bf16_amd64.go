@@ -6,8 +6,6 @@ func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float
 	packPairsBF16(pairs, even, odd, stride, uintptr(n), dst, step)
 }
 
-func vecRound(src *float32, dst *uint16, n int) { roundBF16(src, dst, n) }
-
 // runPairTile computes a tile of the given height from pairs of bfloat16.
 func runPairTile(rows int, t *tile) {
 	switch rows {
@@ -68,4 +66,76 @@ func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst
 
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
 	lanesToHalfPlanesBF16(rows, src, stride, bias, dst, plane, width, uintptr(n))
+}
+
+// runRoundedTile computes a tile of the given height from pairs of bfloat16, and rounds it.
+func runRoundedTile(rows int, t *tile) {
+	switch rows {
+	case 1:
+		roundedTile1BF16(t)
+	case 2:
+		roundedTile2BF16(t)
+	case 3:
+		roundedTile3BF16(t)
+	case 4:
+		roundedTile4BF16(t)
+	case 5:
+		roundedTile5BF16(t)
+	case 6:
+		roundedTile6BF16(t)
+	case 7:
+		roundedTile7BF16(t)
+	case 8:
+		roundedTile8BF16(t)
+	case 9:
+		roundedTile9BF16(t)
+	case 10:
+		roundedTile10BF16(t)
+	case 11:
+		roundedTile11BF16(t)
+	case 12:
+		roundedTile12BF16(t)
+	case 13:
+		roundedTile13BF16(t)
+	case 14:
+		roundedTile14BF16(t)
+	}
+}
+
+func runPairDots(t *dotTile) { dotTileBF16(t) }
+
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
+	return halfMomentsBF16(x, vectors, uintptr(tail), inverse)
+}
+
+func runHalfPool(rows int, t *halfPool) {
+	if rows == 1 {
+		halfPool1BF16(t)
+	} else {
+		halfPool2BF16(t)
+	}
+}
+
+func runHalfPoolSums(rows int, t *halfPoolGrad) {
+	if rows == 1 {
+		halfPoolSums1BF16(t)
+	} else {
+		halfPoolSums2BF16(t)
+	}
+}
+
+func runHalfPoolGrad(rows int, t *halfPoolGrad) {
+	if rows == 1 {
+		halfPoolGrad1BF16(t)
+	} else {
+		halfPoolGrad2BF16(t)
+	}
+}
+
+func vecHalfReLU(x, y *uint16, n int)               { halfReLUBF16(x, y, n) }
+func vecHalfReLUGrad(y, dy, dx *uint16, n int)      { halfReLUGradBF16(y, dy, dx, n) }
+func vecHalfAdd(x, y, sum *uint16, n int)           { halfAddBF16(x, y, sum, n) }
+func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n) }
+func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
+	finishRowBF16(x, bias, biasStep, floor, y, n)
 }

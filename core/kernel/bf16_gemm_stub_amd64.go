@@ -72,12 +72,77 @@ func tile13BF16(tile *tile)
 //go:noescape
 func tile14BF16(tile *tile)
 
+// roundedTile1BF16 computes a tile of C of 1 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile1BF16(tile *tile)
+
+// roundedTile2BF16 computes a tile of C of 2 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile2BF16(tile *tile)
+
+// roundedTile3BF16 computes a tile of C of 3 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile3BF16(tile *tile)
+
+// roundedTile4BF16 computes a tile of C of 4 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile4BF16(tile *tile)
+
+// roundedTile5BF16 computes a tile of C of 5 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile5BF16(tile *tile)
+
+// roundedTile6BF16 computes a tile of C of 6 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile6BF16(tile *tile)
+
+// roundedTile7BF16 computes a tile of C of 7 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile7BF16(tile *tile)
+
+// roundedTile8BF16 computes a tile of C of 8 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile8BF16(tile *tile)
+
+// roundedTile9BF16 computes a tile of C of 9 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile9BF16(tile *tile)
+
+// roundedTile10BF16 computes a tile of C of 10 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile10BF16(tile *tile)
+
+// roundedTile11BF16 computes a tile of C of 11 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile11BF16(tile *tile)
+
+// roundedTile12BF16 computes a tile of C of 12 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile12BF16(tile *tile)
+
+// roundedTile13BF16 computes a tile of C of 13 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile13BF16(tile *tile)
+
+// roundedTile14BF16 computes a tile of C of 14 rows by two vectors, rounded to bfloat16.
+//
+//go:noescape
+func roundedTile14BF16(tile *tile)
+
 // packPairsBF16 interleaves the lanes of mask of pairs of rows. stride, between pairs, and step are bytes.
 //
 //go:noescape
 func packPairsBF16(pairs int, even *uint16, odd *uint16, stride int, mask uintptr, dst *float32, step int)
-
-// roundBF16 rounds n float32, subnormal ones to zero.
-//
-//go:noescape
-func roundBF16(src *float32, dst *uint16, n int)

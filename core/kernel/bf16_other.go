@@ -7,14 +7,29 @@ package kernel
 func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float32, step int) {
 	noVector()
 }
-func vecRound(src *float32, dst *uint16, n int) { noVector() }
-func runPairTile(rows int, t *tile)             { noVector() }
-func dataTo11(t *transform)                     { noVector() }
-func filterTo11(n int, t *transform)            { noVector() }
-func from11To(n int, t *transform)              { noVector() }
+func runPairTile(rows int, t *tile)    { noVector() }
+func runRoundedTile(rows int, t *tile) { noVector() }
+func runPairDots(t *dotTile)           { noVector() }
+func dataTo11(t *transform)            { noVector() }
+func filterTo11(n int, t *transform)   { noVector() }
+func from11To(n int, t *transform)     { noVector() }
 func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
 	noVector()
 }
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
+	noVector()
+}
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
+	noVector()
+	return
+}
+func runHalfPool(rows int, t *halfPool)             { noVector() }
+func runHalfPoolSums(rows int, t *halfPoolGrad)     { noVector() }
+func runHalfPoolGrad(rows int, t *halfPoolGrad)     { noVector() }
+func vecHalfReLU(x, y *uint16, n int)               { noVector() }
+func vecHalfReLUGrad(y, dy, dx *uint16, n int)      { noVector() }
+func vecHalfAdd(x, y, sum *uint16, n int)           { noVector() }
+func vecGateRow(x *float32, gate, y *uint16, n int) { noVector() }
+func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	noVector()
 }

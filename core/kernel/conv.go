@@ -22,6 +22,9 @@ func (p *Conv) dilH() int   { return max(p.DilH, 1) }
 func (p *Conv) dilW() int   { return max(p.DilW, 1) }
 func (p *Conv) groups() int { return max(p.Groups, 1) }
 
+// patch is the number of inputs that one output depends on.
+func (p *Conv) patch() int { return p.C / p.groups() * p.R * p.S }
+
 // Validate says what is wrong with the geometry, if anything.
 func (p *Conv) Validate() error {
 	switch g := p.groups(); {

@@ -1,145 +1,272 @@
 package kernel
 
-// The convolution for every geometry and type: the patches that a block of output
-// rows looks at become the columns of a matrix (im2col, Chellapilla, Puri and
-// Simard, 2006), block by block, and Gemm does the rest.
+// The convolution for every geometry and type: the patches that a block of
+// output pixels looks at become the columns of a matrix (im2col, Chellapilla,
+// Puri and Simard, 2006), some channels at a time, and Gemm does the rest. Blocks
+// run over rows of all images, so that small images fill them as well as large ones.
+// The gradient for the input of a strided convolution is one with stride 1 for
+// every phase of a pixel's position, with those taps that reach it.
 
-// columnElems bounds the elements of a block of columns, a single row aside.
-const columnElems = 1 << 16
+// Bounds of a block: its pixels, a single row aside, and the rows of its matrix,
+// a single channel aside. The matrix and what Gemm makes of it stay in L2.
+const (
+	columnPixels = 384
+	columnTaps   = 256
+)
 
-// columnRows is how many output rows a block has.
-func (p *Conv) columnRows() int {
-	return min(p.OutH(), max(1, columnElems/(p.patch()*p.OutW())))
+// axis says where one dimension of an image meets the taps: output j and tap t
+// look at input j·stride + first + t·step.
+type axis struct{ in, out, stride, taps, first, step int }
+
+// least is what output 0 sees through the tap that looks back furthest.
+func (a *axis) least() int { return a.first + min(0, (a.taps-1)*a.step) }
+
+// reach is how many inputs one output looks over.
+func (a *axis) reach() int { return (a.taps-1)*max(a.step, -a.step) + 1 }
+
+// span is how many inputs n outputs look over.
+func (a *axis) span(n int) int { return (n-1)*a.stride + a.reach() }
+
+// tap is the distance of tap t from least.
+func (a *axis) tap(t int) int { return a.first + t*a.step - a.least() }
+
+// columnCall is one convolution of a group of channels of each image.
+type columnCall struct {
+	images, between int // elements of all channels of an image
+	channels        int
+	vert, hori      axis
+	rows            int // of pixels in a block, counted over all images
+	chunk           int // channels in a block
+	width, line     int // of a row of a frame, for one phase of the stride and for all
 }
 
-// patch is the number of inputs that one output depends on.
-func (p *Conv) patch() int { return p.C / p.groups() * p.R * p.S }
-
-func columnScratch(p *Conv) int {
-	m, n, k := p.K/p.groups(), p.columnRows()*p.OutW(), p.patch()
-	return k*n + max(GemmScratch(m, n, k), GemmScratch(m, k, n), GemmScratch(k, n, m))
+func newColumns(images, between, channels int, vert, hori axis) columnCall {
+	c := columnCall{images: images, between: between, channels: channels, vert: vert, hori: hori}
+	c.rows = min(images*vert.out, max(1, columnPixels/hori.out))
+	taps := min(columnTaps, columnTaps*columnPixels/c.pixels())
+	c.chunk = min(channels, max(1, taps/c.taps()))
+	c.width = ceilDiv(hori.span(hori.out), hori.stride)
+	c.line = hori.stride * c.width
+	return c
 }
 
-// columnBlocks calls f for each image, group and block of output rows with the
-// group's parts of x, w and y; y starts at the block's first row.
-func columnBlocks[T Float](p *Conv, x, w, y []T, f func(x, w, y []T, group, row, rows int)) {
-	g, oh, ow, most := p.groups(), p.OutH(), p.OutW(), p.columnRows()
-	cg, kg, size := p.C/g, p.K/g, p.patch()
-	for n := range p.N {
-		for i := range g {
-			xg, wg := x[(n*p.C+i*cg)*p.H*p.W:][:cg*p.H*p.W], w[i*kg*size:][:kg*size]
-			yg := y[(n*p.K+i*kg)*oh*ow:][:kg*oh*ow]
-			for row := 0; row < oh; row += most {
-				f(xg, wg, yg[row*ow:], i, row, min(most, oh-row))
+// inputColumns are those of one group of x.
+func (p *Conv) inputColumns() columnCall {
+	return newColumns(p.N, p.C*p.H*p.W, p.C/p.groups(),
+		axis{p.H, p.OutH(), p.StrideH, p.R, -p.PadH, p.dilH()}, axis{p.W, p.OutW(), p.StrideW, p.S, -p.PadW, p.dilW()})
+}
+
+// pixels is the number of columns of a full block.
+func (c *columnCall) pixels() int { return c.rows * c.hori.out }
+
+func (c *columnCall) taps() int { return c.vert.taps * c.hori.taps }
+
+// frameElems is the room for what a block looks at of one channel: a band of rows for every image.
+func (c *columnCall) frameElems() int {
+	bands := min(c.rows, (c.rows-1)/c.vert.out+2)
+	return (c.rows*c.vert.stride+bands*max(0, c.vert.reach()-c.vert.stride))*c.line + runLength
+}
+
+func (c *columnCall) columnElems() int { return c.chunk*c.taps()*c.pixels() + runLength }
+
+// scratch is the room for frames, columns, m planes of a block, and the products.
+func (c *columnCall) scratch(m int) int {
+	n, k := c.pixels(), c.chunk*c.taps()
+	return c.frameElems() + c.columnElems() + m*n + max(GemmScratch(m, n, k), GemmScratch(m, k, n))
+}
+
+// phase is one remainder of a pixel's position modulo the stride: the first such
+// pixel, how many there are, and the taps that reach them, every some of which step back in dy.
+type phase struct {
+	pixel, pixels         int
+	firstTap, everyTap, n int
+	axis                  axis
+}
+
+// phases calls f for every pair of phases that some tap reaches.
+func (p *Conv) phases(f func(h, w phase)) {
+	for a := range p.StrideH {
+		h := newPhase(a, p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.dilH())
+		for b := range p.StrideW {
+			w := newPhase(b, p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.dilW())
+			if h.n > 0 && w.n > 0 && h.pixels > 0 && w.pixels > 0 {
+				f(h, w)
 			}
 		}
 	}
 }
 
-func columnForward[T Float](p *Conv, x, w, bias, y, scratch []T) {
-	m, k, ow, plane := p.K/p.groups(), p.patch(), p.OutW(), p.OutH()*p.OutW()
-	columnBlocks(p, x, w, y, func(x, w, y []T, group, row, rows int) {
-		cols, rest := scratch[:k*rows*ow], scratch[k*rows*ow:]
-		imageToColumns(p, x, row, rows, cols)
-		var beta T
-		if bias != nil {
-			beta = 1
-			for i := range m {
-				Fill(y[i*plane:][:rows*ow], bias[group*m+i])
-			}
+// newPhase finds the pixels i with (i + pad) mod stride = a, and the taps with
+// t·dil mod stride = a: pixel i and tap t meet dy at (i + pad − t·dil) / stride.
+func newPhase(a, in, out, stride, pad, taps, dil int) phase {
+	h := phase{pixel: ((a-pad)%stride + stride) % stride}
+	h.pixels = max(0, ceilDiv(in-h.pixel, stride))
+	for t := range taps {
+		if t*dil%stride != a {
+			continue
 		}
-		Gemm(false, false, m, rows*ow, k, 1, w, k, cols, rows*ow, beta, y, plane, rest)
-	})
-}
-
-func columnGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
-	m, k, ow, plane := p.K/p.groups(), p.patch(), p.OutW(), p.OutH()*p.OutW()
-	clear(dx[:p.N*p.C*p.H*p.W])
-	columnBlocks(p, dx, w, dy, func(dx, w, dy []T, _, row, rows int) {
-		cols, rest := scratch[:k*rows*ow], scratch[k*rows*ow:]
-		Gemm(true, false, k, rows*ow, m, 1, w, k, dy, plane, 0, cols, rows*ow, rest)
-		columnsToImage(p, cols, row, rows, dx)
-	})
-}
-
-func columnGradWeight[T Float](p *Conv, x, dy, dw, scratch []T, accumulate bool) {
-	m, k, ow, plane := p.K/p.groups(), p.patch(), p.OutW(), p.OutH()*p.OutW()
-	if !accumulate {
-		clear(dw[:p.K*k])
+		if h.n++; h.n == 1 {
+			h.firstTap = t
+		} else if h.n == 2 {
+			h.everyTap = t - h.firstTap
+		}
 	}
-	columnBlocks(p, x, dw, dy, func(x, dw, dy []T, _, row, rows int) {
-		cols, rest := scratch[:k*rows*ow], scratch[k*rows*ow:]
-		imageToColumns(p, x, row, rows, cols)
-		Gemm(false, true, m, k, rows*ow, 1, dy, plane, cols, rows*ow, 1, dw, k, rest)
-	})
+	h.axis = axis{in: out, out: h.pixels, stride: 1, taps: h.n, first: (h.pixel + pad - h.firstTap*dil) / stride, step: -h.everyTap * dil / stride}
+	return h
 }
 
-// imageToColumns writes one row per (channel, r, s) and one column per output
-// pixel of the block; what lies in the padding is 0.
-func imageToColumns[T Float](p *Conv, x []T, row, rows int, cols []T) {
-	ow, at := p.OutW(), 0
-	p.patchRows(row, rows, func(c, h, s int) {
-		dst := cols[at:][:ow]
-		at += ow
-		if h < 0 || h >= p.H {
-			clear(dst)
-			return
-		}
-		src := x[(c*p.H+h)*p.W:][:p.W]
-		lo, hi := p.insideCols(s)
-		clear(dst[:lo])
-		clear(dst[hi:])
-		v := lo*p.StrideW - p.PadW + s*p.dilW()
-		for j := lo; j < hi; j++ {
-			dst[j] = src[v]
-			v += p.StrideW
-		}
-	})
+// phaseColumns are those of one group of dy that give a phase of dx.
+func (p *Conv) phaseColumns(h, w phase) columnCall {
+	return newColumns(p.N, p.K*p.OutH()*p.OutW(), p.K/p.groups(), h.axis, w.axis)
 }
 
-// columnsToImage adds every column back to the pixels that it came from.
-func columnsToImage[T Float](p *Conv, cols []T, row, rows int, dx []T) {
-	ow, at := p.OutW(), 0
-	p.patchRows(row, rows, func(c, h, s int) {
-		src := cols[at:][:ow]
-		at += ow
-		if h < 0 || h >= p.H {
-			return
-		}
-		dst := dx[(c*p.H+h)*p.W:][:p.W]
-		lo, hi := p.insideCols(s)
-		v := lo*p.StrideW - p.PadW + s*p.dilW()
-		for j := lo; j < hi; j++ {
-			dst[v] += src[j]
-			v += p.StrideW
-		}
-	})
-}
-
-// patchRows calls f for each row of pixels of the column matrix, in its order,
-// with channel, input row and horizontal tap.
-func (p *Conv) patchRows(row, rows int, f func(c, h, s int)) {
-	for c := range p.C / p.groups() {
-		for r := range p.R {
-			for s := range p.S {
-				for i := row; i < row+rows; i++ {
-					f(c, i*p.StrideH-p.PadH+r*p.dilH(), s)
+// turnWeights writes the weights of a phase's taps as [C, K, taps]. It takes 16
+// of K at a time, so that what it reads comes in few streams.
+func turnWeights[T Float](p *Conv, h, v phase, w, turned []T) {
+	cg, kg, n := p.C/p.groups(), p.K/p.groups(), h.n*v.n
+	step := p.patch()
+	for first := 0; first < kg; first += 16 {
+		for c := range cg {
+			to := turned[(c*kg+first)*n:][:min(16, kg-first)*n]
+			from := w[(first*cg+c)*p.R*p.S:]
+			for r := range h.n {
+				for s := range v.n {
+					at := (h.firstTap+r*h.everyTap)*p.S + v.firstTap + s*v.everyTap
+					for i := r*v.n + s; i < len(to); i += n {
+						to[i] = from[at]
+						at += step
+					}
 				}
 			}
 		}
 	}
 }
 
-// insideCols are the output columns [lo, hi) whose tap s falls inside the image.
-func (p *Conv) insideCols(s int) (lo, hi int) {
-	first := s*p.dilW() - p.PadW // input column of output column 0
-	if first < 0 {
-		lo = (-first + p.StrideW - 1) / p.StrideW
+// columnScratch has room for turned weights besides.
+func columnScratch(p *Conv) int {
+	in := p.inputColumns()
+	n := in.scratch(p.K / p.groups())
+	p.phases(func(h, w phase) {
+		c := p.phaseColumns(h, w)
+		n = max(n, c.scratch(p.C/p.groups())+p.C/p.groups()*c.channels*c.taps())
+	})
+	return n
+}
+
+func columnForward[T Float](p *Conv, x, w, bias, y, scratch []T) {
+	kg, c := p.K/p.groups(), p.inputColumns()
+	out := columnPlanes{p.OutH(), p.OutW(), p.K * p.OutH() * p.OutW(), 0, 1, 0, 1}
+	for g := range p.groups() {
+		var b []T
+		if bias != nil {
+			b = bias[g*kg:][:kg]
+		}
+		columnProduct(&c, kg, w[g*kg*p.patch():], x[g*c.channels*p.H*p.W:], b, &out, y[g*kg*out.h*out.w:], scratch)
 	}
-	if last := p.W - 1 - first; last >= 0 {
-		hi = last/p.StrideW + 1
+}
+
+func columnGradInput[T Float](p *Conv, dy, w, dx, scratch []T) {
+	cg, kg := p.C/p.groups(), p.K/p.groups()
+	reached := 0
+	p.phases(func(_, _ phase) { reached++ })
+	if reached < p.StrideH*p.StrideW { // by few taps, or by a dilation with a factor of the stride
+		clear(dx[:p.N*p.C*p.H*p.W])
 	}
-	ow := p.OutW()
-	hi = min(hi, ow)
-	return min(lo, hi), hi
+	p.phases(func(h, v phase) {
+		c, out := p.phaseColumns(h, v), columnPlanes{p.H, p.W, p.C * p.H * p.W, h.pixel, p.StrideH, v.pixel, p.StrideW}
+		turned := scratch[:cg*kg*c.taps()]
+		for g := range p.groups() {
+			turnWeights(p, h, v, w[g*kg*p.patch():], turned)
+			columnProduct(&c, cg, turned, dy[g*kg*p.OutH()*p.OutW():], nil, &out, dx[g*cg*p.H*p.W:], scratch[len(turned):])
+		}
+	})
+}
+
+// columnProduct computes m planes of every image from a [m, channels·taps] and
+// the columns of x, and adds bias if there is any.
+func columnProduct[T Float](c *columnCall, m int, a, x, bias []T, out *columnPlanes, y, scratch []T) {
+	frames, scratch := scratch[:c.frameElems()], scratch[c.frameElems():]
+	columns, scratch := scratch[:c.columnElems()], scratch[c.columnElems():]
+	block, scratch := scratch[:m*c.pixels()], scratch[m*c.pixels():]
+	lda := c.channels * c.taps()
+	for first := 0; first < c.images*c.vert.out; first += c.rows {
+		end := min(first+c.rows, c.images*c.vert.out)
+		n := (end - first) * c.hori.out
+		var beta T
+		if bias != nil {
+			beta = 1
+			for i := range m {
+				Fill(block[i*n:][:n], bias[i])
+			}
+		}
+		for ch := 0; ch < c.channels; ch += c.chunk {
+			count := min(c.chunk, c.channels-ch)
+			makeColumns(c, x, ch, count, first, end, frames, columns)
+			Gemm(false, false, m, n, count*c.taps(), 1, a[ch*c.taps():], lda, columns, n, beta, block, n, scratch)
+			beta = 1
+		}
+		moveRows(c, out, m, first, end, block, y, false)
+	}
+}
+
+func columnGradWeight[T Float](p *Conv, x, dy, dw, scratch []T, accumulate bool) {
+	kg, c, size := p.K/p.groups(), p.inputColumns(), p.patch()
+	out := columnPlanes{p.OutH(), p.OutW(), p.K * p.OutH() * p.OutW(), 0, 1, 0, 1}
+	frames, scratch := scratch[:c.frameElems()], scratch[c.frameElems():]
+	columns, scratch := scratch[:c.columnElems()], scratch[c.columnElems():]
+	block, scratch := scratch[:kg*c.pixels()], scratch[kg*c.pixels():]
+	if !accumulate {
+		clear(dw[:p.K*size])
+	}
+	for g := range p.groups() {
+		for first := 0; first < p.N*out.h; first += c.rows {
+			end := min(first+c.rows, p.N*out.h)
+			n := (end - first) * out.w
+			moveRows(&c, &out, kg, first, end, block, dy[g*kg*out.h*out.w:], true)
+			for ch := 0; ch < c.channels; ch += c.chunk {
+				count := min(c.chunk, c.channels-ch)
+				makeColumns(&c, x[g*c.channels*p.H*p.W:], ch, count, first, end, frames, columns)
+				Gemm(false, true, kg, count*c.taps(), n, 1, block, n, columns, n, 1, dw[g*kg*size+ch*c.taps():], size, scratch)
+			}
+		}
+	}
+}
+
+// columnPlanes says where the planes of the result lie: of h×w pixels, image
+// after image, of which those at rows h0, h0+stepH, … and columns likewise belong to this product.
+type columnPlanes struct{ h, w, between, h0, stepH, w0, stepW int }
+
+// moveRows copies a block [m, pixels] to the planes of y, or back.
+func moveRows[T Float](c *columnCall, o *columnPlanes, m, first, end int, block, y []T, back bool) {
+	n, wide := (end-first)*c.hori.out, c.hori.out
+	for row := first; row < end; {
+		s := bandAt(first, row, end, c.vert.out)
+		row += s.rows
+		for i := range m {
+			plane, part := y[s.image*o.between+i*o.h*o.w:][:o.h*o.w], block[i*n+s.before*wide:][:s.rows*wide]
+			switch {
+			case back:
+				copy(part, plane[s.row*wide:])
+			case o.stepH == 1 && o.stepW == 1:
+				copy(plane[s.row*wide:], part)
+			default:
+				spreadRows(o, plane, s.row, part, wide)
+			}
+		}
+	}
+}
+
+// spreadRows writes rows from row on, wide pixels each, to the places of a phase.
+func spreadRows[T Float](o *columnPlanes, plane []T, row int, part []T, wide int) {
+	for ; len(part) > 0; part = part[wide:] {
+		dst := plane[(o.h0+row*o.stepH)*o.w+o.w0:]
+		row++
+		if o.stepW == 2 && is32[T]() && level() == AVX512 {
+			spreadPairs(as32(part[:wide]), as32(dst[:2*wide-1]))
+			continue
+		}
+		for j, v := range part[:wide] {
+			dst[j*o.stepW] = v
+		}
+	}
 }

@@ -14,6 +14,7 @@ var convCases = []Conv{
 	{N: 9, C: 3, H: 6, W: 21, K: 2, R: 2, S: 3, StrideH: 1, StrideW: 1},
 	{N: 2, C: 4, H: 9, W: 11, K: 6, R: 3, S: 3, StrideH: 2, StrideW: 3, PadH: 1, PadW: 2},
 	{N: 2, C: 4, H: 12, W: 11, K: 6, R: 3, S: 2, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1, DilH: 2, DilW: 3, Groups: 2},
+	{N: 2, C: 3, H: 9, W: 8, K: 4, R: 3, S: 2, StrideH: 2, StrideW: 1, PadH: 1, PadW: 2, DilH: 2}, // every second row of x is looked over
 	{N: 2, C: 6, H: 8, W: 8, K: 6, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 6},
 	{N: 1, C: 6, H: 8, W: 8, K: 12, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3, DilH: 1, DilW: 1, Groups: 3},
 	{N: 2, C: 33, H: 5, W: 5, K: 30, R: 1, S: 1, StrideH: 1, StrideW: 1},

@@ -150,10 +150,3 @@ func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {
 		}
 	}
 }
-
-// narrowBF16 rounds src to nearest even, and subnormal numbers to zero.
-func narrowBF16(src []float32, dst []uint16) {
-	if len(src) > 0 {
-		vecRound(&src[0], &dst[:len(src)][0], len(src))
-	}
-}

@@ -99,27 +99,78 @@ func TestGemmBF16SpecialValues(t *testing.T) {
 
 // Rounding agrees with the reference but for subnormal numbers, which become
 // zeros of their sign, at every length.
-func TestRoundBF16(t *testing.T) {
+func TestFinishBF16Rounds(t *testing.T) {
 	needBF16(t)
 	for _, x := range [][]float32{borderPatterns(), awkward(1, 200)} {
-		for _, n := range []int{len(x), 0, 1, 15, 16, 17, 63, 64, 65, 100, 130} {
+		for _, n := range []int{len(x), 1, 15, 16, 17, 63, 64, 65, 100, 130} {
 			got := make([]uint16, n+1)
 			got[n] = 77
-			narrowBF16(x[:n], got)
+			var f FinishBF16
+			f.rows(1, n, x, got, n)
 			if got[n] != 77 {
 				t.Fatalf("%d elements: one more was written", n)
 			}
 			for i, v := range x[:n] {
 				want := tensor.BF16FromF32(v)
 				if math.Abs(float64(v)) < 0x1p-126 {
-					want = uint16(math.Float32bits(v)>>16) & 0x8000
+					want = 0 // of either sign: a sum with a zero that is not there
 				}
-				if got[i] != want && !(v != v && got[i]&0x7fff > 0x7f80) {
+				if got[i] != want && got[i] != want|0x8000 && !(v != v && got[i]&0x7fff > 0x7f80) {
 					t.Fatalf("%d elements: %v (%#x) gives %#x, want %#x", n, v, math.Float32bits(v), got[i], want)
 				}
 			}
 		}
 	}
+}
+
+// Bias, ReLU and gate at every width, NaN included.
+func TestFinishBF16(t *testing.T) {
+	needBF16(t)
+	const m, ld = 3, 40
+	for n := range ld {
+		x, bias := awkward(uint64(n), m*n), awkward(2, n)
+		gate, wideGate := make([]uint16, m*ld), awkward(3, m*ld)
+		for i, v := range wideGate {
+			gate[i] = tensor.BF16FromF32(v)
+			wideGate[i] = tensor.F32FromBF16(gate[i])
+		}
+		for name, c := range map[string]struct {
+			f    FinishBF16
+			want func(i, j int) float32
+		}{
+			"bias": {FinishBF16{Bias: bias}, func(i, j int) float32 { return x[i*n+j] + bias[j] }},
+			"relu": {FinishBF16{ReLU: true}, func(i, j int) float32 { return relu32(x[i*n+j]) }},
+			"both": {FinishBF16{Bias: bias, ReLU: true}, func(i, j int) float32 { return relu32(x[i*n+j] + bias[j]) }},
+			"gate": {FinishBF16{Gate: gate}, func(i, j int) float32 {
+				if wideGate[i*ld+j] <= 0 {
+					return 0
+				}
+				return x[i*n+j]
+			}},
+		} {
+			y := make([]uint16, m*ld)
+			c.f.rows(m, n, x, y, ld)
+			for i := range m {
+				for j := range ld {
+					want := float32(0)
+					if j < n {
+						if want = c.want(i, j); math.Abs(float64(want)) < 0x1p-126 {
+							want = 0
+						}
+					}
+					if got := tensor.F32FromBF16(y[i*ld+j]); got != tensor.F32FromBF16(tensor.BF16FromF32(want)) && (got == got || want == want) {
+						t.Fatalf("%s, %d columns: (%d, %d) is %v, want %v", name, n, i, j, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func relu32(x float32) float32 {
+	y := []float32{0}
+	ReLU([]float32{x}, y)
+	return y[0]
 }
 
 func BenchmarkGemmBF16(b *testing.B) {

@@ -21,15 +21,14 @@ const (
 
 // large reports whether this way works, and takes fewer products than minimal.
 func (p *Conv) large() bool {
-	return !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
+	return HasBF16() && !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
 		p.dilH() == 1 && p.dilW() == 1 && p.R == largeTaps && p.S == largeTaps && p.PadH < p.R && p.PadW < p.R &&
 		p.C%channelLanes == 0 && p.K%channelLanes == 0 && p.C*p.K*largeSquare <= largeFilterElems &&
 		p.largePays(p.OutH(), p.OutW()) && p.largePays(p.H, p.W)
 }
 
 func (p *Conv) largePays(oh, ow int) bool {
-	small := minimalPoints + 1 - p.R
-	return largeSquare*ceilDiv(oh, largeSide)*ceilDiv(ow, largeSide) <= squarePoints*ceilDiv(oh, small)*ceilDiv(ow, small)
+	return largeSquare*ceilDiv(oh, largeSide)*ceilDiv(ow, largeSide) <= p.minimalProducts(oh, ow)
 }
 
 // largeCall is a convolution of from channels of h×w to to channels of oh×ow.
@@ -213,23 +212,24 @@ func (c *largeCall) readImage(x []uint16, i int) {
 // multiply computes the products of count images at every point.
 func (c *largeCall) multiply(count int) {
 	blocksIn, blocksOut := c.from/channelLanes, c.to/channelLanes
-	rows := ceilDiv(count*c.across*c.down, pointTileRows) * pointTileRows
-	t := pointTile{blocks: blocksIn, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes}
+	rows := ceilDiv(count*c.across*c.down, pointTileRows)
+	t := pointTile{
+		blocks: blocksIn, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
+		aStep: 4 * pointTileRows * channelLanes, cStep: 4 * pointTileRows * channelLanes,
+	}
 	for point := range largeSquare {
 		data := c.data[point*blocksIn*c.stride*channelLanes:]
 		products := c.products[point*blocksOut*c.stride*channelLanes:]
 		filters := c.filters[point*c.from*c.to:][:c.from*c.to]
 		for block := 0; block < blocksOut; block += 2 {
-			pair := block+1 < blocksOut
-			for row := 0; row < rows; row += pointTileRows {
-				t.a, t.b0, t.c0 = &data[row*channelLanes], &filters[block*c.from*channelLanes], &c.point(products, block, row)[0]
-				if !pair {
-					pointRows(1, &t)
-					continue
-				}
-				t.b1, t.c1 = &filters[(block+1)*c.from*channelLanes], &c.point(products, block+1, row)[0]
-				pointRows(2, &t)
+			t.count, t.a = rows, &data[0]
+			t.b0, t.c0 = &filters[block*c.from*channelLanes], &c.point(products, block, 0)[0]
+			if block+1 == blocksOut {
+				pointRows(1, &t)
+				continue
 			}
+			t.b1, t.c1 = &filters[(block+1)*c.from*channelLanes], &c.point(products, block+1, 0)[0]
+			pointRows(2, &t)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (c *largeCall) sumTiles(count int) {
 				t.b1 = &c.point(grads, block+1, 0)[0]
 			}
 			for from := 0; from < c.from; from += pointTileRows {
-				t.a = &c.point(data, from/channelLanes, 0)[from%channelLanes]
+				t.count, t.a = 1, &c.point(data, from/channelLanes, 0)[from%channelLanes]
 				t.c0 = &sums[(block*c.from+from)*channelLanes]
 				if vecs == 2 {
 					t.c1 = &sums[((block+1)*c.from+from)*channelLanes]

@@ -2,67 +2,72 @@
 
 package kernel
 
-// dataToPointsAVX512 transforms tiles of 8×8 pixels to 8×8 points.
+// dataTo6PointsAVX512 transforms tiles of 6×6 pixels to as many points.
 //
 //go:noescape
-func dataToPointsAVX512(transform *transform)
+func dataTo6PointsAVX512(transform *transform)
 
-// filter3ToPointsAVX512 transforms filters of 3×3 to 8×8 points.
+// filter3To6PointsAVX512 transforms filters of 3×3 to 6×6 points.
 //
 //go:noescape
-func filter3ToPointsAVX512(transform *transform)
+func filter3To6PointsAVX512(transform *transform)
 
-// pointsTo3AVX512 transforms 8×8 points to tiles of 3×3.
+// points6To3AVX512 transforms 6×6 points to tiles of 3×3.
 //
 //go:noescape
-func pointsTo3AVX512(transform *transform)
+func points6To3AVX512(transform *transform)
 
-// filter4ToPointsAVX512 transforms filters of 4×4 to 8×8 points.
+// filter4To6PointsAVX512 transforms filters of 4×4 to 6×6 points.
 //
 //go:noescape
-func filter4ToPointsAVX512(transform *transform)
+func filter4To6PointsAVX512(transform *transform)
 
-// pointsTo4AVX512 transforms 8×8 points to tiles of 4×4.
+// points6To4AVX512 transforms 6×6 points to tiles of 4×4.
 //
 //go:noescape
-func pointsTo4AVX512(transform *transform)
+func points6To4AVX512(transform *transform)
 
-// filter5ToPointsAVX512 transforms filters of 5×5 to 8×8 points.
+// dataTo8PointsAVX512 transforms tiles of 8×8 pixels to as many points.
 //
 //go:noescape
-func filter5ToPointsAVX512(transform *transform)
+func dataTo8PointsAVX512(transform *transform)
 
-// pointsTo5AVX512 transforms 8×8 points to tiles of 5×5.
+// filter4To8PointsAVX512 transforms filters of 4×4 to 8×8 points.
 //
 //go:noescape
-func pointsTo5AVX512(transform *transform)
+func filter4To8PointsAVX512(transform *transform)
 
-// filter6ToPointsAVX512 transforms filters of 6×6 to 8×8 points.
+// points8To4AVX512 transforms 8×8 points to tiles of 4×4.
 //
 //go:noescape
-func filter6ToPointsAVX512(transform *transform)
+func points8To4AVX512(transform *transform)
 
-// pointsTo6AVX512 transforms 8×8 points to tiles of 6×6.
+// filter5To8PointsAVX512 transforms filters of 5×5 to 8×8 points.
 //
 //go:noescape
-func pointsTo6AVX512(transform *transform)
+func filter5To8PointsAVX512(transform *transform)
 
-// pointRows1AVX512 multiplies 8 rows, 64 bytes apart, with 1 vectors.
+// points8To5AVX512 transforms 8×8 points to tiles of 5×5.
+//
+//go:noescape
+func points8To5AVX512(transform *transform)
+
+// pointRows1AVX512 multiplies rows, 64 bytes apart, with 1 vectors, 8 rows at a time.
 //
 //go:noescape
 func pointRows1AVX512(pointTile *pointTile)
 
-// pointCols1AVX512 multiplies 8 rows, 4 bytes apart, with 1 vectors.
+// pointCols1AVX512 multiplies rows, 4 bytes apart, with 1 vectors, 8 rows at a time.
 //
 //go:noescape
 func pointCols1AVX512(pointTile *pointTile)
 
-// pointRows2AVX512 multiplies 8 rows, 64 bytes apart, with 2 vectors.
+// pointRows2AVX512 multiplies rows, 64 bytes apart, with 2 vectors, 8 rows at a time.
 //
 //go:noescape
 func pointRows2AVX512(pointTile *pointTile)
 
-// pointCols2AVX512 multiplies 8 rows, 4 bytes apart, with 2 vectors.
+// pointCols2AVX512 multiplies rows, 4 bytes apart, with 2 vectors, 8 rows at a time.
 //
 //go:noescape
 func pointCols2AVX512(pointTile *pointTile)
@@ -76,3 +81,8 @@ func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uint
 //
 //go:noescape
 func lanesToPlanesAVX512(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
+
+// lanesOntoPlanesAVX512 adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.
+//
+//go:noescape
+func lanesOntoPlanesAVX512(rows int, src *float32, stride int, dst *float32, plane int, width int, mask uintptr)

@@ -18,6 +18,11 @@ var minimalCases = []Conv{
 	{N: 1, C: 16, H: 32, W: 32, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 2, C: 16, H: 20, W: 22, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1},
 	{N: 1, C: 16, H: 12, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1},
+	{N: 3, C: 112, H: 7, W: 7, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // uneven blocks of filters
+	{N: 33, C: 80, H: 6, W: 6, K: 96, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},  // and several groups of tiles
+	{N: 5, C: 80, H: 4, W: 4, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 1, C: 64, H: 48, W: 4, K: 64, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // images in several groups
+	{N: 2, C: 16, H: 6, W: 140, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 0, PadW: 2},
 }
 
 // nearly fails unless got is within tol of want, relative to the root mean square of want.

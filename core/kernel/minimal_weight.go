@@ -1,104 +1,119 @@
 package kernel
 
-// minimalGradWeight sums, at every point, products of x and dy over all tiles,
-// and interpolates the sums to the taps once at the end.
+// minimalGradWeight sums, at every point, products of x and dy over the tiles,
+// and interpolates the sums to the taps.
 func minimalGradWeight(p *Conv, x, dy, dw, scratch []float32, accumulate bool) {
 	c := newMinimal(p, false)
-	c.reserve(scratch)
-	clear(c.filters)
-	dyFrame := c.lanes
-	clear(dyFrame) // tiles reach beyond the last column and row of dy
-	for first := 0; first < p.N; first += c.images {
-		count := min(c.images, p.N-first)
-		c.clearRest(count)
-		for i := range count {
-			c.readImage(x[(first+i)*c.from*c.h*c.w:], i)
-			c.readGradient(dy[(first+i)*c.to*c.oh*c.ow:], i, dyFrame)
+	c.reserve(c.to/channelLanes, scratch)
+	clear(c.lanes) // tiles reach beyond the last column and row of dy
+	total := c.images * c.down
+	for first := 0; first < total; first += c.rows {
+		end := min(first+c.rows, total)
+		c.clearRest((end - first) * c.across)
+		c.readImages(x, first, end)
+		c.readGradients(dy, first, end)
+		for from := 0; from < c.from; from += c.fromBlock {
+			ins := min(c.fromBlock, c.from-from)
+			for to := 0; to < c.to; to += c.toBlock {
+				outs := min(c.toBlock, c.to-to)
+				c.sumTiles((end-first)*c.across, from, ins, to, outs, c.once && first > 0)
+				if !c.once || end == total { // sums that are kept wait for the last group
+					c.writeFilters(dw, from, ins, to, outs, accumulate || !c.once && first > 0)
+				}
+			}
 		}
-		c.sumTiles(count)
 	}
-	c.writeFilters(dw, accumulate)
 }
 
 // clearRest zeroes the tiles that fill up the last micro-kernel.
-func (c *minimalCall) clearRest(count int) {
-	used := count * c.across * c.down
-	if used%pointTileRows == 0 {
+func (c *minimalCall) clearRest(used int) {
+	whole := ceilDiv(used, pointTileRows) * pointTileRows
+	if used == whole {
 		return
 	}
-	rest := (pointTileRows - used%pointTileRows) * channelLanes
-	for _, buf := range [2][]float32{c.data, c.products} {
-		for at := used * channelLanes; at+rest <= len(buf); at += c.stride * channelLanes {
-			clear(buf[at:][:rest])
-		}
-	}
-}
-
-// readGradient evaluates dy of image i, tile by tile, at the points.
-func (c *minimalCall) readGradient(dy []float32, i int, frame []float32) {
-	blocks := c.to / channelLanes
-	t := transform{
-		inRow: 4 * c.outWidth * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.side * channelLanes,
-		outRow: minimalPoints * c.pointBytes(blocks), outCol: c.pointBytes(blocks), outStep: 4 * channelLanes,
-		tmp: &c.tmp[0],
-	}
-	for block := range blocks {
-		toLanes(dy[block*channelLanes*c.oh*c.ow:], c.oh, c.ow, frame, c.outWidth)
-		for row := range c.down {
-			t.count, t.in = c.across, &frame[row*c.side*c.outWidth*channelLanes]
-			t.out = &c.point(c.products, block, (i*c.down+row)*c.across)[0]
-			filterToPoints(c.side, &t)
-		}
-	}
-}
-
-// sumTiles adds the products of a group's tiles to the sums: [64][to/16][from][16].
-func (c *minimalCall) sumTiles(count int) {
-	blocksIn, blocksOut := c.from/channelLanes, c.to/channelLanes
-	t := pointTile{blocks: 1, steps: ceilDiv(count*c.across*c.down, pointTileRows) * pointTileRows, add: 1}
-	for point := range squarePoints {
-		data := c.data[point*blocksIn*c.stride*channelLanes:]
-		grads := c.products[point*blocksOut*c.stride*channelLanes:]
-		sums := c.filters[point*c.from*c.to:][:c.from*c.to]
-		for block := 0; block < blocksOut; block += 2 {
-			t.b0, t.b1 = &c.point(grads, block, 0)[0], nil
-			if block+1 < blocksOut {
-				t.b1 = &c.point(grads, block+1, 0)[0]
+	clearTiles := func(buf []float32, blocks int) {
+		for point := range c.squares() {
+			for block := range blocks {
+				clear(buf[point*c.pointElems(blocks)+(block*c.stride+used)*channelLanes:][:(whole-used)*channelLanes])
 			}
-			for from := 0; from < c.from; from += pointTileRows {
-				t.a = &c.point(data, from/channelLanes, 0)[from%channelLanes]
-				t.c0 = &sums[(block*c.from+from)*channelLanes]
-				if t.b1 == nil {
+		}
+	}
+	clearTiles(c.data, c.from/channelLanes)
+	clearTiles(c.products, c.to/channelLanes)
+}
+
+// readGradients evaluates a group of tiles of dy at the points.
+func (c *minimalCall) readGradients(dy []float32, first, end int) {
+	point := 4 * c.pointElems(c.to/channelLanes)
+	t := transform{
+		inRow: 4 * c.outWidth * channelLanes, inCol: 4 * channelLanes, inStep: 4 * minimalSide * channelLanes,
+		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	for row := first; row < end; {
+		s := bandAt(first, row, end, c.down)
+		row += s.rows
+		top := s.row * minimalSide
+		bottom := min(c.oh, top+s.rows*minimalSide)
+		for block := range c.to / channelLanes {
+			plane := dy[(s.image*c.to+block*channelLanes)*c.oh*c.ow:]
+			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
+			for i := range s.rows {
+				t.count, t.in = c.across, &c.lanes[(s.row+i)*minimalSide*c.outWidth*channelLanes]
+				t.out = &c.products[(block*c.stride+(s.before+i)*c.across)*channelLanes]
+				filterToPoints(minimalSide, c.points, &t)
+			}
+		}
+	}
+}
+
+// sumTiles sums the products of a group's tiles for a block of filters, or adds
+// them to the sums of the groups before: [P·P][outs/16][ins][16].
+func (c *minimalCall) sumTiles(tiles, from, ins, to, outs int, add bool) {
+	t := pointTile{
+		blocks: 1, steps: ceilDiv(tiles, pointTileRows) * pointTileRows,
+		aStep: 4 * pointTileRows, cStep: 4 * pointTileRows * channelLanes,
+	}
+	if add {
+		t.add = 1
+	}
+	data, grads := c.pointElems(c.from/channelLanes), c.pointElems(c.to/channelLanes)
+	for point := range c.squares() {
+		sums := c.filters[point*c.filterElems():][:ins*outs]
+		for block := 0; block < outs/channelLanes; block += 2 {
+			b := c.products[point*grads+(to/channelLanes+block)*c.stride*channelLanes:]
+			for part := 0; part < ins; part += channelLanes {
+				at := block*ins*channelLanes + part*channelLanes
+				t.count, t.a = channelLanes/pointTileRows, &c.data[point*data+(from+part)*c.stride]
+				t.b0, t.c0 = &b[0], &sums[at]
+				if block+1 == outs/channelLanes {
 					pointCols(1, &t)
 					continue
 				}
-				t.c1 = &sums[((block+1)*c.from+from)*channelLanes]
+				t.b1, t.c1 = &b[c.stride*channelLanes], &sums[at+ins*channelLanes]
 				pointCols(2, &t)
 			}
 		}
 	}
 }
 
-// writeFilters interpolates the sums, and writes or adds them to dw [to, from, taps, taps].
-func (c *minimalCall) writeFilters(dw []float32, accumulate bool) {
-	n := c.taps * c.taps
+// writeFilters interpolates a block of sums, and writes or adds them to dw [to, from, taps, taps].
+func (c *minimalCall) writeFilters(dw []float32, from, ins, to, outs int, add bool) {
+	n, point := c.taps*c.taps, 4*c.filterElems()
 	t := transform{
-		inRow: 4 * minimalPoints * c.from * c.to, inCol: 4 * c.from * c.to, tmp: &c.tmp[0],
-		outRow: 4 * c.taps * channelLanes, outCol: 4 * channelLanes,
+		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
+		outRow: 4 * c.taps * channelLanes, outCol: 4 * channelLanes, outStep: 4 * n * channelLanes, tmp: &c.tmp[0],
 	}
-	for block := range c.to / channelLanes {
-		for from := range c.from {
-			t.count, t.in, t.out = 1, &c.filters[(block*c.from+from)*channelLanes], &c.lanes[0]
-			pointsTo(c.taps, &t)
-			for lane := range channelLanes {
-				dst := dw[((block*channelLanes+lane)*c.from+from)*n:][:n]
-				for i := range dst {
-					v := c.lanes[i*channelLanes+lane]
-					if accumulate {
-						v += dst[i]
-					}
-					dst[i] = v
-				}
+	var zeros [channelLanes]float32
+	const row = 4 * channelLanes
+	for block := 0; block < outs; block += channelLanes {
+		for part := 0; part < ins; part += channelLanes {
+			t.count, t.in, t.out = channelLanes, &c.filters[block*ins+part*channelLanes], &c.tapLanes[0]
+			pointsTo(c.points, c.taps, &t)
+			dst := &dw[((to+block)*c.from+from+part)*n]
+			if add {
+				lanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.from*n, row, lanesOf(channelLanes))
+			} else {
+				lanesToPlanes(n, &c.tapLanes[0], channelLanes*row, &zeros[0], dst, 4*c.from*n, row, lanesOf(channelLanes))
 			}
 		}
 	}

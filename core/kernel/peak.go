@@ -12,15 +12,13 @@ func MultiplyAdds(rounds int) (flops int64) {
 // peakSums independent sums hide the latency of a multiply-add.
 const peakSums = 12
 
-// multiplyAddsGeneric is what a loop without vectors reaches.
-func multiplyAddsGeneric(rounds int) {
-	var s [peakSums]float32
+// multiplyAddsGeneric is what a loop without vectors reaches. What it returns
+// keeps the compiler from leaving the loop out.
+func multiplyAddsGeneric(rounds int) (s [peakSums]float32) {
 	for range rounds {
 		for i := range s {
 			s[i] += s[i] * s[i]
 		}
 	}
-	generic = s[0]
+	return s
 }
-
-var generic float32 // keeps the compiler from leaving the loop out

@@ -61,3 +61,6 @@ func Assemble(parts Parts) *Plan {
 	p.gradOrder, p.turn = gradOrder(p.steps), turn(p.steps)
 	return p
 }
+
+// Batches are the types and shapes of the samples and targets that a run takes.
+func (p *Plan) Batches() (input, target tensor.Spec) { return p.input, p.tgt }

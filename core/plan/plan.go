@@ -120,9 +120,6 @@ func (p *Plan) StateSpecs() []tensor.Spec { return p.state }
 // GradSpecs are the types and shapes that State.Grads must have, by parameter.
 func (p *Plan) GradSpecs() []tensor.Spec { return p.grads }
 
-// Batches are the types and shapes of Args.Input and Args.Target.
-func (p *Plan) Batches() (input, target tensor.Spec) { return p.input, p.tgt }
-
 // ArenaBytes is the memory for activations and their gradients, without workspace.
 func (p *Plan) ArenaBytes() int { return p.arena }
 

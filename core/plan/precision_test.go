@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -165,6 +166,27 @@ func TestHalfGradientsAccumulate(t *testing.T) {
 				if got := at(r.st.Grads[i], j); math.Abs(got-2*first) > slack*(math.Abs(first)+0.1) {
 					t.Fatalf("%s: %s[%d] is %g, then %g", policy.Name, p.Name, j, first, got)
 				}
+			}
+		}
+	}
+}
+
+// A float32 parameter gets its gradient as it was summed under bfloat16; under
+// float16 it is rounded first, so that an overflow shows.
+func TestGradientsUnderAutocast(t *testing.T) {
+	x, y := goldenBatch(0, 8)
+	for d, rounded := range map[tensor.DType]bool{tensor.BF16: false, tensor.F16: true} {
+		r := newRig(t, build(t, nn.Config{Name: "convnet"}, digits, class), plan.Options{Batch: 8, Train: true, Fuse: true, Policy: autocast(d)}, 7)
+		r.prog.Run(plan.Args{Input: x, Target: y})
+		for i, p := range r.g.Params() {
+			if !strings.HasSuffix(p.Name, "0.weight") && !strings.HasPrefix(p.Name, "fc") {
+				continue // batch norm's own are float32 in any case
+			}
+			g := r.st.Grads[i].F32()
+			half := slices.Clone(g)
+			kernel.RoundTo(d, half)
+			if slices.Equal(g, half) != rounded {
+				t.Errorf("%v: the gradient of %s is rounded: %v", d, p.Name, !rounded)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type stats struct {
 	samples    float64       // over all ranks, since mark
 	steps      int           // in this process
 	stepMS     []float64
-	exposedMS  []float64
+	waits      waits
 	last       time.Time // end of the last step
 	lossMean   float64
 }
@@ -38,6 +38,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 	s := &t.stats
 	now := time.Now()
 	s.steps++
+	waited := t.group.Exposed()
 	if s.steps == 1 {
 		s.firstStep = now.Sub(t.Started)
 	}
@@ -47,15 +48,15 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		s.samples += t.sums[sumRows]
 		if len(s.stepMS) < cap(s.stepMS) {
 			s.stepMS = append(s.stepMS, ms(took))
-			s.exposedMS = append(s.exposedMS, ms(t.reducer.Exposed))
 		}
+		s.waits.add(waited)
 	} else {
 		s.mark = now
 	}
 	t.vals["train.loss"] = s.lossMean
 	t.done = event.StepDone{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Loss: m.loss, LossMean: s.lossMean, Accuracy: -1, LR: lr,
-		StepMS: ms(took), DataMS: ms(m.data), CommMS: ms(t.reducer.Exposed),
+		StepMS: ms(took), DataMS: ms(m.data), CommMS: ms(waited),
 		Samples: int(t.sums[sumRows]), SamplesPerSec: t.sums[sumRows] / took.Seconds(),
 		GradNorm: norm, Skipped: !applied,
 	}
@@ -86,7 +87,7 @@ func finite(g tensor.Tensor) bool { return optim.AllFinite(g) }
 func (t *Trainer) planMade(took time.Duration) {
 	p, n := t.outline.Plan, t.outline.Steps
 	t.stats.stepMS = make([]float64, 0, min(n, 1<<20))
-	t.stats.exposedMS = make([]float64, 0, min(n, 1<<20))
+	t.stats.waits = newWaits()
 	params := 0
 	for _, q := range t.graph.Params() {
 		params += q.Shape.Elems()
@@ -104,12 +105,13 @@ func (t *Trainer) planMade(took time.Duration) {
 type outcome struct {
 	Params  string
 	PeakRSS int64
+	Waits   []byte // of the last steps, as float32 milliseconds
 }
 
 // Summary collects the result of the run over all ranks. All ranks call it
 // after Run; every rank gets the same summary.
 func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
-	mine := outcome{Params: ddp.Hash(t.model)}
+	mine := outcome{Params: ddp.Hash(t.model), Waits: tensor.Bytes(t.stats.waits.last())}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()
 	}
@@ -122,6 +124,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		return event.Summary{}, err
 	}
 	s := t.ownSummary()
+	var waits [][]float32
 	for r, b := range all {
 		var o outcome
 		if err := json.Unmarshal(b, &o); err != nil {
@@ -129,7 +132,9 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		}
 		s.ParamsSHA256 = append(s.ParamsSHA256, o.Params)
 		s.Memory.PeakRSSBytes = append(s.Memory.PeakRSSBytes, o.PeakRSS)
+		waits = append(waits, floats(o.Waits))
 	}
+	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
 	for r, h := range s.ParamsSHA256 {
 		if h != s.ParamsSHA256[0] {
 			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a backend or memory fault", r, h, s.ParamsSHA256[0])
@@ -155,7 +160,6 @@ func (t *Trainer) ownSummary() event.Summary {
 	}
 	s.Train.StepMSP50, s.Train.StepMSP99 = quantile(st.stepMS, 0.5), quantile(st.stepMS, 0.99)
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
-	s.Comm.ExposedMSP50 = quantile(st.exposedMS, 0.5)
 	s.Comm.BackendRestarts = t.groups
 	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())

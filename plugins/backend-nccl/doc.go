@@ -1,7 +1,15 @@
 // Package nccl is the backend plugin "nccl": collectives between NVIDIA GPUs.
 //
-// It looks for libcuda and libnccl at run time and never needs them to build.
-// This version computes on CPUs only, so there are no GPU buffers for NCCL to
-// reduce yet: Open says what was found, what is missing and what to use
-// instead. The name, its options and its errors are those that GPU runs keep.
+// It finds libcuda and libnccl at run time and never needs them to build.
+// Where they or a GPU are missing, Open says so and what to use instead.
+//
+// NCCL moves data and nothing else: it neither compares what ranks call nor
+// says who is missing. So the ranks agree first, at a hub beside rank 0 (hub.go,
+// line.go, call.go), and only then launch (do.go). Every wait on NCCL is a poll
+// that the deadline, a peer's failure and Close end (communicator.go); all
+// calls into NCCL and CUDA come from one thread (thread.go), and one that
+// never returns costs that thread, not the job's answer.
+//
+// Gradients of CPU ranks are staged through device memory. docs/gpu.md says
+// what is proven and what still needs a GPU.
 package nccl

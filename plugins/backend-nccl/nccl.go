@@ -2,9 +2,12 @@ package nccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
-	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -12,69 +15,189 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Backend is one rank's end.
-type Backend struct{ finder *dl.Finder }
+// Backend is one rank's end of a process group. It implements [sdk.Backend].
+// Methods are called from one goroutine, except Close, which may come at any
+// time and ends whatever is running.
+type Backend struct {
+	// Log gets what was chosen and who was refused. Nil means slog.Default.
+	Log *slog.Logger
+
+	finder *dl.Finder
+	load   func(f *dl.Finder, library string) (libraries, error) // fakes in tests
+	setenv func(name, value string) error
+
+	mu      sync.Mutex // held by every method while it works
+	closing atomic.Bool
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+
+	group     sdk.Group
+	set       settings
+	version   int32 // of NCCL
+	thread    *thread
+	device    *device
+	comm      communicator
+	hub       *hub // of rank 0 in a world of several
+	line      *line
+	connected bool
+	failed    error // why the group is unusable
+}
 
 // New is the plugin "nccl".
-func New() *Backend { return &Backend{finder: dl.System()} }
+func New() *Backend {
+	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+var (
+	errClosed       = errors.New("backend nccl: closed")
+	errNotOpen      = &sdk.Error{Code: sdk.CodeUnavailable, Text: "nccl: the backend is not open"}
+	errNotConnected = errors.New("backend nccl: Do before Connect")
+)
 
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
-		Kind: sdk.KindBackend, Name: "nccl", Version: "0.1.0",
-		Summary: "collectives between NVIDIA GPUs; needs a CUDA device, which this version cannot compute on yet",
-		Options: []sdk.Option{
-			{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
-		},
+		Kind: sdk.KindBackend, Name: "nccl", Version: "0.2.0",
+		Summary: "collectives between NVIDIA GPUs",
+		Options: options(),
 		DTypes:  []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I32, tensor.I64},
 		Devices: []string{"cuda"},
+		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
+			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
 	}
 }
 
-// Open reports why a job cannot use NCCL here. It never succeeds on a CPU job.
-func (b *Backend) Open(_ context.Context, _ sdk.Group, o sdk.Options) error {
-	return &sdk.Error{Code: sdk.CodeUnavailable, Text: b.missing(o.String("library"))}
-}
-
-// missing lists what NCCL needs and what of it is here. Files are looked for
-// as doctor does, and none is opened.
-func (b *Backend) missing(library string) string {
-	parts := []string{
-		"driver: " + b.look(driver.SpecCUDA, ""),
-		"NCCL: " + b.look(driver.SpecNCCL, library),
-		"device: this version computes on CPUs only",
+// Open checks the options, opens the libraries and takes the rank's GPU.
+// Without one it says what is missing.
+func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closing.Load():
+		return errClosed
+	case b.thread != nil:
+		return errors.New("backend nccl: opened twice")
 	}
-	return fmt.Sprintf("NCCL reduces memory of CUDA devices, and this job has none (%s); use backend.plugin = \"tcp\"", strings.Join(parts, "; "))
+	set, err := readSettings(o)
+	if err != nil {
+		return err
+	}
+	libs, err := b.load(b.finder, set.library)
+	if err != nil {
+		return err
+	}
+	if group.WorldSize < 1 || group.Rank < 0 || group.Rank >= group.WorldSize {
+		return fmt.Errorf("backend nccl: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
+	}
+	b.group, b.set, b.comm = group, set, communicator{nccl: libs.nccl}
+	if err := b.share(); err != nil {
+		return err
+	}
+	b.thread = startThread()
+	return b.thread.run(func() error { return b.take(libs) }, b.life)
 }
 
-func (b *Backend) look(s dl.Spec, given string) string {
-	if given != "" {
-		if _, err := os.Stat(given); err == nil {
-			return "found " + given
+// share turns NCCL's experimental switch on, where the user allowed it and did
+// not set it. NCCL reads it once, so it comes before anything else.
+func (b *Backend) share() error {
+	const name = "NCCL_MULTI_RANK_GPU_ENABLE"
+	if !b.set.shared || os.Getenv(name) != "" {
+		return nil
+	}
+	return b.setenv(name, "1")
+}
+
+func (b *Backend) take(libs libraries) (err error) {
+	if err := libs.nccl.GetVersion(&b.version); err != nil {
+		return err
+	}
+	if b.device, err = openDevice(libs.cuda, b.group.LocalRank); err != nil {
+		return unavailable(b.finder, b.set.library, err)
+	}
+	where, on := driver.MPS(os.Getenv)
+	b.log().Info("NCCL in a process of its own", "isolation", isolationIsolated, "nccl", driver.NCCLVersion(b.version),
+		"device", b.device.name, "uuid", b.device.uuid, "mps", on, "mps_directory", where)
+	return nil
+}
+
+// Attach pins an arena, so that copies need no detour. Where that is refused
+// they take it.
+func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.usable(); err != nil {
+		return err
+	}
+	err := b.thread.run(func() error { return b.device.pin(arena) }, b.life)
+	if errors.Is(err, errStuck) {
+		return err
+	}
+	if err != nil {
+		b.log().Info("copies go through unpinned memory", "arena", arena.Name, "cause", err)
+	}
+	return nil
+}
+
+func (b *Backend) usable() error {
+	switch {
+	case b.closing.Load():
+		return errClosed
+	case b.device == nil:
+		return errNotOpen
+	}
+	return nil
+}
+
+// Close ends the instance in any state and gives everything back, except what
+// a hanging call still holds.
+func (b *Backend) Close() error {
+	if b.closing.Swap(true) {
+		return nil
+	}
+	b.end()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.release()
+	if b.line != nil {
+		b.line.close()
+	}
+	if b.hub != nil {
+		b.hub.close()
+	}
+	return err
+}
+
+// release ends what belongs to the thread, and the thread.
+func (b *Backend) release() error {
+	if b.thread == nil {
+		return nil
+	}
+	err := b.thread.run(func() error {
+		leave := b.comm.leave
+		if b.failed != nil || !b.connected {
+			leave = b.comm.abort
 		}
-		return "no file " + given
+		err := leave()
+		if b.device != nil {
+			err = errors.Join(err, b.device.close())
+		}
+		return err
+	}, b.life)
+	b.thread.stop()
+	if err != nil {
+		b.log().Warn("leaving NCCL", "cause", err)
 	}
-	if found := b.finder.Find(s); len(found) > 0 {
-		return fmt.Sprintf("found %s (%s)", found[0].Path, found[0].Source)
-	}
-	return fmt.Sprintf("%s was not found, %s", s.Sonames[0], s.Mend(0))
+	return nil
 }
 
-var errNotOpen = &sdk.Error{Code: sdk.CodeUnavailable, Text: "nccl: the backend is not open"}
-
-// Attach is refused, because Open was.
-func (b *Backend) Attach(context.Context, *sdk.Arena) error { return errNotOpen }
-
-// Listen is refused, because Open was.
-func (b *Backend) Listen(context.Context) ([]byte, error) { return nil, errNotOpen }
-
-// Connect is refused, because Open was.
-func (b *Backend) Connect(context.Context, [][]byte) error { return errNotOpen }
-
-// Do is refused, because Open was.
-func (b *Backend) Do(context.Context, *sdk.Collective) error { return errNotOpen }
-
-// Close does nothing.
-func (b *Backend) Close() error { return nil }
+func (b *Backend) log() *slog.Logger {
+	l := b.Log
+	if l == nil {
+		l = slog.Default()
+	}
+	return l.With("backend", "nccl", "rank", b.group.Rank)
+}
 
 var _ sdk.Backend = (*Backend)(nil)

@@ -28,7 +28,9 @@ func TestOpenSaysWhatIsFoundAndWhatIsMissing(t *testing.T) {
 		{nil, []string{"driver: found " + filepath.Join(dir, "libcuda.so.1"), "NCCL: libnccl.so.2 was not found, pip install nvidia-nccl-cu12", `use backend.plugin = "tcp"`}},
 		{sdk.Options{"library": own}, []string{"NCCL: no file " + own}},
 	} {
-		err := (&Backend{finder: &dl.Finder{Root: root, Getenv: func(string) string { return "" }}}).Open(t.Context(), sdk.Group{}, c.options)
+		b := New()
+		b.finder = &dl.Finder{Root: root, Getenv: func(string) string { return "" }}
+		err := b.Open(t.Context(), sdk.Group{WorldSize: 1}, c.options)
 		var e *sdk.Error
 		if !errors.As(err, &e) || e.Code != sdk.CodeUnavailable {
 			t.Fatalf("got %v", err)

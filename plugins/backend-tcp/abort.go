@@ -110,6 +110,64 @@ func (b *Backend) readRest(l *link, buf []byte) error {
 	return nil
 }
 
+// passBlame looks whether the ranks that a stall names are alive and wait for
+// others themselves: then it names those. Ranks that came at the same time run
+// out of time at the same time, so their farewells are here or on their way.
+func (b *Backend) passBlame(err error) error {
+	var stall *sdk.StallError
+	if !errors.As(err, &stall) {
+		return err
+	}
+	missing, silent := map[int]bool{}, map[int]*link{}
+	for _, l := range b.links {
+		if l.lane == 0 && slices.Contains(stall.Missing, l.rank) && l.in.got < headerSize {
+			silent[l.rank] = l
+		}
+	}
+	for end := time.Now().Add(2 * slice); len(silent) > 0 && time.Now().Before(end); {
+		for r, l := range silent {
+			switch its, over := b.farewellOf(l); {
+			case !over:
+				continue
+			case len(its) > 0:
+				for _, m := range its {
+					missing[m] = true
+				}
+				stall.Missing = slices.DeleteFunc(stall.Missing, func(m int) bool { return m == r })
+			}
+			delete(silent, r)
+		}
+		for _, l := range b.links {
+			l.deaf, l.writable = silent[l.rank] != l, true
+		}
+		b.poller.wait(b.links, slice)
+	}
+	for m := range missing {
+		if m != b.group.Rank && !slices.Contains(stall.Missing, m) {
+			stall.Missing = append(stall.Missing, m)
+		}
+	}
+	slices.Sort(stall.Missing)
+	return err
+}
+
+// farewellOf reads whom a rank waited for when it gave up; over says that there
+// is no more to learn from it.
+func (b *Backend) farewellOf(l *link) (missing []int, over bool) {
+	n, err := l.read(l.in.head[l.in.got:headerSize], nil)
+	if l.in.got += n; err != nil && err != errAgain {
+		return nil, true
+	}
+	if l.in.got < headerSize {
+		return nil, false
+	}
+	var its *sdk.StallError
+	if _, err := b.inspect(l, due{size: headerSize}); errors.As(err, &its) {
+		return its.Missing, true
+	}
+	return nil, true
+}
+
 // lastWords lets peers read the farewell: closing a connection with unread
 // bytes would make the system throw away what is still on its way to them.
 func (b *Backend) lastWords() {

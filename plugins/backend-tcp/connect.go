@@ -296,6 +296,7 @@ func (j *joining) answer(conn net.Conn) {
 		conn.Close()
 	}
 	if err == nil {
+		j.b.log().Debug("admitted", "peer", rank, "from", from)
 		j.arrived <- arrival{rank, lane, conn, nil}
 		return
 	}

@@ -47,10 +47,6 @@ func TestFitAgrees(t *testing.T) {
 			}
 		}
 	}
-	all, _ := ranks(t, 2, 0, sdk.Options{"shm": false, "algorithm": "ring"})
-	if all[0].cost != typical {
-		t.Error("measured although nothing is to be chosen")
-	}
 	if s := typical.String(); !strings.Contains(s, "latency 30µs, 1.67 GB/s") {
 		t.Errorf("%q", s)
 	}

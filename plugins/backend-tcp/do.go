@@ -40,8 +40,9 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	b.begin(ctx, c)
 	err := b.run(c)
 	if err != nil && b.group.WorldSize > 1 {
-		b.failed = err
 		b.abort(err)
+		err = b.passBlame(err)
+		b.failed = err
 	}
 	return err
 }

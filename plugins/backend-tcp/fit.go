@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -18,11 +20,11 @@ const (
 	largeLaps   = 4
 )
 
-// fit measures the cost model where auto has to choose, with small and large
-// all-reduces of the whole group, and agrees on it: of every figure the
+// fit measures the cost model where sockets carry the payload, with small and
+// large all-reduces of the whole group, and agrees on it: of every figure the
 // slowest rank's counts.
 func (b *Backend) fit(ctx context.Context) error {
-	if b.set.algorithm != algorithmAuto || b.inMemory() || b.group.WorldSize == 1 {
+	if b.inMemory() || b.group.WorldSize == 1 {
 		return nil
 	}
 	k, err := b.measure(ctx)
@@ -34,10 +36,28 @@ func (b *Backend) fit(ctx context.Context) error {
 		b.abort(err)
 		return err
 	}
+	b.tighten()
 	if b.group.Rank == 0 {
 		b.log().Info("measured the network", "cost", b.cost)
 	}
 	return nil
+}
+
+// sendBuffer is enough for what is on its way in a network of short distances.
+const sendBuffer = 256 << 10
+
+// tighten keeps the system from queueing megabytes in front of a network that
+// holds little: what waits there is out of the cache when it is copied again.
+// Where more is on its way than fits, the system's own tuning stays.
+func (b *Backend) tighten() {
+	if 2*b.cost.alpha/b.cost.beta > sendBuffer {
+		return
+	}
+	for _, l := range b.links {
+		if !b.near(l.rank) {
+			_ = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // without it it is only slower
+		}
+	}
 }
 
 func (b *Backend) measure(ctx context.Context) (k cost, err error) {

@@ -36,8 +36,7 @@ type inbound struct {
 	got     int    // bytes of the frame that are here
 	frame   header // once got ≥ headerSize
 	checked bool   // kind and length are what was due
-	body    []byte
-	next    int // index of the next data frame on this link
+	next    int    // index of the next data frame on this link
 }
 
 // outbound is the frame that is being sent.

@@ -8,32 +8,125 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Two network namespaces joined by a veth pair are two hosts to this backend:
-// neither loopback nor abstract sockets reach from one to the other.
+// Two network namespaces joined by a cable are two hosts to this backend. In
+// each run two ranks, which are this test binary again.
 
 const (
 	netnsRank  = "TRAINCTL_TEST_NETNS_RANK" // makes this binary a rank
+	netnsAddr  = "TRAINCTL_TEST_NETNS_ADDR" // where it listens
+	netnsTLS   = "TRAINCTL_TEST_NETNS_TLS"
 	netnsWorld = 4
 	netnsSize  = 4 << 20
 )
 
-func netnsIP(host int) string { return fmt.Sprintf("10.213.77.%d", host+1) }
-
-// TestNamespaces runs two hosts with two ranks each; then the link is cut.
+// The sum is right over a narrow cable, and the bytes really pass it: the
+// buffer once in each direction, in the clear and sealed.
 func TestNamespaces(t *testing.T) {
-	names := namespaces(t)
-	var all []*netnsProcess
+	for name, sealed := range map[string]bool{"plain": false, "tls": true} {
+		t.Run(name, func(t *testing.T) {
+			h, all := hostsWithRanks(t, sealed)
+			shape(t, h, 0, "tbf", "rate", "400mbit", "burst", "256kb", "latency", "50ms")
+			before := sentBytes(t, h, 0)
+			all.say(t, "sum 1 20s")
+			for r, p := range all {
+				if got, want := p.line(t), "2 ranks per host, sum ok"; got != want {
+					t.Errorf("rank %d: %q, want %q", r, got, want)
+				}
+			}
+			if n := sentBytes(t, h, 0) - before; n < netnsSize || n > netnsSize*5/4 {
+				t.Errorf("%d bytes left the first host for a buffer of %d", n, netnsSize)
+			}
+		})
+	}
+}
+
+// A cable that breaks in the middle of an operation ends it at its deadline,
+// on every rank, with an error that names ranks on the other side.
+func TestCutLink(t *testing.T) {
+	h, all := hostsWithRanks(t, false)
+	shape(t, h, 0, "tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
+	before := sentBytes(t, h, 0)
+	all.say(t, "sum 1 2s")
+	for sentBytes(t, h, 0)-before < netnsSize/20 { // until it is well under way
+	}
+	command(t, "ip", "-n", h.Name(0), "link", "set", h.Device(), "down")
+	all.blame(t, func(rank int) []int { return []int{2 - rank/2*2, 3 - rank/2*2} })
+}
+
+// Where packets get through in one direction alone, the ranks behind the loss
+// are named by those who miss them.
+func TestOneWayLoss(t *testing.T) {
+	h, all := hostsWithRanks(t, false)
+	all.say(t, "sum 1 20s")
+	for r, p := range all {
+		if got := p.line(t); !strings.HasSuffix(got, "sum ok") {
+			t.Fatalf("rank %d: %q", r, got)
+		}
+	}
+	// Frames to an address of the network that nobody has are lost without a word.
+	command(t, "ip", "-n", h.Name(1), "neigh", "replace", h.Addr(0), "lladdr", "02:00:00:00:00:01", "dev", h.Device(), "nud", "permanent")
+	all.say(t, "sum 2 2s")
+	all.blame(t, func(rank int) []int { return []int{2 - rank/2*2, 3 - rank/2*2} })
+}
+
+// A process that is killed is named by all, on its host and on the other, long
+// before their deadline.
+func TestKilledAcrossHosts(t *testing.T) {
+	_, all := hostsWithRanks(t, false)
+	const victim = 3
+	all[:victim].say(t, "sum 1 10m")
+	if err := all[victim].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for r, p := range all[:victim] {
+		if got := p.line(t); !strings.HasPrefix(got, "peer 3: ") {
+			t.Errorf("rank %d: %q does not name rank %d", r, got, victim)
+		}
+	}
+}
+
+// netnsGroup are the ranks of one job, by rank.
+type netnsGroup []*netnsProcess
+
+// netnsProcess is a rank in a namespace; the test talks to it in lines.
+type netnsProcess struct {
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// hostsWithRanks starts a connected group, or skips with the reason.
+func hostsWithRanks(t *testing.T, sealed bool) (*bench.Hosts, netnsGroup) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("network namespaces take a while to set up")
+	}
+	h, err := bench.NewHosts(2)
+	if errors.Is(err, bench.ErrNoHosts) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var all netnsGroup
 	for r := range netnsWorld {
-		all = append(all, startRank(t, names[r/2], r))
+		all = append(all, startRank(t, h, r, sealed))
 	}
 	var endpoints []json.RawMessage
 	for _, p := range all {
@@ -43,85 +136,37 @@ func TestNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(t, all, string(list))
+	all.say(t, string(list))
 	for r, p := range all {
-		if got, want := p.line(t), "2 ranks per host, sum ok"; got != want {
-			t.Fatalf("rank %d: %q, want %q", r, got, want)
+		if got := p.line(t); got != "connected" {
+			t.Fatalf("rank %d: %q", r, got)
 		}
 	}
-	ip(t, "-n", names[0], "link", "set", "veth0", "down")
-	say(t, all, "go")
-	for r, p := range all {
-		if got := p.line(t); !strings.HasPrefix(got, "stall") && !strings.HasPrefix(got, "peer") {
-			t.Errorf("rank %d over the cut link: %q", r, got)
-		}
-	}
+	return h, all
 }
 
-// namespaces makes two hosts, or skips with the reason.
-func namespaces(t *testing.T) (names [2]string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("network namespaces take a while to set up")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("the program ip of iproute2 is not installed")
-	}
-	for h := range names {
-		names[h] = fmt.Sprintf("trainctl-test-%d-%d", os.Getpid(), h)
-		if out, err := exec.Command("ip", "netns", "add", names[h]).CombinedOutput(); err != nil {
-			t.Skipf("no network namespaces here: %s", out)
-		}
-		t.Cleanup(func() { ip(t, "netns", "del", names[h]) })
-	}
-	ip(t, "-n", names[0], "link", "add", "veth0", "type", "veth", "peer", "name", "veth1", "netns", names[1])
-	for h, n := range names {
-		dev := fmt.Sprintf("veth%d", h)
-		ip(t, "-n", n, "addr", "add", netnsIP(h)+"/24", "dev", dev)
-		ip(t, "-n", n, "link", "set", dev, "up")
-		ip(t, "-n", n, "link", "set", "lo", "up")
-	}
-	return names
-}
-
-func ip(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-}
-
-// netnsProcess is a rank in a namespace; the test talks to it in lines.
-type netnsProcess struct {
-	in  io.Writer
-	out *bufio.Reader
-}
-
-func startRank(t *testing.T, netns string, rank int) *netnsProcess {
+func startRank(t *testing.T, h *bench.Hosts, rank int, sealed bool) *netnsProcess {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("ip", "netns", "exec", netns, exe)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", netnsRank, rank))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	p := &netnsProcess{cmd: h.Command(t.Context(), rank/2, exe)}
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", netnsRank, rank), netnsAddr+"="+h.Addr(rank/2), fmt.Sprintf("%s=%v", netnsTLS, sealed))
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); cmd.Process.Kill(); cmd.Wait() })
-	return &netnsProcess{in, bufio.NewReader(out)}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	return p
 }
 
 func (p *netnsProcess) line(t *testing.T) string {
@@ -133,23 +178,88 @@ func (p *netnsProcess) line(t *testing.T) string {
 	return strings.TrimSpace(s)
 }
 
-func say(t *testing.T, all []*netnsProcess, line string) {
+func (g netnsGroup) say(t *testing.T, line string) {
 	t.Helper()
-	for _, p := range all {
+	for _, p := range g {
 		if _, err := fmt.Fprintln(p.in, line); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// runNetnsRank is the rank's side.
+// blame checks that every rank ended with an error, which names at least one
+// of the ranks that it may name and no other.
+func (g netnsGroup) blame(t *testing.T, may func(rank int) []int) {
+	t.Helper()
+	for r, p := range g {
+		got := p.line(t)
+		var named []int
+		if list, ok := strings.CutPrefix(got, "stall: "); ok {
+			for _, word := range strings.Fields(list) {
+				n, err := strconv.Atoi(word)
+				if err != nil {
+					t.Fatalf("rank %d: %q", r, got)
+				}
+				named = append(named, n)
+			}
+		} else if _, err := fmt.Sscanf(got, "peer %d:", new(int)); err == nil {
+			var n int
+			fmt.Sscanf(got, "peer %d:", &n)
+			named = []int{n}
+		}
+		if len(named) == 0 || slices.ContainsFunc(named, func(n int) bool { return !slices.Contains(may(r), n) }) {
+			t.Errorf("rank %d says %q, it may name %v", r, got, may(r))
+		}
+	}
+}
+
+// shape gives a host's cable a discipline in the outward direction.
+func shape(t *testing.T, h *bench.Hosts, host int, discipline ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("tc"); err != nil {
+		t.Skip("the program tc of iproute2 is not installed")
+	}
+	args := append([]string{"-n", h.Name(host), "qdisc", "replace", "dev", h.Device(), "root"}, discipline...)
+	if out, err := exec.Command("tc", args...).CombinedOutput(); err != nil {
+		t.Skipf("this kernel has no %s: %s", discipline[0], out)
+	}
+}
+
+// sentBytes is what has left a host by its cable.
+func sentBytes(t *testing.T, h *bench.Hosts, host int) int {
+	t.Helper()
+	var links []struct {
+		Stats struct {
+			TX struct {
+				Bytes int `json:"bytes"`
+			} `json:"tx"`
+		} `json:"stats64"`
+	}
+	out := command(t, "ip", "-n", h.Name(host), "-s", "-j", "link", "show", "dev", h.Device())
+	if err := json.Unmarshal(out, &links); err != nil || len(links) != 1 {
+		t.Fatalf("%s: %v", out, err)
+	}
+	return links[0].Stats.TX.Bytes
+}
+
+func command(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// runNetnsRank is the rank's side: it says its endpoint, takes everyone's, and
+// sums when it is told to.
 func runNetnsRank(rank int) error {
 	in := bufio.NewReader(os.Stdin)
 	b := New()
 	defer b.Close()
 	g := testGroup(rank, netnsWorld)
-	g.Timeout = 20 * time.Second
-	if err := b.Open(b.life, g, sdk.Options{"interface": netnsIP(rank / 2)}); err != nil {
+	o := sdk.Options{"interface": os.Getenv(netnsAddr), "tls": os.Getenv(netnsTLS) == "true"}
+	if err := b.Open(b.life, g, o); err != nil {
 		return err
 	}
 	mem, err := shm.New("netns", netnsSize)
@@ -180,24 +290,32 @@ func runNetnsRank(rank int) error {
 	if err := b.Connect(b.life, endpoints); err != nil {
 		return err
 	}
-	fmt.Println(sumOverHosts(b, arena))
-	if _, err := in.ReadBytes('\n'); err != nil { // the link is cut
-		return nil
+	fmt.Println("connected")
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return nil
+		}
+		var seq int
+		var timeout string
+		if _, err := fmt.Sscanf(line, "sum %d %s", &seq, &timeout); err != nil {
+			return err
+		}
+		if b.group.Timeout, err = time.ParseDuration(timeout); err != nil {
+			return err
+		}
+		fmt.Println(sumOverHosts(b, arena, seq))
 	}
-	b.group.Timeout = time.Second
-	fmt.Println(describe(b.Do(b.life, sumOf(mem.Bytes(), arena, 2))))
-	_, _ = in.ReadBytes('\n')
-	return nil
 }
 
 // sumOverHosts checks an all-reduce in words.
-func sumOverHosts(b *Backend, arena *sdk.Arena) string {
+func sumOverHosts(b *Backend, arena *sdk.Arena, seq int) string {
 	x := tensor.View[float32](arena.Bytes())
 	for i := range x {
 		x[i] = float32(b.group.Rank + i%1000)
 	}
-	if err := b.Do(b.life, sumOf(arena.Bytes(), arena, 1)); err != nil {
-		return err.Error()
+	if err := b.Do(b.life, sumOf(arena.Bytes(), arena, seq)); err != nil {
+		return describe(err)
 	}
 	for i, v := range x {
 		if want := float32(0 + 1 + 2 + 3 + 4*(i%1000)); v != want {
@@ -212,7 +330,7 @@ func describe(err error) string {
 	var dead *sdk.PeerError
 	switch {
 	case errors.As(err, &stall):
-		return fmt.Sprintf("stall: ranks %v missing", stall.Missing)
+		return "stall: " + strings.Trim(fmt.Sprint(stall.Missing), "[]")
 	case errors.As(err, &dead):
 		return fmt.Sprintf("peer %d: %s", dead.Peer, dead.Cause)
 	}

@@ -21,6 +21,10 @@ type settings struct {
 	tls          bool
 }
 
+// defaultSegment: with smaller ones ranks switch between sending and receiving
+// more often than they need, larger ones leave the cache.
+const defaultSegment = 512 << 10
+
 func options() []sdk.Option {
 	least, most := 4096.0, float64(64<<20)
 	lowest, highest := 1.0, 65535.0
@@ -34,7 +38,7 @@ func options() []sdk.Option {
 			Doc: "Reduce in shared memory when all ranks are on one host; false uses sockets everywhere."},
 		{Name: "connect_timeout", Type: sdk.Duration, Default: "30s",
 			Doc: "How long to wait for all ranks to connect."},
-		{Name: "segment_bytes", Type: sdk.Int, Default: int64(256 << 10), Unit: "bytes", Min: &least, Max: &most,
+		{Name: "segment_bytes", Type: sdk.Int, Default: int64(defaultSegment), Unit: "bytes", Min: &least, Max: &most,
 			Doc: "Large buffers travel in pieces of this size, one on the wire while another is reduced."},
 		{Name: "algorithm", Type: sdk.String, Default: algorithmAuto, Enum: append([]string{algorithmAuto}, anyOrder...),
 			Doc: "How all-reduce goes over sockets. \"auto\" takes the cheapest by costs measured at the start, and shared memory within hosts."},
@@ -52,7 +56,7 @@ func readSettings(o sdk.Options) (settings, error) {
 		iface:   o.String("interface"),
 		shm:     !o.Has("shm") || o.Bool("shm"),
 		connect: 30 * time.Second,
-		segment: 256 << 10,
+		segment: defaultSegment,
 
 		algorithm: algorithmAuto, reproducible: !o.Has("reproducible") || o.Bool("reproducible"),
 		connections: max(1, int(o.Int("connections"))), tls: o.Bool("tls"),

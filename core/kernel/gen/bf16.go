@@ -17,8 +17,11 @@ var avx512bf16 = isa{"BF16", 16}
 
 // bf16Families are written for avx512bf16 alone.
 var bf16Families = map[string]func(*asm){
-	"bf16_gemm":    bf16Gemm,
-	"bf16_minimal": bf16Minimal,
+	"bf16_gemm":        bf16Gemm,
+	"bf16_dot":         dot,
+	"bf16_normpool":    bf16NormPool,
+	"bf16_elementwise": bf16Elementwise,
+	"bf16_minimal":     bf16Minimal,
 }
 
 // instruction adds an instruction that neither avo nor Go's assembler knows; see encode.
@@ -39,6 +42,11 @@ func (a *asm) roundPairs(src, dst reg.VecVirtual) {
 	a.instruction("VCVTNEPS2BF16", a.lower(dst), src)
 }
 
+// roundTwo rounds 16 float32 of low and of high to the halves of dst.
+func (a *asm) roundTwo(low, high, dst reg.VecVirtual) {
+	a.instruction("VCVTNE2PS2BF16", dst, low, high)
+}
+
 // mulAdd is acc += x·y in the isa's own products.
 func (a *asm) mulAdd(x, y, acc reg.VecVirtual) {
 	if a.isa == avx512bf16 {
@@ -50,10 +58,14 @@ func (a *asm) mulAdd(x, y, acc reg.VecVirtual) {
 
 // unknown are the instructions that Go's assembler lacks, with their operands
 // after the registers are chosen.
-var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|VCVTNEPS2BF16)\s+(\S.*)$`)
+var unknown = regexp.MustCompile(`(?m)^\t(VDPBF16PS|VCVTNEPS2BF16|VCVTNE2PS2BF16)\s+(\S.*)$`)
 
-// opcodes are their last opcode byte. All are EVEX.512.F3.0F38.W0.
-var opcodes = map[string]byte{"VDPBF16PS": 0x52, "VCVTNEPS2BF16": 0x72}
+// opcodes are their opcode byte and mandatory prefix: EVEX.512.F3 or F2.0F38.W0.
+var opcodes = map[string]struct{ code, prefix byte }{
+	"VDPBF16PS": {0x52, prefixF3}, "VCVTNEPS2BF16": {0x72, prefixF3}, "VCVTNE2PS2BF16": {0x72, prefixF2},
+}
+
+const prefixF3, prefixF2 = 2, 3
 
 // encode replaces such a line by its bytes (Intel, "Software Developer's Manual",
 // volume 2, section 2.7, "AVX-512 encoding").
@@ -69,9 +81,9 @@ func encode(line []byte) []byte {
 	code := []byte{
 		0x62,
 		bit(dst, 3, 7) | bit(rm, 4, 6) | bit(rm, 3, 5) | bit(dst, 4, 4) | 2,
-		bit(second, 3, 6) | bit(second, 2, 5) | bit(second, 1, 4) | bit(second, 0, 3) | 1<<2 | 2,
+		bit(second, 3, 6) | bit(second, 2, 5) | bit(second, 1, 4) | bit(second, 0, 3) | 1<<2 | opcodes[name].prefix,
 		2<<5 | bit(second, 4, 3),
-		opcodes[name],
+		opcodes[name].code,
 		0xc0 | byte(dst&7)<<3 | byte(rm&7),
 	}
 	var b strings.Builder

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
-// bf16Gemm emits the micro-kernels of products of bfloat16, the packing of a
-// matrix whose sums run down its columns, and the rounding of results.
+// bf16Gemm emits the micro-kernels of products of bfloat16, and the packing of a
+// matrix whose sums run down its columns.
 func bf16Gemm(a *asm) {
 	gemm(a)
+	for mr := 1; mr <= 14; mr++ {
+		roundedTile(a, mr)
+	}
 
 	a.function("packPairs", "func(pairs int, even, odd *uint16, stride int, mask uintptr, dst *float32, step int)",
 		"interleaves the lanes of mask of pairs of rows. stride, between pairs, and step are bytes.")
@@ -26,34 +32,23 @@ func bf16Gemm(a *asm) {
 	a.DECQ(n)
 	a.JNZ(operand.LabelRef("row"))
 	a.ret()
+}
 
-	a.function("round", "func(src *float32, dst *uint16, n int)", "rounds n float32, subnormal ones to zero.")
-	src, to, left := a.gp("src"), a.gp("dst"), a.gp("n")
-	v := a.vecs(4)
-	a.Label("four")
-	a.SUBQ(operand.U8(64), left)
-	a.JL(operand.LabelRef("rest"))
-	for i := range v {
-		a.VMOVUPS(operand.Mem{Base: src, Disp: 64 * i}, v[i])
-		a.roundPairs(v[i], v[i])
-		a.storeHalf(v[i], operand.Mem{Base: to, Disp: 32 * i})
+// roundedTile is gemmTile with bfloat16 for results.
+func roundedTile(a *asm, mr int) {
+	a.function(fmt.Sprintf("roundedTile%d", mr), "func(tile *byte)",
+		fmt.Sprintf("computes a tile of C of %d rows by two vectors, rounded to bfloat16.", mr))
+	t := a.gp("tile")
+	acc := a.vecs(2 * mr)
+	tileInit(a, t, mr, acc)
+	tileLoop(a, t, mr, acc)
+	c := []reg.GPVirtual{a.field(t, tileC0), a.field(t, tileC1)}
+	n := []reg.Register{a.laneMask(t, tileN0), a.laneMask(t, tileN1)}
+	ldc := a.field(t, tileLdc)
+	for i, v := range acc {
+		a.roundPairs(v, v)
+		a.VMOVDQU16(a.lower(v), n[i%2], operand.Mem{Base: c[i%2]})
+		a.ADDQ(ldc, c[i%2])
 	}
-	a.ADDQ(operand.U32(256), src)
-	a.ADDQ(operand.U32(128), to)
-	a.JMP(operand.LabelRef("four"))
-	a.Label("rest")
-	a.ADDQ(operand.U8(64), left)
-	a.Label("one")
-	a.TESTQ(left, left)
-	a.JLE(operand.LabelRef("done"))
-	mask := a.firstLanes(left)
-	a.VMOVUPS_Z(operand.Mem{Base: src}, mask, v[0])
-	a.roundPairs(v[0], v[0])
-	a.VMOVDQU16(a.lower(v[0]), mask, operand.Mem{Base: to})
-	a.ADDQ(operand.U8(64), src)
-	a.ADDQ(operand.U8(32), to)
-	a.SUBQ(operand.U8(16), left)
-	a.JMP(operand.LabelRef("one"))
-	a.Label("done")
 	a.ret()
 }

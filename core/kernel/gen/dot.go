@@ -11,7 +11,10 @@ import (
 // the lanes, of some rows of dy times some shifted views of x.
 func dot(a *asm) {
 	rows, cols := 3, 3
-	if a.lanes == 16 {
+	switch {
+	case a.isa == avx512bf16:
+		rows, cols = 4, 5 // a 5×5 filter has five times five taps
+	case a.lanes == 16:
 		rows, cols = 4, 6
 	}
 	a.function("dotTile", "func(dotTile *byte)",
@@ -71,6 +74,9 @@ type fma struct {
 
 // stepMask loads the step's mask, and returns the masked load of dy.
 func (a *asm) stepMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), fma) {
+	if a.isa == avx512bf16 {
+		return a.pairMask(steps)
+	}
 	mask := a.laneMask(steps, 8)
 	if a.lanes == 16 {
 		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, fma{

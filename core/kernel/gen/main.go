@@ -27,6 +27,8 @@ var families = map[string]func(*asm){
 	"normpool":    normPool,
 	"moments":     moments,
 	"pack":        pack,
+	"columns":     columns,
+	"normrelu":    normReLU,
 	"peak":        peak,
 	"product":     product,
 }

@@ -10,11 +10,12 @@ import (
 
 // Offsets of the fields of kernel.transform and kernel.pointTile.
 const (
-	trCount, trIn, trInRow, trInCol, trInStep      = 0, 8, 16, 24, 32
-	trOut, trOutRow, trOutCol, trOutStep, trTmp    = 40, 48, 56, 64, 72
-	ptBlocks, ptSteps, ptJump, ptA                 = 0, 8, 16, 24
-	ptB0, ptB1, ptC0, ptC1, ptAdd                  = 32, 40, 48, 56, 64
-	lanesBytes, points, pointRows, pointStepUnroll = 64, 8, 8, 4
+	trCount, trIn, trInRow, trInCol, trInStep   = 0, 8, 16, 24, 32
+	trOut, trOutRow, trOutCol, trOutStep, trTmp = 40, 48, 56, 64, 72
+	ptCount, ptBlocks, ptSteps, ptJump          = 0, 8, 16, 24
+	ptA, ptAStep, ptB0, ptB1                    = 32, 40, 48, 56
+	ptC0, ptC1, ptCStep, ptAdd                  = 64, 72, 80, 88
+	lanesBytes, pointRows, pointStepUnroll      = 64, 8, 4
 )
 
 // minimal emits the kernels of convolution by minimal filtering: transforms of
@@ -23,10 +24,13 @@ func minimal(a *asm) {
 	if a.lanes != 16 {
 		return
 	}
-	transform(a, "dataToPoints", "tiles of 8×8 pixels to 8×8 points", negated(dataMatrix(finite)), a.byRows)
-	for n := 3; n <= 6; n++ {
-		transform(a, fmt.Sprintf("filter%dToPoints", n), fmt.Sprintf("filters of %d×%d to 8×8 points", n, n), negated(filterMatrix(finite, n)), a.byRows)
-		transform(a, fmt.Sprintf("pointsTo%d", n), fmt.Sprintf("8×8 points to tiles of %d×%d", n, n), outMatrix(finite, n), a.byCols)
+	for _, p := range []pointSet{six, eight} {
+		n := len(p.finite) + 1
+		transform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), p.signed(dataMatrix(p.finite)), a.byRows)
+		for _, taps := range p.taps {
+			transform(a, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), p.signed(filterMatrix(p.finite, taps)), a.byRows)
+			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), a.byCols)
+		}
 	}
 	for vecs := 1; vecs <= 2; vecs++ {
 		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
@@ -34,11 +38,34 @@ func minimal(a *asm) {
 	}
 	planesToLanes(a)
 	lanesToPlanes(a)
+	lanesOntoPlanes(a)
 }
 
-// The points at which the polynomials of Toom and Cook are evaluated, besides
-// infinity. Apart from zero they come in pairs ±p, which share their even and odd parts.
-var finite = []float64{0, 1, -1, 2, -2, 0.5, -0.5}
+// pointSet are the points at which the polynomials of Toom and Cook are
+// evaluated, besides infinity: zero, and pairs ±p, which share their even and odd
+// parts. taps are the sizes of filters and of tiles of outputs.
+type pointSet struct {
+	finite []float64
+	taps   []int
+}
+
+// Points near 1 keep rounding small: six points with 3/4 and 3/2 round half as
+// much as with 1 and 2, or 1 and 1/2.
+var (
+	six   = pointSet{finite: []float64{0, 0.75, -0.75, 1.5, -1.5}, taps: []int{3, 4}}
+	eight = pointSet{finite: []float64{0, 1, -1, 2, -2, 0.5, -0.5}, taps: []int{4, 5}}
+)
+
+// signed turns the sign of the first row where its normaliser is negative, for
+// the data as for the filter: factors of −1 cost more than factors of 1.
+func (p pointSet) signed(m [][]float64) [][]float64 {
+	if len(p.finite)/2%2 == 1 { // as many factors −p², and nothing else
+		for i := range m[0] {
+			m[0][i] = 0 - m[0][i]
+		}
+	}
+	return m
+}
 
 // dataMatrix is Bᵀ of Lavin and Gray: row j holds the coefficients of Π (x − q)
 // over the finite points q other than j's; the last row has them all.
@@ -55,14 +82,6 @@ func dataMatrix(finite []float64) [][]float64 {
 			row = append(row, 0)
 		}
 		m = append(m, row)
-	}
-	return m
-}
-
-// negated turns the sign of the first row, whose normaliser is −1.
-func negated(m [][]float64) [][]float64 {
-	for i := range m[0] {
-		m[0][i] = 0 - m[0][i]
 	}
 	return m
 }
@@ -179,6 +198,7 @@ func (a *asm) combine(c constants, row []float64, in []reg.VecVirtual, idx func(
 // byRows multiplies with a matrix whose rows 1 and 2, 3 and 4, 5 and 6 belong to
 // points ±p: they share the sums over even and over odd columns.
 func (a *asm) byRows(c constants, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	points := len(m)
 	all := func(int) bool { return true }
 	out(0, a.combine(c, m[0], in, all))
 	for j := 1; j < points-1; j += 2 {
@@ -196,6 +216,7 @@ func (a *asm) byRows(c constants, m [][]float64, in []reg.VecVirtual, out func(i
 // byCols multiplies with a matrix whose columns belong to points ±p: even rows
 // need the sums of such pairs, odd rows the differences.
 func (a *asm) byCols(c constants, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	points := len(in)
 	sums, diffs := make([]reg.VecVirtual, points), make([]reg.VecVirtual, points)
 	sums[0], diffs[0], sums[points-1], diffs[points-1] = in[0], in[0], in[points-1], in[points-1]
 	for j := 1; j < points-1; j += 2 {
@@ -286,22 +307,28 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	a.ret()
 }
 
-// pointTile emits C = A·B, or C += A·B, for 8 rows and one or two vectors of columns.
+// pointTile emits C = A·B, or C += A·B, for count times 8 rows and one or two vectors of columns.
 func pointTile(a *asm, name string, row, step, vecs int) {
-	a.function(name, "func(pointTile *byte)", fmt.Sprintf("multiplies 8 rows, %d bytes apart, with %d vectors.", row, vecs))
+	a.function(name, "func(pointTile *byte)", fmt.Sprintf("multiplies rows, %d bytes apart, with %d vectors, 8 rows at a time.", row, vecs))
 	t := a.gp("pointTile")
-	blocks, jump, pa := a.field(t, ptBlocks), a.field(t, ptJump), a.field(t, ptA)
-	b, c := []reg.GPVirtual{a.field(t, ptB0)}, []reg.GPVirtual{a.field(t, ptC0)}
+	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
+	jump, pa, blocks, steps := a.field(t, ptJump), a.GP64(), a.GP64(), a.GP64()
+	b, c := []reg.GPVirtual{a.GP64()}, []reg.GPVirtual{a.field(t, ptC0)}
 	if vecs == 2 {
-		b, c = append(b, a.field(t, ptB1)), append(c, a.field(t, ptC1))
+		b, c = append(b, a.GP64()), append(c, a.field(t, ptC1))
 	}
-	acc := a.vecs(pointRows * vecs)
+	acc, v, w := a.vecs(pointRows*vecs), a.vecs(vecs), a.vecs(2)
+	a.Label("rows")
+	a.MOVQ(field(ptA), pa)
+	a.MOVQ(field(ptBlocks), blocks)
+	for j := range vecs {
+		a.MOVQ(field(ptB0+8*j), b[j])
+	}
 	for _, v := range acc {
 		a.zero(v)
 	}
-	steps, v, w := a.GP64(), a.vecs(vecs), a.vecs(2)
 	a.Label("block")
-	a.MOVQ(operand.Mem{Base: t, Disp: ptSteps}, steps)
+	a.MOVQ(field(ptSteps), steps)
 	a.Label("steps")
 	for u := range pointStepUnroll {
 		for j := range vecs {
@@ -328,9 +355,8 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.ADDQ(jump, pa)
 	a.DECQ(blocks)
 	a.JNZ(operand.LabelRef("block"))
-	add := a.field(t, ptAdd)
-	a.TESTQ(add, add)
-	a.JZ(operand.LabelRef("store"))
+	a.CMPQ(field(ptAdd), operand.U8(0))
+	a.JEQ(operand.LabelRef("store"))
 	for i, v := range acc {
 		a.VADDPS(operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes}, v, v)
 	}
@@ -338,6 +364,13 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	for i, v := range acc {
 		a.VMOVUPS(v, operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes})
 	}
+	for j := range vecs {
+		a.ADDQ(field(ptCStep), c[j])
+	}
+	a.MOVQ(field(ptAStep), pa)
+	a.ADDQ(pa, field(ptA))
+	a.DECQ(field(ptCount))
+	a.JNZ(operand.LabelRef("rows"))
 	a.ret()
 }
 
@@ -401,17 +434,31 @@ func planesToLanes(a *asm) {
 func lanesToPlanes(a *asm) {
 	a.function("lanesToPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *float32, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
-	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
-	k, p, bias := a.K(), a.GP64(), a.vec()
+	bias := a.vec()
 	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(operand.Mem, reg.Register, reg.VecVirtual) {})
+}
+
+// lanesOntoPlanes emits the way back that adds to what is there.
+func lanesOntoPlanes(a *asm) {
+	a.function("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
+		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VADDPS(m, v, k, v) })
+}
+
+// toPlanes emits the loop over rows: load reads a vector of channels, add is done before a row of a plane is written.
+func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), add func(m operand.Mem, k reg.Register, v reg.VecVirtual)) {
+	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
+	k, p := a.K(), a.GP64()
 	a.KMOVW(a.gp("mask").As32(), k)
 	a.Label("row")
 	v := a.vecs(16)
 	for i := range v {
-		a.VADDPS(operand.Mem{Base: src, Disp: i * lanesBytes}, bias, v[i])
+		load(operand.Mem{Base: src, Disp: i * lanesBytes}, v[i])
 	}
 	a.MOVQ(dst, p)
 	for _, x := range a.transpose(v) {
+		add(operand.Mem{Base: p}, k, x)
 		a.VMOVUPS(x, k, operand.Mem{Base: p})
 		a.ADDQ(plane, p)
 	}

@@ -63,9 +63,12 @@ func residual(out int) nn.LayerConfig {
 
 var nets = []model{
 	{"mlp", nn.Config{Name: "mlp", Hidden: []int{33, 17}}, digits, class},
-	{"convnet", nn.Config{Name: "convnet"}, digits, class},
+	{"convnet", nn.Config{Layers: join(
+		[]nn.LayerConfig{conv(4, 5, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", KernelSize: square(2)}},
+		[]nn.LayerConfig{conv(6, 3, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", KernelSize: square(2)}},
+		of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"residual", nn.Config{Layers: join(
-		[]nn.LayerConfig{conv(6, 3, 1, false)}, of("batchnorm2d", "relu"), []nn.LayerConfig{residual(8)}, of("relu"), []nn.LayerConfig{residual(12)}, of("relu"),
+		[]nn.LayerConfig{conv(3, 3, 1, false)}, of("batchnorm2d", "relu"), []nn.LayerConfig{residual(4)}, of("relu"), []nn.LayerConfig{residual(5)}, of("relu"),
 		[]nn.LayerConfig{{Type: "adaptive_avgpool2d", OutputSize: square(1)}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"words", nn.Config{Layers: join(
 		[]nn.LayerConfig{{Type: "embedding", NumEmbeddings: ptr(11), EmbeddingDim: ptr(8)}, {Type: "layernorm", NormShape: []int{8}}}, of("gelu"),

@@ -3,6 +3,7 @@ package devicetest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/graph"
@@ -63,9 +64,6 @@ func (r *rig) normalAs(d tensor.DType, shape ...int) *arg {
 // given is an input of the activations' type with given values.
 func (r *rig) given(v []float64, shape ...int) *arg { return r.place(r.d, v, shape) }
 
-// indices is an int32 input.
-func (r *rig) indices(v []int, shape ...int) *arg { return r.place(tensor.I32, floats(v), shape) }
-
 // output is poisoned: what the operation does not write is a NaN.
 func (r *rig) output(shape ...int) *arg { return r.outputAs(r.d, shape...) }
 
@@ -104,7 +102,24 @@ func (r *rig) step(op graph.Op, attr any, in, out []*arg) {
 		return o
 	}
 	s.In, s.Out = operands(in), operands(out)
+	for _, o := range s.Out {
+		if o.Place == plan.PlaceGrad {
+			s.Complete = append(s.Complete, o.Index)
+		}
+	}
 	r.parts.Steps = []plan.Step{s}
+}
+
+// again puts a second step behind the first, which adds to the gradients that that one wrote.
+func (r *rig) again() {
+	first := &r.parts.Steps[0]
+	second := *first
+	second.Out = slices.Clone(first.Out)
+	for i := range second.Out {
+		second.Out[i].Add = second.Out[i].Place == plan.PlaceGrad
+	}
+	first.Complete = nil
+	r.parts.Steps = append(r.parts.Steps, second)
 }
 
 // run runs the step.
@@ -188,12 +203,4 @@ func set(t tensor.Tensor, i int, x float64) {
 	default:
 		panic("devicetest: no values of " + t.DType.String())
 	}
-}
-
-func floats(v []int) []float64 {
-	f := make([]float64, len(v))
-	for i, x := range v {
-		f[i] = float64(x)
-	}
-	return f
 }

@@ -12,34 +12,52 @@ extern Entry entries[];
 
 static void** current_params;
 static Runner current;
-static bool finished[1024];
-static void body() { current(current_params); finished[threadIdx.x] = true; }
+// body runs one thread of a block after the other, for ever: starting a coroutine costs system calls.
+static void body() {
+	for (;;) {
+		current(current_params);
+		fiber->finished = true;
+		if (!_setjmp(fiber->at)) _longjmp(scheduler, 1);
+	}
+}
+
+__attribute__((noinline)) static void resume(Fiber* f) {
+	fiber = f;
+	if (_setjmp(scheduler)) return;
+	if (f->begun) _longjmp(f->at, 1);
+	f->begun = true;
+	setcontext(&f->start);
+}
+
+static Fiber* make_fibers() {
+	enum { stack = 65536 };
+	Fiber* all = new Fiber[1024];
+	for (int t = 0; t < 1024; t++) {
+		all[t].begun = false;
+		getcontext(&all[t].start);
+		all[t].start.uc_stack.ss_sp = std::malloc(stack);
+		all[t].start.uc_stack.ss_size = stack;
+		all[t].start.uc_link = 0;
+		makecontext(&all[t].start, body, 0);
+	}
+	return all;
+}
 
 static void with_barriers(unsigned threads) {
-	static ucontext_t fibers[1024];
-	static char* stacks = (char*)std::malloc(1024 * 65536);
-	for (unsigned t = 0; t < threads; t++) {
-		finished[t] = false;
-		getcontext(&fibers[t]);
-		fibers[t].uc_stack.ss_sp = stacks + t * 65536;
-		fibers[t].uc_stack.ss_size = 65536;
-		fibers[t].uc_link = &scheduler;
-		makecontext(&fibers[t], body, 0);
-	}
+	static Fiber* fibers = make_fibers();
+	for (unsigned t = 0; t < threads; t++) fibers[t].finished = false;
 	for (unsigned left = threads; left > 0;) {
 		left = 0;
 		for (unsigned t = 0; t < threads; t++) {
-			if (finished[t]) continue;
-			threadIdx.x = t;
-			fiber = &fibers[t];
-			swapcontext(&scheduler, fiber);
-			threadIdx.x = t;
-			left += !finished[t];
+			if (fibers[t].finished) continue;
+			threadIdx = {t, 0, 0};
+			resume(&fibers[t]);
+			left += !fibers[t].finished;
 		}
 	}
 }
 
-extern "C" int emulator_launch(const char* name, unsigned gx, unsigned gy, unsigned gz, unsigned threads, void** params) {
+extern "C" __attribute__((visibility("default"))) int emulator_launch(const char* name, unsigned gx, unsigned gy, unsigned gz, unsigned threads, void** params) {
 	for (Entry* e = entries; e->name; e++) {
 		if (std::strcmp(e->name, name)) continue;
 		gridDim = {gx, gy, gz};
@@ -62,7 +80,7 @@ extern "C" int emulator_launch(const char* name, unsigned gx, unsigned gy, unsig
 	return 1;
 }
 
-extern "C" int emulator_has(const char* name) {
+extern "C" __attribute__((visibility("default"))) int emulator_has(const char* name) {
 	for (Entry* e = entries; e->name; e++)
 		if (!std::strcmp(e->name, name)) return 0;
 	return 1;

@@ -1,0 +1,152 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// block is the threads of a block, BLOCK in common.cu; shares is how many
+// blocks look at one channel; most is how many blocks an elementwise kernel gets.
+const (
+	block  = 256
+	shares = 8
+	most   = 2048
+)
+
+// binder prepares the launches of one step. With measure set it only adds up scratch.
+type binder struct {
+	s       *plan.Step
+	m       *memory
+	step    int
+	measure bool
+	used    int
+	items   []item
+	changed []int // tensors of the State
+	err     error
+}
+
+// in and out are operands' addresses, 0 where absent.
+func (b *binder) in(i int) driver.DevicePtr { return b.at(b.s.In, i) }
+
+func (b *binder) out(i int) driver.DevicePtr { return b.at(b.s.Out, i) }
+
+func (b *binder) at(list []plan.Operand, i int) driver.DevicePtr {
+	if b.measure || i >= len(list) {
+		return 0
+	}
+	return b.m.at(&list[i])
+}
+
+// scratch is n bytes of workspace.
+func (b *binder) scratch(n int) (p driver.DevicePtr) {
+	if !b.measure {
+		p = b.m.room.work + driver.DevicePtr(b.used)
+	}
+	b.used += roundUp(n)
+	return p
+}
+
+// adds tells a kernel whether to add to output i: yes, no, or as the call says.
+func (b *binder) adds(i int) *int32 {
+	switch {
+	case i >= len(b.s.Out) || b.s.Out[i].Place != plan.PlaceGrad:
+		return new(int32)
+	case b.s.Out[i].Add:
+		one := int32(1)
+		return &one
+	}
+	return &b.m.accumulate
+}
+
+// typeOf is the number of an operand's type; float's for an absent one.
+func typeOf(list []plan.Operand, i int) int32 {
+	if i >= len(list) || !list[i].Present() {
+		return 0
+	}
+	return code(list[i].Spec.DType)
+}
+
+// state marks the State behind input i as changed by the step.
+func (b *binder) state(i int) driver.DevicePtr {
+	b.changed = append(b.changed, b.s.In[i].Index)
+	return b.in(i)
+}
+
+func grid(n int) int { return max(1, min((n+block-1)/block, most)) }
+
+// launch adds a kernel of the programs for type d on x·y blocks. Arguments are
+// passed by their Go type's size; a *int32 is read at each launch.
+func (b *binder) launch(d tensor.DType, name string, x, y int, args ...any) {
+	if b.measure || b.err != nil {
+		return
+	}
+	it := item{name: name, x: uint32(x), y: uint32(y)}
+	if it.f, b.err = b.m.dev.function(d, name); b.err != nil {
+		return
+	}
+	for _, a := range args {
+		it.params = append(it.params, param(a))
+	}
+	b.items = append(b.items, it)
+}
+
+// param is the memory of a kernel's argument.
+func param(a any) unsafe.Pointer {
+	switch v := a.(type) {
+	case driver.DevicePtr:
+		return unsafe.Pointer(&v)
+	case int:
+		n := int32(v)
+		return unsafe.Pointer(&n)
+	case int32:
+		return unsafe.Pointer(&v)
+	case int64:
+		return unsafe.Pointer(&v)
+	case uint64:
+		return unsafe.Pointer(&v)
+	case float32:
+		return unsafe.Pointer(&v)
+	case float64:
+		return unsafe.Pointer(&v)
+	case *int32:
+		return unsafe.Pointer(v)
+	case poolGeometry:
+		return unsafe.Pointer(&v)
+	case convGeometry:
+		return unsafe.Pointer(&v)
+	}
+	panic(fmt.Sprintf("cuda: a kernel takes no %T", a))
+}
+
+// elementwise launches a kernel over n elements, whose number it takes behind the arguments.
+func (b *binder) elementwise(d tensor.DType, name string, n int, args ...any) {
+	b.launch(d, name, grid(n), 1, append(args, n)...)
+}
+
+var lossOps = []graph.Op{graph.CrossEntropyOp, graph.CrossEntropyGradOp, graph.MSEOp, graph.MSEGradOp}
+
+// bindings prepare the operations.
+var bindings map[graph.Op]func(*binder)
+
+func init() {
+	bindings = map[graph.Op]func(*binder){
+		plan.CastOp:    bindCast,
+		graph.Conv2DOp: bindConv, graph.Conv2DGradInputOp: bindConvGradInput, graph.Conv2DGradWeightOp: bindConvGradWeight, graph.Conv2DGradBiasOp: bindConvGradBias,
+		graph.LinearOp: bindLinear, graph.LinearGradInputOp: bindLinearGradInput, graph.LinearGradWeightOp: bindLinearGradWeight, graph.LinearGradBiasOp: bindLinearGradBias,
+		plan.LinearReLUOp: bindLinearReLU, plan.LinearGradInputReLUOp: bindLinearGradInputReLU,
+		graph.EmbeddingOp: bindEmbedding, graph.EmbeddingGradOp: bindEmbeddingGrad,
+		graph.BatchNormOp: bindBatchNorm, graph.BatchNormGradOp: bindBatchNormGrad, plan.SyncBatchNormOp: bindSyncBatchNorm, plan.SyncBatchNormGradOp: bindBatchNormGrad,
+		plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
+		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
+		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
+		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),
+		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
+		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,
+		graph.CrossEntropyOp: bindCrossEntropy, graph.CrossEntropyGradOp: bindCrossEntropy, graph.MSEOp: bindMSE, graph.MSEGradOp: bindMSE,
+	}
+}

@@ -1,0 +1,55 @@
+package cuda
+
+import (
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// ignoreIndex marks a row that counts for nothing, as in PyTorch's cross_entropy.
+const ignoreIndex = -100
+
+// lossOut finds what a loss step writes: its report, its gradient, or both.
+func (b *binder) lossOut(loss graph.Op) (stats, dx driver.DevicePtr) {
+	if b.s.Op != loss {
+		return 0, b.out(0)
+	}
+	return b.out(0), b.out(1)
+}
+
+func bindCrossEntropy(b *binder) {
+	x := b.s.In[0].Spec
+	rows, classes := x.Shape[0], x.Shape[1]
+	stats, dx := b.lossOut(graph.CrossEntropyOp)
+	counted, each := b.scratch(8), b.scratch(16*rows)
+	b.launch(x.DType, "check_indices", 1, 1, b.in(1), rows, classes, ignoreIndex, b.step, b.m.fault, counted)
+	b.launch(x.DType, "cross_entropy", rows, 1, b.in(0), b.in(1), classes, ignoreIndex, b.m.call, counted, dx, each)
+	b.report(x.DType, each, rows, counted, stats)
+}
+
+func (b *binder) report(d tensor.DType, rows driver.DevicePtr, n int, counted, stats driver.DevicePtr) {
+	if stats != 0 {
+		b.launch(d, "report", 1, 1, rows, n, counted, stats)
+	}
+}
+
+func bindMSE(b *binder) {
+	x := b.s.In[0].Spec
+	n := x.Shape.Elems()
+	stats, dx := b.lossOut(graph.MSEOp)
+	counted, each := b.scratch(8), b.scratch(16*grid(n))
+	b.elementwise(x.DType, "squared_error", n, b.in(0), b.in(1), b.m.call, dx, each, counted)
+	b.report(x.DType, each, grid(n), counted, stats)
+}
+
+// bindEmbedding ignores index 0 where it checks: it is never wrong.
+func bindEmbedding(b *binder) {
+	table, n := b.s.In[1].Spec, b.s.In[0].Spec.Shape.Elems()
+	b.launch(table.DType, "check_indices", 1, 1, b.in(0), n, table.Shape[0], 0, b.step, b.m.fault, driver.DevicePtr(0))
+	b.elementwise(table.DType, "embedding", n*table.Shape[1], b.in(0), b.in(1), b.out(0), table.Shape[0], table.Shape[1])
+}
+
+func bindEmbeddingGrad(b *binder) {
+	table := b.s.Out[0].Spec
+	b.launch(table.DType, "embedding_grad", table.Shape[0], 1, b.in(0), b.in(1), b.s.In[0].Spec.Shape.Elems(), table.Shape[1], b.out(0), b.adds(0))
+}

@@ -1,0 +1,153 @@
+package cuda
+
+import (
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func bindBatchNorm(b *binder) {
+	mean, invstd := b.normStats(b.s.Attr.(graph.BatchNorm), 1)
+	b.normApply(mean, invstd)
+}
+
+// normStats finds mean and 1/σ: of the batch, written to outputs at and at+1,
+// or in evaluation of the running statistics.
+func (b *binder) normStats(a graph.BatchNorm, at int) (mean, invstd driver.DevicePtr) {
+	x := b.s.In[0].Spec
+	c := x.Shape[1]
+	if !b.s.Train {
+		mean, invstd = b.scratch(8*c), b.scratch(8*c)
+		b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, mean, invstd)
+		return mean, invstd
+	}
+	stats := b.moments()
+	return b.normUpdate(a, stats, at)
+}
+
+// moments are the batch's means, biased variances and count, in scratch.
+func (b *binder) moments() driver.DevicePtr {
+	x := b.s.In[0].Spec
+	c := x.Shape[1]
+	part, stats := b.scratch(8*3*c*shares), b.scratch(8*(2*c+1))
+	b.launch(x.DType, "bn_moments", c, shares, b.in(0), x.Shape[0], c, x.Shape[2]*x.Shape[3], part)
+	b.launch(x.DType, "bn_merge", grid(c), 1, part, shares, c, stats)
+	return stats
+}
+
+func (b *binder) normUpdate(a graph.BatchNorm, stats driver.DevicePtr, at int) (mean, invstd driver.DevicePtr) {
+	x := b.s.In[0].Spec
+	mean, invstd = b.out(at), b.out(at+1)
+	c := x.Shape[1]
+	b.launch(x.DType, "bn_update", grid(c), 1, stats, c, a.Eps, a.Momentum, mean, invstd, b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5))
+	return mean, invstd
+}
+
+func (b *binder) normApply(mean, invstd driver.DevicePtr) {
+	x := b.s.In[0].Spec
+	b.elementwise(x.DType, "bn_apply", x.Shape.Elems(), b.in(0), mean, invstd, b.in(1), b.in(2), typeOf(b.s.In, 3), x.Shape[1], x.Shape[2]*x.Shape[3], b.out(0))
+}
+
+// bindSyncBatchNorm lets the host merge the ranks' moments between two kernels.
+func bindSyncBatchNorm(b *binder) {
+	a := b.s.Attr.(graph.BatchNorm)
+	stats, c := b.moments(), b.s.In[0].Spec.Shape[1]
+	b.exchange(stats, func(e plan.Exchange, mine []float64) error {
+		all, err := e.Gather(mine)
+		if err == nil {
+			mergeMoments(all, mine, c)
+		}
+		return err
+	})
+	mean, invstd := b.normUpdate(a, stats, 1)
+	b.normApply(mean, invstd)
+}
+
+// mergeMoments combines the ranks' means and variances in rank order (Chan,
+// Golub and LeVeque, 1979). A rank without elements has no say.
+func mergeMoments(all, into []float64, c int) {
+	for i := range c {
+		var count, mean, square float64
+		for part := all; len(part) > 0; part = part[2*c+1:] {
+			k := part[2*c]
+			if k < 1 {
+				continue
+			}
+			delta := part[i] - mean
+			square += part[c+i]*k + delta*delta*count*k/(count+k)
+			count += k
+			mean += delta * k / count
+		}
+		into[i], into[c+i], into[2*c] = mean, square/count, count
+	}
+}
+
+// exchange stops the stream, brings back the step's sums, works with the other
+// ranks, and returns them to the device. A rank alone goes on at once.
+func (b *binder) exchange(at driver.DevicePtr, with func(e plan.Exchange, v []float64) error) {
+	if b.measure {
+		return
+	}
+	m, v := b.m, make([]float64, b.s.Exchanges())
+	b.items = append(b.items, item{host: func(c *plan.Call) error {
+		if c.Exchange == nil {
+			return nil
+		}
+		if err := joinFree(m.down(tensor.Bytes(v), at), m.dev.cu.StreamSynchronize(m.dev.stream)); err != nil {
+			return err
+		}
+		if err := with(c.Exchange, v); err != nil {
+			return err
+		}
+		return m.up(at, tensor.Bytes(v))
+	}})
+}
+
+func bindBatchNormGrad(b *binder) {
+	x := b.s.In[0].Spec
+	n, c, hw := x.Shape[0], x.Shape[1], x.Shape[2]*x.Shape[3]
+	part, sums := b.scratch(8*2*c*shares), b.scratch(8*(2*c+1))
+	b.launch(x.DType, "bn_grad_sums", c, shares, b.in(0), b.in(1), b.in(2), n, c, hw, part)
+	b.mergeGrad(x.DType, part, sums, c, n*hw, b.in(3))
+	if !b.s.Out[0].Present() {
+		return
+	}
+	if b.s.Op == plan.SyncBatchNormGradOp {
+		b.exchange(sums, func(e plan.Exchange, v []float64) error { return e.Sum(v) })
+	}
+	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), typeOf(b.s.In, 4), sums, c, hw, b.out(0))
+}
+
+// mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.
+func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, c, count int, invstd driver.DevicePtr) {
+	b.launch(d, "bn_grad_merge", grid(c), 1, part, shares, c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+}
+
+// gradType is the type of a norm's gradients, outputs 1 and 2.
+func (b *binder) gradType() int32 {
+	if b.s.Out[1].Present() {
+		return typeOf(b.s.Out, 1)
+	}
+	return typeOf(b.s.Out, 2)
+}
+
+func bindLayerNorm(b *binder) {
+	a, x, t := b.s.Attr.(graph.LayerNorm), b.s.In[0].Spec, typeOf(b.s.In, 1)
+	if !b.s.In[1].Present() {
+		t = typeOf(b.s.In, 2)
+	}
+	b.launch(x.DType, "layer_norm", x.Shape.Elems()/a.Cols, 1, b.in(0), b.in(1), b.in(2), t, a.Cols, a.Eps, b.out(0), b.out(1), b.out(2))
+}
+
+// bindLayerNormGrad takes the parameters' gradients first: dx may go over dy.
+func bindLayerNormGrad(b *binder) {
+	a, x := b.s.Attr.(graph.LayerNorm), b.s.In[0].Spec
+	rows := x.Shape.Elems() / a.Cols
+	if b.s.Out[1].Present() || b.s.Out[2].Present() {
+		b.launch(x.DType, "layer_norm_grad_params", grid(a.Cols), 1, b.in(0), b.in(1), b.in(2), b.in(3), rows, a.Cols, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+	}
+	if b.s.Out[0].Present() {
+		b.launch(x.DType, "layer_norm_grad_input", rows, 1, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), typeOf(b.s.In, 4), a.Cols, b.out(0))
+	}
+}

@@ -1,0 +1,56 @@
+package cuda
+
+import (
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func unary(name string) func(*binder) {
+	return func(b *binder) {
+		x := b.s.In[0].Spec
+		b.elementwise(x.DType, name, x.Shape.Elems(), b.in(0), b.out(0))
+	}
+}
+
+func binary(name string) func(*binder) {
+	return func(b *binder) {
+		x := b.s.In[0].Spec
+		b.elementwise(x.DType, name, x.Shape.Elems(), b.in(0), b.in(1), b.out(0))
+	}
+}
+
+func bindGELU(b *binder) {
+	x, tanh := b.s.In[0].Spec, 0
+	if b.s.Attr.(graph.GELU).Tanh {
+		tanh = 1
+	}
+	n := x.Shape.Elems()
+	if b.s.Op == graph.GELUOp {
+		b.launch(x.DType, "gelu", grid(n), 1, b.in(0), b.out(0), n, tanh)
+		return
+	}
+	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
+}
+
+func bindCast(b *binder) {
+	n := b.s.In[0].Spec.Shape.Elems()
+	b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+}
+
+// scalar is v in the type that kernels for d compute in.
+func scalar(d tensor.DType, v float64) any {
+	if d == tensor.F64 {
+		return v
+	}
+	return float32(v)
+}
+
+func bindDropout(b *binder) {
+	a, x := b.s.Attr.(graph.Dropout), b.s.In[0].Spec
+	b.elementwise(x.DType, "dropout", x.Shape.Elems(), b.m.call, a.Layer, uint64(a.P*(1<<32)), scalar(x.DType, 1/(1-a.P)), b.in(0), b.out(0), b.out(1))
+}
+
+func bindDropoutGrad(b *binder) {
+	a, x := b.s.Attr.(graph.Dropout), b.s.In[1].Spec
+	b.elementwise(x.DType, "dropout_grad", x.Shape.Elems(), b.in(0), scalar(x.DType, 1/(1-a.P)), b.in(1), b.out(0))
+}

@@ -1,0 +1,48 @@
+package kernel
+
+import "math"
+
+// FinishBF16 is what becomes of a product in float32 on its way to bfloat16.
+// Fields that are not set leave it alone.
+type FinishBF16 struct {
+	Bias []float32 // added to every row
+	ReLU bool      // after the bias
+	Gate []uint16  // with rows as far apart as the result's: the result is 0 where it is ≤ 0. It stands alone.
+}
+
+// GemmBF16Rounded computes C = op(A)·op(B) as GemmBF16 does, finished and rounded
+// once to bfloat16, subnormal numbers to zero. The scratch holds
+// GemmBF16RoundedScratch(m, n, k) elements.
+func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []uint16, ldc int, f FinishBF16, scratch []float32) {
+	sums, rest := scratch[:m*n], scratch[m*n:]
+	GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, sums, n, rest, false)
+	f.rows(m, n, sums, c, ldc)
+}
+
+// GemmBF16RoundedScratch is the number of scratch elements that GemmBF16Rounded needs for these dimensions.
+func GemmBF16RoundedScratch(m, n, k int) int { return m*n + GemmBF16Scratch(m, n, k) }
+
+// zeroBias is added again and again where there is none.
+var zeroBias [vectorBlock]float32
+
+// rows finishes x [m, n] into y, whose rows lie ldy apart.
+func (f *FinishBF16) rows(m, n int, x []float32, y []uint16, ldy int) {
+	if n == 0 {
+		return
+	}
+	bias, step, floor := &zeroBias[0], 0, float32(math.Inf(-1))
+	if f.Bias != nil {
+		bias, step = &f.Bias[:n][0], 4*vectorBlock
+	}
+	if f.ReLU {
+		floor = 0
+	}
+	for i := range m {
+		from, to := x[i*n:][:n], y[i*ldy:][:n]
+		if f.Gate != nil {
+			vecGateRow(&from[0], &f.Gate[i*ldy:][:n][0], &to[0], n)
+		} else {
+			vecFinishRow(&from[0], bias, step, floor, &to[0], n)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Offsets of the fields of kernel.halfPool and kernel.halfPoolGrad.
+const (
+	hpRows, hpX, hpStride, hpSecond, hpY, hpIdx = 0, 8, 16, 24, 32, 40
+	hpOut, hpLoad, hpStore, hpLast, hpLastStore = 48, 56, 64, 72, 80
+	hpMean, hpScale, hpShift, hpSign, hpWidth   = 88, 92, 96, 100, 104
+	hpBase, hpNext, hpUpper, hpLower            = 108, 172, 176, 240
+
+	hgRows, hgX, hgStride, hgSecond, hgY, hgDY  = 0, 8, 16, 24, 32, 40
+	hgIdx, hgOut, hgLoad, hgN, hgDX             = 48, 56, 64, 72, 80
+	hgMean, hgSlope, hgOffset, hgScale, hgWidth = 88, 92, 96, 100, 104
+	hgNext, hgSum, hgDot, hgLane, hgPlace       = 108, 112, 116, 120, 184
+)
+
+// bf16NormPool emits the statistics of a plane of bfloat16, and the passes of
+// batch norm, ReLU and 2×2 max pooling over it. A vector of 32-bit lanes holds
+// the left and the right pixels of 16 windows: a shift and a mask tell them
+// apart, and nothing has to cross lanes. Planes of up to 16 columns put two rows
+// into a vector.
+func bf16NormPool(a *asm) {
+	halfMoments(a)
+	for rows := 1; rows <= 2; rows++ {
+		halfPool(a, rows)
+		halfPoolSums(a, rows)
+		halfPoolGrad(a, rows)
+	}
+}
+
+// splitPairs16 gives the left and the right pixel of each lane of v, which it overwrites.
+func (a *asm) splitPairs16(v, high reg.VecVirtual) (left, right reg.VecVirtual) {
+	left = a.vec()
+	a.VPSLLD(operand.U8(16), v, left)
+	a.VPANDD(high, v, v)
+	return left, v
+}
+
+// highHalves sets the upper 16 bits of every lane.
+func (a *asm) highHalves() reg.VecVirtual {
+	v, r, x := a.vec(), a.GP32(), a.XMM()
+	a.MOVL(operand.U32(0xffff0000), r)
+	a.VMOVD(r, x)
+	a.VPBROADCASTD(x, v)
+	return v
+}
+
+// halfMoments is moments of bfloat16: hw is even.
+func halfMoments(a *asm) {
+	a.function("halfMoments", "func(x *uint16, vectors int, tail uintptr, inverse float32) (mean, diff, square float32)",
+		"is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². tail has a bit per pair of elements that do not fill a vector.")
+	x, high, mean, k := a.gp("x"), a.highHalves(), a.splat("inverse"), a.K()
+	a.KMOVW(a.gp("tail").As32(), k)
+	sums := a.vecs(4)
+	a.overHalves(x, "sum", high, k, sums, func(v reg.VecVirtual, acc int, tail bool) { a.VADDPS(v, sums[acc], sums[acc]) })
+	total := a.total(a.fold(sums))
+	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
+	a.VBROADCASTSS(total.AsX(), mean)
+	diffs, squares := a.vecs(4), a.vecs(4)
+	for _, v := range squares {
+		a.zero(v)
+	}
+	a.overHalves(x, "diff", high, k, diffs, func(v reg.VecVirtual, acc int, tail bool) {
+		if tail {
+			a.VSUBPS_Z(mean, v, k, v)
+		} else {
+			a.VSUBPS(mean, v, v)
+		}
+		a.VADDPS(v, diffs[acc], diffs[acc])
+		a.VFMADD231PS(v, v, squares[acc])
+	})
+	a.Store(mean.AsX(), a.Return("mean"))
+	a.Store(a.total(a.fold(diffs)).AsX(), a.Return("diff"))
+	a.Store(a.total(a.fold(squares)).AsX(), a.Return("square"))
+	a.ret()
+}
+
+// overHalves calls body for both halves of every vector of pairs, in pairs of
+// vectors and then one by one; lanes beyond the end hold zero.
+func (a *asm) overHalves(x reg.GPVirtual, label string, high reg.VecVirtual, k reg.Register, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int, tail bool)) {
+	for _, v := range clear {
+		a.zero(v)
+	}
+	p, n := a.GP64(), a.gp("vectors")
+	a.MOVQ(x, p)
+	both := func(v reg.VecVirtual, acc int, tail bool) {
+		left, right := a.splitPairs16(v, high)
+		body(left, acc, tail)
+		body(right, acc+1, tail)
+	}
+	v := a.vecs(2)
+	a.Label(label + "2")
+	a.SUBQ(operand.U8(2), n)
+	a.JL(operand.LabelRef(label + "Ones"))
+	for i := range v {
+		a.VMOVUPS(operand.Mem{Base: p, Disp: 64 * i}, v[i])
+		both(v[i], 2*i, false)
+	}
+	a.ADDQ(operand.U32(128), p)
+	a.JMP(operand.LabelRef(label + "2"))
+	a.Label(label + "Ones")
+	a.ADDQ(operand.U8(2), n)
+	a.JZ(operand.LabelRef(label + "Tail"))
+	a.VMOVUPS(operand.Mem{Base: p}, v[0])
+	both(v[0], 0, false)
+	a.ADDQ(operand.U8(64), p)
+	a.Label(label + "Tail")
+	a.VMOVUPS_Z(operand.Mem{Base: p}, k, v[1])
+	both(v[1], 2, true)
+}
+
+// halfPool emits the forward pass over one or two rows of outputs at a time. x is
+// compared before it is normalised, with its sign turned if the scale is negative.
+func halfPool(a *asm, rows int) {
+	a.function(fmt.Sprintf("halfPool%d", rows), "func(halfPool *byte)",
+		fmt.Sprintf("pools pairs of rows, %d at a time, normalises the maxima, and writes what is positive of them, and their places.", rows))
+	t := a.gp("halfPool")
+	mean, scale, shift, sign, high, zero := a.broadcast(t, hpMean), a.broadcast(t, hpScale), a.broadcast(t, hpShift), a.broadcast(t, hpSign), a.highHalves(), a.vec()
+	a.zero(zero)
+	right, below, belowRight := a.vec(), a.splat32(t, hpWidth), a.vec() // places from the window's first
+	a.ones(right)
+	a.addInt(right, below, belowRight)
+	base, next := a.vec(), a.splat32(t, hpNext)
+	a.VMOVUPS(operand.Mem{Base: t, Disp: hpBase}, base)
+	count, x, stride, second := a.field(t, hpRows), a.field(t, hpX), a.field(t, hpStride), a.field(t, hpSecond)
+	y, idx, out := a.field(t, hpY), a.field(t, hpIdx), a.field(t, hpOut)
+	load, load2, store := a.laneMask(t, hpLoad), a.laneMask(t, hpLoad), a.laneMask(t, hpStore)
+
+	a.Label("row")
+	upper, lower := a.vec(), a.vec()
+	a.VMOVUPS_Z(operand.Mem{Base: x}, load, upper)
+	a.VMOVUPS_Z(operand.Mem{Base: x, Index: second, Scale: 1}, load2, lower)
+	if rows == 2 { // each load has both rows of a window
+		i, j, both := a.vec(), a.vec(), a.vec()
+		a.VMOVUPS(operand.Mem{Base: t, Disp: hpUpper}, i)
+		a.VMOVUPS(operand.Mem{Base: t, Disp: hpLower}, j)
+		a.VMOVAPS(upper, both)
+		a.VPERMT2D(lower, i, upper)
+		a.VPERMT2D(lower, j, both)
+		lower = both
+	}
+	a.VPXORD(sign, upper, upper)
+	a.VPXORD(sign, lower, lower)
+	best, v1 := a.splitPairs16(upper, high)
+	v2, v3 := a.splitPairs16(lower, high)
+	at := a.vec()
+	a.zero(at)
+	a.keepMax(v1, right, best, at)
+	a.keepMax(v2, below, best, at)
+	a.keepMax(v3, belowRight, best, at)
+	a.VSUBPS(mean, best, best)
+	a.VMULPS(scale, best, best)
+	a.VADDPS(shift, best, best)
+	a.VMAXPS(best, zero, best) // of zero and NaN, the second operand
+	a.addInt(base, at, at)
+	a.roundPairs(best, best)
+	a.VMOVDQU16(a.lower(best), store, operand.Mem{Base: y})
+	a.VMOVDQU32(at, store, operand.Mem{Base: idx})
+	a.addInt(base, next, base)
+	a.ADDQ(stride, x)
+	a.ADDQ(out, y)
+	a.LEAQ(operand.Mem{Base: idx, Index: out, Scale: 2}, idx)
+	a.DECQ(count)
+	a.JNZ(operand.LabelRef("row"))
+	if rows == 2 { // an odd last row of outputs
+		last := a.GP64()
+		a.MOVQ(operand.Mem{Base: t, Disp: hpLast}, last)
+		a.TESTQ(last, last)
+		a.JZ(operand.LabelRef("done"))
+		a.XORQ(count, count)
+		a.MOVQ(count, operand.Mem{Base: t, Disp: hpLast})
+		a.KMOVW(count.As32(), load2)
+		a.MOVQ(operand.Mem{Base: t, Disp: hpLastStore}, last)
+		a.KMOVW(last.As32(), store)
+		a.INCQ(count)
+		a.JMP(operand.LabelRef("row"))
+		a.Label("done")
+	}
+	a.ret()
+}
+
+// halfRows walks over the rows of outputs of a plane, backwards pass: loads 2 or,
+// with both rows in a vector, 1 vectors of x ahead of the stores, which masked
+// loads behind them would wait for.
+type halfRows struct {
+	a                      *asm
+	t                      reg.GPVirtual
+	rows                   int
+	count, x, stride, next reg.GPVirtual
+	second                 reg.GPVirtual
+	y, dy, idx, out        reg.GPVirtual
+	n, load                reg.Register
+	high, base, step       reg.VecVirtual
+	lane                   reg.VecVirtual
+	place                  []reg.VecVirtual // of left and right pixels of each vector
+	ahead                  []reg.VecVirtual
+}
+
+func newHalfRows(a *asm, rows int) *halfRows {
+	t := a.gp("halfPoolGrad")
+	h := &halfRows{a: a, t: t, rows: rows, high: a.highHalves(), base: a.vec(), step: a.splat32(t, hgNext)}
+	h.count, h.x, h.stride, h.second = a.field(t, hgRows), a.field(t, hgX), a.field(t, hgStride), a.field(t, hgSecond)
+	h.y, h.dy, h.idx, h.out = a.field(t, hgY), a.field(t, hgDY), a.field(t, hgIdx), a.field(t, hgOut)
+	h.n, h.load = a.laneMask(t, hgN), a.laneMask(t, hgLoad)
+	a.zero(h.base)
+	one, left := a.vec(), a.vec()
+	a.ones(one)
+	a.VMOVUPS(operand.Mem{Base: t, Disp: hgPlace}, left)
+	right := a.vec()
+	a.addInt(one, left, right)
+	h.place = []reg.VecVirtual{left, right}
+	if rows == 2 {
+		h.lane = a.vec()
+		a.VMOVUPS(operand.Mem{Base: t, Disp: hgLane}, h.lane)
+		h.ahead = a.vecs(1)
+	} else {
+		width, left2, right2 := a.splat32(t, hgWidth), a.vec(), a.vec()
+		a.addInt(width, left, left2)
+		a.addInt(width, right, right2)
+		h.place = append(h.place, left2, right2)
+		h.ahead = a.vecs(2)
+	}
+	h.next = a.GP64()
+	a.MOVQ(h.x, h.next)
+	h.loadAhead()
+	return h
+}
+
+func (h *halfRows) loadAhead() {
+	h.a.VMOVUPS_Z(operand.Mem{Base: h.next}, h.load, h.ahead[0])
+	if h.rows == 1 {
+		h.a.VMOVUPS_Z(operand.Mem{Base: h.next, Index: h.second, Scale: 1}, h.load, h.ahead[1])
+	}
+}
+
+// gradient loads dy where it passes the ReLU, and the maxima's places in the
+// window's pair of rows.
+func (h *halfRows) gradient() (g, at reg.VecVirtual) {
+	a := h.a
+	g, at = a.vec(), a.vec()
+	y := a.vec()
+	a.VPMOVZXWD_Z(operand.Mem{Base: h.dy}, h.n, g)
+	a.VPMOVZXWD_Z(operand.Mem{Base: h.y}, h.n, y)
+	a.VPSLLD(operand.U8(16), g, g)
+	a.VPSLLD(operand.U8(16), y, y)
+	a.VMOVDQU32_Z(operand.Mem{Base: h.idx}, h.n, at)
+	a.keepPositive(y, g)
+	a.VPSUBD(h.base, at, at)
+	return g, at
+}
+
+// spread brings them above the pixels.
+func (h *halfRows) spread(v reg.VecVirtual) reg.VecVirtual {
+	if h.rows == 1 {
+		return v
+	}
+	s := h.a.vec()
+	h.a.VPERMD(v, h.lane, s)
+	return s
+}
+
+// take hands out the vectors of this row, and loads the next row's; behind the
+// last it loads the same again.
+func (h *halfRows) take() []reg.VecVirtual {
+	a := h.a
+	v := a.vecs(len(h.ahead))
+	for i, x := range h.ahead {
+		a.VMOVAPS(x, v[i])
+	}
+	ahead := a.GP64()
+	a.LEAQ(operand.Mem{Base: h.next, Index: h.stride, Scale: 1}, ahead)
+	a.CMPQ(h.count, operand.U8(1))
+	a.CMOVQGT(ahead, h.next)
+	h.loadAhead()
+	return v
+}
+
+func (h *halfRows) advance() {
+	a := h.a
+	a.addInt(h.base, h.step, h.base)
+	a.ADDQ(h.out, h.y)
+	a.ADDQ(h.out, h.dy)
+	a.LEAQ(operand.Mem{Base: h.idx, Index: h.out, Scale: 2}, h.idx)
+	a.DECQ(h.count)
+	a.JNZ(operand.LabelRef("row"))
+}
+
+func halfPoolSums(a *asm, rows int) {
+	a.function(fmt.Sprintf("halfPoolSums%d", rows), "func(halfPoolGrad *byte)", "adds up dy and dy·(x−mean).")
+	h := newHalfRows(a, rows)
+	mean, sums, dots := a.broadcast(h.t, hgMean), a.vec(), a.vecs(2)
+	for _, v := range append(dots, sums) {
+		a.zero(v)
+	}
+	a.Label("row")
+	g, at := h.gradient()
+	a.VADDPS(g, sums, sums)
+	g, at = h.spread(g), h.spread(at)
+	for i, v := range h.take() {
+		left, right := a.splitPairs16(v, h.high)
+		for j, x := range []reg.VecVirtual{left, right} {
+			k := a.K()
+			a.VPCMPEQD(h.place[2*i+j], at, k)
+			a.VSUBPS(mean, x, x)
+			a.VFMADD231PS(g, x, k, dots[j])
+		}
+	}
+	h.advance()
+	a.VADDPS(dots[1], dots[0], dots[0])
+	a.VMOVSS(a.total(sums), operand.Mem{Base: h.t, Disp: hgSum})
+	a.VMOVSS(a.total(dots[0]), operand.Mem{Base: h.t, Disp: hgDot})
+	a.ret()
+}
+
+// halfPoolGrad computes dx as dy·scale + x·slope + offset, which the caller made
+// from the sums.
+func halfPoolGrad(a *asm, rows int) {
+	name := fmt.Sprintf("halfPoolGrad%d", rows)
+	order := a.wordOrder(name + "Order")
+	a.function(name, "func(halfPoolGrad *byte)", "writes dx = dy·scale + x·slope + offset, and adds it up.")
+	h := newHalfRows(a, rows)
+	slope, offset, scale := a.broadcast(h.t, hgSlope), a.broadcast(h.t, hgOffset), a.broadcast(h.t, hgScale)
+	interleave, sums, dx := a.vec(), a.vecs(2), a.field(h.t, hgDX)
+	a.VMOVUPS(order, interleave)
+	for _, v := range sums {
+		a.zero(v)
+	}
+	a.Label("row")
+	g, at := h.gradient()
+	a.VMULPS(scale, g, g)
+	g, at = h.spread(g), h.spread(at)
+	for i, v := range h.take() {
+		left, right := a.splitPairs16(v, h.high)
+		for j, x := range []reg.VecVirtual{left, right} {
+			k := a.K()
+			a.VPCMPEQD(h.place[2*i+j], at, k)
+			a.VFMADD213PS_Z(offset, slope, h.load, x)
+			a.VADDPS(g, x, k, x)
+			a.VADDPS(x, sums[j], sums[j])
+		}
+		rounded := a.joinPairs16(left, right, interleave)
+		to := operand.Mem{Base: dx}
+		if i == 1 {
+			to = operand.Mem{Base: dx, Index: h.second, Scale: 1}
+		}
+		a.VMOVDQU32(rounded, h.load, to)
+	}
+	a.ADDQ(h.stride, dx)
+	h.advance()
+	a.VADDPS(sums[1], sums[0], sums[0])
+	a.VMOVSS(a.total(sums[0]), operand.Mem{Base: h.t, Disp: hgSum})
+	a.ret()
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// normReLU emits batch norm with a ReLU behind it, each way. Forward the bits are
+// those of the separate passes.
+func normReLU(a *asm) {
+	normReLUForward(a, false)
+	normReLUForward(a, true)
+	reluSums(a, false)
+	reluSums(a, true)
+	reluNormGrad(a)
+}
+
+// normReLUForward relies on VMAXPS giving its first operand here when either is NaN.
+func normReLUForward(a *asm, residual bool) {
+	name, signature, doc := "normReLU", "func(x *float32, mean, scale, shift float32, y *float32, n int)", "(x−mean)·scale + shift"
+	if residual {
+		name, signature, doc = "normAddReLU", "func(x, r *float32, mean, scale, shift float32, y *float32, n int)", "(x−mean)·scale + shift + r"
+	}
+	a.function(name, signature, "computes y = max("+doc+", 0), NaN staying NaN. n is a multiple of 16.")
+	x, y, mean, scale, shift, zero, v := a.gp("x"), a.gp("y"), a.splat("mean"), a.splat("scale"), a.splat("shift"), a.vec(), a.vec()
+	var r reg.GPVirtual
+	if residual {
+		r = a.gp("r")
+	}
+	a.zero(zero)
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(at(x, off, d), v)
+		a.VSUBPS(mean, v, v)
+		a.VMULPS(scale, v, v)
+		a.VADDPS(shift, v, v)
+		if residual {
+			a.VADDPS(at(r, off, d), v, v)
+		}
+		a.VMAXPS(v, zero, v)
+		a.VMOVUPS(v, at(y, off, d))
+	})
+	a.ret()
+}
+
+// passed loads dy where y > 0 or NaN, and zeros elsewhere.
+func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
+	a.VMOVUPS(y, g)
+	if a.lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(notLessOrEqual), zero, g, k)
+		a.VMOVUPS_Z(dy, k, g)
+	} else {
+		a.VCMPPS(operand.U8(notLessOrEqual), zero, g, g)
+		a.VANDPS(dy, g, g)
+	}
+}
+
+func reluSums(a *asm, store bool) {
+	name, signature, doc := "reluSums", "func(y, dy, x *float32, mean float32, n int) (total, dot float32)", "."
+	if store {
+		name, signature, doc = "reluSumsTo", "func(y, dy, x *float32, mean float32, d *float32, n int) (total, dot float32)", ", and stores d."
+	}
+	a.function(name, signature, "is Σd and Σd·(x−mean), where d is dy where y > 0"+doc+" n is a multiple of 16.")
+	y, dy, x, mean, zero := a.gp("y"), a.gp("dy"), a.gp("x"), a.splat("mean"), a.vec()
+	parts := 16 / a.lanes
+	sums, dots, g, v := a.vecs(parts), a.vecs(parts), a.vec(), a.vec()
+	var to reg.GPVirtual
+	if store {
+		to = a.gp("d")
+	}
+	for _, z := range append(append([]reg.VecVirtual{zero}, sums...), dots...) {
+		a.zero(z)
+	}
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		part := d / (4 * a.lanes)
+		a.passed(at(y, off, d), at(dy, off, d), zero, g)
+		a.VMOVUPS(at(x, off, d), v)
+		a.VSUBPS(mean, v, v)
+		a.VADDPS(g, sums[part], sums[part])
+		a.VFMADD231PS(g, v, dots[part])
+		if store {
+			a.VMOVUPS(g, at(to, off, d))
+		}
+	})
+	for i := 1; i < parts; i++ {
+		a.VADDPS(sums[i], sums[0], sums[0])
+		a.VADDPS(dots[i], dots[0], dots[0])
+	}
+	a.Store(a.total(sums[0]).AsX(), a.Return("total"))
+	a.Store(a.total(dots[0]).AsX(), a.Return("dot"))
+	a.ret()
+}
+
+func reluNormGrad(a *asm) {
+	a.function("reluNormGrad", "func(x, y, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
+		"computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.")
+	x, y, dy, dx := a.gp("x"), a.gp("y"), a.gp("dy"), a.gp("dx")
+	mean, meanDy, slope, scale := a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")
+	zero, v, g := a.vec(), a.vec(), a.vec()
+	a.zero(zero)
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.passed(at(y, off, d), at(dy, off, d), zero, g)
+		a.VMOVUPS(at(x, off, d), v)
+		a.VSUBPS(mean, v, v)
+		a.VMULPS(slope, v, v)
+		a.VSUBPS(meanDy, g, g)
+		a.VSUBPS(v, g, g)
+		a.VMULPS(scale, g, g)
+		a.VMOVUPS(g, at(dx, off, d))
+	})
+	a.ret()
+}

@@ -1,0 +1,167 @@
+package kernel
+
+func minimalForward(p *Conv, x, w, bias, y, scratch []float32) {
+	c := newMinimal(p, false)
+	c.reserve(c.toBlock/channelLanes, scratch)
+	c.run(w, x, bias, y)
+}
+
+func minimalGradInput(p *Conv, dy, w, dx, scratch []float32) {
+	c := newMinimal(p, true)
+	c.reserve(c.toBlock/channelLanes, scratch)
+	c.run(w, dy, nil, dx)
+}
+
+// run convolves x, group by group of tiles.
+func (c *minimalCall) run(w, x, bias, y []float32) {
+	for first := 0; first < c.images*c.down; first += c.rows {
+		end := min(first+c.rows, c.images*c.down)
+		c.readImages(x, first, end)
+		for to := 0; to < c.to; to += c.toBlock {
+			outs := min(c.toBlock, c.to-to)
+			for from := 0; from < c.from; from += c.fromBlock {
+				ins := min(c.fromBlock, c.from-from)
+				if first == 0 || !c.once {
+					c.setFilters(w, from, ins, to, outs)
+				}
+				c.multiply((end-first)*c.across, from, ins, outs)
+			}
+			c.writeImages(y, bias, to, outs, first, end)
+		}
+	}
+}
+
+// setFilters evaluates a block of filters at the points: [P·P][outs/16][ins][16].
+func (c *minimalCall) setFilters(w []float32, from, ins, to, outs int) {
+	n, point := c.taps*c.taps, 4*c.filterElems()
+	t := transform{
+		inRow: 4 * c.taps * channelLanes, inCol: 4 * channelLanes, inStep: 4 * n * channelLanes,
+		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	firstTap := &c.tapLanes[0]
+	if c.turned {
+		firstTap, t.inRow, t.inCol = &c.tapLanes[(n-1)*channelLanes], -t.inRow, -t.inCol
+	}
+	for block := 0; block < outs; block += channelLanes {
+		for part := 0; part < ins; part += channelLanes {
+			c.readFilters(w, from+part, to+block)
+			t.count, t.in, t.out = channelLanes, firstTap, &c.filters[block*ins+part*channelLanes]
+			filterToPoints(c.taps, c.points, &t)
+		}
+	}
+}
+
+// readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
+func (c *minimalCall) readFilters(w []float32, from, to int) {
+	n := c.taps * c.taps
+	if !c.turned { // each output channel's filters lie in one piece
+		src, row := &w[(to*c.from+from)*n], 4*channelLanes
+		planesToLanes(n, src, 4*c.from*n, row, lanesOf(channelLanes), &c.tapLanes[0], channelLanes*row)
+		return
+	}
+	for i := range channelLanes {
+		filters := w[((from+i)*c.to+to)*n:]
+		for tap := 0; tap < n; tap += channelLanes { // what is written beyond the last tap is overwritten by the next
+			planesToLanes(1, &filters[tap], 4*n, 0, lanesOf(min(channelLanes, n-tap)), &c.tapLanes[(i*n+tap)*channelLanes], 0)
+		}
+	}
+}
+
+// readImages evaluates a group of tiles at the points.
+func (c *minimalCall) readImages(x []float32, first, end int) {
+	point := 4 * c.pointElems(c.from/channelLanes)
+	t := transform{
+		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * minimalSide * channelLanes,
+		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	for row := first; row < end; {
+		s := bandAt(first, row, end, c.down)
+		row += s.rows
+		top := max(0, s.row*minimalSide-c.padH)
+		bottom := min(c.h, (s.row+s.rows)*minimalSide+c.taps-1-c.padH)
+		for block := range c.from / channelLanes {
+			plane := x[(s.image*c.from+block*channelLanes)*c.h*c.w:]
+			if top < bottom {
+				toLanes(plane[top*c.w:], c.h*c.w, bottom-top, c.w, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
+			}
+			for i := range s.rows {
+				t.count, t.in = c.across, &c.frame[(s.row+i)*minimalSide*c.width*channelLanes]
+				t.out = &c.data[(block*c.stride+(s.before+i)*c.across)*channelLanes]
+				dataToPoints(c.points, &t)
+			}
+		}
+	}
+}
+
+// multiply computes the products of a group's tiles with a block of filters,
+// and adds them to those of the blocks before.
+func (c *minimalCall) multiply(tiles, from, ins, outs int) {
+	t := pointTile{
+		blocks: ins / channelLanes, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
+		aStep: 4 * pointTileRows * channelLanes, cStep: 4 * pointTileRows * channelLanes,
+	}
+	if from > 0 {
+		t.add = 1
+	}
+	data, products := c.pointElems(c.from/channelLanes), c.pointElems(c.toBlock/channelLanes)
+	for point := range c.squares() {
+		filters := c.filters[point*c.filterElems():][:ins*outs]
+		to := c.products[point*products:]
+		for block := 0; block < outs/channelLanes; block += 2 {
+			t.count, t.a = ceilDiv(tiles, pointTileRows), &c.data[point*data+from*c.stride]
+			t.b0, t.c0 = &filters[block*ins*channelLanes], &to[block*c.stride*channelLanes]
+			if block+1 == outs/channelLanes {
+				pointRows(1, &t)
+				continue
+			}
+			t.b1, t.c1 = &filters[(block+1)*ins*channelLanes], &to[(block+1)*c.stride*channelLanes]
+			pointRows(2, &t)
+		}
+	}
+}
+
+// writeImages interpolates a block of channels of a group, and adds the bias.
+func (c *minimalCall) writeImages(y, bias []float32, to, outs, first, end int) {
+	var zeros [channelLanes]float32
+	point := 4 * c.pointElems(c.toBlock/channelLanes)
+	t := transform{
+		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
+		outRow: 4 * c.outWidth * channelLanes, outCol: 4 * channelLanes, outStep: 4 * minimalSide * channelLanes,
+		tmp: &c.tmp[0],
+	}
+	for row := first; row < end; {
+		s := bandAt(first, row, end, c.down)
+		row += s.rows
+		top := s.row * minimalSide
+		bottom := min(c.oh, top+s.rows*minimalSide)
+		for block := 0; block < outs; block += channelLanes {
+			for i := range s.rows {
+				t.count, t.in = c.across, &c.products[block*c.stride+((s.before+i)*c.across)*channelLanes]
+				t.out = &c.lanes[i*minimalSide*c.outWidth*channelLanes]
+				pointsTo(c.points, minimalSide, &t)
+			}
+			add := zeros[:]
+			if bias != nil {
+				add = bias[to+block:][:channelLanes]
+			}
+			plane := y[(s.image*c.to+to+block)*c.oh*c.ow:]
+			toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
+		}
+	}
+}
+
+// toLanes copies h rows of w pixels of 16 planes, which lie plane elements apart,
+// to vectors of 16 channels, in rows of width vectors. Columns beyond w, up to a
+// multiple of 16, become zero.
+func toLanes(x []float32, plane, h, w int, dst []float32, width int) {
+	for col := 0; col < w; col += channelLanes {
+		planesToLanes(h, &x[col], 4*plane, 4*w, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes)
+	}
+}
+
+// toPlanes is the way back, with an addend per channel.
+func toPlanes(src []float32, width, plane, h, w int, bias, y []float32) {
+	for col := 0; col < w; col += channelLanes {
+		lanesToPlanes(h, &src[col*channelLanes], 4*width*channelLanes, &bias[0], &y[col], 4*plane, 4*w, lanesOf(min(channelLanes, w-col)))
+	}
+}

@@ -1,0 +1,120 @@
+package kernel
+
+// Batch norm with a ReLU behind it, and a residual added in between if there is
+// one: one pass over memory forward, and two backward, of which the first makes
+// the sums.
+
+// BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
+// x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
+func BatchNormReLU[T Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
+	for i := range n * c {
+		ch := i % c
+		scale, shift := affine(ch, invstd, gamma, beta)
+		var r []T
+		if residual != nil {
+			r = residual[i*hw:][:hw]
+		}
+		normReLU(x[i*hw:][:hw], r, mean[ch], scale, shift, y[i*hw:][:hw])
+	}
+}
+
+// BatchNormReLUGrad is the backward pass: from x, the output y and its gradient
+// dy it overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as
+// gamma may). d, if not nil, receives dy where y is positive: the gradient of the
+// residual. dx may be x, and d may be dy; without d, dx may be dy.
+func BatchNormReLUGrad[T Float](n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
+	BatchNormReLUGradOf(0, c, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+}
+
+// BatchNormReLUGradOf does so for the channels [lo, hi) of c.
+func BatchNormReLUGradOf[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
+	count := float64(n * hw)
+	for ch := lo; ch < hi; ch++ {
+		var sum, dot float64
+		for i := range n {
+			at := (i*c + ch) * hw
+			var to []T
+			if d != nil {
+				to = d[at:][:hw]
+			}
+			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to)
+			sum += a
+			dot += b
+		}
+		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sum, accumulate)
+		if d != nil {
+			batchNormInput(n, c, hw, ch, count, x, d, mean[ch], invstd[ch], gamma, sum, dot, dx)
+			continue
+		}
+		scale, _ := affine(ch, invstd, gamma, nil)
+		meanDy, slope := T(sum/count), T(dot/count*float64(invstd[ch])*float64(invstd[ch]))
+		for i := range n {
+			at := (i*c + ch) * hw
+			reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy, slope, scale, dx[at:][:hw])
+		}
+	}
+}
+
+// normReLU computes a plane; r may be nil.
+func normReLU[T Float](x, r []T, mean, scale, shift T, y []T) {
+	if is32[T]() {
+		if n := head(len(x)); n > 0 {
+			vecNormReLU(as32(x[:n]), as32(r), float32(mean), float32(scale), float32(shift), as32(y[:n]))
+			x, y = x[n:], y[n:]
+			if r != nil {
+				r = r[n:]
+			}
+		}
+	}
+	for i, v := range x {
+		v = T((v-mean)*scale) + shift
+		if r != nil {
+			v += r[i]
+		}
+		if v <= 0 { // a NaN stays
+			v = 0
+		}
+		y[i] = v
+	}
+}
+
+// reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place.
+func reluSums[T Float](y, dy, x []T, mean T, d []T) (sum, dot float64) {
+	done := 0
+	if is32[T]() {
+		if done = head(len(x)); done > 0 {
+			a, b := vecReLUSums(as32(y[:done]), as32(dy), as32(x), float32(mean), as32(d))
+			sum, dot = float64(a), float64(b)
+		}
+	}
+	for i := done; i < len(x); i++ {
+		var g T
+		if !(y[i] <= 0) {
+			g = dy[i]
+		}
+		sum += float64(g)
+		dot += float64(g) * (float64(x[i]) - float64(mean))
+		if d != nil {
+			d[i] = g
+		}
+	}
+	return sum, dot
+}
+
+// reluNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale of a plane.
+func reluNormGrad[T Float](x, y, dy []T, mean, meanDy, slope, scale T, dx []T) {
+	done := 0
+	if is32[T]() {
+		if done = head(len(x)); done > 0 {
+			vecReLUNormGrad(as32(x[:done]), as32(y), as32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), as32(dx))
+		}
+	}
+	for i := done; i < len(x); i++ {
+		var g T
+		if !(y[i] <= 0) {
+			g = dy[i]
+		}
+		dx[i] = (g - meanDy - T((x[i]-mean)*slope)) * scale
+	}
+}

@@ -1,0 +1,37 @@
+package kernel
+
+// The functions of this file choose between the assembly of AVX2 and AVX-512;
+// len is a multiple of vectorBlock.
+
+func vecNormReLU(x, r []float32, mean, scale, shift float32, y []float32) {
+	switch {
+	case active == AVX512 && r == nil:
+		normReLUAVX512(&x[0], mean, scale, shift, &y[0], len(x))
+	case active == AVX512:
+		normAddReLUAVX512(&x[0], &r[0], mean, scale, shift, &y[0], len(x))
+	case r == nil:
+		normReLUAVX2(&x[0], mean, scale, shift, &y[0], len(x))
+	default:
+		normAddReLUAVX2(&x[0], &r[0], mean, scale, shift, &y[0], len(x))
+	}
+}
+
+func vecReLUSums(y, dy, x []float32, mean float32, d []float32) (sum, dot float32) {
+	switch {
+	case active == AVX512 && d == nil:
+		return reluSumsAVX512(&y[0], &dy[0], &x[0], mean, len(y))
+	case active == AVX512:
+		return reluSumsToAVX512(&y[0], &dy[0], &x[0], mean, &d[0], len(y))
+	case d == nil:
+		return reluSumsAVX2(&y[0], &dy[0], &x[0], mean, len(y))
+	}
+	return reluSumsToAVX2(&y[0], &dy[0], &x[0], mean, &d[0], len(y))
+}
+
+func vecReLUNormGrad(x, y, dy []float32, mean, meanDy, slope, scale float32, dx []float32) {
+	if active == AVX512 {
+		reluNormGradAVX512(&x[0], &y[0], &dy[0], mean, meanDy, slope, scale, &dx[0], len(x))
+	} else {
+		reluNormGradAVX2(&x[0], &y[0], &dy[0], mean, meanDy, slope, scale, &dx[0], len(x))
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !amd64
+
+package kernel
+
+func vecNormReLU(x, r []float32, mean, scale, shift float32, y []float32) { noVector() }
+func vecReLUSums(y, dy, x []float32, mean float32, d []float32) (sum, dot float32) {
+	noVector()
+	return 0, 0
+}
+func vecReLUNormGrad(x, y, dy []float32, mean, meanDy, slope, scale float32, dx []float32) {
+	noVector()
+}

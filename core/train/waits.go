@@ -1,0 +1,64 @@
+package train
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// waits are the times for which this rank stood still for communication in the
+// last steps, in milliseconds.
+type waits struct {
+	ring []float32
+	n    int
+}
+
+// keptWaits is how many steps are compared between the ranks at the end: few
+// enough to be exchanged by thousands of ranks.
+const keptWaits = 2048
+
+func newWaits() waits { return waits{ring: make([]float32, keptWaits)} }
+
+func (w *waits) add(d time.Duration) {
+	w.ring[w.n%keptWaits] = float32(ms(d))
+	w.n++
+}
+
+// last are the kept steps, the oldest first.
+func (w *waits) last() []float32 {
+	if w.n <= keptWaits {
+		return w.ring[:w.n]
+	}
+	at := w.n % keptWaits
+	return slices.Concat(w.ring[at:], w.ring[:at])
+}
+
+func floats(b []byte) []float32 {
+	aligned := tensor.Aligned(len(b) &^ 3)
+	copy(aligned, b)
+	return tensor.View[float32](aligned)
+}
+
+// divideWaits tells communication from waiting for slower ranks. The rank that
+// waited least in a step has come last and waited for nobody: its wait is what
+// communication cost that step. What the others waited longer is imbalance. A
+// step with several meetings, where now one rank comes last and now another,
+// counts some imbalance as communication, never the other way round. Clocks of
+// different hosts are not compared. The medians over the steps are returned.
+func divideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
+	steps := len(ranks[0])
+	for _, w := range ranks {
+		steps = min(steps, len(w))
+	}
+	least, spread := make([]float64, steps), make([]float64, steps)
+	for i := range steps {
+		lo, hi := ranks[0][i], ranks[0][i]
+		for _, w := range ranks {
+			lo, hi = min(lo, w[i]), max(hi, w[i])
+		}
+		least[i], spread[i] = float64(lo), float64(hi-lo)
+	}
+	return quantile(least, 0.5), quantile(spread, 0.5)
+}

@@ -1,0 +1,102 @@
+package nccl
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// call is what a rank tells the hub about its collective.
+type call struct {
+	Seq    uint64
+	Op     sdk.Op
+	Reduce sdk.ReduceOp
+	DType  tensor.DType
+	Count  int
+	Root   int
+	Bucket int
+}
+
+func callOf(c *sdk.Collective) call {
+	return call{c.Seq, c.Op, c.Reduce, c.DType, c.Count, c.Root, c.Bucket}
+}
+
+func (k call) String() string {
+	c := sdk.Collective{Seq: k.Seq, Op: k.Op, Reduce: k.Reduce, DType: k.DType, Count: k.Count, Root: k.Root, Bucket: k.Bucket}
+	return c.String()
+}
+
+func pairwise(op sdk.Op) bool { return op == sdk.OpSend || op == sdk.OpRecv }
+
+func reduces(op sdk.Op) bool { return op == sdk.OpAllReduce || op == sdk.OpReduceScatter }
+
+// concerns reports whether two waiting calls have to fit each other: two
+// transfers only if they point at each other, anything else always.
+func (k call) concerns(me int, o call, peer int) bool {
+	toPeer, toMe := !pairwise(k.Op) || k.Root == peer, !pairwise(o.Op) || o.Root == me
+	if pairwise(k.Op) && pairwise(o.Op) || !pairwise(k.Op) && !pairwise(o.Op) {
+		return toPeer && toMe
+	}
+	return pairwise(k.Op) && toPeer || pairwise(o.Op) && toMe
+}
+
+// matches reports whether two calls that concern each other are of one
+// collective. The ends of a transfer are numbered by each rank for itself.
+func (k call) matches(o call) bool {
+	if pairwise(k.Op) {
+		return pairwise(o.Op) && k.Op != o.Op && k.Count == o.Count && k.DType == o.DType
+	}
+	return k.Seq == o.Seq && k.Op == o.Op && k.Count == o.Count && k.Bucket == o.Bucket &&
+		(k.Op == sdk.OpBarrier || k.DType == o.DType) && (!reduces(k.Op) || k.Reduce == o.Reduce) &&
+		(k.Op != sdk.OpBroadcast || k.Root == o.Root)
+}
+
+// partners are the ranks that a call needs besides the caller.
+func (k call) partners(me, world int) (ranks []int) {
+	if pairwise(k.Op) {
+		return []int{k.Root}
+	}
+	for r := range world {
+		if r != me {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// message is what goes over a line, one JSON value each.
+type message struct {
+	Kind  string    // "call", "late" and "fail" to the hub; "go" and "fail" from it
+	Call  *call     `json:",omitempty"`
+	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
+	From  int       // of "fail": who found out, or who is gone
+	Ranks []int     `json:",omitempty"` // stall: who is missing; mismatch: both sides
+	Calls [2]string // mismatch: in words
+	Text  string    `json:",omitempty"` // peer: why
+}
+
+var errAborted = errors.New("the group was given up")
+
+// failure turns the hub's verdict into this rank's error. stalled makes the
+// error of a call that waits for ranks.
+func (m *message) failure(me int, seq uint64, stalled func(missing []int) error) error {
+	switch m.Cause {
+	case "stall":
+		for _, r := range m.Ranks {
+			if r == me {
+				return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it gave up waiting for this rank"}
+			}
+		}
+		return stalled(m.Ranks)
+	case "mismatch":
+		if len(m.Ranks) == 2 {
+			return &sdk.MismatchError{Rank: m.Ranks[0], Peer: m.Ranks[1], Mine: m.Calls[0], Its: m.Calls[1]}
+		}
+	}
+	if m.From == me {
+		return fmt.Errorf("%w: %s", errAborted, m.Text)
+	}
+	return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: m.Text}
+}

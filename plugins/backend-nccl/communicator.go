@@ -1,0 +1,120 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/cuda/driver"
+)
+
+// communicator is this rank's end of NCCL's. It never blocks: a call that is
+// in progress is asked about until it is done or the wait has to end. All
+// methods belong to the thread.
+type communicator struct {
+	nccl   *driver.NCCL
+	handle driver.Comm // 0 before start and after it has ended
+}
+
+// guard says why a wait has to end, nil while it may go on.
+type guard func() error
+
+// start joins the ranks' communicator and waits until all have.
+func (m *communicator) start(world, rank int, id driver.NCCLUniqueID, g guard) error {
+	config := driver.NewNCCLConfig()
+	config.Blocking = 0
+	return m.settle(m.nccl.CommInitRankConfig(&m.handle, int32(world), id, int32(rank), config), g)
+}
+
+// settle waits until the communicator is done with a call that returned err.
+// Until then nothing may be put on the call's stream.
+func (m *communicator) settle(err error, g guard) error {
+	if err != nil && !errors.Is(err, driver.NCCLInProgress) {
+		return m.explain(err)
+	}
+	return poll(g, func() (bool, error) {
+		code, err := m.state()
+		return code == driver.NCCLSuccess, err
+	})
+}
+
+// finish waits until the device has come past an event. A communicator that
+// breaks in the meantime is an error: the event would never come.
+func (m *communicator) finish(d *device, g guard) error {
+	return poll(g, func() (bool, error) {
+		err := d.cuda.EventQuery(d.event)
+		if !errors.Is(err, driver.NotReady) {
+			return err == nil, err
+		}
+		_, err = m.state()
+		return false, err
+	})
+}
+
+// state is success or in progress; anything else is an error.
+func (m *communicator) state() (driver.NCCLResult, error) {
+	var code driver.NCCLResult
+	if err := m.nccl.CommGetAsyncError(m.handle, &code); err != nil {
+		return code, m.explain(err)
+	}
+	if code != driver.NCCLSuccess && code != driver.NCCLInProgress {
+		return code, m.explain(code)
+	}
+	return code, nil
+}
+
+// explain adds what NCCL says about its last error.
+func (m *communicator) explain(err error) error {
+	if text := m.nccl.GetLastError(m.handle); text != "" {
+		return fmt.Errorf("%w (%s)", err, text)
+	}
+	return err
+}
+
+// abort ends the communicator with what it is doing.
+func (m *communicator) abort() error {
+	if m.handle == 0 {
+		return nil
+	}
+	handle := m.handle
+	m.handle = 0
+	return m.nccl.CommAbort(handle)
+}
+
+// finalizeTime is how long ranks that leave wait for their own last messages.
+const finalizeTime = time.Second
+
+// leave ends a healthy communicator: it lets what is on its way arrive, and
+// does not wait long for it.
+func (m *communicator) leave() error {
+	if m.handle == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finalizeTime)
+	defer cancel()
+	if err := m.settle(m.nccl.CommFinalize(m.handle), ctx.Err); err != nil {
+		return m.abort()
+	}
+	handle := m.handle
+	m.handle = 0
+	return m.nccl.CommDestroy(handle)
+}
+
+// poll asks until the answer is yes, often at first.
+func poll(g guard, done func() (bool, error)) error {
+	const often, least, most = 200, 5 * time.Microsecond, 200 * time.Microsecond
+	pause := least
+	for i := 0; ; i++ {
+		if yes, err := done(); yes || err != nil {
+			return err
+		}
+		if err := g(); err != nil {
+			return err
+		}
+		if i > often {
+			time.Sleep(pause)
+			pause = min(2*pause, most)
+		}
+	}
+}

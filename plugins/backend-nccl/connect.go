@@ -1,0 +1,105 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Listen says which GPU and which NCCL this rank has. Rank 0 also makes the
+// communicator's id and opens the hub.
+func (b *Backend) Listen(context.Context) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, NCCL: b.version, Device: b.device.uuid, Name: b.device.name}
+	if b.group.Rank != 0 {
+		return e.encode(), nil
+	}
+	if b.hub != nil {
+		return nil, errors.New("backend nccl: Listen twice")
+	}
+	var id driver.NCCLUniqueID
+	if err := b.thread.run(func() error { return b.comm.nccl.GetUniqueID(&id) }, b.life); err != nil {
+		return nil, fmt.Errorf("backend nccl: %w", err)
+	}
+	e.ID = id.Bytes[:]
+	if b.group.WorldSize > 1 {
+		hub, err := openHub(b.group, b.log())
+		if err != nil {
+			return nil, fmt.Errorf("backend nccl: %w", err)
+		}
+		b.hub, e.Port = hub, hub.port()
+	}
+	return e.encode(), nil
+}
+
+// Connect checks that the ranks fit together, waits for all at the hub, and
+// joins NCCL's communicator.
+func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.usable(); err != nil {
+		return err
+	}
+	all, err := parseAll(endpoints, b.group.WorldSize)
+	if err != nil {
+		return fmt.Errorf("backend nccl: %w", err)
+	}
+	if err := fit(all, b.set.shared); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
+	defer cancel()
+	if err := b.gather(ctx, all[0]); err != nil {
+		return err
+	}
+	var id driver.NCCLUniqueID
+	copy(id.Bytes[:], all[0].ID)
+	if err := b.thread.run(func() error { return b.join(ctx, id) }, ctx, b.life); err != nil {
+		return fmt.Errorf("backend nccl: joining the communicator: %w", err)
+	}
+	b.connected = true
+	return nil
+}
+
+// gather calls the hub and returns when every rank has.
+func (b *Backend) gather(ctx context.Context, root endpoint) (err error) {
+	if b.group.WorldSize == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(b.life, func() { cancel(errClosed) })()
+	address := hubAddress(b.group.MasterAddr, root.Port)
+	if b.line, err = dial(ctx, b.group, address); err != nil {
+		return fmt.Errorf("backend nccl: no connection with rank 0 at %s: %w", address, err)
+	}
+	return b.line.agree(ctx, b.life, &sdk.Collective{Op: sdk.OpBarrier}, unreached)
+}
+
+func unreached(missing []int) error {
+	names := make([]string, len(missing))
+	for i, r := range missing {
+		names[i] = fmt.Sprint(r)
+	}
+	return fmt.Errorf("backend nccl: no connection with rank %s: %w", strings.Join(names, ", "), context.DeadlineExceeded)
+}
+
+// join makes the communicator; what did not come about is aborted.
+func (b *Backend) join(ctx context.Context, id driver.NCCLUniqueID) error {
+	notAll := func([]int) error {
+		return fmt.Errorf("not all ranks joined within %v: %w", b.set.connect, context.DeadlineExceeded)
+	}
+	err := b.comm.start(b.group.WorldSize, b.group.Rank, id, b.guard(ctx, 0, notAll))
+	if err != nil {
+		b.abort()
+	}
+	return err
+}

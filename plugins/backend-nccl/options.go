@@ -1,0 +1,52 @@
+package nccl
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// The ways to keep NCCL apart from the rank.
+const (
+	isolationAuto     = "auto"
+	isolationIsolated = "isolated"
+	isolationInproc   = "inproc"
+)
+
+const defaultConnect = 60 * time.Second
+
+type settings struct {
+	library string
+	connect time.Duration
+	shared  bool
+}
+
+func options() []sdk.Option {
+	return []sdk.Option{
+		{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
+		{Name: "isolation", Type: sdk.String, Default: isolationAuto, Enum: []string{isolationAuto, isolationIsolated, isolationInproc},
+			Doc: "Where NCCL runs: \"isolated\" in the plugin's process, \"inproc\" in the rank's (not in this version); \"auto\" chooses."},
+		{Name: "allow_shared_device", Type: sdk.Boolean, Default: false,
+			Doc: "Let several ranks compute on one GPU, which needs NCCL 2.30 and its experimental switch; for trying things out."},
+		{Name: "connect_timeout", Type: sdk.Duration, Default: defaultConnect.String(),
+			Doc: "How long to wait for all ranks to join the communicator."},
+	}
+}
+
+func readSettings(o sdk.Options) (settings, error) {
+	s := settings{library: o.String("library"), connect: defaultConnect, shared: o.Bool("allow_shared_device")}
+	switch mode := o.String("isolation"); mode {
+	case "", isolationAuto, isolationIsolated:
+	case isolationInproc:
+		return s, fmt.Errorf(`backend nccl: isolation = "inproc" needs gradients in the rank's device memory, which this version does not hand over; use "auto"`)
+	default:
+		return s, fmt.Errorf(`backend nccl: isolation = %q is none of "auto", "isolated", "inproc"`, mode)
+	}
+	if o.Has("connect_timeout") {
+		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {
+			return s, fmt.Errorf("backend nccl: connect_timeout = %q is no positive duration such as \"60s\"", o.String("connect_timeout"))
+		}
+	}
+	return s, nil
+}

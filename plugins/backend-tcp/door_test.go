@@ -1,0 +1,242 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Whoever does not belong to the group is turned away with a line in the log
+// that says why, and the group comes up all the same.
+func TestUninvited(t *testing.T) {
+	const world = 3
+	log := &logBook{}
+	o := sdk.Options{"shm": false}
+	all, endpoints := make([]*Backend, world), make([][]byte, world)
+	for r := range all {
+		all[r] = New()
+		all[r].Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		t.Cleanup(func() { all[r].Close() })
+		if err := all[r].Open(t.Context(), testGroup(r, world), o); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if endpoints[r], err = all[r].Listen(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	door, err := parseEndpoint(endpoints[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := make(chan error, world)
+	join := func(r int) { joined <- all[r].Connect(context.Background(), endpoints) }
+	log.expect("msg=admitted", "peer=1")
+	go join(0)
+	go join(1)
+	log.wait(t, "rank 1")
+	as := func(change func(*sdk.Group)) func(net.Conn) error {
+		b := New()
+		b.group, b.set.connections = testGroup(2, world), 1
+		change(&b.group)
+		return func(c net.Conn) error { return b.greet(c, 0, 0) }
+	}
+	for _, guest := range []struct {
+		name  string
+		greet func(net.Conn) error
+		want  string // in the log
+	}{
+		{"a browser", func(c net.Conn) error {
+			return say(c, "GET / HTTP/1.1\r\nHost: a-host-with-a-rather-long-name\r\n\r\n")
+		}, "does not speak this protocol"},
+		{"a stranger", as(func(g *sdk.Group) { g.Secret = []byte("guess") }), "hung up"}, // it does not believe the listener
+		{"a liar", func(c net.Conn) error { return say(c, magic+strings.Repeat("x", nonceSize+helloSize+macSize)) }, "does not know the job's secret"},
+		{"another job", as(func(g *sdk.Group) { g.JobID = "other" }), "another job"},
+		{"another size", as(func(g *sdk.Group) { g.WorldSize = 9 }), "another world size"},
+		{"an old group", as(func(g *sdk.Group) { g.Epoch = 7 }), "another epoch"},
+		{"itself", as(func(g *sdk.Group) { g.Rank = 0 }), "not expected here"},
+		{"a second rank 1", as(func(g *sdk.Group) { g.Rank = 1 }), "already connected"},
+		{"an echo", replay(t, door.TCP, as(func(g *sdk.Group) { g.Generation = 3 })), "does not know the job's secret"},
+	} {
+		log.expect("refused a connection", guest.want)
+		conn, err := net.Dial("tcp", door.TCP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := guest.greet(conn); err == nil {
+			t.Errorf("%s came in", guest.name)
+		}
+		conn.Close()
+		log.wait(t, guest.name)
+	}
+	go join(2)
+	for range world {
+		if err := <-joined; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// say sends what no rank would say and waits for the door to be shut.
+func say(c net.Conn, text string) error {
+	if _, err := io.WriteString(c, text); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, c)
+	return errors.Join(errors.New("shut"), err)
+}
+
+// replay listens in on a greeting and gives what repeats it word for word.
+func replay(t *testing.T, address string, greet func(net.Conn) error) func(net.Conn) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	tape := &tapped{Conn: conn}
+	_ = greet(tape) // refused in the end, but its proof held
+	if n := len(magic) + nonceSize + helloSize + macSize; tape.said.Len() != n {
+		t.Fatalf("heard %d bytes of %d", tape.said.Len(), n)
+	}
+	return func(c net.Conn) error { return say(c, tape.said.String()) }
+}
+
+type tapped struct {
+	net.Conn
+	said bytes.Buffer
+}
+
+func (c *tapped) Write(p []byte) (int, error) {
+	c.said.Write(p)
+	return c.Conn.Write(p)
+}
+
+// logBook waits for a line that has all words.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+	want []string
+	seen chan struct{}
+}
+
+func (l *logBook) expect(words ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+	l.want, l.seen = words, make(chan struct{})
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	for _, w := range l.want {
+		if !strings.Contains(string(p), w) {
+			return len(p), nil
+		}
+	}
+	if l.want != nil {
+		l.want = nil
+		close(l.seen)
+	}
+	return len(p), nil
+}
+
+func (l *logBook) wait(t *testing.T, who string) {
+	t.Helper()
+	select {
+	case <-l.seen:
+	case <-time.After(time.Minute):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.Fatalf("no line about %s: %s", who, l.text.String())
+	}
+}
+
+// A certificate of another job's secret is refused by both sides, and those of
+// one job speak TLS 1.3.
+func TestSeal(t *testing.T) {
+	for name, test := range map[string]struct {
+		secret string
+		job    string
+		ok     bool
+	}{"same": {"secret", "job", true}, "other secret": {"guess", "job", false}, "other job": {"secret", "other", false}} {
+		t.Run(name, func(t *testing.T) {
+			near, far := sockets(t)
+			ours, err := sealing([]byte("secret"), "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := sealing([]byte(test.secret), test.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inside := make(chan error, 1)
+			go func() {
+				s, err := sealConn(near, ours, true)
+				if err == nil {
+					_, err = s.tls.Read(make([]byte, 1)) // the client's last flight is judged here
+				}
+				near.Close()
+				inside <- err
+			}()
+			s, err := sealConn(far, theirs, false)
+			if err == nil {
+				_, err = s.tls.Write([]byte{1})
+			}
+			if v := s.tls.ConnectionState().Version; test.ok && v != tls.VersionTLS13 {
+				t.Errorf("TLS version %x", v)
+			}
+			far.Close()
+			if in := <-inside; (in == nil) != test.ok || (err == nil) != test.ok {
+				t.Errorf("inside %v, outside %v", in, err)
+			}
+		})
+	}
+}
+
+// sockets are the two ends of a connection.
+func sockets(t *testing.T) (near, far net.Conn) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return near, far
+}
+
+// One rank with TLS and one without do not find together, and both hear why.
+func TestSealOnOneSide(t *testing.T) {
+	listener, caller := testGroup(0, 2), testGroup(1, 2)
+	a, c := New(), New()
+	a.group, c.group = listener, caller
+	a.set = settings{connections: 1, tls: true}
+	c.set = settings{connections: 1}
+	near, far := net.Pipe()
+	done := make(chan error)
+	go func() {
+		_, err := a.receive(near, func(int, int) bool { return true })
+		near.Close()
+		done <- err
+	}()
+	outside := c.greet(far, 0, 0)
+	if inside := <-done; inside == nil || outside == nil || !strings.Contains(outside.Error(), "other options") {
+		t.Errorf("inside %v, outside %v", inside, outside)
+	}
+}
