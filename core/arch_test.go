@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/timeline", "core/cuda/dl"},
 	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint"},
-	{"core/plan"},
+	{"core/plan", "core/flight"},
 	{"core/cpu", "core/cuda"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
 	{"core/train", "core/bench", "core/tensor/devicetest"},

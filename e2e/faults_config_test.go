@@ -73,7 +73,6 @@ func TestDataThatIsNotThere(t *testing.T) {
 func TestCheckpointThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, dir string) string{
-		"missing": func(_ *testing.T, dir string) string { return filepath.Join(dir, "nowhere") },
 		"cut off": func(t *testing.T, dir string) string {
 			must(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 100))
 			return dir
@@ -99,6 +98,17 @@ func TestCheckpointThatCannotBeUsed(t *testing.T) {
 			r := p.train(t, append(set("optimizer.momentum=0.9"), "--resume", path)...).expect(t, 6)
 			r.says(t, path, "trainctl ckpt verify", "rank      : 0").oneBlock(t)
 		})
+	}
+}
+
+// A path that does not exist is found before anything is started.
+func TestCheckpointThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	path := filepath.Join(p.dir, "nowhere")
+	p.train(t, "--resume", path).expect(t, 6).says(t, "error: --resume: checkpoint "+path, "no such file or directory", "trainctl ckpt ls")
+	if _, err := os.Stat(p.runDir(1)); err == nil {
+		t.Error("there is a run directory")
 	}
 }
 

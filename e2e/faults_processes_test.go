@@ -63,6 +63,22 @@ func TestPluginDiesOrHangs(t *testing.T) {
 	}
 }
 
+// A plugin that no step asks is missed all the same.
+func TestIdlePrecisionPluginDies(t *testing.T) {
+	t.Parallel()
+	for name, precision := range map[string]string{"none": `precision.plugin="none"`, "bf16": `precision={plugin="amp", options={level="O1", dtype="bf16"}}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			r := p.underWay(t, precision)
+			r.began = time.Now()
+			kill(t, p.pluginOf(t, "precision", 1).pid, syscall.SIGKILL)
+			r.wait(t).expect(t, 5).within(t, 5*time.Second).oneBlock(t).
+				says(t, "rank      : 1", "precision plugin", "between steps: the process ended: signal: killed")
+		})
+	}
+}
+
 func TestRankIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -29,7 +29,10 @@ func TestTermAndResume(t *testing.T) {
 	r := p.start(t, args...)
 	p.trained(t, r, 2, 10)
 	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+	stopped := r.wait(t).expect(t, 75)
+	if n := strings.Count(stopped.stderr, "continue with --resume auto"); n != 1 {
+		t.Errorf("%d ranks say how to go on:\n%s", n, stopped.stderr)
+	}
 	if s := p.summary(t, 2); s.Status != "preempted" {
 		t.Errorf("status %q", s.Status)
 	}

@@ -47,12 +47,22 @@ func doctorCommand(s *services) *cobra.Command {
 network names, the plugins, and NVIDIA's driver and libraries, each with the
 path, the version, and what to do where something is missing. It trains nothing
 and takes no device memory. The exit code is 1 only when runs on the CPU would
-not work either.`,
-		Example: "  trainctl doctor\n  trainctl doctor --json",
+not work either.
+
+With --run it looks at a run instead, also at one that hangs or whose processes
+are all dead: where each rank's communication stands, who waits for whom, and
+the last operations, up to 1,024 of each rank. Of ranks that were killed, what
+their plugin did in the last tenth of a second may be missing.`,
+		Example: "  trainctl doctor\n  trainctl doctor --json\n  trainctl doctor --run runs/mnist-ddp/latest",
 		Args:    exactly(),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	run := cmd.Flags().String("run", "", "look at the run in `DIR`")
+	last := cmd.Flags().Int("last", 20, "with --run, show `N` operations of each rank; --json has all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *run != "" {
+			return doctorRun(cmd, *run, *last, *asJSON)
+		}
 		d := diagnose(cmd.Context(), s)
 		if *asJSON {
 			if err := writeJSON(cmd.OutOrStdout(), d); err != nil {

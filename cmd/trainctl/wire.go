@@ -15,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/forecast"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/train"
 )
 
 // newServices connects the commands with what does their work.
@@ -74,6 +75,10 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 	err := app.Worker(ctx, o)
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
 		return interrupted{}
+	}
+	var stopped *train.Preempted
+	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.Rank != 0 {
+		return reported{err} // rank 0 says it for all
 	}
 	return err
 }

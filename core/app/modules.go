@@ -45,10 +45,23 @@ func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 func Device() plan.Device { return cpu.NewParallel(runtime.GOMAXPROCS(0)) }
 
 // NewHost makes the host of this rank's plugins. Their log becomes events.
-func NewHost(o WorkerOptions, bus *event.Bus) *host.Host {
+func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
 	return host.New(host.Options{
-		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+		FlightDir: flightDir(dir),
+		Builtins:  o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 	})
+}
+
+// flightDir is where this rank leaves its last operations: in the run directory,
+// which ranks other than 0 know only from our launcher.
+func flightDir(dir RunDir) string {
+	if path, ok := os.LookupEnv(envRunDir); ok {
+		dir.Path = path
+	}
+	if dir.Path == "" {
+		return ""
+	}
+	return dir.Flights()
 }
 
 // hangTimeout lets a rank notice that its own plugin hangs before the other

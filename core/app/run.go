@@ -90,6 +90,11 @@ func (j *job) findResume() (string, error) {
 		if j.Resume == "" {
 			return "", nil
 		}
+		if j.Config.Launch.NodeRank == 0 { // where rank 0 is, who reads it
+			if err := checkpoint.Find(j.fs, j.Resume); err != nil {
+				return "", fmt.Errorf("--resume: %w (trainctl ckpt ls RUN lists what there is)", err)
+			}
+		}
 		return filepath.Abs(j.Resume)
 	}
 	parent := filepath.Join(j.Config.Run.Dir, j.Config.Run.Name)

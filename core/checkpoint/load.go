@@ -38,9 +38,9 @@ func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error
 // says that a directory holds no checkpoint, an *UnusableError that nothing
 // that is there can be used.
 func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
-	info, err := fsys.Stat(path)
+	path, info, err := find(fsys, path)
 	if err != nil {
-		return loadMissing(ctx, fsys, path, err)
+		return nil, Report{}, err
 	}
 	if !info.IsDir() {
 		return loadBare(fsys, path, info.Size())
@@ -68,18 +68,33 @@ func unusable(path string, reason error) error {
 	return &UnusableError{Path: path, Skipped: []Skip{{path, reason}}}
 }
 
-// loadMissing looks for the other name that a checkpoint has while it is being replaced.
-func loadMissing(ctx context.Context, fsys FS, path string, cause error) (*Snapshot, Report, error) {
+// Find says whether there is anything at a path that Load could look at. The
+// error is an *UnusableError.
+func Find(fsys FS, path string) error {
+	_, _, err := find(fsys, path)
+	return err
+}
+
+// find also knows the other name that a checkpoint has while it is being replaced.
+func find(fsys FS, path string) (string, fs.FileInfo, error) {
+	info, cause := fsys.Stat(path)
+	if cause == nil {
+		return path, info, nil
+	}
 	names, err := listNames(fsys, filepath.Dir(path))
 	if err != nil || !errors.Is(cause, fs.ErrNotExist) {
-		return nil, Report{}, unusable(path, cause)
+		return "", nil, unusable(path, cause)
 	}
 	for _, n := range names {
-		if n.kind == replaced && dirName(n.step) == filepath.Base(path) {
-			return loadOne(ctx, fsys, n.path(filepath.Dir(path)))
+		if n.kind != replaced || dirName(n.step) != filepath.Base(path) {
+			continue
+		}
+		other := n.path(filepath.Dir(path))
+		if info, err := fsys.Stat(other); err == nil {
+			return other, info, nil
 		}
 	}
-	return nil, Report{}, unusable(path, cause)
+	return "", nil, unusable(path, cause)
 }
 
 func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {

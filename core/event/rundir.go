@@ -122,5 +122,8 @@ func (d RunDir) RankLog(rank int) string {
 // Checkpoints is the directory that checkpoint.Open takes.
 func (d RunDir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
 
+// Flights is the directory of the ranks' flight records.
+func (d RunDir) Flights() string { return filepath.Join(d.Path, "flight") }
+
 // TensorBoard is the directory of event files; it is made by the first of them.
 func (d RunDir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }

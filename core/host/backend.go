@@ -14,8 +14,10 @@ import (
 
 // Backend is a backend plugin in use; see [Collectives].
 type Backend struct {
-	start func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
-	now   atomic.Pointer[backendInstance]
+	host   *Host                                           // nil in process
+	start  func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
+	now    atomic.Pointer[backendInstance]
+	record *recorder // of all processes; nil without a directory for it, and before Open
 
 	mu    sync.Mutex
 	op    operation
@@ -42,7 +44,7 @@ type backendControl interface {
 // StartBackend starts a backend: a built-in name or a path. The error is a
 // *StartError.
 func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error) {
-	b := &Backend{start: func(ctx context.Context) (*backendInstance, error) {
+	b := &Backend{host: h, start: func(ctx context.Context) (*backendInstance, error) {
 		p, err := h.start(ctx, sdk.KindBackend, plugin)
 		if err != nil {
 			return nil, err
@@ -73,6 +75,7 @@ func (b *Backend) Restart(ctx context.Context) error {
 	if b.start == nil {
 		return fmt.Errorf("a backend in this process cannot be replaced: %w", errors.ErrUnsupported)
 	}
+	b.record.release()
 	b.now.Load().kill(ctx)
 	next, err := b.start(ctx)
 	if err != nil {
@@ -94,6 +97,7 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 	if err := now.ctl.Open(ctx, group, options); err != nil {
 		return err
 	}
+	b.recordTo(now, group)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.world = group.WorldSize
@@ -101,6 +105,22 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 		now.lane.limit(group.Timeout + margin)
 	}
 	return nil
+}
+
+// recordTo begins the flight record, or goes on with it for another process.
+func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
+	if b.host == nil || b.host.opts.FlightDir == "" {
+		return
+	}
+	if b.record == nil {
+		var err error
+		if b.record, err = newRecorder(b.host.opts.FlightDir, group, now.info.Name); err != nil {
+			b.host.opts.Log.Warn("the last operations are not recorded", "plugin", now.info.Name, "cause", err)
+			return
+		}
+	}
+	b.record.begin(now.proc.ring, group.Epoch)
+	now.proc.onTick(b.record.refresh)
 }
 
 // Attach implements [Collectives].
@@ -125,7 +145,11 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
-	return b.now.Load().lane.submit(&b.op)
+	ticket, err = b.now.Load().lane.submit(&b.op)
+	if err == nil {
+		b.record.submit(ticket, &b.op)
+	}
+	return ticket, err
 }
 
 // findMemory sets Buf from the arena; its errors are mistakes of the caller.
@@ -148,7 +172,11 @@ func (op *operation) findMemory() error {
 }
 
 // Wait implements [Collectives].
-func (b *Backend) Wait(ticket uint64) error { return b.now.Load().lane.wait(ticket, nil) }
+func (b *Backend) Wait(ticket uint64) error {
+	err := b.now.Load().lane.wait(ticket, nil)
+	b.record.wait(ticket, err)
+	return err
+}
 
 // Timed asks for the spans of the collectives that are submitted from now on.
 func (b *Backend) Timed() {
@@ -169,7 +197,12 @@ func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
 func (b *Backend) Close(ctx context.Context) error {
 	now := b.now.Load()
 	if now.proc != nil {
-		return now.proc.close(ctx, now.lane)
+		b.record.release()
+		err := now.proc.close(ctx, now.lane)
+		if lost := b.record.close(); err == nil {
+			err = lost
+		}
+		return err
 	}
 	now.lane.close()
 	return now.ctl.(*localBackend).Close()

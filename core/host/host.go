@@ -44,6 +44,10 @@ type Options struct {
 	HangTimeout time.Duration
 	// StopTimeout is how long a plugin may take to close; default 2 s.
 	StopTimeout time.Duration
+	// FlightDir is where backends leave a file with their last operations, see
+	// package flight; "" keeps them in memory alone. A file that cannot be made is a
+	// warning in the log.
+	FlightDir string
 	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
 	// in the TOML. A plugin with another sum is not executed.
 	Checksums map[string]string

@@ -49,6 +49,15 @@ func (p *Precision) Info() sdk.Info { return p.info }
 // PID is the plugin's process, 0 in process.
 func (p *Precision) PID() int { return p.proc.pid() }
 
+// Failed says whether the plugin has died or hangs, also when there is nothing
+// to ask it: nil while it can be used.
+func (p *Precision) Failed() error {
+	if p.proc == nil || p.proc.failure() == nil {
+		return nil
+	}
+	return p.proc.error("between steps", p.proc.failure())
+}
+
 // Policy implements [Scaler].
 func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
 	return p.ctl.Policy(ctx, options)

@@ -36,6 +36,7 @@ type plugin struct {
 	watched  chan struct{} // closed when it has ended
 	wakeMu   sync.Mutex
 	wakers   []func() // called when the process is found dead
+	ticks    []func() // called on every look of the supervision
 	closing  sync.Once
 	closeErr error
 }

@@ -31,6 +31,7 @@ func (p *plugin) supervise() {
 			return
 		case <-ticker.C:
 		}
+		p.tick()
 		missed++
 		if alive() {
 			missed = 0
@@ -78,6 +79,21 @@ func (p *plugin) onDeath(f func()) {
 	p.wakeMu.Lock()
 	defer p.wakeMu.Unlock()
 	p.wakers = append(p.wakers, f)
+}
+
+// onTick registers a function for every look at the process.
+func (p *plugin) onTick(f func()) {
+	p.wakeMu.Lock()
+	defer p.wakeMu.Unlock()
+	p.ticks = append(p.ticks, f)
+}
+
+func (p *plugin) tick() {
+	p.wakeMu.Lock()
+	defer p.wakeMu.Unlock()
+	for _, f := range p.ticks {
+		f()
+	}
 }
 
 func (p *plugin) wakeAll() {

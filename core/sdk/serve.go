@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,14 +43,31 @@ func Serve(p Plugin) {
 	s.watchHost()
 	outliveSignals()
 	os.Stdout = stdout // for the handshake line
+	var why startFailure
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  pb.Handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: &service{s: s}}},
 		GRPCServer:       s.grpcServer,
-		Logger:           hclog.NewNullLogger(),
+		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &why, JSONFormat: true}),
 	})
+	if !s.serving.Load() { // go-plugin returns without a word
+		exitWith(stderr, fmt.Errorf("this plugin cannot listen for trainctl in %s: %v", os.Getenv(goplugin.EnvUnixSocketDir), &why))
+	}
 	s.exit()
 }
+
+// startFailure keeps the error that go-plugin logs before it gives up.
+type startFailure struct{ text string }
+
+func (f *startFailure) Write(line []byte) (int, error) {
+	var r struct{ Error string }
+	if json.Unmarshal(line, &r) == nil && r.Error != "" && f.text == "" {
+		f.text = r.Error
+	}
+	return len(line), nil
+}
+
+func (f *startFailure) String() string { return f.text }
 
 // outliveSignals leaves the end of the process to the host: a batch system
 // that signals every process of a job would otherwise take the backend away
@@ -84,6 +102,7 @@ func (p *service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.Client
 // grpcServer lifts go-plugin's limit of 4 MiB for a request, and keeps a
 // panic of the plugin's code from ending the process before it is reported.
 func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
+	s.serving.Store(true)
 	return grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(pb.MaxMessage),
 		grpc.MaxSendMsgSize(pb.MaxMessage),

@@ -34,6 +34,7 @@ type server struct {
 	link      *hostLink // nil: inline data plane only
 	log       *slog.Logger
 
+	serving      atomic.Bool // go-plugin listens
 	restoreStdio func()
 	stdioOnce    sync.Once
 

@@ -64,6 +64,25 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
+// go-plugin gives up without a word when it cannot listen.
+func TestCannotListen(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), "TEST_SERVE=1", pb.Handshake.MagicCookieKey+"="+pb.Handshake.MagicCookieValue, pb.EnvKind+"=precision",
+		"PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR=/does/not/exist")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("exit: %v", err)
+	}
+	if s := string(out); !strings.Contains(s, "cannot listen for trainctl in /does/not/exist: ") || !strings.Contains(s, "no such file or directory") {
+		t.Errorf("it says %q", s)
+	}
+}
+
 // open is a server as after Open, with one arena of 4 KiB.
 func open(t *testing.T, s *server) *server {
 	t.Helper()

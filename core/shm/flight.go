@@ -35,6 +35,7 @@ type Flight struct {
 	Bytes             uint64
 	Bucket            int32
 	Op, DType, Reduce uint8
+	Generation        uint8     // of the worker, in a file; the host of a ring has one
 	Status            Status    // valid once it has ended
 	Enqueued          time.Time // by the host's clock, as the others
 	Started           time.Time // zero: not yet
@@ -79,10 +80,29 @@ func (f flight) read() Flight {
 	kind := f[flightKind].Load()
 	return Flight{
 		Ticket: f[flightTicket].Load(), Seq: f[flightSeq].Load(), Bytes: f[flightBytes].Load(),
-		Op: uint8(kind), DType: uint8(kind >> 8), Reduce: uint8(kind >> 16), Bucket: int32(kind >> 32),
+		Op: uint8(kind), DType: uint8(kind >> 8), Reduce: uint8(kind >> 16), Generation: uint8(kind >> 24), Bucket: int32(kind >> 32),
 		Status:   Status(f[flightStatus].Load()),
 		Enqueued: moment(&f[flightEnqueued]), Started: moment(&f[flightStarted]), Ended: moment(&f[flightEnded]),
 	}
+}
+
+// write is the inverse of read.
+func (f flight) write(r *Flight) {
+	f[flightTicket].Store(r.Ticket)
+	f[flightSeq].Store(r.Seq)
+	f[flightBytes].Store(r.Bytes)
+	f[flightKind].Store(uint64(r.Op) | uint64(r.DType)<<8 | uint64(r.Reduce)<<16 | uint64(r.Generation)<<24 | uint64(uint32(r.Bucket))<<32)
+	f[flightStatus].Store(uint64(r.Status))
+	f[flightEnqueued].Store(nanoseconds(r.Enqueued))
+	f[flightStarted].Store(nanoseconds(r.Started))
+	f[flightEnded].Store(nanoseconds(r.Ended))
+}
+
+func nanoseconds(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixNano())
 }
 
 func stamp(w *atomic.Uint64) { w.Store(uint64(time.Now().UnixNano())) }
@@ -93,6 +113,16 @@ func moment(w *atomic.Uint64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, int64(ns))
+}
+
+// Flight is the operation with a ticket, if it is among the last 1,024.
+func (r *Submitter) Flight(ticket uint64) (f Flight, ok bool) {
+	total := r.submitted.Load()
+	if ticket == 0 || ticket > total || total-ticket >= Flights {
+		return f, false
+	}
+	f = flightAt(r.mem, ticket-1).read()
+	return f, f.Ticket == ticket
 }
 
 // Flights are the last operations, at most n, the oldest first. Any goroutine

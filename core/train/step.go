@@ -199,6 +199,8 @@ func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied
 			return math.NaN(), false, t.skipped(next)
 		}
 		t.optimizer.ScaleGrads(1 / used)
+	} else if err := t.precisionFailed(); err != nil {
+		return 0, false, err
 	} else if t.scale != 1 {
 		t.optimizer.ScaleGrads(1 / t.scale)
 	}
@@ -211,6 +213,15 @@ func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied
 	t.optimizer.Step(lr)
 	t.pos.Applied++
 	return norm, true, nil
+}
+
+// precisionFailed looks after a plugin with a fixed policy, which no step asks:
+// without it the next checkpoint could not be written.
+func (t *Trainer) precisionFailed() error {
+	if p, ok := t.Precision.(interface{ Failed() error }); ok {
+		return p.Failed()
+	}
+	return nil
 }
 
 // skipped ends a run that does nothing but skip.

@@ -1,0 +1,70 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"regexp"
+	"syscall"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/flight"
+)
+
+// report is what doctor knows of the n-th run.
+func (p *place) report(t *testing.T, n int) flight.Report {
+	t.Helper()
+	var r flight.Report
+	must(t, json.Unmarshal([]byte(p.trainctl(t, "doctor", "--json", "--run", p.runDir(n)).expect(t, 0).stdout), &r))
+	return r
+}
+
+// When every process of a job was killed at once, its last operations are still
+// there, in order, on all ranks.
+func TestDoctorLooksAtADeadRun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.underWay(t)
+	p.trained(t, r, 1, 300)
+	kill(t, r.cmd.Process.Pid, syscall.SIGKILL)
+	r.wait(t)
+	eventually(t, "the end of all processes", func() bool { return len(p.processes()) == 0 })
+	report := p.report(t, 1)
+	if len(report.Ranks) != 2 {
+		t.Fatalf("ranks: %+v", report)
+	}
+	for _, k := range report.Ranks {
+		if k.World != 2 || k.Plugin != "tcp" || k.Total < 600 || len(k.Operations) < 600 {
+			t.Errorf("rank %d: %+v, %d operations of %d", k.Rank, k.About, len(k.Operations), k.Total)
+		}
+		for i := range k.Operations[1:] {
+			a, b := k.Operations[i], k.Operations[i+1]
+			if b.Seq != a.Seq+1 || b.Queued.Before(a.Queued) || a.State != flight.Ended && i < len(k.Operations)-20 {
+				t.Fatalf("rank %d: %+v follows %+v", k.Rank, b, a)
+			}
+		}
+	}
+	if a, b := report.Ranks[0].Total, report.Ranks[1].Total; max(a, b)-min(a, b) > 10 {
+		t.Errorf("ranks called %d and %d collectives", a, b)
+	}
+}
+
+// A rank that stands still is found while the job hangs.
+func TestDoctorFindsTheRankThatHangs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.underWay(t, `backend.timeout="50s"`)
+	kill(t, p.worker(t, 1).pid, syscall.SIGSTOP)
+	waits := regexp.MustCompile(`rank 0 called #\d+ all_reduce sum f\d+, \d+ bytes(, bucket \d)?, rank 1 did not`)
+	eventually(t, "doctor to name rank 1", func() bool {
+		said := p.report(t, 1).Differ
+		if !waits.MatchString(said) {
+			t.Logf("doctor says %q", said)
+		}
+		return waits.MatchString(said)
+	})
+	p.trainctl(t, "doctor", "--run", p.runDir(1), "--last", "3").expect(t, 0)
+	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
+	r.wait(t).expect(t, 5)
+	p.trainctl(t, "doctor", "--run", p.dir+"/nowhere").expect(t, 2).says(t, "no such run directory")
+}
