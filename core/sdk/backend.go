@@ -37,7 +37,8 @@ type Backend interface {
 	// calls; c.Seq, Op, DType, Count and Bucket let a backend refuse a
 	// mismatch by name before data moves. The context carries the operation's
 	// deadline: past it, return a *StallError naming who did not arrive.
-	// After an error the group is unusable and only Close may follow.
+	// After an error the group is unusable and only Close may follow. c and
+	// ctx are valid until Do returns.
 	Do(ctx context.Context, c *Collective) error
 
 	// Close ends the instance. It does not wait for other ranks.

@@ -52,7 +52,10 @@ type server struct {
 	endErr  error
 
 	opened atomic.Pointer[opened]
-	broken error // a backend's first failure; under calls
+	broken error      // a backend's first failure; under calls
+	spare  *opContext // for the next operation; under calls
+
+	running Collective // of the ring
 }
 
 // opened is what the instance was opened with.

@@ -14,6 +14,7 @@ import (
 // process ends.
 func (s *server) work(ring *shm.Worker) {
 	var sub shm.Submission
+	var done shm.Completion
 	for {
 		ok, err := ring.Next(&sub)
 		switch {
@@ -23,7 +24,7 @@ func (s *server) work(ring *shm.Worker) {
 		case !ok:
 			ring.Wait(shm.Slice)
 		default:
-			var done shm.Completion
+			done = shm.Completion{}
 			if err := s.operate(&sub, &done); err != nil {
 				done.Status = shm.Failed
 				s.keepFailure(sub.Ticket, err)
@@ -91,25 +92,30 @@ func (s *server) mustBeOpen() (*opened, error) {
 	return nil, protocolError("the %s is not open", s.info.Kind)
 }
 
-// deadline bounds one operation.
-func (o *opened) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if o.timeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, o.timeout)
+// within runs one method of the instance with the deadline of an operation.
+func (s *server) within(ctx context.Context, open *opened, f func(context.Context) error) error {
+	return s.call(func() error {
+		if s.spare == nil {
+			s.spare = &opContext{}
+		}
+		op := s.spare
+		op.begin(ctx, open.timeout)
+		defer func() {
+			if !op.end() {
+				s.spare = nil
+			}
+		}()
+		return f(op)
+	})
 }
 
 // do runs a collective. After a failure the group is unusable.
 func (s *server) do(ctx context.Context, open *opened, c *Collective) error {
-	return s.call(func() error {
-		if s.broken != nil {
-			return s.broken
+	return s.within(ctx, open, func(ctx context.Context) error {
+		if s.broken == nil {
+			s.broken = guard(func() error { return s.backend.Do(ctx, c) })
 		}
-		ctx, cancel := open.deadline(ctx)
-		defer cancel()
-		err := guard(func() error { return s.backend.Do(ctx, c) })
-		s.broken = err
-		return err
+		return s.broken
 	})
 }
 
@@ -123,11 +129,7 @@ func (s *server) timed(open *opened, c *Collective, done *shm.Completion) error 
 }
 
 func (s *server) fill(ctx context.Context, open *opened, b *Batch) error {
-	return s.call(func() error {
-		ctx, cancel := open.deadline(ctx)
-		defer cancel()
-		return s.dataset.Fill(ctx, b)
-	})
+	return s.within(ctx, open, func(ctx context.Context) error { return s.dataset.Fill(ctx, b) })
 }
 
 func (s *server) update(ctx context.Context, foundInf bool) (state ScaleState, err error) {
@@ -138,9 +140,11 @@ func (s *server) update(ctx context.Context, foundInf bool) (state ScaleState, e
 	return state, err
 }
 
-// collective checks a submission and finds its memory.
+// collective checks a submission and finds its memory. The result is valid
+// until the next call.
 func (s *server) collective(open *opened, sub *shm.Submission) (*Collective, error) {
-	c := &Collective{
+	c := &s.running
+	*c = Collective{
 		Seq: sub.Seq, Op: Op(sub.Op), Reduce: ReduceOp(sub.Reduce), DType: tensor.DType(sub.DType),
 		Count: int(sub.Count), Root: int(sub.Root), Bucket: int(sub.Bucket),
 	}

@@ -109,51 +109,77 @@ func (s *Star) card(rank int) []byte {
 }
 
 // Do is one round. The calls go to rank 0 first; when they agree the buffers
-// follow, and the results come back.
+// follow, and when all of them are there the results come back. Before each
+// answer rank 0 says whether the round goes on.
 func (s *Star) Do(ctx context.Context, c *sdk.Collective) error {
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) { // a deadline is the connections' own
+			s.giveUp()
+		}
+	})()
 	deadline, _ := ctx.Deadline()
 	if s.group.Rank == 0 {
-		return s.serve(c, deadline)
+		return s.serve(ctx, c, deadline)
 	}
 	conn := s.conns[0]
 	if !deadline.IsZero() { // rank 0 knows who is missing and says so at its own deadline
 		deadline = deadline.Add(time.Second)
 	}
 	conn.SetDeadline(deadline)
-	var v verdict
-	err := send(conn, c.String())
-	if err == nil {
-		err = receive(conn, &v)
+	err := s.round(c, conn)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		conn.Close()
+		return fmt.Errorf("star: %v: %w", c, ctx.Err())
 	}
-	if err == nil {
-		if err := v.error(c, s.group.Rank); err != nil {
-			return err
+	return err
+}
+
+// giveUp ends all waiting.
+func (s *Star) giveUp() {
+	for _, conn := range s.conns {
+		if conn != nil {
+			conn.SetReadDeadline(time.Now())
 		}
-		_, err = conn.Write(c.Buf)
 	}
-	if err == nil {
-		_, err = io.ReadFull(conn, c.Buf)
+}
+
+// round is the side of the other ranks.
+func (s *Star) round(c *sdk.Collective, conn net.Conn) error {
+	if err := send(conn, c.String()); err != nil {
+		return failure(c, 0, err)
 	}
+	if err := s.hear(c, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Write(c.Buf); err != nil {
+		return failure(c, 0, err)
+	}
+	if err := s.hear(c, conn); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, c.Buf)
 	return failure(c, 0, err)
 }
 
+// hear asks rank 0 whether the round goes on.
+func (s *Star) hear(c *sdk.Collective, conn net.Conn) error {
+	var v verdict
+	if err := receive(conn, &v); err != nil {
+		return failure(c, 0, err)
+	}
+	return v.error(c, s.group.Rank)
+}
+
 // serve is rank 0's side of a round.
-func (s *Star) serve(c *sdk.Collective, deadline time.Time) error {
+func (s *Star) serve(ctx context.Context, c *sdk.Collective, deadline time.Time) error {
 	calls := make([]string, len(s.conns))
 	calls[0] = c.String()
 	errs := s.each(func(r int, conn net.Conn) error {
 		conn.SetDeadline(deadline)
 		return receive(conn, &calls[r])
 	})
-	v := judge(calls, errs)
-	s.each(func(_ int, conn net.Conn) error {
-		if v.Kind != agreed {
-			conn.SetDeadline(time.Now().Add(time.Second))
-		}
-		return send(conn, v)
-	})
-	if v.Kind != agreed {
-		return v.error(c, 0)
+	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {
+		return err
 	}
 	bufs := make([][]byte, len(s.conns))
 	bufs[0] = c.Buf
@@ -162,10 +188,8 @@ func (s *Star) serve(c *sdk.Collective, deadline time.Time) error {
 		_, err := io.ReadFull(conn, bufs[r])
 		return err
 	})
-	for r, err := range errs {
-		if err != nil {
-			return failure(c, r, err)
-		}
+	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {
+		return err
 	}
 	compute(c, bufs)
 	errs = s.each(func(r int, conn net.Conn) error {
@@ -173,6 +197,25 @@ func (s *Star) serve(c *sdk.Collective, deadline time.Time) error {
 		return failure(c, r, err)
 	})
 	return errors.Join(errs...)
+}
+
+// tell says to all ranks whether the round goes on, and returns what it means
+// for this one.
+func (s *Star) tell(ctx context.Context, c *sdk.Collective, v verdict) error {
+	canceled := errors.Is(ctx.Err(), context.Canceled)
+	if canceled {
+		v = verdict{Kind: gone, Ranks: []int{0}, First: "it was told to give up"}
+	}
+	s.each(func(_ int, conn net.Conn) error {
+		if v.Kind != agreed {
+			conn.SetWriteDeadline(time.Now().Add(time.Second))
+		}
+		return send(conn, v)
+	})
+	if canceled {
+		return fmt.Errorf("star: %v: %w", c, ctx.Err())
+	}
+	return v.error(c, 0)
 }
 
 // each talks to all other ranks at once and returns their errors by rank.

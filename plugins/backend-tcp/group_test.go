@@ -102,33 +102,51 @@ func testBytesOnTheWire(t *testing.T, algorithm string) {
 	}
 }
 
-// A steady all-reduce in shared memory allocates nothing.
-func TestSharedAllocatesNothing(t *testing.T) {
-	const runs = 50
-	for _, size := range []int{1 << 10, 1 << 20} {
-		all, arenas := ranks(t, 2, size, nil)
-		if all[0].local == nil {
-			t.Skip("no shared memory on this system")
-		}
-		calls := [2]*sdk.Collective{sumOf(arenas[0].Bytes(), arenas[0], 0), sumOf(arenas[1].Bytes(), arenas[1], 0)}
-		do := func(r int) {
-			calls[r].Seq++
-			if err := all[r].Do(context.Background(), calls[r]); err != nil {
-				t.Error(err)
+// A steady all-reduce allocates nothing, in shared memory and over sockets,
+// whichever way it takes.
+func TestSteadyAllocatesNothing(t *testing.T) {
+	ways := append([]string{"shm"}, anyOrder...)
+	for _, way := range ways {
+		for _, size := range []int{1 << 10, 1 << 20} {
+			o := sdk.Options{"shm": way == "shm"}
+			if way != "shm" {
+				o["algorithm"] = way
+			}
+			all, arenas := ranks(t, 2, size, o)
+			if way == "shm" && all[0].local == nil {
+				t.Log("no shared memory on this system")
+				continue
+			}
+			if n := allocations(t, all, arenas); n != 0 {
+				t.Errorf("%s, %d bytes: %v allocations per all-reduce", way, size, n)
 			}
 		}
-		other := make(chan struct{})
-		go func() {
-			defer close(other)
-			for range runs + 1 {
-				do(1)
-			}
-		}()
-		if n := testing.AllocsPerRun(runs, func() { do(0) }); n != 0 {
-			t.Errorf("%d bytes: %v allocations per all-reduce", size, n)
-		}
-		<-other
 	}
+}
+
+// allocations are those of both ranks in one all-reduce.
+func allocations(t *testing.T, all []*Backend, arenas []*sdk.Arena) float64 {
+	const runs, before = 50, 3
+	do := func(r int, c *sdk.Collective) {
+		c.Seq++
+		if err := all[r].Do(context.Background(), c); err != nil {
+			t.Error(err)
+		}
+	}
+	mine, its := sumOf(arenas[0].Bytes(), arenas[0], 0), sumOf(arenas[1].Bytes(), arenas[1], 0)
+	other := make(chan struct{})
+	go func() {
+		defer close(other)
+		for range before + runs + 1 {
+			do(1, its)
+		}
+	}()
+	for range before { // memory that is kept
+		do(0, mine)
+	}
+	n := testing.AllocsPerRun(runs, func() { do(0, mine) })
+	<-other
+	return n
 }
 
 // With a private buffer on one rank alone all ranks take the sockets.

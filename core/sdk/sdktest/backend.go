@@ -62,6 +62,7 @@ func Backend(t *testing.T, o BackendOptions) {
 	}
 	instance := o.New(t)
 	b.info = instance.Info()
+	_, b.remote = instance.(*wired)
 	if err := instance.Close(); err != nil {
 		t.Errorf("Close of an instance that was never opened: %v", err)
 	}
@@ -74,7 +75,8 @@ func Backend(t *testing.T, o BackendOptions) {
 
 type backendSuite struct {
 	BackendOptions
-	info sdk.Info
+	info   sdk.Info
+	remote bool // in another process, which contexts do not reach
 }
 
 func (b *backendSuite) testInfo(t *testing.T) {

@@ -20,7 +20,10 @@ func (b *backendSuite) testFaults(t *testing.T) {
 	b.need(t, sdk.OpAllReduce)
 	t.Run("mismatch", b.testMismatch)
 	t.Run("missing rank", b.testStall)
+	t.Run("late rank", b.testLate)
 	t.Run("closed rank", b.testDeparture)
+	t.Run("death", b.testDeath)
+	t.Run("abort", b.testAbort)
 	t.Run("close", b.testClose)
 }
 
@@ -37,42 +40,65 @@ func (b *backendSuite) faultCounts() []int {
 	return faultCounts
 }
 
-// testMismatch has rank 1 call something else than rank 0. Both must refuse by
-// name, and no memory may change.
+// testMismatch has the last rank call something else than the others. All must
+// refuse by name, and no memory may change.
 func (b *backendSuite) testMismatch(t *testing.T) {
-	if len(b.worlds(2)) == 0 {
-		t.Skip("no world of two ranks")
-	}
-	changes := map[string]func(*sdk.Collective){
-		"count":  func(c *sdk.Collective) { c.Count -= 8 },
-		"dtype":  func(c *sdk.Collective) { c.DType, c.Count = tensor.F64, c.Count/2 },
-		"reduce": func(c *sdk.Collective) { c.Reduce = sdk.Max },
-		"bucket": func(c *sdk.Collective) { c.Bucket = 4 },
-		"op":     func(c *sdk.Collective) { c.Op, c.Root = sdk.OpBroadcast, 0 },
-	}
+	sum := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Bucket: 3}
+	cast := sdk.Collective{Op: sdk.OpBroadcast, DType: tensor.F32, Bucket: -1}
+	scatter := sdk.Collective{Op: sdk.OpReduceScatter, DType: tensor.F32, Bucket: 3}
 	for _, n := range b.faultCounts() {
-		for name, change := range changes {
-			t.Run(fmt.Sprintf("%s of %d", name, n), func(t *testing.T) {
-				t.Parallel()
-				good := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: n, Bucket: 3}
-				bad := good
-				change(&bad)
-				if !b.can(bad.Op) || !slices.Contains(b.info.DTypes, bad.DType) {
-					t.Skipf("Info does not list %v of %v", bad.Op, bad.DType)
-				}
-				b.mismatch(t, good, bad)
-			})
+		for _, m := range []struct {
+			name   string
+			good   sdk.Collective
+			change func(*sdk.Collective)
+		}{
+			{"count", sum, func(c *sdk.Collective) { c.Count -= 8 }},
+			{"dtype", sum, func(c *sdk.Collective) { c.DType, c.Count = tensor.F64, c.Count/2 }},
+			{"reduce", sum, func(c *sdk.Collective) { c.Reduce = sdk.Max }},
+			{"bucket", sum, func(c *sdk.Collective) { c.Bucket = 4 }},
+			{"op", sum, func(c *sdk.Collective) { c.Op, c.Root = sdk.OpBroadcast, 0 }},
+			{"seq", sum, func(c *sdk.Collective) { c.Seq = 2 }},
+			{"root", cast, func(c *sdk.Collective) { c.Root = 1 }},
+			{"count of a part", scatter, func(c *sdk.Collective) { c.Count-- }},
+			{"a barrier", sum, func(c *sdk.Collective) { *c = sdk.Collective{Seq: 1, Op: sdk.OpBarrier, Bucket: 3} }},
+		} {
+			for _, w := range b.faultWorlds() {
+				t.Run(fmt.Sprintf("%s of %d, %d ranks", m.name, n, w), func(t *testing.T) {
+					t.Parallel()
+					good := m.good
+					good.Seq, good.Count = 1, n
+					if good.Op == sdk.OpReduceScatter {
+						good.Count = n / w
+					}
+					bad := good
+					m.change(&bad)
+					b.need(t, good.Op, bad.Op)
+					b.needType(t, bad.DType)
+					b.mismatch(t, w, good, bad)
+				})
+			}
 		}
 	}
 }
 
-func (b *backendSuite) mismatch(t *testing.T, good, bad sdk.Collective) {
-	g := b.start(t, 2, true, patience)
-	calls := [2]*sdk.Collective{
-		g.place(good, 0, 1, values(good.DType, good.Count, 0, 8)),
-		g.place(bad, 1, 1, values(bad.DType, bad.Count, 1, 8)),
+// faultWorlds are the two smallest worlds with somebody to wait for.
+func (b *backendSuite) faultWorlds() []int {
+	worlds := b.worlds(2)
+	return worlds[:min(2, len(worlds))]
+}
+
+func (b *backendSuite) mismatch(t *testing.T, w int, good, bad sdk.Collective) {
+	g := b.start(t, w, true, patience)
+	odd := w - 1
+	calls, before := make([]*sdk.Collective, w), make([][]byte, w)
+	for rank := range calls {
+		c := good
+		if rank == odd {
+			c = bad
+		}
+		calls[rank] = g.place(c, rank, c.Seq, values(tensor.F32, c.Size(w)/4, rank, 8))
+		before[rank] = bytes.Clone(calls[rank].Buf)
 	}
-	before := [2][]byte{bytes.Clone(calls[0].Buf), bytes.Clone(calls[1].Buf)}
 	errs := g.errors("mismatch", func(ctx context.Context, rank int) error { return g.call(ctx, rank, calls[rank]) })
 	for rank, err := range errs {
 		var m *sdk.MismatchError
@@ -80,10 +106,10 @@ func (b *backendSuite) mismatch(t *testing.T, good, bad sdk.Collective) {
 			t.Errorf("rank %d: %v is no *sdk.MismatchError", rank, err)
 			continue
 		}
-		if m.Rank == m.Peer || m.Rank|m.Peer != 1 {
-			t.Errorf("rank %d: the error names ranks %d and %d", rank, m.Rank, m.Peer)
+		if m.Rank == m.Peer || m.Rank != odd && m.Peer != odd {
+			t.Errorf("rank %d: the error names ranks %d and %d, where rank %d is the odd one", rank, m.Rank, m.Peer, odd)
 		}
-		for _, c := range calls {
+		for _, c := range []*sdk.Collective{calls[0], calls[odd]} {
 			if !strings.Contains(err.Error(), c.String()) {
 				t.Errorf("rank %d: %q does not contain %q", rank, err, c)
 			}
@@ -97,8 +123,7 @@ func (b *backendSuite) mismatch(t *testing.T, good, bad sdk.Collective) {
 // eachFault runs f in parallel for the two smallest world sizes and for counts that may
 // take different paths.
 func (b *backendSuite) eachFault(t *testing.T, f func(t *testing.T, world int, c sdk.Collective)) {
-	worlds := b.worlds(2)
-	for _, w := range worlds[:min(2, len(worlds))] {
+	for _, w := range b.faultWorlds() {
 		for _, n := range b.faultCounts() {
 			t.Run(fmt.Sprintf("%d ranks, %d elements", w, n), func(t *testing.T) {
 				t.Parallel()
@@ -175,6 +200,91 @@ func (b *backendSuite) checkDeparture(t *testing.T, rank, leaver int, err error)
 	case errors.As(err, &gone) && gone.Peer != leaver:
 		t.Errorf("rank %d blames rank %d for rank %d's end: %v", rank, gone.Peer, leaver, err)
 	}
+}
+
+// testLate lets a rank come late, and yet in time: nobody may lose patience.
+func (b *backendSuite) testLate(t *testing.T) {
+	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
+		g := b.start(t, w, true, patience)
+		late := time.After(300 * time.Millisecond) // longer than anybody looks before sleeping
+		g.all("late rank", func(ctx context.Context, rank int) error {
+			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 11))
+			if rank == w-1 {
+				<-late
+			}
+			return g.call(ctx, rank, call)
+		})
+	})
+}
+
+// testDeath closes a rank that is inside a collective. The others end it one
+// way or another, and the next one by an error that is no deadline.
+func (b *backendSuite) testDeath(t *testing.T) {
+	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
+		g := b.start(t, w, true, 10*patience)
+		victim := w / 2
+		entered := make(chan struct{}, w)
+		errs := g.errors("death", func(ctx context.Context, rank int) error {
+			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 12))
+			entered <- struct{}{}
+			if rank == victim {
+				return b.dieInside(ctx, g, call, entered)
+			}
+			err := g.call(ctx, rank, call)
+			for seq := uint64(2); err == nil; seq++ {
+				err = g.call(ctx, rank, g.place(c, rank, seq, values(c.DType, c.Count, rank, 12)))
+			}
+			return err
+		})
+		for rank, err := range errs {
+			if rank != victim {
+				b.checkDeparture(t, rank, victim, err)
+			}
+		}
+	})
+}
+
+// dieInside calls a collective and closes the backend when all ranks are about
+// to call it.
+func (b *backendSuite) dieInside(ctx context.Context, g *group, call *sdk.Collective, entered <-chan struct{}) error {
+	victim, closed := g.world/2, make(chan error)
+	go func() {
+		for range g.world {
+			<-entered
+		}
+		closed <- g.backends[victim].Close()
+	}()
+	_ = g.call(ctx, victim, call) // as far as it gets
+	return <-closed
+}
+
+// testAbort cancels the call of one rank while it waits for another. It must
+// end at once, and with it the other ranks that are there.
+func (b *backendSuite) testAbort(t *testing.T) {
+	if b.remote {
+		t.Skip("contexts do not reach another process")
+	}
+	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
+		g := b.start(t, w, true, 10*patience)
+		away := w - 1
+		errs := g.errors("abort", func(ctx context.Context, rank int) error {
+			if rank == away {
+				return nil
+			}
+			if rank == 0 {
+				short, cancel := context.WithCancel(ctx)
+				time.AfterFunc(50*time.Millisecond, cancel)
+				ctx = short
+			}
+			return g.call(ctx, rank, g.place(c, rank, 1, values(c.DType, c.Count, rank, 13)))
+		})
+		for rank, err := range errs[:away] {
+			if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*sdk.StallError)) {
+				t.Errorf("rank %d after rank 0 was told to give up: %v", rank, err)
+			}
+		}
+		b.unusable(t, g, 0)
+	})
 }
 
 // testClose closes in every state, twice.

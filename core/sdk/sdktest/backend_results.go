@@ -32,7 +32,7 @@ func (b *backendSuite) testResults(t *testing.T, world int) {
 			}{
 				{"all_reduce", r.allReduce}, {"rank order", r.rankOrder}, {"half overflow", r.halfOverflow},
 				{"nan and inf", r.special}, {"broadcast", r.broadcast}, {"all_gather", r.allGather},
-				{"reduce_scatter", r.reduceScatter}, {"barrier", r.barrier}, {"send and recv", r.ring}, {"again", r.again},
+				{"reduce_scatter", r.reduceScatter}, {"barrier", r.barrier}, {"send and recv", r.ring}, {"again", r.again}, {"stream", r.stream},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					defer func(outer testing.TB) { g.t = outer }(g.t)
@@ -194,48 +194,55 @@ func (r results) broadcast(t *testing.T) {
 			if n > 100_000 && root < r.g.world-1 {
 				continue
 			}
-			d := r.info.DTypes[root%len(r.info.DTypes)]
-			in := eachRank(r.g.world, func(rank int) []byte { return values(d, n, rank, 3) })
-			c := sdk.Collective{Op: sdk.OpBroadcast, DType: d, Count: n, Root: root, Bucket: -1}
-			r.same(t, c, r.g.do(c, in), in[root], 0)
+			for _, d := range r.typesFor(n, root) {
+				in := eachRank(r.g.world, func(rank int) []byte { return values(d, n, rank, 3) })
+				c := sdk.Collective{Op: sdk.OpBroadcast, DType: d, Count: n, Root: root, Bucket: -1}
+				r.same(t, c, r.g.do(c, in), in[root], 0)
+			}
 		}
 	}
 }
 
-// parts are the counts for collectives whose buffer holds a part per rank.
-func (r results) parts() (n []int) {
-	for _, c := range r.Counts {
-		n = append(n, c/r.g.world)
+// typesFor are the element types to move n elements of: all if they are few,
+// else one that depends on turn.
+func (r results) typesFor(n, turn int) []tensor.DType {
+	if n <= 1000 {
+		return r.info.DTypes
 	}
-	return n
+	return r.info.DTypes[turn%len(r.info.DTypes):][:1]
 }
+
+// part is the count of a rank's part in a buffer of about n elements.
+func (r results) part(n int) int { return n / r.g.world }
 
 func (r results) allGather(t *testing.T) {
 	r.need(t, sdk.OpAllGather)
-	for i, n := range r.parts() {
-		d := r.info.DTypes[i%len(r.info.DTypes)]
-		size := n * d.Size()
-		in := eachRank(r.g.world, func(rank int) []byte { return values(d, n*r.g.world, rank, 4) })
-		var want []byte
-		for rank := range in {
-			want = append(want, in[rank][rank*size:][:size]...)
+	for i, total := range r.Counts {
+		n := r.part(total)
+		for _, d := range r.typesFor(n, i) {
+			size := n * d.Size()
+			in := eachRank(r.g.world, func(rank int) []byte { return values(d, n*r.g.world, rank, 4) })
+			var want []byte
+			for rank := range in {
+				want = append(want, in[rank][rank*size:][:size]...)
+			}
+			c := sdk.Collective{Op: sdk.OpAllGather, DType: d, Count: n, Bucket: -1}
+			r.same(t, c, r.g.do(c, in), want, 0)
 		}
-		c := sdk.Collective{Op: sdk.OpAllGather, DType: d, Count: n, Bucket: -1}
-		r.same(t, c, r.g.do(c, in), want, 0)
 	}
 }
 
 func (r results) reduceScatter(t *testing.T) {
 	r.need(t, sdk.OpReduceScatter)
-	r.needType(t, tensor.F32)
-	for _, n := range r.parts() {
-		in := eachRank(r.g.world, func(rank int) []byte { return values(tensor.F32, n*r.g.world, rank, 5) })
+	for _, k := range r.combinations() {
+		n := r.part(k.count)
+		in := eachRank(r.g.world, func(rank int) []byte { return values(k.dtype, n*r.g.world, rank, 5) })
 		want := make([]byte, len(in[0]))
-		membackend.Reduce(sdk.Avg, tensor.F32, want, in)
-		c := sdk.Collective{Op: sdk.OpReduceScatter, Reduce: sdk.Avg, DType: tensor.F32, Count: n}
+		membackend.Reduce(k.reduce, k.dtype, want, in)
+		c := sdk.Collective{Op: sdk.OpReduceScatter, Reduce: k.reduce, DType: k.dtype, Count: n}
 		for rank, out := range r.g.do(c, in) {
-			lo, hi := 4*n*rank, 4*n*(rank+1)
-			if d := differ(tensor.F32, out[lo:hi], want[lo:hi], r.slack(sdk.Avg)); d != "" {
+			size := n * k.dtype.Size()
+			if d := differ(k.dtype, out[rank*size:][:size], want[rank*size:][:size], r.slack(k.reduce)); d != "" {
 				t.Fatalf("%v on rank %d of %d: %s", &c, rank, r.g.world, d)
 			}
 		}

@@ -1,0 +1,79 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func TestOpContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, abort := context.WithCancel(context.Background())
+		var c opContext
+		c.begin(parent, time.Second)
+		if d, ok := c.Deadline(); !ok || time.Until(d) != time.Second || c.Err() != nil {
+			t.Errorf("deadline %v, %v, error %v", d, ok, c.Err())
+		}
+		if !c.end() {
+			t.Error("it was used")
+		}
+		c.begin(parent, time.Second)
+		<-c.Done()
+		if !errors.Is(c.Err(), context.DeadlineExceeded) || c.end() {
+			t.Errorf("after its time: %v", c.Err())
+		}
+		c = opContext{}
+		c.begin(parent, 0)
+		waits := make(chan error)
+		go func() { <-c.Done(); waits <- c.Err() }()
+		synctest.Wait()
+		if c.end() {
+			t.Error("somebody waits")
+		}
+		if err := <-waits; !errors.Is(err, context.Canceled) {
+			t.Errorf("after its end: %v", err)
+		}
+		c = opContext{}
+		c.begin(parent, time.Hour)
+		child, cancel := context.WithTimeout(&c, time.Minute)
+		defer cancel()
+		abort()
+		<-child.Done()
+		if !errors.Is(c.Err(), context.Canceled) {
+			t.Errorf("after its parent: %v", c.Err())
+		}
+		c.end()
+		c = opContext{}
+		c.begin(context.Background(), time.Second)
+		time.Sleep(time.Second)
+		if !errors.Is(c.Err(), context.DeadlineExceeded) {
+			t.Errorf("without Done: %v", c.Err())
+		}
+	})
+}
+
+// A collective of the ring allocates nothing on its way to the backend.
+func TestCollectiveAllocatesNothing(t *testing.T) {
+	s := &server{backend: stubBackend{}, ctx: context.Background(), arenas: map[uint32]*Arena{}}
+	mem, err := shm.New("test", 4096)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer mem.Close()
+	s.arenas[1] = &Arena{ID: 1, Name: "test", Arena: mem}
+	s.opened.Store(&opened{timeout: time.Minute, world: 2})
+	sub := &shm.Submission{Ticket: 1, Seq: 1, Op: uint8(OpAllReduce), DType: uint8(tensor.F32), Count: 16, Size: 64, Arena: 1, Bucket: -1}
+	done := &shm.Completion{}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := s.operate(sub, done); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,99 @@
+package sdktest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// streamCalls is the length of the sequence in stream.
+const streamCalls = 60
+
+// streamCounts are sizes between which backends change their ways.
+var streamCounts = []int{0, 1, 7, 500, 9_000, 20_000, 70_000}
+
+// stream has every rank run a sequence of mixed collectives by itself: one may
+// be a call or two ahead of another, and what they send must not be mixed up.
+func (r results) stream(t *testing.T) {
+	r.need(t, sdk.OpAllReduce)
+	r.needType(t, tensor.F32)
+	calls := r.streamOf()
+	first := r.g.seq
+	r.g.all("stream", func(ctx context.Context, rank int) error {
+		for i, c := range calls {
+			call := r.g.place(c, rank, first+uint64(i)+1, streamInput(c, i, rank, r.g.world))
+			if err := r.g.call(ctx, rank, call); err != nil {
+				return err
+			}
+			if err := r.streamCheck(c, i, rank, call.Buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.g.seq += streamCalls
+}
+
+// streamOf draws the sequence, equal on all ranks.
+func (r results) streamOf() (calls []sdk.Collective) {
+	ops := []sdk.Op{sdk.OpAllReduce, sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter, sdk.OpBarrier}
+	most := 0
+	for _, n := range r.Counts {
+		most = max(most, n)
+	}
+	for i := range streamCalls {
+		x := mix(uint64(i))
+		c := sdk.Collective{Op: ops[x%uint64(len(ops))], DType: tensor.F32, Root: int(x>>8) % r.g.world, Bucket: i % 3}
+		c.Count = min(streamCounts[x>>16%uint64(len(streamCounts))], most)
+		if !r.can(c.Op) {
+			c.Op = sdk.OpAllReduce
+		}
+		switch c.Op {
+		case sdk.OpAllGather, sdk.OpReduceScatter:
+			c.Count /= r.g.world
+		case sdk.OpBarrier:
+			c.Count = 0
+		}
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+func streamInput(c sdk.Collective, i, rank, world int) []byte {
+	return values(c.DType, c.Size(world)/4, rank, 100+i)
+}
+
+// streamCheck compares one rank's result with what all ranks put in.
+func (r results) streamCheck(c sdk.Collective, i, rank int, got []byte) error {
+	w := r.g.world
+	if c.Op == sdk.OpBarrier {
+		return nil
+	}
+	in := eachRank(w, func(rank int) []byte { return streamInput(c, i, rank, w) })
+	size, want := 4*c.Count, make([]byte, len(got))
+	switch c.Op {
+	case sdk.OpBroadcast:
+		want = in[c.Root]
+	case sdk.OpAllGather:
+		for k := range in {
+			copy(want[k*size:], in[k][k*size:][:size])
+		}
+	default:
+		membackend.Reduce(c.Reduce, c.DType, want, in)
+	}
+	if c.Op == sdk.OpReduceScatter {
+		got, want = got[rank*size:][:size], want[rank*size:][:size]
+	}
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	if d := differ(c.DType, got, want, r.slack(c.Reduce)); d != "" {
+		return fmt.Errorf("call %d of the stream, %v on rank %d of %d: %s", i, &c, rank, w, d)
+	}
+	return nil
+}
