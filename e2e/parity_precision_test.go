@@ -4,8 +4,11 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trainctl/trainctl/core/kernel"
 )
 
 const precisionTables = `
@@ -50,6 +53,25 @@ func TestEveryPolicyTrains(t *testing.T) {
 				t.Errorf("scale %v", r.steps[0].Scale)
 			}
 			t.Logf("%s: loss %.3f to %.4f", r.sum.Precision, first, last)
+		})
+	}
+}
+
+// In bfloat16 the kernels of every kind keep to the curve of float64, as far as
+// eight bits go.
+func TestBF16FollowsPyTorch(t *testing.T) {
+	var curves map[string][]float64
+	golden(t, "pytorch-fp64-curves.json", &curves)
+	for _, cpu := range []string{"avx512bf16", "avx512", "avx2"} {
+		t.Run(cpu, func(t *testing.T) {
+			if !slices.ContainsFunc(kernel.Available(), func(l kernel.Level) bool { return l.String() == cpu }) {
+				t.Skipf("this CPU has %v", kernel.Available())
+			}
+			p := curvePlace(t)
+			p.env = []string{"TRAINCTL_CPU=" + cpu}
+			r := p.run(t, set("model.name=convnet", "precision.plugin=amp", "train.max_steps=20", "launch.nproc_per_node=2")...)
+			worst := follows(t, r.losses(), curves["convnet-w2-seed42"], []limit{{3, 1e-2}, {20, 5e-2}})
+			t.Logf("worst relative difference %.2g", worst)
 		})
 	}
 }
