@@ -126,6 +126,12 @@ func (p *place) trained(t *testing.T, r *proc, n, steps int) {
 // temporary file or socket. A process may take a moment to be gone.
 func (p *place) checkClean(t *testing.T) {
 	t.Helper()
+	p.checkProcesses(t)
+	p.checkFiles(t)
+}
+
+func (p *place) checkProcesses(t *testing.T) {
+	t.Helper()
 	var left []process
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if left = p.processes(); len(left) == 0 || time.Now().After(deadline) {
@@ -138,6 +144,10 @@ func (p *place) checkClean(t *testing.T) {
 			_ = q.Kill()
 		}
 	}
+}
+
+func (p *place) checkFiles(t *testing.T) {
+	t.Helper()
 	files, err := os.ReadDir(p.tmp)
 	must(t, err)
 	for _, f := range files {

@@ -17,9 +17,10 @@ import (
 
 // What the launcher tells its workers beside the rank's own variables.
 const (
-	envRunDir  = "TRAINCTL_RUN_DIR"  // directory of this run, made by the launcher
-	envStarted = "TRAINCTL_STARTED"  // when the launcher's process began, Unix nanoseconds
-	envEventFD = "TRAINCTL_EVENT_FD" // descriptor that takes event lines
+	envRunDir  = "TRAINCTL_RUN_DIR"    // directory of this run, made by the launcher
+	envStarted = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
+	envEventFD = "TRAINCTL_EVENT_FD"   // descriptor that takes event lines
+	envSockets = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
 )
 
 // RunDir is the run directory; the zero value, on other ranks than 0, has none.

@@ -47,8 +47,8 @@ func Device() plan.Device { return cpu.NewParallel(runtime.GOMAXPROCS(0)) }
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
 	return host.New(host.Options{
-		FlightDir: flightDir(dir),
-		Builtins:  o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+		FlightDir: flightDir(dir), SocketDir: os.Getenv(envSockets),
+		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 	})
 }
 

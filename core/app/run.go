@@ -17,6 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
 )
@@ -41,6 +42,10 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 		return launch.ExitFailed, err
 	}
 	defer j.bus.Close()
+	if j.sockets, err = host.NewSocketDir(); err != nil {
+		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
+	}
+	defer os.RemoveAll(j.sockets)
 	res, err := launch.Run(ctx, j.launchOptions())
 	return res.ExitCode, errors.Join(err, j.report(res))
 }
@@ -48,11 +53,12 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 // job is one run as the launcher sees it.
 type job struct {
 	RunOptions
-	fs     checkpoint.FS
-	dir    event.RunDir
-	bus    *event.Bus
-	nproc  int
-	resume string // directory or checkpoint to continue from; "": none
+	fs      checkpoint.FS
+	dir     event.RunDir
+	bus     *event.Bus
+	nproc   int
+	sockets string // directory of the plugins' sockets
+	resume  string // directory or checkpoint to continue from; "": none
 }
 
 func newJob(o RunOptions) (*job, error) {
@@ -156,6 +162,7 @@ func (j *job) command(w rank.World) launch.Command {
 	}
 	return launch.Command{Path: j.Exe, Args: args, Env: []string{
 		envRunDir + "=" + j.dir.Path,
+		envSockets + "=" + j.sockets,
 		envStarted + "=" + strconv.FormatInt(j.Started.UnixNano(), 10),
 	}}
 }

@@ -44,6 +44,9 @@ type Options struct {
 	HangTimeout time.Duration
 	// StopTimeout is how long a plugin may take to close; default 2 s.
 	StopTimeout time.Duration
+	// SocketDir is where plugins' sockets are made, each in a directory of its
+	// own; "": a place for temporary files.
+	SocketDir string
 	// FlightDir is where backends leave a file with their last operations, see
 	// package flight; "" keeps them in memory alone. A file that cannot be made is a
 	// warning in the log.

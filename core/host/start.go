@@ -81,22 +81,18 @@ func (h *Host) clientConfig(proc *process) *goplugin.ClientConfig {
 		SkipHostEnv:      true,
 		StartTimeout:     h.opts.StartTimeout,
 		Logger:           hclog.NewNullLogger(),
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: socketHome(os.TempDir())},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.socketHome()},
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithIdleTimeout(0), // the socket's file is gone once we are connected
 		},
 	}
 }
 
-// socketHome is where plugins' sockets go: the directory for temporary files,
-// unless its path is so long that a socket's would not fit into the 104 bytes
-// that systems have for it (batch systems make such directories).
-func socketHome(tmp string) string {
-	const name = "/plugin-dir1234567890/plugin1234567890"
-	if len(tmp)+len(name) < 104 {
-		return tmp
+func (h *Host) socketHome() string {
+	if h.opts.SocketDir != "" {
+		return h.opts.SocketDir
 	}
-	return "/tmp"
+	return socketHome(os.TempDir())
 }
 
 // service gives go-plugin's connection as our client.

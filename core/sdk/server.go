@@ -324,4 +324,7 @@ func removeSocket() {
 		}
 	}
 	_ = os.Remove(dir)
+	if home := filepath.Dir(dir); strings.HasPrefix(filepath.Base(home), pb.SocketDirPrefix) {
+		_ = os.Remove(home) // the last one out, when the launcher is gone as well
+	}
 }
