@@ -60,5 +60,5 @@
 //
 // Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
 // (plan, checkpoint, sdk, cpu) → (graph, tensor, kernel, event, rank, shm,
-// rng, diag). core/arch_test.go holds the rules, each with its reason.
+// sockets, rng, diag). core/arch_test.go holds the rules, each with its reason.
 package core

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/sockets"
 )
 
 // machineChecks look at what every run needs.
@@ -55,22 +56,15 @@ func sharedMemory() check {
 	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be made and mapped"}
 }
 
-// socketPath is the longest name of a plugin's socket below the temporary
-// directory, and socketLimit what the system allows for the whole.
-const (
-	socketPath  = len("/plugin-dir4294967295/plugin4294967295")
-	socketLimit = 103
-)
-
 func temporary() check {
 	c := check{Name: "temporary files", Verdict: fine, Found: os.TempDir()}
 	f, err := os.CreateTemp("", "trainctl-doctor-*")
-	switch {
-	case err != nil:
+	if err != nil {
 		c.Verdict, c.Found, c.Mend = broken, err.Error(), "point TMPDIR at a directory that can be written"
 		return c
-	case len(os.TempDir())+socketPath > socketLimit:
-		c.Verdict, c.Mend = broken, "set TMPDIR to a shorter path: the names of plugins' sockets do not fit"
+	}
+	if home := sockets.Home(); home != os.TempDir() {
+		c.Found += ", plugins' sockets in " + home
 	}
 	f.Close()
 	os.Remove(f.Name())

@@ -17,9 +17,9 @@ import (
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sockets"
 )
 
 // RunOptions are what a launcher is asked for.
@@ -42,10 +42,10 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 		return launch.ExitFailed, err
 	}
 	defer j.bus.Close()
-	if j.sockets, err = host.NewSocketDir(); err != nil {
+	if j.sockets, err = sockets.New(); err != nil {
 		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
 	}
-	defer os.RemoveAll(j.sockets)
+	defer j.sockets.Close()
 	res, err := launch.Run(ctx, j.launchOptions())
 	return res.ExitCode, errors.Join(err, j.report(res))
 }
@@ -57,7 +57,7 @@ type job struct {
 	dir     event.RunDir
 	bus     *event.Bus
 	nproc   int
-	sockets string // directory of the plugins' sockets
+	sockets *sockets.Dir
 	resume  string // directory or checkpoint to continue from; "": none
 }
 
@@ -162,7 +162,7 @@ func (j *job) command(w rank.World) launch.Command {
 	}
 	return launch.Command{Path: j.Exe, Args: args, Env: []string{
 		envRunDir + "=" + j.dir.Path,
-		envSockets + "=" + j.sockets,
+		envSockets + "=" + j.sockets.Path,
 		envStarted + "=" + strconv.FormatInt(j.Started.UnixNano(), 10),
 	}}
 }

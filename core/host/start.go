@@ -18,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/sockets"
 )
 
 // plugin is a running plugin process of any kind, and its connections.
@@ -92,7 +93,7 @@ func (h *Host) socketHome() string {
 	if h.opts.SocketDir != "" {
 		return h.opts.SocketDir
 	}
-	return socketHome(os.TempDir())
+	return sockets.Home()
 }
 
 // service gives go-plugin's connection as our client.

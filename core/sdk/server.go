@@ -17,6 +17,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/sockets"
 )
 
 const (
@@ -324,7 +325,5 @@ func removeSocket() {
 		}
 	}
 	_ = os.Remove(dir)
-	if home := filepath.Dir(dir); strings.HasPrefix(filepath.Base(home), pb.SocketDirPrefix) {
-		_ = os.Remove(home) // the last one out, when the launcher is gone as well
-	}
+	sockets.Leave(dir)
 }

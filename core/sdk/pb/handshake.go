@@ -26,10 +26,6 @@ const (
 	EnvDataPlane = "TRAINCTL_DATA_PLANE"  // "inline" forces the inline data plane, on either side
 )
 
-// SocketDirPrefix is how the name of a directory begins in which a launcher
-// keeps the sockets of all its plugins; its process id follows.
-const SocketDirPrefix = "trainctl-"
-
 // Handshake must be equal on both sides. The cookie only tells a host from a
 // person; it protects nothing.
 var Handshake = goplugin.HandshakeConfig{
