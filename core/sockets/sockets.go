@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const (
@@ -40,16 +39,26 @@ type Dir struct {
 // New makes one. What owners that were killed have left is removed.
 func New() (*Dir, error) {
 	removeStale(Home())
-	path, err := os.MkdirTemp(Home(), prefix)
-	if err != nil {
-		return nil, err
+	for range 100 {
+		path, err := os.MkdirTemp(Home(), prefix)
+		if err != nil {
+			return nil, err
+		}
+		// Before it is locked, somebody else's New may take it for a dead owner's.
+		if l, err := lock(path); err == nil && there(l, path) {
+			return &Dir{Path: path, lock: l}, nil
+		} else if err == nil {
+			_ = l.Close()
+		}
 	}
-	d := &Dir{Path: path}
-	if d.lock, err = lock(path); err != nil {
-		_ = os.Remove(path)
-		return nil, err
-	}
-	return d, nil
+	return nil, errors.New("sockets: none of 100 new directories stayed")
+}
+
+// there reports whether path still is the open file.
+func there(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 // Close removes the directory, with what processes that were killed have left in
@@ -68,13 +77,10 @@ func Leave(dir string) {
 	}
 }
 
-// removeStale spares what was made just now, and may be about to be locked.
 func removeStale(home string) {
 	dirs, _ := filepath.Glob(filepath.Join(home, prefix+"*")) // the pattern is sound
 	for _, dir := range dirs {
-		if info, err := os.Lstat(dir); err == nil && info.IsDir() && time.Since(info.ModTime()) > time.Second {
-			removeAbandoned(dir, remove)
-		}
+		removeAbandoned(dir, remove)
 	}
 }
 

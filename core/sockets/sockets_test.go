@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 )
 
 // A socket's path has to fit, however long TMPDIR is.
@@ -27,7 +27,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// occupied is a directory with a plugin's socket in it, made long ago.
+// occupied is a directory with a plugin's socket in it.
 func occupied(t *testing.T) *Dir {
 	t.Helper()
 	d, err := New()
@@ -39,10 +39,6 @@ func occupied(t *testing.T) *Dir {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(d.Path, "plugin-dir7", "plugin8"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(d.Path, old, old); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -96,4 +92,27 @@ func TestTheLastPluginRemovesTheDirectoryOfADeadOwner(t *testing.T) {
 	if Leave(own); exists(d.Path) {
 		t.Error("the last one left the directory")
 	}
+}
+
+func TestOwnersThatBeginTogether(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				d, err := New()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !exists(d.Path) {
+					t.Error("a directory was removed while its owner lives")
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
