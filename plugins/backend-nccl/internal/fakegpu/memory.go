@@ -93,6 +93,10 @@ func (p *Process) fillMemory(c *driver.CUDA) {
 	c.MemHostUnregister = func(host unsafe.Pointer) error { m.locked(func() { delete(m.pinned, uintptr(host)) }); return nil }
 }
 
+// slowness is how often a copy to the device is looked at before it is done, so
+// that what should have waited for it sees the memory of before.
+const slowness = 20
+
 func (p *Process) fillCopies(c *driver.CUDA) {
 	c.MemcpyHtoDAsync = func(to driver.DevicePtr, from unsafe.Pointer, n uintptr, s driver.Stream) error {
 		return p.enqueue("cuMemcpyHtoDAsync", s, func() (func() bool, driver.CUResult) {
@@ -100,7 +104,14 @@ func (p *Process) fillCopies(c *driver.CUDA) {
 			if b == nil {
 				return nil, driver.InvalidValue
 			}
-			return func() bool { copy(b, unsafe.Slice((*byte)(from), n)); return true }, success
+			looks := slowness
+			return func() bool {
+				if looks--; looks > 0 {
+					return false
+				}
+				copy(b, unsafe.Slice((*byte)(from), n))
+				return true
+			}, success
 		})
 	}
 	c.MemcpyDtoH = func(to unsafe.Pointer, from driver.DevicePtr, n uintptr) error {
