@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -64,9 +67,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			dir, err := filepath.Abs("../../configs")
-			e.Setenv("CONFIGS", dir)
-			return err
+			repo, err := filepath.Abs("../..")
+			e.Setenv("CONFIGS", filepath.Join(repo, "configs"))
+			e.Setenv("REPO", repo)
+			return errors.Join(err, goEnvironment(e))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,
@@ -74,6 +78,23 @@ func TestScripts(t *testing.T) {
 			"plugin":     putPlugin,
 		},
 	})
+}
+
+// goEnvironment lets scripts build with the caches of this process, and
+// without the network.
+func goEnvironment(e *testscript.Env) error {
+	names := []string{"GOCACHE", "GOMODCACHE", "GOFLAGS"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		return err
+	}
+	for i, value := range strings.SplitN(string(out), "\n", len(names)) {
+		e.Setenv(names[i], strings.TrimSpace(value))
+	}
+	e.Setenv("GOPROXY", "off")
+	e.Setenv("GOWORK", "off")
+	e.Setenv("CGO_ENABLED", "0")
+	return nil
 }
 
 // exits CODE COMMAND…: the program ends with that very code.

@@ -13,7 +13,7 @@ func pluginsCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List, check, lock, test and begin plugins",
-	}, pluginsListCommand(s), pluginsInfoCommand(s), pluginsVerifyCommand(s), pluginsLockCommand(), pluginsTestCommand(s), pluginsSuiteCommand())
+	}, pluginsListCommand(s), pluginsInfoCommand(s), pluginsVerifyCommand(s), pluginsLockCommand(), pluginsNewCommand(), pluginsTestCommand(s), pluginsSuiteCommand())
 }
 
 func pluginsListCommand(s *services) *cobra.Command {
