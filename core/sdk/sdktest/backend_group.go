@@ -31,7 +31,7 @@ type group struct {
 // arenaSize holds the largest buffer that the suite puts into an arena, and an
 // offset before it.
 func (b *backendSuite) arenaSize(world int) int {
-	most := 0
+	most := 40_000 // of the tests that choose their sizes themselves
 	for _, n := range b.Counts {
 		most = max(most, n)
 	}
