@@ -89,7 +89,7 @@ func TestDeviceArenasOfPluginProcesses(t *testing.T) {
 				m.Lack(a)
 			}
 			sdktest.Device(t, sdktest.DeviceOptions{
-				BackendOptions: sdktest.BackendOptions{New: sdktest.BackendProcess(h, executable(t)), Counts: []int{0, 1, 1000, 65537}, Worlds: []int{1, 2}},
+				BackendOptions: sdktest.BackendOptions{New: sdktest.BackendProcess(h, executable(t)), Counts: []int{0, 1, 1000}, Worlds: []int{1, 2}},
 				Rank:           func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, m.CUDA(), rank, size) },
 				Events:         name != "without events",
 			})

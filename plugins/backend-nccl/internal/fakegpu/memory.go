@@ -95,7 +95,7 @@ func (p *Process) fillMemory(c *driver.CUDA) {
 
 // slowness is how often a copy to the device is looked at before it is done, so
 // that what should have waited for it sees the memory of before.
-const slowness = 20
+const slowness = 8
 
 func (p *Process) fillCopies(c *driver.CUDA) {
 	c.MemcpyHtoDAsync = func(to driver.DevicePtr, from unsafe.Pointer, n uintptr, s driver.Stream) error {
