@@ -96,20 +96,3 @@ func TestDeviceArenasOfPluginProcesses(t *testing.T) {
 		})
 	}
 }
-
-// The same in the rank's process, where addresses are handed over.
-func TestDeviceArenasInProcess(t *testing.T) {
-	t.Parallel()
-	m := fakegpu.New(4)
-	t.Cleanup(func() {
-		if left := m.Left(); left != "" {
-			t.Errorf("not given back: %s", left)
-		}
-	})
-	sdktest.Device(t, sdktest.DeviceOptions{
-		BackendOptions: sdktest.BackendOptions{New: func(testing.TB) sdk.Backend { return onFake(m, 23000) }, Counts: []int{0, 1, 3, 1000, 65537}},
-		Rank:           func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, m.CUDA(), rank, size) },
-		InProcess:      true,
-		Events:         true,
-	})
-}
