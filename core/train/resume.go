@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -89,10 +90,20 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
-	fresh := t.zeroes()
-	nn.Initialize(t.graph, t.Settings.Run.Seed, fresh)
-	_, err := t.assign(t.named(fresh))
-	return err
+	return t.drawWeights()
+}
+
+// drawWeights gives the model its first weights.
+func (t *Trainer) drawWeights() error {
+	full := t.model
+	if slices.ContainsFunc(t.model, func(m tensor.Tensor) bool { return half(m.DType) }) {
+		full = t.zeroes()
+	}
+	if err := nn.Initialize(t.graph, t.Settings.Run.Seed, full); err != nil {
+		return err
+	}
+	t.setModel(full)
+	return nil
 }
 
 // restore takes a checkpoint over on rank 0.

@@ -51,13 +51,18 @@ func (t *Trainer) assign(src []tensor.Named) (notes []string, err error) {
 	if notes, err = checkpoint.Fill(t.named(full), floatsAs(t.floatType(), src)); err != nil {
 		return nil, err
 	}
+	t.setModel(full)
+	return notes, nil
+}
+
+// setModel takes over tensors of full precision, which may be the model's own.
+func (t *Trainer) setModel(full []tensor.Tensor) {
 	for i, e := range t.graph.StateDict() {
 		convert(t.model[i], full[i])
 		if !e.Buffer && t.masters[e.Index].Data != nil {
 			convert(t.masters[e.Index], full[i])
 		}
 	}
-	return notes, nil
 }
 
 // floatType is the floating type of checkpoints of this run.
