@@ -193,13 +193,13 @@ func (f *forecaster) buckets(r *forecast.Report) {
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
-	m := f.outline.Plan.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
+	m := f.outline.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
 	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace),
 		Optimizer: f.optimizerBytes(),
-		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Batch) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
+		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Rows()) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
 	}
 }
 

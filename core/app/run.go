@@ -171,9 +171,14 @@ func (j *job) command(w rank.World) launch.Command {
 	}}
 }
 
+var stepKind = (*event.StepDone)(nil).Kind()
+
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
 func (j *job) onEvent(from int, line []byte) {
+	if len(j.Sinks) == 0 || from != 0 && event.KindOf(line) == stepKind {
+		return // the many, unread
+	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return // of a newer version, or cut off by a crash

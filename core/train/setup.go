@@ -120,7 +120,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	t.planning = time.Since(begin)
 	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
-	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+	rows := o.Rows()
+	if t.EvalOnly {
+		rows = max(rows, t.evalBatch())
+	}
+	return t.Dataset.Prepare(slots, rows)
 }
 
 // equip makes everything that depends on where gradients lie.
