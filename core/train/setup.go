@@ -181,7 +181,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Hash,
+		Build: t.Build, Config: t.Settings.Common,
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
