@@ -39,8 +39,9 @@ median of calls that all ranks come to from sleeping.
 
 With --hosts the ranks run in network namespaces, --nproc in each, joined by
 virtual Ethernet; that needs root. --against runs another program's ranks on
-the same hosts afterwards: they find torchrun's environment, what to measure in
-TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
+the same hosts afterwards: they find torchrun's environment with a free port for
+rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
+--json prints (bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
