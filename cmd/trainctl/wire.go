@@ -10,6 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/forecast"
@@ -94,6 +95,9 @@ func workerOptions(c *config.Config, resume string, started time.Time) app.Worke
 }
 
 func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Checkpoint); err != nil {
+		return evalResult{}, err
+	}
 	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))
 	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
 }
