@@ -29,11 +29,12 @@ func newServices(started time.Time) *services {
 		},
 		Run:    func(ctx context.Context, r runRequest) error { return run(ctx, r, started) },
 		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
-		Plan: func(ctx context.Context, c *config.Config) (*forecast.Report, error) {
-			return app.Forecast(ctx, c, builtins())
+		Plan: func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error) {
+			return app.Forecast(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: openData})
 		},
 		Bench: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
-			return app.BenchStep(ctx, c, builtins(), budget)
+			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}
+			return app.BenchStep(ctx, o, budget)
 		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),
