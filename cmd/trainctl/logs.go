@@ -40,6 +40,7 @@ Ranks on other hosts have their logs there.`,
 	base := f.String("run-dir", defaultRuns, "look for runs in `DIR`")
 	ranks := f.IntSlice("rank", nil, "show only rank `N`; repeatable, or comma-separated")
 	f.IntVar(&v.tail, "tail", -1, "show only the last `N` lines")
+	f.Lookup("tail").DefValue = "all"
 	follow := f.BoolP("follow", "f", false, "go on until the run ends")
 	f.BoolVarP(&v.stamps, "timestamps", "t", false, "show when each line was written, in UTC")
 	f.BoolVar(&v.json, "json", false, "print one JSON object for each line")
