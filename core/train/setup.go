@@ -114,6 +114,9 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	if err := t.reside(); err != nil {
+		return err
+	}
 	if err := t.equip(); err != nil {
 		return err
 	}
@@ -124,7 +127,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if t.EvalOnly {
 		rows = max(rows, t.evalBatch())
 	}
-	return t.Dataset.Prepare(slots, rows)
+	if err := t.Dataset.Prepare(slots, rows); err != nil {
+		return err
+	}
+	t.pinBatches()
+	return nil
 }
 
 // equip makes everything that depends on where gradients lie.
@@ -140,7 +147,10 @@ func (t *Trainer) equip() error {
 	if err := t.bind(); err != nil {
 		return err
 	}
-	return t.makeOptimizer()
+	if err := t.makeOptimizer(); err != nil {
+		return err
+	}
+	return t.moveIn()
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
@@ -159,6 +169,11 @@ func (t *Trainer) makeOptimizer() (err error) {
 		params = append(params, optim.Param{
 			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
 		})
+	}
+	if t.optimizer != nil {
+		if err := t.optimizer.Return(); err != nil {
+			return err
+		}
 	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
@@ -200,5 +215,5 @@ func (t *Trainer) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.programs.close(), t.moveOut(), t.arena.Close())
 }
