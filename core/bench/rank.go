@@ -194,8 +194,14 @@ func (r *rig) slowest(g ddp.Region) (Result, error) {
 }
 
 // restedLaps is how many calls are measured from rest: as many as scalars fit
-// into one reduction.
-const restedLaps = ddp.ScratchBytes / 8
+// into one reduction, and fewer of those that take milliseconds.
+func restedLaps(size int) int {
+	const most, large = ddp.ScratchBytes / 8, 1 << 20
+	if size > large {
+		return most / 4
+	}
+	return most
+}
 
 // rested measures calls that find every process asleep. Ranks wake at
 // different moments; the one that comes last sees how long a call takes.
@@ -203,7 +209,7 @@ func (r *rig) rested(g ddp.Region) (time.Duration, error) {
 	if r.Rest <= 0 {
 		return 0, nil
 	}
-	v := make([]float64, restedLaps)
+	v := make([]float64, restedLaps(g.Size))
 	for i := range v {
 		time.Sleep(r.Rest)
 		start := time.Now()

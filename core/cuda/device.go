@@ -24,6 +24,8 @@ type Device struct {
 	functions map[functionKey]driver.Function
 	mirrors   map[*byte]*mirror
 	room      *room
+	spans     []*span // mirrored memory, by address
+	feed      feed
 }
 
 type functionKey struct {

@@ -11,7 +11,7 @@ import (
 var files embed.FS
 
 // families are the source files in the order in which they build on each other.
-var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss"}
+var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss", "update"}
 
 // source is the program of one element type: every family, with the type in front.
 func source(d tensor.DType) string {
