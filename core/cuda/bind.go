@@ -28,6 +28,19 @@ type binder struct {
 	items   []item
 	changed []int // tensors of the State
 	err     error
+
+	*whole
+}
+
+// whole is what the steps of a plan know of each other.
+type whole struct {
+	flow  *flow
+	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
+	done  map[int]bool             // steps whose work an earlier one does unless it adds
+}
+
+func newWhole(steps []plan.Step) *whole {
+	return &whole{flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}}
 }
 
 // in and out are operands' addresses, 0 where absent.
@@ -49,6 +62,29 @@ func (b *binder) scratch(n int) (p driver.DevicePtr) {
 	}
 	b.used += roundUp(n)
 	return p
+}
+
+// keep is n bytes that stay until the plan has run.
+func (b *binder) keep(n int) (p driver.DevicePtr) {
+	if !b.measure && b.err == nil {
+		p, b.err = b.m.own(n)
+	}
+	return p
+}
+
+// call adds what a library enqueues.
+func (b *binder) call(name string, f func() error) {
+	if !b.measure {
+		b.items = append(b.items, item{name: name, call: f})
+	}
+}
+
+// only makes the items from an index on depend on a call: they run where *when
+// is not 0, or where *unless is.
+func (b *binder) only(from int, when, unless *int32) {
+	for i := from; i < len(b.items); i++ {
+		b.items[i].when, b.items[i].unless = when, unless
+	}
 }
 
 // adds tells a kernel whether to add to output i: yes, no, or as the call says.

@@ -23,6 +23,7 @@ type Device struct {
 	functions map[functionKey]driver.Function
 	mirrors   map[*byte]*mirror
 	room      *room
+	lib       libraries
 }
 
 type functionKey struct {
@@ -52,7 +53,11 @@ func Open(ordinal int, cache string) (*Device, error) {
 		return nil, fmt.Errorf("cuda: device %d: %w", ordinal, err)
 	}
 	c := &compiler{rtc: rtc, arch: fmt.Sprintf("sm_%d%d", major, minor), dir: cache}
-	return newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d)) })
+	d, err := newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d)) })
+	if err == nil {
+		d.link(dl.System())
+	}
+	return d, err
 }
 
 func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {

@@ -11,9 +11,15 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Workspace is the scratch that a step needs: partial sums.
+// Workspace is the scratch that a step needs: partial sums, and what libraries ask for.
 func (d *Device) Workspace(s *plan.Step) int {
-	b := &binder{s: s, m: &memory{}, measure: true}
+	defer d.enter()()
+	return d.workspace(newWhole([]plan.Step{*s}), 0)
+}
+
+func (d *Device) workspace(w *whole, i int) int {
+	s := &w.flow.steps[i]
+	b := &binder{s: s, m: &memory{dev: d}, step: i, measure: true, whole: w}
 	if bind := bindings[s.Op]; bind != nil {
 		bind(b)
 	}
@@ -35,9 +41,9 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 	}
 	report := p.Stats()
 	e.report = e.m.at(&report)
-	steps := p.Steps()
+	steps, w := p.Steps(), newWhole(p.Steps())
 	for i := range steps {
-		items, err := e.bind(i, &steps[i])
+		items, err := e.bind(w, i, &steps[i])
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %s (%s): %w", i, steps[i].Layer, steps[i].Op, err)
 		}
@@ -61,20 +67,27 @@ type executor struct {
 	fault [4]int32
 }
 
-// item is a launch, or what the host does between two.
+// item is a launch, a library's function that enqueues, or what the host does between two.
 type item struct {
 	f      driver.Function
 	name   string
 	x, y   uint32
 	params []unsafe.Pointer
+	call   func() error
 	host   func(c *plan.Call) error
+
+	when, unless *int32 // if given: runs where that is not 0, and where this is
+}
+
+func (it *item) skipped() bool {
+	return it.when != nil && *it.when == 0 || it.unless != nil && *it.unless != 0
 }
 
 func (e *executor) place() (err error) {
 	m, d := e.m, e.m.dev
-	work := 0
+	work, w := 0, newWhole(e.plan.Steps())
 	for i := range e.plan.Steps() {
-		work = max(work, d.Workspace(&e.plan.Steps()[i]))
+		work = max(work, d.workspace(w, i))
 	}
 	if m.room, err = d.reserve(e.plan.ArenaBytes(), work); err != nil {
 		return err
@@ -106,7 +119,7 @@ func (e *executor) place() (err error) {
 	return nil
 }
 
-func (e *executor) bind(i int, s *plan.Step) ([]item, error) {
+func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 	bind := bindings[s.Op]
 	if bind == nil {
 		return nil, fmt.Errorf("the GPU has no kernel for this operation")
@@ -123,7 +136,7 @@ func (e *executor) bind(i int, s *plan.Step) ([]item, error) {
 			e.dirty[o.Index] = true
 		}
 	}
-	b := &binder{s: s, m: e.m, step: i}
+	b := &binder{s: s, m: e.m, step: i, whole: w}
 	bind(b)
 	for _, o := range b.changed {
 		e.dirty[o] = true
@@ -149,7 +162,7 @@ func (e *executor) Step(i int, c *plan.Call) {
 			}
 			continue
 		}
-		if err := e.m.dev.cu.LaunchKernel(it.f, it.x, it.y, 1, block, 1, 1, 0, e.m.dev.stream, unsafe.SliceData(it.params), nil); err != nil {
+		if err := e.enqueue(it); err != nil {
 			e.fail(c, fmt.Sprintf("%s (%s), kernel %s", s.Layer, s.Op, it.name), err)
 		}
 	}
@@ -157,6 +170,18 @@ func (e *executor) Step(i int, c *plan.Call) {
 		if err := e.fetch(s); err != nil {
 			e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), err)
 		}
+	}
+}
+
+// enqueue launches an item on the device's stream.
+func (e *executor) enqueue(it *item) error {
+	switch d := e.m.dev; {
+	case it.skipped():
+		return nil
+	case it.call != nil:
+		return it.call()
+	default:
+		return d.cu.LaunchKernel(it.f, it.x, it.y, 1, block, 1, 1, 0, d.stream, unsafe.SliceData(it.params), nil)
 	}
 }
 

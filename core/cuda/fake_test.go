@@ -19,12 +19,13 @@ type fake struct {
 	current driver.Context
 	fail    string // the kernel whose launch fails
 	allocs  int
+	ran     map[string]int // how often a kernel or a library's function ran
 }
 
 const fakeContext, fakeStream = 7, 9
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}}
+	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}, ran: map[string]int{}}
 }
 
 // within checks that a range lies in one live allocation, and gives its bytes.
@@ -110,10 +111,24 @@ func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s 
 	if k.name == f.fail {
 		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(719)}
 	}
+	f.ran[k.name]++
 	f.kernels[k.d].launch(driver.CString(k.name), x, y, z, bx, address(params))
 	return nil
 }
 
 func (f *fake) device() *Device {
 	return must(newDevice(f.driver(), 0, func(d tensor.DType) ([]byte, error) { return []byte{byte(d)}, nil }))
+}
+
+// enqueue runs what a library's function does.
+func (f *fake) enqueue(name string, do func()) {
+	f.ran[name]++
+	do()
+}
+
+// linked is a device that finds the fake libraries too.
+func (f *fake) linked() *Device {
+	d := f.device()
+	d.lib.blas = must(openBlas(newFakeBlas(f).api()))
+	return d
 }
