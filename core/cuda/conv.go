@@ -46,8 +46,8 @@ func bindConvGradWeight(b *binder) {
 
 func bindConvGradBias(b *binder) {
 	x := b.s.In[0].Spec
-	c := x.Shape[1]
-	part := b.scratch(8 * c * shares)
-	b.launch(x.DType, "channel_sums", c, shares, b.in(0), x.Shape[0], c, x.Shape[2]*x.Shape[3], part)
-	b.launch(x.DType, "sum_parts", grid(c), 1, part, shares, c, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
+	v := b.images(x.Shape)
+	part := b.scratch(8 * v.c * v.shares)
+	b.launch(x.DType, "channel_sums", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
+	b.launch(x.DType, "sum_parts", b.grid(v.c), 1, part, v.shares, v.c, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
 }

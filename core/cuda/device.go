@@ -24,6 +24,7 @@ type Device struct {
 	mirrors   map[*byte]*mirror
 	room      *room
 	lib       libraries
+	block     int // threads of a block: less where they are emulated
 }
 
 type functionKey struct {
@@ -61,7 +62,7 @@ func Open(ordinal int, cache string) (*Device, error) {
 }
 
 func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {
-	d := &Device{cu: cu, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}}
+	d := &Device{cu: cu, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}, block: block}
 	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}

@@ -181,7 +181,7 @@ func (e *executor) enqueue(it *item) error {
 	case it.call != nil:
 		return it.call()
 	default:
-		return d.cu.LaunchKernel(it.f, it.x, it.y, 1, block, 1, 1, 0, d.stream, unsafe.SliceData(it.params), nil)
+		return d.cu.LaunchKernel(it.f, it.x, it.y, 1, uint32(d.block), 1, 1, 0, d.stream, unsafe.SliceData(it.params), nil)
 	}
 }
 

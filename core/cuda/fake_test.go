@@ -105,7 +105,7 @@ func (f *fake) function(fn *driver.Function, m driver.Module, name *byte) error 
 func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s driver.Stream, params, _ *unsafe.Pointer) error {
 	f.called("LaunchKernel", s)
 	k := f.names[fn-1]
-	if x == 0 || y == 0 || z != 1 || bx != block || by != 1 || bz != 1 || shared != 0 || y > 65535 {
+	if x == 0 || y == 0 || z != 1 || bx != emulatedBlock || by != 1 || bz != 1 || shared != 0 || y > 65535 {
 		f.t.Fatalf("%s on a grid of %d×%d×%d blocks of %d×%d×%d threads", k.name, x, y, z, bx, by, bz)
 	}
 	if k.name == f.fail {
@@ -117,7 +117,9 @@ func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s 
 }
 
 func (f *fake) device() *Device {
-	return must(newDevice(f.driver(), 0, func(d tensor.DType) ([]byte, error) { return []byte{byte(d)}, nil }))
+	d := must(newDevice(f.driver(), 0, func(d tensor.DType) ([]byte, error) { return []byte{byte(d)}, nil }))
+	d.block = emulatedBlock
+	return d
 }
 
 // enqueue runs what a library's function does.

@@ -26,15 +26,15 @@ func bindGELU(b *binder) {
 	}
 	n := x.Shape.Elems()
 	if b.s.Op == graph.GELUOp {
-		b.launch(x.DType, "gelu", grid(n), 1, b.in(0), b.out(0), n, tanh)
+		b.launch(x.DType, "gelu", b.grid(n), 1, b.in(0), b.out(0), n, tanh)
 		return
 	}
-	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
+	b.launch(x.DType, "gelu_grad", b.grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
 }
 
 func bindCast(b *binder) {
 	n := b.s.In[0].Spec.Shape.Elems()
-	b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+	b.launch(tensor.F32, "cast", b.grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
 }
 
 // scalar is v in the type that kernels for d compute in.
