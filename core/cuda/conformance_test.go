@@ -34,7 +34,7 @@ func TestConformanceEmulated(t *testing.T) {
 
 // The device with libraries: what they are told to compute is right.
 func TestConformanceLinked(t *testing.T) {
-	conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}}, (*fake).linked)
+	conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}, BiasApart: true}, (*fake).linked)
 }
 
 // The device itself.
@@ -43,5 +43,5 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	devicetest.Run(t, devicetest.Options{Device: func() plan.Device { return d }, Reference: reference})
+	devicetest.Run(t, devicetest.Options{Device: func() plan.Device { return d }, Reference: reference, BiasApart: true})
 }

@@ -132,5 +132,6 @@ func (f *fake) enqueue(name string, do func()) {
 func (f *fake) linked() *Device {
 	d := f.device()
 	d.lib.blas = must(openBlas(newFakeBlas(f).api()))
+	d.lib.dnn = must(openDNN(newFakeDNN(f).api(), d.stream))
 	return d
 }
