@@ -36,15 +36,15 @@ type whole struct {
 	flow  *flow
 	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
 	done  map[int]bool             // steps whose work an earlier one does unless it adds
-	lasts []bool                   // steps whose images have their channels side by side
+	lay   []layout
 }
 
-func newWhole(steps []plan.Step) *whole {
-	return &whole{flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}, lasts: make([]bool, len(steps))}
+func newWhole(steps []plan.Step, lib *libraries) *whole {
+	return &whole{flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}, lay: layOut(steps, lib)}
 }
 
 // last says that the images of the step have their channels side by side.
-func (b *binder) last() bool { return b.lasts[b.step] }
+func (b *binder) last() bool { return b.lay[b.step].out }
 
 // in and out are operands' addresses, 0 where absent.
 func (b *binder) in(i int) driver.DevicePtr { return b.at(b.s.In, i) }

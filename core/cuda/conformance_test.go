@@ -12,9 +12,8 @@ import (
 func reference() plan.Device { return cpu.New() }
 
 // conform runs the suite over fakes, which must have their memory back when all programs are closed.
-func conform(t *testing.T, o devicetest.Options, device func(f *fake) *Device) {
+func conform(t *testing.T, o devicetest.Options, device func(f *fake) plan.Device) {
 	var all []*fake
-	o.Reference = reference
 	o.Device = func() plan.Device {
 		all = append(all, newFake(t))
 		return device(all[len(all)-1])
@@ -29,12 +28,12 @@ func conform(t *testing.T, o devicetest.Options, device func(f *fake) *Device) {
 
 // The device over emulated kernels: what a GPU will be told to compute is right.
 func TestConformanceEmulated(t *testing.T) {
-	conform(t, devicetest.Options{}, (*fake).device)
+	conform(t, devicetest.Options{Reference: reference}, func(f *fake) plan.Device { return f.device() })
 }
 
 // The device with libraries: what they are told to compute is right.
 func TestConformanceLinked(t *testing.T) {
-	conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}, BiasApart: true}, (*fake).linked)
+	conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}, BiasApart: true, Reference: reference}, func(f *fake) plan.Device { return f.linked() })
 }
 
 // The device itself.

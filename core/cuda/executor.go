@@ -14,7 +14,7 @@ import (
 // Workspace is the scratch that a step needs: partial sums, and what libraries ask for.
 func (d *Device) Workspace(s *plan.Step) int {
 	defer d.enter()()
-	return d.workspace(newWhole([]plan.Step{*s}), 0)
+	return d.workspace(newWhole([]plan.Step{*s}, &d.lib), 0)
 }
 
 func (d *Device) workspace(w *whole, i int) int {
@@ -41,7 +41,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 	}
 	report := p.Stats()
 	e.report = e.m.at(&report)
-	steps, w := p.Steps(), newWhole(p.Steps())
+	steps, w := p.Steps(), newWhole(p.Steps(), &d.lib)
 	for i := range steps {
 		items, err := e.bind(w, i, &steps[i])
 		if err != nil {
@@ -85,7 +85,7 @@ func (it *item) skipped() bool {
 
 func (e *executor) place() (err error) {
 	m, d := e.m, e.m.dev
-	work, w := 0, newWhole(e.plan.Steps())
+	work, w := 0, newWhole(e.plan.Steps(), &d.lib)
 	for i := range e.plan.Steps() {
 		work = max(work, d.workspace(w, i))
 	}
