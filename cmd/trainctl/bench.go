@@ -39,8 +39,9 @@ median of calls that all ranks come to from sleeping.
 
 With --hosts the ranks run in network namespaces, --nproc in each, joined by
 virtual Ethernet; that needs root. --against runs another program's ranks on
-the same hosts afterwards: they find torchrun's environment, what to measure in
-TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
+the same hosts afterwards: they find torchrun's environment with a free port for
+rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
+--json prints (bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
@@ -69,7 +70,7 @@ TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
 		if spec.Sizes, err = parseSizes(*sizes); err != nil {
 			return usagef("--sizes: %v", err)
 		}
-		if spec.Options, err = parseOptions(*set); err != nil {
+		if spec.Options, err = parseOptions("backend", *set); err != nil {
 			return err
 		}
 		if err := spec.Check(); err != nil {
@@ -188,14 +189,14 @@ func formatSize(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseOptions reads --set backend.options.KEY=VALUE.
-func parseOptions(sets []string) (map[string]any, error) {
+// parseOptions reads --set KIND.options.KEY=VALUE.
+func parseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
-		name, known := strings.CutPrefix(strings.TrimSpace(key), "backend.options.")
+		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options.")
 		if !ok || !known || name == "" {
-			return nil, usagef("--set %q: write --set backend.options.KEY=VALUE", s)
+			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
 		}
 		out[name] = bench.ParseOption(value)
 	}

@@ -136,4 +136,6 @@ type Program struct {
 	Args     []string // command line of a rank
 	Peer     []string // command line of another program's rank, to compare with; nil: none
 	Builtins []host.Builtin
+
+	foreign bool // not trainctl: its rank 0 has the store
 }

@@ -117,10 +117,7 @@ func (b *binder) state(i int) driver.DevicePtr {
 }
 
 // grid is enough blocks for n elements, four to a thread.
-func (b *binder) grid(n int) int {
-	each := 4 * b.m.dev.block
-	return max(1, min((n+each-1)/each, most))
-}
+func grid(n int) int { return max(1, min((n+4*block-1)/(4*block), most)) }
 
 // images are the activations of a step as norm.cu sees them: n·c planes of hw elements.
 type images struct {
@@ -189,7 +186,7 @@ func param(a any) unsafe.Pointer {
 
 // elementwise launches a kernel over n elements, whose number it takes behind the arguments.
 func (b *binder) elementwise(d tensor.DType, name string, n int, args ...any) {
-	b.launch(d, name, b.grid(n), 1, append(args, n)...)
+	b.launch(d, name, grid(n), 1, append(args, n)...)
 }
 
 var lossOps = []graph.Op{graph.CrossEntropyOp, graph.CrossEntropyGradOp, graph.MSEOp, graph.MSEGradOp}

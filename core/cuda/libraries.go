@@ -30,6 +30,18 @@ func (d *Device) link(f *dl.Finder) {
 	}
 }
 
+// close gives the handles back. What plans were made of goes with the process.
+func (l *libraries) close() (err error) {
+	if l.dnn != nil {
+		err = l.dnn.api.Destroy(l.dnn.handle)
+	}
+	if l.blas != nil {
+		err = errors.Join(err, l.blas.api.Destroy(l.blas.handle))
+	}
+	l.dnn, l.blas = nil, nil
+	return err
+}
+
 // Missing says which libraries the device does without, and why; nil if it has
 // all. It computes the same, slowly.
 func (d *Device) Missing() error { return errors.Join(d.lib.missing...) }

@@ -37,9 +37,9 @@ func bindMSE(b *binder) {
 	x := b.s.In[0].Spec
 	n := x.Shape.Elems()
 	stats, dx := b.lossOut(graph.MSEOp)
-	counted, each := b.scratch(8), b.scratch(16*b.grid(n))
+	counted, each := b.scratch(8), b.scratch(16*grid(n))
 	b.elementwise(x.DType, "squared_error", n, b.in(0), b.in(1), b.m.call, dx, each, counted)
-	b.report(x.DType, each, b.grid(n), counted, stats)
+	b.report(x.DType, each, grid(n), counted, stats)
 }
 
 // bindEmbedding ignores index 0 where it checks: it is never wrong.

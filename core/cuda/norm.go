@@ -19,7 +19,7 @@ func (b *binder) normStats(a graph.BatchNorm, at int) (mean, invstd driver.Devic
 	c := x.Shape[1]
 	if !b.s.Train {
 		mean, invstd = b.scratch(8*c), b.scratch(8*c)
-		b.launch(x.DType, "bn_running", b.grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, mean, invstd)
+		b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, mean, invstd)
 		return mean, invstd
 	}
 	stats := b.moments()
@@ -32,7 +32,7 @@ func (b *binder) moments() driver.DevicePtr {
 	v := b.images(x.Shape)
 	part, stats := b.scratch(8*3*v.c*v.shares), b.scratch(8*(2*v.c+1))
 	b.launch(x.DType, "bn_moments", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
-	b.launch(x.DType, "bn_merge", b.grid(v.c), 1, part, v.shares, v.c, stats)
+	b.launch(x.DType, "bn_merge", grid(v.c), 1, part, v.shares, v.c, stats)
 	return stats
 }
 
@@ -40,7 +40,7 @@ func (b *binder) normUpdate(a graph.BatchNorm, stats driver.DevicePtr, at int) (
 	x := b.s.In[0].Spec
 	mean, invstd = b.out(at), b.out(at+1)
 	c := x.Shape[1]
-	b.launch(x.DType, "bn_update", b.grid(c), 1, stats, c, a.Eps, a.Momentum, mean, invstd, b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5))
+	b.launch(x.DType, "bn_update", grid(c), 1, stats, c, a.Eps, a.Momentum, mean, invstd, b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5))
 	return mean, invstd
 }
 
@@ -136,7 +136,7 @@ func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 
 // mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.
 func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, v images, count int, invstd driver.DevicePtr) {
-	b.launch(d, "bn_grad_merge", b.grid(v.c), 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+	b.launch(d, "bn_grad_merge", grid(v.c), 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
 }
 
 // gradType is the type of a norm's gradients, outputs 1 and 2.
@@ -160,7 +160,7 @@ func bindLayerNormGrad(b *binder) {
 	a, x := b.s.Attr.(graph.LayerNorm), b.s.In[0].Spec
 	rows := x.Shape.Elems() / a.Cols
 	if b.s.Out[1].Present() || b.s.Out[2].Present() {
-		b.launch(x.DType, "layer_norm_grad_params", b.grid(a.Cols), 1, b.in(0), b.in(1), b.in(2), b.in(3), rows, a.Cols, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+		b.launch(x.DType, "layer_norm_grad_params", grid(a.Cols), 1, b.in(0), b.in(1), b.in(2), b.in(3), rows, a.Cols, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
 	}
 	if b.s.Out[0].Present() {
 		b.launch(x.DType, "layer_norm_grad_input", rows, 1, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), typeOf(b.s.In, 4), a.Cols, b.out(0))

@@ -26,10 +26,10 @@ func bindGELU(b *binder) {
 	}
 	n := x.Shape.Elems()
 	if b.s.Op == graph.GELUOp {
-		b.launch(x.DType, "gelu", b.grid(n), 1, b.in(0), b.out(0), n, tanh)
+		b.launch(x.DType, "gelu", grid(n), 1, b.in(0), b.out(0), n, tanh)
 		return
 	}
-	b.launch(x.DType, "gelu_grad", b.grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
+	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
 }
 
 // bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
@@ -37,10 +37,10 @@ func bindCast(b *binder) {
 	x := b.s.In[0].Spec.Shape
 	n, lay := x.Elems(), b.lay[b.step]
 	if lay.in == lay.out {
-		b.launch(tensor.F32, "cast", b.grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
 		return
 	}
-	b.launch(tensor.F32, "turn", b.grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), x[1], x[2]*x[3], flag(lay.out), n)
+	b.launch(tensor.F32, "turn", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), x[1], x[2]*x[3], flag(lay.out), n)
 }
 
 // scalar is v in the type that kernels for d compute in.

@@ -1,12 +1,10 @@
 // What every family of kernels shares. A file is compiled once per element type:
-// ELEM is 0 for float, 1 for double, 2 for IEEE half, 3 for bfloat16. Elements
+// ELEM is 0 for float, 1 for double, 2 for IEEE half, 3 for bfloat16; BLOCK is
+// the threads of every block, a power of two from 64 to 256. Elements
 // are widened to acc when they are read and rounded once when they are written.
 // Nothing is added by atomics: equal runs give equal bits.
 
 #define KERNEL extern "C" __global__ void
-#ifndef BLOCK
-#define BLOCK 256 // threads of every block
-#endif
 
 typedef long long i64;
 typedef unsigned long long u64;

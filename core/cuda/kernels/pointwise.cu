@@ -13,24 +13,6 @@ __device__ inline acc gelu_slope(acc x, int tanh_form) {
 	return (acc)0.5 * (1 + t) + (acc)0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
 }
 
-// function defines a kernel y[i] = f(x[i]); functions of two have another operand.
-#define function(name, f)                                      \
-	KERNEL name(const elem* x, elem* y, u32 n) {               \
-		each_four(i, n) {                                      \
-			four a = load_four(x, i, n);                       \
-			for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j]);    \
-			store_four(y, i, n, a);                            \
-		}                                                      \
-	}
-#define function_of_two(name, f)                                       \
-	KERNEL name(const elem* x, const elem* w, elem* y, u32 n) {        \
-		each_four(i, n) {                                              \
-			four a = load_four(x, i, n), b = load_four(w, i, n);       \
-			for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j], b.v[j]);    \
-			store_four(y, i, n, a);                                    \
-		}                                                              \
-	}
-
 __device__ inline acc relu_of(acc x) { return x < 0 ? 0 : x; }
 __device__ inline acc relu_slope(acc y, acc dy) { return y <= 0 ? 0 : dy; }
 __device__ inline acc sigmoid_of(acc x) { return 1 / (1 + exp(-x)); }
@@ -40,14 +22,28 @@ __device__ inline acc hyperbolic_slope(acc y, acc dy) { return dy * (1 - y * y);
 __device__ inline acc sum_of(acc a, acc b) { return a + b; }
 __device__ inline acc clipped_sum(acc a, acc b) { return relu_of(rounded(a + b)); }
 
-function(relu, relu_of)
-function(sigmoid, sigmoid_of)
-function(tanh_of, hyperbolic)
-function_of_two(relu_grad, relu_slope)
-function_of_two(sigmoid_grad, sigmoid_slope)
-function_of_two(tanh_grad, hyperbolic_slope)
-function_of_two(add, sum_of)
-function_of_two(add_relu, clipped_sum) // a residual block's end in one pass
+// function_of is the body of a kernel y[i] = f(x[i]), function_of_two of y[i] = f(x[i], w[i]).
+#define function_of(f)                                  \
+	each_four(i, n) {                                   \
+		four a = load_four(x, i, n);                    \
+		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j]); \
+		store_four(y, i, n, a);                         \
+	}
+#define function_of_two(f)                                          \
+	each_four(i, n) {                                               \
+		four a = load_four(x, i, n), b = load_four(w, i, n);        \
+		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j], b.v[j]);     \
+		store_four(y, i, n, a);                                     \
+	}
+
+KERNEL relu(const elem* x, elem* y, u32 n) { function_of(relu_of) }
+KERNEL sigmoid(const elem* x, elem* y, u32 n) { function_of(sigmoid_of) }
+KERNEL tanh_of(const elem* x, elem* y, u32 n) { function_of(hyperbolic) }
+KERNEL relu_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(relu_slope) }
+KERNEL sigmoid_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sigmoid_slope) }
+KERNEL tanh_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(hyperbolic_slope) }
+KERNEL add(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sum_of) }
+KERNEL add_relu(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(clipped_sum) } // a residual block's end in one pass
 
 KERNEL gelu(const elem* x, elem* y, u32 n, int tanh_form) {
 	each(i, n) {
