@@ -20,8 +20,8 @@ func conform(t *testing.T, o devicetest.Options, device func(f *fake) plan.Devic
 	}
 	devicetest.Run(t, o)
 	for _, f := range all {
-		if len(f.memory) > 0 {
-			t.Fatalf("%d allocations are left when all programs are closed", len(f.memory))
+		if len(f.memory)+len(f.graphs)+len(f.execs) > 0 {
+			t.Fatalf("%d allocations, %d graphs and %d ready ones are left when all programs are closed", len(f.memory), len(f.graphs), len(f.execs))
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 type emulated struct {
 	launch func(name *byte, gx, gy, gz, threads uint32, params uintptr) int32
 	has    func(name *byte) int32
+	Keep   func(name *byte, params uintptr) uintptr `dl:"emulator_keep"` // a copy of parameters
 }
 
 var kernelName = regexp.MustCompile(`(?m)^KERNEL (\w+)\(`)
@@ -63,6 +64,9 @@ var emulator = sync.OnceValues(func() (map[tensor.DType]*emulated, error) {
 				return dl.Call(launch, address(name), uintptr(gx), uintptr(gy), uintptr(gz), uintptr(threads), params)
 			},
 			has: func(name *byte) int32 { return dl.Call(has, address(name)) },
+		}
+		if _, err := dl.Bind(lib, all[d], nil); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

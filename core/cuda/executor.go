@@ -49,6 +49,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 		}
 		e.items = append(e.items, items)
 	}
+	e.actions = divide(steps, e.items)
 	return e, nil
 }
 
@@ -61,6 +62,9 @@ type executor struct {
 	report driver.DevicePtr
 	leave  func()
 	failed error
+
+	actions [][]action // by step
+	eager   error      // why launches are not captured
 
 	words [3]uint64 // of a Call, as kernels read it
 	stats [3]float64
@@ -144,32 +148,25 @@ func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 	return b.items, b.err
 }
 
-// Step enqueues the step's kernels. Where a gradient is complete it waits, and brings it back.
+// Step enqueues the step's kernels, if an earlier step has not. Where a gradient is complete it waits, and brings it back.
 func (e *executor) Step(i int, c *plan.Call) {
 	if i == 0 {
 		e.leave, e.failed = e.m.dev.enter(), nil
 		e.fail(c, "copying the model and the batch to the device", e.begin(c))
 	}
-	s := &e.plan.Steps()[i]
-	for j := range e.items[i] {
+	for _, a := range e.actions[i] {
 		if e.failed != nil {
-			break
+			return
 		}
-		it := &e.items[i][j]
-		if it.host != nil {
-			if err := it.host(c); err != nil {
-				c.Err, e.failed = err, err
-			}
-			continue
+		if a.segment != nil {
+			e.failed = e.start(a.segment)
+		} else {
+			e.failed = a.host(c)
 		}
-		if err := e.enqueue(it); err != nil {
-			e.fail(c, fmt.Sprintf("%s (%s), kernel %s", s.Layer, s.Op, it.name), err)
-		}
+		c.Err = e.failed
 	}
-	if e.failed == nil && len(s.Complete) > 0 {
-		if err := e.fetch(s); err != nil {
-			e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), err)
-		}
+	if s := &e.plan.Steps()[i]; e.failed == nil && len(s.Complete) > 0 {
+		e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), e.fetch(s))
 	}
 }
 
@@ -279,6 +276,6 @@ func (e *executor) free() (err error) {
 	for _, f := range slices.Backward(e.m.owned) {
 		err = joinFree(err, f())
 	}
-	e.m.owned, e.items = nil, nil
+	e.m.owned, e.items, e.actions = nil, nil, nil
 	return err
 }
