@@ -104,7 +104,7 @@ plugin_memory() {
 "$trainctl" doctor >doctor.log 2>&1
 sed -n '/^gpu/,$p' doctor.log >&2
 gpu=yes
-grep -Eq '^ *(ok|warn) +devices' doctor.log || gpu="no GPU: $(grep -E 'CUDA driver|devices' doctor.log | grep -v '^ *ok' | head -n 1 | sed 's/^ *[a-z]* *//; s/   */: /' | cut -c 1-120)"
+grep -Eq '^ *ok +device [0-9]' doctor.log || gpu="no GPU: $(grep -E 'CUDA driver|devices' doctor.log | grep -v '^ *ok' | head -n 1 | sed 's/^ *[a-z]* *//; s/   */: /' | cut -c 1-120)"
 
 suite "kernels compile" cuda cuda.test '^TestKernelsCompile$' 180
 suite "cuDNN has plans for an H100" cuda cuda.test '^TestPlansForAnH100$' 120
@@ -147,7 +147,7 @@ else
 fi
 
 echo "trainctl $(cat version), $(date -u +%Y-%m-%d), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)"
-grep -E 'CUDA driver|NVRTC|cuBLASLt|cuDNN|NCCL' doctor.log | grep -v mend
+grep -E 'CUDA driver|NVRTC|cuBLASLt|cuDNN|NCCL|device [0-9]' doctor.log | grep -v mend
 printf '%-8s %-28s %-8s %s\n' verdict measure target result
 printf '%s\n' "${rows[@]}"
 exit "$failed"

@@ -54,7 +54,7 @@ func Open(ordinal int, cache string) (*Device, error) {
 		cu.DeviceGetAttribute(&minor, driver.AttrComputeCapabilityMinor, dev)); err != nil {
 		return nil, fmt.Errorf("cuda: device %d: %w", ordinal, err)
 	}
-	c := &compiler{rtc: rtc, arch: fmt.Sprintf("sm_%d%d", major, minor), dir: cache}
+	c := &compiler{rtc: rtc, arch: target(rtc, 10*major+minor), dir: cache}
 	d, err := newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d, block)) })
 	if err == nil {
 		d.link(dl.System())

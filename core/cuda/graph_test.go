@@ -5,8 +5,10 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
@@ -237,5 +239,26 @@ func TestChannelsLastGradients(t *testing.T) {
 	}
 	for i := range own.st.Grads {
 		near(t, i, vector{tensor.F32, own.st.Grads[i].Data}, vector{tensor.F32, cpu.st.Grads[i].Data}, 0.1)
+	}
+}
+
+// The device as it is opened, over a driver that runs what was enqueued as late as CUDA allows.
+func TestGraphsOnALateDriver(t *testing.T) {
+	cudatest.Libraries(t, 1)
+	d, err := Open(0, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Missing(); err == nil || !strings.Contains(err.Error(), "cuDNN") || !strings.Contains(err.Error(), "cuBLASLt") {
+		t.Errorf("without %v", err)
+	}
+	want := rehearse(t, reference(), plan.Options{}).steps(t, nil)
+	for i, got := range rehearse(t, d, plan.Options{}).steps(t, nil) {
+		near(t, i, vector{tensor.F32, got}, vector{tensor.F32, want[i]}, 1e-3)
 	}
 }
