@@ -70,7 +70,7 @@ rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
 		if spec.Sizes, err = parseSizes(*sizes); err != nil {
 			return usagef("--sizes: %v", err)
 		}
-		if spec.Options, err = parseOptions(*set); err != nil {
+		if spec.Options, err = parseOptions("backend", *set); err != nil {
 			return err
 		}
 		if err := spec.Check(); err != nil {
@@ -189,14 +189,14 @@ func formatSize(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseOptions reads --set backend.options.KEY=VALUE.
-func parseOptions(sets []string) (map[string]any, error) {
+// parseOptions reads --set KIND.options.KEY=VALUE.
+func parseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
-		name, known := strings.CutPrefix(strings.TrimSpace(key), "backend.options.")
+		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options.")
 		if !ok || !known || name == "" {
-			return nil, usagef("--set %q: write --set backend.options.KEY=VALUE", s)
+			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
 		}
 		out[name] = bench.ParseOption(value)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 )
@@ -54,8 +55,9 @@ func gpuChecks(in driver.Inspection) []check {
 			d.Name, d.Capability, d.SMs, bytesText(uint64(d.Memory)), d.IPC)})
 	}
 	if len(in.Devices) == 0 {
-		add(check{Name: "devices", Verdict: absence, Found: "none: device = \"auto\" computes on the CPU"})
+		add(check{Name: "devices", Verdict: absence, Found: "none"})
 	}
+	add(autoDevice())
 	for _, p := range in.Problems {
 		add(check{Name: "fit", Verdict: remark, Found: p})
 	}
@@ -63,4 +65,13 @@ func gpuChecks(in driver.Inspection) []check {
 		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins compute beside their ranks"})
 	}
 	return out
+}
+
+// autoDevice says what run.device = "auto" means here.
+func autoDevice() check {
+	m, err := app.Survey(context.Background(), "auto")
+	if err != nil {
+		return check{Name: "run.device", Verdict: remark, Found: err.Error()}
+	}
+	return check{Name: "run.device", Verdict: fine, Found: `"auto" is ` + m.String()}
 }

@@ -21,7 +21,7 @@ import (
 // and opens no data: built-in plugins answer within this process, and a plugin
 // that is given by a path cannot be asked.
 func Forecast(ctx context.Context, c *config.Config, builtins []host.Builtin) (*forecast.Report, error) {
-	f := &forecaster{cfg: c, builtins: builtins, world: worldOf(c)}
+	f := newForecaster(ctx, c, builtins)
 	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -42,14 +42,26 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	return err
 }
 
-// worldOf is the number of ranks that a configuration starts here and elsewhere.
-func worldOf(c *config.Config) int {
-	return c.Launch.Nproc(0, runtime.NumCPU()) * max(1, c.Launch.Nnodes.Int())
+// newForecaster counts the ranks that a configuration starts here and
+// elsewhere. A device that this machine lacks keeps nobody from a plan.
+func newForecaster(ctx context.Context, c *config.Config, builtins []host.Builtin) *forecaster {
+	f := &forecaster{cfg: c, builtins: builtins}
+	var err error
+	if f.machine, err = Survey(ctx, c.Run.Device); err != nil {
+		f.machine.Device = c.Run.Device
+		f.warnings = append(f.warnings, err.Error())
+	}
+	f.nproc = c.Launch.Nproc(len(f.machine.GPUs), runtime.NumCPU())
+	f.world = f.nproc * max(1, c.Launch.Nnodes.Int())
+	return f
 }
 
 type forecaster struct {
 	cfg      *config.Config
 	builtins []host.Builtin
+	machine  Machine
+	warnings []string
+	nproc    int
 	world    int
 	spec     sdk.DatasetSpec
 	policy   sdk.Policy
@@ -104,12 +116,11 @@ func (f *forecaster) report() (*forecast.Report, error) {
 		return nil, err
 	}
 	hostname, _ := os.Hostname()
-	nproc := c.Launch.Nproc(0, runtime.NumCPU())
 	r := &forecast.Report{
 		Name: c.Run.Name, Config: c.Path,
 		World: forecast.World{
-			Ranks: f.world, PerNode: nproc, Nodes: max(1, c.Launch.Nnodes.Int()), Device: "cpu",
-			Threads: c.Launch.Threads(nproc, runtime.NumCPU()), Host: fmt.Sprintf("%s, %d cores", hostname, runtime.NumCPU()),
+			Ranks: f.world, PerNode: f.nproc, Nodes: max(1, c.Launch.Nnodes.Int()), Device: f.machine.Device, DeviceReason: f.machine.Why,
+			Threads: c.Launch.Threads(f.nproc, runtime.NumCPU()), Host: fmt.Sprintf("%s, %d cores", hostname, runtime.NumCPU()),
 		},
 		Batch: forecast.Batch{PerRank: o.Batch, Accumulate: c.Train.AccumulateSteps, Global: o.Batch * f.world * c.Train.AccumulateSteps},
 		Steps: forecast.Steps{PerEpoch: o.StepsPerEpoch, Epochs: c.Train.Epochs, Total: o.Steps},
@@ -118,7 +129,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 			Input: f.spec.Input.String(), Target: f.spec.Target.String(),
 		},
 		Optimizer: c.Optimizer.String(), Schedule: c.Scheduler.String(),
-		Precision: f.policy.Properties, Plugins: f.plugins,
+		Precision: f.policy.Properties, Plugins: f.plugins, Warnings: f.warnings,
 	}
 	if o.LastBatch != o.Batch {
 		r.Steps.LastBatch = o.LastBatch
@@ -182,7 +193,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
-	m := f.outline.Plan.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.cfg.Launch.Nproc(0, runtime.NumCPU()), runtime.NumCPU())))
+	m := f.outline.Plan.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
 	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),

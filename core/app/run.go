@@ -37,7 +37,7 @@ type RunOptions struct {
 // Run starts the ranks of this host, watches them to the end, and returns the
 // program's exit code. Everything it started is gone when it returns.
 func Run(ctx context.Context, o RunOptions) (int, error) {
-	j, err := newJob(o)
+	j, err := newJob(ctx, o)
 	if err != nil {
 		return launch.ExitFailed, err
 	}
@@ -56,12 +56,13 @@ type job struct {
 	fs      checkpoint.FS
 	dir     event.RunDir
 	bus     *event.Bus
+	machine Machine
 	nproc   int
 	sockets *sockets.Dir
 	resume  string // directory or checkpoint to continue from; "": none
 }
 
-func newJob(o RunOptions) (*job, error) {
+func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	j := &job{RunOptions: o, fs: checkpoint.OsFS(), bus: event.NewBus(event.Launcher, o.Sinks...)}
 	if j.Exe == "" {
 		exe, err := os.Executable()
@@ -70,11 +71,14 @@ func newJob(o RunOptions) (*job, error) {
 		}
 		j.Exe = exe
 	}
-	j.nproc = o.Config.Launch.Nproc(0, runtime.NumCPU())
+	var err error
+	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
+		return nil, err
+	}
+	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), runtime.NumCPU())
 	if _, err := o.Config.PerRankBatch(j.world()); err != nil {
 		return nil, err
 	}
-	var err error
 	if j.resume, err = j.findResume(); err != nil {
 		return nil, err
 	}
@@ -204,7 +208,7 @@ func (j *job) report(res launch.Result) error {
 	}
 	j.appendEvents(f, &out)
 	err := event.WriteSummary(j.fs, j.dir.Summary(), event.Summary{
-		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: "cpu", Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
+		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: j.machine.Device, Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
 		Dataset: event.DatasetSummary{Plugin: j.Config.Dataset.Plugin}, Restarts: res.Restarts,
 		Time: event.TimeSummary{TotalS: event.Number(out.TotalS)},
 	})

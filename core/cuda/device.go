@@ -15,6 +15,7 @@ import (
 // Device is one GPU. Its programs take turns on one stream; running two at a time is a mistake.
 type Device struct {
 	cu      *driver.CUDA
+	dev     driver.Device
 	context driver.Context
 	stream  driver.Stream
 	image   func(d tensor.DType) ([]byte, error)
@@ -56,7 +57,7 @@ func Open(ordinal int, cache string) (*Device, error) {
 }
 
 func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {
-	d := &Device{cu: cu, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}}
+	d := &Device{cu: cu, dev: dev, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}}
 	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}

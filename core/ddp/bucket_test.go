@@ -166,6 +166,8 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	slower, more := base, base
 	slower.Config = []string{"run.seed = 1", "optimizer.lr = 0.5"}
 	more.Config = []string{"run.seed = 1", "optimizer.lr = 0.1", "train.epochs = 2"}
+	gpu := base
+	gpu.Device = "cuda"
 	for _, c := range []struct {
 		last Replica
 		want string
@@ -176,13 +178,27 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 		{other, "ranks read different data"},
 		{slower, "rank 0 has optimizer.lr = 0.1, rank 2 has optimizer.lr = 0.5"},
 		{more, "rank 0 has no more settings, rank 2 has train.epochs = 2"},
+		{gpu, "rank 2 on cuda"},
 	} {
-		err := VerifyReplicas([][]byte{base.Encode(), base.Encode(), c.last.Encode()})
+		err := VerifyReplicas([][]byte{base.Encode(), base.Encode(), c.last.Encode()}, false)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("want %q, got %v", c.want, err)
 		}
 	}
-	if err := VerifyReplicas([][]byte{base.Encode(), []byte("{")}); err == nil {
+	if err := VerifyReplicas([][]byte{base.Encode(), []byte("{")}, false); err == nil {
 		t.Error("garbage was accepted")
+	}
+}
+
+func TestRanksHaveGPUsOfTheirOwn(t *testing.T) {
+	on := func(uuid string) []byte { return Replica{Device: "cuda", GPU: GPU{uuid, "A100"}}.Encode() }
+	ranks := [][]byte{on("GPU-1"), on("GPU-2"), on("GPU-2")}
+	if err := VerifyReplicas(ranks, false); err == nil || !strings.Contains(err.Error(), "ranks 1 and 2 would both compute on GPU-2 (A100)") {
+		t.Errorf("got %v", err)
+	}
+	for _, err := range []error{VerifyReplicas(ranks, true), VerifyReplicas(ranks[:2], false)} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -16,7 +16,15 @@ type Replica struct {
 	Build   string        `json:"build"`   // of the trainctl binary, for the message
 	Config  []string      `json:"config"`  // settings that ranks must share, as "key = value" in an order that all have
 	Dataset string        `json:"dataset"` // fingerprint, sizes and source
+	Device  string        `json:"device"`  // "cpu" or "cuda"
+	GPU     GPU           `json:"gpu"`     // zero on a processor
 	State   []ReplicaItem `json:"state"`   // parameters and buffers in state-dict order
+}
+
+// GPU is the one that a rank computes on.
+type GPU struct {
+	UUID string `json:"uuid"` // the same in every process and on every host
+	Name string `json:"name"` // "NVIDIA H100 80GB HBM3"
 }
 
 // ReplicaItem is one parameter or buffer.
@@ -50,8 +58,9 @@ func (r Replica) Encode() []byte {
 
 // VerifyReplicas compares what all ranks encoded, in rank order, with rank 0.
 // It gives the same error on every rank, naming the first rank that differs
-// and the first parameter it differs in.
-func VerifyReplicas(encoded [][]byte) error {
+// and the first parameter it differs in. Two ranks on one GPU are an error
+// unless devices may be shared.
+func VerifyReplicas(encoded [][]byte, shared bool) error {
 	all := make([]Replica, len(encoded))
 	for r, b := range encoded {
 		if err := json.Unmarshal(b, &all[r]); err != nil {
@@ -63,6 +72,22 @@ func VerifyReplicas(encoded [][]byte) error {
 			return err
 		}
 	}
+	if shared {
+		return nil
+	}
+	return ownDevices(all)
+}
+
+// ownDevices names the first two ranks that would compute on the same GPU.
+func ownDevices(all []Replica) error {
+	user := map[string]int{}
+	for r, a := range all {
+		first, taken := user[a.GPU.UUID]
+		if taken && a.GPU.UUID != "" {
+			return fmt.Errorf("ranks %d and %d would both compute on %s (%s): start one rank per GPU (launch.nproc_per_node = \"auto\"), or set run.allow_shared_device = true", first, r, a.GPU.UUID, a.GPU.Name)
+		}
+		user[a.GPU.UUID] = r
+	}
 	return nil
 }
 
@@ -72,6 +97,9 @@ func (r Replica) compare(o Replica, rank int) error {
 	}
 	if r.Dataset != o.Dataset {
 		return fmt.Errorf("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
+	}
+	if r.Device != o.Device {
+		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what rank's machine lacks", r.Device, rank, o.Device)
 	}
 	return r.compareConfig(o, rank)
 }

@@ -39,6 +39,7 @@ type RunStarted struct {
 	Config        string `json:"config"` // path of the TOML file
 	WorldSize     int    `json:"world_size"`
 	Device        string `json:"device"`
+	DeviceReason  string `json:"device_reason,omitempty"` // why "auto" is the CPU
 	Backend       string `json:"backend"`
 	Precision     string `json:"precision"`
 	Epochs        int    `json:"epochs"`

@@ -10,6 +10,7 @@ func (e *RunStarted) fields(w *encoder) {
 	w.str("config", e.Config)
 	w.integer("world_size", int64(e.WorldSize))
 	w.str("device", e.Device)
+	w.optional("device_reason", e.DeviceReason)
 	w.str("backend", e.Backend)
 	w.str("precision", e.Precision)
 	w.integer("epochs", int64(e.Epochs))

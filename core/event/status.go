@@ -93,7 +93,11 @@ func (s *status) started(e *RunStarted) []notice {
 	if e.Restart > 0 {
 		text += fmt.Sprintf(" (restart %d)", e.Restart)
 	}
-	return []notice{{text, bold}}
+	said := []notice{{text, bold}}
+	if e.DeviceReason != "" {
+		said = append(said, notice{fmt.Sprintf("device %s: %s", e.Device, e.DeviceReason), ""})
+	}
+	return said
 }
 
 func (s *status) planned(e *PlanMade) {

@@ -274,6 +274,23 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A signal that comes while a failed attempt is being ended is heard: there is
+// no other attempt.
+func TestSignalBetweenAttempts(t *testing.T) {
+	onEvent, ready := pids(2)
+	signals := make(chan os.Signal)
+	go func() { syscall.Kill((<-ready)[0], syscall.SIGKILL) }()
+	res, log := run(t, Options{Nproc: 2, MaxRestarts: 5, Grace: time.Second, Command: asRole("slow"), Signals: signals,
+		OnEvent: func(r int, line []byte) {
+			if onEvent(r, line); strings.Contains(string(line), "asked") {
+				go func() { signals <- syscall.SIGTERM }()
+			}
+		}})
+	if res.ExitCode != ExitTerminated || res.Signal != syscall.SIGTERM || res.Restarts != 0 || len(res.Failures) != 1 || !strings.Contains(log, "no restart") {
+		t.Errorf("%+v\n%s", res, log)
+	}
+}
+
 func TestCancelledContextEndsTheRun(t *testing.T) {
 	onEvent, ready := pids(2)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -54,43 +54,51 @@ func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
 	if fanOut == 0 {
 		return
 	}
-	v := make([]float32, t.Shape.Elems())
-	m.NormalF32(v)
 	std := float32(math.Sqrt(2) / math.Sqrt(float64(fanOut)))
-	for i := range v {
-		v[i] *= std
-	}
-	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
+	write(t, func(v []float32) {
+		m.NormalF32(v)
+		for i := range v {
+			v[i] *= std
+		}
+	})
 }
 
 // initParam draws one parameter. Weights are kaiming_uniform_ with a = √5 and
 // biases uniform_, both within ±1/√fan_in (He et al., 2015; torch/nn/init.py).
 func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
-	v := make([]float32, p.Shape.Elems())
 	switch p.Role {
 	case graph.Weight:
 		gain := math.Sqrt(2.0 / (1 + 5))
 		bound := math.Sqrt(3) * (gain / math.Sqrt(float64(p.FanIn)))
-		m.UniformF32(v, float32(-bound), float32(bound))
+		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
 	case graph.Bias:
 		bound := 1 / math.Sqrt(float64(p.FanIn))
-		m.UniformF32(v, float32(-bound), float32(bound))
+		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
 	case graph.Table:
-		m.NormalF32(v)
+		write(t, m.NormalF32)
 	case graph.NormWeight:
 		fill(t, 1)
-		return
 	case graph.NormBias:
 		fill(t, 0)
-		return
 	}
-	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
 }
 
 func fill(t tensor.Tensor, x float32) {
-	v := make([]float32, t.Shape.Elems())
-	for i := range v {
-		v[i] = x
+	write(t, func(v []float32) {
+		for i := range v {
+			v[i] = x
+		}
+	})
+}
+
+// write gives t the numbers that draw makes in float32, in place if it can: a
+// large model has no memory for another copy.
+func write(t tensor.Tensor, draw func([]float32)) {
+	if t.DType == tensor.F32 {
+		draw(t.F32())
+		return
 	}
+	v := make([]float32, t.Shape.Elems())
+	draw(v)
 	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
 }

@@ -146,7 +146,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 func (t *Trainer) ownSummary() event.Summary {
 	st := &t.stats
 	s := event.Summary{
-		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: "cpu",
+		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: t.Device.Name(),
 		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
 		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
 		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,

@@ -89,10 +89,12 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
-	fresh := t.zeroes()
-	nn.Initialize(t.graph, t.Settings.Run.Seed, fresh)
-	_, err := t.assign(t.named(fresh))
-	return err
+	full := t.full()
+	if err := nn.Initialize(t.graph, t.Settings.Run.Seed, full); err != nil {
+		return err
+	}
+	t.putFull(full)
+	return nil
 }
 
 // restore takes a checkpoint over on rank 0.

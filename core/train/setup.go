@@ -173,7 +173,7 @@ func (t *Trainer) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ddp.VerifyReplicas(replicas); err != nil {
+	if err := ddp.VerifyReplicas(replicas, t.Settings.Run.AllowSharedDevice); err != nil {
 		return err
 	}
 	return t.assemble(ctx)
@@ -181,7 +181,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Common,
+		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU,
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()

@@ -64,6 +64,7 @@ type Deps struct {
 	Dataset   host.Batches
 	Precision host.Scaler
 	Device    plan.Device
+	GPU       ddp.GPU // that the device is; zero on a processor
 	Events    *event.Bus
 
 	// FS is where checkpoints are read, and Store where rank 0 writes them;

@@ -101,7 +101,7 @@ func TestACollectiveThatNeverEndsIsAStall(t *testing.T) {
 		if !errors.As(err, &s) || s.Seq != 1 || s.Bucket != 2 || len(s.Missing) != 0 {
 			t.Errorf("rank %d: got %v", rank, err)
 		}
-		if r[rank].comm.handle != 0 {
+		if r[rank].channels[0].comm.handle != 0 {
 			t.Errorf("rank %d: the communicator was not aborted", rank)
 		}
 		if err := r[rank].Do(t.Context(), ones()); err == nil {
