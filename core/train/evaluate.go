@@ -12,11 +12,13 @@ import (
 	"github.com/trainctl/trainctl/core/timeline"
 )
 
-func (t *Trainer) evalBatch() int {
-	if t.Settings.Train.EvalBatch > 0 {
-		return t.Settings.Train.EvalBatch
+func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.batch) }
+
+func (c Config) evalBatch(training int) int {
+	if c.EvalBatch > 0 {
+		return c.EvalBatch
 	}
-	return t.batch
+	return training
 }
 
 func (t *Trainer) evalIndices() []int64 {

@@ -123,7 +123,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	t.planning = time.Since(begin)
 	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
-	if err := t.Dataset.Prepare(slots, max(t.batch, t.evalBatch())); err != nil {
+	rows := o.Rows()
+	if t.EvalOnly {
+		rows = max(rows, t.evalBatch())
+	}
+	if err := t.Dataset.Prepare(slots, rows); err != nil {
 		return err
 	}
 	t.pinBatches()
@@ -196,7 +200,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Hash, Device: t.Device.Name(), GPU: t.GPU,
+		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU,
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()

@@ -46,8 +46,8 @@ type Settings struct {
 
 	Timeline bool // record what this rank does when
 
-	Text string // resolved configuration as TOML, kept in checkpoints
-	Hash string // of Text: ranks compare it
+	Text   string   // resolved configuration as TOML, kept in checkpoints
+	Common []string // its settings that all ranks share, as "key = value": they compare them
 }
 
 // Gather exchanges opaque bytes between all ranks before collectives work:
