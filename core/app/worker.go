@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
 		BackendRestarts: c.Backend.Restarts,
-		Text:            string(c.Resolved()), Hash: hash(c.Resolved()),
+		Text:            string(c.Resolved()), Common: c.Common(),
 	}
 	var all diag.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
@@ -162,11 +161,6 @@ func secret(w rank.World) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not hexadecimal", rank.EnvSecret)
 	}
 	return s, nil
-}
-
-func hash(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
 }
 
 // rootCause takes fx's account of constructors off an error.

@@ -207,6 +207,7 @@ func init() {
 		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
 		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),
 		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
+		graph.BranchOp: bindBranch, graph.BranchGradOp: bindBranch,
 		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,
 		graph.CrossEntropyOp: bindCrossEntropy, graph.CrossEntropyGradOp: bindCrossEntropy, graph.MSEOp: bindMSE, graph.MSEGradOp: bindMSE,
 	}

@@ -25,7 +25,9 @@ type Device struct {
 	mirrors   map[*byte]*mirror
 	room      *room
 	lib       libraries
-	block     int // threads of a block: less where they are emulated
+	block     int     // threads of a block: less where they are emulated
+	spans     []*span // mirrored memory, by address
+	feed      feed
 }
 
 type functionKey struct {

@@ -30,7 +30,7 @@ func (d *Device) workspace(w *whole, i int) int {
 // that this device does not know is an error, and so is a tensor of 2³¹ elements.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) {
 	defer d.enter()()
-	e := &executor{m: &memory{dev: d, st: st}, plan: p, dirty: map[int]bool{}}
+	e := &executor{m: &memory{dev: d, st: st, resident: map[driver.DevicePtr]bool{}}, plan: p, dirty: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = joinFree(err, e.free())
@@ -49,7 +49,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 		}
 		e.items = append(e.items, items)
 	}
-	e.actions = divide(steps, e.items)
+	e.actions = divide(steps, p.GradSpecs(), e.items)
 	return e, nil
 }
 
@@ -148,9 +148,10 @@ func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 	return b.items, b.err
 }
 
-// Step enqueues the step's kernels, if an earlier step has not. Where a gradient is complete it waits, and brings it back.
+// Step puts on the stream what begins with step i. Complete gradients are
+// waited for and brought back, unless their memory is mirrored.
 func (e *executor) Step(i int, c *plan.Call) {
-	if i == 0 {
+	if e.leave == nil { // the first step may be in a branch that is left out
 		e.leave, e.failed = e.m.dev.enter(), nil
 		e.fail(c, "copying the model and the batch to the device", e.begin(c))
 	}
@@ -196,21 +197,24 @@ func (e *executor) begin(c *plan.Call) error {
 	if c.Accumulate {
 		m.accumulate = 1
 		for i, t := range m.st.Grads {
+			if m.resident[m.grads[i]] {
+				continue
+			}
 			if err := m.up(m.grads[i], t.Data); err != nil {
 				return err
 			}
 		}
 	}
 	for i, t := range m.st.Tensors {
+		if m.resident[m.state[i]] {
+			continue
+		}
 		if err := m.up(m.state[i], t.Data); err != nil {
 			return err
 		}
 	}
 	e.words = [3]uint64{math.Float64bits(c.GradScale), c.Seed, c.Stream}
-	if err := m.up(m.batch, c.Input); err != nil {
-		return err
-	}
-	if err := m.up(m.target, c.Target); err != nil {
+	if err := m.eat(c); err != nil {
 		return err
 	}
 	if err := m.up(m.call, tensor.Bytes(e.words[:])); err != nil {
@@ -221,10 +225,18 @@ func (e *executor) begin(c *plan.Call) error {
 
 // fetch brings back the gradients that a step completes.
 func (e *executor) fetch(s *plan.Step) error {
+	all := true
 	for _, p := range s.Complete {
+		if e.m.resident[e.m.grads[p]] {
+			continue
+		}
+		all = false
 		if err := e.m.down(e.m.st.Grads[p].Data, e.m.grads[p]); err != nil {
 			return err
 		}
+	}
+	if all {
+		return nil
 	}
 	return e.m.dev.cu.StreamSynchronize(e.m.dev.stream)
 }
@@ -241,7 +253,7 @@ func (e *executor) Stats() (plan.Stats, error) {
 	m := e.m
 	err := joinFree(m.down(tensor.Bytes(e.stats[:]), e.report), m.down(tensor.Bytes(e.fault[:]), m.fault))
 	for i := range m.st.Tensors {
-		if e.dirty[i] && err == nil && e.failed == nil {
+		if e.dirty[i] && !m.resident[m.state[i]] && err == nil && e.failed == nil {
 			err = m.down(m.st.Tensors[i].Data, m.state[i])
 		}
 	}

@@ -11,7 +11,7 @@ import (
 var files embed.FS
 
 // families are the source files in the order in which they build on each other.
-var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss"}
+var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss", "update"}
 
 // source is the program of one element type for blocks of so many threads:
 // every family, with the two in front.

@@ -155,7 +155,7 @@ func TestReadinessNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
-	base := Replica{Build: "a", State: []ReplicaItem{{"fc.weight", "f32", []int{2, 3}}, {"fc.bias", "f32", []int{2}}}}
+	base := Replica{Build: "a", Config: []string{"run.seed = 1", "optimizer.lr = 0.1"}, State: []ReplicaItem{{"fc.weight", "f32", []int{2, 3}}, {"fc.bias", "f32", []int{2}}}}
 	wider := base
 	wider.State = append([]ReplicaItem(nil), base.State...)
 	wider.State[1].Shape = []int{4}
@@ -165,6 +165,9 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	other.Dataset = "sha256:1"
 	gpu := base
 	gpu.Device = "cuda"
+	slower, more := base, base
+	slower.Config = []string{"run.seed = 1", "optimizer.lr = 0.5"}
+	more.Config = []string{"run.seed = 1", "optimizer.lr = 0.1", "train.epochs = 2"}
 	for _, c := range []struct {
 		last Replica
 		want string
@@ -174,6 +177,8 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 		{longer, "rank 0 has 2 parameters and buffers, rank 2 has 3; extra.weight f32[1] is on rank 2 alone"},
 		{other, "ranks read different data"},
 		{gpu, "rank 2 on cuda"},
+		{slower, "rank 0 has optimizer.lr = 0.1, rank 2 has optimizer.lr = 0.5"},
+		{more, "rank 0 has no more settings, rank 2 has train.epochs = 2"},
 	} {
 		err := VerifyReplicas([][]byte{base.Encode(), base.Encode(), c.last.Encode()}, false)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

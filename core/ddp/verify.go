@@ -3,6 +3,7 @@ package ddp
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -13,7 +14,7 @@ import (
 // different models could only hang or corrupt.
 type Replica struct {
 	Build   string        `json:"build"`   // of the trainctl binary, for the message
-	Config  string        `json:"config"`  // hash of the resolved configuration
+	Config  []string      `json:"config"`  // settings that ranks must share, as "key = value" in an order that all have
 	Dataset string        `json:"dataset"` // fingerprint, sizes and source
 	Device  string        `json:"device"`  // "cpu" or "cuda"
 	GPU     GPU           `json:"gpu"`     // zero on a processor
@@ -100,10 +101,27 @@ func (r Replica) compare(o Replica, rank int) error {
 	if r.Device != o.Device {
 		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what rank's machine lacks", r.Device, rank, o.Device)
 	}
-	if r.Config != o.Config {
-		return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %.12s, rank %d has %.12s; compare `trainctl config show` on both", r.Config, rank, o.Config), o, rank)
+	return r.compareConfig(o, rank)
+}
+
+func (r Replica) compareConfig(o Replica, rank int) error {
+	if slices.Equal(r.Config, o.Config) {
+		return nil
 	}
-	return nil
+	i := 0
+	for at(r.Config, i) == at(o.Config, i) {
+		i++
+	}
+	a, b := at(r.Config, i), at(o.Config, i)
+	return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %s, rank %d has %s; give every node the same file and flags", a, rank, b), o, rank)
+}
+
+// at is a setting, for a message.
+func at(settings []string, i int) string {
+	if i >= len(settings) {
+		return "no more settings"
+	}
+	return settings[i]
 }
 
 func (r Replica) compareState(o Replica, rank int) error {

@@ -137,6 +137,13 @@ func (e *BackendRestarted) fields(w *encoder) {
 	w.float("took_ms", e.TookMS)
 }
 
+func (e *BackendPlaced) fields(w *encoder) {
+	w.str("backend", e.Backend)
+	w.boolean("in_process", e.InProcess)
+	w.integer("pid", int64(e.PID))
+	w.str("reason", e.Reason)
+}
+
 func (e *RankFailed) fields(w *encoder) {
 	w.integer("failed_rank", int64(e.FailedRank))
 	w.str("host", e.Host)

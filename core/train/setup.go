@@ -114,13 +114,24 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	if err := t.reside(); err != nil {
+		return err
+	}
 	if err := t.equip(); err != nil {
 		return err
 	}
 	t.planning = time.Since(begin)
 	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
-	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+	rows := o.Rows()
+	if t.EvalOnly {
+		rows = max(rows, t.evalBatch())
+	}
+	if err := t.Dataset.Prepare(slots, rows); err != nil {
+		return err
+	}
+	t.pinBatches()
+	return nil
 }
 
 // equip makes everything that depends on where gradients lie.
@@ -136,7 +147,10 @@ func (t *Trainer) equip() error {
 	if err := t.bind(); err != nil {
 		return err
 	}
-	return t.makeOptimizer()
+	if err := t.makeOptimizer(); err != nil {
+		return err
+	}
+	return t.moveIn()
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
@@ -155,6 +169,11 @@ func (t *Trainer) makeOptimizer() (err error) {
 		params = append(params, optim.Param{
 			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
 		})
+	}
+	if t.optimizer != nil {
+		if err := t.optimizer.Return(); err != nil {
+			return err
+		}
 	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
@@ -181,7 +200,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Hash, Device: t.Device.Name(), GPU: t.GPU,
+		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU,
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
@@ -196,5 +215,5 @@ func (t *Trainer) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.programs.close(), t.moveOut(), t.arena.Close())
 }

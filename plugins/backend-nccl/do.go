@@ -184,6 +184,9 @@ func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error 
 
 // compute runs an agreed collective on the device.
 func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error {
+	if _, err := b.look(); err != nil {
+		return err
+	}
 	switch {
 	case c.Size(b.group.WorldSize) == 0 && c.Done == 0:
 		return b.settled(g)

@@ -38,7 +38,7 @@ func (b *Backend) fit(ctx context.Context) error {
 	}
 	b.tighten()
 	if b.group.Rank == 0 {
-		b.log().Info("measured the network", "cost", b.cost)
+		b.log().Info("measured the network", "cost", b.cost.String())
 	}
 	return nil
 }

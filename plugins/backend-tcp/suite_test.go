@@ -20,15 +20,19 @@ var builtins = []host.Builtin{
 
 func TestMain(m *testing.M) {
 	host.ServeBuiltin(builtins, os.Args[1:])
-	moreParallel()
+	tune()
 	goleak.VerifyTestMain(m)
 }
 
-// moreParallel lets the suites overlap: most of a fault is waiting for it.
-func moreParallel() {
+// tune changes defaults: suites overlap, since most of a fault is waiting for
+// it, and groups are drawn less often than rapid would, since each is many
+// connections.
+func tune() {
 	flag.Parse()
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
-		p.Value.Set("8")
+	for name, value := range map[string]string{"test.parallel": "8", "rapid.checks": "30"} {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			f.Value.Set(value)
+		}
 	}
 }
 

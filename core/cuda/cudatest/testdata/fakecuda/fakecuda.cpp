@@ -54,8 +54,8 @@ static std::vector<Stream*> streams;
 static thread_local void* current;
 
 static bool eager() {
-	static bool on = std::getenv("FAKECUDA_EAGER") != nullptr;
-	return on;
+	const char* on = std::getenv("FAKECUDA_EAGER");
+	return on && *on;
 }
 
 static int fail(const char* call, const char* what) {

@@ -80,7 +80,7 @@ int nvrtcCompileProgram(Program* p, int, const char**) {
 	std::string path = folder() + "/kernels-" + hash(src) + ".so";
 	struct stat have;
 	if (stat(path.c_str(), &have) != 0) {
-		std::string draft = path + "." + std::to_string(getpid());
+		std::string draft = path + "." + std::to_string(getpid()) + "." + std::to_string((uintptr_t)p);
 		std::ofstream(draft + ".cpp") << src;
 		// hidden, because libraries are opened for all to see, and their names are the same;
 		// no contraction: a fused multiply-add here would hide a lost one there
