@@ -137,7 +137,7 @@ func (d *Device) Scale(t tensor.Tensor, f float64) error {
 	}
 	defer d.enter()()
 	n := t.Shape.Elems()
-	return d.run(t.DType, "scale", grid(n), d.mustCopyOf(t.Data), f, n)
+	return d.run(t.DType, "scale", max(1, min((n+d.block-1)/d.block, most)), d.mustCopyOf(t.Data), f, n)
 }
 
 // run enqueues one kernel by itself.
@@ -150,7 +150,7 @@ func (d *Device) run(t tensor.DType, name string, blocks int, args ...any) error
 	for i, a := range args {
 		params[i] = param(a)
 	}
-	return d.cu.LaunchKernel(f, uint32(blocks), 1, 1, block, 1, 1, 0, d.stream, unsafe.SliceData(params), nil)
+	return d.cu.LaunchKernel(f, uint32(blocks), 1, 1, uint32(d.block), 1, 1, 0, d.stream, unsafe.SliceData(params), nil)
 }
 
 var _ plan.Resident = (*Device)(nil)
