@@ -35,7 +35,7 @@ type binder struct {
 type whole struct {
 	flow  *flow
 	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
-	done  map[int]bool             // steps whose work an earlier one does unless it adds
+	done  map[int]bool             // steps whose work an earlier one does; of a gradient, unless it is added
 	lay   []layout
 }
 
@@ -122,23 +122,41 @@ func grid(n int) int { return max(1, min((n+4*block-1)/(4*block), most)) }
 // images are the activations of a step as norm.cu sees them: n·c planes of hw elements.
 type images struct {
 	n, c, hw int
-	lanes    int // channels that a block looks at
-	shares   int // blocks that look at the same channels
+	lanes    int  // threads of a block that look at different channels
+	fours    bool // each of which looks at four
+	shares   int  // blocks that look at the same channels
 }
 
 // images of a shape [n, c, h, w]. Channels that lie side by side are planes of
-// one element, 32 of which a block reads together.
+// one element, which a block reads together.
 func (b *binder) images(s tensor.Shape) images {
 	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
 	if b.last() {
-		v.n, v.hw, v.lanes = v.n*v.hw, 1, 32
+		v.n, v.hw, v.lanes, v.fours = v.n*v.hw, 1, 32, v.c%4 == 0
+		for v.fours && v.lanes > 1 && 4*(v.lanes/2) >= v.c {
+			v.lanes /= 2
+		}
 	}
-	const work = 8 // elements that a thread should have
-	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 64))
+	const work = 8 // rounds that a thread should have
+	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 256))
 	return v
 }
 
-func (v images) blocks() int { return (v.c + v.lanes - 1) / v.lanes }
+// single is the same for kernels whose threads look at one channel.
+func (v images) single() images {
+	if v.fours {
+		v.fours, v.lanes = false, 32
+	}
+	return v
+}
+
+func (v images) blocks() int {
+	each := v.lanes
+	if v.fours {
+		each *= 4
+	}
+	return (v.c + each - 1) / each
+}
 
 // launch adds a kernel of the programs for type d on x·y blocks. Arguments are
 // passed by their Go type's size; a *int32 is read at each launch.
@@ -205,7 +223,7 @@ func init() {
 		plan.NormReLUOp: bindNormReLU, plan.NormReLUGradOp: bindNormReLUGrad, plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
 		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
 		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
-		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),
+		graph.ReLUOp: bindReLU, graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: bindAdd,
 		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
 		graph.BranchOp: bindBranch, graph.BranchGradOp: bindBranch,
 		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,
