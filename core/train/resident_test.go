@@ -134,6 +134,45 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	}
 }
 
+// Ranks on devices heal as others do: what a broken group left in the host's
+// memory is nowhere on the device, and a step that is done again begins there
+// where it began.
+func TestResidentRanksHeal(t *testing.T) {
+	cudatest.Libraries(t, 2)
+	for name, change := range map[string]func(*Deps){
+		"plain": func(*Deps) {},
+		"accumulated, dynamic scale": func(d *Deps) {
+			d.Precision, d.Settings.PrecisionOpts = host.InProcessPrecision(amp.New()), sdk.Options{"dtype": "fp16"}
+			d.Settings.Train.AccumulateSteps = 2
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := func(d *Deps) {
+				dev, err := cuda.Open(d.World.LocalRank, "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { _ = dev.Close() })
+				d.Device = dev
+				change(d)
+			}
+			want, calls, errs := healed(t, 0, on)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			for at := 1; at <= calls[0]; at += 23 {
+				for _, d := range []death{{0, at, false}, {1, at, true}} {
+					got, _, errs := healed(t, 1, on, d)
+					if err := errors.Join(errs...); err != nil || got != want {
+						t.Fatalf("%+v: ended with %v, undisturbed with %v: %v", d, got, want, err)
+					}
+				}
+			}
+		})
+	}
+}
+
 func (c *curve) follows(t *testing.T, want *curve, within float64) {
 	t.Helper()
 	near := func(what string, got, want float64) {
