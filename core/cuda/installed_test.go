@@ -8,6 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -59,4 +61,35 @@ func TestPlansForAnH100(t *testing.T) {
 			})
 		}
 	}
+}
+
+// All images of ResNet-50 in bfloat16 lie with their channels side by side on an
+// H100, from the cast of the batch to the classifier.
+func TestLayoutOfResNet50(t *testing.T) {
+	n := absentDNN(t, "testdata/h100.json")
+	g, err := nn.Build(nn.Config{Name: "resnet50"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 224, 224}}, tensor.Spec{DType: tensor.I32}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := must(plan.Compile(g, plan.Options{Batch: 256, Train: true, Fuse: true, Policy: autocast})).Steps()
+	most, turns := 0, 0
+	for i, l := range layOut(steps, &libraries{dnn: n}) {
+		s := &steps[i]
+		if s.Op == plan.CastOp && l.in != l.out {
+			turns++
+		}
+		if !convolutions[s.Op] {
+			continue
+		}
+		p := must(n.plan(convolutionOf(s, true)))
+		if p == nil || !l.out {
+			t.Errorf("%s (%s) has its channels apart", s.Layer, s.Op)
+			continue
+		}
+		most = max(most, p.workspace)
+	}
+	if turns != 1 {
+		t.Errorf("images are turned %d times, and once is enough", turns)
+	}
+	t.Logf("a workspace of %d MiB", most>>20)
 }
