@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	goflag "flag"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/cpu"
@@ -32,9 +34,12 @@ func conform(t *testing.T, o devicetest.Options, device func(f *fake) plan.Devic
 	return ran
 }
 
-// mustRun checks that what a test is about took part in it.
+// mustRun checks that what a test is about took part in it, unless only some subtests ran.
 func mustRun(t *testing.T, ran map[string]int, names ...string) {
 	t.Helper()
+	if strings.Contains(goflag.Lookup("test.run").Value.String(), "/") {
+		return
+	}
 	for _, name := range names {
 		if ran[name] == 0 {
 			t.Errorf("%s did not run", name)

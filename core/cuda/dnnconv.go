@@ -139,6 +139,12 @@ func (b *binder) convolve(c convolution, x, w, y driver.DevicePtr) bool {
 	if b.measure {
 		return true
 	}
+	for _, at := range []driver.DevicePtr{x, w, y} {
+		if !aligned(at) {
+			b.err = fmt.Errorf("a tensor of a convolution at %#x: cuDNN wants multiples of %d bytes", at, alignment)
+			return true
+		}
+	}
 	o := &descriptorList{api: n.api}
 	b.m.owned = append(b.m.owned, o.free)
 	pack, err := n.pack(o, x, w, y, work)
