@@ -137,7 +137,7 @@ func (d *Device) Scale(t tensor.Tensor, f float64) error {
 	}
 	defer d.enter()()
 	n := t.Shape.Elems()
-	return d.run(t.DType, "scale", grid(n), d.mustCopyOf(t.Data), f, n)
+	return d.run(t.DType, "scale", max(1, min((n+d.block-1)/d.block, most)), d.mustCopyOf(t.Data), f, n)
 }
 
 // run enqueues one kernel by itself.
