@@ -58,7 +58,7 @@ train() {
 	rm -rf runs
 	within "$2" "$trainctl" run "$1" --progress none "${@:3}" && ls runs/*/latest/summary.json 2>/dev/null
 }
-number() { tr -d '\n' <"$1" | grep -o "\"$2\": *[0-9.eE+-]*" | head -n 1 | sed 's/.*: *//' | awk '{ printf "%.4g", $1 }'; }
+number() { tr -d '\n' <"$1" | grep -o "\"$2\": *[0-9.eE+-]*" | head -n 1 | sed 's/.*: *//' | awk '{ printf $1 < 1000 ? "%.4g" : "%.0f", $1 }'; }
 
 # against NAME CONFIG LIMIT MODEL TARGET compares samples per second with PyTorch's.
 against() {

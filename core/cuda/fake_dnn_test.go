@@ -17,6 +17,7 @@ type fakeDNN struct {
 	stream driver.Stream
 	refuse func(x, w, y fakeTensor) bool // what no engine can do
 	notes  [][]int32                     // of the engines, best first
+	broken bool                          // it understands no graph
 }
 
 type fakeDescriptor struct {
@@ -115,6 +116,9 @@ func (x *fakeDescriptor) required() []int32 {
 
 func (n *fakeDNN) finalize(d driver.BackendDescriptor) error {
 	x := n.all[d]
+	if n.broken && x.kind == driver.DNNOperationGraphDescriptor {
+		return driver.DNNBadParam
+	}
 	for _, name := range x.required() {
 		if _, ok := x.set[name]; !ok {
 			n.f.t.Fatalf("a descriptor of kind %d without attribute %d", x.kind, name)

@@ -211,6 +211,22 @@ func TestLibrariesThatRefuse(t *testing.T) {
 	}
 }
 
+// A cuDNN that does not understand us costs speed, and the device says so.
+func TestLibraryThatDoesNotUnderstand(t *testing.T) {
+	f := newFake(t)
+	d, n := f.device(), newFakeDNN(f)
+	n.broken = true
+	d.lib.dnn = must(openDNN(n.api(), d.stream))
+	want, got := rehearse(t, newFake(t).device(), plan.Options{}), rehearse(t, d, plan.Options{})
+	sameSteps(t, got.steps(t, 1, nil), want.steps(t, 1, nil))
+	if err := d.Missing(); !errors.Is(err, driver.DNNBadParam) || !strings.Contains(err.Error(), "conv2d") {
+		t.Errorf("the device misses %v", err)
+	}
+	if len(n.all) > 0 {
+		t.Errorf("%d descriptors are left", len(n.all))
+	}
+}
+
 // near compares tensors as wholes. The bias before a batch norm has a gradient of nothing but rounding errors.
 func near(t *testing.T, i int, got, want vector, tolerance float64) {
 	t.Helper()

@@ -26,7 +26,7 @@ func absentDNN(t *testing.T, file string) *dnn {
 	if v := api.GetVersion(); v < 90800 {
 		t.Skipf("cuDNN %s makes no plans for a GPU that is not here; 9.8 does", api.Lib.Version)
 	}
-	n := &dnn{api: api, plans: map[convolution]*convPlan{}}
+	n := &dnn{api: api, plans: map[convolution]*convPlan{}, limit: convWorkspace}
 	o := &descriptorList{api: api}
 	t.Cleanup(func() { _ = o.free() })
 	if n.absent, err = o.add(driver.DNNDevicePropDescriptor, many(driver.DNNDevicePropJSON, driver.DNNTypeChar, must(os.ReadFile(file))...)); err != nil {
