@@ -108,7 +108,7 @@ gpu=yes
 grep -Eq '^ *ok +device [0-9]' doctor.log || gpu="no GPU: $(grep -E 'CUDA driver|devices' doctor.log | grep -v '^ *ok' | head -n 1 | sed 's/^ *[a-z]* *//; s/   */: /' | cut -c 1-120)"
 
 suite "kernels compile" cuda cuda.test '^TestKernelsCompile$' 180
-suite "cuDNN plans for an H100" cuda cuda.test '^TestPlansForAnH100$|^TestLayoutOfResNet50$' 120
+suite "cuDNN plans for an H100" cuda cuda.test '^TestPlansFor|^TestLayoutOf' 120
 suite "device conformance" cuda cuda.test '^TestConformance$' 600
 suite "NCCL conformance" nccl nccl.test '^TestConformance$|OnAGPU$' 300
 
