@@ -110,7 +110,7 @@ grep -Eq '^ *ok +device [0-9]' doctor.log || gpu="no GPU: $(grep -E 'CUDA driver
 suite "kernels compile" cuda cuda.test '^TestKernelsCompile$' 180
 suite "cuDNN plans for an H100" cuda cuda.test '^TestPlansFor|^TestLayoutOf' 120
 suite "device conformance" cuda cuda.test '^TestConformance$' 600
-suite "NCCL conformance" nccl nccl.test '^TestConformance$|OnAGPU$' 300
+suite "NCCL conformance" nccl nccl.test '^TestRealGPUs$' 300
 
 if [ "$gpu" = yes ]; then
 	note "MNIST"
