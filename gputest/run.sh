@@ -58,7 +58,7 @@ train() {
 	rm -rf runs
 	within "$2" "$trainctl" run "$1" --progress none "${@:3}" && ls runs/*/latest/summary.json 2>/dev/null
 }
-number() { tr -d '\n' <"$1" | grep -o "\"$2\": *[0-9.eE+-]*" | head -n 1 | sed 's/.*: *//'; }
+number() { tr -d '\n' <"$1" | grep -o "\"$2\": *[0-9.eE+-]*" | head -n 1 | sed 's/.*: *//' | awk '{ printf $1 < 1000 ? "%.4g" : "%.0f", $1 }'; }
 
 # against NAME CONFIG LIMIT MODEL TARGET compares samples per second with PyTorch's.
 against() {
@@ -85,6 +85,7 @@ reduce() {
 # plugin_memory watches the device memory of the plugin's process while MNIST trains over NCCL.
 plugin_memory() {
 	local name="device memory of the plugin" most=0 now pid
+	grep -Eq '^ *ok +NCCL' doctor.log || { skip "$name" "NCCL was not found"; return; }
 	command -v nvidia-smi >/dev/null || { skip "$name" "nvidia-smi was not found"; return; }
 	rm -rf runs
 	timeout -k 10 180 "$trainctl" run mnist.toml --progress none --set backend.plugin=nccl --set train.epochs=1 >out.log 2>&1 &
@@ -107,9 +108,9 @@ gpu=yes
 grep -Eq '^ *ok +device [0-9]' doctor.log || gpu="no GPU: $(grep -E 'CUDA driver|devices' doctor.log | grep -v '^ *ok' | head -n 1 | sed 's/^ *[a-z]* *//; s/   */: /' | cut -c 1-120)"
 
 suite "kernels compile" cuda cuda.test '^TestKernelsCompile$' 180
-suite "cuDNN has plans for an H100" cuda cuda.test '^TestPlansForAnH100$' 120
+suite "cuDNN plans for an H100" cuda cuda.test '^TestPlansFor|^TestLayoutOf' 120
 suite "device conformance" cuda cuda.test '^TestConformance$' 600
-suite "NCCL conformance" nccl nccl.test '^TestConformance$|OnAGPU$' 300
+suite "NCCL conformance" nccl nccl.test '^TestRealGPUs$' 300
 
 if [ "$gpu" = yes ]; then
 	note "MNIST"
@@ -125,7 +126,9 @@ if [ "$gpu" = yes ]; then
 	against "ConvNet b100" convnet.toml 300 convnet 5
 	against "ResNet-50 224 bf16 b256" resnet50.toml 600 resnet50 1
 	note "all-reduce"
-	if plugin=$(reduce isolated) && [ -n "$plugin" ]; then
+	if ! grep -Eq '^ *ok +NCCL' doctor.log; then
+		skip "all-reduce 25 MiB" "$(grep -E ' NCCL ' doctor.log | head -n 1 | sed 's/^ *[a-z]* *NCCL *//')"
+	elif plugin=$(reduce isolated) && [ -n "$plugin" ]; then
 		row "all-reduce 25 MiB, plugin" "$plugin µs" "" ok
 		if inside=$(reduce inproc) && [ -n "$inside" ]; then
 			row "all-reduce 25 MiB, in process" "$inside µs" "" ok

@@ -35,7 +35,7 @@ type binder struct {
 type whole struct {
 	flow  *flow
 	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
-	done  map[int]bool             // steps whose work an earlier one does unless it adds
+	done  map[int]bool             // steps whose work an earlier one does; of a gradient, unless it is added
 	lay   []layout
 }
 
@@ -119,27 +119,6 @@ func (b *binder) state(i int) driver.DevicePtr {
 // grid is enough blocks for n elements, four to a thread.
 func grid(n int) int { return max(1, min((n+4*block-1)/(4*block), most)) }
 
-// images are the activations of a step as norm.cu sees them: n·c planes of hw elements.
-type images struct {
-	n, c, hw int
-	lanes    int // channels that a block looks at
-	shares   int // blocks that look at the same channels
-}
-
-// images of a shape [n, c, h, w]. Channels that lie side by side are planes of
-// one element, 32 of which a block reads together.
-func (b *binder) images(s tensor.Shape) images {
-	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
-	if b.last() {
-		v.n, v.hw, v.lanes = v.n*v.hw, 1, 32
-	}
-	const work = 8 // elements that a thread should have
-	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 64))
-	return v
-}
-
-func (v images) blocks() int { return (v.c + v.lanes - 1) / v.lanes }
-
 // launch adds a kernel of the programs for type d on x·y blocks. Arguments are
 // passed by their Go type's size; a *int32 is read at each launch.
 func (b *binder) launch(d tensor.DType, name string, x, y int, args ...any) {
@@ -205,7 +184,7 @@ func init() {
 		plan.NormReLUOp: bindNormReLU, plan.NormReLUGradOp: bindNormReLUGrad, plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
 		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
 		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
-		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),
+		graph.ReLUOp: bindReLU, graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: bindAdd,
 		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
 		graph.BranchOp: bindBranch, graph.BranchGradOp: bindBranch,
 		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,

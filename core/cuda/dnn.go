@@ -16,6 +16,7 @@ type dnn struct {
 	api    *driver.DNN
 	handle driver.DNNHandle
 	tf32   bool // convolutions of float32 may be made of their upper 11 bits
+	limit  int  // bytes of workspace that a plan may want
 	plans  map[convolution]*convPlan
 
 	// absent describes a device that is not in this machine, for which plans
@@ -25,7 +26,7 @@ type dnn struct {
 
 // openDNN makes a handle whose work goes to a stream.
 func openDNN(api *driver.DNN, stream driver.Stream) (*dnn, error) {
-	n := &dnn{api: api, plans: map[convolution]*convPlan{}}
+	n := &dnn{api: api, plans: map[convolution]*convPlan{}, limit: convWorkspace}
 	if err := api.Create(&n.handle); err != nil {
 		return nil, err
 	}

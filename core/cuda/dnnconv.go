@@ -23,7 +23,7 @@ type convPlan struct {
 	workspace int
 }
 
-// convWorkspace is what a convolution may use beside its tensors.
+// convWorkspace is what a convolution may use beside its tensors, on a device that has sixteen times as much.
 const convWorkspace = 1 << 30
 
 // The names of a convolution's tensors in its plan.
@@ -35,19 +35,20 @@ const (
 
 var dnnTypes = map[tensor.DType]driver.DNNType{tensor.F32: driver.DNNFloat, tensor.F16: driver.DNNHalf, tensor.BF16: driver.DNNBFloat16}
 
-// plan finds the best plan for a convolution; nil where cuDNN has none.
+// plan finds the best plan for a convolution; nil where cuDNN has none. An
+// error is for the first who asks: then there is none either.
 func (n *dnn) plan(c convolution) (*convPlan, error) {
 	if p, ok := n.plans[c]; ok {
 		return p, nil
 	}
-	var p *convPlan
-	if _, ok := dnnTypes[c.d]; ok {
-		var err error
-		if p, err = n.search(c); err != nil && !errors.Is(err, driver.DNNNotSupported) {
-			return nil, fmt.Errorf("cuDNN: %s: %w", c.op, err)
-		}
+	if _, ok := dnnTypes[c.d]; !ok {
+		return nil, nil
 	}
+	p, err := n.search(c)
 	n.plans[c] = p
+	if err != nil && !errors.Is(err, driver.DNNNotSupported) {
+		return nil, fmt.Errorf("cuDNN: %s of %+v in %v: %w", c.op, c.g, c.d, err)
+	}
 	return p, nil
 }
 
@@ -67,7 +68,7 @@ func (n *dnn) search(c convolution) (*convPlan, error) {
 			if ok, err := n.fits(o, config, c.d == tensor.F32 && !n.tf32); !ok || err != nil {
 				continue
 			}
-			if desc, bytes, err := n.finish(o, config); err == nil && bytes <= convWorkspace {
+			if desc, bytes, err := n.finish(o, config); err == nil && bytes <= n.limit {
 				return &convPlan{desc, bytes}, nil
 			}
 		}
@@ -139,6 +140,12 @@ func (b *binder) convolve(c convolution, x, w, y driver.DevicePtr) bool {
 	if b.measure {
 		return true
 	}
+	for _, at := range []driver.DevicePtr{x, w, y} {
+		if !aligned(at) {
+			b.err = fmt.Errorf("a tensor of a convolution at %#x: cuDNN wants multiples of %d bytes", at, alignment)
+			return true
+		}
+	}
 	o := &descriptorList{api: n.api}
 	b.m.owned = append(b.m.owned, o.free)
 	pack, err := n.pack(o, x, w, y, work)
@@ -150,11 +157,15 @@ func (b *binder) convolve(c convolution, x, w, y driver.DevicePtr) bool {
 	return true
 }
 
-// planned reports whether cuDNN has a plan for a convolution.
+// planned reports whether cuDNN has a plan for a convolution. If it has none
+// for another reason than that nobody has written such a kernel, that is noted.
 func (l *libraries) planned(c convolution) bool {
 	if l.dnn == nil {
 		return false
 	}
 	p, err := l.dnn.plan(c)
-	return err == nil && p != nil
+	if err != nil {
+		l.missing = append(l.missing, err)
+	}
+	return p != nil
 }

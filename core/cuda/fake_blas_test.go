@@ -52,6 +52,7 @@ type fakeBlas struct {
 	layouts map[driver.LtLayout]*fakeLayout
 	prefs   map[driver.LtPreference]map[int32]uint64
 	next    uintptr
+	compute driver.ComputeType         // of the last product
 	refuse  func(epilogue uint32) bool // what has no algorithm
 }
 
@@ -74,9 +75,10 @@ func (b *fakeBlas) api() *driver.BlasLt {
 	return &driver.BlasLt{
 		Create: func(h *driver.LtHandle) error { *h = fakeBlasHandle; return nil },
 		MatmulDescCreate: func(d *driver.LtMatmulDesc, c driver.ComputeType, scale driver.DataType) error {
-			if c != driver.Compute32F || scale != driver.R32F {
+			if c != driver.Compute32F && c != driver.Compute32FFastTF32 || scale != driver.R32F {
 				return driver.BlasStatus(7)
 			}
+			b.compute = c
 			*d = driver.LtMatmulDesc(b.id())
 			b.descs[*d] = map[int32][]byte{}
 			return nil

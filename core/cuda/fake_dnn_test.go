@@ -16,6 +16,8 @@ type fakeDNN struct {
 	all    map[driver.BackendDescriptor]*fakeDescriptor
 	stream driver.Stream
 	refuse func(x, w, y fakeTensor) bool // what no engine can do
+	notes  [][]int32                     // of the engines, best first
+	broken bool                          // it understands no graph
 }
 
 type fakeDescriptor struct {
@@ -41,7 +43,7 @@ type fakeTensor struct {
 const fakeDNNHandle, fakeDNNWorkspace = 13, 700
 
 func newFakeDNN(f *fake) *fakeDNN {
-	return &fakeDNN{f: f, all: map[driver.BackendDescriptor]*fakeDescriptor{}, refuse: func(_, _, _ fakeTensor) bool { return false }}
+	return &fakeDNN{f: f, all: map[driver.BackendDescriptor]*fakeDescriptor{}, refuse: func(_, _, _ fakeTensor) bool { return false }, notes: promises}
 }
 
 // api is the table of functions.
@@ -114,6 +116,9 @@ func (x *fakeDescriptor) required() []int32 {
 
 func (n *fakeDNN) finalize(d driver.BackendDescriptor) error {
 	x := n.all[d]
+	if n.broken && x.kind == driver.DNNOperationGraphDescriptor {
+		return driver.DNNBadParam
+	}
 	for _, name := range x.required() {
 		if _, ok := x.set[name]; !ok {
 			n.f.t.Fatalf("a descriptor of kind %d without attribute %d", x.kind, name)
@@ -142,10 +147,10 @@ func list[T any](a fakeAttribute) []T {
 
 func one[T any](a fakeAttribute) T { return list[T](a)[0] }
 
-// notes are the numerical notes of the engines, best first: one that gives
-// other bits each time, one that rounds float32, one that no plan can be made
-// of, and one that is as it should be.
-var notes = [][]int32{{driver.DNNNoteTensorCore, driver.DNNNoteNondeterministic}, {driver.DNNNoteDownConvert, driver.DNNNoteReducedReduction}, {}, {}}
+// promises are the numerical notes of engines: one that gives other bits each
+// time, one that rounds float32, one that no plan can be made of, and one that
+// is as it should be.
+var promises = [][]int32{{driver.DNNNoteTensorCore, driver.DNNNoteNondeterministic}, {driver.DNNNoteDownConvert, driver.DNNNoteReducedReduction}, {}, {}}
 
 func (n *fakeDNN) getAttribute(d driver.BackendDescriptor, name, kind int32, requested int64, count *int64, out unsafe.Pointer) error {
 	x := n.all[d]
@@ -155,14 +160,14 @@ func (n *fakeDNN) getAttribute(d driver.BackendDescriptor, name, kind int32, req
 		if n.refuse(n.operands(ops)) {
 			return nil
 		}
-		for i, c := range unsafe.Slice((*driver.BackendDescriptor)(out), len(notes)) {
+		for i, c := range unsafe.Slice((*driver.BackendDescriptor)(out), len(n.notes)) {
 			n.all[c].engine, n.all[c].ops, n.all[c].final = int32(i), ops, true
 		}
-		*count = int64(len(notes))
+		*count = int64(len(n.notes))
 	case driver.DNNConfigEngine:
 		*count, n.all[*(*driver.BackendDescriptor)(out)].engine = 1, x.engine
 	case driver.DNNEngineNumericalNotes:
-		*count = int64(copy(unsafe.Slice((*int32)(out), requested), notes[x.engine]))
+		*count = int64(copy(unsafe.Slice((*int32)(out), requested), n.notes[x.engine]))
 	case driver.DNNPlanWorkspace:
 		*count, *(*int64)(out) = 1, fakeDNNWorkspace
 	default:

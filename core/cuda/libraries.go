@@ -12,7 +12,7 @@ import (
 type libraries struct {
 	dnn     *dnn
 	blas    *blas
-	missing []error // why one is nil
+	missing []error // why one is nil, or does not do what it is there for
 }
 
 // link finds the libraries and makes them ready. What cannot be had costs speed, no more.
@@ -28,6 +28,10 @@ func (d *Device) link(f *dl.Finder) {
 	} else if d.lib.dnn, err = openDNN(api, d.stream); err != nil {
 		d.lib.dnn, d.lib.missing = nil, append(d.lib.missing, err)
 	}
+	var free, total uintptr
+	if d.lib.dnn != nil && d.cu.MemGetInfo(&free, &total) == nil {
+		d.lib.dnn.limit = min(convWorkspace, int(total/16))
+	}
 }
 
 // close gives the handles back. What plans were made of goes with the process.
@@ -42,8 +46,9 @@ func (l *libraries) close() (err error) {
 	return err
 }
 
-// Missing says which libraries the device does without, and why; nil if it has
-// all. It computes the same, slowly.
+// Missing says which libraries the device does without, or in which
+// convolutions of the programs bound so far, and why; nil if it has all. It
+// computes the same, slowly.
 func (d *Device) Missing() error { return errors.Join(d.lib.missing...) }
 
 // AllowTF32 lets products and convolutions of float32 numbers be made of their upper 11 bits by

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -16,6 +17,25 @@ func binary(name string) func(*binder) {
 	return func(b *binder) {
 		x := b.s.In[0].Spec
 		b.elementwise(x.DType, name, x.Shape.Elems(), b.in(0), b.in(1), b.out(0))
+	}
+}
+
+// bindAdd clips the sum on the way to memory where the next step is the ReLU that takes its place.
+func bindAdd(b *binder) {
+	if next := b.step + 1; next < len(b.flow.steps) {
+		y, s := &b.s.Out[0], &b.flow.steps[next]
+		if s.Op == graph.ReLUOp && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
+			binary("add_relu")(b)
+			b.done[next] = true
+			return
+		}
+	}
+	binary("add")(b)
+}
+
+func bindReLU(b *binder) {
+	if !b.done[b.step] {
+		unary("relu")(b)
 	}
 }
 

@@ -58,13 +58,13 @@ func bindAdaptivePool(b *binder) {
 
 func bindNormPool(b *binder) {
 	a, x, y := b.s.Attr.(plan.NormPool), b.s.In[0].Spec, b.s.Out[0].Spec
-	mean, invstd := b.normStats(a.Norm, 2)
-	b.elementwise(x.DType, "norm_pool", y.Shape.Elems(), b.in(0), mean, invstd, b.in(1), b.in(2), typeOf(b.s.In, 3), b.out(0), b.out(1), b.pool(a.Pool, x.Shape, y.Shape))
+	f := b.normStats(a.Norm, 2)
+	b.elementwise(x.DType, "norm_pool", y.Shape.Elems(), b.in(0), f.mean, f.scale, f.shift, b.out(0), b.out(1), b.pool(a.Pool, x.Shape, y.Shape))
 }
 
 func bindNormPoolGrad(b *binder) {
 	x, y := b.s.In[0].Spec, b.s.In[1].Spec
-	v := b.images(x.Shape)
+	v := b.images(x.Shape).single()
 	p := b.pool(b.s.Attr.(plan.NormPool).Pool, x.Shape, y.Shape)
 	part, sums := b.scratch(8*2*v.c*v.shares), b.scratch(8*(2*v.c+1))
 	b.launch(x.DType, "norm_pool_grad_sums", v.blocks(), v.shares, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), p, x.Shape[0], v.lanes, part)

@@ -6,6 +6,12 @@
 
 #define KERNEL extern "C" __global__ void
 
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll 4") // loads of four rounds are under way together
+#else
+#define UNROLL
+#endif
+
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;

@@ -50,6 +50,34 @@ KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) 
 	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
+// bn_moments_last is bn_moments over pixels with their channels side by side, of
+// which a thread takes four; c is a multiple of 4.
+KERNEL bn_moments_last(const elem* x, int n, int c, u32 lanes, double* part) {
+	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
+	part_of(n, &lo, &hi);
+	bool idle = ch >= (u32)c;
+	four from = {}, off = {}, square = {};
+	if (!idle && hi > lo) from = load_four(x, lo * c + ch, total);
+	UNROLL
+	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
+		four v = load_four(x, i * c + ch, total);
+		for (int j = 0; j < 4; j++) {
+			acc d = v.v[j] - from.v[j];
+			off.v[j] += d;
+			square.v[j] += d * d;
+		}
+	}
+	acc count = (acc)(hi - lo);
+	for (int j = 0; j < 4; j++) {
+		acc o = lane_sum(off.v[j], lanes), q = lane_sum(square.v[j], lanes);
+		if (threadIdx.x >= lanes || idle) continue;
+		double* p = part + 3 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
+		p[0] = count;
+		p[1] = count > 0 ? from.v[j] + (double)o / count : 0;
+		p[2] = count > 0 ? q - (double)o * o / count : 0;
+	}
+}
+
 // bn_merge adds up the shares of a channel (Chan, Golub and LeVeque, 1979) to
 // stats: c means, c biased variances, and the number of elements.
 KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
@@ -69,32 +97,34 @@ KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
 	}
 }
 
+// set_affine writes what a channel is multiplied with and what is added, where
+// they are wanted; weight and bias may be null.
+__device__ inline void set_affine(u32 ch, acc invstd, const void* weight, const void* bias, int type, acc* scale, acc* shift) {
+	scale[ch] = weight ? invstd * (acc)load_as(weight, type, ch) : invstd;
+	shift[ch] = bias ? (acc)load_as(bias, type, ch) : 0;
+}
+
 // bn_update writes mean and 1/σ, and moves the running statistics towards the
 // batch's: with the variance of the sample, where normalisation uses that of the batch.
 KERNEL bn_update(const double* stats, int c, double eps, double momentum, acc* mean, acc* invstd,
-	void* running_mean, void* running_var, int type, i64* batches) {
+	void* running_mean, void* running_var, int type, i64* batches, const void* weight, const void* bias, acc* scale, acc* shift) {
 	each(ch, c) {
 		double mu = stats[ch], var = stats[c + ch], count = stats[2 * c];
 		mean[ch] = (acc)mu;
 		invstd[ch] = (acc)(1 / sqrt(var + eps));
+		set_affine(ch, invstd[ch], weight, bias, type, scale, shift);
 		store_as(running_mean, type, ch, momentum * mu + (1 - momentum) * load_as(running_mean, type, ch));
 		store_as(running_var, type, ch, momentum * var * (count / (count - 1)) + (1 - momentum) * load_as(running_var, type, ch));
 		if (ch == 0) batches[0]++;
 	}
 }
 
-// bn_running makes mean and 1/σ of the running statistics.
-KERNEL bn_running(const void* running_mean, const void* running_var, int type, int c, double eps, acc* mean, acc* invstd) {
+// bn_running makes mean, scale and shift of the running statistics.
+KERNEL bn_running(const void* running_mean, const void* running_var, int type, int c, double eps, acc* mean, const void* weight, const void* bias, acc* scale, acc* shift) {
 	each(ch, c) {
 		mean[ch] = (acc)load_as(running_mean, type, ch);
-		invstd[ch] = (acc)(1 / sqrt(load_as(running_var, type, ch) + eps));
+		set_affine(ch, (acc)(1 / sqrt(load_as(running_var, type, ch) + eps)), weight, bias, type, scale, shift);
 	}
-}
-
-// affine is what a channel is multiplied with and what is added; weight and bias may be null.
-__device__ inline void affine(const acc* invstd, const void* weight, const void* bias, int type, u32 ch, acc* scale, acc* shift) {
-	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
-	*shift = bias ? (acc)load_as(bias, type, ch) : 0;
 }
 
 // channels_of are the channels of elements i to i+3.
@@ -106,22 +136,22 @@ __device__ inline Channels channels_of(u32 i, int c, int hw) {
 	Channels r;
 	if (hw % 4 == 0) {
 		r.ch[0] = r.ch[1] = r.ch[2] = r.ch[3] = i / hw % c;
-		return r;
+	} else if (hw == 1 && c % 4 == 0) {
+		for (u32 j = 0, ch = i % c; j < 4; j++) r.ch[j] = ch + j;
+	} else {
+		for (int j = 0; j < 4; j++) r.ch[j] = (i + j) / hw % c;
 	}
-	for (int j = 0; j < 4; j++) r.ch[j] = (i + j) / hw % c;
 	return r;
 }
 
 // bn_apply normalises, adds a residual if there is one, and clips if relu says so.
-KERNEL bn_apply(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, int c, int hw, const elem* residual, int relu, elem* y, u32 n) {
+KERNEL bn_apply(const elem* x, const acc* mean, const acc* scale, const acc* shift, int c, int hw, const elem* residual, int relu, elem* y, u32 n) {
 	each_four(i, n) {
 		four f = load_four(x, i, n), r;
 		Channels k = channels_of(i, c, hw);
 		if (residual) r = load_four(residual, i, n);
 		for (int j = 0; j < 4; j++) {
-			acc scale, shift;
-			affine(invstd, weight, bias, type, k.ch[j], &scale, &shift);
-			acc v = (f.v[j] - mean[k.ch[j]]) * scale + shift;
+			acc v = (f.v[j] - mean[k.ch[j]]) * scale[k.ch[j]] + shift[k.ch[j]];
 			if (residual) v += r.v[j];
 			f.v[j] = relu && v < 0 ? 0 : v;
 		}
@@ -146,6 +176,37 @@ KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* 
 	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = sum;
 	part[1] = dot;
+}
+
+// bn_grad_sums_last is bn_grad_sums over pixels with their channels side by
+// side, of which a thread takes four; c is a multiple of 4.
+KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, u32 lanes, double* part) {
+	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
+	part_of(n, &lo, &hi);
+	bool idle = ch >= (u32)c;
+	four mu = {}, sum = {}, dot = {};
+	for (int j = 0; j < 4 && !idle; j++) mu.v[j] = mean[ch + j];
+	UNROLL
+	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
+		u32 at = i * c + ch;
+		four v = load_four(x, at, total), g = load_four(dy, at, total);
+		if (gate) {
+			four y = load_four(gate, at, total);
+			for (int j = 0; j < 4; j++)
+				if (y.v[j] <= 0) g.v[j] = 0;
+		}
+		for (int j = 0; j < 4; j++) {
+			sum.v[j] += g.v[j];
+			dot.v[j] += g.v[j] * (v.v[j] - mu.v[j]);
+		}
+	}
+	for (int j = 0; j < 4; j++) {
+		acc s = lane_sum(sum.v[j], lanes), d = lane_sum(dot.v[j], lanes);
+		if (threadIdx.x >= lanes || idle) continue;
+		double* p = part + 2 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
+		p[0] = s;
+		p[1] = d;
+	}
 }
 
 // bn_grad_merge adds up the shares to sums: c Σdy, c Σdy·(x−mean), and count;
@@ -173,8 +234,14 @@ __device__ inline void input_slope(const double* sums, const acc* invstd, const 
 	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
 }
 
+// bn_slopes writes each channel's mean of dy, slope and scale.
+KERNEL bn_slopes(const double* sums, const acc* invstd, const void* weight, int type, int c, acc* slopes) {
+	each(ch, c) input_slope(sums, invstd, weight, type, c, ch, slopes + ch, slopes + c + ch, slopes + 2 * c + ch);
+}
+
 // bn_grad_input writes dx, and with a gate, if asked for, what passed it. dx may be dy.
-KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, const double* sums, int c, int hw, elem* dx, elem* passed, u32 n) {
+KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* slopes, int c, int hw, elem* dx, elem* passed, u32 n) {
+	const acc *mean_dy = slopes, *slope = slopes + c, *scale = slopes + 2 * c;
 	each_four(i, n) {
 		four f = load_four(x, i, n), g = load_four(dy, i, n);
 		Channels k = channels_of(i, c, hw);
@@ -185,9 +252,8 @@ KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc*
 		}
 		if (passed) store_four(passed, i, n, g);
 		for (int j = 0; j < 4; j++) {
-			acc mean_dy, slope, scale;
-			input_slope(sums, invstd, weight, type, c, k.ch[j], &mean_dy, &slope, &scale);
-			f.v[j] = (g.v[j] - mean_dy - (f.v[j] - mean[k.ch[j]]) * slope) * scale;
+			u32 ch = k.ch[j];
+			f.v[j] = (g.v[j] - mean_dy[ch] - (f.v[j] - mean[ch]) * slope[ch]) * scale[ch];
 		}
 		store_four(dx, i, n, f);
 	}

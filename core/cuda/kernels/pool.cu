@@ -165,12 +165,11 @@ KERNEL adaptive_pool_grad(const elem* dy, elem* dx, int c, int h, int w, int oh,
 	}
 }
 
-KERNEL norm_pool(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, elem* y, int* places, Pool p, u32 n) {
+KERNEL norm_pool(const elem* x, const acc* mean, const acc* scales, const acc* shifts, elem* y, int* places, Pool p, u32 n) {
 	each(i, n) {
 		Spot o = spot_of(i, p.c, p.oh * p.ow, p.last);
 		const elem* plane = x + plane_of(o, p.c, p.h * p.w, p.last);
-		acc scale, shift, mu = mean[o.ch];
-		affine(invstd, weight, bias, type, o.ch, &scale, &shift);
+		acc scale = scales[o.ch], shift = shifts[o.ch], mu = mean[o.ch];
 		Window v = window_of(p, o.at);
 		Max m = {least(), v.h0 * p.w + v.w0};
 		for (int h = v.h0; h < v.h1; h++)
