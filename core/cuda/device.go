@@ -24,10 +24,10 @@ type Device struct {
 	functions map[functionKey]driver.Function
 	mirrors   map[*byte]*mirror
 	room      *room
+	lib       libraries
+	block     int     // threads of a block: less where they are emulated
 	spans     []*span // mirrored memory, by address
 	feed      feed
-	lib       libraries
-	block     int // threads of a block: less where they are emulated
 }
 
 type functionKey struct {

@@ -49,7 +49,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 		}
 		e.items = append(e.items, items)
 	}
-	e.actions = divide(steps, e.items)
+	e.actions = divide(steps, p.GradSpecs(), e.items)
 	return e, nil
 }
 
@@ -148,7 +148,8 @@ func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 	return b.items, b.err
 }
 
-// Step enqueues the step's kernels, if an earlier step has not. Where a gradient is complete it waits, and brings it back.
+// Step puts on the stream what begins with step i. Complete gradients are
+// waited for and brought back, unless their memory is mirrored.
 func (e *executor) Step(i int, c *plan.Call) {
 	if e.leave == nil { // the first step may be in a branch that is left out
 		e.leave, e.failed = e.m.dev.enter(), nil

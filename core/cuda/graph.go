@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // segment is a stretch of a plan's launches with nothing for the host to do in
@@ -36,12 +37,17 @@ type action struct {
 	host    func(c *plan.Call) error
 }
 
+// worthHandingOut is how many bytes of gradients are complete before a segment
+// ends for them, so that the host can begin to reduce them while the next one
+// runs: PyTorch's first bucket. Those of a small model come with the last segment.
+const worthHandingOut = 1 << 20
+
 // divide cuts the launches of a plan where the host has something to do: to
-// exchange with other ranks, to hand out a gradient that a step completes, or
-// to leave out a branch.
-func divide(steps []plan.Step, items [][]item) [][]action {
+// exchange with other ranks, to hand out gradients, or to leave out a branch.
+func divide(steps []plan.Step, grads []tensor.Spec, items [][]item) [][]action {
 	all := make([][]action, len(steps))
 	var open *segment
+	complete := 0
 	for i := range steps {
 		if i > 0 && steps[i].Branch != steps[i-1].Branch {
 			open = nil
@@ -58,8 +64,11 @@ func divide(steps []plan.Step, items [][]item) [][]action {
 			}
 			open.items = append(open.items, launch{i, it})
 		}
-		if len(steps[i].Complete) > 0 {
-			open = nil
+		for _, p := range steps[i].Complete {
+			complete += grads[p].Bytes()
+		}
+		if complete >= worthHandingOut {
+			open, complete = nil, 0
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,5 +261,30 @@ func TestGraphsOnALateDriver(t *testing.T) {
 	want := rehearse(t, reference(), plan.Options{}).steps(t, nil)
 	for i, got := range rehearse(t, d, plan.Options{}).steps(t, nil) {
 		near(t, i, vector{tensor.F32, got}, vector{tensor.F32, want[i]}, 1e-3)
+	}
+}
+
+// Segments end where enough gradients are complete, where a branch begins or
+// ends, and around what the host does; small gradients wait for company.
+func TestDivide(t *testing.T) {
+	small, large := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{10}}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{worthHandingOut / 4}}
+	steps := []plan.Step{{}, {Complete: []int{0}}, {}, {Complete: []int{1}}, {}, {Branch: 1}, {Branch: 1}, {}, {}}
+	items := make([][]item, len(steps))
+	for i := range items {
+		items[i] = []item{{name: "a"}, {name: "b"}}
+	}
+	items[8] = []item{{name: "a"}, {host: func(*plan.Call) error { return nil }}, {name: "b"}}
+	var got []int // launches of each segment, 0 for the host
+	for _, step := range divide(steps, []tensor.Spec{small, large}, items) {
+		for _, a := range step {
+			n := 0
+			if a.segment != nil {
+				n = len(a.segment.items)
+			}
+			got = append(got, n)
+		}
+	}
+	if want := []int{8, 2, 4, 3, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("segments of %v launches, want %v", got, want)
 	}
 }

@@ -24,7 +24,7 @@ type curve struct {
 	loss   [][]float64 // by rank and step
 	norm   []float64   // by step
 	eval   float64
-	params []string // by rank
+	params []string  // by rank
 	model  []float64 // of rank 0, in state-dict order
 	half   bool
 }
