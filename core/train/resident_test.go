@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/amp"
@@ -48,14 +49,9 @@ func (c *curve) train(t *testing.T, gpu bool, world int, change func(d *Deps)) {
 				}
 			}
 		}))
-	}, func(ctx context.Context, d Deps) (err error) {
+	}, func(ctx context.Context, d Deps) error {
 		if gpu {
-			dev, err := cuda.Open(d.World.LocalRank, t.TempDir())
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, dev.Close()) }()
-			d.Device = dev
+			d.Device = fakeGPU(t, d.World.LocalRank)
 		}
 		tr, err := Setup(ctx, d)
 		if err != nil {
@@ -150,6 +146,37 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	}
 }
 
+// fakeGPU is a device until the test ends.
+func fakeGPU(t testing.TB, ordinal int) plan.Device {
+	dev, err := cuda.Open(ordinal, "")
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// What is true of ranks on processors is true of ranks on devices: PyTorch's
+// curves, uneven inputs, layers left out, buckets that are measured.
+func TestResidentRanksAreRanks(t *testing.T) {
+	cudatest.Libraries(t, 4)
+	was := device
+	defer func() { device = was }()
+	device = fakeGPU
+	for name, test := range map[string]func(*testing.T){
+		"join": TestJoinIsTorchs, "stop": TestStopIsTheShortestInput, "uneven": TestUnevenInputsAreAnError,
+		"unused": TestUnusedParametersAreTorchs, "frozen": TestFrozenParameters,
+		"stopping": TestRanksStopTogether, "weights": TestWeightsStartAsRankZeros,
+	} {
+		t.Run(name, test)
+	}
+}
+
 // Ranks on devices heal as others do: what a broken group left in the host's
 // memory is nowhere on the device, and a step that is done again begins there
 // where it began.
@@ -164,13 +191,7 @@ func TestResidentRanksHeal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			on := func(d *Deps) {
-				dev, err := cuda.Open(d.World.LocalRank, "")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				t.Cleanup(func() { _ = dev.Close() })
-				d.Device = dev
+				d.Device = fakeGPU(t, d.World.LocalRank)
 				change(d)
 			}
 			want, calls, errs := healed(t, 0, on)
