@@ -78,19 +78,24 @@ func (h *residence) close() (err error) {
 	return err
 }
 
-// moveOut frees all that the device has of the rank. Programs are closed before.
-func (t *Trainer) moveOut() error {
+// Vacate gives the device back: programs, copies, and pinned memory, which must
+// not be unmapped before. Nothing can be run after.
+func (t *Trainer) Vacate() error {
+	err := t.programs.close()
+	t.programs = programs{}
 	if t.home.dev == nil {
-		return nil
+		return err
 	}
-	err := t.home.close()
+	err = errors.Join(err, t.home.close())
 	if t.optimizer != nil {
 		err = errors.Join(err, t.optimizer.Return())
 	}
 	if t.home.inputs != nil {
 		err = errors.Join(err, t.home.inputs())
 	}
-	return errors.Join(err, t.home.arena())
+	err = errors.Join(err, t.home.arena())
+	t.home.dev = nil
+	return err
 }
 
 // upload makes the device's model and optimizer what the host's are.
