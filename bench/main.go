@@ -121,8 +121,12 @@ func (b *bench) run(ctx context.Context, c *testCase) (measured, error) {
 		fmt.Fprintf(b.log, " %.0f/s", r.SamplesPerSec)
 		for _, v := range b.variants(c) {
 			r, err := b.runTorch(ctx, c, v)
-			if err != nil {
+			if ctx.Err() != nil {
 				return m, err
+			}
+			if err != nil { // the rest is worth having
+				fmt.Fprintf(b.log, ", torch %s failed: %v", v, err)
+				continue
 			}
 			m.add(v, r)
 			fmt.Fprintf(b.log, ", torch %s %.0f/s", v, r.SamplesPerSec)

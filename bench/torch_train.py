@@ -142,6 +142,8 @@ def main(args):
             "step_ms_p50": statistics.median(steps) * 1e3, "to_first_step_s": first, "peak_rss_bytes": int(rss),
         }))
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of gloo's that still runs would abort the interpreter's end
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"core/plan", "core/flight"},
 	{"core/cpu", "core/cuda"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
-	{"core/train", "core/bench", "core/tensor/devicetest"},
+	{"core/train", "core/bench", "core/tensor/devicetest", "core/cuda/cudatest"},
 	{"core/config"},
 	{"core/app"},
 }

@@ -33,7 +33,6 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 		trainctl = filepath.Join(dir, "trainctl")
 		args := append([]string{"build", "-o", trainctl}, strings.Fields(os.Getenv("TRAINCTL_E2E_BUILD"))...)
 		build := exec.Command("go", append(args, "../cmd/trainctl")...)
@@ -41,6 +40,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "building trainctl: %v\n%s", err, out)
 			return 1
 		}
+		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")) // of the runs; go build wants its own
 		return m.Run()
 	}())
 }

@@ -39,6 +39,10 @@ func TestDatasetModule(t *testing.T) {
 	})
 }
 
+func TestPrecisionModule(t *testing.T) {
+	inModule(t, "precision", "test", "./...")
+}
+
 // inModule runs the go command in an example's own module.
 func inModule(t *testing.T, dir string, args ...string) {
 	t.Helper()

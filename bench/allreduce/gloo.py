@@ -17,7 +17,7 @@ except ImportError as e:
     print(f"torch is not installed for {sys.executable}: {e}", file=sys.stderr)
     sys.exit(77)
 
-WARM_UP, ASK_EVERY, LEAST, RESTED = 5, 8, 24, 64
+WARM_UP, ASK_EVERY, LEAST, RESTED, RESTED_LARGE = 5, 8, 24, 64, 16
 DTYPES = [None, torch.float32, torch.float64, torch.float16, torch.bfloat16,
           torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]  # by trainctl's number
 
@@ -62,7 +62,7 @@ def rested(buf, task, world):
     if task["Rest"] <= 0:
         return 0.0
     laps = []
-    for _ in range(RESTED):
+    for _ in range(RESTED if buf.nbytes <= 1 << 20 else RESTED_LARGE):
         time.sleep(task["Rest"] / 1e9)
         laps.append(one(buf, world))
     return percentile(everyone(laps, dist.ReduceOp.MIN), 0.5)

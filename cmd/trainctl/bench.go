@@ -39,8 +39,9 @@ median of calls that all ranks come to from sleeping.
 
 With --hosts the ranks run in network namespaces, --nproc in each, joined by
 virtual Ethernet; that needs root. --against runs another program's ranks on
-the same hosts afterwards: they find torchrun's environment, what to measure in
-TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
+the same hosts afterwards: they find torchrun's environment with a free port for
+rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
+--json prints (bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
@@ -69,7 +70,7 @@ TRAINCTL_BENCH (JSON), and rank 0 prints what --json prints (bench/allreduce).`,
 		if spec.Sizes, err = parseSizes(*sizes); err != nil {
 			return usagef("--sizes: %v", err)
 		}
-		if spec.Options, err = parseOptions(*set); err != nil {
+		if spec.Options, err = parseOptions("backend", *set); err != nil {
 			return err
 		}
 		if err := spec.Check(); err != nil {
@@ -120,7 +121,7 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	header := sync.OnceFunc(func() {
-		fmt.Fprintln(tw, "BACKEND\tSIZE\tP50 µs\tP99 µs\tIDLE µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\tRATIO\t")
+		fmt.Fprintln(tw, "BACKEND\tSIZE\tP50 µs\tP99 µs\tIDLE µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\tRATIO\tGPU MiB\t")
 	})
 	first := map[int]float64{} // p50 of the first backend, by size
 	print = func(r bench.Result) error {
@@ -131,8 +132,9 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 		} else {
 			first[r.Bytes] = r.P50
 		}
-		_, err := fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%d\t%s\t\n", r.Backend, formatSize(r.Bytes), r.P50, r.P99,
-			ifPositive("%.1f", r.Idle), r.AlgBW, r.BusBW, ifPositive("%.1f", r.Limit), ifPositive("%.0f %%", 100*r.Limit/r.P50), r.Calls, ratio)
+		_, err := fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%d\t%s\t%s\t\n", strings.TrimSpace(r.Backend+" "+r.Isolation), formatSize(r.Bytes), r.P50, r.P99,
+			ifPositive("%.1f", r.Idle), r.AlgBW, r.BusBW, ifPositive("%.1f", r.Limit), ifPositive("%.0f %%", 100*r.Limit/r.P50), r.Calls, ratio,
+			ifPositive("%.0f", float64(r.DeviceBytes)/(1<<20)))
 		return err
 	}
 	return print, func() { tw.Flush() }
@@ -188,14 +190,14 @@ func formatSize(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseOptions reads --set backend.options.KEY=VALUE.
-func parseOptions(sets []string) (map[string]any, error) {
+// parseOptions reads --set KIND.options.KEY=VALUE.
+func parseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
-		name, known := strings.CutPrefix(strings.TrimSpace(key), "backend.options.")
+		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options.")
 		if !ok || !known || name == "" {
-			return nil, usagef("--set %q: write --set backend.options.KEY=VALUE", s)
+			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
 		}
 		out[name] = bench.ParseOption(value)
 	}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/cuda"
 )
 
 func configCommand(s *services) *cobra.Command {
@@ -32,6 +36,7 @@ func configCheckCommand(s *services) *cobra.Command {
 			return err
 		}
 		if c != nil {
+			checkDevice(cmd.Context(), c)
 			list = c.Warnings
 		}
 		if *asJSON {
@@ -51,6 +56,14 @@ func configCheckCommand(s *services) *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// checkDevice warns of a device that is not here: the file may be for another machine.
+func checkDevice(ctx context.Context, c *config.Config) {
+	var missing *cuda.MissingError
+	if _, err := app.Survey(ctx, c.Run.Device); errors.As(err, &missing) {
+		c.Warn("run.device", missing.Mend, missing.What)
+	}
 }
 
 func configShowCommand(s *services) *cobra.Command {

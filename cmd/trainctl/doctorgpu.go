@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 )
@@ -47,6 +48,9 @@ func gpuChecks(in driver.Inspection) []check {
 		case len(l.Missing) > 0:
 			c.Found += "; without " + strings.Join(l.Missing, ", ")
 		}
+		if l.Error != "" {
+			c.Found += without[l.Name]
+		}
 		add(c)
 	}
 	for _, d := range in.Devices {
@@ -54,8 +58,9 @@ func gpuChecks(in driver.Inspection) []check {
 			d.Name, d.Capability, d.SMs, bytesText(uint64(d.Memory)), d.IPC)})
 	}
 	if len(in.Devices) == 0 {
-		add(check{Name: "devices", Verdict: absence, Found: "none: device = \"auto\" computes on the CPU"})
+		add(check{Name: "devices", Verdict: absence, Found: "none"})
 	}
+	add(autoDevice())
 	for _, p := range in.Problems {
 		add(check{Name: "fit", Verdict: remark, Found: p})
 	}
@@ -63,4 +68,19 @@ func gpuChecks(in driver.Inspection) []check {
 		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins compute beside their ranks"})
 	}
 	return out
+}
+
+// without says what a library that is not there costs.
+var without = map[string]string{
+	driver.SpecDNN.Name:    "; a GPU computes convolutions with kernels of trainctl's own, slowly",
+	driver.SpecBlasLt.Name: "; a GPU computes matrix products with kernels of trainctl's own, slowly",
+}
+
+// autoDevice says what run.device = "auto" means here.
+func autoDevice() check {
+	m, err := app.Survey(context.Background(), "auto")
+	if err != nil {
+		return check{Name: "run.device", Verdict: remark, Found: err.Error()}
+	}
+	return check{Name: "run.device", Verdict: fine, Found: `"auto" is ` + m.String()}
 }

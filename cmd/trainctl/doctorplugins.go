@@ -36,7 +36,7 @@ func pluginChecks(ctx context.Context, s *services) []check {
 func probe(ctx context.Context, s *services, p pluginInfo) check {
 	c := check{Area: "plugins", Name: p.Kind + " " + p.Name}
 	began := time.Now()
-	if err := s.Plugins.Probe(ctx, p.Kind, p.Name); err != nil {
+	if _, err := s.Plugins.Probe(ctx, p.Kind, p.Name, ""); err != nil {
 		c.Verdict, c.Found = broken, err.Error()
 		c.Mend = "a plugin is this executable started again: see whether it may be executed, and whether the temporary directory allows sockets"
 		return c

@@ -2,19 +2,63 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"trainctl": main})
+	testscript.Main(m, map[string]func(){"trainctl": main, minePlugin: mine})
+}
+
+// minePlugin is a binary that serves a plugin of each kind.
+const minePlugin = "trainctl-plugin-mine"
+
+func mine() {
+	var p sdk.Plugin
+	for _, b := range builtins() {
+		switch b.Name {
+		case "tcp":
+			p.Backend = b.Plugin.Backend
+		case "amp":
+			p.Precision = b.Plugin.Precision
+		case "synthetic":
+			p.Dataset = b.Plugin.Dataset
+		}
+	}
+	if _, bad := os.Stat("broken"); bad == nil {
+		p.Dataset = func() sdk.Dataset { return forgetful{builtinDataset("synthetic")} }
+	}
+	sdk.Serve(p)
+}
+
+func builtinDataset(name string) sdk.Dataset {
+	for _, b := range builtins() {
+		if b.Kind == sdk.KindDataset && b.Name == name {
+			return b.Plugin.Dataset()
+		}
+	}
+	panic("no such data set")
+}
+
+// forgetful has no fingerprint.
+type forgetful struct{ sdk.Dataset }
+
+func (f forgetful) Open(ctx context.Context, r sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	spec, err := f.Dataset.Open(ctx, r)
+	spec.Fingerprint = ""
+	return spec, err
 }
 
 // TestScripts runs command lines against the real program: exit codes, and
@@ -23,15 +67,35 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			dir, err := filepath.Abs("../../configs")
-			e.Setenv("CONFIGS", dir)
-			return err
+			repo, err := filepath.Abs("../..")
+			e.Setenv("CONFIGS", filepath.Join(repo, "configs"))
+			e.Setenv("REPO", repo)
+			return errors.Join(err, goEnvironment(e))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,
 			"checkpoint": writeCheckpoints,
+			"plugin":     putPlugin,
+			"weights":    writeWeights,
 		},
 	})
+}
+
+// goEnvironment lets scripts build with the caches of this process, and
+// without the network.
+func goEnvironment(e *testscript.Env) error {
+	names := []string{"GOCACHE", "GOMODCACHE", "GOFLAGS"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		return err
+	}
+	for i, value := range strings.SplitN(string(out), "\n", len(names)) {
+		e.Setenv(names[i], strings.TrimSpace(value))
+	}
+	e.Setenv("GOPROXY", "off")
+	e.Setenv("GOWORK", "off")
+	e.Setenv("CGO_ENABLED", "0")
+	return nil
 }
 
 // exits CODE COMMAND…: the program ends with that very code.
@@ -51,6 +115,23 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// plugin DIR [changed]: puts the plugin into a directory, or another one of the same name.
+func putPlugin(ts *testscript.TestScript, _ bool, args []string) {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		b, err := os.ReadFile(filepath.Join(dir, minePlugin))
+		if err != nil {
+			continue
+		}
+		if len(args) > 1 {
+			b = append(b, 0)
+		}
+		ts.Check(os.WriteFile(ts.MkAbs(filepath.Join(args[0], minePlugin+".new")), b, 0o755))
+		ts.Check(os.Rename(ts.MkAbs(filepath.Join(args[0], minePlugin+".new")), ts.MkAbs(filepath.Join(args[0], minePlugin))))
+		return
+	}
+	ts.Fatalf("%s is not in PATH", minePlugin)
+}
+
 // checkpoint DIR STEP…: saves small checkpoints as a run does.
 func writeCheckpoints(ts *testscript.TestScript, _ bool, args []string) {
 	store, err := checkpoint.Open(checkpoint.OsFS(), ts.MkAbs(args[0]), checkpoint.Config{Every: "10 steps", KeepBest: "eval.accuracy"})
@@ -68,4 +149,24 @@ func writeCheckpoints(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 	}
 	ts.Check(store.Close())
+}
+
+// weights FILE NAME=V,V…: writes a safetensors file.
+func writeWeights(ts *testscript.TestScript, _ bool, args []string) {
+	var model []tensor.Named
+	for _, arg := range args[1:] {
+		name, list, _ := strings.Cut(arg, "=")
+		values := strings.Split(list, ",")
+		t := tensor.New(tensor.F32, len(values))
+		for i, v := range values {
+			f, err := strconv.ParseFloat(v, 32)
+			ts.Check(err)
+			t.F32()[i] = float32(f)
+		}
+		model = append(model, tensor.Named{Name: name, Tensor: t})
+	}
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(checkpoint.WriteSafetensors(f, model, map[string]string{"format": "pt"}))
+	ts.Check(f.Close())
 }

@@ -12,8 +12,8 @@ import (
 func pluginsCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugins",
-		Short: "List plugins and their options",
-	}, pluginsListCommand(s), pluginsInfoCommand(s))
+		Short: "List, check, lock, test and begin plugins",
+	}, pluginsListCommand(s), pluginsInfoCommand(s), pluginsVerifyCommand(s), pluginsLockCommand(), pluginsNewCommand(), pluginsTestCommand(s), pluginsSuiteCommand())
 }
 
 func pluginsListCommand(s *services) *cobra.Command {
@@ -56,10 +56,8 @@ func pluginsInfoCommand(s *services) *cobra.Command {
 	kind := cmd.Flags().String("kind", "", "`KIND` of plugin where the name alone does not say: backend, precision or dataset")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch *kind {
-		case "", "backend", "precision", "dataset":
-		default:
-			return usagef("--kind %q: use backend, precision or dataset", *kind)
+		if err := knownKind(*kind); err != nil {
+			return err
 		}
 		if s.Plugins.Info == nil {
 			return absent("plugins info")
@@ -76,8 +74,20 @@ func pluginsInfoCommand(s *services) *cobra.Command {
 	return cmd
 }
 
+// knownKind checks --kind.
+func knownKind(kind string) error {
+	switch kind {
+	case "", "backend", "precision", "dataset":
+		return nil
+	}
+	return usagef("--kind %q: use backend, precision or dataset", kind)
+}
+
 func (p pluginInfo) text(w io.Writer) error {
 	fmt.Fprintf(w, "%s %s %s: %s\n", p.Kind, p.Name, p.Version, p.Summary)
+	if p.Offers != "" {
+		fmt.Fprintf(w, "  %s\n", p.Offers)
+	}
 	for _, o := range p.Options {
 		notes := o.Type
 		for _, n := range []struct{ name, value string }{{"default ", o.Default}, {"in ", o.Unit}, {"", o.Limits}} {

@@ -18,7 +18,7 @@ type services struct {
 
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
-	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
+	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)
 	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
 	Eval   func(context.Context, evalRequest) (evalResult, error)
 
@@ -63,8 +63,12 @@ type plugins struct {
 	List func() ([]pluginInfo, error)
 	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
 
-	// Probe starts a plugin's process, shakes hands and ends it.
-	Probe func(ctx context.Context, kind, name string) error
+	// Probe starts a plugin's process, shakes hands and ends it. A plugin with
+	// another sum than sum is not started; "" takes any.
+	Probe func(ctx context.Context, kind, name, sum string) (pluginInfo, error)
+
+	// Backend is the backend that "auto" means.
+	Backend func(*config.Config) string
 }
 
 // pluginInfo describes a plugin.
@@ -73,7 +77,8 @@ type pluginInfo struct {
 	Name    string         `json:"name"`
 	Version string         `json:"version"`
 	Summary string         `json:"summary"`
-	Path    string         `json:"path,omitempty"` // empty: built in
+	Path    string         `json:"path,omitempty"`   // empty: built in
+	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
 	Options []pluginOption `json:"options,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -30,11 +31,7 @@ func pluginServices(h *host.Host) plugins {
 			for _, k := range kinds {
 				info, err := h.Describe(ctx, k, name)
 				if err == nil {
-					path := ""
-					if host.IsPath(name) {
-						path = name
-					}
-					return describePlugin(info, path), nil
+					return describePlugin(info, pathOf(name)), nil
 				}
 				if first == nil {
 					first = err
@@ -42,15 +39,46 @@ func pluginServices(h *host.Host) plugins {
 			}
 			return pluginInfo{}, first
 		},
-		Probe: func(ctx context.Context, kind, name string) error {
-			_, err := h.Probe(ctx, sdk.Kind(kind), name)
-			return err
+		Probe: func(ctx context.Context, kind, name, sum string) (pluginInfo, error) {
+			info, err := h.WithChecksums(map[string]string{name: sum}).Probe(ctx, sdk.Kind(kind), name)
+			return describePlugin(info, pathOf(name)), err
 		},
+		Backend: app.Backend,
 	}
 }
 
+// pathOf is a plugin's path, "" for a built-in one.
+func pathOf(name string) string {
+	if host.IsPath(name) {
+		return name
+	}
+	return ""
+}
+
+// offers says what a backend can do.
+func offers(i sdk.Info) string {
+	var parts []string
+	for _, list := range []string{joined(i.Ops), joined(i.DTypes), strings.Join(i.Devices, " "), i.Determinism} {
+		if list != "" {
+			parts = append(parts, list)
+		}
+	}
+	if i.MaxWorld > 0 {
+		parts = append(parts, fmt.Sprintf("up to %d ranks", i.MaxWorld))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func joined[T fmt.Stringer](list []T) string {
+	names := make([]string, len(list))
+	for i, v := range list {
+		names[i] = v.String()
+	}
+	return strings.Join(names, " ")
+}
+
 func describePlugin(i sdk.Info, path string) pluginInfo {
-	p := pluginInfo{Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary, Path: path}
+	p := pluginInfo{Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary, Path: path, Offers: offers(i)}
 	for _, o := range i.Options {
 		p.Options = append(p.Options, pluginOption{
 			Name: o.Name, Type: string(o.Type), Default: defaultText(o.Default), Unit: o.Unit, Limits: limits(o), Doc: o.Doc,

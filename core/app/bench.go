@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
-	"github.com/trainctl/trainctl/core/host"
 )
 
 // BenchStep measures the operations of one rank's training step as the
-// configuration plans it, on made-up data. It starts nothing and opens no data.
-func BenchStep(ctx context.Context, c *config.Config, builtins []host.Builtin, budget time.Duration) (*bench.StepReport, error) {
-	f := &forecaster{cfg: c, builtins: builtins, world: worldOf(c)}
+// configuration plans it, on made-up data. It starts and opens what Forecast does.
+func BenchStep(ctx context.Context, o ForecastOptions, budget time.Duration) (*bench.StepReport, error) {
+	c, f := o.Config, newForecaster(ctx, o)
 	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -22,7 +20,7 @@ func BenchStep(ctx context.Context, c *config.Config, builtins []host.Builtin, b
 	if err != nil {
 		return nil, err
 	}
-	threads := c.Launch.Threads(c.Launch.Nproc(0, runtime.NumCPU()), runtime.NumCPU())
+	threads := c.Launch.Threads(f.nproc, runtime.NumCPU())
 	steps, err := bench.Steps(ctx, f.outline.Plan, cpu.NewParallel(threads), &m, threads, budget)
 	if err != nil {
 		return nil, err

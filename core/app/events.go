@@ -29,7 +29,7 @@ type RunDir struct{ event.RunDir }
 // openEvents makes the worker's bus. Rank 0 writes the run directory's files;
 // every rank reports to its launcher, and rank 0 draws the progress itself
 // when nobody launched it.
-func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, fs checkpoint.FS) (*event.Bus, RunDir, error) {
+func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
 	bus := event.NewBus(w.Rank)
 	var dir RunDir
 	if fd, ok := os.LookupEnv(envEventFD); ok {
@@ -49,7 +49,7 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
 	if w.Rank == 0 && !o.EvalOnly {
 		bus.Emit(&event.RunStarted{
-			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Config: cfg.Path, WorldSize: w.Size, Device: "cpu",
+			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Config: cfg.Path, WorldSize: w.Size, Device: m.Device, DeviceReason: m.Why,
 			Backend: Backend(cfg), Precision: cfg.Precision.Plugin, Epochs: cfg.Train.Epochs, Restart: w.RestartCount,
 		})
 	}

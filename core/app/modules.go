@@ -5,18 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"time"
 
 	"go.uber.org/fx"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // modules are the parts of a worker, one per concern.
@@ -31,7 +29,7 @@ func modules(o WorkerOptions) fx.Option {
 		fx.Module("backend", fx.Provide(startBackend)),
 		fx.Module("precision", fx.Provide(startPrecision)),
 		fx.Module("dataset", fx.Provide(startDataset)),
-		fx.Module("model", fx.Provide(Device)),
+		fx.Module("device", fx.Provide(survey, openDevice)),
 		fx.Module("checkpoint", fx.Provide(openStore)),
 		fx.Module("train", fx.Provide(newRunner)),
 	)
@@ -40,15 +38,12 @@ func modules(o WorkerOptions) fx.Option {
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 
-// Device is what the plan runs on: the processor, with as many threads as
-// launch.threads_per_rank has made GOMAXPROCS.
-func Device() plan.Device { return cpu.NewParallel(runtime.GOMAXPROCS(0)) }
-
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: flightDir(dir), SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+		Checksums: o.Config.Checksums(),
 	})
 }
 
@@ -94,9 +89,15 @@ func startJoin(lc fx.Lifecycle, w rank.World, cfg *config.Config, bus *event.Bus
 	return s
 }
 
-func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Collectives] {
+func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, bus *event.Bus) *Starting[host.Collectives] {
 	s := Start(func() (host.Collectives, error) {
-		return started[host.Collectives](h.StartBackend(context.Background(), Backend(cfg)))
+		b, err := h.PlaceBackend(context.Background(), Backend(cfg), cfg.Backend.Options, sdk.PlaceRequest{
+			Device: m.Device, Overlap: true, Restarts: cfg.Backend.Restarts, Getenv: os.Getenv,
+		})
+		if err == nil && b.Placement().Why != "" {
+			bus.Emit(&event.BackendPlaced{Backend: b.Info().Name, InProcess: b.Placement().InProcess, PID: b.PID(), Reason: b.Placement().Why})
+		}
+		return started[host.Collectives](b, err)
 	})
 	lc.Append(fx.Hook{OnStop: closing(s)})
 	return s

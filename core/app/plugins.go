@@ -11,14 +11,15 @@ import (
 
 // CheckPlugins checks the options of plugins against what they publish.
 // Built-in plugins answer within this process; one given by a path is started
-// for a moment. A precision plugin that is built in is also asked for its
-// policy, so that illegal combinations are found before anything runs.
+// for a moment, if it has the sum that the file wants. A precision plugin that
+// is built in is also asked for its policy, so that illegal combinations are
+// found before anything runs.
 func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
-	return func(kind, plugin string, given map[string]any) (map[string]any, diag.List, error) {
+	return func(kind, plugin, sum string, given map[string]any) (map[string]any, diag.List, error) {
 		if kind == string(sdk.KindBackend) && plugin == "auto" {
 			plugin = "tcp"
 		}
-		info, err := h.Describe(ctx, sdk.Kind(kind), plugin)
+		info, err := h.WithChecksums(map[string]string{plugin: sum}).Describe(ctx, sdk.Kind(kind), plugin)
 		if err != nil {
 			return nil, nil, err
 		}

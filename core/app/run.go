@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
@@ -37,7 +39,7 @@ type RunOptions struct {
 // Run starts the ranks of this host, watches them to the end, and returns the
 // program's exit code. Everything it started is gone when it returns.
 func Run(ctx context.Context, o RunOptions) (int, error) {
-	j, err := newJob(o)
+	j, err := newJob(ctx, o)
 	if err != nil {
 		return launch.ExitFailed, err
 	}
@@ -56,12 +58,13 @@ type job struct {
 	fs      checkpoint.FS
 	dir     event.RunDir
 	bus     *event.Bus
+	machine Machine
 	nproc   int
 	sockets *sockets.Dir
 	resume  string // directory or checkpoint to continue from; "": none
 }
 
-func newJob(o RunOptions) (*job, error) {
+func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	j := &job{RunOptions: o, fs: checkpoint.OsFS(), bus: event.NewBus(event.Launcher, o.Sinks...)}
 	if j.Exe == "" {
 		exe, err := os.Executable()
@@ -70,11 +73,14 @@ func newJob(o RunOptions) (*job, error) {
 		}
 		j.Exe = exe
 	}
-	j.nproc = o.Config.Launch.Nproc(0, runtime.NumCPU())
+	var err error
+	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
+		return nil, err
+	}
+	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), runtime.NumCPU())
 	if _, err := o.Config.PerRankBatch(j.world()); err != nil {
 		return nil, err
 	}
-	var err error
 	if j.resume, err = j.findResume(); err != nil {
 		return nil, err
 	}
@@ -97,8 +103,8 @@ func (j *job) findResume() (string, error) {
 			return "", nil
 		}
 		if j.Config.Launch.NodeRank == 0 { // where rank 0 is, who reads it
-			if err := checkpoint.Find(j.fs, j.Resume); err != nil {
-				return "", fmt.Errorf("--resume: %w (trainctl ckpt ls RUN lists what there is)", err)
+			if err := FindCheckpoint(j.fs, "--resume", j.Resume); err != nil {
+				return "", err
 			}
 		}
 		return filepath.Abs(j.Resume)
@@ -128,13 +134,28 @@ func (j *job) findResume() (string, error) {
 	return filepath.Abs(found)
 }
 
+// FindCheckpoint looks whether there is a checkpoint at a path before anything is
+// started for it. A path that does not exist is a mistake of the flag, with
+// exit code 2; any other reason is one of the checkpoint.
+func FindCheckpoint(fsys checkpoint.FS, flag, path string) error {
+	const help = "trainctl ckpt ls RUN lists what there is"
+	err := checkpoint.Find(fsys, path)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return diag.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
+	}
+	return fmt.Errorf("%s: %w (%s)", flag, err, help)
+}
+
 func (j *job) launchOptions() launch.Options {
 	c := j.Config.Launch
 	return launch.Options{
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent,
+		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: remark,
 	}
 }
 
@@ -189,6 +210,24 @@ func (j *job) onEvent(from int, line []byte) {
 	j.bus.Relay(r)
 }
 
+// remark is what belongs into a rank's log beside its output: what its plugins
+// logged, and its warnings. The terminal leaves out some of it, of ranks above 0.
+func remark(line []byte) string {
+	r, err := event.Decode(line)
+	if err != nil {
+		return ""
+	}
+	switch e := r.Event.(type) {
+	case *event.PluginLog:
+		if e.Total == 0 { // else it is progress
+			return fmt.Sprintf("%s %s: %s", e.Level, e.Plugin, e.Message)
+		}
+	case *event.Warning:
+		return fmt.Sprintf("warn %s: %s", e.Source, e.Message)
+	}
+	return ""
+}
+
 // report ends the run for people and for programs: the failure block, the
 // last events, and a summary that says what happened if no rank wrote one.
 func (j *job) report(res launch.Result) error {
@@ -209,7 +248,7 @@ func (j *job) report(res launch.Result) error {
 	}
 	j.appendEvents(f, &out)
 	err := event.WriteSummary(j.fs, j.dir.Summary(), event.Summary{
-		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: "cpu", Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
+		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: j.machine.Device, Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
 		Dataset: event.DatasetSummary{Plugin: j.Config.Dataset.Plugin}, Restarts: res.Restarts,
 		Time: event.TimeSummary{TotalS: event.Number(out.TotalS)},
 	})

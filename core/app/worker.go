@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
@@ -82,7 +82,8 @@ type runnerParts struct {
 	Backend   *Starting[host.Collectives]
 	Precision *Starting[host.Scaler]
 	Dataset   *Starting[host.Batches]
-	Device    plan.Device
+	Machine   Machine
+	Device    *Starting[plan.Device]
 	Saves     *checkpoint.Store
 }
 
@@ -91,7 +92,7 @@ func newRunner(p runnerParts) *runner { return &runner{p: p} }
 // deps waits for the plugins and the other ranks.
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
-		World: r.p.World, Device: r.p.Device, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
+		World: r.p.World, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
 		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
 	}
 	if d.Secret, err = secret(r.p.World); err != nil {
@@ -105,6 +106,13 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	}
 	if d.Precision, err = r.p.Precision.Get(ctx); err != nil {
 		return d, err
+	}
+	if d.Device, err = r.p.Device.Get(ctx); err != nil {
+		return d, err
+	}
+	if r.p.Machine.Device == "cuda" {
+		g := r.p.Machine.GPU(r.p.World)
+		d.GPU = ddp.GPU{UUID: g.UUID, Name: g.Name}
 	}
 	store, err := r.p.Store.Get(ctx)
 	if err != nil {
@@ -124,7 +132,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
 		BackendRestarts: c.Backend.Restarts,
-		Text:            string(c.Resolved()), Hash: hash(c.Resolved()),
+		Text:            string(c.Resolved()), Common: c.Common(),
 	}
 	var all diag.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
@@ -153,11 +161,6 @@ func secret(w rank.World) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not hexadecimal", rank.EnvSecret)
 	}
 	return s, nil
-}
-
-func hash(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
 }
 
 // rootCause takes fx's account of constructors off an error.

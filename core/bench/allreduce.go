@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -25,7 +26,8 @@ import (
 // AllReduce measures every size of s and calls each with its result, as it
 // comes. It returns when all ranks have ended; when one fails, or ctx ends,
 // the others are killed. A peer of p is measured after it, on the same hosts;
-// one that cannot run here gives [ErrSkipped].
+// one that cannot run here gives [ErrSkipped]. A backend that can run in the
+// ranks' processes is measured there and in its own, unless its options say which.
 func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) (err error) {
 	if err := s.Check(); err != nil {
 		return err
@@ -46,18 +48,23 @@ func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	n := 0
-	err = measure(ctx, p, &s, hosts, func(r Result) error {
-		if n < len(limits) {
-			r.Limit = micros(limits[n])
+	for _, s := range placements(info, s) {
+		n := 0
+		err = measure(ctx, p, &s, hosts, func(r Result) error {
+			if n < len(limits) {
+				r.Limit = micros(limits[n])
+			}
+			n++
+			return each(r)
+		})
+		if err != nil {
+			return err
 		}
-		n++
-		return each(r)
-	})
-	if err != nil || len(p.Peer) == 0 {
-		return err
 	}
-	return measure(ctx, Program{Exe: p.Peer[0], Args: p.Peer[1:]}, &s, hosts, each)
+	if len(p.Peer) == 0 {
+		return nil
+	}
+	return measure(ctx, Program{Exe: p.Peer[0], Args: p.Peer[1:], foreign: true}, &s, hosts, each)
 }
 
 // measure runs the ranks of one job and hands on what rank 0 writes.
@@ -124,12 +131,17 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 	j := &job{lifeline: near, far: far}
 	w := rank.World{Size: s.World, LocalSize: s.World, Nodes: 1, MasterAddr: "127.0.0.1", RunID: fmt.Sprintf("bench-%d", os.Getpid())}
 	settings := rank.WorkerSettings{Secret: rank.NewSecret(), Threads: max(1, runtime.NumCPU()/s.World), Inherited: os.LookupEnv}
-	if hosts.Len() > 0 { // no address of this process leads into them: rank 0 has the store
+	switch {
+	case hosts.Len() > 0: // no address of this process leads into them: rank 0 has the store
 		w.Nodes, w.LocalSize, w.MasterAddr, w.MasterPort = hosts.Len(), s.World/hosts.Len(), hosts.Addr(0), masterPort
-	} else {
+	case p.foreign: // as with torchrun's static rendezvous, rank 0 has a store of its own kind
+		if w.MasterPort, err = freePort(); err != nil {
+			return nil, errors.Join(err, far.Close(), near.Close())
+		}
+	default:
 		j.store, err = rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: w.RunID, Secret: settings.Secret, WorldSize: s.World})
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, far.Close(), near.Close())
 		}
 		settings.Store, w.MasterPort = j.store.Addr().String(), j.store.Addr().Port
 	}
@@ -156,6 +168,15 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 
 // masterPort is any: nobody else is in a namespace of ours.
 const masterPort = 29500
+
+// freePort is one that nobody listens on now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
 
 // close ends what the job has opened.
 func (j *job) close() error {

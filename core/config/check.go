@@ -24,6 +24,7 @@ func (c *Config) check() {
 	r.problems("metrics", c.Metrics.Problems())
 	c.checkRun()
 	c.checkDataset()
+	c.checkSums()
 	c.checkModel()
 	c.checkBatch()
 	c.checkEvaluation()

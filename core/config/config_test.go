@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,24 @@ func sameAgain(t failer, c *Config) {
 		}
 		if diff := cmp.Diff(string(c.Resolved()), string(again.Resolved())); diff != "" {
 			t.Fatalf("not stable:\n%s", diff)
+		}
+	}
+}
+
+// Hosts may start their ranks and keep their files as they like; what decides
+// on the training is common.
+func TestCommon(t *testing.T) {
+	one := load(t, minimal, LoadOptions{})
+	here := func(key, value string) []Override { return []Override{{Key: key, Value: value, Flag: "--flag"}} }
+	for _, o := range [][]Override{here("launch.threads_per_rank", "3"), here("run.dir", "/scratch"), here("dataset.options.root", "/data"),
+		here("backend.options.interface", "eth7")} {
+		if c := load(t, minimal, LoadOptions{Flags: o}); !slices.Equal(c.Common(), one.Common()) {
+			t.Errorf("%s is compared", o[0].Key)
+		}
+	}
+	for _, o := range [][]Override{here("run.seed", "9"), here("optimizer.lr", "0.7"), here("backend.options.segment_bytes", "8192"), here("dataset.options.mean", "[1]")} {
+		if c := load(t, minimal, LoadOptions{Flags: o}); slices.Equal(c.Common(), one.Common()) {
+			t.Errorf("%s is not compared", o[0].Key)
 		}
 	}
 }

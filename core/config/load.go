@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
 )
 
 // CheckPlugin checks the options table of a plugin against what the plugin
 // publishes. kind is "backend", "precision" or "dataset", plugin the name or
-// path in the file. Keys of problems are relative to the options table.
+// path in the file, sha256 the sum that the executable must have or "". Keys of
+// problems are relative to the options table.
 // resolved holds every option, defaults filled in; it may be nil. err says
 // that the plugin could not be asked at all; it is reported at the plugin's
 // name and stays reachable through [Error.Unwrap].
-type CheckPlugin func(kind, plugin string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
+type CheckPlugin func(kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
 
 // LoadOptions are the settings from outside the file. Later ones win: the
 // file, then Env, then Flags, then Set.
@@ -168,45 +168,4 @@ func (c *Config) resolve() {
 	if given("ddp.bucket_cap_mb") && c.DDP.BucketCapMB >= 0 && !c.DDP.BucketCapMB.IsAuto() && !given("ddp.first_bucket_mb") {
 		c.DDP.FirstBucketMB = float64(c.DDP.BucketCapMB) // as in DistributedDataParallel
 	}
-}
-
-// plugins has the options of every plugin checked.
-func (c *Config) plugins(check CheckPlugin) (causes []error) {
-	if check == nil {
-		return nil
-	}
-	for _, p := range []struct {
-		kind, plugin string
-		options      *map[string]any
-	}{
-		{"backend", c.Backend.Plugin, &c.Backend.Options},
-		{"precision", c.Precision.Plugin, &c.Precision.Options},
-		{"dataset", c.Dataset.Plugin, &c.Dataset.Options},
-	} {
-		if p.plugin == "" || c.report.bad[p.kind+".plugin"] {
-			continue
-		}
-		resolved, problems, err := check(p.kind, p.plugin, *p.options)
-		if err != nil {
-			msg, help := startError(err)
-			c.report.errorf(p.kind+".plugin", atValue, help, "%s", msg)
-			causes = append(causes, err)
-		}
-		c.report.problems(p.kind+".options", problems)
-		if resolved != nil {
-			*p.options = resolved
-		}
-	}
-	return causes
-}
-
-// startError takes the help out of a host's error, to show it where help stands.
-func startError(err error) (msg, help string) {
-	var start *host.StartError
-	if !errors.As(err, &start) {
-		return err.Error(), ""
-	}
-	bare := *start
-	bare.Help = ""
-	return bare.Error(), start.Help
 }

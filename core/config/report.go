@@ -116,3 +116,9 @@ func (r *report) sorted() []Diagnostic {
 func (r *report) failed() bool {
 	return slices.ContainsFunc(r.list, func(f found) bool { return f.Severity == SeverityError })
 }
+
+// Warn adds a warning that only whoever knows the machine can give.
+func (c *Config) Warn(key, help, summary string) {
+	c.report.warnf(key, help, "%s", summary)
+	c.Warnings = c.report.sorted()
+}

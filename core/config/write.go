@@ -37,6 +37,26 @@ func (c *Config) Settings() []Setting {
 	return out
 }
 
+// ownKeys, and tables that end in a dot, may differ between the hosts of a job:
+// how ranks are started, where files lie, what a host's network looks like.
+var ownKeys = []string{"launch.", "run.dir", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
+	"backend.options.library", "metrics.prometheus"}
+
+// Common lists the settings that all ranks of a job must share, as "key = value"
+// in the order of Resolved.
+func (c *Config) Common() []string {
+	var out []string
+	for _, s := range c.Settings() {
+		own := func(key string) bool {
+			return s.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(s.Key, key)
+		}
+		if !slices.ContainsFunc(ownKeys, own) {
+			out = append(out, s.Key+" = "+s.Value)
+		}
+	}
+	return out
+}
+
 // Show is Resolved with the source of every value beside it.
 func (c *Config) Show() []byte {
 	w := writer{}

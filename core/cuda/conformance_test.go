@@ -5,23 +5,35 @@ import (
 
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/tensor/devicetest"
 )
 
 func reference() plan.Device { return cpu.New() }
 
-// The device over emulated kernels: what a GPU will be told to compute is right.
-func TestConformanceEmulated(t *testing.T) {
+// conform runs the suite over fakes, which must have their memory back when all programs are closed.
+func conform(t *testing.T, o devicetest.Options, device func(f *fake) plan.Device) {
 	var all []*fake
-	devicetest.Run(t, devicetest.Options{Device: func() plan.Device {
+	o.Device = func() plan.Device {
 		all = append(all, newFake(t))
-		return all[len(all)-1].device()
-	}, Reference: reference})
+		return device(all[len(all)-1])
+	}
+	devicetest.Run(t, o)
 	for _, f := range all {
-		if len(f.memory) > 0 {
-			t.Fatalf("%d allocations are left when all programs are closed", len(f.memory))
+		if len(f.memory)+len(f.graphs)+len(f.execs) > 0 {
+			t.Fatalf("%d allocations, %d graphs and %d ready ones are left when all programs are closed", len(f.memory), len(f.graphs), len(f.execs))
 		}
 	}
+}
+
+// The device over emulated kernels: what a GPU will be told to compute is right.
+func TestConformanceEmulated(t *testing.T) {
+	conform(t, devicetest.Options{Reference: reference}, func(f *fake) plan.Device { return f.device() })
+}
+
+// The device with libraries: what they are told to compute is right.
+func TestConformanceLinked(t *testing.T) {
+	conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}, BiasApart: true, Reference: reference}, func(f *fake) plan.Device { return f.linked() })
 }
 
 // The device itself.
@@ -30,5 +42,5 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	devicetest.Run(t, devicetest.Options{Device: func() plan.Device { return d }, Reference: reference})
+	devicetest.Run(t, devicetest.Options{Device: func() plan.Device { return d }, Reference: reference, BiasApart: true})
 }

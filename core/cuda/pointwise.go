@@ -32,9 +32,15 @@ func bindGELU(b *binder) {
 	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
 }
 
+// bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
 func bindCast(b *binder) {
-	n := b.s.In[0].Spec.Shape.Elems()
-	b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+	x := b.s.In[0].Spec.Shape
+	n, lay := x.Elems(), b.lay[b.step]
+	if lay.in == lay.out {
+		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+		return
+	}
+	b.launch(tensor.F32, "turn", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), x[1], x[2]*x[3], flag(lay.out), n)
 }
 
 // scalar is v in the type that kernels for d compute in.

@@ -155,7 +155,7 @@ func TestReadinessNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
-	base := Replica{Build: "a", State: []ReplicaItem{{"fc.weight", "f32", []int{2, 3}}, {"fc.bias", "f32", []int{2}}}}
+	base := Replica{Build: "a", Config: []string{"run.seed = 1", "optimizer.lr = 0.1"}, State: []ReplicaItem{{"fc.weight", "f32", []int{2, 3}}, {"fc.bias", "f32", []int{2}}}}
 	wider := base
 	wider.State = append([]ReplicaItem(nil), base.State...)
 	wider.State[1].Shape = []int{4}
@@ -163,6 +163,11 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	longer.State = append(append([]ReplicaItem(nil), base.State...), ReplicaItem{"extra.weight", "f32", []int{1}})
 	other := base
 	other.Dataset = "sha256:1"
+	gpu := base
+	gpu.Device = "cuda"
+	slower, more := base, base
+	slower.Config = []string{"run.seed = 1", "optimizer.lr = 0.5"}
+	more.Config = []string{"run.seed = 1", "optimizer.lr = 0.1", "train.epochs = 2"}
 	for _, c := range []struct {
 		last Replica
 		want string
@@ -171,13 +176,29 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 		{wider, "the first difference is fc.bias f32[2] on rank 0 and fc.bias f32[4] on rank 2"},
 		{longer, "rank 0 has 2 parameters and buffers, rank 2 has 3; extra.weight f32[1] is on rank 2 alone"},
 		{other, "ranks read different data"},
+		{gpu, "rank 2 on cuda"},
+		{slower, "rank 0 has optimizer.lr = 0.1, rank 2 has optimizer.lr = 0.5"},
+		{more, "rank 0 has no more settings, rank 2 has train.epochs = 2"},
 	} {
-		err := VerifyReplicas([][]byte{base.Encode(), base.Encode(), c.last.Encode()})
+		err := VerifyReplicas([][]byte{base.Encode(), base.Encode(), c.last.Encode()}, false)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("want %q, got %v", c.want, err)
 		}
 	}
-	if err := VerifyReplicas([][]byte{base.Encode(), []byte("{")}); err == nil {
+	if err := VerifyReplicas([][]byte{base.Encode(), []byte("{")}, false); err == nil {
 		t.Error("garbage was accepted")
+	}
+}
+
+func TestRanksHaveGPUsOfTheirOwn(t *testing.T) {
+	on := func(uuid string) []byte { return Replica{Device: "cuda", GPU: GPU{uuid, "A100"}}.Encode() }
+	ranks := [][]byte{on("GPU-1"), on("GPU-2"), on("GPU-2")}
+	if err := VerifyReplicas(ranks, false); err == nil || !strings.Contains(err.Error(), "ranks 1 and 2 would both compute on GPU-2 (A100)") {
+		t.Errorf("got %v", err)
+	}
+	for _, err := range []error{VerifyReplicas(ranks, true), VerifyReplicas(ranks[:2], false)} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package ddp
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -13,9 +14,17 @@ import (
 // different models could only hang or corrupt.
 type Replica struct {
 	Build   string        `json:"build"`   // of the trainctl binary, for the message
-	Config  string        `json:"config"`  // hash of the resolved configuration
+	Config  []string      `json:"config"`  // settings that ranks must share, as "key = value" in an order that all have
 	Dataset string        `json:"dataset"` // fingerprint, sizes and source
+	Device  string        `json:"device"`  // "cpu" or "cuda"
+	GPU     GPU           `json:"gpu"`     // zero on a processor
 	State   []ReplicaItem `json:"state"`   // parameters and buffers in state-dict order
+}
+
+// GPU is the one that a rank computes on.
+type GPU struct {
+	UUID string `json:"uuid"` // the same in every process and on every host
+	Name string `json:"name"` // "NVIDIA H100 80GB HBM3"
 }
 
 // ReplicaItem is one parameter or buffer.
@@ -49,8 +58,9 @@ func (r Replica) Encode() []byte {
 
 // VerifyReplicas compares what all ranks encoded, in rank order, with rank 0.
 // It gives the same error on every rank, naming the first rank that differs
-// and the first parameter it differs in.
-func VerifyReplicas(encoded [][]byte) error {
+// and the first parameter it differs in. Two ranks on one GPU are an error
+// unless devices may be shared.
+func VerifyReplicas(encoded [][]byte, shared bool) error {
 	all := make([]Replica, len(encoded))
 	for r, b := range encoded {
 		if err := json.Unmarshal(b, &all[r]); err != nil {
@@ -62,6 +72,22 @@ func VerifyReplicas(encoded [][]byte) error {
 			return err
 		}
 	}
+	if shared {
+		return nil
+	}
+	return ownDevices(all)
+}
+
+// ownDevices names the first two ranks that would compute on the same GPU.
+func ownDevices(all []Replica) error {
+	user := map[string]int{}
+	for r, a := range all {
+		first, taken := user[a.GPU.UUID]
+		if taken && a.GPU.UUID != "" {
+			return fmt.Errorf("ranks %d and %d would both compute on %s (%s): start one rank per GPU (launch.nproc_per_node = \"auto\"), or set run.allow_shared_device = true", first, r, a.GPU.UUID, a.GPU.Name)
+		}
+		user[a.GPU.UUID] = r
+	}
 	return nil
 }
 
@@ -72,10 +98,30 @@ func (r Replica) compare(o Replica, rank int) error {
 	if r.Dataset != o.Dataset {
 		return fmt.Errorf("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
 	}
-	if r.Config != o.Config {
-		return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %.12s, rank %d has %.12s; compare `trainctl config show` on both", r.Config, rank, o.Config), o, rank)
+	if r.Device != o.Device {
+		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what rank's machine lacks", r.Device, rank, o.Device)
 	}
-	return nil
+	return r.compareConfig(o, rank)
+}
+
+func (r Replica) compareConfig(o Replica, rank int) error {
+	if slices.Equal(r.Config, o.Config) {
+		return nil
+	}
+	i := 0
+	for at(r.Config, i) == at(o.Config, i) {
+		i++
+	}
+	a, b := at(r.Config, i), at(o.Config, i)
+	return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %s, rank %d has %s; give every node the same file and flags", a, rank, b), o, rank)
+}
+
+// at is a setting, for a message.
+func at(settings []string, i int) string {
+	if i >= len(settings) {
+		return "no more settings"
+	}
+	return settings[i]
 }
 
 func (r Replica) compareState(o Replica, rank int) error {

@@ -10,6 +10,7 @@ func (e *RunStarted) fields(w *encoder) {
 	w.str("config", e.Config)
 	w.integer("world_size", int64(e.WorldSize))
 	w.str("device", e.Device)
+	w.optional("device_reason", e.DeviceReason)
 	w.str("backend", e.Backend)
 	w.str("precision", e.Precision)
 	w.integer("epochs", int64(e.Epochs))
@@ -134,6 +135,13 @@ func (e *BackendRestarted) fields(w *encoder) {
 	w.integer("step", int64(e.Step))
 	w.str("cause", e.Cause)
 	w.float("took_ms", e.TookMS)
+}
+
+func (e *BackendPlaced) fields(w *encoder) {
+	w.str("backend", e.Backend)
+	w.boolean("in_process", e.InProcess)
+	w.integer("pid", int64(e.PID))
+	w.str("reason", e.Reason)
 }
 
 func (e *RankFailed) fields(w *encoder) {

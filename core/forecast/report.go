@@ -36,12 +36,13 @@ type Report struct {
 
 // World is who takes part.
 type World struct {
-	Ranks   int    `json:"ranks"`
-	PerNode int    `json:"per_node"`
-	Nodes   int    `json:"nodes"`
-	Host    string `json:"host"`             // where the plan was made: "node7, 2 cores, AVX-512"
-	Device  string `json:"device"`           // "cpu"
-	Threads int    `json:"threads_per_rank"` // 0: unknown
+	Ranks        int    `json:"ranks"`
+	PerNode      int    `json:"per_node"`
+	Nodes        int    `json:"nodes"`
+	Host         string `json:"host"`                    // where the plan was made: "node7, 2 cores, AVX-512"
+	Device       string `json:"device"`                  // "cpu" or "cuda"
+	DeviceReason string `json:"device_reason,omitempty"` // why "auto" is the CPU
+	Threads      int    `json:"threads_per_rank"`        // 0: unknown
 }
 
 // Batch says how many samples go where.

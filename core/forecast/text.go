@@ -25,7 +25,7 @@ func (r *Report) overview(p *printer) {
 	t := p.table()
 	t.row("run", r.Name, parens(r.Config))
 	t.row("ranks", ranks(r.World), parens(r.World.Host))
-	t.row("device", r.World.Device, countIf(r.World.Threads, "thread per rank", "threads per rank"))
+	t.row("device", r.World.Device, parens(r.World.DeviceReason), countIf(r.World.Threads, "thread per rank", "threads per rank"))
 	t.row("batch", batch(r.Batch, r.World.Ranks))
 	t.row("steps", steps(r.Steps))
 	t.row("dataset", r.Dataset.Plugin, parens(r.Dataset.Source), samples(r.Dataset))

@@ -14,15 +14,17 @@ import (
 
 // Backend is a backend plugin in use; see [Collectives].
 type Backend struct {
-	host   *Host                                           // nil in process
-	start  func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
-	now    atomic.Pointer[backendInstance]
-	record *recorder // of all processes; nil without a directory for it, and before Open
+	host      *Host                                           // nil in process
+	start     func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
+	now       atomic.Pointer[backendInstance]
+	record    *recorder // of all processes; nil without a directory for it, and before Open
+	placement sdk.Placement
 
-	mu    sync.Mutex
-	op    operation
-	world int
-	timed bool
+	mu       sync.Mutex
+	op       operation
+	world    int
+	channels int // 0 is 1
+	timed    bool
 }
 
 // backendInstance is one process, or one value in this process.
@@ -63,6 +65,14 @@ func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error
 // Info is what the plugin says of itself.
 func (b *Backend) Info() sdk.Info { return b.now.Load().info }
 
+// Placement is where the backend runs and why; Why is empty where there was no
+// choice.
+func (b *Backend) Placement() sdk.Placement {
+	p := b.placement
+	p.InProcess = b.start == nil
+	return p
+}
+
 // PID is the plugin's process, 0 in process.
 func (b *Backend) PID() int { return b.now.Load().proc.pid() }
 
@@ -100,7 +110,7 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 	b.recordTo(now, group)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.world = group.WorldSize
+	b.world, b.channels = group.WorldSize, group.Channels
 	if group.Timeout > 0 {
 		now.lane.limit(group.Timeout + margin)
 	}
@@ -125,7 +135,11 @@ func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
 
 // Attach implements [Collectives].
 func (b *Backend) Attach(ctx context.Context, arena *sdk.Arena) error {
-	return b.now.Load().ctl.Attach(ctx, arena)
+	now := b.now.Load()
+	if arena.Device != nil && !now.info.DeviceArena {
+		return fmt.Errorf("backend %s takes no memory of GPUs, as arena %q is: %w", now.info.Name, arena.Name, errors.ErrUnsupported)
+	}
+	return now.ctl.Attach(ctx, arena)
 }
 
 // Listen implements [Collectives].
@@ -142,6 +156,9 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	defer b.mu.Unlock()
 	size := c.Size(b.world)
 	b.op = operation{code: uint8(c.Op), call: *c, size: size, timed: b.timed}
+	if c.Channel < 0 || c.Channel >= max(b.channels, 1) {
+		return 0, fmt.Errorf("%v: channel %d of %d", c, c.Channel, max(b.channels, 1))
+	}
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
@@ -159,6 +176,8 @@ func (op *operation) findMemory() error {
 	case c.Op == sdk.OpBarrier:
 		c.Buf = nil
 		return nil
+	case c.Arena != nil && c.Arena.Device != nil:
+		return op.findDeviceMemory()
 	case c.Arena != nil:
 		mem := c.Arena.Bytes()
 		if c.Offset < 0 || op.size < 0 || c.Offset > len(mem) || op.size > len(mem)-c.Offset {
@@ -167,6 +186,19 @@ func (op *operation) findMemory() error {
 		c.Buf = mem[c.Offset : c.Offset+op.size : c.Offset+op.size]
 	case len(c.Buf) != op.size:
 		return fmt.Errorf("%v needs %d bytes, Buf has %d", c, op.size, len(c.Buf))
+	}
+	return nil
+}
+
+// findDeviceMemory checks a call in an arena on a GPU.
+func (op *operation) findDeviceMemory() error {
+	c, m := &op.call, op.call.Arena.Device
+	c.Buf = nil
+	if c.Offset < 0 || op.size < 0 || c.Offset > m.Size || op.size > m.Size-c.Offset {
+		return fmt.Errorf("%v: %d bytes at %d do not lie in arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, m.Size)
+	}
+	if n := m.Done.Len(); c.Ready < 0 || c.Done < 0 || c.Ready > n || c.Done > n {
+		return fmt.Errorf("%v: events %d and %d of arena %q, which has %d", c, c.Ready, c.Done, c.Arena.Name, n)
 	}
 	return nil
 }
@@ -219,16 +251,48 @@ func (r *remoteBackend) Open(ctx context.Context, g sdk.Group, options sdk.Optio
 	_, err = r.p.rpc.OpenBackend(ctx, &pb.OpenBackendRequest{
 		JobId: g.JobID, Secret: g.Secret, Generation: int64(g.Generation), Epoch: int64(g.Epoch), Rank: int64(g.Rank), WorldSize: int64(g.WorldSize),
 		LocalRank: int64(g.LocalRank), LocalSize: int64(g.LocalSize), TimeoutNs: int64(g.Timeout), MasterAddr: g.MasterAddr,
+		Device: g.Device, Channels: int64(g.Channels),
 		OptionsJson: encoded,
 	})
 	return r.p.error("open", err)
 }
 
 func (r *remoteBackend) Attach(ctx context.Context, arena *sdk.Arena) error {
+	if arena.Device != nil {
+		return r.attachDevice(ctx, arena)
+	}
 	if r.p.ring == nil {
 		return nil
 	}
 	return r.p.error("attach", r.p.attach(ctx, arena.ID, arena.Name, arena.Arena))
+}
+
+// attachDevice hands memory of a GPU over and learns the plugin's events.
+func (r *remoteBackend) attachDevice(ctx context.Context, arena *sdk.Arena) error {
+	m := arena.Device
+	m.Done = sdk.Events{} // of a process before this one
+	if r.p.ring == nil || m.Kind == sdk.HandleAddress {
+		return fmt.Errorf("arena %q: a process without shared memory, or an address of this one: %w", arena.Name, errors.ErrUnsupported)
+	}
+	if m.Kind == sdk.HandlePosixFD {
+		if err := r.p.sendFile(ctx, uint64(arena.ID), m.File); err != nil {
+			return r.p.error("attach", err)
+		}
+	}
+	reply, err := r.p.rpc.AttachArena(ctx, &pb.AttachArenaRequest{Id: arena.ID, Name: arena.Name, Size: uint64(m.Size),
+		Device: &pb.DeviceMemory{Uuid: m.UUID, Kind: string(m.Kind), Handle: m.Handle, Ready: m.Ready.Handles}})
+	if err != nil {
+		return r.p.error("attach", err)
+	}
+	done := sdk.Events{Handles: reply.Done}
+	if err := done.Check(); err != nil {
+		return r.p.error("attach", err)
+	}
+	if done.Len() > m.Ready.Len() {
+		return r.p.error("attach", fmt.Errorf("it made %d events for the rank's %d", done.Len(), m.Ready.Len()))
+	}
+	m.Done = done
+	return nil
 }
 
 func (r *remoteBackend) Listen(ctx context.Context) ([]byte, error) {
@@ -249,7 +313,7 @@ func (r *remoteBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState
 	}
 	reply, err := r.p.rpc.Collective(ctx, &pb.CollectiveRequest{
 		Seq: c.Seq, Op: uint32(c.Op), Reduce: uint32(c.Reduce), Dtype: uint32(c.DType),
-		Count: uint64(c.Count), Root: int64(c.Root), Bucket: int64(c.Bucket), Data: c.Buf,
+		Count: uint64(c.Count), Root: int64(c.Root), Bucket: int64(c.Bucket), Data: c.Buf, Channel: int64(c.Channel),
 	})
 	if err != nil {
 		return err
@@ -283,6 +347,7 @@ func InProcessBackend(b sdk.Backend) *Backend {
 func (l *localBackend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	group.InProcess = true
 	return l.b.Open(ctx, group, options)
 }
 

@@ -8,12 +8,14 @@ import (
 	"github.com/trainctl/trainctl/core/diag"
 )
 
-// Each plugin table has a name, a deadline or two, and the plugin's own
-// options, which the core passes through without knowing them.
+// Each plugin table has a name, the sum of its executable, a deadline or two,
+// and the plugin's own options, which the core passes through without knowing
+// them.
 
 // BackendConfig is the table [backend].
 type BackendConfig struct {
 	Plugin      string         `toml:"plugin"`       // "auto", "tcp", "nccl" or a path
+	SHA256      string         `toml:"sha256"`       // of a plugin given by its path; "" does not check
 	Timeout     time.Duration  `toml:"timeout"`      // for one collective
 	InitTimeout time.Duration  `toml:"init_timeout"` // from the start of the plugin to the first collective
 	Restarts    int            `toml:"restarts"`     // how often a backend that died or hangs is replaced while the ranks go on
@@ -23,12 +25,14 @@ type BackendConfig struct {
 // PrecisionConfig is the table [precision].
 type PrecisionConfig struct {
 	Plugin  string         `toml:"plugin"` // "none", "amp" or a path
+	SHA256  string         `toml:"sha256"` // of a plugin given by its path; "" does not check
 	Options map[string]any `toml:"options"`
 }
 
 // DatasetConfig is the table [dataset].
 type DatasetConfig struct {
 	Plugin  string         `toml:"plugin"`  // "mnist", "fashion-mnist", "synthetic" or a path
+	SHA256  string         `toml:"sha256"`  // of a plugin given by its path; "" does not check
 	Timeout time.Duration  `toml:"timeout"` // for one batch
 	Options map[string]any `toml:"options"`
 }
@@ -48,7 +52,7 @@ func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Min
 // Problems checks the table by itself; the options are checked against what
 // the plugin publishes.
 func (c BackendConfig) Problems() diag.List {
-	l := pluginProblems(c.Plugin, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
+	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
 	if c.Restarts < 0 {
@@ -59,19 +63,26 @@ func (c BackendConfig) Problems() diag.List {
 
 // Problems checks the table by itself.
 func (c PrecisionConfig) Problems() diag.List {
-	return pluginProblems(c.Plugin, `"none", "amp" or a path such as "./my-precision"`)
+	return pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`)
 }
 
 // Problems checks the table by itself.
 func (c DatasetConfig) Problems() diag.List {
-	l := pluginProblems(c.Plugin, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
+	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	return l
 }
 
-func pluginProblems(plugin, choices string) (l diag.List) {
+func pluginProblems(plugin, sum, choices string) (l diag.List) {
 	if strings.TrimSpace(plugin) == "" {
 		l.Addf("plugin", "write plugin = "+choices, "no plugin is named")
+	}
+	switch _, err := parseSum(sum); {
+	case sum == "":
+	case !IsPath(plugin):
+		l.Addf("sha256", `remove the key, or set sha256 = ""; what is built in is part of trainctl`, "%q is built in, and has no file of its own to check", plugin)
+	case err != nil:
+		l.Addf("sha256", "trainctl plugins lock CONFIG writes it", "%v", err)
 	}
 	return l
 }

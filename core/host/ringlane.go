@@ -101,10 +101,8 @@ func (op *operation) encode(s *shm.Submission) {
 		if c.Arena != nil {
 			s.Arena = c.Arena.ID
 		}
-		s.Payload[0] = 0
-		if op.timed {
-			s.Payload[0] = 1
-		}
+		a := pb.CollectiveArgs{Timed: op.timed, Channel: uint8(c.Channel), Ready: uint16(c.Ready), Done: uint16(c.Done)}
+		a.Put(s.Payload[:])
 	}
 }
 

@@ -150,14 +150,14 @@ func (p *plugin) startDataPlane(ctx context.Context, planes []string) error {
 	if p.ring, err = shm.NewSubmitter(control.Bytes(), shm.DefaultBell()); err != nil {
 		return err
 	}
-	if err := p.sendFile(ctx, 0, control); err != nil {
+	if err := p.sendFile(ctx, 0, control.File()); err != nil {
 		return err
 	}
 	_, err = p.rpc.Start(ctx, &pb.StartRequest{DataPlane: pb.PlaneShm, ControlSize: shm.ControlSize})
 	return err
 }
 
-func (p *plugin) sendFile(ctx context.Context, tag uint64, a *shm.Arena) error {
+func (p *plugin) sendFile(ctx context.Context, tag uint64, f *os.File) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(p.host.opts.StartTimeout)
@@ -165,12 +165,12 @@ func (p *plugin) sendFile(ctx context.Context, tag uint64, a *shm.Arena) error {
 	if err := p.proc.link.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	return shm.SendFile(p.proc.link, tag, a.File())
+	return shm.SendFile(p.proc.link, tag, f)
 }
 
 // attach makes an arena known to the plugin under an id above 0.
 func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Arena) error {
-	if err := p.sendFile(ctx, uint64(id), a); err != nil {
+	if err := p.sendFile(ctx, uint64(id), a.File()); err != nil {
 		return err
 	}
 	_, err := p.rpc.AttachArena(ctx, &pb.AttachArenaRequest{Id: id, Name: name, Size: uint64(a.Size())})

@@ -22,7 +22,7 @@ import (
 func infoFromProto(r *pb.InfoReply) (sdk.Info, error) {
 	out := sdk.Info{
 		Kind: sdk.Kind(r.Kind), Name: r.Name, Version: r.Version, Summary: r.Summary,
-		Devices: r.Devices, MaxWorld: int(r.MaxWorld), Determinism: r.Determinism,
+		Devices: r.Devices, MaxWorld: int(r.MaxWorld), Determinism: r.Determinism, DeviceArena: r.DeviceArena,
 	}
 	for _, d := range r.Dtypes {
 		out.DTypes = append(out.DTypes, tensor.DType(d))

@@ -231,7 +231,8 @@ func (a *attempt) interrupted(s os.Signal) {
 
 func (a *attempt) drain(s os.Signal) {
 	if a.verdict != nil {
-		return // they are being stopped already
+		a.l.late = s // they are being stopped already, and are not to be started again
+		return
 	}
 	sig, _ := s.(syscall.Signal)
 	a.l.sink.printf("%v: the ranks may save and drain for %v; once more kills them", s, a.l.o.Grace)

@@ -81,6 +81,13 @@ func play(role string) int {
 		<-c
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "slow": // to end
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
+		<-c
+		tell(map[string]any{"event": "asked"})
+		time.Sleep(time.Hour)
 	case "long":
 		os.Stdout.Write(bytes.Repeat([]byte("x"), 10<<20))
 	case "chat":

@@ -21,7 +21,8 @@ type launcher struct {
 	sink    *sink
 	spawner *spawner
 	signals <-chan os.Signal
-	nodes   *nodes // nil on a single node
+	late    os.Signal // came when an attempt had failed
+	nodes   *nodes    // nil on a single node
 	layout  layout
 
 	lifeline, lifelineEnd *os.File // read end for the ranks; nobody writes to the other
@@ -131,6 +132,12 @@ func (l *launcher) attempts(ctx context.Context) (Result, error) {
 		}
 		if err != nil || end.failure == nil || !end.again || n >= l.o.MaxRestarts {
 			return res, err
+		}
+		if sig := l.late; sig != nil {
+			l.sink.printf("%v: no restart", sig)
+			l.nodes.report(n+1, &verdict{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
+			res.ExitCode, res.Signal = signalExit(sig), sig
+			return res, nil
 		}
 		l.sink.printf("restart %d of %d: %s", n+1, l.o.MaxRestarts, end.failure.Root.brief())
 	}

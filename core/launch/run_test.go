@@ -110,7 +110,7 @@ func TestFirstFailureWins(t *testing.T) {
 	if !strings.Contains(log, "[rank 1] about to fail\n") {
 		t.Errorf("log:\n%s", log)
 	}
-	if text, err := afero.ReadFile(fs, "logs/rank-1.log"); string(text) != "about to fail\n" {
+	if text, err := afero.ReadFile(fs, "logs/rank-1.log"); len(text) < stampLen || string(text[stampLen:]) != "about to fail\n" {
 		t.Errorf("file: %q %v", text, err)
 	}
 }
@@ -274,6 +274,23 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A signal that comes while a failed attempt is being ended is heard: there is
+// no other attempt.
+func TestSignalBetweenAttempts(t *testing.T) {
+	onEvent, ready := pids(2)
+	signals := make(chan os.Signal)
+	go func() { syscall.Kill((<-ready)[0], syscall.SIGKILL) }()
+	res, log := run(t, Options{Nproc: 2, MaxRestarts: 5, Grace: time.Second, Command: asRole("slow"), Signals: signals,
+		OnEvent: func(r int, line []byte) {
+			if onEvent(r, line); strings.Contains(string(line), "asked") {
+				go func() { signals <- syscall.SIGTERM }()
+			}
+		}})
+	if res.ExitCode != ExitTerminated || res.Signal != syscall.SIGTERM || res.Restarts != 0 || len(res.Failures) != 1 || !strings.Contains(log, "no restart") {
+		t.Errorf("%+v\n%s", res, log)
+	}
+}
+
 func TestCancelledContextEndsTheRun(t *testing.T) {
 	onEvent, ready := pids(2)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -302,7 +319,7 @@ func TestEndlessLine(t *testing.T) {
 	if res.ExitCode != ExitOK || strings.Count(log, "x") != 10<<20 {
 		t.Errorf("%+v, %d bytes logged", res, len(log))
 	}
-	if text, _ := afero.ReadFile(fs, "logs/rank-0.log"); len(text) != 10<<20+1 || strings.Count(string(text), "x") != 10<<20 {
+	if text, _ := afero.ReadFile(fs, "logs/rank-0.log"); len(text) != stampLen+(10<<20)+1 || strings.Count(string(text), "x") != 10<<20 {
 		t.Errorf("file has %d bytes", len(text))
 	}
 }

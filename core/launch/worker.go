@@ -108,6 +108,9 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	for sc.Scan() {
 		if len(sc.Bytes()) > 0 {
 			w.note(sc.Bytes())
+			if text := l.o.Remark(sc.Bytes()); text != "" {
+				w.log.remark(text)
+			}
 			l.event(w.world.Rank, sc.Bytes())
 		}
 	}

@@ -55,7 +55,7 @@ func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
 		return
 	}
 	std := float32(math.Sqrt(2) / math.Sqrt(float64(fanOut)))
-	drawn(t, func(v []float32) {
+	write(t, func(v []float32) {
 		m.NormalF32(v)
 		for i := range v {
 			v[i] *= std
@@ -70,12 +70,12 @@ func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
 	case graph.Weight:
 		gain := math.Sqrt(2.0 / (1 + 5))
 		bound := math.Sqrt(3) * (gain / math.Sqrt(float64(p.FanIn)))
-		drawn(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
+		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
 	case graph.Bias:
 		bound := 1 / math.Sqrt(float64(p.FanIn))
-		drawn(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
+		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
 	case graph.Table:
-		drawn(t, m.NormalF32)
+		write(t, m.NormalF32)
 	case graph.NormWeight:
 		fill(t, 1)
 	case graph.NormBias:
@@ -84,17 +84,18 @@ func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
 }
 
 func fill(t tensor.Tensor, x float32) {
-	drawn(t, func(v []float32) {
+	write(t, func(v []float32) {
 		for i := range v {
 			v[i] = x
 		}
 	})
 }
 
-// drawn fills a tensor with float32 numbers, where it lies if that is its type.
-func drawn(t tensor.Tensor, draw func(v []float32)) {
+// write gives t the numbers that draw makes in float32, in place if it can: a
+// large model has no memory for another copy.
+func write(t tensor.Tensor, draw func([]float32)) {
 	if t.DType == tensor.F32 {
-		draw(tensor.View[float32](t.Data))
+		draw(t.F32())
 		return
 	}
 	v := make([]float32, t.Shape.Elems())

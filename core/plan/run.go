@@ -85,6 +85,10 @@ type Args struct {
 	// in plans without Optional parameters.
 	OnUnused func(param int)
 
+	// OnEnqueued is called when all steps have been handed to the device, before
+	// the run waits for their end. May be nil.
+	OnEnqueued func()
+
 	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
 	OnLoss func()
 }
@@ -122,6 +126,9 @@ func (p *Program) Run(a Args) Result {
 				hook(param)
 			}
 		}
+	}
+	if a.OnEnqueued != nil && p.call.Err == nil {
+		a.OnEnqueued()
 	}
 	return p.result()
 }

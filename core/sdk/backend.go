@@ -21,7 +21,10 @@ type Backend interface {
 	Open(ctx context.Context, group Group, options Options) error
 
 	// Attach makes an arena known. Collectives name memory inside attached
-	// arenas only. The arena stays valid until Close returns.
+	// arenas only. The arena stays valid until Close returns. An arena with
+	// Device lies on a GPU, see [DeviceMemory]; Attach sets its Done. When it
+	// returns an error the instance is as before, and the core may try another
+	// kind of handle or go on with host memory.
 	Attach(ctx context.Context, arena *Arena) error
 
 	// Listen prepares to be connected to and returns opaque bytes (an address
@@ -59,13 +62,23 @@ type Group struct {
 	// MasterAddr is the host that every rank can reach rank 0 by, so that a
 	// backend can find the interface to listen on.
 	MasterAddr string
+	// Device is the GPU that the rank computes on: its UUID as "GPU-…" or, of a
+	// slice, "MIG-…". "" where it computes on none; a backend for GPUs then takes
+	// one by LocalRank.
+	Device string
+	// InProcess says that the backend runs in the rank's process; see [Placer].
+	InProcess bool
+	// Channels is how many channels collectives may name, on all ranks alike; 0 is 1.
+	Channels int
 }
 
-// Arena is shared memory that the rank owns and the plugin maps.
+// Arena is memory that the rank owns and the plugin maps: of the host, or with
+// Device of a GPU, and then the embedded one is nil and there are no Bytes.
 type Arena struct {
 	ID   uint32
 	Name string // "gradients", "batches": for messages
 	*shm.Arena
+	Device *DeviceMemory
 }
 
 // Op is a collective operation.
@@ -107,14 +120,34 @@ type Collective struct {
 	Root   int // Broadcast: source; Send, Recv: the other rank
 	Bucket int // gradient bucket, -1 for none: for messages
 
+	// Channel is what the call is for: ChannelJob, or ChannelStatistics for
+	// what layers exchange in the middle of a pass. It is below Group.Channels.
+	// Calls of all channels stand in one sequence, equal on all ranks. A backend may
+	// give each resources of its own, so that a small call need not queue behind a
+	// bucket; one that knows no channels treats all alike.
+	Channel int
+
 	// Arena, Offset: where Buf lies, equal on all ranks (except Send and
 	// Recv), so a backend may work on a local peer's mapping of the same
 	// arena. With the inline data plane Arena is nil and Buf a private copy
 	// that travels back after Do.
 	Arena  *Arena
 	Offset int
-	Buf    []byte
+	Buf    []byte // nil in an arena on a GPU
+
+	// Ready and Done are the numbers of the events that order a call in an
+	// arena on a GPU, 0 for none; see [DeviceMemory].
+	Ready, Done int
 }
+
+// The channels that the core uses.
+const (
+	ChannelJob        = 0 // buckets, broadcasts, totals
+	ChannelStatistics = 1 // SyncBatchNorm
+)
+
+// MaxChannels bounds Group.Channels.
+const MaxChannels = 8
 
 // StallError is what Do returns when its deadline passes.
 type StallError struct {

@@ -34,7 +34,7 @@ func (s *server) OpenBackend(ctx context.Context, r *pb.OpenBackendRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	s.opened.Store(&opened{timeout: group.Timeout, world: group.WorldSize})
+	s.opened.Store(&opened{timeout: group.Timeout, world: group.WorldSize, channels: group.Channels})
 	return &pb.OpenBackendReply{}, nil
 }
 
@@ -131,13 +131,13 @@ func (s *server) Collective(ctx context.Context, r *pb.CollectiveRequest) (*pb.C
 	}
 	c := &Collective{
 		Seq: r.Seq, Op: Op(r.Op), Reduce: ReduceOp(r.Reduce), DType: tensor.DType(r.Dtype),
-		Count: int(r.Count), Root: int(r.Root), Bucket: int(r.Bucket), Buf: r.Data,
+		Count: int(r.Count), Root: int(r.Root), Bucket: int(r.Bucket), Channel: int(r.Channel), Buf: r.Data,
 	}
 	open, err := s.mustBeOpen()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.check(open.world, r.Count); err != nil {
+	if err := c.check(open, r.Count); err != nil {
 		return nil, err
 	}
 	if size := c.Size(open.world); size != len(r.Data) {

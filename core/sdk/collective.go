@@ -59,5 +59,8 @@ func (c *Collective) String() string {
 	if c.Bucket >= 0 {
 		s += fmt.Sprintf(", bucket %d", c.Bucket)
 	}
+	if c.Channel != ChannelJob {
+		s += fmt.Sprintf(", channel %d", c.Channel)
+	}
 	return s
 }

@@ -30,6 +30,7 @@ type Info struct {
 	Ops         []Op           // collectives it can do
 	MaxWorld    int            // 0 = no limit
 	Determinism string         // "bitwise" when equal inputs give equal bits on all ranks and from run to run
+	DeviceArena bool           // it takes arenas on the rank's GPU, see DeviceMemory
 }
 
 // OptionType is the type of an option's value in TOML.

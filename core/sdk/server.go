@@ -61,9 +61,10 @@ type server struct {
 
 // opened is what the instance was opened with.
 type opened struct {
-	timeout time.Duration // of one operation; 0 = none
-	world   int
-	spec    DatasetSpec
+	timeout  time.Duration // of one operation; 0 = none
+	world    int
+	channels int // 0 is 1
+	spec     DatasetSpec
 }
 
 func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
@@ -171,24 +172,59 @@ func (s *server) AttachArena(ctx context.Context, r *pb.AttachArenaRequest) (*pb
 	if r.Id == 0 || s.link == nil {
 		return nil, protocolError("arena %d cannot be attached", r.Id)
 	}
+	if r.Device != nil {
+		return s.attachDevice(ctx, r)
+	}
 	mem, err := s.receive(ctx, uint64(r.Id), r.Size)
 	if err != nil {
 		return nil, err
 	}
-	arena := &Arena{ID: r.Id, Name: r.Name, Arena: mem}
+	return &pb.AttachArenaReply{}, s.attach(ctx, &Arena{ID: r.Id, Name: r.Name, Arena: mem})
+}
+
+// attach gives an arena to the instance and lets operations name it.
+func (s *server) attach(ctx context.Context, arena *Arena) error {
 	s.mu.Lock()
-	taken := s.arenas[r.Id] != nil
+	taken := s.arenas[arena.ID] != nil
 	if !taken {
-		s.arenas[r.Id] = arena
+		s.arenas[arena.ID] = arena
 	}
 	s.mu.Unlock()
 	if taken {
-		return nil, protocolError("arena %d is attached already", r.Id)
+		return protocolError("arena %d is attached already", arena.ID)
 	}
 	if s.backend == nil {
-		return &pb.AttachArenaReply{}, nil
+		return nil
 	}
-	return &pb.AttachArenaReply{}, s.call(func() error { return s.backend.Attach(ctx, arena) })
+	err := s.call(func() error { return s.backend.Attach(ctx, arena) })
+	if err != nil {
+		s.mu.Lock()
+		delete(s.arenas, arena.ID)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// attachDevice is attach of memory on a GPU.
+func (s *server) attachDevice(ctx context.Context, r *pb.AttachArenaRequest) (*pb.AttachArenaReply, error) {
+	d := r.Device
+	m := &DeviceMemory{UUID: d.Uuid, Size: int(min(r.Size, 1<<62)), Kind: HandleKind(d.Kind), Handle: d.Handle, Ready: Events{Handles: d.Ready}}
+	if m.Kind == HandlePosixFD { // before anything is refused: the next arena may have the same tag
+		f, err := s.link.take(ctx, uint64(r.Id))
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		m.File = f
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	if !s.info.DeviceArena {
+		return nil, protocolError("arena %q lies on a GPU, which %s does not take", r.Name, s.info.Name)
+	}
+	err := s.attach(ctx, &Arena{ID: r.Id, Name: r.Name, Device: m})
+	return &pb.AttachArenaReply{Done: m.Done.Handles}, err
 }
 
 func (s *server) receive(ctx context.Context, tag, size uint64) (*shm.Arena, error) {

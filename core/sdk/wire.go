@@ -22,7 +22,7 @@ import (
 func (i *Info) toProto() (*pb.InfoReply, error) {
 	out := &pb.InfoReply{
 		Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary,
-		Devices: i.Devices, MaxWorld: int64(i.MaxWorld), Determinism: i.Determinism,
+		Devices: i.Devices, MaxWorld: int64(i.MaxWorld), Determinism: i.Determinism, DeviceArena: i.DeviceArena,
 	}
 	for _, d := range i.DTypes {
 		out.Dtypes = append(out.Dtypes, uint32(d))
@@ -82,9 +82,13 @@ func groupFromProto(r *pb.OpenBackendRequest) (Group, error) {
 	g := Group{
 		JobID: r.JobId, Secret: r.Secret, Generation: int(r.Generation), Epoch: int(r.Epoch), Rank: int(r.Rank), WorldSize: int(r.WorldSize),
 		LocalRank: int(r.LocalRank), LocalSize: int(r.LocalSize), Timeout: time.Duration(r.TimeoutNs), MasterAddr: r.MasterAddr,
+		Device: r.Device, Channels: int(r.Channels),
 	}
 	if g.WorldSize < 1 || g.Rank < 0 || g.Rank >= g.WorldSize {
 		return g, &Error{Code: CodeProtocol, Text: fmt.Sprintf("rank %d in a group of %d", g.Rank, g.WorldSize)}
+	}
+	if g.Channels < 0 || g.Channels > MaxChannels {
+		return g, &Error{Code: CodeProtocol, Text: fmt.Sprintf("a group with %d channels", g.Channels)}
 	}
 	return g, nil
 }

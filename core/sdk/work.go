@@ -148,7 +148,10 @@ func (s *server) collective(open *opened, sub *shm.Submission) (*Collective, err
 		Seq: sub.Seq, Op: Op(sub.Op), Reduce: ReduceOp(sub.Reduce), DType: tensor.DType(sub.DType),
 		Count: int(sub.Count), Root: int(sub.Root), Bucket: int(sub.Bucket),
 	}
-	if err := c.check(open.world, sub.Count); err != nil {
+	var a pb.CollectiveArgs
+	a.Get(sub.Payload[:])
+	c.Channel, c.Ready, c.Done = int(a.Channel), int(a.Ready), int(a.Done)
+	if err := c.check(open, sub.Count); err != nil {
 		return nil, err
 	}
 	if c.Op == OpBarrier {
@@ -166,14 +169,29 @@ func (s *server) collective(open *opened, sub *shm.Submission) (*Collective, err
 		return nil, protocolError("%v lies at offset %d", c, sub.Offset)
 	}
 	c.Arena, c.Offset, c.Buf = arena, int(sub.Offset), mem
-	return c, nil
+	return c, arena.ordered(c)
+}
+
+// ordered checks the numbers of a call's events.
+func (a *Arena) ordered(c *Collective) error {
+	events := 0
+	if a.Device != nil {
+		events = a.Device.Done.Len()
+	}
+	if c.Ready > events || c.Done > events {
+		return protocolError("%v names the events %d and %d of %d", c, c.Ready, c.Done, events)
+	}
+	return nil
 }
 
 // check refuses a call that no group of this size can mean.
-func (c *Collective) check(world int, count uint64) error {
+func (c *Collective) check(open *opened, count uint64) error {
+	world := open.world
 	switch {
 	case !c.Op.Valid():
 		return protocolError("collective #%d has the unknown operation %d", c.Seq, c.Op)
+	case c.Channel < 0 || c.Channel >= max(open.channels, 1):
+		return protocolError("collective #%d on channel %d of %d", c.Seq, c.Channel, max(open.channels, 1))
 	case c.Op == OpBarrier:
 		return nil
 	case !c.DType.Valid(), !c.Reduce.Valid(), count > 1<<40/uint64(max(world, 1)):
@@ -192,6 +210,9 @@ func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) 
 	s.mu.Unlock()
 	if arena == nil {
 		return nil, nil, protocolError("arena %d is not attached", id)
+	}
+	if arena.Device != nil {
+		return arena, nil, arena.Device.within(offset, size)
 	}
 	total := uint64(arena.Size())
 	if offset > total || size > total-offset {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -9,13 +10,14 @@ import (
 
 // RunConfig is the table [run].
 type RunConfig struct {
-	Name          string `toml:"name"`          // names the run directory; default: the file's name
-	Seed          uint64 `toml:"seed"`          // of initialisation, order, dropout and augmentation
-	Dir           string `toml:"dir"`           // runs go to <dir>/<name>/<n>
-	Device        string `toml:"device"`        // "auto" or "cpu"
-	Deterministic bool   `toml:"deterministic"` // refuse backends that do not promise bitwise repeatability
-	Fuse          bool   `toml:"fuse"`          // let the plan fuse ops
-	DType         string `toml:"dtype"`         // "f32", or "f64" for reference curves
+	Name              string `toml:"name"`                // names the run directory; default: the file's name
+	Seed              uint64 `toml:"seed"`                // of initialisation, order, dropout and augmentation
+	Dir               string `toml:"dir"`                 // runs go to <dir>/<name>/<n>
+	Device            string `toml:"device"`              // "auto", "cpu" or "cuda"
+	AllowSharedDevice bool   `toml:"allow_shared_device"` // let several ranks compute on one GPU
+	Deterministic     bool   `toml:"deterministic"`       // refuse backends that do not promise bitwise repeatability
+	Fuse              bool   `toml:"fuse"`                // let the plan fuse ops
+	DType             string `toml:"dtype"`               // "f32", or "f64" for reference curves
 }
 
 // DefaultRun runs deterministically in float32 on whatever device there is.
@@ -27,11 +29,13 @@ func DefaultRun() RunConfig {
 func (c RunConfig) Problems() diag.List {
 	var l diag.List
 	switch c.Device {
-	case "auto", "cpu":
-	case "cuda":
-		l.Addf("device", `use "auto" or "cpu"`, "this version computes on CPUs only")
+	case "auto", "cpu", "cuda":
 	default:
-		l.Addf("device", `use "auto" or "cpu"`, "unknown device %q", c.Device)
+		help := `use "auto", "cpu" or "cuda"`
+		if strings.HasPrefix(c.Device, "cuda:") {
+			help = `use "cuda"; ranks take the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of their local ranks`
+		}
+		l.Addf("device", help, "unknown device %q", c.Device)
 	}
 	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
 		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is no type to compute in", c.DType)

@@ -66,6 +66,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
+	t.home.forget()
 	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
 		return sums, err
 	}
@@ -92,7 +93,21 @@ func (t *Trainer) settleBuffers(ctx context.Context) error {
 	return t.together(ctx, &t.parts.buffers)
 }
 
-func (t *Trainer) shareBuffers() error { return t.group.Broadcast(t.memory.buffers, t.keeper) }
+func (t *Trainer) shareBuffers() error {
+	if t.World.Size == 1 {
+		return nil
+	}
+	if t.World.Rank == t.keeper {
+		if err := t.fetchBuffers(); err != nil {
+			return err
+		}
+		return t.group.Broadcast(t.memory.buffers, t.keeper)
+	}
+	if err := t.group.Broadcast(t.memory.buffers, t.keeper); err != nil {
+		return err
+	}
+	return t.storeBuffers()
+}
 
 // total adds up an evaluation over ranks.
 func (t *Trainer) total(context.Context) error { return t.group.Scalars(sdk.Sum, t.evalSums[:]) }

@@ -111,6 +111,9 @@ type outcome struct {
 // Summary collects the result of the run over all ranks. All ranks call it
 // after Run; every rank gets the same summary.
 func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
+	if err := t.download(); err != nil {
+		return event.Summary{}, err
+	}
 	mine := outcome{Params: ddp.Hash(t.model), Waits: tensor.Bytes(t.stats.waits.last())}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()
@@ -146,7 +149,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 func (t *Trainer) ownSummary() event.Summary {
 	st := &t.stats
 	s := event.Summary{
-		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: "cpu",
+		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: t.Device.Name(),
 		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
 		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
 		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -90,19 +89,11 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
-	return t.drawWeights()
-}
-
-// drawWeights gives the model its first weights.
-func (t *Trainer) drawWeights() error {
-	full := t.model
-	if slices.ContainsFunc(t.model, func(m tensor.Tensor) bool { return half(m.DType) }) {
-		full = t.zeroes()
-	}
+	full := t.full()
 	if err := nn.Initialize(t.graph, t.Settings.Run.Seed, full); err != nil {
 		return err
 	}
-	t.setModel(full)
+	t.putFull(full)
 	return nil
 }
 
@@ -200,7 +191,7 @@ func (t *Trainer) shareWeights() error {
 			return fmt.Errorf("handing out what compression carries over: %w", err)
 		}
 	}
-	return nil
+	return t.upload()
 }
 
 // adopt takes rank 0's state over on every rank.

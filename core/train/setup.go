@@ -76,7 +76,7 @@ func (t *Trainer) openBackend(ctx context.Context) error {
 	return t.Backend.Open(ctx, sdk.Group{
 		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
 		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
+		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr, Channels: ddp.Channels(t.Settings.DDP),
 	}, t.Settings.BackendOptions)
 }
 
@@ -114,6 +114,9 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	if err := t.reside(); err != nil {
+		return err
+	}
 	if err := t.equip(); err != nil {
 		return err
 	}
@@ -124,7 +127,11 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if t.EvalOnly {
 		rows = max(rows, t.evalBatch())
 	}
-	return t.Dataset.Prepare(slots, rows)
+	if err := t.Dataset.Prepare(slots, rows); err != nil {
+		return err
+	}
+	t.pinBatches()
+	return nil
 }
 
 // equip makes everything that depends on where gradients lie.
@@ -140,7 +147,10 @@ func (t *Trainer) equip() error {
 	if err := t.bind(); err != nil {
 		return err
 	}
-	return t.makeOptimizer()
+	if err := t.makeOptimizer(); err != nil {
+		return err
+	}
+	return t.moveIn()
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
@@ -160,6 +170,11 @@ func (t *Trainer) makeOptimizer() (err error) {
 			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
 		})
 	}
+	if t.optimizer != nil {
+		if err := t.optimizer.Return(); err != nil {
+			return err
+		}
+	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
 	}
@@ -177,7 +192,7 @@ func (t *Trainer) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ddp.VerifyReplicas(replicas); err != nil {
+	if err := ddp.VerifyReplicas(replicas, t.Settings.Run.AllowSharedDevice); err != nil {
 		return err
 	}
 	return t.assemble(ctx)
@@ -185,7 +200,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Hash,
+		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU,
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
@@ -200,5 +215,5 @@ func (t *Trainer) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.programs.close(), t.moveOut(), t.arena.Close())
 }

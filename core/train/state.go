@@ -22,13 +22,29 @@ func fileType(d tensor.DType) tensor.DType {
 	return d
 }
 
-// zeroes allocates the model's tensors in the types of a checkpoint.
-func (t *Trainer) zeroes() []tensor.Tensor {
+// full is the model in the types of a checkpoint: its own tensors where they
+// have that type, copies where not.
+func (t *Trainer) full() []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(t.model))
 	for i, m := range t.model {
-		ts[i] = tensor.New(fileType(m.DType), m.Shape...)
+		if ts[i] = m; half(m.DType) {
+			ts[i] = tensor.New(fileType(m.DType), m.Shape...)
+			convert(ts[i], m)
+		}
 	}
 	return ts
+}
+
+// putFull makes full, once changed, the model and its master copies.
+func (t *Trainer) putFull(full []tensor.Tensor) {
+	for i, e := range t.graph.StateDict() {
+		if half(t.model[i].DType) {
+			convert(t.model[i], full[i])
+		}
+		if !e.Buffer && t.masters[e.Index].Data != nil {
+			convert(t.masters[e.Index], full[i])
+		}
+	}
 }
 
 // named gives tensors in state-dict order their names.
@@ -42,27 +58,15 @@ func (t *Trainer) named(ts []tensor.Tensor) []tensor.Named {
 
 // assign copies tensors with the model's names, with or without "module.",
 // into the model, and into the master copies at full precision. Floating
-// types are converted; what a file may leave out keeps its value.
+// types are converted; what a file may leave out keeps its value. After an error
+// the model may be changed in part.
 func (t *Trainer) assign(src []tensor.Named) (notes []string, err error) {
-	full := t.zeroes()
-	for i := range full {
-		convert(full[i], t.model[i])
-	}
+	full := t.full()
 	if notes, err = checkpoint.Fill(t.named(full), floatsAs(t.floatType(), src)); err != nil {
 		return nil, err
 	}
-	t.setModel(full)
+	t.putFull(full)
 	return notes, nil
-}
-
-// setModel takes over tensors of full precision, which may be the model's own.
-func (t *Trainer) setModel(full []tensor.Tensor) {
-	for i, e := range t.graph.StateDict() {
-		convert(t.model[i], full[i])
-		if !e.Buffer && t.masters[e.Index].Data != nil {
-			convert(t.masters[e.Index], full[i])
-		}
-	}
 }
 
 // floatType is the floating type of checkpoints of this run.
@@ -157,16 +161,12 @@ func (t *Trainer) save(ctx context.Context) error {
 
 // snapshot collects everything that an exact resume needs.
 func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
+	if err := t.download(); err != nil {
+		return nil, err
+	}
 	scaler, err := t.Precision.State(ctx)
 	if err != nil {
 		return nil, err
-	}
-	model := t.model
-	if t.policy.Params != tensor.F32 {
-		model = t.zeroes()
-		for i := range model {
-			convert(model[i], t.model[i])
-		}
 	}
 	seed := t.Settings.Run.Seed
 	if t.Settings.Sampler.Seed != nil {
@@ -174,7 +174,7 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.named(model), Optimizer: t.optimizer.State(), Scaler: scaler,
+		Model: t.named(t.full()), Optimizer: t.optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
 			Seed: seed, Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.batch,
 			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -199,4 +200,24 @@ func TestStateContinues(t *testing.T) {
 	if s, err := p.State(t.Context()); err != nil || len(s) != 0 {
 		t.Errorf("a fixed scale has state %v, %v", s, err)
 	}
+}
+
+// The conformance suite, on each kind of scaler.
+func TestContract(t *testing.T) {
+	for name, given := range map[string]map[string]any{
+		"GradScaler": {"dtype": "fp16", "growth_interval": int64(3)},
+		"apex":       {"level": "O2", "growth_interval": int64(3)},
+		"bf16":       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sdktest.Precision(t, sdktest.PrecisionOptions{
+				New:     func(testing.TB) sdk.Precision { return New() },
+				Options: given,
+				Refused: map[string]map[string]any{"level": {"level": "O9"}, "backoff_factor": {"dtype": "fp16", "backoff_factor": 1.0}},
+			})
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		sdktest.Precision(t, sdktest.PrecisionOptions{New: func(testing.TB) sdk.Precision { return NewNone() }})
+	})
 }

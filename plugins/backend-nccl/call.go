@@ -10,21 +10,22 @@ import (
 
 // call is what a rank tells the hub about its collective.
 type call struct {
-	Seq    uint64
-	Op     sdk.Op
-	Reduce sdk.ReduceOp
-	DType  tensor.DType
-	Count  int
-	Root   int
-	Bucket int
+	Seq     uint64
+	Op      sdk.Op
+	Reduce  sdk.ReduceOp
+	DType   tensor.DType
+	Count   int
+	Root    int
+	Bucket  int
+	Channel int `json:",omitempty"`
 }
 
 func callOf(c *sdk.Collective) call {
-	return call{c.Seq, c.Op, c.Reduce, c.DType, c.Count, c.Root, c.Bucket}
+	return call{c.Seq, c.Op, c.Reduce, c.DType, c.Count, c.Root, c.Bucket, c.Channel}
 }
 
 func (k call) String() string {
-	c := sdk.Collective{Seq: k.Seq, Op: k.Op, Reduce: k.Reduce, DType: k.DType, Count: k.Count, Root: k.Root, Bucket: k.Bucket}
+	c := sdk.Collective{Seq: k.Seq, Op: k.Op, Reduce: k.Reduce, DType: k.DType, Count: k.Count, Root: k.Root, Bucket: k.Bucket, Channel: k.Channel}
 	return c.String()
 }
 
@@ -45,6 +46,9 @@ func (k call) concerns(me int, o call, peer int) bool {
 // matches reports whether two calls that concern each other are of one
 // collective. The ends of a transfer are numbered by each rank for itself.
 func (k call) matches(o call) bool {
+	if k.Channel != o.Channel {
+		return false
+	}
 	if pairwise(k.Op) {
 		return pairwise(o.Op) && k.Op != o.Op && k.Count == o.Count && k.DType == o.DType
 	}

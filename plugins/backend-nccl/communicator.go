@@ -39,19 +39,6 @@ func (m *communicator) settle(err error, g guard) error {
 	})
 }
 
-// finish waits until the device has come past an event. A communicator that
-// breaks in the meantime is an error: the event would never come.
-func (m *communicator) finish(d *device, g guard) error {
-	return poll(g, func() (bool, error) {
-		err := d.cuda.EventQuery(d.event)
-		if !errors.Is(err, driver.NotReady) {
-			return err == nil, err
-		}
-		_, err = m.state()
-		return false, err
-	})
-}
-
 // state is success or in progress; anything else is an error.
 func (m *communicator) state() (driver.NCCLResult, error) {
 	var code driver.NCCLResult

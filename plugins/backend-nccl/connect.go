@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -18,18 +17,17 @@ func (b *Backend) Listen(context.Context) ([]byte, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, NCCL: b.version, Device: b.device.uuid, Name: b.device.name}
+	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, NCCL: b.version, Channels: len(b.channels),
+		Device: b.device.uuid, Bus: b.device.bus, Host: thisHost(), Name: b.device.name}
 	if b.group.Rank != 0 {
 		return e.encode(), nil
 	}
 	if b.hub != nil {
 		return nil, errors.New("backend nccl: Listen twice")
 	}
-	var id driver.NCCLUniqueID
-	if err := b.thread.run(func() error { return b.comm.nccl.GetUniqueID(&id) }, b.life); err != nil {
+	if err := b.thread.run(func() (err error) { e.IDs, err = b.channels.ids(); return err }, b.life); err != nil {
 		return nil, fmt.Errorf("backend nccl: %w", err)
 	}
-	e.ID = id.Bytes[:]
 	if b.group.WorldSize > 1 {
 		hub, err := openHub(b.group, b.log())
 		if err != nil {
@@ -60,9 +58,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.gather(ctx, all[0]); err != nil {
 		return err
 	}
-	var id driver.NCCLUniqueID
-	copy(id.Bytes[:], all[0].ID)
-	if err := b.thread.run(func() error { return b.join(ctx, id) }, ctx, b.life); err != nil {
+	if err := b.thread.run(func() error { return b.join(ctx, all[0].IDs) }, ctx, b.life); err != nil {
 		return fmt.Errorf("backend nccl: joining the communicator: %w", err)
 	}
 	b.connected = true
@@ -92,12 +88,12 @@ func unreached(missing []int) error {
 	return fmt.Errorf("backend nccl: no connection with rank %s: %w", strings.Join(names, ", "), context.DeadlineExceeded)
 }
 
-// join makes the communicator; what did not come about is aborted.
-func (b *Backend) join(ctx context.Context, id driver.NCCLUniqueID) error {
+// join makes the communicators; what did not come about is aborted.
+func (b *Backend) join(ctx context.Context, ids [][]byte) error {
 	notAll := func([]int) error {
 		return fmt.Errorf("not all ranks joined within %v: %w", b.set.connect, context.DeadlineExceeded)
 	}
-	err := b.comm.start(b.group.WorldSize, b.group.Rank, id, b.guard(ctx, 0, notAll))
+	err := b.channels.start(b.group.WorldSize, b.group.Rank, ids, b.guard(ctx, 0, notAll))
 	if err != nil {
 		b.abort()
 	}

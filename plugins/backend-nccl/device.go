@@ -3,33 +3,36 @@ package nccl
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// device is the rank's GPU: its primary context, a stream, and memory that
-// stands in for the rank's while NCCL reduces it. All methods belong to the thread.
+// device is the rank's GPU: its primary context, memory that stands in for the
+// host's while NCCL reduces it, and the rank's own that was mapped. All methods
+// belong to the thread.
 type device struct {
 	cuda     *driver.CUDA
 	id       driver.Device
 	uuid     string
+	bus      string // its place on this host's bus, which slices of a GPU share
 	name     string
 	retained bool
-	stream   driver.Stream
-	event    driver.Event
 	stage    driver.DevicePtr
 	size     int // bytes of stage
 	pinned   []unsafe.Pointer
+	arenas   map[uint32]*mapped
 }
 
 // stageUnit is what the staging memory grows by.
 const stageUnit = 1 << 20
 
-// openDevice takes the GPU of a local rank. Where there are fewer GPUs than
-// ranks, several get the same one; Connect decides whether they may.
-func openDevice(c *driver.CUDA, localRank int) (*device, error) {
+// openDevice takes the GPU that the rank computes on, or else that of a local
+// rank. Where there are fewer GPUs than ranks, several get the same one;
+// Connect decides whether they may.
+func openDevice(c *driver.CUDA, uuid string, localRank int) (*device, error) {
 	var n int32
 	if err := c.Init(0); err != nil {
 		return nil, err
@@ -40,8 +43,44 @@ func openDevice(c *driver.CUDA, localRank int) (*device, error) {
 	if n == 0 {
 		return nil, driver.NoDevice
 	}
-	d := &device{cuda: c}
-	return d, d.open(int32(localRank) % n)
+	d := &device{cuda: c, arenas: map[uint32]*mapped{}}
+	if uuid == "" {
+		return d, d.open(int32(localRank) % n)
+	}
+	ordinal, err := find(c, uuid, n)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.open(ordinal)
+}
+
+// find is the ordinal of a UUID among the devices that this process sees.
+func find(c *driver.CUDA, uuid string, n int32) (int32, error) {
+	var here []string
+	for i := range n {
+		var d driver.Device
+		var u driver.UUID
+		if err := errors.Join(c.DeviceGet(&d, i), c.DeviceGetUUID(&u, d)); err != nil {
+			return 0, err
+		}
+		if sameDevice(uuid, u.String()) {
+			return i, nil
+		}
+		here = append(here, u.String())
+	}
+	return 0, fmt.Errorf("the rank's GPU %s is not among those that its backend sees: %s; CUDA_VISIBLE_DEVICES of both must agree", uuid, strings.Join(here, ", "))
+}
+
+// sameDevice compares UUIDs. The driver has one for a slice as for a whole GPU;
+// what it is called in front depends on who prints it.
+func sameDevice(a, b string) bool { return bareUUID(a) == bareUUID(b) }
+
+func bareUUID(s string) string {
+	s = strings.ToLower(s)
+	for _, prefix := range []string{"mig-", "gpu-"} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return s
 }
 
 func (d *device) open(ordinal int32) error {
@@ -54,19 +93,22 @@ func (d *device) open(ordinal int32) error {
 	if err := errors.Join(c.DeviceGetUUID(&uuid, d.id), c.DeviceGetName(&name[0], int32(len(name)), d.id)); err != nil {
 		return err
 	}
-	d.uuid, d.name = uuid.String(), driver.FromBuffer(name[:])
+	d.uuid, d.name, d.bus = uuid.String(), driver.FromBuffer(name[:]), d.place()
 	var context driver.Context
 	if err := c.PrimaryCtxRetain(&context, d.id); err != nil {
 		return err
 	}
 	d.retained = true
-	if err := c.CtxSetCurrent(context); err != nil {
-		return err
+	return c.CtxSetCurrent(context)
+}
+
+// place is where the device sits, on this host; "" where that is not known.
+func (d *device) place() string {
+	var id [32]byte
+	if err := d.cuda.DeviceGetPCIBusID(&id[0], int32(len(id)), d.id); err != nil {
+		return ""
 	}
-	if err := c.StreamCreate(&d.stream, driver.StreamNonBlocking); err != nil {
-		return err
-	}
-	return c.EventCreate(&d.event, driver.EventDisableTiming)
+	return driver.FromBuffer(id[:])
 }
 
 // room makes the staging memory at least n bytes large. What it held is lost.
@@ -107,12 +149,12 @@ func (d *device) pin(a *sdk.Arena) error {
 	return nil
 }
 
-// in copies part of a buffer to its place in the staging memory, on the stream.
-func (d *device) in(buf []byte, s span) error {
+// in copies part of a buffer to its place in the staging memory, on a stream.
+func (d *device) in(buf []byte, s span, on driver.Stream) error {
 	if s.empty() {
 		return nil
 	}
-	return d.cuda.MemcpyHtoDAsync(d.stage+driver.DevicePtr(s.from), unsafe.Pointer(&buf[s.from]), uintptr(s.to-s.from), d.stream)
+	return d.cuda.MemcpyHtoDAsync(d.stage+driver.DevicePtr(s.from), unsafe.Pointer(&buf[s.from]), uintptr(s.to-s.from), on)
 }
 
 // out copies part of the staging memory back, at once: the stream must have
@@ -130,11 +172,8 @@ func (d *device) close() error {
 	for _, p := range d.pinned {
 		errs = append(errs, d.cuda.MemHostUnregister(p))
 	}
-	if d.event != 0 {
-		errs = append(errs, d.cuda.EventDestroy(d.event))
-	}
-	if d.stream != 0 {
-		errs = append(errs, d.cuda.StreamDestroy(d.stream))
+	for _, a := range d.arenas {
+		errs = append(errs, a.close())
 	}
 	if d.retained {
 		errs = append(errs, d.cuda.PrimaryCtxRelease(d.id))

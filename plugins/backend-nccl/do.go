@@ -20,8 +20,10 @@ var reductions = [...]driver.NCCLRedOp{
 	sdk.Sum: driver.NCCLSum, sdk.Avg: driver.NCCLAvg, sdk.Min: driver.NCCLMin, sdk.Max: driver.NCCLMax, sdk.Prod: driver.NCCLProd,
 }
 
-// Do runs one collective to its end: the ranks agree on it, each copies its
-// part to its device, NCCL does its work there, and the result is copied back.
+// Do runs one collective: the ranks agree on it, and NCCL does its work on the
+// device, in the rank's memory or in memory that stands in for the host's. It
+// returns when the result is in memory, or, for a call with Done, when the
+// event is recorded behind it.
 func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +56,13 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 // check refuses a call that makes no sense, whatever the others do.
 func (b *Backend) check(c *sdk.Collective) error {
 	bad := func(what string) error { return fmt.Errorf("backend nccl: %v: %s", c, what) }
+	if c.Channel < 0 || c.Channel >= len(b.channels) {
+		return bad(fmt.Sprintf("channel %d of %d", c.Channel, len(b.channels)))
+	}
 	if c.Op == sdk.OpBarrier {
+		if c.Ready != 0 || c.Done != 0 {
+			return bad("a barrier with events")
+		}
 		return nil
 	}
 	_, known := types[c.DType]
@@ -63,29 +71,55 @@ func (b *Backend) check(c *sdk.Collective) error {
 		return bad("unknown operation")
 	case !known || reduces(c.Op) && (!c.Reduce.Valid() || c.Reduce == sdk.Avg && !c.DType.Float()):
 		return bad("cannot be done with this element type")
-	case c.Count < 0 || len(c.Buf) != c.Size(b.group.WorldSize):
-		return bad(fmt.Sprintf("the buffer has %d bytes", len(c.Buf)))
+	case c.Count < 0:
+		return bad("a negative count")
 	case rooted && (c.Root < 0 || c.Root >= b.group.WorldSize) || pairwise(c.Op) && c.Root == b.group.Rank:
 		return bad(fmt.Sprintf("rank %d cannot be the other side in a world of %d", c.Root, b.group.WorldSize))
 	}
+	return b.checkMemory(c, bad)
+}
+
+func (b *Backend) checkMemory(c *sdk.Collective, bad func(string) error) error {
+	size := c.Size(b.group.WorldSize)
+	if !onDevice(c) {
+		if len(c.Buf) != size || c.Ready != 0 || c.Done != 0 {
+			return bad(fmt.Sprintf("the buffer has %d bytes, and events %d and %d", len(c.Buf), c.Ready, c.Done))
+		}
+		return nil
+	}
+	k := b.device.arenas[c.Arena.ID]
+	switch {
+	case k == nil:
+		return bad("its arena is not attached")
+	case c.Offset < 0 || c.Offset > k.size || size > k.size-c.Offset:
+		return bad(fmt.Sprintf("%d bytes at %d do not lie in an arena of %d", size, c.Offset, k.size))
+	case c.Ready < 0 || c.Ready > len(k.ready) || c.Done < 0 || c.Done > len(k.done):
+		return bad(fmt.Sprintf("events %d and %d of an arena with %d", c.Ready, c.Done, len(k.done)))
+	}
 	return nil
 }
+
+// onDevice reports whether a call's memory is the rank's on the GPU.
+func onDevice(c *sdk.Collective) bool { return c.Arena != nil && c.Arena.Device != nil }
 
 func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 	start := time.Now()
 	stalled := func(missing []int) error {
 		return &sdk.StallError{Seq: c.Seq, Op: c.Op, Bucket: c.Bucket, Missing: missing, Waited: time.Since(start)}
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(b.health, func() { cancel(context.Cause(b.health)) })()
 	if b.line != nil {
 		if err := b.line.agree(ctx, b.life, c, stalled); err != nil {
 			return err
 		}
 	}
-	if len(c.Buf) == 0 {
+	if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.early.any() {
 		return nil // a barrier is the agreement
 	}
 	err := b.thread.run(func() error {
-		err := b.compute(c, b.guard(ctx, c.Seq, stalled))
+		err := b.compute(ctx, c, b.guard(ctx, c.Seq, stalled))
 		if err != nil {
 			b.abort()
 		}
@@ -97,25 +131,16 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 	return b.blame(err, c.Seq, stalled)
 }
 
-// abort ends the communicator, on the thread. What goes wrong with that does
+// abort ends the communicators, on the thread. What goes wrong with that does
 // not matter to the caller, who has a better error.
 func (b *Backend) abort() {
-	if err := b.comm.abort(); err != nil {
+	if err := b.channels.abort(); err != nil {
 		b.log().Warn("aborting the communicator", "cause", err)
 	}
 }
 
-// farewell is how long a collective may go on that somebody has left: whoever
-// finished it may leave before the others have.
-const farewell = time.Second
-
 // guard ends a wait on the thread.
 func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) error) guard {
-	var over <-chan struct{}
-	if b.line != nil {
-		over = b.line.over
-	}
-	var left time.Time
 	return func() error {
 		switch {
 		case b.closing.Load():
@@ -124,28 +149,30 @@ func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) err
 			return stalled(nil)
 		case ctx.Err() != nil:
 			return fmt.Errorf("backend nccl: #%d: %w", seq, context.Cause(ctx))
-		}
-		select {
-		case <-over:
-			if left.IsZero() {
-				left = time.Now()
-			}
-			if time.Since(left) > farewell {
-				return b.line.failure(seq, stalled)
-			}
-		default:
+		case b.line != nil:
+			return b.line.left(seq, stalled)
 		}
 		return nil
 	}
 }
 
+// hearsay is how long a rank that found nobody to blame waits for one that did.
+const hearsay = 200 * time.Millisecond
+
 // blame waits a moment for the hub to say which rank is behind an error that
-// NCCL reports as a peer's.
+// NCCL reports as a peer's, or behind a collective that nobody is missing from.
 func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error {
-	if b.line == nil || !errors.Is(err, driver.NCCLRemoteError) {
+	patience := time.Duration(0)
+	switch stall := (*sdk.StallError)(nil); {
+	case errors.Is(err, driver.NCCLRemoteError):
+		patience = farewell
+	case errors.As(err, &stall) && len(stall.Missing) == 0:
+		patience = hearsay
+	}
+	if b.line == nil || patience == 0 {
 		return err
 	}
-	moment := time.NewTimer(farewell)
+	moment := time.NewTimer(patience)
 	defer moment.Stop()
 	select {
 	case <-b.line.over:
@@ -156,25 +183,83 @@ func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error 
 }
 
 // compute runs an agreed collective on the device.
-func (b *Backend) compute(c *sdk.Collective, g guard) error {
-	d := b.device
+func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error {
+	if _, err := b.look(); err != nil {
+		return err
+	}
+	switch {
+	case c.Size(b.group.WorldSize) == 0 && c.Done == 0:
+		return b.settled(g)
+	case onDevice(c):
+		return b.inPlace(ctx, c, g)
+	}
+	return b.staged(c, g)
+}
+
+// staged takes the way over memory that stands in for the host's.
+func (b *Backend) staged(c *sdk.Collective, g guard) error {
+	d, ch := b.device, b.channels[c.Channel]
 	if err := d.room(len(c.Buf)); err != nil {
 		return err
 	}
 	give, take := b.parts(c)
-	if err := d.in(c.Buf, give); err != nil {
+	if err := d.in(c.Buf, give, ch.stream); err != nil {
 		return err
 	}
-	if err := b.comm.settle(b.launch(c), g); err != nil {
+	if err := ch.comm.settle(b.launch(c, d.stage), g); err != nil {
 		return err
 	}
-	if err := d.cuda.EventRecord(d.event, d.stream); err != nil {
-		return err
-	}
-	if err := b.comm.finish(d, g); err != nil {
+	if err := b.finish(ch, g); err != nil {
 		return err
 	}
 	return d.out(c.Buf, take)
+}
+
+// inPlace reduces the rank's memory on the device, behind what writes it.
+func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g guard) error {
+	k, ch := b.device.arenas[c.Arena.ID], b.channels[c.Channel]
+	i := issued{call: callOf(c), comm: &ch.comm, start: time.Now()}
+	i.deadline, _ = ctx.Deadline()
+	if c.Ready > 0 {
+		i.ready = k.ready[c.Ready-1]
+		if err := b.device.cuda.StreamWaitEvent(ch.stream, i.ready, 0); err != nil {
+			return err
+		}
+	}
+	if c.Count > 0 {
+		if err := ch.comm.settle(b.launch(c, k.at+driver.DevicePtr(c.Offset)), g); err != nil {
+			return err
+		}
+	}
+	if c.Done == 0 {
+		return b.unwritten(b.finish(ch, g), &i)
+	}
+	i.event = k.done[c.Done-1]
+	if err := b.device.cuda.EventRecord(i.event, ch.stream); err != nil {
+		return err
+	}
+	b.keep(i)
+	return nil
+}
+
+// finish waits until the device has done everything of a channel, and
+// everything that was issued before. A communicator that breaks in the
+// meantime is an error: the event would never come.
+func (b *Backend) finish(ch *channel, g guard) error {
+	if err := b.device.cuda.EventRecord(ch.event, ch.stream); err != nil {
+		return err
+	}
+	return poll(g, func() (bool, error) {
+		if more, err := b.look(); more || err != nil {
+			return false, err
+		}
+		err := b.device.cuda.EventQuery(ch.event)
+		if !errors.Is(err, driver.NotReady) {
+			return err == nil, err
+		}
+		_, err = ch.comm.state()
+		return false, err
+	})
 }
 
 // parts are what this rank gives to a collective and what it takes from it.
@@ -199,9 +284,10 @@ func (b *Backend) parts(c *sdk.Collective) (give, take span) {
 	return all, all
 }
 
-// launch starts a collective in place in the staging memory.
-func (b *Backend) launch(c *sdk.Collective) error {
-	n, m, s, at := b.comm.nccl, b.comm.handle, b.device.stream, b.device.stage
+// launch starts a collective in place in device memory.
+func (b *Backend) launch(c *sdk.Collective, at driver.DevicePtr) error {
+	ch := b.channels[c.Channel]
+	n, m, s := ch.comm.nccl, ch.comm.handle, ch.stream
 	count, t, r, root := uintptr(c.Count), types[c.DType], reductions[c.Reduce], int32(c.Root)
 	own := at + driver.DevicePtr(b.group.Rank*c.Count*c.DType.Size())
 	switch c.Op {

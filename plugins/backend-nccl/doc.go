@@ -10,6 +10,10 @@
 // calls into NCCL and CUDA come from one thread (thread.go), and one that
 // never returns costs that thread, not the job's answer.
 //
-// Gradients of CPU ranks are staged through device memory. docs/gpu.md says
-// what is proven and what still needs a GPU.
+// Gradients of a CUDA rank are reduced where they lie, in memory that is mapped
+// here too (arena.go), behind the rank's event. Calls that are to complete early are
+// watched until their own event has happened (issued.go). Gradients of CPU ranks
+// are staged through device memory (device.go). Each channel has a communicator
+// and a stream (channel.go). docs/gpu.md says what is proven and what still needs
+// a GPU.
 package nccl

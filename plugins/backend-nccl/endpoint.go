@@ -3,6 +3,8 @@ package nccl
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -15,13 +17,17 @@ type endpoint struct {
 	Rank    int    `json:"rank"`
 	NCCL    int32  `json:"nccl"`   // 22706 is 2.27.6
 	Device  string `json:"device"` // UUID
-	Name    string `json:"name"`   // of the device
-	Port    int    `json:"port,omitempty"`
-	ID      []byte `json:"id,omitempty"` // rank 0 only, as Port: the communicator's
+	Bus     string `json:"bus"`    // where the device sits on its host
+	Host    string `json:"host"`
+	Name    string `json:"name"` // of the device
+
+	Channels int      `json:"channels"`
+	Port     int      `json:"port,omitempty"`
+	IDs      [][]byte `json:"ids,omitempty"` // rank 0 only, as Port: of the communicators, by channel
 }
 
 const (
-	endpointVersion = 1
+	endpointVersion = 2
 	maxEndpoint     = 4 << 10
 )
 
@@ -59,10 +65,34 @@ func (e *endpoint) parse(raw []byte, rank int) error {
 		return fmt.Errorf("it has version %d, this plugin speaks %d: use the same plugin on all ranks", e.Version, endpointVersion)
 	case e.Rank != rank:
 		return fmt.Errorf("it says it is rank %d", e.Rank)
-	case rank == 0 && (len(e.ID) != len(driver.NCCLUniqueID{}.Bytes) || e.Port < 0 || e.Port > 65535):
-		return fmt.Errorf("it has no id of a communicator, or no port")
+	case rank == 0 && (len(e.IDs) != e.Channels || e.Port < 0 || e.Port > 65535):
+		return fmt.Errorf("it has %d communicators for %d channels, or no port", len(e.IDs), e.Channels)
+	}
+	for _, id := range e.IDs {
+		if len(id) != len(driver.NCCLUniqueID{}.Bytes) {
+			return fmt.Errorf("the id of a communicator has %d bytes", len(id))
+		}
 	}
 	return nil
+}
+
+// gpu tells one GPU from another. NCCL goes by the place on the host's bus,
+// and takes slices of one GPU, which have a UUID each, for one device.
+func (e *endpoint) gpu() string {
+	if e.Bus == "" || e.Host == "" {
+		return e.Device
+	}
+	return e.Host + " " + e.Bus
+}
+
+// thisHost is the same for all processes of a running kernel, "" where that
+// cannot be known.
+func thisHost() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // sharedSince is the first version of NCCL that can serve two ranks on one GPU, 2.30.
@@ -73,14 +103,17 @@ const sharedSince = 23000
 func fit(all []endpoint, mayShare bool) error {
 	owner := map[string]int{}
 	for _, e := range all {
+		if e.Channels != all[0].Channels {
+			return fmt.Errorf("rank 0 has %d channels and rank %d has %d; all ranks need the same configuration", all[0].Channels, e.Rank, e.Channels)
+		}
 		if e.NCCL != all[0].NCCL {
 			return fmt.Errorf("rank 0 has NCCL %s and rank %d has %s; install the same version for all ranks",
 				driver.NCCLVersion(all[0].NCCL), e.Rank, driver.NCCLVersion(e.NCCL))
 		}
-		first, taken := owner[e.Device]
+		first, taken := owner[e.gpu()]
 		switch {
 		case !taken:
-			owner[e.Device] = e.Rank
+			owner[e.gpu()] = e.Rank
 		case !mayShare:
 			return &sdk.Error{Code: sdk.CodeUnavailable, Text: fmt.Sprintf(
 				"backend nccl: ranks %d and %d have the same GPU, %s (%s); start one rank per GPU, or set allow_shared_device = true to try it all the same",

@@ -101,7 +101,7 @@ func TestACollectiveThatNeverEndsIsAStall(t *testing.T) {
 		if !errors.As(err, &s) || s.Seq != 1 || s.Bucket != 2 || len(s.Missing) != 0 {
 			t.Errorf("rank %d: got %v", rank, err)
 		}
-		if r[rank].comm.handle != 0 {
+		if r[rank].channels[0].comm.handle != 0 {
 			t.Errorf("rank %d: the communicator was not aborted", rank)
 		}
 		if err := r[rank].Do(t.Context(), ones()); err == nil {
@@ -267,7 +267,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 }
 
 func TestIsolationIsCheckedBeforeLibraries(t *testing.T) {
-	for mode, good := range map[string]bool{"auto": true, "isolated": true, "inproc": false, "other": false} {
+	for mode, good := range map[string]bool{"auto": true, "isolated": true, "inproc": false /* not in the rank's process */, "other": false} {
 		b := onFake(fakegpu.New(1), 22706)
 		err := b.Open(t.Context(), sdk.Group{WorldSize: 1}, sdk.Options{"isolation": mode})
 		if (err == nil) != good {

@@ -18,8 +18,9 @@ type line struct {
 	rank    int
 	running sync.WaitGroup
 	goes    chan struct{} // the call that was announced may begin
-	over    chan struct{} // closed with verdict set: the group is given up
+	over    chan struct{} // closed with verdict and ended set: the group is given up
 	verdict message
+	ended   time.Time
 }
 
 // dial calls the hub and proves who this rank is.
@@ -45,7 +46,7 @@ func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
 
 // listen reads until the group is over.
 func (l *line) listen() {
-	defer close(l.over)
+	defer func() { l.ended = time.Now(); close(l.over) }()
 	for from := json.NewDecoder(l.conn); ; {
 		var m message
 		if err := from.Decode(&m); err != nil {
@@ -121,11 +122,27 @@ func (l *line) failure(seq uint64, stalled func([]int) error) error {
 	return l.verdict.failure(l.rank, seq, stalled)
 }
 
+// farewell is how long a collective may go on that somebody has left: whoever
+// finished it may leave before the others have.
+const farewell = time.Second
+
+// left is failure, once there was time for a farewell, and nil before.
+func (l *line) left(seq uint64, stalled func([]int) error) error {
+	select {
+	case <-l.over:
+		if time.Since(l.ended) > farewell {
+			return l.failure(seq, stalled)
+		}
+	default:
+	}
+	return nil
+}
+
 // abandon tells the others that this rank gives up.
 func (l *line) abandon(cause error) {
 	m := message{Kind: "fail", Cause: "peer", Text: "it gave up: " + cause.Error()}
-	if errors.As(cause, new(*sdk.StallError)) {
-		m.Cause = "stall"
+	if stall := (*sdk.StallError)(nil); errors.As(cause, &stall) {
+		m.Cause, m.Ranks = "stall", stall.Missing
 	}
 	_ = l.send(m)
 }

@@ -30,13 +30,16 @@ type Backend struct {
 	closing atomic.Bool
 	life    context.Context // ends with Close
 	end     context.CancelFunc
+	health  context.Context // ends, with the cause, when a collective fails that was completed early
+	sicken  context.CancelCauseFunc
 
 	group     sdk.Group
 	set       settings
 	version   int32 // of NCCL
 	thread    *thread
 	device    *device
-	comm      communicator
+	channels  channels
+	early     early
 	hub       *hub // of rank 0 in a world of several
 	line      *line
 	connected bool
@@ -47,6 +50,7 @@ type Backend struct {
 func New() *Backend {
 	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv}
 	b.life, b.end = context.WithCancel(context.Background())
+	b.health, b.sicken = context.WithCancelCause(context.Background())
 	return b
 }
 
@@ -59,13 +63,14 @@ var (
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
-		Kind: sdk.KindBackend, Name: "nccl", Version: "0.2.0",
+		Kind: sdk.KindBackend, Name: "nccl", Version: "0.3.0",
 		Summary: "collectives between NVIDIA GPUs",
 		Options: options(),
 		DTypes:  []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I32, tensor.I64},
 		Devices: []string{"cuda"},
 		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
 			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
+		DeviceArena: true,
 	}
 }
 
@@ -80,7 +85,7 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	case b.thread != nil:
 		return errors.New("backend nccl: opened twice")
 	}
-	set, err := readSettings(o)
+	set, err := readSettings(o, group.InProcess)
 	if err != nil {
 		return err
 	}
@@ -91,7 +96,7 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	if group.WorldSize < 1 || group.Rank < 0 || group.Rank >= group.WorldSize {
 		return fmt.Errorf("backend nccl: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
 	}
-	b.group, b.set, b.comm = group, set, communicator{nccl: libs.nccl}
+	b.group, b.set = group, set
 	if err := b.share(); err != nil {
 		return err
 	}
@@ -113,22 +118,32 @@ func (b *Backend) take(libs libraries) (err error) {
 	if err := libs.nccl.GetVersion(&b.version); err != nil {
 		return err
 	}
-	if b.device, err = openDevice(libs.cuda, b.group.LocalRank); err != nil {
+	if b.device, err = openDevice(libs.cuda, b.group.Device, b.group.LocalRank); err != nil {
 		return unavailable(b.finder, b.set.library, err)
 	}
+	if b.channels, err = openChannels(libs, max(b.group.Channels, 1)); err != nil {
+		return err
+	}
+	mode := isolationIsolated
+	if b.group.InProcess {
+		mode = isolationInproc
+	}
 	where, on := driver.MPS(os.Getenv)
-	b.log().Info("NCCL in a process of its own", "isolation", isolationIsolated, "nccl", driver.NCCLVersion(b.version),
+	b.log().Info("NCCL", "isolation", mode, "version", driver.NCCLVersion(b.version),
 		"device", b.device.name, "uuid", b.device.uuid, "mps", on, "mps_directory", where)
 	return nil
 }
 
-// Attach pins an arena, so that copies need no detour. Where that is refused
-// they take it.
+// Attach maps an arena of the rank's GPU. One of the host it pins, so that copies
+// need no detour; where that is refused they take it.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.usable(); err != nil {
 		return err
+	}
+	if arena.Device != nil {
+		return b.attachDevice(arena)
 	}
 	err := b.thread.run(func() error { return b.device.pin(arena) }, b.life)
 	if errors.Is(err, errStuck) {
@@ -137,6 +152,22 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	if err != nil {
 		b.log().Info("copies go through unpinned memory", "arena", arena.Name, "cause", err)
 	}
+	return nil
+}
+
+func (b *Backend) attachDevice(arena *sdk.Arena) error {
+	var unordered error
+	err := b.thread.run(func() (err error) {
+		unordered, err = b.device.attach(arena)
+		return err
+	}, b.life)
+	if err != nil {
+		return fmt.Errorf("backend nccl: %w", err)
+	}
+	if unordered != nil {
+		b.log().Warn("events cannot be shared: the rank waits for its GPU before every collective", "arena", arena.Name, "cause", unordered)
+	}
+	b.log().Info("gradients stay in device memory", "arena", arena.Name, "bytes", arena.Device.Size, "by", string(arena.Device.Kind), "events", arena.Device.Done.Len())
 	return nil
 }
 
@@ -174,12 +205,13 @@ func (b *Backend) release() error {
 	if b.thread == nil {
 		return nil
 	}
+	b.early.watching.Wait()
 	err := b.thread.run(func() error {
-		leave := b.comm.leave
-		if b.failed != nil || !b.connected {
-			leave = b.comm.abort
+		leave := b.channels.leave
+		if b.failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.early.list) > 0 {
+			leave = b.channels.abort
 		}
-		err := leave()
+		err := errors.Join(leave(), b.channels.close())
 		if b.device != nil {
 			err = errors.Join(err, b.device.close())
 		}

@@ -4,15 +4,11 @@ import (
 	"log/slog"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onFake is a backend on a machine that is none.
 func onFake(m *fakegpu.Machine, version int32) *Backend {

@@ -1,30 +1,53 @@
 // Batch and layer norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016).
-// A channel's statistics are taken by gridDim.y blocks, each over its share of
-// the n·hw elements, and put together in the order of the blocks.
+//
+// Images are n·c planes of hw elements. Where channels lie side by side, hw is 1
+// and n counts the pixels of all images. A block looks at `lanes` channels at a
+// time, 1 or neighbours whose elements lie together, and at its share of their
+// elements, of gridDim.y; shares are put together in the order of the blocks.
 
 __device__ inline i64 in_channel(u32 i, int c, int hw, u32 ch) { return ((i64)(i / hw) * c + ch) * hw + i % hw; }
 
+// Share is what a thread looks at: elements lo to hi of channel ch, step apart.
+struct Share {
+	u32 ch, lo, hi, from, step, lane, lanes;
+	bool idle; // the last block of channels may have threads to spare
+};
+
+__device__ inline Share share_of(u32 total, int c, u32 lanes) {
+	Share s;
+	part_of(total, &s.lo, &s.hi);
+	s.lane = threadIdx.x % lanes;
+	s.lanes = lanes;
+	s.ch = blockIdx.x * lanes + s.lane;
+	s.idle = s.ch >= (u32)c;
+	s.from = s.lo + threadIdx.x / lanes;
+	s.step = BLOCK / lanes;
+	if (s.idle) s.from = s.hi;
+	return s;
+}
+
+// first says that a thread writes its channel's sums.
+__device__ inline bool first(const Share& s) { return threadIdx.x < s.lanes && !s.idle; }
+
 // bn_moments writes each share's number of elements, mean and squared distances
-// from it. The second pass measures from a mean that is nearly right, and so corrects it.
-KERNEL bn_moments(const elem* x, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
-	acc sum = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) sum += load(x, in_channel(i, c, hw, ch));
-	acc count = (acc)(hi - lo), mean = hi > lo ? block_sum(sum) / count : 0;
-	acc off = 0, square = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		acc d = load(x, in_channel(i, c, hw, ch)) - mean;
+// from it, measured from the share's first element, which is near enough the
+// mean for nothing to be lost.
+KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
+	acc off = 0, square = 0, from = !s.idle && s.hi > s.lo ? load(x, in_channel(s.lo, c, hw, s.ch)) : 0;
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		acc d = load(x, in_channel(i, c, hw, s.ch)) - from;
 		off += d;
 		square += d * d;
 	}
-	off = block_sum(off);
-	square = block_sum(square);
-	if (threadIdx.x != 0) return;
-	part += 3 * ((i64)ch * gridDim.y + blockIdx.y);
+	off = lane_sum(off, lanes);
+	square = lane_sum(square, lanes);
+	if (!first(s)) return;
+	acc count = (acc)(s.hi - s.lo);
+	part += 3 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = count;
-	part[1] = hi > lo ? mean + (double)off / count : 0;
-	part[2] = hi > lo ? square - (double)off * off / count : 0;
+	part[1] = count > 0 ? from + (double)off / count : 0;
+	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
 // bn_merge adds up the shares of a channel (Chan, Golub and LeVeque, 1979) to
@@ -74,30 +97,53 @@ __device__ inline void affine(const acc* invstd, const void* weight, const void*
 	*shift = bias ? (acc)load_as(bias, type, ch) : 0;
 }
 
-KERNEL bn_apply(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, int c, int hw, elem* y, u32 n) {
-	each(i, n) {
-		u32 ch = i / hw % c;
-		acc scale, shift;
-		affine(invstd, weight, bias, type, ch, &scale, &shift);
-		store(y, i, (load(x, i) - mean[ch]) * scale + shift);
+// channels_of are the channels of elements i to i+3.
+struct Channels {
+	u32 ch[4];
+};
+
+__device__ inline Channels channels_of(u32 i, int c, int hw) {
+	Channels r;
+	if (hw % 4 == 0) {
+		r.ch[0] = r.ch[1] = r.ch[2] = r.ch[3] = i / hw % c;
+		return r;
+	}
+	for (int j = 0; j < 4; j++) r.ch[j] = (i + j) / hw % c;
+	return r;
+}
+
+// bn_apply normalises, adds a residual if there is one, and clips if relu says so.
+KERNEL bn_apply(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, int c, int hw, const elem* residual, int relu, elem* y, u32 n) {
+	each_four(i, n) {
+		four f = load_four(x, i, n), r;
+		Channels k = channels_of(i, c, hw);
+		if (residual) r = load_four(residual, i, n);
+		for (int j = 0; j < 4; j++) {
+			acc scale, shift;
+			affine(invstd, weight, bias, type, k.ch[j], &scale, &shift);
+			acc v = (f.v[j] - mean[k.ch[j]]) * scale + shift;
+			if (residual) v += r.v[j];
+			f.v[j] = relu && v < 0 ? 0 : v;
+		}
+		store_four(y, i, n, f);
 	}
 }
 
-// bn_grad_sums writes each share's Σdy and Σdy·(x−mean).
-KERNEL bn_grad_sums(const elem* x, const elem* dy, const acc* mean, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
-	acc sum = 0, dot = 0, mu = mean[ch];
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		i64 at = in_channel(i, c, hw, ch);
-		acc g = load(dy, at);
+// bn_grad_sums writes each share's Σdy and Σdy·(x−mean). With a gate, dy counts
+// only where that is positive: it has come through a ReLU.
+KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
+	acc sum = 0, dot = 0, mu = s.idle ? 0 : mean[s.ch];
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		i64 at = in_channel(i, c, hw, s.ch);
+		acc g = gate && load(gate, at) <= 0 ? 0 : load(dy, at);
 		sum += g;
 		dot += g * (load(x, at) - mu);
 	}
-	sum = block_sum(sum);
-	dot = block_sum(dot);
-	if (threadIdx.x != 0) return;
-	part += 2 * ((i64)ch * gridDim.y + blockIdx.y);
+	sum = lane_sum(sum, lanes);
+	dot = lane_sum(dot, lanes);
+	if (!first(s)) return;
+	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = sum;
 	part[1] = dot;
 }
@@ -127,23 +173,33 @@ __device__ inline void input_slope(const double* sums, const acc* invstd, const 
 	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
 }
 
-KERNEL bn_grad_input(const elem* x, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, const double* sums, int c, int hw, elem* dx, u32 n) {
-	each(i, n) {
-		u32 ch = i / hw % c;
-		acc mean_dy, slope, scale;
-		input_slope(sums, invstd, weight, type, c, ch, &mean_dy, &slope, &scale);
-		store(dx, i, (load(dy, i) - mean_dy - (load(x, i) - mean[ch]) * slope) * scale);
+// bn_grad_input writes dx, and with a gate, if asked for, what passed it. dx may be dy.
+KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, const double* sums, int c, int hw, elem* dx, elem* passed, u32 n) {
+	each_four(i, n) {
+		four f = load_four(x, i, n), g = load_four(dy, i, n);
+		Channels k = channels_of(i, c, hw);
+		if (gate) {
+			four y = load_four(gate, i, n);
+			for (int j = 0; j < 4; j++)
+				if (y.v[j] <= 0) g.v[j] = 0;
+		}
+		if (passed) store_four(passed, i, n, g);
+		for (int j = 0; j < 4; j++) {
+			acc mean_dy, slope, scale;
+			input_slope(sums, invstd, weight, type, c, k.ch[j], &mean_dy, &slope, &scale);
+			f.v[j] = (g.v[j] - mean_dy - (f.v[j] - mean[k.ch[j]]) * slope) * scale;
+		}
+		store_four(dx, i, n, f);
 	}
 }
 
 // channel_sums writes each share's sum of a channel, and sum_parts puts them together.
-KERNEL channel_sums(const elem* x, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
+KERNEL channel_sums(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
 	acc sum = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) sum += load(x, in_channel(i, c, hw, ch));
-	sum = block_sum(sum);
-	if (threadIdx.x == 0) part[(i64)ch * gridDim.y + blockIdx.y] = sum;
+	for (u32 i = s.from; i < s.hi; i += s.step) sum += load(x, in_channel(i, c, hw, s.ch));
+	sum = lane_sum(sum, lanes);
+	if (first(s)) part[(i64)s.ch * gridDim.y + blockIdx.y] = sum;
 }
 
 KERNEL sum_parts(const double* part, int shares, int c, void* y, int type, int add) {

@@ -1,6 +1,7 @@
 package pb_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"testing"
 
@@ -19,6 +20,11 @@ var version1 = []struct {
 		JobId: "job", Secret: []byte("s"), Generation: 1, Rank: 2, WorldSize: 4, LocalSize: 2, TimeoutNs: 4e9, MasterAddr: "h0.local", OptionsJson: []byte("{}"),
 	}},
 	{"580c", &pb.OpenBackendRequest{Epoch: 12}},
+	{"62054750552d316802", &pb.OpenBackendRequest{Device: "GPU-1", Channels: 2}},
+	{"080212096772616469656e7473188080800222160a054750552d3112036970631a020102220103220104", &pb.AttachArenaRequest{Id: 2, Name: "gradients", Size: 4 << 20, Device: &pb.DeviceMemory{Uuid: "GPU-1", Kind: "ipc", Handle: []byte{1, 2}, Ready: [][]byte{{3}, {4}}}}},
+	{"0a01050a0106", &pb.AttachArenaReply{Done: [][]byte{{5}, {6}}}},
+	{"6001", &pb.InfoReply{DeviceArena: true}},
+	{"4801", &pb.CollectiveRequest{Channel: 1}},
 	{"0a0373686d10808001", &pb.StartRequest{DataPlane: "shm", ControlSize: 0x4000}},
 	{"0a076261636b656e6412037463701a01312a1a0a05636f6e6e731203696e741a013129000000000000f03f40013202010442010148085207626974776973655a0373686d5a06696e6c696e65", &pb.InfoReply{
 		Kind: "backend", Name: "tcp", Version: "1", Dtypes: []uint32{1, 4}, Ops: []uint32{1}, MaxWorld: 8, Determinism: "bitwise", DataPlanes: []string{"shm", "inline"},
@@ -49,6 +55,19 @@ func TestGoldenBytes(t *testing.T) {
 		if err := proto.Unmarshal(old, got); err != nil || !proto.Equal(got, c.msg) {
 			t.Errorf("%T: %s decodes to %v, %v", c.msg, c.hex, got, err)
 		}
+	}
+}
+
+func TestCollectiveArguments(t *testing.T) {
+	var payload [72]byte
+	want := pb.CollectiveArgs{Timed: true, Channel: 2, Ready: 0x103, Done: 4}
+	want.Put(payload[:])
+	var got pb.CollectiveArgs
+	if got.Get(payload[:]); got != want {
+		t.Errorf("got %+v", got)
+	}
+	if !bytes.Equal(payload[:8], []byte{1, 2, 3, 1, 4, 0, 0, 0}) {
+		t.Errorf("the layout of docs/protocol.md: %x", payload)
 	}
 }
 

@@ -76,6 +76,7 @@ type InfoReply struct {
 	Determinism string                 `protobuf:"bytes,10,opt,name=determinism,proto3" json:"determinism,omitempty"`
 	// Data planes the process can serve: "shm", "inline", best first.
 	DataPlanes    []string `protobuf:"bytes,11,rep,name=data_planes,json=dataPlanes,proto3" json:"data_planes,omitempty"`
+	DeviceArena   bool     `protobuf:"varint,12,opt,name=device_arena,json=deviceArena,proto3" json:"device_arena,omitempty"` // a backend that maps memory of the rank's GPU
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +186,13 @@ func (x *InfoReply) GetDataPlanes() []string {
 		return x.DataPlanes
 	}
 	return nil
+}
+
+func (x *InfoReply) GetDeviceArena() bool {
+	if x != nil {
+		return x.DeviceArena
+	}
+	return false
 }
 
 type Option struct {
@@ -388,6 +396,7 @@ type AttachArenaRequest struct {
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // > 0; the tag of the descriptor on fd 3
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Device        *DeviceMemory          `protobuf:"bytes,4,opt,name=device,proto3" json:"device,omitempty"` // absent: host memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,8 +452,16 @@ func (x *AttachArenaRequest) GetSize() uint64 {
 	return 0
 }
 
+func (x *AttachArenaRequest) GetDevice() *DeviceMemory {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
 type AttachArenaReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Done          [][]byte               `protobuf:"bytes,1,rep,name=done,proto3" json:"done,omitempty"` // the backend's events: CUipcEventHandles, as many as device.ready or none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,6 +496,82 @@ func (*AttachArenaReply) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{6}
 }
 
+func (x *AttachArenaReply) GetDone() [][]byte {
+	if x != nil {
+		return x.Done
+	}
+	return nil
+}
+
+// DeviceMemory is an arena on a GPU.
+type DeviceMemory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`     // of the GPU
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`     // "posix_fd": a descriptor on fd 3 with the arena's tag; "ipc": handle
+	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"` // a CUipcMemHandle
+	Ready         [][]byte               `protobuf:"bytes,4,rep,name=ready,proto3" json:"ready,omitempty"`   // the rank's events: CUipcEventHandles
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceMemory) Reset() {
+	*x = DeviceMemory{}
+	mi := &file_plugin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceMemory) ProtoMessage() {}
+
+func (x *DeviceMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceMemory.ProtoReflect.Descriptor instead.
+func (*DeviceMemory) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DeviceMemory) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *DeviceMemory) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeviceMemory) GetHandle() []byte {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
+func (x *DeviceMemory) GetReady() [][]byte {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -487,7 +580,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +592,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +605,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 type PingReply struct {
@@ -523,7 +616,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +628,7 @@ func (x *PingReply) String() string {
 func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +641,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 // Failure asks why the operation with this ticket failed.
@@ -561,7 +654,7 @@ type FailureRequest struct {
 
 func (x *FailureRequest) Reset() {
 	*x = FailureRequest{}
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +666,7 @@ func (x *FailureRequest) String() string {
 func (*FailureRequest) ProtoMessage() {}
 
 func (x *FailureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +679,7 @@ func (x *FailureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailureRequest.ProtoReflect.Descriptor instead.
 func (*FailureRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FailureRequest) GetTicket() uint64 {
@@ -605,7 +698,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +710,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +723,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{10}
+	return file_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 type DrainReply struct {
@@ -641,7 +734,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +746,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +759,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{11}
+	return file_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 // Shutdown closes the instance; the process exits after replying.
@@ -678,7 +771,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +783,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +796,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 type ShutdownReply struct {
@@ -714,7 +807,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +819,7 @@ func (x *ShutdownReply) String() string {
 func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +832,7 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 type OpenBackendRequest struct {
@@ -754,14 +847,16 @@ type OpenBackendRequest struct {
 	TimeoutNs     int64                  `protobuf:"varint,8,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	MasterAddr    string                 `protobuf:"bytes,9,opt,name=master_addr,json=masterAddr,proto3" json:"master_addr,omitempty"`
 	OptionsJson   []byte                 `protobuf:"bytes,10,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
-	Epoch         int64                  `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"` // counts the job's groups within a generation
+	Epoch         int64                  `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`       // counts the job's groups within a generation
+	Device        string                 `protobuf:"bytes,12,opt,name=device,proto3" json:"device,omitempty"`      // UUID of the rank's GPU, empty: none
+	Channels      int64                  `protobuf:"varint,13,opt,name=channels,proto3" json:"channels,omitempty"` // that collectives may name; 0 is 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenBackendRequest) Reset() {
 	*x = OpenBackendRequest{}
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +868,7 @@ func (x *OpenBackendRequest) String() string {
 func (*OpenBackendRequest) ProtoMessage() {}
 
 func (x *OpenBackendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +881,7 @@ func (x *OpenBackendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBackendRequest.ProtoReflect.Descriptor instead.
 func (*OpenBackendRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OpenBackendRequest) GetJobId() string {
@@ -866,6 +961,20 @@ func (x *OpenBackendRequest) GetEpoch() int64 {
 	return 0
 }
 
+func (x *OpenBackendRequest) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *OpenBackendRequest) GetChannels() int64 {
+	if x != nil {
+		return x.Channels
+	}
+	return 0
+}
+
 type OpenBackendReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -874,7 +983,7 @@ type OpenBackendReply struct {
 
 func (x *OpenBackendReply) Reset() {
 	*x = OpenBackendReply{}
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +995,7 @@ func (x *OpenBackendReply) String() string {
 func (*OpenBackendReply) ProtoMessage() {}
 
 func (x *OpenBackendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1008,7 @@ func (x *OpenBackendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBackendReply.ProtoReflect.Descriptor instead.
 func (*OpenBackendReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 type ListenRequest struct {
@@ -910,7 +1019,7 @@ type ListenRequest struct {
 
 func (x *ListenRequest) Reset() {
 	*x = ListenRequest{}
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1031,7 @@ func (x *ListenRequest) String() string {
 func (*ListenRequest) ProtoMessage() {}
 
 func (x *ListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1044,7 @@ func (x *ListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenRequest.ProtoReflect.Descriptor instead.
 func (*ListenRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 type ListenReply struct {
@@ -947,7 +1056,7 @@ type ListenReply struct {
 
 func (x *ListenReply) Reset() {
 	*x = ListenReply{}
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1068,7 @@ func (x *ListenReply) String() string {
 func (*ListenReply) ProtoMessage() {}
 
 func (x *ListenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1081,7 @@ func (x *ListenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenReply.ProtoReflect.Descriptor instead.
 func (*ListenReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListenReply) GetEndpoint() []byte {
@@ -991,7 +1100,7 @@ type ConnectRequest struct {
 
 func (x *ConnectRequest) Reset() {
 	*x = ConnectRequest{}
-	mi := &file_plugin_proto_msgTypes[18]
+	mi := &file_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1112,7 @@ func (x *ConnectRequest) String() string {
 func (*ConnectRequest) ProtoMessage() {}
 
 func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[18]
+	mi := &file_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1125,7 @@ func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
 func (*ConnectRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ConnectRequest) GetEndpoints() [][]byte {
@@ -1034,7 +1143,7 @@ type ConnectReply struct {
 
 func (x *ConnectReply) Reset() {
 	*x = ConnectReply{}
-	mi := &file_plugin_proto_msgTypes[19]
+	mi := &file_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1155,7 @@ func (x *ConnectReply) String() string {
 func (*ConnectReply) ProtoMessage() {}
 
 func (x *ConnectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[19]
+	mi := &file_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1168,7 @@ func (x *ConnectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectReply.ProtoReflect.Descriptor instead.
 func (*ConnectReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 type OpenDatasetRequest struct {
@@ -1076,7 +1185,7 @@ type OpenDatasetRequest struct {
 
 func (x *OpenDatasetRequest) Reset() {
 	*x = OpenDatasetRequest{}
-	mi := &file_plugin_proto_msgTypes[20]
+	mi := &file_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1197,7 @@ func (x *OpenDatasetRequest) String() string {
 func (*OpenDatasetRequest) ProtoMessage() {}
 
 func (x *OpenDatasetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[20]
+	mi := &file_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1210,7 @@ func (x *OpenDatasetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDatasetRequest.ProtoReflect.Descriptor instead.
 func (*OpenDatasetRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenDatasetRequest) GetOptionsJson() []byte {
@@ -1163,7 +1272,7 @@ type OpenDatasetReply struct {
 
 func (x *OpenDatasetReply) Reset() {
 	*x = OpenDatasetReply{}
-	mi := &file_plugin_proto_msgTypes[21]
+	mi := &file_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1284,7 @@ func (x *OpenDatasetReply) String() string {
 func (*OpenDatasetReply) ProtoMessage() {}
 
 func (x *OpenDatasetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[21]
+	mi := &file_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1297,7 @@ func (x *OpenDatasetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDatasetReply.ProtoReflect.Descriptor instead.
 func (*OpenDatasetReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OpenDatasetReply) GetSource() string {
@@ -1264,7 +1373,7 @@ type TensorSpec struct {
 
 func (x *TensorSpec) Reset() {
 	*x = TensorSpec{}
-	mi := &file_plugin_proto_msgTypes[22]
+	mi := &file_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1385,7 @@ func (x *TensorSpec) String() string {
 func (*TensorSpec) ProtoMessage() {}
 
 func (x *TensorSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[22]
+	mi := &file_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1398,7 @@ func (x *TensorSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorSpec.ProtoReflect.Descriptor instead.
 func (*TensorSpec) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TensorSpec) GetDtype() uint32 {
@@ -1315,7 +1424,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_plugin_proto_msgTypes[23]
+	mi := &file_plugin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1436,7 @@ func (x *PolicyRequest) String() string {
 func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[23]
+	mi := &file_plugin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1449,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PolicyRequest) GetOptionsJson() []byte {
@@ -1367,7 +1476,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_plugin_proto_msgTypes[24]
+	mi := &file_plugin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1488,7 @@ func (x *PolicyReply) String() string {
 func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[24]
+	mi := &file_plugin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1501,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyReply) GetName() string {
@@ -1468,7 +1577,7 @@ type Property struct {
 
 func (x *Property) Reset() {
 	*x = Property{}
-	mi := &file_plugin_proto_msgTypes[25]
+	mi := &file_plugin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1589,7 @@ func (x *Property) String() string {
 func (*Property) ProtoMessage() {}
 
 func (x *Property) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[25]
+	mi := &file_plugin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1602,7 @@ func (x *Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Property.ProtoReflect.Descriptor instead.
 func (*Property) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Property) GetName() string {
@@ -1518,7 +1627,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_plugin_proto_msgTypes[26]
+	mi := &file_plugin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1639,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[26]
+	mi := &file_plugin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1652,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_rawDescGZIP(), []int{27}
 }
 
 type StateReply struct {
@@ -1555,7 +1664,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_plugin_proto_msgTypes[27]
+	mi := &file_plugin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +1676,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[27]
+	mi := &file_plugin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1689,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateReply) GetState() map[string]float64 {
@@ -1599,7 +1708,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_plugin_proto_msgTypes[28]
+	mi := &file_plugin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1720,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[28]
+	mi := &file_plugin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1733,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LoadRequest) GetState() map[string]float64 {
@@ -1642,7 +1751,7 @@ type LoadReply struct {
 
 func (x *LoadReply) Reset() {
 	*x = LoadReply{}
-	mi := &file_plugin_proto_msgTypes[29]
+	mi := &file_plugin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1763,7 @@ func (x *LoadReply) String() string {
 func (*LoadReply) ProtoMessage() {}
 
 func (x *LoadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[29]
+	mi := &file_plugin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1776,7 @@ func (x *LoadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadReply.ProtoReflect.Descriptor instead.
 func (*LoadReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_rawDescGZIP(), []int{30}
 }
 
 type CollectiveRequest struct {
@@ -1680,13 +1789,14 @@ type CollectiveRequest struct {
 	Root          int64                  `protobuf:"varint,6,opt,name=root,proto3" json:"root,omitempty"`
 	Bucket        int64                  `protobuf:"varint,7,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	Data          []byte                 `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
+	Channel       int64                  `protobuf:"varint,9,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CollectiveRequest) Reset() {
 	*x = CollectiveRequest{}
-	mi := &file_plugin_proto_msgTypes[30]
+	mi := &file_plugin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1808,7 @@ func (x *CollectiveRequest) String() string {
 func (*CollectiveRequest) ProtoMessage() {}
 
 func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[30]
+	mi := &file_plugin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1821,7 @@ func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveRequest.ProtoReflect.Descriptor instead.
 func (*CollectiveRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CollectiveRequest) GetSeq() uint64 {
@@ -1770,6 +1880,13 @@ func (x *CollectiveRequest) GetData() []byte {
 	return nil
 }
 
+func (x *CollectiveRequest) GetChannel() int64 {
+	if x != nil {
+		return x.Channel
+	}
+	return 0
+}
+
 type CollectiveReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -1779,7 +1896,7 @@ type CollectiveReply struct {
 
 func (x *CollectiveReply) Reset() {
 	*x = CollectiveReply{}
-	mi := &file_plugin_proto_msgTypes[31]
+	mi := &file_plugin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1908,7 @@ func (x *CollectiveReply) String() string {
 func (*CollectiveReply) ProtoMessage() {}
 
 func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[31]
+	mi := &file_plugin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1921,7 @@ func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveReply.ProtoReflect.Descriptor instead.
 func (*CollectiveReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CollectiveReply) GetData() []byte {
@@ -1826,7 +1943,7 @@ type FillRequest struct {
 
 func (x *FillRequest) Reset() {
 	*x = FillRequest{}
-	mi := &file_plugin_proto_msgTypes[32]
+	mi := &file_plugin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1955,7 @@ func (x *FillRequest) String() string {
 func (*FillRequest) ProtoMessage() {}
 
 func (x *FillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[32]
+	mi := &file_plugin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1968,7 @@ func (x *FillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillRequest.ProtoReflect.Descriptor instead.
 func (*FillRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FillRequest) GetSplit() uint32 {
@@ -1892,7 +2009,7 @@ type FillReply struct {
 
 func (x *FillReply) Reset() {
 	*x = FillReply{}
-	mi := &file_plugin_proto_msgTypes[33]
+	mi := &file_plugin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2021,7 @@ func (x *FillReply) String() string {
 func (*FillReply) ProtoMessage() {}
 
 func (x *FillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[33]
+	mi := &file_plugin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2034,7 @@ func (x *FillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillReply.ProtoReflect.Descriptor instead.
 func (*FillReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FillReply) GetInput() []byte {
@@ -1943,7 +2060,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_plugin_proto_msgTypes[34]
+	mi := &file_plugin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2072,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[34]
+	mi := &file_plugin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2085,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateRequest) GetFoundInf() bool {
@@ -1989,7 +2106,7 @@ type UpdateReply struct {
 
 func (x *UpdateReply) Reset() {
 	*x = UpdateReply{}
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2118,7 @@ func (x *UpdateReply) String() string {
 func (*UpdateReply) ProtoMessage() {}
 
 func (x *UpdateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2131,7 @@ func (x *UpdateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateReply.ProtoReflect.Descriptor instead.
 func (*UpdateReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateReply) GetScale() float64 {
@@ -2056,7 +2173,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2185,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2198,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Error) GetText() string {
@@ -2182,7 +2299,7 @@ type Stall struct {
 
 func (x *Stall) Reset() {
 	*x = Stall{}
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2311,7 @@ func (x *Stall) String() string {
 func (*Stall) ProtoMessage() {}
 
 func (x *Stall) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2324,7 @@ func (x *Stall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stall.ProtoReflect.Descriptor instead.
 func (*Stall) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Stall) GetSeq() uint64 {
@@ -2257,7 +2374,7 @@ type Mismatch struct {
 
 func (x *Mismatch) Reset() {
 	*x = Mismatch{}
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2386,7 @@ func (x *Mismatch) String() string {
 func (*Mismatch) ProtoMessage() {}
 
 func (x *Mismatch) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2399,7 @@ func (x *Mismatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mismatch.ProtoReflect.Descriptor instead.
 func (*Mismatch) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Mismatch) GetRank() int64 {
@@ -2324,7 +2441,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2453,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2466,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Peer) GetPeer() int64 {
@@ -2382,7 +2499,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2511,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2524,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2428,7 +2545,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2557,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2570,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Problem) GetKey() string {
@@ -2482,7 +2599,7 @@ var File_plugin_proto protoreflect.FileDescriptor
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\fplugin.proto\x12\x12trainctl.plugin.v1\"\r\n" +
-	"\vInfoRequest\"\xc1\x02\n" +
+	"\vInfoRequest\"\xe4\x02\n" +
 	"\tInfoReply\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2496,7 +2613,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\vdeterminism\x18\n" +
 	" \x01(\tR\vdeterminism\x12\x1f\n" +
 	"\vdata_planes\x18\v \x03(\tR\n" +
-	"dataPlanes\"\xe7\x01\n" +
+	"dataPlanes\x12!\n" +
+	"\fdevice_arena\x18\f \x01(\bR\vdeviceArena\"\xe7\x01\n" +
 	"\x06Option\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12!\n" +
@@ -2514,12 +2632,19 @@ const file_plugin_proto_rawDesc = "" +
 	"data_plane\x18\x01 \x01(\tR\tdataPlane\x12!\n" +
 	"\fcontrol_size\x18\x02 \x01(\x04R\vcontrolSize\"\f\n" +
 	"\n" +
-	"StartReply\"L\n" +
+	"StartReply\"\x86\x01\n" +
 	"\x12AttachArenaRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size\"\x12\n" +
-	"\x10AttachArenaReply\"\r\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x128\n" +
+	"\x06device\x18\x04 \x01(\v2 .trainctl.plugin.v1.DeviceMemoryR\x06device\"&\n" +
+	"\x10AttachArenaReply\x12\x12\n" +
+	"\x04done\x18\x01 \x03(\fR\x04done\"d\n" +
+	"\fDeviceMemory\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\fR\x06handle\x12\x14\n" +
+	"\x05ready\x18\x04 \x03(\fR\x05ready\"\r\n" +
 	"\vPingRequest\"\v\n" +
 	"\tPingReply\"(\n" +
 	"\x0eFailureRequest\x12\x16\n" +
@@ -2528,7 +2653,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\n" +
 	"DrainReply\"\x11\n" +
 	"\x0fShutdownRequest\"\x0f\n" +
-	"\rShutdownReply\"\xcd\x02\n" +
+	"\rShutdownReply\"\x81\x03\n" +
 	"\x12OpenBackendRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1e\n" +
@@ -2548,7 +2673,9 @@ const file_plugin_proto_rawDesc = "" +
 	"masterAddr\x12!\n" +
 	"\foptions_json\x18\n" +
 	" \x01(\fR\voptionsJson\x12\x14\n" +
-	"\x05epoch\x18\v \x01(\x03R\x05epoch\"\x12\n" +
+	"\x05epoch\x18\v \x01(\x03R\x05epoch\x12\x16\n" +
+	"\x06device\x18\f \x01(\tR\x06device\x12\x1a\n" +
+	"\bchannels\x18\r \x01(\x03R\bchannels\"\x12\n" +
 	"\x10OpenBackendReply\"\x0f\n" +
 	"\rListenRequest\")\n" +
 	"\vListenReply\x12\x1a\n" +
@@ -2616,7 +2743,7 @@ const file_plugin_proto_rawDesc = "" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\v\n" +
-	"\tLoadReply\"\xb9\x01\n" +
+	"\tLoadReply\"\xd3\x01\n" +
 	"\x11CollectiveRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
@@ -2625,7 +2752,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x12\n" +
 	"\x04root\x18\x06 \x01(\x03R\x04root\x12\x16\n" +
 	"\x06bucket\x18\a \x01(\x03R\x06bucket\x12\x12\n" +
-	"\x04data\x18\b \x01(\fR\x04data\"%\n" +
+	"\x04data\x18\b \x01(\fR\x04data\x12\x18\n" +
+	"\achannel\x18\t \x01(\x03R\achannel\"%\n" +
 	"\x0fCollectiveReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"g\n" +
 	"\vFillRequest\x12\x14\n" +
@@ -2704,7 +2832,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_plugin_proto_goTypes = []any{
 	(*InfoRequest)(nil),        // 0: trainctl.plugin.v1.InfoRequest
 	(*InfoReply)(nil),          // 1: trainctl.plugin.v1.InfoReply
@@ -2713,97 +2841,99 @@ var file_plugin_proto_goTypes = []any{
 	(*StartReply)(nil),         // 4: trainctl.plugin.v1.StartReply
 	(*AttachArenaRequest)(nil), // 5: trainctl.plugin.v1.AttachArenaRequest
 	(*AttachArenaReply)(nil),   // 6: trainctl.plugin.v1.AttachArenaReply
-	(*PingRequest)(nil),        // 7: trainctl.plugin.v1.PingRequest
-	(*PingReply)(nil),          // 8: trainctl.plugin.v1.PingReply
-	(*FailureRequest)(nil),     // 9: trainctl.plugin.v1.FailureRequest
-	(*DrainRequest)(nil),       // 10: trainctl.plugin.v1.DrainRequest
-	(*DrainReply)(nil),         // 11: trainctl.plugin.v1.DrainReply
-	(*ShutdownRequest)(nil),    // 12: trainctl.plugin.v1.ShutdownRequest
-	(*ShutdownReply)(nil),      // 13: trainctl.plugin.v1.ShutdownReply
-	(*OpenBackendRequest)(nil), // 14: trainctl.plugin.v1.OpenBackendRequest
-	(*OpenBackendReply)(nil),   // 15: trainctl.plugin.v1.OpenBackendReply
-	(*ListenRequest)(nil),      // 16: trainctl.plugin.v1.ListenRequest
-	(*ListenReply)(nil),        // 17: trainctl.plugin.v1.ListenReply
-	(*ConnectRequest)(nil),     // 18: trainctl.plugin.v1.ConnectRequest
-	(*ConnectReply)(nil),       // 19: trainctl.plugin.v1.ConnectReply
-	(*OpenDatasetRequest)(nil), // 20: trainctl.plugin.v1.OpenDatasetRequest
-	(*OpenDatasetReply)(nil),   // 21: trainctl.plugin.v1.OpenDatasetReply
-	(*TensorSpec)(nil),         // 22: trainctl.plugin.v1.TensorSpec
-	(*PolicyRequest)(nil),      // 23: trainctl.plugin.v1.PolicyRequest
-	(*PolicyReply)(nil),        // 24: trainctl.plugin.v1.PolicyReply
-	(*Property)(nil),           // 25: trainctl.plugin.v1.Property
-	(*StateRequest)(nil),       // 26: trainctl.plugin.v1.StateRequest
-	(*StateReply)(nil),         // 27: trainctl.plugin.v1.StateReply
-	(*LoadRequest)(nil),        // 28: trainctl.plugin.v1.LoadRequest
-	(*LoadReply)(nil),          // 29: trainctl.plugin.v1.LoadReply
-	(*CollectiveRequest)(nil),  // 30: trainctl.plugin.v1.CollectiveRequest
-	(*CollectiveReply)(nil),    // 31: trainctl.plugin.v1.CollectiveReply
-	(*FillRequest)(nil),        // 32: trainctl.plugin.v1.FillRequest
-	(*FillReply)(nil),          // 33: trainctl.plugin.v1.FillReply
-	(*UpdateRequest)(nil),      // 34: trainctl.plugin.v1.UpdateRequest
-	(*UpdateReply)(nil),        // 35: trainctl.plugin.v1.UpdateReply
-	(*Error)(nil),              // 36: trainctl.plugin.v1.Error
-	(*Stall)(nil),              // 37: trainctl.plugin.v1.Stall
-	(*Mismatch)(nil),           // 38: trainctl.plugin.v1.Mismatch
-	(*Peer)(nil),               // 39: trainctl.plugin.v1.Peer
-	(*Problems)(nil),           // 40: trainctl.plugin.v1.Problems
-	(*Problem)(nil),            // 41: trainctl.plugin.v1.Problem
-	nil,                        // 42: trainctl.plugin.v1.PolicyReply.CastsEntry
-	nil,                        // 43: trainctl.plugin.v1.StateReply.StateEntry
-	nil,                        // 44: trainctl.plugin.v1.LoadRequest.StateEntry
+	(*DeviceMemory)(nil),       // 7: trainctl.plugin.v1.DeviceMemory
+	(*PingRequest)(nil),        // 8: trainctl.plugin.v1.PingRequest
+	(*PingReply)(nil),          // 9: trainctl.plugin.v1.PingReply
+	(*FailureRequest)(nil),     // 10: trainctl.plugin.v1.FailureRequest
+	(*DrainRequest)(nil),       // 11: trainctl.plugin.v1.DrainRequest
+	(*DrainReply)(nil),         // 12: trainctl.plugin.v1.DrainReply
+	(*ShutdownRequest)(nil),    // 13: trainctl.plugin.v1.ShutdownRequest
+	(*ShutdownReply)(nil),      // 14: trainctl.plugin.v1.ShutdownReply
+	(*OpenBackendRequest)(nil), // 15: trainctl.plugin.v1.OpenBackendRequest
+	(*OpenBackendReply)(nil),   // 16: trainctl.plugin.v1.OpenBackendReply
+	(*ListenRequest)(nil),      // 17: trainctl.plugin.v1.ListenRequest
+	(*ListenReply)(nil),        // 18: trainctl.plugin.v1.ListenReply
+	(*ConnectRequest)(nil),     // 19: trainctl.plugin.v1.ConnectRequest
+	(*ConnectReply)(nil),       // 20: trainctl.plugin.v1.ConnectReply
+	(*OpenDatasetRequest)(nil), // 21: trainctl.plugin.v1.OpenDatasetRequest
+	(*OpenDatasetReply)(nil),   // 22: trainctl.plugin.v1.OpenDatasetReply
+	(*TensorSpec)(nil),         // 23: trainctl.plugin.v1.TensorSpec
+	(*PolicyRequest)(nil),      // 24: trainctl.plugin.v1.PolicyRequest
+	(*PolicyReply)(nil),        // 25: trainctl.plugin.v1.PolicyReply
+	(*Property)(nil),           // 26: trainctl.plugin.v1.Property
+	(*StateRequest)(nil),       // 27: trainctl.plugin.v1.StateRequest
+	(*StateReply)(nil),         // 28: trainctl.plugin.v1.StateReply
+	(*LoadRequest)(nil),        // 29: trainctl.plugin.v1.LoadRequest
+	(*LoadReply)(nil),          // 30: trainctl.plugin.v1.LoadReply
+	(*CollectiveRequest)(nil),  // 31: trainctl.plugin.v1.CollectiveRequest
+	(*CollectiveReply)(nil),    // 32: trainctl.plugin.v1.CollectiveReply
+	(*FillRequest)(nil),        // 33: trainctl.plugin.v1.FillRequest
+	(*FillReply)(nil),          // 34: trainctl.plugin.v1.FillReply
+	(*UpdateRequest)(nil),      // 35: trainctl.plugin.v1.UpdateRequest
+	(*UpdateReply)(nil),        // 36: trainctl.plugin.v1.UpdateReply
+	(*Error)(nil),              // 37: trainctl.plugin.v1.Error
+	(*Stall)(nil),              // 38: trainctl.plugin.v1.Stall
+	(*Mismatch)(nil),           // 39: trainctl.plugin.v1.Mismatch
+	(*Peer)(nil),               // 40: trainctl.plugin.v1.Peer
+	(*Problems)(nil),           // 41: trainctl.plugin.v1.Problems
+	(*Problem)(nil),            // 42: trainctl.plugin.v1.Problem
+	nil,                        // 43: trainctl.plugin.v1.PolicyReply.CastsEntry
+	nil,                        // 44: trainctl.plugin.v1.StateReply.StateEntry
+	nil,                        // 45: trainctl.plugin.v1.LoadRequest.StateEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	2,  // 0: trainctl.plugin.v1.InfoReply.options:type_name -> trainctl.plugin.v1.Option
-	22, // 1: trainctl.plugin.v1.OpenDatasetReply.input:type_name -> trainctl.plugin.v1.TensorSpec
-	22, // 2: trainctl.plugin.v1.OpenDatasetReply.target:type_name -> trainctl.plugin.v1.TensorSpec
-	42, // 3: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
-	25, // 4: trainctl.plugin.v1.PolicyReply.properties:type_name -> trainctl.plugin.v1.Property
-	43, // 5: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
-	44, // 6: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
-	37, // 7: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
-	38, // 8: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
-	39, // 9: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
-	40, // 10: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
-	41, // 11: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
-	0,  // 12: trainctl.plugin.v1.Plugin.Info:input_type -> trainctl.plugin.v1.InfoRequest
-	3,  // 13: trainctl.plugin.v1.Plugin.Start:input_type -> trainctl.plugin.v1.StartRequest
-	5,  // 14: trainctl.plugin.v1.Plugin.AttachArena:input_type -> trainctl.plugin.v1.AttachArenaRequest
-	7,  // 15: trainctl.plugin.v1.Plugin.Ping:input_type -> trainctl.plugin.v1.PingRequest
-	9,  // 16: trainctl.plugin.v1.Plugin.Failure:input_type -> trainctl.plugin.v1.FailureRequest
-	10, // 17: trainctl.plugin.v1.Plugin.Drain:input_type -> trainctl.plugin.v1.DrainRequest
-	12, // 18: trainctl.plugin.v1.Plugin.Shutdown:input_type -> trainctl.plugin.v1.ShutdownRequest
-	14, // 19: trainctl.plugin.v1.Plugin.OpenBackend:input_type -> trainctl.plugin.v1.OpenBackendRequest
-	16, // 20: trainctl.plugin.v1.Plugin.Listen:input_type -> trainctl.plugin.v1.ListenRequest
-	18, // 21: trainctl.plugin.v1.Plugin.Connect:input_type -> trainctl.plugin.v1.ConnectRequest
-	20, // 22: trainctl.plugin.v1.Plugin.OpenDataset:input_type -> trainctl.plugin.v1.OpenDatasetRequest
-	23, // 23: trainctl.plugin.v1.Plugin.Policy:input_type -> trainctl.plugin.v1.PolicyRequest
-	26, // 24: trainctl.plugin.v1.Plugin.State:input_type -> trainctl.plugin.v1.StateRequest
-	28, // 25: trainctl.plugin.v1.Plugin.Load:input_type -> trainctl.plugin.v1.LoadRequest
-	30, // 26: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
-	32, // 27: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
-	34, // 28: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
-	1,  // 29: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
-	4,  // 30: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
-	6,  // 31: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
-	8,  // 32: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
-	36, // 33: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
-	11, // 34: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
-	13, // 35: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
-	15, // 36: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
-	17, // 37: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
-	19, // 38: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
-	21, // 39: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
-	24, // 40: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
-	27, // 41: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
-	29, // 42: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
-	31, // 43: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
-	33, // 44: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
-	35, // 45: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
-	29, // [29:46] is the sub-list for method output_type
-	12, // [12:29] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 1: trainctl.plugin.v1.AttachArenaRequest.device:type_name -> trainctl.plugin.v1.DeviceMemory
+	23, // 2: trainctl.plugin.v1.OpenDatasetReply.input:type_name -> trainctl.plugin.v1.TensorSpec
+	23, // 3: trainctl.plugin.v1.OpenDatasetReply.target:type_name -> trainctl.plugin.v1.TensorSpec
+	43, // 4: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
+	26, // 5: trainctl.plugin.v1.PolicyReply.properties:type_name -> trainctl.plugin.v1.Property
+	44, // 6: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
+	45, // 7: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
+	38, // 8: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
+	39, // 9: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
+	40, // 10: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
+	41, // 11: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
+	42, // 12: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
+	0,  // 13: trainctl.plugin.v1.Plugin.Info:input_type -> trainctl.plugin.v1.InfoRequest
+	3,  // 14: trainctl.plugin.v1.Plugin.Start:input_type -> trainctl.plugin.v1.StartRequest
+	5,  // 15: trainctl.plugin.v1.Plugin.AttachArena:input_type -> trainctl.plugin.v1.AttachArenaRequest
+	8,  // 16: trainctl.plugin.v1.Plugin.Ping:input_type -> trainctl.plugin.v1.PingRequest
+	10, // 17: trainctl.plugin.v1.Plugin.Failure:input_type -> trainctl.plugin.v1.FailureRequest
+	11, // 18: trainctl.plugin.v1.Plugin.Drain:input_type -> trainctl.plugin.v1.DrainRequest
+	13, // 19: trainctl.plugin.v1.Plugin.Shutdown:input_type -> trainctl.plugin.v1.ShutdownRequest
+	15, // 20: trainctl.plugin.v1.Plugin.OpenBackend:input_type -> trainctl.plugin.v1.OpenBackendRequest
+	17, // 21: trainctl.plugin.v1.Plugin.Listen:input_type -> trainctl.plugin.v1.ListenRequest
+	19, // 22: trainctl.plugin.v1.Plugin.Connect:input_type -> trainctl.plugin.v1.ConnectRequest
+	21, // 23: trainctl.plugin.v1.Plugin.OpenDataset:input_type -> trainctl.plugin.v1.OpenDatasetRequest
+	24, // 24: trainctl.plugin.v1.Plugin.Policy:input_type -> trainctl.plugin.v1.PolicyRequest
+	27, // 25: trainctl.plugin.v1.Plugin.State:input_type -> trainctl.plugin.v1.StateRequest
+	29, // 26: trainctl.plugin.v1.Plugin.Load:input_type -> trainctl.plugin.v1.LoadRequest
+	31, // 27: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
+	33, // 28: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
+	35, // 29: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
+	1,  // 30: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
+	4,  // 31: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
+	6,  // 32: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
+	9,  // 33: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
+	37, // 34: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
+	12, // 35: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
+	14, // 36: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
+	16, // 37: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
+	18, // 38: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
+	20, // 39: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
+	22, // 40: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
+	25, // 41: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
+	28, // 42: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
+	30, // 43: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
+	32, // 44: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
+	34, // 45: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
+	36, // 46: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
+	30, // [30:47] is the sub-list for method output_type
+	13, // [13:30] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -2812,7 +2942,7 @@ func file_plugin_proto_init() {
 		return
 	}
 	file_plugin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_plugin_proto_msgTypes[36].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[37].OneofWrappers = []any{
 		(*Error_Stall)(nil),
 		(*Error_Mismatch)(nil),
 		(*Error_Peer)(nil),
@@ -2824,7 +2954,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

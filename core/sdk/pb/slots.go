@@ -52,6 +52,32 @@ func (a *FillArgs) Get(b []byte) {
 	a.TargetSize = le.Uint64(b[48:])
 }
 
+// CollectiveArgs is the payload of a collective.
+type CollectiveArgs struct {
+	Timed       bool  // the host wants its Span
+	Channel     uint8 // what the call is for
+	Ready, Done uint16
+}
+
+// Put writes the arguments into a payload of at least 8 bytes.
+func (a *CollectiveArgs) Put(b []byte) {
+	le := binary.LittleEndian
+	le.PutUint64(b, 0)
+	if a.Timed {
+		b[0] = 1
+	}
+	b[1] = a.Channel
+	le.PutUint16(b[2:], a.Ready)
+	le.PutUint16(b[4:], a.Done)
+}
+
+// Get reads what Put wrote.
+func (a *CollectiveArgs) Get(b []byte) {
+	_ = b[7]
+	a.Timed, a.Channel = b[0] != 0, b[1]
+	a.Ready, a.Done = binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint16(b[4:])
+}
+
 // ScaleResult is the result of OpUpdate; its argument is one byte, 1 for
 // "an infinity or NaN was found".
 type ScaleResult struct {

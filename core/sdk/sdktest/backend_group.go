@@ -31,7 +31,7 @@ type group struct {
 // arenaSize holds the largest buffer that the suite puts into an arena, and an
 // offset before it.
 func (b *backendSuite) arenaSize(world int) int {
-	most := 0
+	most := 40_000 // of the tests that choose their sizes themselves
 	for _, n := range b.Counts {
 		most = max(most, n)
 	}
@@ -40,6 +40,13 @@ func (b *backendSuite) arenaSize(world int) int {
 
 // start brings a group up. timeout is for each collective.
 func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.Duration) *group {
+	t.Helper()
+	return b.startWith(t, world, arenas, timeout, nil, nil)
+}
+
+// startWith is start with more to say about each rank: in its group before
+// Open, and in what it attaches. Either may be nil.
+func (b *backendSuite) startWith(t testing.TB, world int, arenas bool, timeout time.Duration, describe func(rank int, g *sdk.Group), attach func(ctx context.Context, rank int, b sdk.Backend) error) *group {
 	t.Helper()
 	g := &group{t: t, world: world, timeout: timeout}
 	t.Cleanup(g.close)
@@ -56,10 +63,14 @@ func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.
 	job, secret := rand.Text(), []byte(rand.Text())
 	endpoints := make([][]byte, world)
 	g.all("set-up", func(ctx context.Context, rank int) (err error) {
-		endpoints[rank], err = g.listen(ctx, rank, sdk.Group{
+		who := sdk.Group{
 			JobID: job, Secret: secret, Generation: 1, Rank: rank, WorldSize: world,
 			LocalRank: rank, LocalSize: world, Timeout: timeout, MasterAddr: "127.0.0.1",
-		}, options)
+		}
+		if describe != nil {
+			describe(rank, &who)
+		}
+		endpoints[rank], err = g.listen(ctx, rank, who, options, attach)
 		return err
 	})
 	g.all("Connect", func(ctx context.Context, rank int) error {
@@ -68,13 +79,18 @@ func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.
 	return g
 }
 
-func (g *group) listen(ctx context.Context, rank int, group sdk.Group, o sdk.Options) ([]byte, error) {
+func (g *group) listen(ctx context.Context, rank int, group sdk.Group, o sdk.Options, attach func(context.Context, int, sdk.Backend) error) ([]byte, error) {
 	b := g.backends[rank]
 	if err := b.Open(ctx, group, o); err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
 	if g.arenas != nil {
 		if err := b.Attach(ctx, g.arenas[rank]); err != nil {
+			return nil, fmt.Errorf("attach: %w", err)
+		}
+	}
+	if attach != nil {
+		if err := attach(ctx, rank, b); err != nil {
 			return nil, fmt.Errorf("attach: %w", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -23,6 +24,10 @@ func (r results) stream(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)
 	calls := r.streamOf()
+	want := make([]func() []byte, len(calls))
+	for i, c := range calls {
+		want[i] = sync.OnceValue(func() []byte { return streamWant(c, i, r.g.world) })
+	}
 	first := r.g.seq
 	r.g.all("stream", func(ctx context.Context, rank int) error {
 		for i, c := range calls {
@@ -30,7 +35,7 @@ func (r results) stream(t *testing.T) {
 			if err := r.g.call(ctx, rank, call); err != nil {
 				return err
 			}
-			if err := r.streamCheck(c, i, rank, call.Buf); err != nil {
+			if err := r.streamCheck(c, i, rank, call.Buf, want[i]); err != nil {
 				return err
 			}
 		}
@@ -68,32 +73,39 @@ func streamInput(c sdk.Collective, i, rank, world int) []byte {
 	return values(c.DType, c.Size(world)/4, rank, 100+i)
 }
 
-// streamCheck compares one rank's result with what all ranks put in.
-func (r results) streamCheck(c sdk.Collective, i, rank int, got []byte) error {
-	w := r.g.world
+// streamWant is what all ranks should have after a call; of a reduce-scatter
+// each has its own part.
+func streamWant(c sdk.Collective, i, world int) []byte {
+	in := eachRank(world, func(rank int) []byte { return streamInput(c, i, rank, world) })
+	switch c.Op {
+	case sdk.OpBroadcast:
+		return in[c.Root]
+	case sdk.OpAllGather:
+		size := 4 * c.Count
+		for k := range in {
+			copy(in[0][k*size:][:size], in[k][k*size:][:size])
+		}
+		return in[0]
+	}
+	want := make([]byte, len(in[0]))
+	membackend.Reduce(c.Reduce, c.DType, want, in)
+	return want
+}
+
+// streamCheck compares one rank's result with what it should be.
+func (r results) streamCheck(c sdk.Collective, i, rank int, got []byte, all func() []byte) error {
 	if c.Op == sdk.OpBarrier {
 		return nil
 	}
-	in := eachRank(w, func(rank int) []byte { return streamInput(c, i, rank, w) })
-	size, want := 4*c.Count, make([]byte, len(got))
-	switch c.Op {
-	case sdk.OpBroadcast:
-		want = in[c.Root]
-	case sdk.OpAllGather:
-		for k := range in {
-			copy(want[k*size:], in[k][k*size:][:size])
-		}
-	default:
-		membackend.Reduce(c.Reduce, c.DType, want, in)
-	}
-	if c.Op == sdk.OpReduceScatter {
+	want := all()
+	if size := 4 * c.Count; c.Op == sdk.OpReduceScatter {
 		got, want = got[rank*size:][:size], want[rank*size:][:size]
 	}
 	if bytes.Equal(got, want) {
 		return nil
 	}
 	if d := differ(c.DType, got, want, r.slack(c.Reduce)); d != "" {
-		return fmt.Errorf("call %d of the stream, %v on rank %d of %d: %s", i, &c, rank, w, d)
+		return fmt.Errorf("call %d of the stream, %v on rank %d of %d: %s", i, &c, rank, r.g.world, d)
 	}
 	return nil
 }

@@ -14,11 +14,36 @@ import (
 // another order differs; integers over their whole range.
 func values(d tensor.DType, n, rank, salt int) []byte {
 	buf := tensor.Bytes(make([]uint64, (n*d.Size()+7)/8))[:n*d.Size()]
-	for i := range n {
-		set(d, buf, i, mix(uint64(rank)<<48^uint64(salt)<<32^uint64(i)))
+	key := uint64(rank)<<48 ^ uint64(salt)<<32
+	switch d {
+	case tensor.F32:
+		fill(tensor.View[float32](buf), key, func(bits uint64) float32 { return float32(fraction(bits)) })
+	case tensor.F64:
+		fill(tensor.View[float64](buf), key, fraction)
+	case tensor.F16:
+		fill(tensor.View[uint16](buf), key, func(bits uint64) uint16 { return tensor.F16FromF32(float32(fraction(bits))) })
+	case tensor.BF16:
+		fill(tensor.View[uint16](buf), key, func(bits uint64) uint16 { return tensor.BF16FromF32(float32(fraction(bits))) })
+	case tensor.I8, tensor.U8:
+		fill(buf, key, func(bits uint64) byte { return byte(bits) })
+	case tensor.I16:
+		fill(tensor.View[int16](buf), key, func(bits uint64) int16 { return int16(bits) })
+	case tensor.I32:
+		fill(tensor.View[int32](buf), key, func(bits uint64) int32 { return int32(bits) })
+	case tensor.I64:
+		fill(tensor.View[int64](buf), key, func(bits uint64) int64 { return int64(bits) })
 	}
 	return buf
 }
+
+func fill[T any](x []T, key uint64, of func(bits uint64) T) {
+	for i := range x {
+		x[i] = of(mix(key ^ uint64(i)))
+	}
+}
+
+// fraction lies in (-1, 1).
+func fraction(bits uint64) float64 { return float64(int64(bits)) / (1 << 63) }
 
 // mix is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 func mix(x uint64) uint64 {
@@ -26,28 +51,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-func set(d tensor.DType, buf []byte, i int, bits uint64) {
-	x := float64(int64(bits)) / (1 << 63)
-	switch d {
-	case tensor.F32:
-		tensor.View[float32](buf)[i] = float32(x)
-	case tensor.F64:
-		tensor.View[float64](buf)[i] = x
-	case tensor.F16:
-		tensor.View[uint16](buf)[i] = tensor.F16FromF32(float32(x))
-	case tensor.BF16:
-		tensor.View[uint16](buf)[i] = tensor.BF16FromF32(float32(x))
-	case tensor.I8, tensor.U8:
-		buf[i] = byte(bits)
-	case tensor.I16:
-		tensor.View[int16](buf)[i] = int16(bits)
-	case tensor.I32:
-		tensor.View[int32](buf)[i] = int32(bits)
-	case tensor.I64:
-		tensor.View[int64](buf)[i] = int64(bits)
-	}
 }
 
 // get widens one element.

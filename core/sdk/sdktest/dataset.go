@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -111,18 +112,22 @@ func request(o sdk.Options, rank, world int) sdk.DatasetRequest {
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-// checkRefused wants every bad table refused before or by Open, with the key
-// in a diag.Problem or at least in the text.
 func checkRefused(ctx context.Context, s *datasetSuite) error {
+	return refused(s.Refused, func(table map[string]any) error { return s.openTable(ctx, table) })
+}
+
+// refused wants every bad table refused, with the key in a diag.Problem or at
+// least in the text, and with them a table with an unknown key.
+func refused(tables map[string]map[string]any, open func(table map[string]any) error) error {
 	var all []error
-	for key, table := range s.Refused {
-		if err := s.openTable(ctx, table); err == nil {
+	for key, table := range tables {
+		if err := open(table); err == nil {
 			all = append(all, fmt.Errorf("options %v were accepted", table))
 		} else if !namesKey(err, key) {
 			all = append(all, fmt.Errorf("options %v: the error does not name %q: %w", table, key, err))
 		}
 	}
-	if err := s.openTable(ctx, map[string]any{"no_such_option": true}); err == nil {
+	if err := open(map[string]any{"no_such_option": true}); err == nil {
 		all = append(all, errors.New("an unknown option was accepted"))
 	}
 	return errors.Join(all...)
@@ -131,18 +136,20 @@ func checkRefused(ctx context.Context, s *datasetSuite) error {
 func (s *datasetSuite) openTable(ctx context.Context, table map[string]any) error {
 	d := s.New(s.t)
 	defer d.Close()
-	merged := map[string]any{}
-	for _, m := range []map[string]any{s.Options, table} {
-		for k, v := range m {
-			merged[k] = v
-		}
-	}
-	options, problems := sdk.CheckOptions("", d.Info().Options, merged)
+	options, problems := sdk.CheckOptions("", d.Info().Options, merged(s.Options, table))
 	if err := problems.Err(); err != nil {
 		return err
 	}
 	_, err := d.Open(ctx, request(options, 0, 1))
 	return err
+}
+
+// merged is a table with the keys of another over it.
+func merged(table, over map[string]any) map[string]any {
+	out := map[string]any{}
+	maps.Copy(out, table)
+	maps.Copy(out, over)
+	return out
 }
 
 func namesKey(err error, key string) bool {

@@ -38,39 +38,40 @@ type request struct {
 	stream        driver.Stream
 }
 
-func (m *Machine) fillCollectives(n *driver.NCCL) {
+func (p *Process) fillCollectives(n *driver.NCCL) {
 	type (
 		ptr = driver.DevicePtr
 		typ = driver.NCCLDataType
 		red = driver.NCCLRedOp
 	)
 	n.AllReduce = func(s, r ptr, count uintptr, t typ, op red, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclAllReduce", request{sdk.OpAllReduce, s, r, count, t, op, 0, c, on})
+		return p.launch("ncclAllReduce", request{sdk.OpAllReduce, s, r, count, t, op, 0, c, on})
 	}
 	n.Broadcast = func(s, r ptr, count uintptr, t typ, root int32, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclBroadcast", request{sdk.OpBroadcast, s, r, count, t, 0, root, c, on})
+		return p.launch("ncclBroadcast", request{sdk.OpBroadcast, s, r, count, t, 0, root, c, on})
 	}
 	n.AllGather = func(s, r ptr, count uintptr, t typ, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclAllGather", request{sdk.OpAllGather, s, r, count, t, 0, 0, c, on})
+		return p.launch("ncclAllGather", request{sdk.OpAllGather, s, r, count, t, 0, 0, c, on})
 	}
 	n.ReduceScatter = func(s, r ptr, count uintptr, t typ, op red, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclReduceScatter", request{sdk.OpReduceScatter, s, r, count, t, op, 0, c, on})
+		return p.launch("ncclReduceScatter", request{sdk.OpReduceScatter, s, r, count, t, op, 0, c, on})
 	}
 	n.Send = func(s ptr, count uintptr, t typ, peer int32, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclSend", request{sdk.OpSend, s, s, count, t, 0, peer, c, on})
+		return p.launch("ncclSend", request{sdk.OpSend, s, s, count, t, 0, peer, c, on})
 	}
 	n.Recv = func(r ptr, count uintptr, t typ, peer int32, c driver.Comm, on driver.Stream) error {
-		return m.launch("ncclRecv", request{sdk.OpRecv, r, r, count, t, 0, peer, c, on})
+		return p.launch("ncclRecv", request{sdk.OpRecv, r, r, count, t, 0, peer, c, on})
 	}
 }
 
-func (m *Machine) launch(call string, r request) error {
+func (p *Process) launch(call string, r request) error {
+	m := p.m
 	return m.replies(call, func() driver.NCCLResult {
 		c, s := m.comms[r.comm], m.streams[r.stream]
-		if c == nil || s == nil {
+		if c == nil || s == nil || c.owner != p.id || s.owner != p.id {
 			return driver.NCCLInvalidArgument
 		}
-		l := m.resolve(r, uintptr(len(c.clique.members)))
+		l := p.resolve(r, uintptr(len(c.clique.members)))
 		if l == nil {
 			return driver.NCCLInvalidArgument
 		}
@@ -86,7 +87,7 @@ func (m *Machine) launch(call string, r request) error {
 }
 
 // resolve finds the memory of a call, nil if it is not there.
-func (m *Machine) resolve(r request, world uintptr) *launch {
+func (p *Process) resolve(r request, world uintptr) *launch {
 	d := dtypes[r.dtype]
 	send := r.count * uintptr(d.Size())
 	receive := send
@@ -96,7 +97,7 @@ func (m *Machine) resolve(r request, world uintptr) *launch {
 	case sdk.OpReduceScatter:
 		send *= world
 	}
-	l := &launch{op: r.op, send: m.at(r.send, send), receive: m.at(r.receive, receive), dtype: d, reduce: reductions[r.reduce], root: int(r.root)}
+	l := &launch{op: r.op, send: p.at(r.send, send), receive: p.at(r.receive, receive), dtype: d, reduce: reductions[r.reduce], root: int(r.root)}
 	if l.send == nil || l.receive == nil {
 		return nil
 	}

@@ -8,4 +8,10 @@
 // whenever somebody asks. Communicators are of the kind that does not block:
 // every call is in progress until it is asked about twice, and work on its
 // stream in the meantime is refused, as the documentation of NCCL demands.
+//
+// Whatever is taken belongs to a [Process], whose death takes it away as the
+// driver would. Processes of this test use the machine directly, others through
+// [Machine.Serve] and [Dial]. Handles that cross between them are real
+// descriptors, and bytes that name something of the machine. Where NVIDIA leaves
+// undefined what a mistake does, the machine remembers it, and Left tells.
 package fakegpu

@@ -2,39 +2,50 @@ package fakegpu
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 )
 
-// Machine is a host with GPUs that any number of ranks of this process share.
+// Machine is a host with GPUs that any number of ranks share.
 type Machine struct {
 	mu       sync.Mutex
 	devices  int
+	oneGPU   bool             // the devices are slices of one
 	top      driver.DevicePtr // the next allocation's address
 	handle   uintptr          // the last handle of any kind
-	memory   map[driver.DevicePtr][]byte
-	pinned   map[uintptr]bool
-	retained int // primary contexts
+	here     *Process         // this process
+	memory   map[driver.DevicePtr]*mapping
+	physical map[driver.MemHandle]*physical
+	shared   map[uint64]*physical // by the inode of their descriptors
+	pinned   map[uintptr]int      // host memory, and whose
+	contexts map[int]int          // retained, by process
 	streams  map[driver.Stream]*stream
-	events   map[driver.Event]*bool // whether it has happened
+	events   map[driver.Event]*event
 	cliques  map[driver.NCCLUniqueID]*clique
 	comms    map[driver.Comm]*comm
 
-	absent map[int]bool              // ranks whose collectives never arrive
-	alone  map[int]bool              // ranks that never finish joining
-	broken map[int]driver.NCCLResult // ranks whose communicator reports an error
+	absent   map[int]bool              // ranks whose collectives never arrive
+	alone    map[int]bool              // ranks that never finish joining
+	broken   map[int]driver.NCCLResult // ranks whose communicator reports an error
+	lacks    map[driver.DeviceAttribute]bool
+	mistakes []string
 }
 
 // New is a machine with that many GPUs.
 func New(devices int) *Machine {
-	return &Machine{
+	m := &Machine{
 		devices: devices, top: 0x7f00_0000_0000,
-		memory: map[driver.DevicePtr][]byte{}, pinned: map[uintptr]bool{},
-		streams: map[driver.Stream]*stream{}, events: map[driver.Event]*bool{},
+		memory: map[driver.DevicePtr]*mapping{}, physical: map[driver.MemHandle]*physical{}, shared: map[uint64]*physical{},
+		pinned: map[uintptr]int{}, contexts: map[int]int{},
+		streams: map[driver.Stream]*stream{}, events: map[driver.Event]*event{},
 		cliques: map[driver.NCCLUniqueID]*clique{}, comms: map[driver.Comm]*comm{},
-		absent: map[int]bool{}, alone: map[int]bool{}, broken: map[int]driver.NCCLResult{},
+		absent: map[int]bool{}, alone: map[int]bool{}, broken: map[int]driver.NCCLResult{}, lacks: map[driver.DeviceAttribute]bool{},
 	}
+	m.here = m.Process()
+	return m
 }
 
 // Absent makes the collectives that a rank launches from now on never arrive:
@@ -49,16 +60,38 @@ func (m *Machine) Break(rank int, code driver.NCCLResult) {
 	m.locked(func() { m.broken[rank] = code })
 }
 
-// Left describes what was taken from the machine and not given back, "" when
-// all was.
+// Lack takes an ability from the devices. They have all at first.
+func (m *Machine) Lack(what driver.DeviceAttribute) { m.locked(func() { m.lacks[what] = true }) }
+
+// OneGPU makes all devices slices of a single GPU: UUIDs differ, the place on
+// the bus does not.
+func (m *Machine) OneGPU() { m.locked(func() { m.oneGPU = true }) }
+
+// Left describes what was taken from the machine and not given back, and what
+// was done that must not be, "" when there is nothing.
 func (m *Machine) Left() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.memory)+len(m.pinned)+m.retained+len(m.streams)+len(m.events)+len(m.comms) == 0 {
-		return ""
+	var out []string
+	contexts := 0
+	for _, n := range m.contexts {
+		contexts += n
 	}
-	return fmt.Sprintf("%d allocations, %d registrations, %d contexts, %d streams, %d events, %d communicators",
-		len(m.memory), len(m.pinned), m.retained, len(m.streams), len(m.events), len(m.comms))
+	for _, k := range []struct {
+		n    int
+		what string
+	}{{len(m.memory), "mappings"}, {len(m.physical), "handles of memory"}, {len(m.pinned), "registrations"}, {contexts, "contexts"},
+		{len(m.streams), "streams"}, {len(m.events), "events"}, {len(m.comms), "communicators"}} {
+		if k.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", k.n, k.what))
+		}
+	}
+	return strings.Join(slices.Concat(out, m.mistakes), ", ")
+}
+
+// mistake is remembered: a real driver's behaviour would be undefined.
+func (m *Machine) mistake(format string, args ...any) {
+	m.mistakes = append(m.mistakes, fmt.Sprintf(format, args...))
 }
 
 func (m *Machine) locked(f func()) {
@@ -78,33 +111,3 @@ func (m *Machine) fails(call string, f func() driver.CUResult) error {
 }
 
 func (m *Machine) newHandle() uintptr { m.handle++; return m.handle }
-
-// at is the memory behind n bytes from an address, nil if they are not all in
-// one allocation.
-func (m *Machine) at(address driver.DevicePtr, n uintptr) []byte {
-	for base, b := range m.memory {
-		if address >= base && uint64(address-base)+uint64(n) <= uint64(len(b)) {
-			return b[address-base:][:n:n]
-		}
-	}
-	return nil
-}
-
-// stream is work in order. A piece of work says whether it is done now.
-type stream struct {
-	queue []func() bool
-	busy  *comm // whose launch on this stream is still in progress
-}
-
-// advance lets every stream go as far as it can: what one finishes may be what
-// another waits for.
-func (m *Machine) advance() {
-	for moved := true; moved; {
-		moved = false
-		for _, s := range m.streams {
-			for len(s.queue) > 0 && s.queue[0]() {
-				s.queue, moved = s.queue[1:], true
-			}
-		}
-	}
-}

@@ -14,6 +14,7 @@ type clique struct {
 
 // comm is one rank's handle.
 type comm struct {
+	owner    int
 	clique   *clique
 	rank     int
 	state    driver.NCCLResult
@@ -22,8 +23,9 @@ type comm struct {
 	aborted  bool
 }
 
-// NCCL is the library at a version such as 22706, as far as a backend calls it.
-func (m *Machine) NCCL(version int32) *driver.NCCL {
+// NCCL is the library at a version, as far as a backend calls it.
+func (p *Process) NCCL(version int32) *driver.NCCL {
+	m := p.m
 	n := &driver.NCCL{Lib: driver.Library{Name: "fake NCCL", Path: "fake libnccl.so.2", Version: driver.NCCLVersion(version)}}
 	n.GetVersion = func(v *int32) error { *v = version; return nil }
 	n.GetUniqueID = func(id *driver.NCCLUniqueID) error {
@@ -32,7 +34,7 @@ func (m *Machine) NCCL(version int32) *driver.NCCL {
 	}
 	n.GetLastError = func(driver.Comm) string { return "fake" }
 	n.CommInitRankConfig = func(c *driver.Comm, size int32, id driver.NCCLUniqueID, rank int32, config *driver.NCCLConfig) error {
-		return m.replies("ncclCommInitRankConfig", func() driver.NCCLResult { return m.join(c, int(size), id, int(rank), config) })
+		return m.replies("ncclCommInitRankConfig", func() driver.NCCLResult { return p.join(c, int(size), id, int(rank), config) })
 	}
 	n.CommGetAsyncError = func(c driver.Comm, result *driver.NCCLResult) error {
 		return m.replies("ncclCommGetAsyncError", func() driver.NCCLResult { return m.state(c, result) })
@@ -42,7 +44,7 @@ func (m *Machine) NCCL(version int32) *driver.NCCL {
 	}
 	n.CommDestroy = func(c driver.Comm) error { m.locked(func() { m.leave(c) }); return nil }
 	n.CommAbort = func(c driver.Comm) error { m.locked(func() { m.leave(c) }); return nil }
-	m.fillCollectives(n)
+	p.fillCollectives(n)
 	return n
 }
 
@@ -56,7 +58,8 @@ func (m *Machine) replies(call string, f func() driver.NCCLResult) error {
 	return nil
 }
 
-func (m *Machine) join(c *driver.Comm, size int, id driver.NCCLUniqueID, rank int, config *driver.NCCLConfig) driver.NCCLResult {
+func (p *Process) join(c *driver.Comm, size int, id driver.NCCLUniqueID, rank int, config *driver.NCCLConfig) driver.NCCLResult {
+	m := p.m
 	if config == nil || config.Blocking != 0 || config.Size != 48 {
 		return driver.NCCLInvalidArgument
 	}
@@ -69,7 +72,7 @@ func (m *Machine) join(c *driver.Comm, size int, id driver.NCCLUniqueID, rank in
 		return driver.NCCLInvalidUsage
 	}
 	*c = driver.Comm(m.newHandle())
-	q.members[rank] = &comm{clique: q, rank: rank, state: driver.NCCLInProgress}
+	q.members[rank] = &comm{owner: p.id, clique: q, rank: rank, state: driver.NCCLInProgress}
 	m.comms[*c] = q.members[rank]
 	return driver.NCCLInProgress
 }

@@ -5,9 +5,17 @@ template <class F, F f> struct Unpack;
 template <class... A, void (*f)(A...)> struct Unpack<void (*)(A...), f> {
 	template <std::size_t... I> static void go(void** p, std::index_sequence<I...>) { f(*(typename std::decay<A>::type*)p[I]...); }
 	static void run(void** p) { go(p, std::index_sequence_for<A...>()); }
+	template <class T> static void* copy(void* p) { return std::memcpy(std::malloc(sizeof(T)), p, sizeof(T)); }
+	template <std::size_t... I> static void** copies(void** p, std::index_sequence<I...>) {
+		void** all = (void**)std::calloc(sizeof...(A) + 1, sizeof(void*));
+		((all[I] = copy<typename std::decay<A>::type>(p[I])), ...);
+		return all;
+	}
+	// keep copies the parameters, as cuLaunchKernel does before it returns.
+	static void** keep(void** p) { return copies(p, std::index_sequence_for<A...>()); }
 };
 
-struct Entry { const char* name; Runner run; int barriers; };
+struct Entry { const char* name; Runner run; void** (*keep)(void**); int barriers; };
 extern Entry entries[];
 
 static void** current_params;
@@ -84,4 +92,10 @@ extern "C" __attribute__((visibility("default"))) int emulator_has(const char* n
 	for (Entry* e = entries; e->name; e++)
 		if (!std::strcmp(e->name, name)) return 0;
 	return 1;
+}
+
+extern "C" __attribute__((visibility("default"))) void** emulator_keep(const char* name, void** params) {
+	for (Entry* e = entries; e->name; e++)
+		if (!std::strcmp(e->name, name)) return e->keep(params);
+	return 0;
 }

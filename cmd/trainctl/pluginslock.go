@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/afero"
+	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+func pluginsLockCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lock CONFIG",
+		Short: "Write the checksums of plugins given by their path into a file",
+		Long: `Write the SHA-256 sum of every plugin that CONFIG names by its path as sha256
+into the plugin's table; everything else in the file stays as it is. Nothing is
+executed. From then on a plugin with another sum is not started. Built-in
+plugins need no sum: they are part of trainctl.`,
+		Example: "  trainctl plugins lock train.toml",
+		Args:    exactly("CONFIG"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := filepath.EvalSymlinks(args[0])
+			if err != nil {
+				return usagef("%v; plugins lock changes a file", err)
+			}
+			fsys := checkpoint.OsFS()
+			text, err := afero.ReadFile(fsys, path)
+			if err != nil {
+				return unreadable(err)
+			}
+			locked, tables, err := config.Lock(args[0], text, func(kind, path string) (string, error) {
+				return host.Checksum(sdk.Kind(kind), path)
+			})
+			if err != nil {
+				return err
+			}
+			if string(locked) != string(text) {
+				if err := checkpoint.Replace(fsys, path, func(w io.Writer) error { _, err := w.Write(locked); return err }); err != nil {
+					return err
+				}
+			}
+			return lockReport(cmd.OutOrStdout(), args[0], tables)
+		},
+	}
+}
+
+func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
+	if len(tables) == 0 {
+		_, err := fmt.Fprintf(w, "%s: nothing to lock, no plugin is named by its path\n", path)
+		return err
+	}
+	for _, t := range tables {
+		if _, err := fmt.Fprintf(w, "%s: %s %s locked to %s\n", path, t.Kind, t.Plugin, t.SHA256); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pluginsVerifyCommand(s *services) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "verify CONFIG",
+		Short: "Compare checksums, start every plugin once, and show what it offers",
+		Long: `Compare the sums of plugins given by their path with those in CONFIG, start every
+plugin of CONFIG for a moment, and check its options against what it publishes.
+The exit code is 3 if a plugin is missing, has another sum or none, or does not
+speak the protocol.`,
+		Example: "  trainctl plugins verify train.toml",
+		Args:    exactly("CONFIG"),
+	}
+	flags.register(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		if s.Plugins.Probe == nil {
+			return absent("plugins verify")
+		}
+		list, err := verifyPlugins(cmd, s, c)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = writeJSON(cmd.OutOrStdout(), list)
+		} else {
+			err = verifyTable(cmd.OutOrStdout(), list)
+		}
+		if err != nil {
+			return err
+		}
+		return unlocked(c.Path, list)
+	}
+	return cmd
+}
+
+// verified is a plugin of a configuration that answered.
+type verified struct {
+	pluginInfo
+	Plugin    string  `json:"plugin"`           // as in the file
+	SHA256    string  `json:"sha256,omitempty"` // that was compared
+	Handshake float64 `json:"handshake_ms"`
+}
+
+// verifyPlugins starts the plugins one after the other; that of backend "auto" is
+// the one that a run here would take.
+func verifyPlugins(cmd *cobra.Command, s *services, c *config.Config) (list []verified, err error) {
+	for _, t := range c.PluginTables() {
+		name := t.Plugin
+		if t.Kind == string(sdk.KindBackend) {
+			name = s.Plugins.Backend(c)
+		}
+		began := time.Now()
+		info, err := s.Plugins.Probe(cmd.Context(), t.Kind, name, t.SHA256)
+		if err != nil {
+			return nil, err
+		}
+		info.Options = nil
+		list = append(list, verified{info, name, t.SHA256, float64(time.Since(began).Microseconds()) / 1e3})
+	}
+	return list, nil
+}
+
+func (v verified) lock() string {
+	switch {
+	case v.Path == "":
+		return "built in"
+	case v.SHA256 == "":
+		return "not locked"
+	}
+	return "locked"
+}
+
+func verifyTable(w io.Writer, list []verified) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "KIND\tPLUGIN\tVERSION\tCHECKSUM\tHANDSHAKE\tOFFERS")
+	for _, v := range list {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%.0f ms\t%s\n", v.Kind, v.Plugin, v.Version, v.lock(), v.Handshake, v.Offers)
+	}
+	return tw.Flush()
+}
+
+// unlockedError lists plugins whose sum nobody wrote down.
+type unlockedError struct {
+	config  string
+	plugins []string
+}
+
+func (e *unlockedError) Error() string {
+	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, e.config)
+}
+
+func (e *unlockedError) ExitCode() int { return launch.ExitPlugin }
+
+func unlocked(path string, list []verified) error {
+	e := &unlockedError{config: path}
+	for _, v := range list {
+		if v.lock() == "not locked" {
+			e.plugins = append(e.plugins, v.Plugin)
+		}
+	}
+	if e.plugins == nil {
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "copy the examples to the templates")
+
+// What plugins new writes is what examples/ proves. After a change there:
+//
+//	go test ./cmd/trainctl -run Templates -update
+func TestTemplatesAreTheExamples(t *testing.T) {
+	for kind := range exampleNames {
+		dir := filepath.Join("../../examples", kind)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for _, e := range entries {
+			name := templateName(kind, e.Name())
+			if name == "" || filepath.Ext(e.Name()) == "" {
+				continue // also a binary that somebody built there
+			}
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[name] = string(text)
+		}
+		at := filepath.Join("templates", kind)
+		if *update {
+			copyTemplates(t, at, want)
+		}
+		got := map[string]string{}
+		entries, err = os.ReadDir(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(at, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[e.Name()] = string(text)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-example +template), -update copies them:\n%s", kind, diff)
+		}
+	}
+}
+
+func copyTemplates(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

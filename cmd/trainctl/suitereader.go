@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// suiteReader takes apart what package testing prints with -test.v=test2json:
+// control lines begin with a mark, and say whose the lines after them are.
+type suiteReader struct {
+	report  *testReport
+	now     string                      // the test that prints
+	output  map[string]*strings.Builder // by test
+	parents map[string]bool             // tests with others inside
+	group   []testCheck                 // of the group that is under way
+}
+
+const mark = "\x16"
+
+func newSuiteReader(t *testReport) *suiteReader {
+	return &suiteReader{report: t, output: map[string]*strings.Builder{}, parents: map[string]bool{}}
+}
+
+func (s *suiteReader) line(text string) {
+	control, ok := strings.CutPrefix(text, mark)
+	if !ok {
+		if s.now != "" && text != "" {
+			s.of(s.now).WriteString(text + "\n")
+		}
+		return
+	}
+	word, rest, _ := strings.Cut(strings.TrimPrefix(control, "=== "), " ")
+	switch verdict, isVerdict := strings.CutPrefix(control, "--- "); {
+	case isVerdict:
+		s.verdict(verdict)
+	case word == "RUN" || word == "NAME" || word == "CONT" || word == "PAUSE":
+		s.now = strings.TrimSpace(rest)
+		for p := parentTest(s.now); p != "" && !s.parents[p]; p = parentTest(p) {
+			s.parents[p] = true
+		}
+	}
+}
+
+func (s *suiteReader) of(test string) *strings.Builder {
+	if s.output[test] == nil {
+		s.output[test] = &strings.Builder{}
+	}
+	return s.output[test]
+}
+
+func parentTest(name string) string {
+	i := strings.LastIndexByte(name, '/')
+	return name[:max(i, 0)]
+}
+
+// verdict reads "PASS: Suite/2_ranks/arena (0.12s)".
+func (s *suiteReader) verdict(text string) {
+	status, rest, _ := strings.Cut(text, ": ")
+	i := strings.LastIndex(rest, " (")
+	if i < 0 {
+		return
+	}
+	name := rest[:i]
+	seconds, _ := strconv.ParseFloat(strings.TrimSuffix(rest[i+2:], "s)"), 64) // 0 if it says something else
+	s.now = name
+	s.add(name, strings.ToLower(status), seconds)
+}
+
+// add notes a check. A group is a test directly below the suite; a test with
+// others inside counts only when it failed by itself.
+func (s *suiteReader) add(name, status string, seconds float64) {
+	own := strings.TrimSpace(s.of(name).String())
+	if !s.parents[name] || status == "fail" && own != "" {
+		c := testCheck{Name: checkName(name), Status: status, Seconds: seconds}
+		if status != "pass" {
+			c.Output = own
+		}
+		s.count(c)
+	}
+	if parentTest(name) == suiteName {
+		s.report.group(checkName(name), status, seconds, s.group)
+		s.group = nil
+	}
+}
+
+func (s *suiteReader) count(c testCheck) {
+	switch c.Status {
+	case "pass":
+		s.report.Passed++
+	case "skip":
+		s.report.Skipped++
+	default:
+		s.report.Failed++
+	}
+	s.report.Checks = append(s.report.Checks, c)
+	s.group = append(s.group, c)
+}
+
+// checkName undoes what package testing does to names.
+func checkName(test string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(test, suiteName+"/"), "_", " ")
+}
+
+// ended holds the end of the process against what was read: a suite that
+// panicked, or ran out of time, blames the test that was running.
+func (s *suiteReader) ended(err error, stderr string) error {
+	if err == nil || s.report.Failed > 0 {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSpace(s.of(s.now).String()+stderr), "\n")
+	return fmt.Errorf("%w (%v) in %q: %s", errSuite, err, checkName(s.now), strings.Join(lines[:min(len(lines), 12)], "\n"))
+}

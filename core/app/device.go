@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"go.uber.org/fx"
+
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/rank"
+)
+
+// Machine is what the plans of this host's ranks run on.
+type Machine struct {
+	Device string     // "cpu" or "cuda"
+	Why    string     // run.device = "auto" chose the CPU
+	GPUs   []cuda.GPU // that this process sees; nil on CPUs
+}
+
+// Survey finds out what run.device means on this machine. With "auto" a machine
+// without GPUs is no error; with "cuda" it is a *cuda.MissingError.
+func Survey(ctx context.Context, device string) (Machine, error) {
+	if device == "cpu" {
+		return Machine{Device: "cpu"}, nil
+	}
+	gpus, err := cuda.Visible(ctx)
+	var missing *cuda.MissingError
+	switch {
+	case err == nil:
+		return Machine{Device: "cuda", GPUs: gpus}, nil
+	case device == "auto" && errors.As(err, &missing) && !missing.Driver:
+		return Machine{Device: "cpu", Why: missing.What}, nil // nobody here asks how to get a GPU
+	case device == "auto":
+		return Machine{Device: "cpu", Why: err.Error()}, nil
+	}
+	return Machine{}, fmt.Errorf("run.device = %q: %w", device, err)
+}
+
+// GPU is the one of a rank: that of its local rank. Where there are fewer, because
+// ranks share one or each sees its own alone, counting begins anew; ranks
+// compare what they got before the first step.
+func (m Machine) GPU(w rank.World) cuda.GPU { return m.GPUs[w.LocalRank%len(m.GPUs)] }
+
+// String names the device, and why it is the CPU.
+func (m Machine) String() string {
+	switch {
+	case m.Device == "cuda":
+		return fmt.Sprintf("cuda (%d × %s)", len(m.GPUs), m.GPUs[0].Name)
+	case m.Why != "":
+		return "cpu (" + m.Why + ")"
+	}
+	return m.Device
+}
+
+func survey(cfg *config.Config) (Machine, error) { return Survey(context.Background(), cfg.Run.Device) }
+
+// openDevice begins to make this rank's device ready: a GPU takes a while.
+func openDevice(lc fx.Lifecycle, m Machine, w rank.World) *Starting[plan.Device] {
+	s := Start(func() (plan.Device, error) {
+		if m.Device == "cpu" {
+			return cpu.NewParallel(runtime.GOMAXPROCS(0)), nil // launch.threads_per_rank
+		}
+		return started[plan.Device](cuda.Open(m.GPU(w).Ordinal, kernelCache()))
+	})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error {
+		<-s.done
+		if d, ok := s.value.(*cuda.Device); ok && s.err == nil {
+			return d.Close()
+		}
+		return nil
+	}})
+	return s
+}
+
+// kernelCache is the folder for compiled kernels, "" where there is none.
+func kernelCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "trainctl", "kernels")
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/trainctl/trainctl/core/host"
+)
+
+// Sum gives the SHA-256 sum of the plugin at a path; kind is the name of its table.
+type Sum func(kind, path string) (string, error)
+
+// Lock writes the sums of plugins given by their path into the text of a file,
+// as sha256 of their tables; order, comments and spaces stay as they are. The
+// tables come back in the order of a file, Options left out. Everything that is
+// wrong comes back as one [*Error], with what sum failed with among its causes.
+func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
+	body := withoutMark(string(text))
+	src := &source{name: name, text: body}
+	r := newReport(src)
+	root := map[string]any{}
+	if _, err := toml.Decode(body, &root); err != nil {
+		r.syntax(err)
+		return nil, nil, &Error{Diagnostics: r.sorted()}
+	}
+	r.places = index(src)
+	l := locker{report: r, root: root, sum: sum, body: body}
+	for _, kind := range []string{"backend", "precision", "dataset"} {
+		table, _ := root[kind].(map[string]any)
+		path, _ := table["plugin"].(string)
+		if host.IsPath(path) {
+			old, _ := table["sha256"].(string)
+			l.lock(PluginTable{Kind: kind, Plugin: path, SHA256: old})
+		}
+	}
+	if r.failed() {
+		return nil, nil, &Error{Diagnostics: r.sorted(), Causes: l.causes}
+	}
+	mark := string(text)[:len(text)-len(body)]
+	return []byte(mark + l.edited()), l.tables, nil
+}
+
+// locker collects what to change.
+type locker struct {
+	*report
+	root   map[string]any
+	body   string
+	sum    Sum
+	tables []PluginTable
+	edits  []edit
+	causes []error
+}
+
+// edit replaces a span of the text.
+type edit struct {
+	span
+	text string
+}
+
+func (l *locker) lock(t PluginTable) {
+	sum, err := l.sum(t.Kind, t.Plugin)
+	if err != nil {
+		msg, help := startError(err)
+		l.errorf(t.Kind+".plugin", atValue, help, "%s", msg)
+		l.causes = append(l.causes, err)
+		return
+	}
+	was := t.SHA256
+	t.SHA256 = sum
+	l.tables = append(l.tables, t)
+	if sum == was {
+		return
+	}
+	e := l.edit(t)
+	if !l.harmless(e, t) {
+		l.errorf(t.Kind+".plugin", atValue, fmt.Sprintf("write it by hand: sha256 = %q", sum), "the way in which the plugin is named here leaves no place for its sum")
+		return
+	}
+	l.edits = append(l.edits, e)
+}
+
+// edit is how the text changes for a sum: the old one is replaced; a new one
+// gets a line of its own below the plugin, or follows it in an inline table.
+func (l *locker) edit(t PluginTable) edit {
+	value := quote(t.SHA256)
+	if old, ok := l.places[t.Kind+".sha256"]; ok {
+		return edit{old.val, value}
+	}
+	plugin := l.places[t.Kind+".plugin"]
+	at := plugin.val.end
+	first := strings.LastIndexByte(l.body[:plugin.key.start], '\n') + 1
+	head := l.body[first:plugin.key.start] // indentation, and "backend." of a dotted key
+	if strings.ContainsAny(head, "{,=") {
+		return edit{span{at, at}, ", sha256 = " + value}
+	}
+	line := head + "sha256 = " + value
+	next := strings.IndexByte(l.body[at:], '\n')
+	if next < 0 {
+		return edit{span{len(l.body), len(l.body)}, "\n" + line}
+	}
+	at += next + 1
+	end := "\n"
+	if strings.HasSuffix(l.body[:at], "\r\n") {
+		end = "\r\n"
+	}
+	return edit{span{at, at}, line + end}
+}
+
+// harmless reports whether an edit sets the sum and changes nothing else.
+func (l *locker) harmless(e edit, t PluginTable) bool {
+	var got map[string]any
+	if _, err := toml.Decode(l.body[:e.start]+e.text+l.body[e.end:], &got); err != nil {
+		return false
+	}
+	want := maps.Clone(l.root)
+	table := maps.Clone(want[t.Kind].(map[string]any))
+	table["sha256"] = t.SHA256
+	want[t.Kind] = table
+	return reflect.DeepEqual(got, want)
+}
+
+func (l *locker) edited() string {
+	slices.SortFunc(l.edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
+	var b strings.Builder
+	at := 0
+	for _, e := range l.edits {
+		b.WriteString(l.body[at:e.start] + e.text)
+		at = e.end
+	}
+	return b.String() + l.body[at:]
+}

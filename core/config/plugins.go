@@ -1,0 +1,84 @@
+package config
+
+import (
+	"errors"
+
+	"github.com/trainctl/trainctl/core/host"
+)
+
+// PluginTable is what a file says of one plugin.
+type PluginTable struct {
+	Kind    string // the table: "backend", "precision" or "dataset"
+	Plugin  string // name or path
+	SHA256  string // "" where the file has none
+	Options *map[string]any
+}
+
+// PluginTables are the plugins of a run.
+func (c *Config) PluginTables() []PluginTable {
+	return []PluginTable{
+		{"backend", c.Backend.Plugin, c.Backend.SHA256, &c.Backend.Options},
+		{"precision", c.Precision.Plugin, c.Precision.SHA256, &c.Precision.Options},
+		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, &c.Dataset.Options},
+	}
+}
+
+// Checksums are the sums that plugins must have, by path.
+func (c *Config) Checksums() map[string]string {
+	sums := map[string]string{}
+	for _, t := range c.PluginTables() {
+		if t.SHA256 != "" {
+			sums[t.Plugin] = t.SHA256
+		}
+	}
+	return sums
+}
+
+// checkSums refuses two sums for one file.
+func (c *Config) checkSums() {
+	first := map[string]PluginTable{}
+	for _, t := range c.PluginTables() {
+		other, again := first[t.Plugin]
+		switch {
+		case t.SHA256 == "" || c.report.bad[t.Kind+".sha256"]:
+		case !again:
+			first[t.Plugin] = t
+		case other.SHA256 != t.SHA256:
+			c.report.errorf(t.Kind+".sha256", atValue, "trainctl plugins lock CONFIG writes both", "%s.sha256 is another one, of the same file", other.Kind)
+		}
+	}
+}
+
+// plugins has the options of every plugin checked.
+func (c *Config) plugins(check CheckPlugin) (causes []error) {
+	if check == nil {
+		return nil
+	}
+	for _, t := range c.PluginTables() {
+		if t.Plugin == "" || c.report.bad[t.Kind+".plugin"] || c.report.bad[t.Kind+".sha256"] {
+			continue
+		}
+		resolved, problems, err := check(t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
+		if err != nil {
+			msg, help := startError(err)
+			c.report.errorf(t.Kind+".plugin", atValue, help, "%s", msg)
+			causes = append(causes, err)
+		}
+		c.report.problems(t.Kind+".options", problems)
+		if resolved != nil {
+			*t.Options = resolved
+		}
+	}
+	return causes
+}
+
+// startError takes the help out of a host's error, to show it where help stands.
+func startError(err error) (msg, help string) {
+	var start *host.StartError
+	if !errors.As(err, &start) {
+		return err.Error(), ""
+	}
+	bare := *start
+	bare.Help = ""
+	return bare.Error(), start.Help
+}

@@ -1,0 +1,76 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Checksum is the SHA-256 sum in hexadecimal of the plugin at a path, which is
+// not executed. The error is a *StartError.
+func Checksum(kind sdk.Kind, path string) (string, error) {
+	if failed := executable(kind, path); failed != nil {
+		return "", failed
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", &StartError{Kind: kind, Name: path, Problem: err.Error(), Err: err}
+	}
+	defer f.Close()
+	sum, err := digest(f)
+	if err != nil {
+		return "", &StartError{Kind: kind, Name: path, Problem: err.Error(), Err: err}
+	}
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// WithChecksums is a host that knows these sums too, see Options.Checksums.
+func (h *Host) WithChecksums(sums map[string]string) *Host {
+	o := h.opts
+	o.Checksums = map[string]string{}
+	maps.Copy(o.Checksums, h.opts.Checksums)
+	maps.Copy(o.Checksums, sums)
+	return &Host{opts: o}
+}
+
+func digest(r io.Reader) (sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	_, err = io.Copy(hash, r)
+	hash.Sum(sum[:0])
+	return sum, err
+}
+
+func parseSum(text string) (sum [sha256.Size]byte, err error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(sum) {
+		return sum, fmt.Errorf("%q is no SHA-256 sum, which has %d hexadecimal digits", text, 2*len(sum))
+	}
+	return [sha256.Size]byte(b), nil
+}
+
+// verified opens a file whose content has the SHA-256 sum. What is executed
+// later is this open file, so that it cannot be exchanged in between.
+func verified(path, text string) (*os.File, error) {
+	want, err := parseSum(text)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	got, err := digest(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if got != want {
+		return nil, errors.Join(fmt.Errorf("its SHA-256 sum is %x, expected %x", got, want), f.Close())
+	}
+	return f, nil
+}

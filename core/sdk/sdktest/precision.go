@@ -1,0 +1,289 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// PrecisionOptions say what the precision suite runs on.
+type PrecisionOptions struct {
+	// New makes an instance that was not asked for its policy yet. It may live
+	// in this process or at the other end of a wire.
+	New func(t testing.TB) sdk.Precision
+
+	// Options is the plugin's table as a user would write it.
+	Options map[string]any
+
+	// Refused are tables that must be refused, by the key that the message
+	// must name. Keys of Options that they lack are added.
+	Refused map[string]map[string]any
+
+	// Timeout bounds every single check; default 1 minute.
+	Timeout time.Duration
+}
+
+// Precision checks that a plugin keeps the contract of [sdk.Precision].
+func Precision(t *testing.T, o PrecisionOptions) {
+	t.Helper()
+	for _, c := range precisionChecks {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), orMinute(o.Timeout))
+			defer cancel()
+			if err := c.run(ctx, &precisionSuite{o, t}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The checks return what is wrong, so that the suite can be tested itself.
+var precisionChecks = []struct {
+	name string
+	run  func(context.Context, *precisionSuite) error
+}{
+	{"says what it is", checkPrecisionInfo},
+	{"refuses bad options by name", checkPrecisionRefused},
+	{"has a policy that a plan can follow", checkPolicy},
+	{"has the same policy on all ranks", checkPolicies},
+	{"scales alike on all ranks", checkScales},
+	{"skips what overflowed and nothing else", checkSkips},
+	{"goes on from its state", checkState},
+	{"closes at any time", checkPrecisionClose},
+}
+
+type precisionSuite struct {
+	PrecisionOptions
+	t testing.TB
+}
+
+func checkPrecisionInfo(_ context.Context, s *precisionSuite) error {
+	p := s.New(s.t)
+	defer p.Close()
+	info := p.Info()
+	if diff := cmp.Diff(info, p.Info()); diff != "" {
+		return fmt.Errorf("Info is not constant:\n%s", diff)
+	}
+	return describes(info, sdk.KindPrecision)
+}
+
+func checkPrecisionRefused(ctx context.Context, s *precisionSuite) error {
+	return refused(s.Refused, func(table map[string]any) error {
+		_, _, err := s.ask(ctx, table)
+		return err
+	})
+}
+
+// ask makes an instance and asks it for the policy of a table.
+func (s *precisionSuite) ask(ctx context.Context, table map[string]any) (sdk.Precision, sdk.Policy, error) {
+	p := s.New(s.t)
+	s.t.Cleanup(func() { _ = p.Close() })
+	options, problems := sdk.CheckOptions("", p.Info().Options, merged(s.Options, table))
+	if err := problems.Err(); err != nil {
+		return nil, sdk.Policy{}, err
+	}
+	policy, err := p.Policy(ctx, options)
+	if err != nil {
+		err = fmt.Errorf("asked for its policy: %w", err)
+	}
+	return p, policy, err
+}
+
+var halves = []tensor.DType{tensor.F16, tensor.BF16}
+
+func checkPolicy(ctx context.Context, s *precisionSuite) error {
+	_, p, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	var all []error
+	complain := func(format string, args ...any) { all = append(all, fmt.Errorf("Policy: "+format, args...)) }
+	if p.Name == "" {
+		complain("no Name")
+	}
+	if p.Params != tensor.F32 && !slices.Contains(halves, p.Params) {
+		complain("Params is %v, want f32 or a half type", p.Params)
+	}
+	if p.Lower != tensor.Invalid && !slices.Contains(halves, p.Lower) {
+		complain("Lower is %v, want a half type, or none without casts", p.Lower)
+	}
+	if p.Lower == tensor.Invalid && slices.Contains(slices.Collect(maps.Values(p.Casts)), sdk.CastLower) {
+		complain("it casts to a lower type and names none")
+	}
+	if p.MasterWeights && p.Params == tensor.F32 {
+		complain("MasterWeights are copies in float32, and Params is float32 already")
+	}
+	if !scale(p.Scale) {
+		complain("Scale is %v, want a positive number; 1 scales nothing", p.Scale)
+	}
+	return errors.Join(all...)
+}
+
+func scale(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
+
+func checkPolicies(ctx context.Context, s *precisionSuite) error {
+	_, a, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, b, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if diff := cmp.Diff(a, b); diff != "" {
+		return fmt.Errorf("two instances differ:\n%s", diff)
+	}
+	return nil
+}
+
+// overflows is a run with rare infinities, then many, then none.
+func overflows() []bool {
+	r := rand.New(rand.NewPCG(suiteSeed, 0))
+	var out []bool
+	for _, often := range []float64{0.05, 0.7, 0} {
+		for range 200 {
+			out = append(out, r.Float64() < often)
+		}
+	}
+	return out
+}
+
+func checkScales(ctx context.Context, s *precisionSuite) error {
+	var traces [2][]sdk.ScaleState
+	for i := range traces {
+		p, _, err := s.ask(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if traces[i], err = follow(ctx, p, overflows()); err != nil {
+			return err
+		}
+	}
+	return sameTrace(traces[0], traces[1])
+}
+
+func follow(ctx context.Context, p sdk.Precision, found []bool) (out []sdk.ScaleState, err error) {
+	for i, f := range found {
+		state, err := p.Update(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("update %d: %w", i, err)
+		}
+		if !scale(state.Scale) {
+			return nil, fmt.Errorf("update %d gave the scale %v", i, state.Scale)
+		}
+		out = append(out, state)
+	}
+	return out, nil
+}
+
+func sameTrace(a, b []sdk.ScaleState) error {
+	for i := range a {
+		if a[i] != b[i] {
+			return fmt.Errorf("after %d equal updates one instance has %+v, the other %+v", i+1, a[i], b[i])
+		}
+	}
+	return nil
+}
+
+func checkSkips(ctx context.Context, s *precisionSuite) error {
+	p, policy, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	found := overflows()
+	trace, err := follow(ctx, p, found)
+	if err != nil {
+		return err
+	}
+	row := uint64(0)
+	for i, state := range trace {
+		want := policy.Dynamic && found[i]
+		if row++; !want {
+			row = 0
+		}
+		if state.Skip != want || state.Skipped != row {
+			return fmt.Errorf("update %d, infinities %v, dynamic %v: %+v, want Skip %v after %d in a row", i, found[i], policy.Dynamic, state, want, row)
+		}
+	}
+	return nil
+}
+
+// checkState carries the state from one instance to another, as a checkpoint
+// does: at steps that were not skipped, one after the other, since at some of
+// them a counter may be at its start.
+func checkState(ctx context.Context, s *precisionSuite) error {
+	found := overflows()
+	for at, tries := 100, 0; tries < 3; at++ {
+		if found[at-1] {
+			continue
+		}
+		tries++
+		if err := s.carry(ctx, found[:at], found[at:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error {
+	a, _, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := follow(ctx, a, before); err != nil {
+		return err
+	}
+	state, err := a.State(ctx)
+	if err != nil {
+		return fmt.Errorf("asked for its state: %w", err)
+	}
+	b, _, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := b.Load(ctx, state); err != nil {
+		return fmt.Errorf("loading its own state %v: %w", state, err)
+	}
+	if again, err := b.State(ctx); err != nil || !maps.Equal(state, again) {
+		return fmt.Errorf("its state is %v after loading %v (%v)", again, state, err)
+	}
+	went, err := follow(ctx, a, after)
+	if err != nil {
+		return err
+	}
+	loaded, err := follow(ctx, b, after)
+	if err != nil {
+		return err
+	}
+	if err := sameTrace(went, loaded); err != nil {
+		return fmt.Errorf("one went on and the other loaded %v: %w", state, err)
+	}
+	return nil
+}
+
+func checkPrecisionClose(ctx context.Context, s *precisionSuite) error {
+	if err := s.New(s.t).Close(); err != nil {
+		return fmt.Errorf("Close before Policy: %w", err)
+	}
+	p, _, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, which := range []string{"first", "second"} {
+		if err := p.Close(); err != nil {
+			return fmt.Errorf("the %s Close: %w", which, err)
+		}
+	}
+	return nil
+}

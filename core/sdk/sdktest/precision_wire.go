@@ -1,0 +1,34 @@
+package sdktest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// PrecisionPlugin gives [PrecisionOptions] instances that are plugin
+// processes, one each, started by the host from a path or a built-in name.
+func PrecisionPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Precision {
+	return func(t testing.TB) sdk.Precision {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+		defer cancel()
+		p, err := h.StartPrecision(ctx, plugin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &remotePrecision{Precision: p}
+	}
+}
+
+// remotePrecision makes a plugin process look like an instance.
+type remotePrecision struct{ *host.Precision }
+
+// Close may be called often, the host's once.
+func (r *remotePrecision) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	defer cancel()
+	return r.Precision.Close(ctx)
+}
