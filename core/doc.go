@@ -30,6 +30,11 @@
 // ring, core/ddp/reduce.go's Finish returns, and the optimizer reads the same
 // memory. Backward went on all the while.
 //
+// A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
+// them: core/cuda.Arena allocates and exports, core/host passes the handle on,
+// plugins/backend-nccl/arena.go maps it. The descriptor then names events too,
+// which put the streams of both processes in order (core/sdk/device.go).
+//
 // # The walk of a batch
 //
 // core/train/step.go asks core/data/loader.go, which has requested the batch

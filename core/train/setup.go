@@ -76,7 +76,7 @@ func (t *Trainer) openBackend(ctx context.Context) error {
 	return t.Backend.Open(ctx, sdk.Group{
 		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
 		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr, Channels: ddp.Channels(t.Settings.DDP),
+		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr, Device: t.GPU.UUID, Channels: ddp.Channels(t.Settings.DDP),
 	}, t.Settings.BackendOptions)
 }
 

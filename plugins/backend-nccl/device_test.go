@@ -20,15 +20,19 @@ import (
 )
 
 // envMachine has the socket of a fake machine. With it the test binary is the
-// plugin on that machine.
+// plugin on that machine, or a rank of bench; with a host alone it is the plugin
+// on this one.
 const envMachine = "TRAINCTL_LIB_FAKE" // the host passes TRAINCTL_LIB* on
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envMachine) != "" {
-		if os.Getenv("TRAINCTL_BENCH") != "" {
-			os.Exit(benchRank())
-		}
+	fake := os.Getenv(envMachine) != ""
+	switch {
+	case fake && os.Getenv("TRAINCTL_BENCH") != "":
+		os.Exit(benchRank())
+	case fake:
 		sdk.Serve(sdk.Plugin{Backend: func() sdk.Backend { return onMachineAt() }})
+	case os.Getenv("TRAINCTL_PLUGIN_COOKIE") != "":
+		sdk.Serve(sdk.Plugin{Backend: func() sdk.Backend { return New() }})
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -199,6 +199,11 @@ func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error
 // staged takes the way over memory that stands in for the host's.
 func (b *Backend) staged(c *sdk.Collective, g guard) error {
 	d, ch := b.device, b.channels[c.Channel]
+	if len(c.Buf) > d.size {
+		if err := b.settled(g); err != nil { // freeing memory may wait for the device, and cannot be interrupted
+			return err
+		}
+	}
 	if err := d.room(len(c.Buf)); err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ type mapping struct {
 	bytes  []byte // nil: reserved addresses, or without access
 	size   uintptr
 	source *physical
-	opened int // how often, by cuIpcOpenMemHandle
 }
 
 type mappingKind int
