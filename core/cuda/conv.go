@@ -101,5 +101,5 @@ func bindConvGradBias(b *binder) {
 	v := b.images(x.Shape).single()
 	part := b.scratch(8 * v.c * v.shares)
 	b.launch(x.DType, "channel_sums", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
-	b.launch(x.DType, "sum_parts", grid(v.c), 1, part, v.shares, v.c, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
+	b.launch(x.DType, "sum_parts", v.c, 1, part, v.shares, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
 }

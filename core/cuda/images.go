@@ -21,7 +21,7 @@ func (b *binder) images(s tensor.Shape) images {
 		}
 	}
 	const work = 8 // rounds that a thread should have
-	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 256))
+	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 512))
 	return v
 }
 

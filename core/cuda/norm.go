@@ -40,7 +40,7 @@ func (b *binder) moments() driver.DevicePtr {
 	} else {
 		b.launch(x.DType, "bn_moments", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
 	}
-	b.launch(x.DType, "bn_merge", grid(v.c), 1, part, v.shares, v.c, stats)
+	b.launch(x.DType, "bn_merge", v.c, 1, part, v.shares, v.c, stats)
 	return stats
 }
 
@@ -148,7 +148,7 @@ func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 
 // mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.
 func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, v images, count int, invstd driver.DevicePtr) {
-	b.launch(d, "bn_grad_merge", grid(v.c), 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+	b.launch(d, "bn_grad_merge", v.c, 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
 }
 
 // gradType is the type of a norm's gradients, outputs 1 and 2.

@@ -72,6 +72,6 @@ func bindNormPoolGrad(b *binder) {
 	b.launch(x.DType, "norm_pool_grad_input", v.blocks(), v.shares, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), b.in(5),
 		b.in(6), typeOf(b.s.In, 6), sums, b.out(0), p, x.Shape[0], v.lanes, part)
 	if len(b.s.Out) > 3 && b.s.Out[3].Present() {
-		b.launch(x.DType, "sum_parts", grid(v.c), 1, part, v.shares, v.c, b.out(3), typeOf(b.s.Out, 3), b.adds(3))
+		b.launch(x.DType, "sum_parts", v.c, 1, part, v.shares, b.out(3), typeOf(b.s.Out, 3), b.adds(3))
 	}
 }

@@ -78,23 +78,26 @@ KERNEL bn_moments_last(const elem* x, int n, int c, u32 lanes, double* part) {
 	}
 }
 
-// bn_merge adds up the shares of a channel (Chan, Golub and LeVeque, 1979) to
-// stats: c means, c biased variances, and the number of elements.
+// bn_merge has a block per channel, which adds up its shares to stats: c means,
+// c biased variances, and the number of elements.
 KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
-	each(ch, c) {
-		double count = 0, mean = 0, square = 0;
-		for (int s = 0; s < shares; s++) {
-			const double* p = part + 3 * ((i64)ch * shares + s);
-			if (p[0] < 1) continue;
-			double delta = p[1] - mean, total = count + p[0];
-			square += p[2] + delta * delta * count * p[0] / total;
-			mean += delta * p[0] / total;
-			count = total;
-		}
-		stats[ch] = mean;
-		stats[c + ch] = square / count;
-		if (ch == 0) stats[2 * c] = count;
+	const double* p = part + 3 * (i64)blockIdx.x * shares;
+	double count = 0, mean = 0, square = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		count += p[3 * s];
+		mean += p[3 * s] * p[3 * s + 1];
 	}
+	count = block_sum(count);
+	mean = block_sum(mean) / count;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		double delta = p[3 * s + 1] - mean;
+		square += p[3 * s + 2] + delta * delta * p[3 * s];
+	}
+	square = block_sum(square);
+	if (threadIdx.x != 0) return;
+	stats[blockIdx.x] = mean;
+	stats[c + blockIdx.x] = square / count;
+	if (blockIdx.x == 0) stats[2 * c] = count;
 }
 
 // set_affine writes what a channel is multiplied with and what is added, where
@@ -209,21 +212,25 @@ KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const 
 	}
 }
 
-// bn_grad_merge adds up the shares to sums: c Σdy, c Σdy·(x−mean), and count;
-// and writes the gradients of weight and bias, each of which may be null.
+// bn_grad_merge has a block per channel, which adds up its shares to sums: c Σdy,
+// c Σdy·(x−mean), and count; and writes the gradients of weight and bias, each of
+// which may be null.
 KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, double* sums, void* dweight, void* dbias, int type, int add_weight, int add_bias) {
-	each(ch, c) {
-		double sum = 0, dot = 0;
-		for (int s = 0; s < shares; s++) {
-			sum += part[2 * ((i64)ch * shares + s)];
-			dot += part[2 * ((i64)ch * shares + s) + 1];
-		}
-		sums[ch] = sum;
-		sums[c + ch] = dot;
-		if (ch == 0) sums[2 * c] = count;
-		if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
-		if (dbias) store_grad(dbias, type, ch, sum, add_bias);
+	int ch = blockIdx.x;
+	const double* p = part + 2 * (i64)ch * shares;
+	double sum = 0, dot = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		sum += p[2 * s];
+		dot += p[2 * s + 1];
 	}
+	sum = block_sum(sum);
+	dot = block_sum(dot);
+	if (threadIdx.x != 0) return;
+	sums[ch] = sum;
+	sums[c + ch] = dot;
+	if (ch == 0) sums[2 * c] = count;
+	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
+	if (dbias) store_grad(dbias, type, ch, sum, add_bias);
 }
 
 // input_slope is what a channel's dx is made with: dx = (dy − meanDy − (x−mean)·slope)·scale.
@@ -268,12 +275,11 @@ KERNEL channel_sums(const elem* x, int n, int c, int hw, u32 lanes, double* part
 	if (first(s)) part[(i64)s.ch * gridDim.y + blockIdx.y] = sum;
 }
 
-KERNEL sum_parts(const double* part, int shares, int c, void* y, int type, int add) {
-	each(ch, c) {
-		double sum = 0;
-		for (int s = 0; s < shares; s++) sum += part[(i64)ch * shares + s];
-		store_grad(y, type, ch, sum, add);
-	}
+KERNEL sum_parts(const double* part, int shares, void* y, int type, int add) {
+	double sum = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) sum += part[(i64)blockIdx.x * shares + s];
+	sum = block_sum(sum);
+	if (threadIdx.x == 0) store_grad(y, type, blockIdx.x, sum, add);
 }
 
 // layer_norm has a block per row.
