@@ -124,12 +124,20 @@ func (a *Arena) Written(ctx context.Context, s driver.Stream) (int, error) {
 	if e == nil || len(e.done) == 0 {
 		return 0, WaitStream(ctx, a.cu, s)
 	}
-	n := e.next%min(len(e.ready), len(e.done)) + 1
+	n := e.next%a.inTurn() + 1
 	if err := a.cu.EventRecord(e.ready[n-1], s); err != nil {
 		return 0, fmt.Errorf("cuda: %w", err)
 	}
 	e.next = n
 	return n, nil
+}
+
+// inTurn is how many events the calls take in turn, 0 where none are shared.
+func (a *Arena) inTurn() int {
+	if a.events == nil {
+		return 0
+	}
+	return min(len(a.events.ready), len(a.events.done))
 }
 
 // Follow lets the stream wait for what a completed call with that Done put on

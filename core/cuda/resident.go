@@ -26,17 +26,23 @@ func (d *Device) Mirror(mem []byte) (release func() error, note string, err erro
 		return func() error { return nil }, "", nil
 	}
 	defer d.enter()()
-	s := &span{host: addressOf(mem), size: len(mem)}
-	if s.at, err = d.alloc(len(mem)); err != nil {
+	at, err := d.alloc(len(mem))
+	if err != nil {
 		return nil, "", fmt.Errorf("cuda: %d bytes beside the host's: %w", len(mem), err)
 	}
+	return d.mirror(mem, at, func() error { return d.cu.MemFree(at) })
+}
+
+// mirror makes memory of the device, which free gives back, the copy of the host's.
+func (d *Device) mirror(mem []byte, to driver.DevicePtr, free func() error) (release func() error, note string, err error) {
+	s := &span{host: addressOf(mem), size: len(mem), at: to}
 	unpin, note := d.pin(mem)
 	at, _ := slices.BinarySearchFunc(d.spans, s.host, func(s *span, host uintptr) int { return cmp.Compare(s.host, host) })
 	d.spans = slices.Insert(d.spans, at, s)
 	release = func() error {
 		defer d.enter()()
 		d.spans = slices.DeleteFunc(d.spans, func(o *span) bool { return o == s })
-		return joinFree(unpin(), d.cu.MemFree(s.at))
+		return joinFree(unpin(), free())
 	}
 	if err := d.Upload(mem); err != nil {
 		return nil, "", joinFree(err, release())

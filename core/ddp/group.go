@@ -77,6 +77,20 @@ func (g *Group) Continue(seq uint64) { g.seq = seq }
 
 // submit numbers and starts a collective over a region.
 func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) (uint64, error) {
+	g.number(op, red, d, r, root, bucket)
+	return g.comm.Submit(&g.call)
+}
+
+// submitIn is submit of a bucket's sum in an arena on a device, laid out as the
+// group's, between events.
+func (g *Group) submitIn(arena *sdk.Arena, d tensor.DType, r Region, bucket, ready, done int) (uint64, error) {
+	g.number(sdk.OpAllReduce, sdk.Sum, d, r, 0, bucket)
+	g.call.Arena, g.call.Buf, g.call.Ready, g.call.Done = arena, nil, ready, done
+	return g.comm.Submit(&g.call)
+}
+
+// number makes the next call.
+func (g *Group) number(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) {
 	g.seq++
 	count := r.Size / d.Size()
 	if op == sdk.OpAllGather || op == sdk.OpReduceScatter {
@@ -86,7 +100,6 @@ func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, ro
 		Seq: g.seq, Op: op, Reduce: red, DType: d, Count: count, Root: root, Bucket: bucket,
 		Arena: g.arena, Offset: r.Offset, Buf: g.Bytes(r), Channel: g.channel,
 	}
-	return g.comm.Submit(&g.call)
 }
 
 func (g *Group) run(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root int) error {

@@ -37,7 +37,9 @@ type Reducer struct {
 	begun      bool // a pass since the last synchronised one
 
 	stage  plan.Stage // nil: gradients are born in the arena
+	staged bool       // buckets travel through stage
 	coming []int      // buckets on their way to the arena
+	device *inPlace   // unless staged, how buckets are reduced where they are born; nil: in the arena
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -153,6 +155,9 @@ func (r *Reducer) Begin(sync bool) {
 	}
 	r.begun = !sync
 	r.sync = sync
+	if r.device != nil {
+		r.device.sent = r.device.sent[:0]
+	}
 	if sync {
 		r.step++
 	}
@@ -184,8 +189,10 @@ func (r *Reducer) Unused(param int) {
 func (r *Reducer) launch(b int) {
 	switch {
 	case r.err != nil || r.group.World == 1:
-	case r.stage != nil:
+	case r.staged:
 		r.fetch(b)
+	case r.device != nil:
+		r.issue(b)
 	default:
 		r.pack(b)
 	}
@@ -242,8 +249,8 @@ func (r *Reducer) Flush() error {
 	return r.err
 }
 
-// Finish waits until every bucket holds the average over ranks; Flush comes
-// before it. After an error the gradients are unusable: no rank may apply them.
+// Finish waits until every bucket holds the average over ranks, or will when
+// Settle has been called; Flush comes before it. After an error the gradients are unusable: no rank may apply them.
 func (r *Reducer) Finish() error {
 	if !r.sync || r.group.World == 1 {
 		return nil
@@ -279,7 +286,7 @@ func (r *Reducer) land(b int) {
 	if factors {
 		wire = s.wire2
 	}
-	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil {
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil || r.device != nil && !r.staged {
 		return
 	}
 	if factors {
@@ -287,7 +294,7 @@ func (r *Reducer) land(b int) {
 	} else {
 		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
 	}
-	if r.stage != nil {
+	if r.staged {
 		r.err = r.stage.Store(b)
 	}
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // A bucket is born in the host's arena, or in a copy of the arena on a device.
-// Then its gradients travel through the arena: fetched when they are final,
+// Then its gradients travel through the arena, unless a backend reaches the copy: fetched when they are final,
 // packed and sent when they have landed, stored back when they are reduced.
 
 // Through makes the reducer fetch gradients from a device and store them back
 // there. It is called before the first Begin; the caller closes the stage.
-func (r *Reducer) Through(s plan.Stage) { r.stage = s }
+func (r *Reducer) Through(s plan.Stage) { r.stage, r.staged = s, true }
 
 // fetch begins to bring a bucket to the arena, from where arrive sends it.
 func (r *Reducer) fetch(b int) {

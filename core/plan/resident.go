@@ -1,6 +1,11 @@
 package plan
 
-import "github.com/trainctl/trainctl/core/tensor"
+import (
+	"time"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
 
 // Resident is what a device with memory of its own offers beside Device.
 //
@@ -17,6 +22,10 @@ type Resident interface {
 	// what makes copying slower than it could be, such as memory that cannot be
 	// pinned; "" for nothing.
 	Mirror(mem []byte) (release func() error, note string, err error)
+
+	// Lend is Mirror in memory that a backend can reach, so that it can reduce
+	// parts of the copy where they lie. patience bounds the device's own waits.
+	Lend(mem []byte, patience time.Duration) (lent Lent, note string, err error)
 
 	// Upload makes the copies of parts what the host has; Download the other way
 	// round. Both wait. Without parts they wait for what was enqueued.
@@ -90,5 +99,27 @@ type Stage interface {
 	// after; the host's bytes stay as they are until the next Fetch of the bucket, or a Download.
 	Store(bucket int) error
 
+	Close() error
+}
+
+// Lent is the copy of mirrored memory that a backend has been shown. What lies
+// at an offset of the host's memory lies at the same offset of the copy. Its methods belong to
+// the goroutine that runs programs.
+type Lent interface {
+	// Export says how a backend gets at the copy, one in this process or one in
+	// another; Attached takes what the backend's Attach has answered. Both are
+	// called anew for every backend, and what one before has left open is void.
+	Export(inProcess bool) (*sdk.DeviceMemory, error)
+	Attached(m *sdk.DeviceMemory) error
+
+	// Written comes when all work that writes a part has been enqueued, and
+	// returns the Ready and Done of the collective to be submitted for it.
+	Written() (ready, done int, err error)
+
+	// Follow puts work enqueued from now on behind what a call with that Done
+	// has left to do. Calls are followed in the order of Written.
+	Follow(done int) error
+
+	// Close is Mirror's release. The backend has been closed before.
 	Close() error
 }

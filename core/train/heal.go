@@ -216,6 +216,9 @@ func (t *Trainer) beReached(ctx context.Context, anew bool) ([]byte, error) {
 	if err := t.Backend.Attach(ctx, t.arena); err != nil {
 		return nil, err
 	}
+	if err := t.lend(ctx); err != nil {
+		return nil, err
+	}
 	return t.Backend.Listen(ctx)
 }
 

@@ -1,11 +1,13 @@
 package train
 
 import (
+	"context"
 	"errors"
 
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // residence is what a rank keeps in the memory of its device: a copy of the
@@ -17,7 +19,10 @@ import (
 // A device that computes in the host's memory has none: then all of it does nothing.
 type residence struct {
 	dev    plan.Resident
-	stage  plan.Stage
+	lent   plan.Lent    // the copy, which a backend may reduce buckets in; nil: none can
+	shared *sdk.Arena   // lent, as the backend knows it
+	denied error        // why it does not know it
+	stage  plan.Stage   // of buckets that are reduced in the host's memory
 	arena  func() error // releases the copy
 	inputs func() error // unpins the batches
 	err    error
@@ -30,8 +35,8 @@ func (t *Trainer) reside() (err error) {
 		return nil
 	}
 	end := t.memory.all.Offset + t.memory.all.Size
-	var note string
-	if t.home.arena, note, err = dev.Mirror(t.arena.Bytes()[:end:end]); err != nil {
+	note, err := t.copyTo(dev, t.arena.Bytes()[:end:end])
+	if err != nil {
 		return err
 	}
 	t.slow(note)
@@ -57,14 +62,9 @@ func (t *Trainer) moveIn() (err error) {
 	if err := t.home.close(); err != nil {
 		return err
 	}
-	buckets := make([][]byte, len(t.memory.buckets))
-	for i, r := range t.memory.buckets {
-		buckets[i] = t.group.Bytes(r)
-	}
-	if t.home.stage, err = t.home.dev.Stage(buckets); err != nil {
+	if err := t.route(); err != nil {
 		return err
 	}
-	t.reducer.Through(t.home.stage)
 	return t.optimizer.Move(t.home.dev)
 }
 
@@ -78,7 +78,8 @@ func (h *residence) close() (err error) {
 }
 
 // Vacate gives the device back: programs, copies, and pinned memory, which must
-// not be unmapped before. Nothing can be run after.
+// not be unmapped before. A backend that has been lent the copy is closed.
+// Nothing can be run after.
 func (t *Trainer) Vacate() error {
 	err := t.programs.close()
 	t.programs = programs{}
@@ -91,6 +92,9 @@ func (t *Trainer) Vacate() error {
 	}
 	if t.home.inputs != nil {
 		err = errors.Join(err, t.home.inputs())
+	}
+	if t.home.lent != nil { // what a backend maps is not taken away from it
+		err = errors.Join(err, t.Backend.Close(context.Background()))
 	}
 	err = errors.Join(err, t.home.arena())
 	t.home.dev = nil

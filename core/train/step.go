@@ -23,6 +23,9 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 	if err := t.together(ctx, &t.parts.gradients); err != nil {
 		return false, err
 	}
+	if err := t.reducer.Settle(); err != nil {
+		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+	}
 	t.carried = nil // from here on no rank can have missed it
 	m := t.m
 	if t.sums[sumEnded] > 0 {

@@ -138,6 +138,7 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 	case 75: *v = 9; break;
 	case 16: *v = 4; break;
 	case 99: *v = 1; break;
+	case 125: *v = !std::getenv("FAKECUDA_NO_EVENTS"); break; // events cross processes
 	default: *v = 0;
 	}
 	return Success;
@@ -183,7 +184,9 @@ FAKE(cuStreamSynchronize, Stream* s) {
 
 FAKE(cuStreamQuery, Stream* s) {
 	ENTER();
-	return s->done == s->enqueued ? Success : NotReady;
+	if (s->done == s->enqueued) return Success;
+	advance(s, s->done + 1); // who asks again and again waits, too
+	return NotReady;
 }
 
 FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {

@@ -1,0 +1,78 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// loan implements [plan.Lent] by an [Arena]: what is enqueued is on the
+// device's stream, where programs run.
+type loan struct {
+	dev      *Device
+	arena    *Arena
+	patience time.Duration
+	release  func() error
+	open     int // calls with a Done event that the stream was not told to wait for
+}
+
+// Lend implements [plan.Resident].
+func (d *Device) Lend(mem []byte, patience time.Duration) (_ plan.Lent, note string, err error) {
+	defer d.enter()()
+	a, err := AllocArena(d.cu, d.dev, len(mem))
+	if err != nil {
+		return nil, "", err
+	}
+	l := &loan{dev: d, arena: a, patience: patience}
+	if l.release, note, err = d.mirror(mem, a.Address(), a.Close); err != nil {
+		return nil, "", err
+	}
+	return l, note, nil
+}
+
+// Export implements [plan.Lent].
+func (l *loan) Export(inProcess bool) (*sdk.DeviceMemory, error) {
+	defer l.dev.enter()()
+	return l.arena.Export(inProcess)
+}
+
+// Attached implements [plan.Lent].
+func (l *loan) Attached(m *sdk.DeviceMemory) error {
+	defer l.dev.enter()()
+	l.open = 0
+	return l.arena.Attached(m)
+}
+
+// Written implements [plan.Lent]. While every Done event is in use, a call
+// completes when its result is in memory.
+func (l *loan) Written() (ready, done int, err error) {
+	defer l.dev.enter()()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.patience, fmt.Errorf("%w: waited %v", context.DeadlineExceeded, l.patience))
+	defer cancel()
+	if ready, err = l.arena.Written(ctx, l.dev.stream); ready > 0 && l.open < l.arena.inTurn() {
+		l.open++
+		done = ready
+	}
+	return ready, done, err
+}
+
+// Follow implements [plan.Lent]. A call of a backend that was replaced has left
+// nothing open: its events are gone with it.
+func (l *loan) Follow(done int) error {
+	if done == 0 || l.open == 0 {
+		return nil
+	}
+	l.open--
+	defer l.dev.enter()()
+	return l.arena.Follow(l.dev.stream, done)
+}
+
+// Close implements [plan.Lent]. Work on the copy that is under way ends first.
+func (l *loan) Close() error {
+	defer l.dev.enter()()
+	return errors.Join(l.dev.cu.StreamSynchronize(l.dev.stream), l.release())
+}
