@@ -69,6 +69,12 @@ func (b *replaceableBackend) Restart(ctx context.Context) error {
 	return err
 }
 
+// Placement is where the backends of tests are.
+func (*replaceableBackend) Placement() sdk.Placement { return sdk.Placement{InProcess: true} }
+
+// mortals is what dies: the backend itself, but for tests that set it.
+var mortals = func(b sdk.Backend, _ int) sdk.Backend { return b }
+
 // healed trains on two ranks whose plugins die as planned, and returns what
 // each ended with and how many collectives it called.
 func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (hash [2]string, calls [2]int, errs []error) {
@@ -78,7 +84,7 @@ func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (ha
 	disk := faultfs.New()
 	errs = onRanks(t, 2, func(rank int, d *Deps) {
 		fresh := func() host.Collectives {
-			return host.InProcessBackend(&mortal{Backend: net.New(), rank: rank, deaths: deaths, calls: &calls[rank]})
+			return host.InProcessBackend(&mortal{Backend: mortals(net.New(), rank), rank: rank, deaths: deaths, calls: &calls[rank]})
 		}
 		backends[rank] = &replaceableBackend{Collectives: fresh(), fresh: fresh}
 		d.Backend = backends[rank]

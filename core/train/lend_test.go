@@ -317,3 +317,55 @@ func TestBackendsThatLackSomething(t *testing.T) {
 		})
 	}
 }
+
+// What a broken group left in a device's memory does no harm there, whether the
+// next one reduces in it or will not: a run ends with the bits of one that goes by way of the host.
+func TestLentMemoryOutlivesBackends(t *testing.T) {
+	cudatest.Libraries(t, 2)
+	defer func(was func(sdk.Backend, int) sdk.Backend) { mortals = was }(mortals)
+	whole := mortals
+	for name, c := range map[string]struct {
+		refuses bool // the backend that comes next
+		change  func(d *Deps)
+	}{
+		"plain":                        {false, func(*Deps) {}},
+		"predivided, then by the host": {true, func(d *Deps) { d.Settings.DDP.PredivideFactor = 1.5 }},
+		"accumulated, dynamic scale": {false, func(d *Deps) {
+			d.Precision, d.Settings.PrecisionOpts = host.InProcessPrecision(amp.New()), sdk.Options{"dtype": "fp16"}
+			d.Settings.Train.AccumulateSteps = 2
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := func(d *Deps) {
+				d.Device = fakeGPU(t, d.World.LocalRank)
+				c.change(d)
+			}
+			mortals = whole
+			want, calls, errs := healed(t, 0, on)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			for at := 1; at+4 <= calls[0]; at += 10 { // of a step's ten calls, a bucket and the totals behind it
+				for _, d := range []death{{0, at + 4, false}, {1, at, true}} {
+					gpu := newMachine(t)
+					mortals = func(b sdk.Backend, rank int) sdk.Backend {
+						g := &onGPU{Backend: b, gpu: gpu, rank: rank}
+						gpu.mu.Lock()
+						defer gpu.mu.Unlock()
+						if gpu.attached >= 2 && c.refuses {
+							g.refuse = errors.ErrUnsupported
+						}
+						return g
+					}
+					got, _, errs := healed(t, 1, on, d)
+					if err := errors.Join(errs...); err != nil || got != want {
+						t.Fatalf("%+v: ended with %v, undisturbed with %v: %v", d, got, want, err)
+					}
+					if attached := map[bool]int{false: 4, true: 2}[c.refuses]; gpu.live != 0 || gpu.attached != attached || !c.refuses && (gpu.onDevice == 0 || gpu.onHost > 0) {
+						t.Errorf("%+v: %+v", d, gpu)
+					}
+				}
+			}
+		})
+	}
+}
