@@ -31,9 +31,10 @@
 // memory. Backward went on all the while.
 //
 // A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
-// them: core/cuda.Arena allocates and exports, core/host passes the handle on,
-// plugins/backend-nccl/arena.go maps it. The descriptor then names events too,
-// which put the streams of both processes in order (core/sdk/device.go).
+// them: core/cuda.Arena allocates and exports, core/train/lend.go shows it,
+// core/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
+// core/ddp/inplace.go submits, and the descriptor names events too, which put
+// the streams of both processes in order (core/sdk/device.go).
 //
 // # The walk of a batch
 //

@@ -133,8 +133,8 @@ func started[I any, T any](v T, err error) (I, error) {
 	return any(v).(I), nil
 }
 
-// Backend is the backend that a configuration means: "auto" is NCCL where the
-// plan runs on CUDA, and TCP on CPUs.
+// Backend is the backend that a configuration means: "auto" is TCP, which
+// serves every device and gives equal bits.
 func Backend(cfg *config.Config) string {
 	if cfg.Backend.Plugin == "auto" {
 		return "tcp"
