@@ -55,6 +55,14 @@
 // (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
 // loaded, are then broadcast where they lie.
 //
+// # Ranks on GPUs
+//
+// core/app/device.go chooses the device. On a GPU (core/cuda) a plan's steps are
+// enqueued, and the arena, the optimizer's state and master weights have copies
+// in its memory; core/train/resident.go says when they are brought to the host.
+// A bucket's walk has two more steps: core/ddp/stage.go fetches it into the arena
+// when its gradients are final, and stores it back when it is reduced.
+//
 // # GPU libraries
 //
 // core/cuda/dl finds shared libraries and opens them at run time, and

@@ -10,9 +10,10 @@
 // step reads, layout.go which images have their channels side by side. Running
 // replays graphs (graph.go), cut where the host has something to do.
 //
-// The State stays where the caller has it. A run begins by copying it to the
-// device; gradients come back, and are waited for, before their hook is called;
-// buffers and the loss come back at the end. Mirrored memory needs no copies (resident.go).
+// A State in memory that was mirrored (resident.go) lives on the device: runs read
+// and write the copy there, and hooks come when a gradient is enqueued. Any other
+// State is copied to the device as a run begins; each gradient comes back, and
+// is waited for, before its hook is called; buffers come back at the end.
 //
 // Tests compile the kernels as C++ and run them on the processor behind a fake
 // driver (cudatest), with fakes of the libraries that compute on its memory, so

@@ -9,7 +9,8 @@ import (
 )
 
 // feed copies batches ahead of their runs, on a stream of its own, into one of
-// two places; a run moves its batch from there to where its kernels read.
+// two places in turn; a run moves its batch from there to where its kernels
+// read, and has ended when its place is filled again.
 type feed struct {
 	stream driver.Stream
 	plates [2]plate
@@ -24,8 +25,7 @@ type plate struct {
 	inputN, total int
 	at            driver.DevicePtr
 	room          int
-	full, empty   driver.Event // the batch is here; a run has taken it
-	taken         bool         // empty was recorded
+	full          driver.Event // the batch is here
 }
 
 // Feed implements [plan.Resident].
@@ -47,11 +47,6 @@ func (p *plate) fill(d *Device, input, target []byte) error {
 	p.inputN, p.total = len(input), roundUp(len(input))+len(target)
 	if p.room < p.total {
 		if err := p.grow(d); err != nil {
-			return err
-		}
-	}
-	if p.taken {
-		if err := d.cu.StreamWaitEvent(d.feed.stream, p.empty, 0); err != nil {
 			return err
 		}
 	}
@@ -132,7 +127,7 @@ func (f *feed) open(d *Device) error {
 
 func (f *feed) events() []*driver.Event {
 	a, b := &f.plates[0], &f.plates[1]
-	return []*driver.Event{&a.full, &a.empty, &b.full, &b.empty, &f.direct}
+	return []*driver.Event{&a.full, &b.full, &f.direct}
 }
 
 func (f *feed) close(d *Device) (err error) {
@@ -173,11 +168,8 @@ func (m *memory) eat(c *plan.Call) error {
 	if err := d.cu.MemcpyDtoDAsync(m.batch, p.at, uintptr(len(c.Input)), d.stream); err != nil {
 		return err
 	}
-	if len(c.Target) > 0 {
-		if err := d.cu.MemcpyDtoDAsync(m.target, p.at+driver.DevicePtr(roundUp(len(c.Input))), uintptr(len(c.Target)), d.stream); err != nil {
-			return err
-		}
+	if len(c.Target) == 0 {
+		return nil
 	}
-	p.taken = true
-	return d.cu.EventRecord(p.empty, d.stream)
+	return d.cu.MemcpyDtoDAsync(m.target, p.at+driver.DevicePtr(roundUp(len(c.Input))), uintptr(len(c.Target)), d.stream)
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -30,7 +31,7 @@ func (d *Device) Mirror(mem []byte) (release func() error, note string, err erro
 		return nil, "", fmt.Errorf("cuda: %d bytes beside the host's: %w", len(mem), err)
 	}
 	unpin, note := d.pin(mem)
-	at, _ := slices.BinarySearchFunc(d.spans, s.host, func(s *span, host uintptr) int { return compare(s.host, host) })
+	at, _ := slices.BinarySearchFunc(d.spans, s.host, func(s *span, host uintptr) int { return cmp.Compare(s.host, host) })
 	d.spans = slices.Insert(d.spans, at, s)
 	release = func() error {
 		defer d.enter()()
@@ -58,20 +59,10 @@ func (d *Device) pin(mem []byte) (unpin func() error, note string) {
 
 func addressOf(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-func compare(a, b uintptr) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // copyOf is where the device's copy of a part of mirrored memory lies.
 func (d *Device) copyOf(part []byte) (driver.DevicePtr, bool) {
 	host := addressOf(part)
-	i, found := slices.BinarySearchFunc(d.spans, host, func(s *span, host uintptr) int { return compare(s.host, host) })
+	i, found := slices.BinarySearchFunc(d.spans, host, func(s *span, host uintptr) int { return cmp.Compare(s.host, host) })
 	if !found {
 		i--
 	}

@@ -68,7 +68,7 @@ func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err
 	if err := joinFree(d.put(u.slotsAt, bytesOf(entries)), d.put(u.partsAt, bytesOf(parts))); err != nil {
 		return nil, joinFree(err, u.Close())
 	}
-	return u, joinFree(nil, d.cu.StreamSynchronize(d.stream))
+	return u, nil
 }
 
 func (d *Device) slotEntry(s plan.Slot) slotEntry {

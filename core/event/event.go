@@ -53,6 +53,7 @@ type RankStarted struct {
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
 	LocalRank int    `json:"local_rank"`
+	GPU       string `json:"gpu,omitempty"` // that it computes on: name and UUID
 }
 
 // PhaseChanged names what a rank does next: "rendezvous", "data", "plan",

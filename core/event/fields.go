@@ -23,6 +23,7 @@ func (e *RankStarted) fields(w *encoder) {
 	w.str("host", e.Host)
 	w.integer("pid", int64(e.PID))
 	w.integer("local_rank", int64(e.LocalRank))
+	w.optional("gpu", e.GPU)
 }
 
 func (e *PhaseChanged) fields(w *encoder) {

@@ -87,7 +87,11 @@ func bindAddr(endpoint string) string {
 func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
 	var err error
 	n.client, err = rank.DialStore(ctx, n.o.Endpoint, rank.DialOptions{RunID: n.o.RunID, Secret: n.o.Secret, Rank: n.o.NodeRank, Size: n.o.Nodes, Host: host,
-		OnWait: func(p rank.Progress) { s.printf("waiting for the other nodes' launchers: %v", p) }})
+		OnWait: func(p rank.Progress) {
+			if len(p.Missing) > 0 { // waiting for the end of the run goes on as long as it does
+				s.printf("waiting for the other nodes' launchers: %v", p)
+			}
+		}})
 	if err != nil {
 		return layout{}, err
 	}

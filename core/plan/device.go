@@ -39,7 +39,8 @@ type Executor interface {
 	Close() error
 }
 
-// State is the memory that all programs of a model share.
+// State is the memory that all programs of a model share; see Resident for a
+// device's copies of it.
 type State struct {
 	Tensors []tensor.Tensor // the model's copy, in state-dict order, as StateSpecs says
 	Grads   []tensor.Tensor // by parameter, as GradSpecs says; nil for evaluation. Views into buckets

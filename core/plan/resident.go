@@ -37,8 +37,8 @@ type Resident interface {
 	// run beside kernels. note is Mirror's.
 	Pin(mem []byte) (unpin func() error, note string)
 
-	// Feed begins to copy a batch that a later run will get, which knows it by its
-	// memory. Forget drops what no run has got yet, before the memory has another
+	// Feed begins to copy the batch of the next run while one is under way; the run
+	// knows it by its memory. Forget drops what no run has got yet, before the memory has another
 	// content. Fed waits until the batch of the run under way was read.
 	Feed(input, target []byte) error
 	Forget()

@@ -77,7 +77,8 @@ type Args struct {
 	Exchange Exchange
 
 	// OnGrad is called in GradOrder, the moment a parameter's gradient is
-	// complete in its tensor; the run goes on when it returns. May be nil.
+	// complete in its tensor; the run goes on when it returns. Where tensors lie in
+	// mirrored memory, see Resident, what makes it complete is then enqueued. May be nil.
 	OnGrad func(param int)
 
 	// OnUnused is called in OnGrad's place for a parameter that takes no part in

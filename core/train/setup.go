@@ -215,5 +215,5 @@ func (t *Trainer) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.programs.close(), t.moveOut(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.Vacate(), t.arena.Close())
 }

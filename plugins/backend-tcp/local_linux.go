@@ -50,6 +50,7 @@ func hostID() (string, error) {
 //	0     phase     the last meeting the rank came to, a futex word
 //	64    sleepers  how many wait for the phase to change
 //	128   calls     of two successive collectives
+//	256   cpu       where the rank's plugin runs, see spread_linux.go
 //	4096  stages    small contributions to two successive collectives
 //
 // Two of each: a rank may begin the next collective while another still reads
@@ -57,6 +58,7 @@ func hostID() (string, error) {
 const (
 	pageSleepers = 64
 	pageCalls    = 128
+	pageCPU      = 256
 	pageStages   = 4096
 	pageSize     = pageStages + 2*stageSize
 )
@@ -65,6 +67,7 @@ type page []byte
 
 func (p page) phase() *atomic.Uint32      { return word(p, 0) }
 func (p page) sleepers() *atomic.Uint32   { return word(p, pageSleepers) }
+func (p page) cpu() *atomic.Uint32        { return word(p, pageCPU) }
 func (p page) call(turn uint32) []byte    { return p[pageCalls+64*(turn&1):][:callSize] }
 func (p page) stage(turn uint32) []byte   { return p[pageStages+stageSize*(turn&1):][:stageSize] }
 func (p page) reached(phase uint32) bool  { return int32(p.phase().Load()-phase) >= 0 }
@@ -82,6 +85,7 @@ type local struct {
 	calls  []call              // of the running turn, by rank
 	bufs   [][]byte            // of the running turn, by rank
 	tiles  [][]byte
+	rest   int // see spread
 }
 
 // shareMemory gives every peer this rank's control page and arenas, and takes theirs.

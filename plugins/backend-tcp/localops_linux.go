@@ -10,8 +10,12 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 	l.turn++
 	own := l.pages[b.group.Rank]
 	b.op.call.encode(own.call(l.turn))
-	if staged {
+	large := len(c.Buf) >= spreadSize
+	switch {
+	case staged:
 		copy(own.stage(l.turn), l.contribution(c))
+	case large:
+		own.cpu().Store(here())
 	}
 	if err := l.meet(2 * l.turn); err != nil {
 		return err
@@ -30,6 +34,9 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 	}
 	if err := l.resolve(c); err != nil {
 		return err
+	}
+	if large {
+		l.spread()
 	}
 	l.inPlace(c)
 	return l.meet(2*l.turn + 1)
