@@ -1,4 +1,4 @@
-.PHONY: run test lint race ci generate
+.PHONY: run test lint race ci generate gputest
 
 run:
 	go run ./cmd/trainctl run configs/mnist-ddp.toml
@@ -14,3 +14,8 @@ ci:
 
 generate:
 	go generate ./core/kernel ./core/sdk/pb
+
+# On a machine without a GPU this builds the tarball and says what would run.
+gputest:
+	bash gputest/build.sh
+	bash gputest/run.sh

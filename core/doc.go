@@ -30,6 +30,11 @@
 // ring, core/ddp/reduce.go's Finish returns, and the optimizer reads the same
 // memory. Backward went on all the while.
 //
+// A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
+// them: core/cuda.Arena allocates and exports, core/host passes the handle on,
+// plugins/backend-nccl/arena.go maps it. The descriptor then names events too,
+// which put the streams of both processes in order (core/sdk/device.go).
+//
 // # The walk of a batch
 //
 // core/train/step.go asks core/data/loader.go, which has requested the batch
@@ -49,6 +54,14 @@
 // (core/train/outline.go), and compares notes with all ranks through the store
 // (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
 // loaded, are then broadcast where they lie.
+//
+// # Ranks on GPUs
+//
+// core/app/device.go chooses the device. On a GPU (core/cuda) a plan's steps are
+// enqueued, and the arena, the optimizer's state and master weights have copies
+// in its memory; core/train/resident.go says when they are brought to the host.
+// A bucket's walk has two more steps: core/ddp/stage.go fetches it into the arena
+// when its gradients are final, and stores it back when it is reduced.
 //
 // # GPU libraries
 //

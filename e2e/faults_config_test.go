@@ -101,12 +101,14 @@ func TestCheckpointThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A path that does not exist is found before anything is started.
+// A path that does not exist, or holds no checkpoint, is found before anything is started.
 func TestCheckpointThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	path := filepath.Join(p.dir, "nowhere")
-	p.train(t, "--resume", path).expect(t, 6).says(t, "error: --resume: checkpoint "+path, "no such file or directory", "trainctl ckpt ls")
+	p.train(t, "--resume", path).expect(t, 2).says(t, "--resume: checkpoint "+path, "no such file or directory", "trainctl ckpt ls")
+	must(t, os.Mkdir(path, 0o755))
+	p.train(t, "--resume", path).expect(t, 6).says(t, "error: --resume: checkpoint "+path, "no checkpoint", "trainctl ckpt ls")
 	if _, err := os.Stat(p.runDir(1)); err == nil {
 		t.Error("there is a run directory")
 	}

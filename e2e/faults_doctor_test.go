@@ -66,5 +66,5 @@ func TestDoctorFindsTheRankThatHangs(t *testing.T) {
 	p.trainctl(t, "doctor", "--run", p.runDir(1), "--last", "3").expect(t, 0)
 	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
 	r.wait(t).expect(t, 5)
-	p.trainctl(t, "doctor", "--run", p.dir+"/nowhere").expect(t, 2).says(t, "no such run directory")
+	p.trainctl(t, "doctor", "--run", p.dir+"/nowhere").expect(t, 2).says(t, "no run "+p.dir+"/nowhere")
 }

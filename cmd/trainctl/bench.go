@@ -121,7 +121,7 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	header := sync.OnceFunc(func() {
-		fmt.Fprintln(tw, "BACKEND\tSIZE\tP50 µs\tP99 µs\tIDLE µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\tRATIO\t")
+		fmt.Fprintln(tw, "BACKEND\tSIZE\tP50 µs\tP99 µs\tIDLE µs\tGB/s\tBUS GB/s\tIN PLACE µs\tOF LIMIT\tCALLS\tRATIO\tGPU MiB\t")
 	})
 	first := map[int]float64{} // p50 of the first backend, by size
 	print = func(r bench.Result) error {
@@ -132,8 +132,9 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 		} else {
 			first[r.Bytes] = r.P50
 		}
-		_, err := fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%d\t%s\t\n", r.Backend, formatSize(r.Bytes), r.P50, r.P99,
-			ifPositive("%.1f", r.Idle), r.AlgBW, r.BusBW, ifPositive("%.1f", r.Limit), ifPositive("%.0f %%", 100*r.Limit/r.P50), r.Calls, ratio)
+		_, err := fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%s\t%.2f\t%.2f\t%s\t%s\t%d\t%s\t%s\t\n", strings.TrimSpace(r.Backend+" "+r.Isolation), formatSize(r.Bytes), r.P50, r.P99,
+			ifPositive("%.1f", r.Idle), r.AlgBW, r.BusBW, ifPositive("%.1f", r.Limit), ifPositive("%.0f %%", 100*r.Limit/r.P50), r.Calls, ratio,
+			ifPositive("%.0f", float64(r.DeviceBytes)/(1<<20)))
 		return err
 	}
 	return print, func() { tw.Flush() }

@@ -65,6 +65,9 @@ func printSteps(w io.Writer, r *bench.StepReport) error {
 // printMachine says what floors stand on.
 func printMachine(w io.Writer, m *bench.Machine) {
 	fmt.Fprintf(w, "One core, %s: %.0f GFLOP/s", m.Level, m.GFLOPS)
+	if m.BF16 > 0 {
+		fmt.Fprintf(w, ", %.0f of bf16", m.BF16)
+	}
 	for _, c := range m.Caches {
 		fmt.Fprintf(w, ", %.0f GB/s in %s", c.GBps, formatSize(c.Bytes))
 	}

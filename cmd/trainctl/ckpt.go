@@ -15,8 +15,8 @@ import (
 func ckptCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "ckpt",
-		Short: "List, inspect and verify checkpoints",
-	}, ckptListCommand(), ckptInspectCommand(), ckptVerifyCommand())
+		Short: "List, inspect, verify, compare and convert checkpoints",
+	}, ckptListCommand(), ckptInspectCommand(), ckptVerifyCommand(), ckptDiffCommand(), ckptConvertCommand())
 }
 
 func ckptListCommand() *cobra.Command {

@@ -57,7 +57,7 @@ their plugin did in the last tenth of a second may be missing.`,
 		Args:    exactly(),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	run := cmd.Flags().String("run", "", "look at the run in `DIR`")
+	run := cmd.Flags().String("run", "", "look at `RUN`: its directory, its name, or latest")
 	last := cmd.Flags().Int("last", 20, "with --run, show `N` operations of each rank; --json has all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *run != "" {

@@ -48,6 +48,9 @@ func gpuChecks(in driver.Inspection) []check {
 		case len(l.Missing) > 0:
 			c.Found += "; without " + strings.Join(l.Missing, ", ")
 		}
+		if l.Error != "" {
+			c.Found += without[l.Name]
+		}
 		add(c)
 	}
 	for _, d := range in.Devices {
@@ -65,6 +68,12 @@ func gpuChecks(in driver.Inspection) []check {
 		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins compute beside their ranks"})
 	}
 	return out
+}
+
+// without says what a library that is not there costs.
+var without = map[string]string{
+	driver.SpecDNN.Name:    "; a GPU computes convolutions with kernels of trainctl's own, slowly",
+	driver.SpecBlasLt.Name: "; a GPU computes matrix products with kernels of trainctl's own, slowly",
 }
 
 // autoDevice says what run.device = "auto" means here.

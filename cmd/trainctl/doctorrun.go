@@ -1,23 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/flight"
 )
 
 // doctorRun prints what the ranks of a run did last, dead or alive.
 func doctorRun(cmd *cobra.Command, path string, last int, asJSON bool) error {
-	dir, err := event.OpenRunDir(checkpoint.OsFS(), path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("--run %s: there is no such run directory; it is <run.dir>/<run.name>/<number or latest>", path)
-	}
+	dir, err := findRun(defaultRuns, path)
 	if err != nil {
 		return err
 	}

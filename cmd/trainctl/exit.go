@@ -67,7 +67,7 @@ func exitCode(err error) int {
 		return launch.ExitPlugin
 	case errors.As(err, &said) && said.Code == sdk.CodeUnavailable:
 		return launch.ExitPlugin
-	case errors.Is(err, checkpoint.ErrUnusable):
+	case errors.Is(err, checkpoint.ErrUnusable), errors.Is(err, checkpoint.ErrNone):
 		return launch.ExitCheckpoint
 	case errors.As(err, &late):
 		return launch.ExitRendezvous

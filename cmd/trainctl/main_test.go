@@ -76,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"exits":      exits,
 			"checkpoint": writeCheckpoints,
 			"plugin":     putPlugin,
+			"weights":    writeWeights,
 		},
 	})
 }
@@ -148,4 +149,24 @@ func writeCheckpoints(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 	}
 	ts.Check(store.Close())
+}
+
+// weights FILE NAME=V,V…: writes a safetensors file.
+func writeWeights(ts *testscript.TestScript, _ bool, args []string) {
+	var model []tensor.Named
+	for _, arg := range args[1:] {
+		name, list, _ := strings.Cut(arg, "=")
+		values := strings.Split(list, ",")
+		t := tensor.New(tensor.F32, len(values))
+		for i, v := range values {
+			f, err := strconv.ParseFloat(v, 32)
+			ts.Check(err)
+			t.F32()[i] = float32(f)
+		}
+		model = append(model, tensor.Named{Name: name, Tensor: t})
+	}
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(checkpoint.WriteSafetensors(f, model, map[string]string{"format": "pt"}))
+	ts.Check(f.Close())
 }

@@ -56,7 +56,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s),
-		ckptCommand(), pluginsCommand(s), benchCommand(s), doctorCommand(s), envCommand(), versionCommand(),
+		ckptCommand(), pluginsCommand(s), benchCommand(s), doctorCommand(s), envCommand(), logsCommand(), versionCommand(),
 	)
 	return root
 }

@@ -18,7 +18,7 @@ type services struct {
 
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
-	Plan   func(context.Context, *config.Config) (*forecast.Report, error)
+	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)
 	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
 	Eval   func(context.Context, evalRequest) (evalResult, error)
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/forecast"
@@ -28,11 +29,12 @@ func newServices(started time.Time) *services {
 		},
 		Run:    func(ctx context.Context, r runRequest) error { return run(ctx, r, started) },
 		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
-		Plan: func(ctx context.Context, c *config.Config) (*forecast.Report, error) {
-			return app.Forecast(ctx, c, builtins())
+		Plan: func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error) {
+			return app.Forecast(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: openData})
 		},
 		Bench: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
-			return app.BenchStep(ctx, c, builtins(), budget)
+			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}
+			return app.BenchStep(ctx, o, budget)
 		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),
@@ -94,6 +96,9 @@ func workerOptions(c *config.Config, resume string, started time.Time) app.Worke
 }
 
 func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Checkpoint); err != nil {
+		return evalResult{}, err
+	}
 	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))
 	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
 }

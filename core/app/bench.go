@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
-	"github.com/trainctl/trainctl/core/host"
 )
 
 // BenchStep measures the operations of one rank's training step as the
-// configuration plans it, on made-up data. It starts nothing and opens no data.
-func BenchStep(ctx context.Context, c *config.Config, builtins []host.Builtin, budget time.Duration) (*bench.StepReport, error) {
-	f := newForecaster(ctx, c, builtins)
+// configuration plans it, on made-up data. It starts and opens what Forecast does.
+func BenchStep(ctx context.Context, o ForecastOptions, budget time.Duration) (*bench.StepReport, error) {
+	c, f := o.Config, newForecaster(ctx, o)
 	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}

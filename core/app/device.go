@@ -48,6 +48,15 @@ func Survey(ctx context.Context, device string) (Machine, error) {
 // compare what they got before the first step.
 func (m Machine) GPU(w rank.World) cuda.GPU { return m.GPUs[w.LocalRank%len(m.GPUs)] }
 
+// gpuText names a rank's GPU; "" on CPUs.
+func (m Machine) gpuText(w rank.World) string {
+	if m.Device != "cuda" {
+		return ""
+	}
+	g := m.GPU(w)
+	return fmt.Sprintf("%s (%s)", g.Name, g.UUID)
+}
+
 // String names the device, and why it is the CPU.
 func (m Machine) String() string {
 	switch {

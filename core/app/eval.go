@@ -45,8 +45,10 @@ func Evaluate(ctx context.Context, o WorkerOptions) (Evaluation, error) {
 		if err != nil {
 			return err
 		}
-		_, _, err = t.Evaluate(ctx)
-		return err
+		if _, _, err = t.Evaluate(ctx); err != nil {
+			return err
+		}
+		return t.Vacate()
 	})
 	return res, err
 }

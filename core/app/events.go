@@ -54,7 +54,7 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 		})
 	}
 	hostname, _ := os.Hostname()
-	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank})
+	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w)})
 	return bus, dir, nil
 }
 

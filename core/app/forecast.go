@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/forecast"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/host"
@@ -17,11 +19,21 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 )
 
-// Forecast says what a run of the configuration would do. It starts nothing
-// and opens no data: built-in plugins answer within this process, and a plugin
-// that is given by a path cannot be asked.
-func Forecast(ctx context.Context, c *config.Config, builtins []host.Builtin) (*forecast.Report, error) {
-	f := newForecaster(ctx, c, builtins)
+// ForecastOptions are what a forecast needs.
+type ForecastOptions struct {
+	Config   *config.Config // checked
+	Builtins []host.Builtin
+	Host     *host.Host // starts plugins given by a path
+	// OpenData lets a data set that is given by a path be opened: it cannot say
+	// its shape otherwise, and may read or fetch a lot.
+	OpenData bool
+}
+
+// Forecast says what a run of the configuration would do. It opens no data
+// unless it is told to: built-in plugins answer within this process, and a
+// precision plugin that is given by a path is started for its policy.
+func Forecast(ctx context.Context, o ForecastOptions) (*forecast.Report, error) {
+	f := newForecaster(ctx, o)
 	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -30,7 +42,7 @@ func Forecast(ctx context.Context, c *config.Config, builtins []host.Builtin) (*
 
 // plan asks the data set for its shape and the precision plugin for its policy.
 func (f *forecaster) plan(ctx context.Context) (err error) {
-	if f.spec, err = f.dataset(); err != nil {
+	if f.spec, err = f.dataset(ctx); err != nil {
 		return err
 	}
 	if f.policy, err = f.precision(ctx); err != nil {
@@ -44,8 +56,9 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 // newForecaster counts the ranks that a configuration starts here and
 // elsewhere. A device that this machine lacks keeps nobody from a plan.
-func newForecaster(ctx context.Context, c *config.Config, builtins []host.Builtin) *forecaster {
-	f := &forecaster{cfg: c, builtins: builtins}
+func newForecaster(ctx context.Context, o ForecastOptions) *forecaster {
+	c := o.Config
+	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithChecksums(c.Checksums()), openData: o.OpenData}
 	var err error
 	if f.machine, err = Survey(ctx, c.Run.Device); err != nil {
 		f.machine.Device = c.Run.Device
@@ -59,6 +72,8 @@ func newForecaster(ctx context.Context, c *config.Config, builtins []host.Builti
 type forecaster struct {
 	cfg      *config.Config
 	builtins []host.Builtin
+	host     *host.Host
+	openData bool
 	machine  Machine
 	warnings []string
 	nproc    int
@@ -74,15 +89,25 @@ func (f *forecaster) builtin(kind sdk.Kind, name string) (*sdk.Plugin, sdk.Info,
 	for _, b := range f.builtins {
 		if b.Kind == kind && b.Name == name {
 			info, err := b.Plugin.Info(kind)
-			f.plugins = append(f.plugins, forecast.Plugin{Kind: string(kind), Name: name, Version: info.Version})
+			f.uses(kind, name, info)
 			return &b.Plugin, info, err
 		}
 	}
-	f.plugins = append(f.plugins, forecast.Plugin{Kind: string(kind), Name: name, Path: name})
-	return nil, sdk.Info{}, fmt.Errorf("%s plugin %q is not built in, and plan starts nothing: it cannot be asked; try the plan with a built-in plugin of the same shape, such as dataset.plugin = \"synthetic\"", kind, name)
+	return nil, sdk.Info{}, fmt.Errorf("%s plugin %q is not built in", kind, name)
 }
 
-func (f *forecaster) dataset() (sdk.DatasetSpec, error) {
+func (f *forecaster) uses(kind sdk.Kind, name string, info sdk.Info) {
+	p := forecast.Plugin{Kind: string(kind), Name: name, Version: info.Version}
+	if host.IsPath(name) {
+		p.Path = name
+	}
+	f.plugins = append(f.plugins, p)
+}
+
+func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
+	if host.IsPath(f.cfg.Dataset.Plugin) {
+		return f.opened(ctx)
+	}
 	p, info, err := f.builtin(sdk.KindDataset, f.cfg.Dataset.Plugin)
 	if err != nil {
 		return sdk.DatasetSpec{}, err
@@ -98,21 +123,68 @@ func (f *forecaster) dataset() (sdk.DatasetSpec, error) {
 	return d.Describe(opts)
 }
 
+// opened starts a data set's plugin and opens it as rank 0 would.
+func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err error) {
+	c := f.cfg
+	if !f.openData {
+		return spec, diag.List{{Key: "dataset.plugin",
+			Detail: fmt.Sprintf("%q says the shape of its data only when it opens them, and plan touches nothing", c.Dataset.Plugin),
+			Help:   `trainctl plan --open-data opens them; or plan with dataset.plugin = "synthetic" of the same shape`}}.Err()
+	}
+	d, err := f.host.StartDataset(ctx, c.Dataset.Plugin)
+	if err != nil {
+		return spec, err
+	}
+	defer func() { err = errors.Join(err, d.Close(ctx)) }()
+	f.uses(sdk.KindDataset, c.Dataset.Plugin, d.Info())
+	d.Timeout = c.Dataset.Timeout
+	opts, problems := sdk.CheckOptions("dataset.options", d.Info().Options, c.Dataset.Options)
+	if err := problems.Err(); err != nil {
+		return spec, err
+	}
+	return d.Open(ctx, sdk.DatasetRequest{Options: opts, WorldSize: f.world, Seed: c.Run.Seed})
+}
+
 func (f *forecaster) precision(ctx context.Context) (sdk.Policy, error) {
-	p, info, err := f.builtin(sdk.KindPrecision, f.cfg.Precision.Plugin)
+	name := f.cfg.Precision.Plugin
+	if host.IsPath(name) {
+		return f.started(ctx, name)
+	}
+	p, info, err := f.builtin(sdk.KindPrecision, name)
 	if err != nil {
 		return sdk.Policy{}, err
 	}
+	return f.policyOf(ctx, p.Precision(), info)
+}
+
+// started starts a precision plugin and asks it.
+func (f *forecaster) started(ctx context.Context, path string) (policy sdk.Policy, err error) {
+	p, err := f.host.StartPrecision(ctx, path)
+	if err != nil {
+		return policy, err
+	}
+	defer func() { err = errors.Join(err, p.Close(ctx)) }()
+	f.uses(sdk.KindPrecision, path, p.Info())
+	return f.policyOf(ctx, p, p.Info())
+}
+
+type policer interface {
+	Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error)
+}
+
+func (f *forecaster) policyOf(ctx context.Context, p policer, info sdk.Info) (sdk.Policy, error) {
 	opts, problems := sdk.CheckOptions("precision.options", info.Options, f.cfg.Precision.Options)
 	if err := problems.Err(); err != nil {
 		return sdk.Policy{}, err
 	}
-	return p.Precision().Policy(ctx, opts)
+	return p.Policy(ctx, opts)
 }
 
 func (f *forecaster) report() (*forecast.Report, error) {
 	c, o := f.cfg, f.outline
-	if _, _, err := f.builtin(sdk.KindBackend, Backend(c)); err != nil && !host.IsPath(Backend(c)) {
+	if b := Backend(c); host.IsPath(b) {
+		f.uses(sdk.KindBackend, b, sdk.Info{})
+	} else if _, _, err := f.builtin(sdk.KindBackend, b); err != nil {
 		return nil, err
 	}
 	hostname, _ := os.Hostname()
@@ -193,13 +265,13 @@ func (f *forecaster) buckets(r *forecast.Report) {
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
-	m := f.outline.Plan.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
+	m := f.outline.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
 	_, copies := f.outline.WireBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace),
 		Optimizer: f.optimizerBytes(),
-		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Batch) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
+		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Rows()) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
 	}
 }
 

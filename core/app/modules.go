@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // modules are the parts of a worker, one per concern.
@@ -88,9 +89,15 @@ func startJoin(lc fx.Lifecycle, w rank.World, cfg *config.Config, bus *event.Bus
 	return s
 }
 
-func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Collectives] {
+func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, bus *event.Bus) *Starting[host.Collectives] {
 	s := Start(func() (host.Collectives, error) {
-		return started[host.Collectives](h.StartBackend(context.Background(), Backend(cfg)))
+		b, err := h.PlaceBackend(context.Background(), Backend(cfg), cfg.Backend.Options, sdk.PlaceRequest{
+			Device: m.Device, Overlap: true, Restarts: cfg.Backend.Restarts, Getenv: os.Getenv,
+		})
+		if err == nil && b.Placement().Why != "" {
+			bus.Emit(&event.BackendPlaced{Backend: b.Info().Name, InProcess: b.Placement().InProcess, PID: b.PID(), Reason: b.Placement().Why})
+		}
+		return started[host.Collectives](b, err)
 	})
 	lc.Append(fx.Hook{OnStop: closing(s)})
 	return s

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
@@ -101,8 +103,8 @@ func (j *job) findResume() (string, error) {
 			return "", nil
 		}
 		if j.Config.Launch.NodeRank == 0 { // where rank 0 is, who reads it
-			if err := checkpoint.Find(j.fs, j.Resume); err != nil {
-				return "", fmt.Errorf("--resume: %w (trainctl ckpt ls RUN lists what there is)", err)
+			if err := FindCheckpoint(j.fs, "--resume", j.Resume); err != nil {
+				return "", err
 			}
 		}
 		return filepath.Abs(j.Resume)
@@ -132,13 +134,28 @@ func (j *job) findResume() (string, error) {
 	return filepath.Abs(found)
 }
 
+// FindCheckpoint looks whether there is a checkpoint at a path before anything is
+// started for it. A path that does not exist is a mistake of the flag, with
+// exit code 2; any other reason is one of the checkpoint.
+func FindCheckpoint(fsys checkpoint.FS, flag, path string) error {
+	const help = "trainctl ckpt ls RUN lists what there is"
+	err := checkpoint.Find(fsys, path)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return diag.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
+	}
+	return fmt.Errorf("%s: %w (%s)", flag, err, help)
+}
+
 func (j *job) launchOptions() launch.Options {
 	c := j.Config.Launch
 	return launch.Options{
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent,
+		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: remark,
 	}
 }
 
@@ -171,9 +188,14 @@ func (j *job) command(w rank.World) launch.Command {
 	}}
 }
 
+var stepKind = (*event.StepDone)(nil).Kind()
+
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
 func (j *job) onEvent(from int, line []byte) {
+	if len(j.Sinks) == 0 || from != 0 && event.KindOf(line) == stepKind {
+		return // the many, unread
+	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return // of a newer version, or cut off by a crash
@@ -186,6 +208,24 @@ func (j *job) onEvent(from int, line []byte) {
 		}
 	}
 	j.bus.Relay(r)
+}
+
+// remark is what belongs into a rank's log beside its output: what its plugins
+// logged, and its warnings. The terminal leaves out some of it, of ranks above 0.
+func remark(line []byte) string {
+	r, err := event.Decode(line)
+	if err != nil {
+		return ""
+	}
+	switch e := r.Event.(type) {
+	case *event.PluginLog:
+		if e.Total == 0 { // else it is progress
+			return fmt.Sprintf("%s %s: %s", e.Level, e.Plugin, e.Message)
+		}
+	case *event.Warning:
+		return fmt.Sprintf("warn %s: %s", e.Source, e.Message)
+	}
+	return ""
 }
 
 // report ends the run for people and for programs: the failure block, the

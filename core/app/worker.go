@@ -188,7 +188,13 @@ func (r *runner) run(ctx context.Context) error {
 	if err := t.Run(ctx); err != nil {
 		return err
 	}
-	return r.summarize(context.WithoutCancel(ctx), t)
+	if err := r.summarize(context.WithoutCancel(ctx), t); err != nil {
+		return err
+	}
+	if err := t.Vacate(); err != nil { // the run is good all the same
+		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "giving the device back: " + err.Error()})
+	}
+	return nil
 }
 
 // summarize writes summary.json on rank 0.

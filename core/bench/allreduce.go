@@ -26,7 +26,8 @@ import (
 // AllReduce measures every size of s and calls each with its result, as it
 // comes. It returns when all ranks have ended; when one fails, or ctx ends,
 // the others are killed. A peer of p is measured after it, on the same hosts;
-// one that cannot run here gives [ErrSkipped].
+// one that cannot run here gives [ErrSkipped]. A backend that can run in the
+// ranks' processes is measured there and in its own, unless its options say which.
 func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) (err error) {
 	if err := s.Check(); err != nil {
 		return err
@@ -47,16 +48,21 @@ func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	n := 0
-	err = measure(ctx, p, &s, hosts, func(r Result) error {
-		if n < len(limits) {
-			r.Limit = micros(limits[n])
+	for _, s := range placements(info, s) {
+		n := 0
+		err = measure(ctx, p, &s, hosts, func(r Result) error {
+			if n < len(limits) {
+				r.Limit = micros(limits[n])
+			}
+			n++
+			return each(r)
+		})
+		if err != nil {
+			return err
 		}
-		n++
-		return each(r)
-	})
-	if err != nil || len(p.Peer) == 0 {
-		return err
+	}
+	if len(p.Peer) == 0 {
+		return nil
 	}
 	return measure(ctx, Program{Exe: p.Peer[0], Args: p.Peer[1:], foreign: true}, &s, hosts, each)
 }

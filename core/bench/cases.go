@@ -24,6 +24,9 @@ func kernelCases() (cases []func() Kernel) {
 			add(func() Kernel { return conv("conv2d grad input", c, convGradInput) })
 		}
 	}
+	if kernel.HasBF16() {
+		addBF16(add)
+	}
 	for _, p := range poolings {
 		add(func() Kernel { return normPool(p) })
 		add(func() Kernel { return normPoolGrad(p) })
@@ -50,6 +53,24 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return convert(d, tensor.F32, params) })
 	}
 	return cases
+}
+
+// addBF16 adds products of bfloat16.
+func addBF16(add func(func() Kernel)) {
+	for _, s := range [][3]int{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}} {
+		add(func() Kernel { return gemmBF16(s[0], s[1], s[2]) })
+	}
+	for _, c := range convolutions {
+		if c.ForwardBF16() {
+			add(func() Kernel { return convBF16("bf16 conv2d", c, convForwardBF16) })
+		}
+		if c.GradWeightBF16() {
+			add(func() Kernel { return convBF16("bf16 conv2d grad weight", c, convGradWeightBF16) })
+		}
+		if c.C > 3 && c.GradInputBF16() {
+			add(func() Kernel { return convBF16("bf16 conv2d grad input", c, convGradInputBF16) })
+		}
+	}
 }
 
 // convolutions of the ConvNet at batch 100 and of ResNet-18 on 32×32 at batch 32.
@@ -127,6 +148,46 @@ func conv(name string, p kernel.Conv, run convDirection) Kernel {
 		FLOPs: 2 * int64(len(y)) * int64(p.C*p.R*p.S), Bytes: 4 * int64(len(x)+len(w)+len(y)),
 		Run: func() { run(&p, x, w, y, scratch) },
 	}
+}
+
+func halves(n int) []uint16 {
+	x := make([]uint16, n)
+	kernel.Convert(tensor.BF16, tensor.Bytes(x), tensor.F32, tensor.Bytes(random(n)))
+	return x
+}
+
+func gemmBF16(m, n, k int) Kernel {
+	a, b, c, scratch := halves(m*k), halves(k*n), make([]uint16, m*n), zeros(kernel.GemmBF16RoundedScratch(m, n, k))
+	return Kernel{
+		Name: "bf16 gemm", Shape: fmt.Sprintf("%dx%dx%d", m, n, k), DType: tensor.BF16,
+		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 2 * int64(m*k+k*n+m*n),
+		Run: func() {
+			kernel.GemmBF16Rounded(false, true, m, n, k, a, k, b, k, c, n, kernel.FinishBF16{}, scratch)
+		},
+	}
+}
+
+// A convDirectionBF16 is a convDirection on bfloat16; sum holds a weight gradient.
+type convDirectionBF16 func(p *kernel.Conv, x, w, y []uint16, sum, scratch []float32)
+
+func convForwardBF16(p *kernel.Conv, x, w, y []uint16, _, scratch []float32) {
+	kernel.Conv2DBF16(p, x, w, nil, y, scratch)
+}
+
+func convGradInputBF16(p *kernel.Conv, x, w, y []uint16, _, scratch []float32) {
+	kernel.Conv2DGradInputBF16(p, y, w, x, scratch)
+}
+
+func convGradWeightBF16(p *kernel.Conv, x, _, y []uint16, sum, scratch []float32) {
+	kernel.Conv2DGradWeightBF16(p, x, y, sum, scratch, false)
+}
+
+func convBF16(name string, p kernel.Conv, run convDirectionBF16) Kernel {
+	x, w, y := halves(p.N*p.C*p.H*p.W), halves(p.K*p.C*p.R*p.S), halves(p.N*p.K*p.OutH()*p.OutW())
+	sum, scratch := zeros(len(w)), zeros(kernel.ConvBF16Scratch(&p))
+	k := conv(name, p, nil)
+	k.DType, k.Bytes, k.Run = tensor.BF16, k.Bytes/2, func() { run(&p, x, w, y, sum, scratch) }
+	return k
 }
 
 func poolShape(p *kernel.Pool) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }

@@ -40,8 +40,18 @@ func TestFloorIsTheLargerOfComputingAndMoving(t *testing.T) {
 		{1, 4 << 30, (4 << 30) / 20},          // larger than anything measured
 		{100 << 20, 2 << 20, 100 << 20 / 100}, // both, computing takes longer
 	} {
-		if got := machine.floor(c.flops, c.bytes, int(c.bytes)); got != c.want {
+		if got := machine.floor(tensor.F32, c.flops, c.bytes, int(c.bytes)); got != c.want {
 			t.Errorf("%d operations, %d bytes: %v, want %v", c.flops, c.bytes, got, c.want)
+		}
+	}
+}
+
+func TestFloorOfProductsOfBF16(t *testing.T) {
+	for peak, want := range map[float64]time.Duration{0: 10, 200: 5} { // without such products: float32's
+		m := machine
+		m.BF16 = peak
+		if got := m.floor(tensor.BF16, 1000, 8, 8); got != want {
+			t.Errorf("at %v GFLOP/s of bfloat16: %v, want %v", peak, got, want)
 		}
 	}
 }

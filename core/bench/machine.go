@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Machine is what one core of this machine allows: the ground that a kernel's
 // floor stands on.
 type Machine struct {
-	Level  string  `json:"level"`       // instruction set of the kernels
-	GFLOPS float64 `json:"peak_gflops"` // float32 multiply-adds in registers, a multiplication and an addition as two
+	Level  string  `json:"level"`                      // instruction set of the kernels
+	GFLOPS float64 `json:"peak_gflops"`                // float32 multiply-adds in registers, a multiplication and an addition as two
+	BF16   float64 `json:"peak_bf16_gflops,omitempty"` // the same with products of bfloat16; 0: the CPU has none
 	// Decimal gigabytes per second read and written by y += x, by the size of both.
 	Caches []Bandwidth `json:"bandwidth"`
 }
@@ -25,7 +27,7 @@ type Bandwidth struct {
 // bandwidthSizes reach from the second-level cache of every CPU to the memory behind all caches.
 var bandwidthSizes = []int{512 << 10, 4 << 20, 16 << 20, 128 << 20}
 
-// Measure takes about as long as budget for each of its four figures. It wants
+// Measure takes about as long as budget for each of its figures. It wants
 // a core for itself.
 func Measure(budget time.Duration) (Machine, error) {
 	level, err := kernel.Active()
@@ -38,6 +40,10 @@ func Measure(budget time.Duration) (Machine, error) {
 	var flops int64
 	d := fastest(budget, func() { flops = kernel.MultiplyAdds(20000) })
 	m.GFLOPS = rate(float64(flops), d)
+	if kernel.HasBF16() {
+		d := fastest(budget, func() { flops = kernel.MultiplyAddsBF16(20000) })
+		m.BF16 = rate(float64(flops), d)
+	}
 	for _, n := range bandwidthSizes {
 		x, y := make([]float32, n/8), make([]float32, n/8)
 		d := fastest(budget, func() { kernel.AddTo(y, x) })
@@ -46,16 +52,20 @@ func Measure(budget time.Duration) (Machine, error) {
 	return m, nil
 }
 
-// floor is the least time that so many operations and bytes can take when size
-// bytes are touched in all.
-func (m *Machine) floor(flops, bytes int64, size int) time.Duration {
+// floor is the least time that so many operations on values of a type and bytes
+// can take when size bytes are touched in all.
+func (m *Machine) floor(d tensor.DType, flops, bytes int64, size int) time.Duration {
+	peak := m.GFLOPS
+	if d == tensor.BF16 && m.BF16 > 0 {
+		peak = m.BF16
+	}
 	gbps := 0.0
 	for _, c := range m.Caches {
 		if gbps = c.GBps; size <= c.Bytes {
 			break
 		}
 	}
-	ns := max(float64(flops)/m.GFLOPS, float64(bytes)/gbps)
+	ns := max(float64(flops)/peak, float64(bytes)/gbps)
 	return time.Duration(ns)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -116,6 +117,12 @@ type Result struct {
 	Idle float64 `json:"idle_p50_us,omitempty"`
 	// Hosts is how many namespaces the ranks are spread over, 0 for none.
 	Hosts int `json:"hosts,omitempty"`
+	// Isolation is where a backend ran that can run in the rank's process too:
+	// "inproc" there, "isolated" in its own.
+	Isolation string `json:"isolation,omitempty"`
+	// DeviceBytes is what the GPU of rank 0 has less of since its backend was
+	// started: the plugin's context and NCCL's buffers, of all ranks on that GPU.
+	DeviceBytes int `json:"device_bytes,omitempty"`
 	// Limit is the median of [InPlace], 0 where it was not measured.
 	Limit float64 `json:"in_place_p50_us,omitempty"`
 }
@@ -136,6 +143,9 @@ type Program struct {
 	Args     []string // command line of a rank
 	Peer     []string // command line of another program's rank, to compare with; nil: none
 	Builtins []host.Builtin
+	// CUDA opens the driver for ranks whose backend reduces memory of GPUs; nil:
+	// the system's.
+	CUDA func() (*driver.CUDA, error)
 
 	foreign bool // not trainctl: its rank 0 has the store
 }

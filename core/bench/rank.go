@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/ddp"
@@ -41,12 +42,26 @@ func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
 	}
 	defer store.Close()
 	h := host.New(host.Options{Builtins: p.Builtins, Exe: p.Exe})
-	b, err := h.StartBackend(ctx, s.Backend)
+	r := &rig{Spec: s, world: w}
+	info, err := h.Describe(ctx, sdk.KindBackend, s.Backend)
+	if err != nil {
+		return err
+	}
+	if info.DeviceArena {
+		r.gpu, err = openGPU(p.CUDA, w.LocalRank, slices.Max(s.Sizes))
+		switch {
+		case err == nil:
+			defer func() { err = errors.Join(err, r.gpu.close()) }()
+		case !missing(err):
+			return fmt.Errorf("the GPU of rank %d: %w", w.Rank, err)
+		}
+	}
+	b, err := h.PlaceBackend(ctx, s.Backend, s.Options, sdk.PlaceRequest{Device: "cuda", Overlap: true, Getenv: os.Getenv})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close(context.WithoutCancel(ctx))) }()
-	r := &rig{Spec: s, world: w, backend: b}
+	r.backend = b
 	if err := r.connect(ctx, store); err != nil {
 		return err
 	}
@@ -71,6 +86,7 @@ type rig struct {
 	Spec
 	world   rank.World
 	backend *host.Backend
+	gpu     *gpu // nil where the backend reduces memory of the host
 	arena   *sdk.Arena
 	group   *ddp.Group
 	laps    laps
@@ -86,14 +102,23 @@ func (r *rig) connect(ctx context.Context, store *rank.Client) error {
 	if err != nil {
 		return err
 	}
+	device := ""
+	if r.gpu != nil {
+		device = r.gpu.uuid
+	}
 	if err := r.backend.Open(ctx, sdk.Group{
-		JobID: r.world.RunID, Secret: secret, Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
+		Device: device, JobID: r.world.RunID, Secret: secret, Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
 		LocalSize: r.world.LocalSize, Timeout: r.Timeout, MasterAddr: r.world.MasterAddr,
 	}, options); err != nil {
 		return err
 	}
 	if err := r.allocate(ctx); err != nil {
 		return err
+	}
+	if r.gpu != nil {
+		if err := r.gpu.attach(ctx, r.backend); err != nil {
+			return err
+		}
 	}
 	endpoint, err := r.backend.Listen(ctx)
 	if err != nil {
@@ -137,7 +162,7 @@ func (r *rig) measure(size int) (Result, error) {
 		kernel.ScaleBytes(r.DType, buf, 1/float64(r.world.Size)) // what a bucket meets before its reduction
 		compute(r.Idle)
 		start := time.Now()
-		if err := r.group.AllReduce(g, sdk.Sum, r.DType); err != nil {
+		if err := r.reduce(g); err != nil {
 			return Result{}, err
 		}
 		if calls >= 0 {
@@ -165,7 +190,7 @@ func (r *rig) slowest(g ddp.Region) (Result, error) {
 	result := r.result(g.Size, time.Duration(v[0]), time.Duration(v[1]), len(r.laps))
 	idle, err := r.rested(g)
 	result.Idle = micros(idle)
-	return result, err
+	return result, errors.Join(err, r.place(&result))
 }
 
 // restedLaps is how many calls are measured from rest: as many as scalars fit
@@ -188,7 +213,7 @@ func (r *rig) rested(g ddp.Region) (time.Duration, error) {
 	for i := range v {
 		time.Sleep(r.Rest)
 		start := time.Now()
-		if err := r.group.AllReduce(g, sdk.Sum, r.DType); err != nil {
+		if err := r.reduce(g); err != nil {
 			return 0, err
 		}
 		v[i] = float64(time.Since(start))

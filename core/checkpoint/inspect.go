@@ -16,6 +16,8 @@ type Info struct {
 	Err       error   // why the manifest, or for Inspect a header, cannot be read
 	Model     []Entry // Inspect only: names as they are in the file
 	Optimizer []Entry // Inspect only
+
+	Metadata map[string]string // of a bare file's header; Inspect only
 }
 
 // List gives the checkpoints of a directory, the newest first, and after them
@@ -46,7 +48,8 @@ func Inspect(fsys FS, path string) (Info, error) {
 	out := Info{Path: path}
 	if !info.IsDir() {
 		out.Bytes = info.Size()
-		out.Model, err = entries(fsys, path)
+		h, err := header(fsys, path)
+		out.Model, out.Metadata = h.Entries, h.Metadata
 		return out, err
 	}
 	if out.Manifest, err = readManifest(fsys, path); err != nil {
@@ -61,15 +64,19 @@ func Inspect(fsys FS, path string) (Info, error) {
 }
 
 func entries(fsys FS, path string) ([]Entry, error) {
+	h, err := header(fsys, path)
+	return h.Entries, err
+}
+
+func header(fsys FS, path string) (Header, error) {
 	f, err := fsys.Open(path)
 	if err != nil {
-		return nil, err
+		return Header{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return Header{}, err
 	}
-	h, err := ReadHeader(f, info.Size())
-	return h.Entries, err
+	return ReadHeader(f, info.Size())
 }

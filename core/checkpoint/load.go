@@ -45,13 +45,11 @@ func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) 
 	if !info.IsDir() {
 		return loadBare(fsys, path, info.Size())
 	}
-	if dir := filepath.Join(path, "checkpoints"); isDir(fsys, dir) {
-		path = dir
+	dir, single := resolve(fsys, path)
+	if single {
+		return loadOne(ctx, fsys, dir)
 	}
-	if _, ok := parseName(filepath.Base(path)); ok || exists(fsys, filepath.Join(path, ManifestFile)) {
-		return loadOne(ctx, fsys, path)
-	}
-	return loadNewest(ctx, fsys, path)
+	return loadNewest(ctx, fsys, dir)
 }
 
 func isDir(fsys FS, path string) bool {
@@ -68,11 +66,36 @@ func unusable(path string, reason error) error {
 	return &UnusableError{Path: path, Skipped: []Skip{{path, reason}}}
 }
 
-// Find says whether there is anything at a path that Load could look at. The
-// error is an *UnusableError.
+// Find says whether there is anything at a path that Load could look at,
+// without reading it. The error is an *UnusableError; it matches
+// fs.ErrNotExist where the path is not there, and ErrNone where a directory
+// holds no checkpoint.
 func Find(fsys FS, path string) error {
-	_, _, err := find(fsys, path)
-	return err
+	path, info, err := find(fsys, path)
+	if err != nil || !info.IsDir() {
+		return err
+	}
+	dir, single := resolve(fsys, path)
+	if single {
+		return nil
+	}
+	good, broken, err := scan(fsys, dir)
+	if err == nil && len(good)+len(broken) == 0 {
+		err = ErrNone
+	}
+	if err != nil {
+		return unusable(dir, err)
+	}
+	return nil
+}
+
+// resolve turns a directory into that of one checkpoint, or of several.
+func resolve(fsys FS, path string) (dir string, single bool) {
+	if inner := filepath.Join(path, "checkpoints"); isDir(fsys, inner) {
+		path = inner
+	}
+	_, named := parseName(filepath.Base(path))
+	return path, named || exists(fsys, filepath.Join(path, ManifestFile))
 }
 
 // find also knows the other name that a checkpoint has while it is being replaced.

@@ -16,6 +16,7 @@ import (
 type native struct {
 	bind    func(*binder[float32]) job
 	scratch int
+	term    int   // more of them where threads add up terms of a sum
 	direct  []int // operands that the kernel takes as they are: inputs, and outputs as ^index
 }
 
@@ -53,9 +54,17 @@ func (n *native) takes(operand int) bool {
 	return false
 }
 
+// room is the scratch elements of each thread.
+func (n *native) room(threads int) int {
+	if threads == 1 {
+		return n.scratch
+	}
+	return n.scratch + n.term
+}
+
 // workspace is Device.Workspace of such a step.
 func (n *native) workspace(s *plan.Step, threads int) int {
-	bytes := threads * roundUp(4*n.scratch)
+	bytes := threads * roundUp(4*n.room(threads))
 	for i := range s.In {
 		if !n.takes(i) {
 			bytes += copyBytes(s, &s.In[i])

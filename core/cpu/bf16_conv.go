@@ -14,7 +14,7 @@ func nativeConv(s *plan.Step) native {
 	case s.Op == graph.Conv2DGradInputOp && p.GradInputBF16() && isBF16(s.Out[0]):
 		return native{bind: bindConvGradInputBF16, scratch: kernel.ConvBF16Scratch(&p), direct: []int{0, 1, ^0}}
 	case s.Op == graph.Conv2DGradWeightOp && p.GradWeightBF16():
-		return native{bind: bindConvGradWeightBF16, scratch: kernel.ConvBF16Scratch(&p) + s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
+		return native{bind: bindConvGradWeightBF16, scratch: kernel.ConvBF16Scratch(&p), term: s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
 	}
 	return native{}
 }

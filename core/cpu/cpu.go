@@ -73,6 +73,9 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	return e, nil
 }
 
+// Reserve implements [plan.Reserver].
+func (d *Device) Reserve(activations, workspace int) { d.room(activations, workspace) }
+
 // room is the device's arena, or a new one where that is too small. Programs
 // bound before keep theirs.
 func (d *Device) room(data, work int) *arena {
@@ -96,7 +99,7 @@ func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 		return bindAs[float64](m, s)
 	}
 	if direct := nativeOf(s); direct.bind != nil {
-		b := &binder[float32]{m: m, s: s, room: direct.scratch}
+		b := &binder[float32]{m: m, s: s, room: direct.room(m.crew.size())}
 		run := direct.bind(b)
 		return b.wrap(run), nil
 	}
@@ -118,4 +121,7 @@ func sizeof[T any]() int {
 	return int(unsafe.Sizeof(z))
 }
 
-var _ plan.Device = (*Device)(nil)
+var (
+	_ plan.Device   = (*Device)(nil)
+	_ plan.Reserver = (*Device)(nil)
+)

@@ -10,12 +10,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// block is the threads of a block, BLOCK in common.cu; shares is how many
-// blocks look at one channel; most is how many blocks an elementwise kernel gets.
+// block is the threads of a block, BLOCK in common.cu; most is how many blocks
+// an elementwise kernel gets, and about how many one that sums channels.
 const (
-	block  = 256
-	shares = 8
-	most   = 2048
+	block = 256
+	most  = 2048
 )
 
 // binder prepares the launches of one step. With measure set it only adds up scratch.
@@ -28,7 +27,24 @@ type binder struct {
 	items   []item
 	changed []int // tensors of the State
 	err     error
+
+	*whole
 }
+
+// whole is what the steps of a plan know of each other.
+type whole struct {
+	flow  *flow
+	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
+	done  map[int]bool             // steps whose work an earlier one does; of a gradient, unless it is added
+	lay   []layout
+}
+
+func newWhole(steps []plan.Step, lib *libraries) *whole {
+	return &whole{flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}, lay: layOut(steps, lib)}
+}
+
+// last says that the images of the step have their channels side by side.
+func (b *binder) last() bool { return b.lay[b.step].out }
 
 // in and out are operands' addresses, 0 where absent.
 func (b *binder) in(i int) driver.DevicePtr { return b.at(b.s.In, i) }
@@ -49,6 +65,29 @@ func (b *binder) scratch(n int) (p driver.DevicePtr) {
 	}
 	b.used += roundUp(n)
 	return p
+}
+
+// keep is n bytes that stay until the plan has run.
+func (b *binder) keep(n int) (p driver.DevicePtr) {
+	if !b.measure && b.err == nil {
+		p, b.err = b.m.own(n)
+	}
+	return p
+}
+
+// call adds what a library enqueues.
+func (b *binder) call(name string, f func() error) {
+	if !b.measure {
+		b.items = append(b.items, item{name: name, call: f})
+	}
+}
+
+// only makes the items from an index on depend on a call: they run where *when
+// is not 0, or where *unless is.
+func (b *binder) only(from int, when, unless *int32) {
+	for i := from; i < len(b.items); i++ {
+		b.items[i].when, b.items[i].unless = when, unless
+	}
 }
 
 // adds tells a kernel whether to add to output i: yes, no, or as the call says.
@@ -77,7 +116,8 @@ func (b *binder) state(i int) driver.DevicePtr {
 	return b.in(i)
 }
 
-func grid(n int) int { return max(1, min((n+block-1)/block, most)) }
+// grid is enough blocks for n elements, four to a thread.
+func grid(n int) int { return max(1, min((n+4*block-1)/(4*block), most)) }
 
 // launch adds a kernel of the programs for type d on x·y blocks. Arguments are
 // passed by their Go type's size; a *int32 is read at each launch.
@@ -144,8 +184,9 @@ func init() {
 		plan.NormReLUOp: bindNormReLU, plan.NormReLUGradOp: bindNormReLUGrad, plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
 		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
 		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
-		graph.ReLUOp: unary("relu"), graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: binary("add"),
+		graph.ReLUOp: bindReLU, graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: bindAdd,
 		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
+		graph.BranchOp: bindBranch, graph.BranchGradOp: bindBranch,
 		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,
 		graph.CrossEntropyOp: bindCrossEntropy, graph.CrossEntropyGradOp: bindCrossEntropy, graph.MSEOp: bindMSE, graph.MSEGradOp: bindMSE,
 	}

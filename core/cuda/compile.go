@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -16,9 +17,29 @@ import (
 // folder by the hash of everything that an image depends on.
 type compiler struct {
 	rtc  *driver.NVRTC
-	arch string // "sm_90"
+	arch string // "sm_90"; "compute_90" for a program that the driver finishes
 	dir  string // "" remembers nothing
 }
+
+// target is what NVRTC compiles for a device of that capability, 90 for 9.0:
+// the device itself, or if that is newer than NVRTC, the newest that it knows.
+func target(rtc *driver.NVRTC, capability int32) string {
+	var n int32
+	exact := fmt.Sprintf("sm_%d", capability)
+	if rtc.GetNumSupportedArchs == nil || rtc.GetNumSupportedArchs(&n) != nil || n < 1 {
+		return exact
+	}
+	known := make([]int32, n)
+	if rtc.GetSupportedArchs(&known[0]) != nil || known[n-1] >= capability {
+		return exact
+	}
+	return fmt.Sprintf("compute_%d", known[n-1])
+}
+
+// virtual says that the image is PTX.
+func (c *compiler) virtual() bool { return strings.HasPrefix(c.arch, "compute_") }
+
+func (c *compiler) options() []string { return []string{"--gpu-architecture=" + c.arch, "--std=c++17"} }
 
 // image is the program of a source, from the folder if it is there and intact.
 func (c *compiler) image(source string) ([]byte, error) {
@@ -38,7 +59,7 @@ func (c *compiler) image(source string) ([]byte, error) {
 
 func (c *compiler) key(source string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00%s", c.rtc.Lib.Version, c.arch, source)
+	fmt.Fprintf(h, "%s\x00%s\x00%s", c.rtc.Lib.Version, strings.Join(c.options(), "\x00"), source)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -81,16 +102,23 @@ func (c *compiler) compile(source string) (image []byte, err error) {
 		return nil, err
 	}
 	defer func() { _ = c.rtc.DestroyProgram(&p) }()
-	options := []*byte{driver.CString("--gpu-architecture=" + c.arch), driver.CString("--std=c++17")}
+	var options []*byte
+	for _, o := range c.options() {
+		options = append(options, driver.CString(o))
+	}
 	if err := c.rtc.CompileProgram(p, int32(len(options)), unsafe.SliceData(options)); err != nil {
 		return nil, fmt.Errorf("compiling kernels for %s: %w\n%s", c.arch, err, c.log(p))
 	}
+	size, get := c.rtc.GetCUBINSize, c.rtc.GetCUBIN
+	if c.virtual() {
+		size, get = c.rtc.GetPTXSize, c.rtc.GetPTX
+	}
 	var n uintptr
-	if err := c.rtc.GetCUBINSize(p, &n); err != nil {
+	if err := size(p, &n); err != nil {
 		return nil, err
 	}
 	image = make([]byte, n)
-	return image, c.rtc.GetCUBIN(p, unsafe.Pointer(unsafe.SliceData(image)))
+	return image, get(p, unsafe.Pointer(unsafe.SliceData(image)))
 }
 
 // log is what the compiler said about a program.

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -29,25 +30,76 @@ func convOf(s *plan.Step) convGeometry {
 	}
 }
 
+func convolutionOf(s *plan.Step, last bool) convolution {
+	return convolution{op: s.Op, g: convOf(s), d: s.Out[0].Spec.DType, last: last}
+}
+
+// taps is the places of a filter: with one of them its channels lie together in either layout.
+func (c convolution) taps() int { return int(c.g.r * c.g.s) }
+
+// filter is where a convolution reads its weights: State has their channels apart.
+func (b *binder) filter(c convolution) driver.DevicePtr {
+	w := b.s.In[1].Spec
+	if !c.last || c.taps() == 1 {
+		return b.in(1)
+	}
+	at := b.scratch(w.Bytes())
+	b.elementwise(w.DType, "filter_last", w.Shape.Elems(), b.in(1), at, w.Shape[1], c.taps())
+	return at
+}
+
 func bindConv(b *binder) {
-	y := b.s.Out[0].Spec
-	b.elementwise(y.DType, "conv", y.Shape.Elems(), b.in(0), b.in(1), b.in(2), b.out(0), convOf(b.s))
+	y, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	if b.m.dev.lib.planned(c) {
+		b.convolve(c, b.in(0), b.filter(c), b.out(0))
+		if len(b.s.In) > 2 && b.s.In[2].Present() {
+			v := b.images(y.Shape)
+			b.elementwise(y.DType, "channel_bias", y.Shape.Elems(), b.out(0), b.in(2), v.c, v.hw)
+		}
+		return
+	}
+	b.elementwise(y.DType, "conv", y.Shape.Elems(), b.in(0), b.in(1), b.in(2), b.out(0), c.g)
 }
 
 func bindConvGradInput(b *binder) {
-	x := b.s.Out[0].Spec
-	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), b.in(0), b.in(1), b.out(0), convOf(b.s))
+	x, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	if b.m.dev.lib.planned(c) {
+		b.convolve(c, b.out(0), b.filter(c), b.in(0))
+		return
+	}
+	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), b.in(0), b.in(1), b.out(0), c.g)
 }
 
+// bindConvGradWeight lets cuDNN write where the gradient belongs, or beside it
+// where it is added or its channels are turned.
 func bindConvGradWeight(b *binder) {
-	w := b.s.Out[0].Spec
-	b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, b.in(0), b.in(1), b.out(0), convOf(b.s), b.adds(0))
+	w, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	if !b.m.dev.lib.planned(c) {
+		b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, b.in(0), b.in(1), b.out(0), c.g, b.adds(0))
+		return
+	}
+	turned, add, before := c.last && c.taps() > 1, b.adds(0), len(b.items)
+	at, channels, taps := b.scratch(w.Bytes()), w.Shape[1], 1
+	if !turned {
+		used := b.used
+		b.convolve(c, b.in(0), b.out(0), b.in(1))
+		b.only(before, nil, add)
+		before, b.used = len(b.items), used // one of the two runs
+	}
+	if turned {
+		taps = c.taps()
+	}
+	b.convolve(c, b.in(0), at, b.in(1))
+	b.elementwise(w.DType, "filter_grad", w.Shape.Elems(), at, b.out(0), channels, taps, add)
+	if !turned {
+		b.only(before, add, nil)
+	}
 }
 
 func bindConvGradBias(b *binder) {
 	x := b.s.In[0].Spec
-	c := x.Shape[1]
-	part := b.scratch(8 * c * shares)
-	b.launch(x.DType, "channel_sums", c, shares, b.in(0), x.Shape[0], c, x.Shape[2]*x.Shape[3], part)
-	b.launch(x.DType, "sum_parts", grid(c), 1, part, shares, c, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
+	v := b.images(x.Shape).single()
+	part := b.scratch(8 * v.c * v.shares)
+	b.launch(x.DType, "channel_sums", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
+	b.launch(x.DType, "sum_parts", v.c, 1, part, v.shares, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
 }

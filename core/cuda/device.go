@@ -24,6 +24,10 @@ type Device struct {
 	functions map[functionKey]driver.Function
 	mirrors   map[*byte]*mirror
 	room      *room
+	lib       libraries
+	block     int     // threads of a block: less where they are emulated
+	spans     []*span // mirrored memory, by address
+	feed      feed
 }
 
 type functionKey struct {
@@ -52,12 +56,16 @@ func Open(ordinal int, cache string) (*Device, error) {
 		cu.DeviceGetAttribute(&minor, driver.AttrComputeCapabilityMinor, dev)); err != nil {
 		return nil, fmt.Errorf("cuda: device %d: %w", ordinal, err)
 	}
-	c := &compiler{rtc: rtc, arch: fmt.Sprintf("sm_%d%d", major, minor), dir: cache}
-	return newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d)) })
+	c := &compiler{rtc: rtc, arch: target(rtc, 10*major+minor), dir: cache}
+	d, err := newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d, block)) })
+	if err == nil {
+		d.link(dl.System())
+	}
+	return d, err
 }
 
 func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {
-	d := &Device{cu: cu, dev: dev, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}}
+	d := &Device{cu: cu, dev: dev, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}, block: block}
 	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}

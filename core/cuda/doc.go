@@ -1,16 +1,21 @@
 // Package cuda runs plans on an NVIDIA GPU.
 //
-// Every step becomes kernels of our own (kernels/*.cu), compiled by NVRTC for
-// the device when a program is bound, and launched in order on one stream. They
-// need no library but the driver and NVRTC, and add nothing up by atomics, so
-// equal runs give equal bits. Convolutions and matrix products are plain float
-// arithmetic in them: right, and far from what tensor cores do.
+// Every step becomes calls of libraries and kernels of our own on one stream:
+// cuDNN makes convolutions (dnn.go, dnnconv.go) and cuBLASLt matrix products
+// (blas.go); kernels/*.cu, compiled by NVRTC when a program is bound, do the
+// rest, and those two as well, slowly, where a library is missing. Nothing is
+// added up by atomics, so equal runs give equal bits.
 //
-// The State stays where the caller has it. A run begins by copying it to the
-// device; each gradient comes back, and is waited for, before its hook is
-// called; buffers and the loss come back at the end.
+// Binding looks at the plan as a whole: flow.go says which step made what a
+// step reads, layout.go which images have their channels side by side. Running
+// replays graphs (graph.go), cut where the host has something to do.
 //
-// Tests compile the same sources as C++ and run them on the processor behind a
-// fake driver (testdata/emulator), so that indices, formulas and the executor
-// are held to core/tensor/devicetest without a GPU.
+// A State in memory that was mirrored (resident.go) lives on the device: runs read
+// and write the copy there, and hooks come when a gradient is enqueued. Any other
+// State is copied to the device as a run begins; each gradient comes back, and
+// is waited for, before its hook is called; buffers come back at the end.
+//
+// Tests compile the kernels as C++ and run them on the processor behind a fake
+// driver (cudatest), with fakes of the libraries that compute on its memory, so
+// that all but the hardware is held to core/tensor/devicetest without a GPU.
 package cuda

@@ -4,16 +4,21 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Workspace is the scratch that a step needs: partial sums.
+// Workspace is the scratch that a step needs: partial sums, and what libraries ask for.
 func (d *Device) Workspace(s *plan.Step) int {
-	b := &binder{s: s, m: &memory{}, measure: true}
+	defer d.enter()()
+	return d.workspace(newWhole([]plan.Step{*s}, &d.lib), 0)
+}
+
+func (d *Device) workspace(w *whole, i int) int {
+	s := &w.flow.steps[i]
+	b := &binder{s: s, m: &memory{dev: d}, step: i, measure: true, whole: w}
 	if bind := bindings[s.Op]; bind != nil {
 		bind(b)
 	}
@@ -24,7 +29,7 @@ func (d *Device) Workspace(s *plan.Step) int {
 // that this device does not know is an error, and so is a tensor of 2³¹ elements.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) {
 	defer d.enter()()
-	e := &executor{m: &memory{dev: d, st: st}, plan: p, dirty: map[int]bool{}}
+	e := &executor{m: &memory{dev: d, st: st, resident: map[driver.DevicePtr]bool{}}, plan: p, dirty: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = joinFree(err, e.free())
@@ -35,14 +40,15 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 	}
 	report := p.Stats()
 	e.report = e.m.at(&report)
-	steps := p.Steps()
+	steps, w := p.Steps(), newWhole(p.Steps(), &d.lib)
 	for i := range steps {
-		items, err := e.bind(i, &steps[i])
+		items, err := e.bind(w, i, &steps[i])
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %s (%s): %w", i, steps[i].Layer, steps[i].Op, err)
 		}
 		e.items = append(e.items, items)
 	}
+	e.actions = divide(steps, p.GradSpecs(), e.items)
 	return e, nil
 }
 
@@ -56,25 +62,19 @@ type executor struct {
 	leave  func()
 	failed error
 
+	actions [][]action // by step
+	eager   error      // why launches are not captured
+
 	words [3]uint64 // of a Call, as kernels read it
 	stats [3]float64
 	fault [4]int32
 }
 
-// item is a launch, or what the host does between two.
-type item struct {
-	f      driver.Function
-	name   string
-	x, y   uint32
-	params []unsafe.Pointer
-	host   func(c *plan.Call) error
-}
-
 func (e *executor) place() (err error) {
 	m, d := e.m, e.m.dev
-	work := 0
+	work, w := 0, newWhole(e.plan.Steps(), &d.lib)
 	for i := range e.plan.Steps() {
-		work = max(work, d.Workspace(&e.plan.Steps()[i]))
+		work = max(work, d.workspace(w, i))
 	}
 	if m.room, err = d.reserve(e.plan.ArenaBytes(), work); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (e *executor) place() (err error) {
 	return nil
 }
 
-func (e *executor) bind(i int, s *plan.Step) ([]item, error) {
+func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 	bind := bindings[s.Op]
 	if bind == nil {
 		return nil, fmt.Errorf("the GPU has no kernel for this operation")
@@ -123,7 +123,7 @@ func (e *executor) bind(i int, s *plan.Step) ([]item, error) {
 			e.dirty[o.Index] = true
 		}
 	}
-	b := &binder{s: s, m: e.m, step: i}
+	b := &binder{s: s, m: e.m, step: i, whole: w}
 	bind(b)
 	for _, o := range b.changed {
 		e.dirty[o] = true
@@ -131,32 +131,26 @@ func (e *executor) bind(i int, s *plan.Step) ([]item, error) {
 	return b.items, b.err
 }
 
-// Step enqueues the step's kernels. Where a gradient is complete it waits, and brings it back.
+// Step puts on the stream what begins with step i. Complete gradients are
+// waited for and brought back, unless their memory is mirrored.
 func (e *executor) Step(i int, c *plan.Call) {
-	if i == 0 {
+	if e.leave == nil { // the first step may be in a branch that is left out
 		e.leave, e.failed = e.m.dev.enter(), nil
 		e.fail(c, "copying the model and the batch to the device", e.begin(c))
 	}
-	s := &e.plan.Steps()[i]
-	for j := range e.items[i] {
+	for _, a := range e.actions[i] {
 		if e.failed != nil {
-			break
+			return
 		}
-		it := &e.items[i][j]
-		if it.host != nil {
-			if err := it.host(c); err != nil {
-				c.Err, e.failed = err, err
-			}
-			continue
+		if a.segment != nil {
+			e.failed = e.start(a.segment)
+		} else {
+			e.failed = a.host(c)
 		}
-		if err := e.m.dev.cu.LaunchKernel(it.f, it.x, it.y, 1, block, 1, 1, 0, e.m.dev.stream, unsafe.SliceData(it.params), nil); err != nil {
-			e.fail(c, fmt.Sprintf("%s (%s), kernel %s", s.Layer, s.Op, it.name), err)
-		}
+		c.Err = e.failed
 	}
-	if e.failed == nil && len(s.Complete) > 0 {
-		if err := e.fetch(s); err != nil {
-			e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), err)
-		}
+	if s := &e.plan.Steps()[i]; e.failed == nil && len(s.Complete) > 0 {
+		e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), e.fetch(s))
 	}
 }
 
@@ -174,21 +168,24 @@ func (e *executor) begin(c *plan.Call) error {
 	if c.Accumulate {
 		m.accumulate = 1
 		for i, t := range m.st.Grads {
+			if m.resident[m.grads[i]] {
+				continue
+			}
 			if err := m.up(m.grads[i], t.Data); err != nil {
 				return err
 			}
 		}
 	}
 	for i, t := range m.st.Tensors {
+		if m.resident[m.state[i]] {
+			continue
+		}
 		if err := m.up(m.state[i], t.Data); err != nil {
 			return err
 		}
 	}
 	e.words = [3]uint64{math.Float64bits(c.GradScale), c.Seed, c.Stream}
-	if err := m.up(m.batch, c.Input); err != nil {
-		return err
-	}
-	if err := m.up(m.target, c.Target); err != nil {
+	if err := m.eat(c); err != nil {
 		return err
 	}
 	if err := m.up(m.call, tensor.Bytes(e.words[:])); err != nil {
@@ -199,10 +196,18 @@ func (e *executor) begin(c *plan.Call) error {
 
 // fetch brings back the gradients that a step completes.
 func (e *executor) fetch(s *plan.Step) error {
+	all := true
 	for _, p := range s.Complete {
+		if e.m.resident[e.m.grads[p]] {
+			continue
+		}
+		all = false
 		if err := e.m.down(e.m.st.Grads[p].Data, e.m.grads[p]); err != nil {
 			return err
 		}
+	}
+	if all {
+		return nil
 	}
 	return e.m.dev.cu.StreamSynchronize(e.m.dev.stream)
 }
@@ -219,7 +224,7 @@ func (e *executor) Stats() (plan.Stats, error) {
 	m := e.m
 	err := joinFree(m.down(tensor.Bytes(e.stats[:]), e.report), m.down(tensor.Bytes(e.fault[:]), m.fault))
 	for i := range m.st.Tensors {
-		if e.dirty[i] && err == nil && e.failed == nil {
+		if e.dirty[i] && !m.resident[m.state[i]] && err == nil && e.failed == nil {
 			err = m.down(m.st.Tensors[i].Data, m.state[i])
 		}
 	}
@@ -254,6 +259,6 @@ func (e *executor) free() (err error) {
 	for _, f := range slices.Backward(e.m.owned) {
 		err = joinFree(err, f())
 	}
-	e.m.owned, e.items = nil, nil
+	e.m.owned, e.items, e.actions = nil, nil, nil
 	return err
 }

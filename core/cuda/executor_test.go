@@ -1,11 +1,15 @@
 package cuda
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
@@ -74,5 +78,46 @@ func TestDamagedImageIsNotRead(t *testing.T) {
 	}
 	if _, ok := readImage(path); ok {
 		t.Error("a damaged image was read")
+	}
+}
+
+// Ranks that start together write the same image, and all can read it.
+func TestImagesWrittenTogether(t *testing.T) {
+	path, image := filepath.Join(t.TempDir(), "x.cubin"), bytes.Repeat([]byte("image"), 50_000)
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			if err := writeImage(path, image); err != nil {
+				return err
+			}
+			if b, ok := readImage(path); !ok || !bytes.Equal(b, image) {
+				return errors.New("another image was read")
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left := must(filepath.Glob(filepath.Join(filepath.Dir(path), ".cubin-*"))); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// A GPU that NVRTC does not know gets a program for the newest that it does, which the driver finishes.
+func TestTargetOfANewerGPU(t *testing.T) {
+	archs := []int32{75, 80, 90}
+	rtc := &driver.NVRTC{
+		GetNumSupportedArchs: func(n *int32) error { *n = int32(len(archs)); return nil },
+		GetSupportedArchs:    func(a *int32) error { copy(unsafe.Slice(a, len(archs)), archs); return nil },
+	}
+	for capability, want := range map[int32]string{80: "sm_80", 86: "sm_86", 90: "sm_90", 120: "compute_90"} {
+		if got := target(rtc, capability); got != want {
+			t.Errorf("capability %d gets %s, want %s", capability, got, want)
+		}
+	}
+	rtc.GetNumSupportedArchs = func(*int32) error { return driver.NVRTCResult(11) }
+	if got := target(rtc, 120); got != "sm_120" {
+		t.Errorf("an NVRTC that does not say gets %s", got)
 	}
 }

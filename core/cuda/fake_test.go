@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -19,12 +20,25 @@ type fake struct {
 	current driver.Context
 	fail    string // the kernel whose launch fails
 	allocs  int
+	ran     map[string]int // how often a kernel or a library's function ran
+
+	capture  *fakeGraph // what is enqueued goes there
+	graphs   map[driver.Graph]*fakeGraph
+	execs    map[driver.GraphExec]*fakeGraph
+	replays  int
+	uncapped string // the kernel that ends a capture
+}
+
+// fakeGraph is what was enqueued while it was captured.
+type fakeGraph struct {
+	work    []func()
+	invalid bool
 }
 
 const fakeContext, fakeStream = 7, 9
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}}
+	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}, ran: map[string]int{}, graphs: map[driver.Graph]*fakeGraph{}, execs: map[driver.GraphExec]*fakeGraph{}}
 }
 
 // within checks that a range lies in one live allocation, and gives its bytes.
@@ -39,6 +53,9 @@ func (f *fake) within(what string, p driver.DevicePtr, n uintptr) []byte {
 }
 
 func (f *fake) called(what string, s driver.Stream) {
+	if f.capture != nil && what != "LaunchKernel" && what != "StreamEndCapture" && !strings.HasPrefix(what, "c") {
+		f.t.Fatalf("%s while launches are captured", what)
+	}
 	if f.current != fakeContext || s != fakeStream {
 		f.t.Fatalf("%s in context %d on stream %d", what, f.current, s)
 	}
@@ -104,16 +121,87 @@ func (f *fake) function(fn *driver.Function, m driver.Module, name *byte) error 
 func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s driver.Stream, params, _ *unsafe.Pointer) error {
 	f.called("LaunchKernel", s)
 	k := f.names[fn-1]
-	if x == 0 || y == 0 || z != 1 || bx != block || by != 1 || bz != 1 || shared != 0 || y > 65535 {
+	if x == 0 || y == 0 || z != 1 || bx != emulatedBlock || by != 1 || bz != 1 || shared != 0 || y > 65535 {
 		f.t.Fatalf("%s on a grid of %d×%d×%d blocks of %d×%d×%d threads", k.name, x, y, z, bx, by, bz)
 	}
 	if k.name == f.fail {
 		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(719)}
 	}
-	f.kernels[k.d].launch(driver.CString(k.name), x, y, z, bx, address(params))
+	if k.name == f.uncapped && f.capture != nil {
+		f.capture.invalid = true
+		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(901)}
+	}
+	e := f.kernels[k.d]
+	at := address(params)
+	if f.capture != nil {
+		at = e.Keep(driver.CString(k.name), at) // as the driver does; never freed, tests are short
+	}
+	f.enqueue(k.name, func() { e.launch(driver.CString(k.name), x, y, z, bx, at) })
 	return nil
 }
 
+// captures are the functions of the table that make and run graphs.
+func (f *fake) captures(c *driver.CUDA) *driver.CUDA {
+	c.StreamBeginCapture = func(s driver.Stream, mode int32) error {
+		f.called("StreamBeginCapture", s)
+		if f.capture != nil || mode != driver.CaptureThreadLocal {
+			f.t.Fatalf("a capture of mode %d within another", mode)
+		}
+		f.capture = &fakeGraph{}
+		return nil
+	}
+	c.StreamEndCapture = func(s driver.Stream, g *driver.Graph) error {
+		f.called("StreamEndCapture", s)
+		done := f.capture
+		f.capture = nil
+		if done.invalid {
+			return &driver.CallError{Call: "cuStreamEndCapture", Status: driver.CUResult(901)}
+		}
+		*g = driver.Graph(len(f.graphs) + len(f.execs) + 1)
+		f.graphs[*g] = done
+		return nil
+	}
+	c.GraphInstantiateWithFlags = func(x *driver.GraphExec, g driver.Graph, _ uint64) error {
+		*x = driver.GraphExec(1000 + len(f.execs))
+		f.execs[*x] = f.graphs[g]
+		return nil
+	}
+	c.GraphDestroy = func(g driver.Graph) error { return drop(f, f.graphs, g) }
+	c.GraphExecDestroy = func(x driver.GraphExec) error { return drop(f, f.execs, x) }
+	c.GraphLaunch = func(x driver.GraphExec, s driver.Stream) error {
+		f.called("GraphLaunch", s)
+		f.replays++
+		for _, w := range f.execs[x].work {
+			w()
+		}
+		return nil
+	}
+	return c
+}
+
 func (f *fake) device() *Device {
-	return must(newDevice(f.driver(), 0, func(d tensor.DType) ([]byte, error) { return []byte{byte(d)}, nil }))
+	d := must(newDevice(f.captures(f.driver()), 0, func(d tensor.DType) ([]byte, error) { return []byte{byte(d)}, nil }))
+	d.block = emulatedBlock
+	return d
+}
+
+// enqueue runs what a kernel or a library's function does, or records it.
+func (f *fake) enqueue(name string, do func()) {
+	run := func() {
+		f.ran[name]++
+		do()
+	}
+	if f.capture != nil {
+		f.capture.work = append(f.capture.work, run)
+		return
+	}
+	run()
+}
+
+// linked is a device that finds the fake libraries too.
+func (f *fake) linked() *Device {
+	d := f.device()
+	d.lib.blas = must(openBlas(newFakeBlas(f).api()))
+	d.lib.dnn = must(openDNN(newFakeDNN(f).api(), d.stream))
+	return d
 }

@@ -26,6 +26,7 @@ type memory struct {
 	dev          *Device
 	st           plan.State
 	state, grads []driver.DevicePtr
+	resident     map[driver.DevicePtr]bool // those that need no copies
 	room         *room
 	batch        driver.DevicePtr // input, then target
 	target       driver.DevicePtr
@@ -69,6 +70,10 @@ func (d *Device) release(r *room) error {
 func (m *memory) mirrored(t tensor.Tensor) (driver.DevicePtr, error) {
 	if len(t.Data) == 0 {
 		return 0, nil
+	}
+	if at, ok := m.dev.copyOf(t.Data); ok {
+		m.resident[at] = true
+		return at, nil
 	}
 	key := unsafe.SliceData(t.Data)
 	r := m.dev.mirrors[key]

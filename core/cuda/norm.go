@@ -7,46 +7,56 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func bindBatchNorm(b *binder) {
-	mean, invstd := b.normStats(b.s.Attr.(graph.BatchNorm), 1)
-	b.normApply(mean, invstd)
+func bindBatchNorm(b *binder) { b.normApply(b.normStats(b.s.Attr.(graph.BatchNorm), 1), 0, 0) }
+
+// affine is what batch norm does to a channel: (x − mean)·scale + shift.
+type affine struct{ mean, scale, shift driver.DevicePtr }
+
+func (b *binder) newAffine(mean driver.DevicePtr) affine {
+	c := b.s.In[0].Spec.Shape[1]
+	return affine{mean, b.scratch(8 * c), b.scratch(8 * c)}
 }
 
-// normStats finds mean and 1/σ: of the batch, written to outputs at and at+1,
-// or in evaluation of the running statistics.
-func (b *binder) normStats(a graph.BatchNorm, at int) (mean, invstd driver.DevicePtr) {
+// normStats finds the statistics: of the batch, whose mean and 1/σ are written
+// to outputs at and at+1, or in evaluation the running ones.
+func (b *binder) normStats(a graph.BatchNorm, at int) affine {
 	x := b.s.In[0].Spec
 	c := x.Shape[1]
-	if !b.s.Train {
-		mean, invstd = b.scratch(8*c), b.scratch(8*c)
-		b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, mean, invstd)
-		return mean, invstd
+	if b.s.Train {
+		return b.normUpdate(a, b.moments(), at)
 	}
-	stats := b.moments()
-	return b.normUpdate(a, stats, at)
+	f := b.newAffine(b.scratch(8 * c))
+	b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, f.mean, b.in(1), b.in(2), f.scale, f.shift)
+	return f
 }
 
 // moments are the batch's means, biased variances and count, in scratch.
 func (b *binder) moments() driver.DevicePtr {
 	x := b.s.In[0].Spec
-	c := x.Shape[1]
-	part, stats := b.scratch(8*3*c*shares), b.scratch(8*(2*c+1))
-	b.launch(x.DType, "bn_moments", c, shares, b.in(0), x.Shape[0], c, x.Shape[2]*x.Shape[3], part)
-	b.launch(x.DType, "bn_merge", grid(c), 1, part, shares, c, stats)
+	v := b.images(x.Shape)
+	part, stats := b.scratch(8*3*v.c*v.shares), b.scratch(8*(2*v.c+1))
+	if v.fours {
+		b.launch(x.DType, "bn_moments_last", v.blocks(), v.shares, b.in(0), v.n, v.c, v.lanes, part)
+	} else {
+		b.launch(x.DType, "bn_moments", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
+	}
+	b.launch(x.DType, "bn_merge", v.c, 1, part, v.shares, v.c, stats)
 	return stats
 }
 
-func (b *binder) normUpdate(a graph.BatchNorm, stats driver.DevicePtr, at int) (mean, invstd driver.DevicePtr) {
+func (b *binder) normUpdate(a graph.BatchNorm, stats driver.DevicePtr, at int) affine {
 	x := b.s.In[0].Spec
-	mean, invstd = b.out(at), b.out(at+1)
-	c := x.Shape[1]
-	b.launch(x.DType, "bn_update", grid(c), 1, stats, c, a.Eps, a.Momentum, mean, invstd, b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5))
-	return mean, invstd
+	c, f := x.Shape[1], b.newAffine(b.out(at))
+	b.launch(x.DType, "bn_update", grid(c), 1, stats, c, a.Eps, a.Momentum, f.mean, b.out(at+1), b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5),
+		b.in(1), b.in(2), f.scale, f.shift)
+	return f
 }
 
-func (b *binder) normApply(mean, invstd driver.DevicePtr) {
+// normApply normalises, adds the residual if there is one, and clips if relu is 1.
+func (b *binder) normApply(f affine, residual driver.DevicePtr, relu int) {
 	x := b.s.In[0].Spec
-	b.elementwise(x.DType, "bn_apply", x.Shape.Elems(), b.in(0), mean, invstd, b.in(1), b.in(2), typeOf(b.s.In, 3), x.Shape[1], x.Shape[2]*x.Shape[3], b.out(0))
+	v := b.images(x.Shape)
+	b.elementwise(x.DType, "bn_apply", x.Shape.Elems(), b.in(0), f.mean, f.scale, f.shift, v.c, v.hw, residual, relu, b.out(0))
 }
 
 // bindSyncBatchNorm lets the host merge the ranks' moments between two kernels.
@@ -60,8 +70,7 @@ func bindSyncBatchNorm(b *binder) {
 		}
 		return err
 	})
-	mean, invstd := b.normUpdate(a, stats, 1)
-	b.normApply(mean, invstd)
+	b.normApply(b.normUpdate(a, stats, 1), 0, 0)
 }
 
 // mergeMoments combines the ranks' means and variances in rank order (Chan,
@@ -104,47 +113,42 @@ func (b *binder) exchange(at driver.DevicePtr, with func(e plan.Exchange, v []fl
 	}})
 }
 
-// bindNormReLU adds the residual and clips in place of the batch norm's output.
+// bindNormReLU adds the residual and clips on the way to memory.
 func bindNormReLU(b *binder) {
-	bindBatchNorm(b)
-	y := b.s.Out[0].Spec
-	if len(b.s.In) > 6 {
-		b.elementwise(y.DType, "add", y.Shape.Elems(), b.out(0), b.in(6), b.out(0))
-	}
-	b.elementwise(y.DType, "relu", y.Shape.Elems(), b.out(0), b.out(0))
+	b.normApply(b.normStats(b.s.Attr.(graph.BatchNorm), 1), b.in(6), 1)
 }
 
-// bindNormReLUGrad lets the gradient pass the ReLU first, to its own output or in place of dx.
-func bindNormReLUGrad(b *binder) {
-	d, y := b.out(0), b.s.In[1].Spec
-	if len(b.s.Out) > 3 && b.s.Out[3].Present() {
-		d = b.out(3)
-	}
-	b.elementwise(y.DType, "relu_grad", y.Shape.Elems(), b.in(1), b.in(2), d)
-	b.normGrad(d, b.in(3), b.in(4), 5)
-}
+// bindNormReLUGrad lets the gradient pass the ReLU, whose output is input 1, on its way.
+func bindNormReLUGrad(b *binder) { b.normGrad(b.in(1), b.in(2), b.in(3), b.in(4), 5) }
 
-func bindBatchNormGrad(b *binder) { b.normGrad(b.in(1), b.in(2), b.in(3), 4) }
+func bindBatchNormGrad(b *binder) { b.normGrad(0, b.in(1), b.in(2), b.in(3), 4) }
 
-// normGrad is the gradient for x, input 0, from dy; the weight is input weight.
-func (b *binder) normGrad(dy, mean, invstd driver.DevicePtr, weight int) {
+// normGrad is the gradient for x, input 0, from dy, of which only what is
+// positive in gate counts; the weight is input weight.
+func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 	x := b.s.In[0].Spec
-	n, c, hw := x.Shape[0], x.Shape[1], x.Shape[2]*x.Shape[3]
-	part, sums := b.scratch(8*2*c*shares), b.scratch(8*(2*c+1))
-	b.launch(x.DType, "bn_grad_sums", c, shares, b.in(0), dy, mean, n, c, hw, part)
-	b.mergeGrad(x.DType, part, sums, c, n*hw, invstd)
+	v := b.images(x.Shape)
+	part, sums := b.scratch(8*2*v.c*v.shares), b.scratch(8*(2*v.c+1))
+	if v.fours {
+		b.launch(x.DType, "bn_grad_sums_last", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.lanes, part)
+	} else {
+		b.launch(x.DType, "bn_grad_sums", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.hw, v.lanes, part)
+	}
+	b.mergeGrad(x.DType, part, sums, v, v.n*v.hw, invstd)
 	if !b.s.Out[0].Present() {
 		return
 	}
 	if b.s.Op == plan.SyncBatchNormGradOp {
 		b.exchange(sums, func(e plan.Exchange, v []float64) error { return e.Sum(v) })
 	}
-	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), dy, mean, invstd, b.in(weight), typeOf(b.s.In, weight), sums, c, hw, b.out(0))
+	slopes := b.scratch(8 * 3 * v.c)
+	b.launch(x.DType, "bn_slopes", grid(v.c), 1, sums, invstd, b.in(weight), typeOf(b.s.In, weight), v.c, slopes)
+	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), gate, dy, mean, slopes, v.c, v.hw, b.out(0), b.out(3))
 }
 
 // mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.
-func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, c, count int, invstd driver.DevicePtr) {
-	b.launch(d, "bn_grad_merge", grid(c), 1, part, shares, c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, v images, count int, invstd driver.DevicePtr) {
+	b.launch(d, "bn_grad_merge", v.c, 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
 }
 
 // gradType is the type of a norm's gradients, outputs 1 and 2.

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -19,6 +20,25 @@ func binary(name string) func(*binder) {
 	}
 }
 
+// bindAdd clips the sum on the way to memory where the next step is the ReLU that takes its place.
+func bindAdd(b *binder) {
+	if next := b.step + 1; next < len(b.flow.steps) {
+		y, s := &b.s.Out[0], &b.flow.steps[next]
+		if s.Op == graph.ReLUOp && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
+			binary("add_relu")(b)
+			b.done[next] = true
+			return
+		}
+	}
+	binary("add")(b)
+}
+
+func bindReLU(b *binder) {
+	if !b.done[b.step] {
+		unary("relu")(b)
+	}
+}
+
 func bindGELU(b *binder) {
 	x, tanh := b.s.In[0].Spec, 0
 	if b.s.Attr.(graph.GELU).Tanh {
@@ -32,9 +52,15 @@ func bindGELU(b *binder) {
 	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
 }
 
+// bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
 func bindCast(b *binder) {
-	n := b.s.In[0].Spec.Shape.Elems()
-	b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+	x := b.s.In[0].Spec.Shape
+	n, lay := x.Elems(), b.lay[b.step]
+	if lay.in == lay.out {
+		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
+		return
+	}
+	b.launch(tensor.F32, "turn", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), x[1], x[2]*x[3], flag(lay.out), n)
 }
 
 // scalar is v in the type that kernels for d compute in.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -106,12 +107,24 @@ func (a *Arena) allocShareable(dev driver.Device) error {
 	if err := cu.MemSetAccess(a.at, n, &access, 1); err != nil {
 		return err
 	}
-	var fd int32
-	if err := cu.MemExportToShareableHandle(&fd, handle, driver.HandlePosixFD, 0); err != nil {
+	if err := a.export(handle); err != nil {
 		return err
 	}
-	unix.CloseOnExec(int(fd)) // plugins get it by name, other children not at all
-	a.file, a.kind, a.size = os.NewFile(uintptr(fd), "arena"), sdk.HandlePosixFD, int(n)
+	a.kind, a.size = sdk.HandlePosixFD, int(n)
+	return nil
+}
+
+// export makes the descriptor. A backend gets it over its socket, and a child
+// that is started meanwhile not at all.
+func (a *Arena) export(handle driver.MemHandle) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	var fd int32
+	if err := a.cu.MemExportToShareableHandle(&fd, handle, driver.HandlePosixFD, 0); err != nil {
+		return err
+	}
+	unix.CloseOnExec(int(fd))
+	a.file = os.NewFile(uintptr(fd), "arena")
 	a.later(a.file.Close)
 	return nil
 }

@@ -11,11 +11,12 @@ import (
 var files embed.FS
 
 // families are the source files in the order in which they build on each other.
-var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss"}
+var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss", "update"}
 
-// source is the program of one element type: every family, with the type in front.
-func source(d tensor.DType) string {
-	s := fmt.Sprintf("#define ELEM %d\n", code(d))
+// source is the program of one element type for blocks of so many threads:
+// every family, with the two in front.
+func source(d tensor.DType, threads int) string {
+	s := fmt.Sprintf("#define ELEM %d\n#define BLOCK %d\n", code(d), threads)
 	for _, f := range families {
 		b, err := files.ReadFile("kernels/" + f + ".cu")
 		if err != nil {

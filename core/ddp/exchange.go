@@ -7,8 +7,8 @@ import (
 
 // Exchange lets layers work with the same layers on the other ranks while a
 // pass runs. Its calls stand in one sequence with the buckets, at the same
-// places on every rank, since all ranks run the same plan. It is a
-// plan.Exchange.
+// places on every rank, since all ranks run the same plan, on a channel of their
+// own. It is a plan.Exchange.
 type Exchange struct {
 	group  *Group
 	region Region
@@ -29,7 +29,7 @@ func (e *Exchange) Gather(mine []float64) ([]float64, error) {
 	r := e.part(len(mine) * e.group.World)
 	all := tensor.View[float64](e.group.Bytes(r))
 	copy(all[e.group.Rank*len(mine):], mine)
-	return all, e.group.run(sdk.OpAllGather, sdk.Sum, tensor.F64, r, 0)
+	return all, e.run(sdk.OpAllGather, r)
 }
 
 // Sum adds up v over all ranks, in place.
@@ -40,9 +40,24 @@ func (e *Exchange) Sum(v []float64) error {
 	r := e.part(len(v))
 	sum := tensor.View[float64](e.group.Bytes(r))
 	copy(sum, v)
-	err := e.group.run(sdk.OpAllReduce, sdk.Sum, tensor.F64, r, 0)
+	err := e.run(sdk.OpAllReduce, r)
 	copy(v, sum)
 	return err
+}
+
+// run makes a call on the channel for statistics.
+func (e *Exchange) run(op sdk.Op, r Region) error {
+	e.group.channel = sdk.ChannelStatistics
+	defer func() { e.group.channel = sdk.ChannelJob }()
+	return e.group.run(op, sdk.Sum, tensor.F64, r, 0)
+}
+
+// Channels is how many channels of a backend a job uses.
+func Channels(c Config) int {
+	if c.SyncBatchNorm {
+		return sdk.ChannelStatistics + 1
+	}
+	return sdk.ChannelJob + 1
 }
 
 // part is the front of the region, as long as n elements.

@@ -3,6 +3,7 @@ package ddp
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,4 +39,29 @@ func TestExchange(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// What layers exchange goes another way than what the training loop reduces.
+func TestExchangeHasItsOwnChannel(t *testing.T) {
+	size := ExchangeBytes(5, 2)
+	onRanks(t, 2, size, func(g *Group) error {
+		e := NewExchange(g, Region{0, size})
+		if err := e.Sum([]float64{1}); err != nil {
+			return err
+		}
+		if _, err := e.Gather([]float64{1}); err != nil {
+			return err
+		}
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+		var own []bool
+		for _, c := range g.comm.(*calls).made {
+			own = append(own, strings.HasSuffix(c, "channel 1"))
+		}
+		if want := []bool{true, true, false}; !slices.Equal(own, want) {
+			return fmt.Errorf("rank %d called %v", g.Rank, g.comm.(*calls).made)
+		}
+		return nil
+	})
 }

@@ -32,6 +32,7 @@ type Group struct {
 	trace   *timeline.Recorder
 	exposed time.Duration
 	call    sdk.Collective // reused, so that a call allocates nothing
+	channel int            // of the next calls
 }
 
 // Region is a part of the arena.
@@ -83,7 +84,7 @@ func (g *Group) submit(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, ro
 	}
 	g.call = sdk.Collective{
 		Seq: g.seq, Op: op, Reduce: red, DType: d, Count: count, Root: root, Bucket: bucket,
-		Arena: g.arena, Offset: r.Offset, Buf: g.Bytes(r),
+		Arena: g.arena, Offset: r.Offset, Buf: g.Bytes(r), Channel: g.channel,
 	}
 	return g.comm.Submit(&g.call)
 }

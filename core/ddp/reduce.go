@@ -3,6 +3,7 @@ package ddp
 import (
 	"time"
 
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -34,6 +35,9 @@ type Reducer struct {
 	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
 	usedTicket uint64
 	begun      bool // a pass since the last synchronised one
+
+	stage  plan.Stage // nil: gradients are born in the arena
+	coming []int      // buckets on their way to the arena
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -60,7 +64,7 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	r := &Reducer{
 		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
 		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)),
-		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart,
+		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart, coming: make([]int, 0, len(buckets)),
 	}
 	if cfg.Compress == "powersgd" {
 		for i, b := range buckets {
@@ -103,13 +107,15 @@ func (r *Reducer) Keep() {
 }
 
 // Rewind goes back to where Keep was called. Gradients are unspecified.
-func (r *Reducer) Rewind() {
+func (r *Reducer) Rewind() error {
 	r.step, r.begun = r.kept, false
+	err := r.settle()
 	for _, s := range r.low {
 		if s != nil {
 			s.rewind()
 		}
 	}
+	return err
 }
 
 // Gradients returns views of the buckets' memory, by parameter index. A
@@ -168,18 +174,26 @@ func (r *Reducer) Unused(param int) {
 	if !r.sync || !r.overlap {
 		return
 	}
+	_ = r.Arrive(false) // kept for Flush
 	for b := from; b < to; b++ {
 		r.launch(b)
 	}
 }
 
-// launch packs a bucket and starts its all-reduce. The division comes first,
-// so that the sum cannot overflow where the mean would not (reducer.cpp,
-// mark_variable_ready_dense).
+// launch starts on a bucket's way to the other ranks.
 func (r *Reducer) launch(b int) {
-	if r.err != nil || r.group.World == 1 {
-		return
+	switch {
+	case r.err != nil || r.group.World == 1:
+	case r.stage != nil:
+		r.fetch(b)
+	default:
+		r.pack(b)
 	}
+}
+
+// pack starts a bucket's all-reduce. The division comes first, so that the sum
+// cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
+func (r *Reducer) pack(b int) {
 	if s := r.low[b]; s != nil && r.step > r.start {
 		s.project()
 		r.send(b, tensor.F32, s.wire1)
@@ -217,6 +231,9 @@ func (r *Reducer) Flush() error {
 		for b := range r.buckets {
 			r.launch(b)
 		}
+	}
+	if err := r.Arrive(true); err != nil {
+		return err
 	}
 	r.sendUsage()
 	for b := range r.buckets {
@@ -267,9 +284,12 @@ func (r *Reducer) land(b int) {
 	}
 	if factors {
 		s.restore()
-		return
+	} else {
+		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
 	}
-	r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
+	if r.stage != nil {
+		r.err = r.stage.Store(b)
+	}
 }
 
 // turn waits for the first factors of a bucket that travels as factors, and

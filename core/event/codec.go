@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -71,6 +72,17 @@ func Decode(line []byte) (Record, error) {
 		p.nulls(m)
 	}
 	return Record{Seq: head.Seq, Time: head.Time, Rank: head.Rank, Event: e}, nil
+}
+
+// KindOf finds the kind of an event in its line without decoding it; "" if it
+// has none.
+func KindOf(line []byte) string {
+	_, rest, _ := bytes.Cut(line, []byte(`"event":"`))
+	kind, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok {
+		return ""
+	}
+	return string(kind)
 }
 
 // absent sets what a missing field means, before decoding.

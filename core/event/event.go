@@ -53,6 +53,7 @@ type RankStarted struct {
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
 	LocalRank int    `json:"local_rank"`
+	GPU       string `json:"gpu,omitempty"` // that it computes on: name and UUID
 }
 
 // PhaseChanged names what a rank does next: "rendezvous", "data", "plan",
@@ -168,6 +169,14 @@ type BackendRestarted struct {
 	TookMS     float64 `json:"took_ms"`    // from when this rank noticed
 }
 
+// BackendPlaced says where a backend runs that could run elsewhere too.
+type BackendPlaced struct {
+	Backend   string `json:"backend"`
+	InProcess bool   `json:"in_process"` // in the rank's own
+	PID       int    `json:"pid"`        // of its process, else 0
+	Reason    string `json:"reason"`
+}
+
 // RankFailed is the launcher's account of a dead rank.
 type RankFailed struct {
 	FailedRank int      `json:"failed_rank"`
@@ -205,6 +214,7 @@ func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
 func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
+func (*BackendPlaced) Kind() string    { return "backend_placed" }
 func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RunDone) Kind() string          { return "run_done" }
 
@@ -230,6 +240,7 @@ var kinds = map[string]func() Event{
 	"plugin_log":        func() Event { return new(PluginLog) },
 	"warning":           func() Event { return new(Warning) },
 	"backend_restarted": func() Event { return new(BackendRestarted) },
+	"backend_placed":    func() Event { return new(BackendPlaced) },
 	"rank_failed":       func() Event { return new(RankFailed) },
 	"run_done":          func() Event { return new(RunDone) },
 }

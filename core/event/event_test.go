@@ -66,6 +66,9 @@ func TestRoundTrip(t *testing.T) {
 		if got := New(kind).Kind(); got != kind {
 			t.Errorf("%s calls itself %s", kind, got)
 		}
+		if got := KindOf(Append(nil, Record{Time: noon, Event: filled(kind)})); got != kind {
+			t.Errorf("the line of %s is one of %q", kind, got)
+		}
 	}
 	roundTrip(t, Record{Seq: 1, Time: noon, Event: &StepDone{Step: 3, Loss: math.NaN(), LossMean: math.NaN(), Accuracy: -1, GradNorm: math.NaN()}})
 	roundTrip(t, Record{Seq: 1, Time: noon, Event: &EvalDone{Loss: math.NaN(), Accuracy: -1}})
@@ -85,6 +88,14 @@ func TestNonFiniteIsNull(t *testing.T) {
 	for _, s := range []string{`"schema":1,`, `"ts":"2026-11-21T12:00:00.123456Z"`, `"rank":0,"event":"step"`, `"loss":null,"loss_mean":null`, `"lr":0.1,`} {
 		if !bytes.Contains(line, []byte(s)) {
 			t.Errorf("%s is not in %s", s, line)
+		}
+	}
+}
+
+func TestKindOfNothing(t *testing.T) {
+	for _, line := range []string{"", "{}", `{"event":`, `{"event":"st`, `{"event":3}`} {
+		if got := KindOf([]byte(line)); got != "" {
+			t.Errorf("%s is of kind %q", line, got)
 		}
 	}
 }

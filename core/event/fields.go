@@ -23,6 +23,7 @@ func (e *RankStarted) fields(w *encoder) {
 	w.str("host", e.Host)
 	w.integer("pid", int64(e.PID))
 	w.integer("local_rank", int64(e.LocalRank))
+	w.optional("gpu", e.GPU)
 }
 
 func (e *PhaseChanged) fields(w *encoder) {
@@ -135,6 +136,13 @@ func (e *BackendRestarted) fields(w *encoder) {
 	w.integer("step", int64(e.Step))
 	w.str("cause", e.Cause)
 	w.float("took_ms", e.TookMS)
+}
+
+func (e *BackendPlaced) fields(w *encoder) {
+	w.str("backend", e.Backend)
+	w.boolean("in_process", e.InProcess)
+	w.integer("pid", int64(e.PID))
+	w.str("reason", e.Reason)
 }
 
 func (e *RankFailed) fields(w *encoder) {

@@ -175,6 +175,11 @@ func told(r Record) []notice {
 			return nil
 		}
 		return []notice{{fmt.Sprintf("backend restarted, generation %d, step %d: %s", e.Generation, e.Step, e.Cause), yellow}}
+	case *BackendPlaced:
+		if r.Rank > 0 {
+			return nil
+		}
+		return []notice{{fmt.Sprintf("backend %s in %s: %s", e.Backend, home(e), e.Reason), ""}}
 	case *RankFailed:
 		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
 	case *RunDone:
@@ -313,4 +318,12 @@ func bytesText(n int64) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}
+
+// home is the process that a backend runs in.
+func home(e *BackendPlaced) string {
+	if e.InProcess {
+		return "the ranks' processes"
+	}
+	return "processes of its own"
 }

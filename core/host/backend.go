@@ -14,10 +14,11 @@ import (
 
 // Backend is a backend plugin in use; see [Collectives].
 type Backend struct {
-	host   *Host                                           // nil in process
-	start  func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
-	now    atomic.Pointer[backendInstance]
-	record *recorder // of all processes; nil without a directory for it, and before Open
+	host      *Host                                           // nil in process
+	start     func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
+	now       atomic.Pointer[backendInstance]
+	record    *recorder // of all processes; nil without a directory for it, and before Open
+	placement sdk.Placement
 
 	mu       sync.Mutex
 	op       operation
@@ -63,6 +64,14 @@ func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error
 
 // Info is what the plugin says of itself.
 func (b *Backend) Info() sdk.Info { return b.now.Load().info }
+
+// Placement is where the backend runs and why; Why is empty where there was no
+// choice.
+func (b *Backend) Placement() sdk.Placement {
+	p := b.placement
+	p.InProcess = b.start == nil
+	return p
+}
 
 // PID is the plugin's process, 0 in process.
 func (b *Backend) PID() int { return b.now.Load().proc.pid() }
@@ -338,6 +347,7 @@ func InProcessBackend(b sdk.Backend) *Backend {
 func (l *localBackend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	group.InProcess = true
 	return l.b.Open(ctx, group, options)
 }
 

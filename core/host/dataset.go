@@ -29,6 +29,7 @@ type Dataset struct {
 	mu    sync.Mutex
 	op    operation
 	slots []batchSlot
+	mem   []byte // of all slots
 }
 
 // batchSlot is the memory of one batch in the making.
@@ -98,9 +99,12 @@ func (d *Dataset) Prepare(slots, batch int) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.slots = prepared
+	d.slots, d.mem = prepared, mem
 	return nil
 }
+
+// Memory is that of all slots, once they are prepared.
+func (d *Dataset) Memory() []byte { return d.mem }
 
 // lay places a slot at the given offset and returns where it ends.
 func (s *batchSlot) lay(at, batch int, spec *sdk.DatasetSpec) int {

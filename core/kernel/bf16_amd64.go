@@ -6,6 +6,8 @@ func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float
 	packPairsBF16(pairs, even, odd, stride, uintptr(n), dst, step)
 }
 
+func runPairMultiplyAdds(rounds int) { multiplyAddsBF16(rounds) }
+
 // runPairTile computes a tile of the given height from pairs of bfloat16.
 func runPairTile(rows int, t *tile) {
 	switch rows {

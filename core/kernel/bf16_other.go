@@ -7,6 +7,7 @@ package kernel
 func packPairs(pairs int, even, odd *uint16, stride int, n laneCount, dst *float32, step int) {
 	noVector()
 }
+func runPairMultiplyAdds(rounds int)   { noVector() }
 func runPairTile(rows int, t *tile)    { noVector() }
 func runRoundedTile(rows int, t *tile) { noVector() }
 func runPairDots(t *dotTile)           { noVector() }

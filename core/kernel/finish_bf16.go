@@ -14,13 +14,35 @@ type FinishBF16 struct {
 // once to bfloat16, subnormal numbers to zero. The scratch holds
 // GemmBF16RoundedScratch(m, n, k) elements.
 func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []uint16, ldc int, f FinishBF16, scratch []float32) {
-	sums, rest := scratch[:m*n], scratch[m*n:]
-	GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, sums, n, rest, false)
-	f.rows(m, n, sums, c, ldc)
+	step := finishRows(m, n)
+	sums, rest := scratch[:step*n], scratch[step*n:]
+	for i := 0; i < m; i += step {
+		rows, from := min(step, m-i), i*lda
+		if transA {
+			from = i
+		}
+		GemmBF16(transA, transB, rows, n, k, a[min(from, len(a)):], lda, b, ldb, sums, n, rest, false)
+		g := f
+		if f.Gate != nil {
+			g.Gate = f.Gate[i*ldc:]
+		}
+		g.rows(rows, n, sums, c[i*ldc:], ldc)
+	}
 }
 
-// GemmBF16RoundedScratch is the number of scratch elements that GemmBF16Rounded needs for these dimensions.
-func GemmBF16RoundedScratch(m, n, k int) int { return m*n + GemmBF16Scratch(m, n, k) }
+// finishRoom is how many sums wait in the second-level cache to be finished.
+const finishRoom = 128 << 10
+
+// finishRows is how many rows that is, in whole tiles.
+func finishRows(m, n int) int {
+	return max(1, min(m, max(1, finishRoom/max(1, n)/maxTileRows)*maxTileRows))
+}
+
+// GemmBF16RoundedScratch is the number of scratch elements that GemmBF16Rounded
+// needs for these dimensions, and for smaller ones.
+func GemmBF16RoundedScratch(m, n, k int) int {
+	return min(m*n, max(finishRoom, maxTileRows*n)) + GemmBF16Scratch(m, n, k)
+}
 
 // zeroBias is added again and again where there is none.
 var zeroBias [vectorBlock]float32

@@ -167,6 +167,37 @@ func TestFinishBF16(t *testing.T) {
 	}
 }
 
+// A product that is finished block by block is the product finished at once.
+func TestGemmBF16Rounded(t *testing.T) {
+	needBF16(t)
+	for _, s := range [][3]int{{0, 5, 3}, {3, 5, 0}, {1, 1, 1}, {15, 33, 9}, {29, 100, 513}, {finishRows(1<<20, 1500)*2 + 3, 1500, 3}, {31, 9000, 2}} {
+		m, n, k := s[0], s[1], s[2]
+		ldc := n + 3
+		a, _ := half16(awkward(1, m*k+1))
+		b, _ := half16(random[float32](2, n*k+1))
+		gate, _ := half16(random[float32](3, m*ldc+1))
+		for name, f := range map[string]FinishBF16{"plain": {}, "bias, relu": {Bias: random[float32](4, n+1), ReLU: true}, "gate": {Gate: gate}} {
+			for i := range 4 {
+				transA, transB := i&1 > 0, i&2 > 0
+				lda, ldb := k, n
+				if transA {
+					lda = m
+				}
+				if transB {
+					ldb = k
+				}
+				sums, want, got := make([]float32, m*n), make([]uint16, m*ldc), make([]uint16, m*ldc)
+				GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, sums, n, make([]float32, GemmBF16Scratch(m, n, k)), false)
+				f.rows(m, n, sums, want, ldc)
+				GemmBF16Rounded(transA, transB, m, n, k, a, lda, b, ldb, got, ldc, f, poisoned[float32](GemmBF16RoundedScratch(m, n, k)))
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, %d×%d×%d, trans %v %v: results differ", name, m, n, k, transA, transB)
+				}
+			}
+		}
+	}
+}
+
 func relu32(x float32) float32 {
 	y := []float32{0}
 	ReLU([]float32{x}, y)

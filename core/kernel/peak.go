@@ -9,6 +9,16 @@ func MultiplyAdds(rounds int) (flops int64) {
 	return int64(max(1, rounds)) * peakSums * int64(lanes) * 2
 }
 
+// MultiplyAddsBF16 is MultiplyAdds with products of bfloat16 pairs. Without
+// HasBF16 it does nothing and returns 0.
+func MultiplyAddsBF16(rounds int) (flops int64) {
+	if !HasBF16() {
+		return 0
+	}
+	runPairMultiplyAdds(max(1, rounds))
+	return int64(max(1, rounds)) * peakSums * 2 * vectorBlock * 2
+}
+
 // peakSums independent sums hide the latency of a multiply-add.
 const peakSums = 12
 

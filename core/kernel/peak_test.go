@@ -2,6 +2,16 @@ package kernel
 
 import "testing"
 
+func TestMultiplyAddsAreCounted(t *testing.T) {
+	if got, lanes := MultiplyAdds(3), map[Level]int64{AVX512: 16, AVX2: 8, Generic: 1}[level()]; got != 3*peakSums*lanes*2 {
+		t.Errorf("3 rounds are %d operations", got)
+	}
+	needBF16(t)
+	if got := MultiplyAddsBF16(3); got != 3*peakSums*64 {
+		t.Errorf("3 rounds of bfloat16 are %d operations", got)
+	}
+}
+
 func BenchmarkMultiplyAdds(b *testing.B) {
 	var flops int64
 	for b.Loop() {

@@ -3,8 +3,31 @@ package launch
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"slices"
+	"time"
 )
+
+// lull is how long events may wait to be read together: what shows a run to
+// people is no faster.
+const lull = 25 * time.Millisecond
+
+// calm reads no more often than once in a lull, so that a launcher is not woken
+// for every line on a core that its ranks compute on. What comes after a pause
+// is read at once.
+type calm struct {
+	r    io.Reader
+	last time.Time
+}
+
+func (c *calm) Read(b []byte) (int, error) {
+	if rest := lull - time.Since(c.last); rest > 0 {
+		time.Sleep(rest)
+	}
+	n, err := c.r.Read(b)
+	c.last = time.Now()
+	return n, err
+}
 
 func (l *launcher) event(rank int, line []byte) {
 	l.events.Lock()

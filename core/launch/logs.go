@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/afero"
 )
@@ -27,8 +29,12 @@ func (s *sink) printf(format string, args ...any) {
 	s.line("", fmt.Appendf(nil, format, args...))
 }
 
-// rankLog takes the output of one rank apart: to the sink, to its file, to the
-// lines kept for the failure block.
+// stampFormat is how a line of a rank's file begins: the time in UTC, of equal
+// width on every line, and a space. ReadLogs reads it.
+const stampFormat = "2006-01-02T15:04:05.000000Z07:00 "
+
+// rankLog takes the output of one rank apart: to the sink, to its file with the
+// time before each line, to the lines kept for the failure block.
 type rankLog struct {
 	prefix string
 	sink   *sink
@@ -46,7 +52,7 @@ func openRankLog(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankLog {
 	if dir == "" {
 		return l
 	}
-	l.path = filepath.Join(dir, fmt.Sprintf("rank-%d.log", rank))
+	l.path = filepath.Join(dir, logName(rank))
 	mode := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if attempt == 0 {
 		mode |= os.O_TRUNC
@@ -76,10 +82,34 @@ func (l *rankLog) piece(piece []byte, first, last bool) {
 	if l.file == nil {
 		return
 	}
-	if last {
-		piece = append(piece[:len(piece):len(piece)], '\n')
+	var out []byte
+	if first {
+		out = time.Now().UTC().AppendFormat(out, stampFormat)
 	}
-	if _, err := l.file.Write(piece); err != nil {
+	out = append(out, piece...)
+	if last {
+		out = append(out, '\n')
+	}
+	l.write(out)
+}
+
+// remark writes lines that the rank said otherwise than by its output.
+func (l *rankLog) remark(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	var out []byte
+	for line := range strings.Lines(text) {
+		out = time.Now().UTC().AppendFormat(out, stampFormat)
+		out = append(append(out, strings.TrimSuffix(line, "\n")...), '\n')
+	}
+	l.write(out)
+}
+
+func (l *rankLog) write(b []byte) {
+	if _, err := l.file.Write(b); err != nil {
 		l.warn(err)
 		l.file.Close()
 		l.file = nil

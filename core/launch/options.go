@@ -57,12 +57,16 @@ type Options struct {
 	Prepare func(ctx context.Context, attempt int, local []rank.World) error
 
 	FS     afero.Fs  // for LogDir; nil means the operating system's
-	LogDir string    // gets rank-<r>.log; empty writes none
+	LogDir string    // gets rank-<r>.log, which ReadLogs reads; empty writes none
 	Log    io.Writer // gets whole lines, one Write each; nil drops them
 
 	// OnEvent gets each line that a rank wrote to its EventFile. Calls do not
 	// overlap; the line belongs to the launcher.
 	OnEvent func(rank int, line []byte)
+
+	// Remark says what of a line for OnEvent belongs into the rank's log as well;
+	// "" is nothing. Calls may overlap.
+	Remark func(line []byte) string
 
 	// Signals replaces the process's own SIGINT and SIGTERM. They are
 	// syscall.Signals.
@@ -102,6 +106,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if o.OnEvent == nil {
 		o.OnEvent = func(int, []byte) {}
+	}
+	if o.Remark == nil {
+		o.Remark = func([]byte) string { return "" }
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, int, []rank.World) error { return nil }

@@ -110,7 +110,7 @@ func TestFirstFailureWins(t *testing.T) {
 	if !strings.Contains(log, "[rank 1] about to fail\n") {
 		t.Errorf("log:\n%s", log)
 	}
-	if text, err := afero.ReadFile(fs, "logs/rank-1.log"); string(text) != "about to fail\n" {
+	if text, err := afero.ReadFile(fs, "logs/rank-1.log"); len(text) < stampLen || string(text[stampLen:]) != "about to fail\n" {
 		t.Errorf("file: %q %v", text, err)
 	}
 }
@@ -319,7 +319,7 @@ func TestEndlessLine(t *testing.T) {
 	if res.ExitCode != ExitOK || strings.Count(log, "x") != 10<<20 {
 		t.Errorf("%+v, %d bytes logged", res, len(log))
 	}
-	if text, _ := afero.ReadFile(fs, "logs/rank-0.log"); len(text) != 10<<20+1 || strings.Count(string(text), "x") != 10<<20 {
+	if text, _ := afero.ReadFile(fs, "logs/rank-0.log"); len(text) != stampLen+(10<<20)+1 || strings.Count(string(text), "x") != 10<<20 {
 		t.Errorf("file has %d bytes", len(text))
 	}
 }

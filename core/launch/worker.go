@@ -103,11 +103,14 @@ func (w *worker) pumpLines(r io.Reader) {
 }
 
 func (w *worker) pumpEvents(r io.Reader, l *launcher) {
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 4<<10), maxEvent)
+	sc := bufio.NewScanner(&calm{r: r})
+	sc.Buffer(make([]byte, 64<<10), maxEvent)
 	for sc.Scan() {
 		if len(sc.Bytes()) > 0 {
 			w.note(sc.Bytes())
+			if text := l.o.Remark(sc.Bytes()); text != "" {
+				w.log.remark(text)
+			}
 			l.event(w.world.Rank, sc.Bytes())
 		}
 	}

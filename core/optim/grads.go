@@ -9,9 +9,12 @@ import (
 
 // ScaleGrads multiplies all gradients by f, for example by 1 over the loss
 // scale. Half gradients keep their bits: their factor is applied in float32
-// when ClipNorm and Step read them.
+// when ClipNorm and Step read them, and on a device so is that of all others.
 func (o *Optimizer) ScaleGrads(f float64) {
 	o.pending *= f
+	if o.away != nil {
+		return
+	}
 	for i := range o.params {
 		switch g := o.params[i].Grad; g.DType {
 		case tensor.F32:
@@ -38,6 +41,9 @@ func (o *Optimizer) ClipNorm(maxNorm float64) (total float64) {
 
 // GradNorm is the 2-norm over all gradients together, summed in float64.
 func (o *Optimizer) GradNorm() float64 {
+	if o.away != nil {
+		return math.Sqrt(o.away.squares()) * math.Abs(o.pending)
+	}
 	var sum float64
 	for i := range o.params {
 		g := o.params[i].Grad
@@ -52,6 +58,10 @@ func (o *Optimizer) GradNorm() float64 {
 
 // GradsFinite reports whether no gradient holds an infinity or a NaN.
 func (o *Optimizer) GradsFinite() bool {
+	if o.away != nil {
+		sum := o.away.squares()
+		return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+	}
 	for i := range o.params {
 		if !AllFinite(o.params[i].Grad) {
 			return false

@@ -39,6 +39,7 @@ type Optimizer struct {
 	params  []slot
 	step    []byte // one int64: steps applied
 	pending float64
+	away    *away // nil: the arithmetic is done here
 }
 
 type slot struct {
@@ -134,16 +135,15 @@ func (o *Optimizer) Use(i int, gradient bool) {
 func (o *Optimizer) Step(lr float64) {
 	n := o.count()
 	*n++
+	if o.away != nil {
+		o.stepAway(lr)
+		return
+	}
 	for i := range o.params {
 		s := &o.params[i]
-		if s.idle {
+		step := s.advance(*n)
+		if step == 0 {
 			continue
-		}
-		step := *n
-		if s.Optional {
-			own := &tensor.View[int64](s.steps)[0]
-			*own++
-			step = *own
 		}
 		s.load(o.pending)
 		if s.weight.DType == tensor.F64 {
@@ -154,6 +154,19 @@ func (o *Optimizer) Step(lr float64) {
 		s.store()
 	}
 	o.pending = 1
+}
+
+// advance is the number of the slot's next update, 0 where it is left alone.
+func (s *slot) advance(common int64) int64 {
+	switch {
+	case s.idle:
+		return 0
+	case !s.Optional:
+		return common
+	}
+	own := &tensor.View[int64](s.steps)[0]
+	*own++
+	return *own
 }
 
 func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {

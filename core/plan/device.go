@@ -18,6 +18,13 @@ type Device interface {
 	Bind(p *Plan, st State) (Executor, error)
 }
 
+// Reserver is a device whose programs can share memory, whatever the order in
+// which they are bound.
+type Reserver interface {
+	// Reserve makes room for programs that need at most so many bytes.
+	Reserve(activations, workspace int)
+}
+
 // Executor runs the steps of one bound plan. It belongs to one goroutine at a time.
 type Executor interface {
 	// Step runs, or enqueues, step i. It must not allocate on the heap, and the
@@ -32,7 +39,8 @@ type Executor interface {
 	Close() error
 }
 
-// State is the memory that all programs of a model share.
+// State is the memory that all programs of a model share; see Resident for a
+// device's copies of it.
 type State struct {
 	Tensors []tensor.Tensor // the model's copy, in state-dict order, as StateSpecs says
 	Grads   []tensor.Tensor // by parameter, as GradSpecs says; nil for evaluation. Views into buckets

@@ -77,13 +77,18 @@ type Args struct {
 	Exchange Exchange
 
 	// OnGrad is called in GradOrder, the moment a parameter's gradient is
-	// complete in its tensor; the run goes on when it returns. May be nil.
+	// complete in its tensor; the run goes on when it returns. Where tensors lie in
+	// mirrored memory, see Resident, what makes it complete is then enqueued. May be nil.
 	OnGrad func(param int)
 
 	// OnUnused is called in OnGrad's place for a parameter that takes no part in
 	// the run, in a branch that was left out; its tensor is as it was. May be nil
 	// in plans without Optional parameters.
 	OnUnused func(param int)
+
+	// OnEnqueued is called when all steps have been handed to the device, before
+	// the run waits for their end. May be nil.
+	OnEnqueued func()
 
 	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
 	OnLoss func()
@@ -122,6 +127,9 @@ func (p *Program) Run(a Args) Result {
 				hook(param)
 			}
 		}
+	}
+	if a.OnEnqueued != nil && p.call.Err == nil {
+		a.OnEnqueued()
 	}
 	return p.result()
 }

@@ -66,6 +66,8 @@ type Group struct {
 	// slice, "MIG-…". "" where it computes on none; a backend for GPUs then takes
 	// one by LocalRank.
 	Device string
+	// InProcess says that the backend runs in the rank's process; see [Placer].
+	InProcess bool
 	// Channels is how many channels collectives may name, on all ranks alike; 0 is 1.
 	Channels int
 }

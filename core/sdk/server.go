@@ -220,7 +220,7 @@ func (s *server) attachDevice(ctx context.Context, r *pb.AttachArenaRequest) (*p
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	if !s.info.DeviceArena {
+	if s.backend == nil || !s.info.DeviceArena {
 		return nil, protocolError("arena %q lies on a GPU, which %s does not take", r.Name, s.info.Name)
 	}
 	err := s.attach(ctx, &Arena{ID: r.Id, Name: r.Name, Device: m})

@@ -52,10 +52,11 @@ func DefaultBell() Bell {
 // waiter is a Bell in use by the goroutine that waits at one end of a ring.
 type waiter struct {
 	Bell
-	spin Spinner
+	spin  Spinner
+	sleep Sleeper
 }
 
-func newWaiter(b Bell) waiter { return waiter{b, Spinner{For: b.Spin}} }
+func newWaiter(b Bell) waiter { return waiter{Bell: b, spin: Spinner{For: b.Spin}} }
 
 // channel is one direction of a ring: a count of messages, and the words to
 // wait on for it.
@@ -103,7 +104,7 @@ func (c channel) wait(b *waiter, seen uint64, timeout time.Duration) {
 	}
 	c.sleep.Store(1)
 	if c.tail.Load() == seen {
-		futexWait(c.bell, rung, timeout)
+		b.sleep.Sleep(c.bell, rung, timeout)
 	}
 	c.sleep.Store(0)
 }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -24,9 +25,23 @@ func futexWait(word *atomic.Uint32, value uint32, timeout time.Duration) {
 		uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
+// futexHold is a futexWait of which Go's scheduler knows nothing: the thread
+// keeps its processor. It reports whether the timeout has passed. A signal, which
+// is how the runtime asks for a processor, ends it.
+func futexHold(word *atomic.Uint32, value uint32, timeout time.Duration) (late bool) {
+	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
+	_, _, e := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait,
+		uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	return e == unix.ETIMEDOUT
+}
+
 // futexWake wakes one sleeper. It never blocks, so the scheduler need not know.
 func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1, 0, 0, 0)
+}
+
+func futexWakeAll(word *atomic.Uint32) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, math.MaxInt32, 0, 0, 0)
 }
 
 // yield lets another thread run on this core, if one wants to.

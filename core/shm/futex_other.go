@@ -8,10 +8,14 @@ import (
 	"time"
 )
 
-// Without futexes everybody polls, and nobody has to be woken.
+// Without futexes everybody polls, and nobody has to be woken: a Sleeper does not sleep.
 const hasFutex = false
 
 func futexWait(*atomic.Uint32, uint32, time.Duration) {}
+
+func futexHold(*atomic.Uint32, uint32, time.Duration) bool { return true }
+
+func futexWakeAll(*atomic.Uint32) {}
 
 func futexWake(*atomic.Uint32) {}
 

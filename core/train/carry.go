@@ -22,6 +22,9 @@ func (t *Trainer) carryOver(ctx context.Context) ([]tensor.Named, error) {
 }
 
 func (t *Trainer) collectCarried() error {
+	if err := t.rest(); err != nil { // the staging's last copy
+		return err
+	}
 	var out []tensor.Named
 	mine := t.reducer.Errors()
 	for r := range t.World.Size {

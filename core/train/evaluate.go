@@ -12,11 +12,13 @@ import (
 	"github.com/trainctl/trainctl/core/timeline"
 )
 
-func (t *Trainer) evalBatch() int {
-	if t.Settings.Train.EvalBatch > 0 {
-		return t.Settings.Train.EvalBatch
+func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.batch) }
+
+func (c Config) evalBatch(training int) int {
+	if c.EvalBatch > 0 {
+		return c.EvalBatch
 	}
-	return t.batch
+	return training
 }
 
 func (t *Trainer) evalIndices() []int64 {
@@ -64,6 +66,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
+	t.home.forget()
 	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
 		return sums, err
 	}
@@ -90,7 +93,21 @@ func (t *Trainer) settleBuffers(ctx context.Context) error {
 	return t.together(ctx, &t.parts.buffers)
 }
 
-func (t *Trainer) shareBuffers() error { return t.group.Broadcast(t.memory.buffers, t.keeper) }
+func (t *Trainer) shareBuffers() error {
+	if t.World.Size == 1 {
+		return nil
+	}
+	if t.World.Rank == t.keeper {
+		if err := t.fetchBuffers(); err != nil {
+			return err
+		}
+		return t.group.Broadcast(t.memory.buffers, t.keeper)
+	}
+	if err := t.group.Broadcast(t.memory.buffers, t.keeper); err != nil {
+		return err
+	}
+	return t.storeBuffers()
+}
 
 // total adds up an evaluation over ranks.
 func (t *Trainer) total(context.Context) error { return t.group.Scalars(sdk.Sum, t.evalSums[:]) }

@@ -111,7 +111,7 @@ func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (ha
 		if d.Store != nil {
 			defer d.Store.Close()
 		}
-		err = tr.Run(ctx)
+		err = errors.Join(tr.Run(ctx), tr.download())
 		hash[d.World.Rank] = ddp.Hash(tr.model)
 		if lives := backends[d.World.Rank].lives; err == nil && (tr.groups != len(deaths) || lives != len(deaths)) {
 			t.Errorf("%v: %d groups were replaced, %d plugins of rank %d", deaths, tr.groups, lives, d.World.Rank)

@@ -66,7 +66,8 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 // startPass asks for the epoch's batches from the position on.
 func (t *Trainer) startPass() error {
 	order := t.sampler.Epoch(t.pos.Epoch)
-	t.taken, t.ahead = 0, data.Batch{}
+	t.taken, t.ahead, t.aheadErr = 0, data.Batch{}, nil
+	t.home.forget()
 	t.before = t.pos.Offset / t.batch
 	return t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):])
 }

@@ -111,6 +111,9 @@ type outcome struct {
 // Summary collects the result of the run over all ranks. All ranks call it
 // after Run; every rank gets the same summary.
 func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
+	if err := t.download(); err != nil {
+		return event.Summary{}, err
+	}
 	mine := outcome{Params: ddp.Hash(t.model), Waits: tensor.Bytes(t.stats.waits.last())}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()

@@ -25,6 +25,7 @@ type Outline struct {
 
 	Graph     *graph.Graph
 	Plan      *plan.Plan // of a full training batch
+	Eval      *plan.Plan // of a full evaluation batch; nil where nothing is evaluated
 	Gradients []ddp.Gradient
 	Buckets   []ddp.Bucket
 	CapsMB    [2]float64 // of the first bucket and of the others
@@ -51,6 +52,11 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 	}
 	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err
+	}
+	if n := len(data.EvalShard(spec.TestSamples, world, rank)); n > 0 && s.Train.EvalEvery > 0 {
+		if o.Eval, err = s.compile(o.Graph, policy, min(n, s.Train.evalBatch(o.Batch)), false, world); err != nil {
+			return nil, err
+		}
 	}
 	o.Gradients = gradients(o.Graph, o.Plan)
 	room := 0
@@ -81,6 +87,24 @@ func (o *Outline) addUsage(cfg ddp.Config, world int) error {
 		names[i] = o.Gradients[p].Name
 	}
 	return fmt.Errorf("these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s; set ddp.find_unused_parameters = true, or layerdrop = 0", strings.Join(names, ", "))
+}
+
+// Memory is what the programs of the run need, which take turns in it.
+func (o *Outline) Memory(dev plan.Device) plan.Memory {
+	m := o.Plan.Memory(dev)
+	if o.Eval != nil {
+		e := o.Eval.Memory(dev)
+		m.Activations, m.Workspace = max(m.Activations, e.Activations), max(m.Workspace, e.Workspace)
+	}
+	return m
+}
+
+// Rows is the most samples in a batch of the run.
+func (o *Outline) Rows() int {
+	if o.Eval != nil {
+		return max(o.Batch, o.Eval.Batch)
+	}
+	return o.Batch
 }
 
 // WireBytes is what each rank contributes to the all-reduces of a step, and

@@ -49,6 +49,10 @@ func (t *Trainer) bind() error {
 	if err := t.programs.close(); err != nil {
 		return err
 	}
+	if r, ok := t.Device.(plan.Reserver); ok {
+		m := t.outline.Memory(t.Device)
+		r.Reserve(m.Activations, m.Workspace)
+	}
 	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
 	if err := t.bindTraining(t.sampler.Len()); err != nil {
 		return err
@@ -91,7 +95,10 @@ func (t *Trainer) bindTraining(n int) error {
 
 func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool) error {
 	p := t.outline.Plan
-	if !training || rows != t.batch {
+	if !training {
+		p = t.outline.Eval
+	}
+	if p == nil || rows != p.Batch {
 		var err error
 		if p, err = t.Settings.compile(t.graph, &t.policy, rows, training, t.World.Size); err != nil {
 			return err

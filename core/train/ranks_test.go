@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
@@ -81,6 +82,9 @@ func (x *exchange) gather(rank int) Gather {
 	}
 }
 
+// device is what a rank computes on: the processor, but for tests that set it.
+var device = func(testing.TB, int) plan.Device { return cpu.New() }
+
 // onRanks runs f on every rank of a world at the same time and returns the
 // ranks' errors. change may give a rank settings or parts of its own.
 func onRanks(t *testing.T, world int, change func(rank int, d *Deps), f func(ctx context.Context, d Deps) error) []error {
@@ -95,7 +99,7 @@ func onRanks(t *testing.T, world int, change func(rank int, d *Deps), f func(ctx
 		w := rank.Single()
 		w.Rank, w.Size, w.LocalRank, w.LocalSize = r, world, r, world
 		d := Deps{
-			Settings: testSettings(), World: w, Secret: []byte("secret"), Gather: x.gather(r), Device: cpu.New(),
+			Settings: testSettings(), World: w, Secret: []byte("secret"), Gather: x.gather(r), Device: device(t, r),
 			Backend: host.InProcessBackend(net.New()), Dataset: host.InProcessDataset(synthetic.New()), Precision: host.InProcessPrecision(amp.NewNone()),
 			Events: event.NewBus(r), FS: checkpoint.OsFS(), Started: time.Now(),
 		}

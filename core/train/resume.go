@@ -191,7 +191,7 @@ func (t *Trainer) shareWeights() error {
 			return fmt.Errorf("handing out what compression carries over: %w", err)
 		}
 	}
-	return nil
+	return t.upload()
 }
 
 // adopt takes rank 0's state over on every rank.

@@ -1,6 +1,9 @@
 package train
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // section is a part of the run that all ranks go through together, in the same
 // order. When the backend's group breaks in it, all ranks bring a new group
@@ -104,6 +107,7 @@ func (t *Trainer) together(ctx context.Context, s *section) error {
 // keepStep remembers what the passes of a step change beside gradients: the
 // weights change only after the section.
 func (t *Trainer) keepStep() {
+	t.home.fail(t.fetchBuffers())
 	t.kept = append(t.kept[:0], t.group.Bytes(t.memory.buffers)...)
 	t.reducer.Keep()
 }
@@ -111,13 +115,19 @@ func (t *Trainer) keepStep() {
 // rewindStep goes back to keepStep, and to the step's first batch.
 func (t *Trainer) rewindStep() error {
 	copy(t.group.Bytes(t.memory.buffers), t.kept)
-	t.reducer.Rewind()
+	if err := errors.Join(t.storeBuffers(), t.reducer.Rewind()); err != nil {
+		return err
+	}
 	return t.startPass()
 }
 
 // allFinite tells all ranks whether a gradient of any of them is not finite.
 func (t *Trainer) allFinite(context.Context) (err error) {
-	bad, err := t.group.Any(!t.optimizer.GradsFinite())
+	mine := !t.optimizer.GradsFinite()
+	if err := t.optimizer.Err(); err != nil {
+		return err
+	}
+	bad, err := t.group.Any(mine)
 	if err == nil {
 		t.found[0] = 0
 		if bad {

@@ -76,7 +76,7 @@ func (t *Trainer) openBackend(ctx context.Context) error {
 	return t.Backend.Open(ctx, sdk.Group{
 		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
 		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr,
+		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr, Device: t.GPU.UUID, Channels: ddp.Channels(t.Settings.DDP),
 	}, t.Settings.BackendOptions)
 }
 
@@ -114,13 +114,24 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
 	}
 	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
+	if err := t.reside(); err != nil {
+		return err
+	}
 	if err := t.equip(); err != nil {
 		return err
 	}
 	t.planning = time.Since(begin)
 	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
-	return t.Dataset.Prepare(slots, max(t.batch, t.evalBatch()))
+	rows := o.Rows()
+	if t.EvalOnly {
+		rows = max(rows, t.evalBatch())
+	}
+	if err := t.Dataset.Prepare(slots, rows); err != nil {
+		return err
+	}
+	t.pinBatches()
+	return nil
 }
 
 // equip makes everything that depends on where gradients lie.
@@ -136,7 +147,10 @@ func (t *Trainer) equip() error {
 	if err := t.bind(); err != nil {
 		return err
 	}
-	return t.makeOptimizer()
+	if err := t.makeOptimizer(); err != nil {
+		return err
+	}
+	return t.moveIn()
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
@@ -155,6 +169,11 @@ func (t *Trainer) makeOptimizer() (err error) {
 		params = append(params, optim.Param{
 			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
 		})
+	}
+	if t.optimizer != nil {
+		if err := t.optimizer.Return(); err != nil {
+			return err
+		}
 	}
 	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
 		return err
@@ -196,5 +215,5 @@ func (t *Trainer) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.Vacate(), t.arena.Close())
 }

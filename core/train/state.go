@@ -161,6 +161,9 @@ func (t *Trainer) save(ctx context.Context) error {
 
 // snapshot collects everything that an exact resume needs.
 func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
+	if err := t.download(); err != nil {
+		return nil, err
+	}
 	scaler, err := t.Precision.State(ctx)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ func (t *Trainer) gradients(ctx context.Context) (err error) {
 	if err := t.syncBuffers(); err != nil {
 		return err
 	}
+	if t.home.err != nil {
+		return t.home.err
+	}
 	if t.m, err = t.passes(); err != nil {
 		return err
 	}
@@ -104,7 +107,7 @@ func (t *Trainer) passes() (m measures, err error) {
 			Input: batch.Input, Target: batch.Target,
 			Accumulate: i > 0, LossScale: t.scale, LossDivisor: t.lossDivisor(share),
 			Seed: t.Settings.Run.Seed, Step: uint64(t.pos.Step)*uint64(t.Settings.Train.AccumulateSteps) + uint64(i), Rank: t.World.Rank,
-			OnGrad: t.onGrad, OnUnused: t.onUnused, OnLoss: t.onLoss, Exchange: t.exchange,
+			OnGrad: t.onGrad, OnUnused: t.onUnused, OnLoss: t.onLoss, OnEnqueued: t.onEnqueued, Exchange: t.exchange,
 		}
 		res := t.trainProgram(batch.Rows).Run(args)
 		if res.Err != nil {
@@ -126,7 +129,7 @@ func (t *Trainer) passes() (m measures, err error) {
 // unless passes before have left one.
 func (t *Trainer) unused(param int) {
 	if t.first {
-		clear(t.grads[param].Data)
+		t.clearGradient(param)
 	}
 	t.reducer.Unused(param)
 }
@@ -212,7 +215,7 @@ func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied
 	}
 	t.optimizer.Step(lr)
 	t.pos.Applied++
-	return norm, true, nil
+	return norm, true, t.optimizer.Err()
 }
 
 // precisionFailed looks after a plugin with a fixed policy, which no step asks:
@@ -235,6 +238,9 @@ func (t *Trainer) skipped(s sdk.ScaleState) error {
 
 // firstNonFinite names the first parameter whose gradient is not finite.
 func (t *Trainer) firstNonFinite() string {
+	if err := t.fetchGradients(); err != nil {
+		return err.Error()
+	}
 	for i, g := range t.grads {
 		if g.Data != nil && !finite(g) {
 			return t.graph.Params()[i].Name
@@ -250,5 +256,5 @@ func (t *Trainer) syncBuffers() error {
 	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
-	return t.group.Broadcast(t.memory.buffers, t.keeper)
+	return t.shareBuffers()
 }

@@ -95,39 +95,42 @@ type Trainer struct {
 	sampler *data.Sampler
 	loader  *data.Loader
 
-	programs  programs
-	memory    memory
-	arena     *sdk.Arena
-	model     []tensor.Tensor // state-dict order, as the model computes with them
-	grads     []tensor.Tensor // by parameter, views of the buckets
-	masters   []tensor.Tensor // by parameter; zero where the value itself is updated
-	group     *ddp.Group
-	reducer   *ddp.Reducer
-	optimizer *optim.Optimizer
-	schedule  optim.Schedule
-	onGrad    func(param int)
-	onUnused  func(param int)
-	optional  []int              // parameters that a step may leave out
-	slots     []int              // by parameter: its place in the optimizer
-	exchange  plan.Exchange      // nil without synchronised batch norms
-	trace     *timeline.Recorder // nil when off
-	first     bool               // the pass under way is the first of its step
-	begun     timeline.Mark      // of the pass under way
-	onLoss    func()
+	programs   programs
+	home       residence
+	memory     memory
+	arena      *sdk.Arena
+	model      []tensor.Tensor // state-dict order, as the model computes with them
+	grads      []tensor.Tensor // by parameter, views of the buckets
+	masters    []tensor.Tensor // by parameter; zero where the value itself is updated
+	group      *ddp.Group
+	reducer    *ddp.Reducer
+	optimizer  *optim.Optimizer
+	schedule   optim.Schedule
+	onGrad     func(param int)
+	onUnused   func(param int)
+	optional   []int              // parameters that a step may leave out
+	slots      []int              // by parameter: its place in the optimizer
+	exchange   plan.Exchange      // nil without synchronised batch norms
+	trace      *timeline.Recorder // nil when off
+	first      bool               // the pass under way is the first of its step
+	begun      timeline.Mark      // of the pass under way
+	onLoss     func()
+	onEnqueued func() // nil where a run has ended by then
 
-	pos    position
-	turn   turn          // of the step under way
-	ahead  data.Batch    // taken from the loader for the next pass; no rows: none
-	waited time.Duration // for batches of the next step
-	keeper int           // the rank whose batch statistics count
-	skew   int           // steps in a row in which some rank had no data
-	scale  float64
-	taken  int // batches of the epoch's pass handed to steps
-	sums   [sumCount]float64
-	stats  stats
-	done   event.StepDone // reused
-	best   *checkpoint.Best
-	vals   map[string]float64 // latest metrics
+	pos      position
+	turn     turn          // of the step under way
+	ahead    data.Batch    // taken from the loader for the next pass; no rows: none
+	aheadErr error         // why there is none
+	waited   time.Duration // for batches of the next step
+	keeper   int           // the rank whose batch statistics count
+	skew     int           // steps in a row in which some rank had no data
+	scale    float64
+	taken    int // batches of the epoch's pass handed to steps
+	sums     [sumCount]float64
+	stats    stats
+	done     event.StepDone // reused
+	best     *checkpoint.Best
+	vals     map[string]float64 // latest metrics
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	auto       bool             // the caps of buckets are measured

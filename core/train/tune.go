@@ -158,7 +158,10 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 		LossScale: 1, LossDivisor: 1, Exchange: t.exchange,
 	}
 	var begin time.Time
-	args.OnGrad = func(param int) { p.Ready[param] = time.Since(begin) }
+	args.OnGrad = func(param int) {
+		t.home.fail(t.rest()) // a hook comes when a gradient is on its way
+		p.Ready[param] = time.Since(begin)
+	}
 	args.OnUnused = args.OnGrad
 	for range timedPasses {
 		begin = time.Now()

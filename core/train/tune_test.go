@@ -38,7 +38,7 @@ func TestMeasuredCapsChangeNothing(t *testing.T) {
 					return err
 				}
 				defer tr.Close()
-				err = tr.Run(ctx)
+				err = errors.Join(tr.Run(ctx), tr.download())
 				hashes[d.World.Rank], layouts[d.World.Rank] = ddp.Hash(tr.model), tr.reducer.Buckets()
 				return err
 			})

@@ -10,7 +10,6 @@ import (
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/timeline"
 )
 
@@ -32,7 +31,7 @@ const longSkew = 1000
 // taken to bring equally many, which costs no message: a data set that does not
 // keep to it is found out by the totals of the step.
 func (t *Trainer) nextTurn(ctx context.Context) (turn, error) {
-	mine := min(t.loader.Left(), t.Settings.Train.AccumulateSteps)
+	mine := min(t.left(), t.Settings.Train.AccumulateSteps)
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
 		return turn{passes: mine, mine: mine, active: t.World.Size}, nil
 	}
@@ -91,8 +90,12 @@ func (t *Trainer) endEpoch(ctx context.Context) error {
 	return t.settleBuffers(ctx)
 }
 
-// fetch waits for the next batch and keeps it for the i-th pass.
+// fetch waits for the next batch and keeps it for the i-th pass, unless that was done ahead.
 func (t *Trainer) fetch(i int) (err error) {
+	if t.ahead.Rows > 0 || t.aheadErr != nil {
+		err, t.aheadErr = t.aheadErr, nil
+		return err
+	}
 	waited, mark := time.Now(), t.trace.Now()
 	t.ahead, err = t.loader.Next()
 	t.waited += time.Since(waited)
@@ -105,10 +108,10 @@ func (t *Trainer) take(i int) (data.Batch, error) {
 	if i >= t.turn.mine {
 		return data.Batch{}, data.ErrEnd
 	}
-	if t.ahead.Rows == 0 {
-		if err := t.fetch(i); err != nil {
-			return data.Batch{}, err
-		}
+	if t.ahead.Rows > 0 {
+		t.begun = t.trace.Now()
+	} else if err := t.fetch(i); err != nil {
+		return data.Batch{}, err
 	}
 	b := t.ahead
 	t.ahead = data.Batch{}
@@ -121,11 +124,11 @@ func (t *Trainer) take(i int) (data.Batch, error) {
 func (t *Trainer) shadow(rows, total int, sync bool) error {
 	t.reducer.Begin(sync)
 	return t.outline.Plan.Shadow(t.exchange, func(param int) {
-		if g := t.grads[param]; !sync {
+		if !sync {
 		} else if rows == 0 {
-			clear(g.Data)
+			t.clearGradient(param)
 		} else if rows != total && t.Settings.Train.AccumulateMean {
-			kernel.ScaleBytes(g.DType, g.Data, float64(total)/float64(rows))
+			t.scaleGradient(param, float64(total)/float64(rows))
 		}
 		t.reducer.Unused(param)
 	})
@@ -144,7 +147,7 @@ func (t *Trainer) ranOut(ctx context.Context, ended bool) (empty bool, err error
 		return false, err
 	}
 	out := append([]float64(nil), gathered...)
-	taken, err := t.numbers(ctx, float64(t.before+t.loader.Taken()))
+	taken, err := t.numbers(ctx, float64(t.before+t.reached()))
 	if err != nil {
 		return false, err
 	}

@@ -104,7 +104,10 @@ func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Tra
 		if look != nil {
 			look(tr)
 		}
-		err = tr.Run(ctx)
+		if err := tr.upload(); err != nil {
+			return err
+		}
+		err = errors.Join(tr.Run(ctx), tr.download())
 		m := map[string][]float64{}
 		for i, e := range tr.graph.StateDict() {
 			for k := range e.Spec.Shape.Elems() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,22 +20,32 @@ import (
 )
 
 // envMachine has the socket of a fake machine. With it the test binary is the
-// plugin on that machine.
-const envMachine = "TRAINCTL_TEST_FAKE_GPU"
+// plugin on that machine, or a rank of bench; with a host alone it is the plugin
+// on this one.
+const envMachine = "TRAINCTL_LIB_FAKE" // the host passes TRAINCTL_LIB* on
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(envMachine); path != "" {
-		sdk.Serve(sdk.Plugin{Backend: func() sdk.Backend { return onMachineAt(path) }})
+	fake := os.Getenv(envMachine) != ""
+	switch {
+	case fake && os.Getenv("TRAINCTL_BENCH") != "":
+		os.Exit(benchRank())
+	case fake:
+		sdk.Serve(sdk.Plugin{Backend: func() sdk.Backend { return onMachineAt() }})
+	case os.Getenv("TRAINCTL_PLUGIN_COOKIE") != "":
+		sdk.Serve(sdk.Plugin{Backend: func() sdk.Backend { return New() }})
 	}
 	goleak.VerifyTestMain(m)
 }
 
-func onMachineAt(path string) *Backend {
+// librariesAt are this process's, once for all that ask.
+var librariesAt = sync.OnceValues(func() (libraries, error) {
+	cuda, nccl, err := fakegpu.Dial(os.Getenv(envMachine))
+	return libraries{cuda, nccl}, err
+})
+
+func onMachineAt() *Backend {
 	b := New()
-	b.load = func(*dl.Finder, string) (libraries, error) {
-		cuda, nccl, err := fakegpu.Dial(path)
-		return libraries{cuda, nccl}, err
-	}
+	b.load = func(*dl.Finder, string) (libraries, error) { return librariesAt() }
 	b.setenv = func(string, string) error { return nil }
 	return b
 }
@@ -42,6 +53,12 @@ func onMachineAt(path string) *Backend {
 // served makes a machine that plugin processes of h can reach. Nothing must be
 // left on it when all of them have ended.
 func served(t testing.TB, devices int) (*fakegpu.Machine, *host.Host) {
+	m, path := servedAt(t, devices)
+	return m, host.New(host.Options{SetEnv: []string{envMachine + "=" + path}, Log: slog.New(slog.DiscardHandler)})
+}
+
+// servedAt is served for whoever starts processes itself, by the socket's path.
+func servedAt(t testing.TB, devices int) (*fakegpu.Machine, string) {
 	t.Helper()
 	m := fakegpu.New(devices)
 	dir, err := os.MkdirTemp("", "fake") // a socket's path is short
@@ -62,7 +79,7 @@ func served(t testing.TB, devices int) (*fakegpu.Machine, *host.Host) {
 			t.Errorf("not given back: %s, %v", left, err)
 		}
 	})
-	return m, host.New(host.Options{SetEnv: []string{envMachine + "=" + path}, Log: slog.New(slog.DiscardHandler)})
+	return m, path
 }
 
 func executable(t testing.TB) string {
@@ -89,27 +106,10 @@ func TestDeviceArenasOfPluginProcesses(t *testing.T) {
 				m.Lack(a)
 			}
 			sdktest.Device(t, sdktest.DeviceOptions{
-				BackendOptions: sdktest.BackendOptions{New: sdktest.BackendProcess(h, executable(t)), Counts: []int{0, 1, 1000, 65537}, Worlds: []int{1, 2}},
+				BackendOptions: sdktest.BackendOptions{New: sdktest.BackendProcess(h, executable(t)), Counts: []int{0, 1, 1000}, Worlds: []int{1, 2}},
 				Rank:           func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, m.CUDA(), rank, size) },
 				Events:         name != "without events",
 			})
 		})
 	}
-}
-
-// The same in the rank's process, where addresses are handed over.
-func TestDeviceArenasInProcess(t *testing.T) {
-	t.Parallel()
-	m := fakegpu.New(4)
-	t.Cleanup(func() {
-		if left := m.Left(); left != "" {
-			t.Errorf("not given back: %s", left)
-		}
-	})
-	sdktest.Device(t, sdktest.DeviceOptions{
-		BackendOptions: sdktest.BackendOptions{New: func(testing.TB) sdk.Backend { return onFake(m, 23000) }, Counts: []int{0, 1, 3, 1000, 65537}},
-		Rank:           func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, m.CUDA(), rank, size) },
-		InProcess:      true,
-		Events:         true,
-	})
 }

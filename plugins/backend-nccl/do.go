@@ -184,6 +184,9 @@ func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error 
 
 // compute runs an agreed collective on the device.
 func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error {
+	if _, err := b.look(); err != nil {
+		return err
+	}
 	switch {
 	case c.Size(b.group.WorldSize) == 0 && c.Done == 0:
 		return b.settled(g)
@@ -196,6 +199,11 @@ func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error
 // staged takes the way over memory that stands in for the host's.
 func (b *Backend) staged(c *sdk.Collective, g guard) error {
 	d, ch := b.device, b.channels[c.Channel]
+	if len(c.Buf) > d.size {
+		if err := b.settled(g); err != nil { // freeing memory may wait for the device, and cannot be interrupted
+			return err
+		}
+	}
 	if err := d.room(len(c.Buf)); err != nil {
 		return err
 	}

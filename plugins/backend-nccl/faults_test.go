@@ -267,7 +267,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 }
 
 func TestIsolationIsCheckedBeforeLibraries(t *testing.T) {
-	for mode, good := range map[string]bool{"auto": true, "isolated": true, "inproc": false, "other": false} {
+	for mode, good := range map[string]bool{"auto": true, "isolated": true, "inproc": false /* not in the rank's process */, "other": false} {
 		b := onFake(fakegpu.New(1), 22706)
 		err := b.Open(t.Context(), sdk.Group{WorldSize: 1}, sdk.Options{"isolation": mode})
 		if (err == nil) != good {

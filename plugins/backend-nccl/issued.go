@@ -22,9 +22,10 @@ type issued struct {
 }
 
 // early watches over issued collectives, since nobody waits for them here. What
-// becomes of them is told to the next call. list belongs to the thread.
+// becomes of them is told to the next call. list and failed belong to the thread.
 type early struct {
 	list     []issued
+	failed   error // why there are no communicators any more
 	watching sync.WaitGroup
 	begin    sync.Once
 	wake     chan struct{}
@@ -64,10 +65,27 @@ func (b *Backend) watch() {
 				return
 			}
 			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life); err != nil {
-				b.sicken(err)
+				b.giveUp(err)
 				return
 			}
 		}
+	}
+}
+
+// giveUp tells the next call and the other ranks why an issued collective
+// failed.
+func (b *Backend) giveUp(err error) {
+	var stall sdk.StallError
+	if s := (*sdk.StallError)(nil); errors.As(err, &s) {
+		stall = *s
+	}
+	err = b.blame(err, stall.Seq, func(missing []int) error {
+		stall.Missing = missing
+		return &stall
+	})
+	b.sicken(err)
+	if b.line != nil {
+		b.line.abandon(err)
 	}
 }
 
@@ -75,26 +93,24 @@ func (b *Backend) watch() {
 // communicator broke ends them all; the communicators are aborted, so that the
 // events happen and the rank's stream goes on. It belongs to the thread.
 func (b *Backend) look() (more bool, err error) {
-	for len(b.early.list) > 0 {
-		i := &b.early.list[0]
+	e := &b.early
+	for e.failed == nil && len(e.list) > 0 {
+		i := &e.list[0]
 		happened, err := i.happened(b.device.cuda)
 		if err == nil && !happened {
 			err = b.overdue(i)
 		}
 		if err != nil {
-			b.early.list = nil
+			e.list, e.failed = nil, err
 			b.abort()
-			if b.line != nil {
-				b.line.abandon(err)
-			}
-			return false, err
+			break
 		}
 		if !happened {
 			return true, nil
 		}
-		b.early.list = b.early.list[1:]
+		e.list = e.list[1:]
 	}
-	return false, nil
+	return false, e.failed
 }
 
 func (i *issued) happened(c *driver.CUDA) (bool, error) {

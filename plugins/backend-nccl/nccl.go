@@ -85,7 +85,7 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	case b.thread != nil:
 		return errors.New("backend nccl: opened twice")
 	}
-	set, err := readSettings(o)
+	set, err := readSettings(o, group.InProcess)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,12 @@ func (b *Backend) take(libs libraries) (err error) {
 	if b.channels, err = openChannels(libs, max(b.group.Channels, 1)); err != nil {
 		return err
 	}
+	mode := isolationIsolated
+	if b.group.InProcess {
+		mode = isolationInproc
+	}
 	where, on := driver.MPS(os.Getenv)
-	b.log().Info("NCCL in a process of its own", "isolation", isolationIsolated, "nccl", driver.NCCLVersion(b.version),
+	b.log().Info("NCCL", "isolation", mode, "version", driver.NCCLVersion(b.version),
 		"device", b.device.name, "uuid", b.device.uuid, "mps", on, "mps_directory", where)
 	return nil
 }

@@ -26,7 +26,7 @@ func options() []sdk.Option {
 	return []sdk.Option{
 		{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
 		{Name: "isolation", Type: sdk.String, Default: isolationAuto, Enum: []string{isolationAuto, isolationIsolated, isolationInproc},
-			Doc: "Where NCCL runs: \"isolated\" in the plugin's process, \"inproc\" in the rank's (not in this version); \"auto\" chooses."},
+			Doc: "Where NCCL runs: \"isolated\" in the plugin's process, \"inproc\" in the rank's; \"auto\" chooses, and the log says why."},
 		{Name: "allow_shared_device", Type: sdk.Boolean, Default: false,
 			Doc: "Let several ranks compute on one GPU, which needs NCCL 2.30 and its experimental switch; for trying things out."},
 		{Name: "connect_timeout", Type: sdk.Duration, Default: defaultConnect.String(),
@@ -34,12 +34,13 @@ func options() []sdk.Option {
 	}
 }
 
-func readSettings(o sdk.Options) (settings, error) {
+func readSettings(o sdk.Options, inProcess bool) (settings, error) {
 	s := settings{library: o.String("library"), connect: defaultConnect, shared: o.Bool("allow_shared_device")}
 	switch mode := o.String("isolation"); mode {
-	case "", isolationAuto, isolationIsolated:
-	case isolationInproc:
-		return s, fmt.Errorf(`backend nccl: isolation = "inproc" needs gradients in the rank's device memory, which this version does not hand over; use "auto"`)
+	case "", isolationAuto, isolationIsolated, isolationInproc:
+		if mode == isolationInproc && !inProcess {
+			return s, fmt.Errorf(`backend nccl: isolation = "inproc" needs the backend that is built into trainctl, by plugin = "nccl"; this one runs in a process of its own`)
+		}
 	default:
 		return s, fmt.Errorf(`backend nccl: isolation = %q is none of "auto", "isolated", "inproc"`, mode)
 	}

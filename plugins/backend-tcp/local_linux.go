@@ -77,6 +77,7 @@ func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Point
 type local struct {
 	b      *Backend
 	spin   shm.Spinner
+	sleep  shm.Sleeper
 	turn   uint32              // counts collectives of all ranks
 	pages  []page              // by rank, nil on other hosts
 	arenas []map[uint32][]byte // arenas by rank and id
@@ -227,7 +228,7 @@ func (l *local) await(rank int, phase uint32) error {
 		seen := p.phase().Load()
 		p.sleepers().Add(1)
 		if !p.reached(phase) {
-			futexWait(p.phase(), seen, slice)
+			l.sleep.Sleep(p.phase(), seen, slice)
 		}
 		p.sleepers().Add(^uint32(0))
 		if p.reached(phase) {
@@ -264,4 +265,4 @@ func (l *local) check(phase uint32) error {
 }
 
 // wake makes ranks that sleep for this one look up.
-func (l *local) wake() { futexWake(l.pages[l.b.group.Rank].phase()) }
+func (l *local) wake() { shm.WakeAll(l.pages[l.b.group.Rank].phase()) }

@@ -74,6 +74,15 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
+// cache is where programs keep what they can make again. Tests may change the
+// environment that says so, for the programs that they start.
+var cache = func() string {
+	if dir, err := os.UserCacheDir(); err == nil {
+		return dir
+	}
+	return os.TempDir()
+}()
+
 var built = sync.OnceValues(func() (string, error) {
 	files := map[string][]byte{"fakecuda.h": stubs("fakecuda", &driver.CUDA{}), "fakenvrtc.h": stubs("fakenvrtc", &driver.NVRTC{})}
 	sum := sha256.New()
@@ -88,11 +97,7 @@ var built = sync.OnceValues(func() (string, error) {
 		files[f.Name()] = b
 		sum.Write(b)
 	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		base = os.TempDir()
-	}
-	dir := filepath.Join(base, "trainctl", "fakecuda-"+hex.EncodeToString(sum.Sum(nil)[:8]))
+	dir := filepath.Join(cache, "trainctl", "fakecuda-"+hex.EncodeToString(sum.Sum(nil)[:8]))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

@@ -1,10 +1,16 @@
 // What every family of kernels shares. A file is compiled once per element type:
-// ELEM is 0 for float, 1 for double, 2 for IEEE half, 3 for bfloat16. Elements
+// ELEM is 0 for float, 1 for double, 2 for IEEE half, 3 for bfloat16; BLOCK is
+// the threads of every block, a power of two from 64 to 256. Elements
 // are widened to acc when they are read and rounded once when they are written.
 // Nothing is added by atomics: equal runs give equal bits.
 
 #define KERNEL extern "C" __global__ void
-#define BLOCK 256 // threads of every kernel that reduces
+
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll 4") // loads of four rounds are under way together
+#else
+#define UNROLL
+#endif
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -137,22 +143,72 @@ struct Fault {
 	int what, at, value, limit;
 };
 
-// each walks n elements with all threads of the grid.
+// each walks n elements with all threads of the grid; each_four takes four at a time.
 #define each(i, n) for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)
+#define each_four(i, n) for (u32 i = 4 * (blockIdx.x * blockDim.x + threadIdx.x); i < (u32)(n); i += 4 * gridDim.x * blockDim.x)
 
-// block_sum adds up over the BLOCK threads of a block, in an order that never changes.
-template <class T> __device__ T block_sum(T v) {
+// four are elements i to i+3, i a multiple of 4, moved in one piece. Tensors
+// begin at multiples of 16 bytes; behind the n-th element nothing is touched.
+struct four {
+	acc v[4];
+};
+
+struct alignas(4 * sizeof(elem)) packed {
+	elem e[4];
+};
+
+__device__ inline four load_four(const elem* p, u32 i, u32 n) {
+	four f;
+	if (i + 4 <= n) {
+		packed a = *(const packed*)(p + i);
+		for (int j = 0; j < 4; j++) f.v[j] = load(a.e, j);
+	} else {
+		for (int j = 0; j < 4; j++) f.v[j] = i + j < n ? load(p, i + j) : 0;
+	}
+	return f;
+}
+
+__device__ inline void store_four(elem* p, u32 i, u32 n, const four& f) {
+	if (i + 4 <= n) {
+		packed a;
+		for (int j = 0; j < 4; j++) store(a.e, j, f.v[j]);
+		*(packed*)(p + i) = a;
+	} else {
+		for (u32 j = 0; i + j < n; j++) store(p, i + j, f.v[j]);
+	}
+}
+
+// lane_sum adds up over the threads of a block that have the same number modulo
+// lanes, a power of two, in an order that never changes. Each thread gets its lane's.
+template <class T> __device__ T lane_sum(T v, u32 lanes) {
 	__shared__ T buf[BLOCK];
 	u32 t = threadIdx.x;
 	__syncthreads(); // the last call's result may still be read
 	buf[t] = v;
 	__syncthreads();
-	for (u32 s = BLOCK / 2; s > 0; s /= 2) {
+	for (u32 s = BLOCK / 2; s >= lanes; s /= 2) {
 		if (t < s) buf[t] += buf[t + s];
 		__syncthreads();
 	}
-	return buf[0];
+	return buf[t % lanes];
 }
+
+// block_sum adds up over all threads of a block: within the warps, then over them.
+#ifdef __CUDACC__
+template <class T> __device__ T block_sum(T v) {
+	__shared__ T buf[32];
+	u32 t = threadIdx.x;
+	for (int s = 16; s > 0; s /= 2) v += __shfl_down_sync(0xffffffffu, v, s);
+	__syncthreads(); // the last call's result may still be read
+	if (t % 32 == 0) buf[t / 32] = v;
+	__syncthreads();
+	T sum = buf[0];
+	for (int w = 1; w < BLOCK / 32; w++) sum += buf[w];
+	return sum;
+}
+#else
+template <class T> __device__ T block_sum(T v) { return lane_sum(v, 1); }
+#endif
 
 // part_of cuts total things into gridDim.y shares.
 __device__ inline void part_of(u32 total, u32* lo, u32* hi) {

@@ -64,3 +64,26 @@ KERNEL conv_grad_weight(const elem* x, const elem* dy, elem* dw, Conv p, int add
 	sum = block_sum(sum);
 	if (threadIdx.x == 0) store(dw, i, add ? rounded(sum) + load(dw, i) : sum);
 }
+
+// channel_bias adds what belongs to a channel.
+KERNEL channel_bias(elem* y, const elem* bias, int c, int hw, u32 n) {
+	each_four(i, n) {
+		four f = load_four(y, i, n);
+		Channels k = channels_of(i, c, hw);
+		for (int j = 0; j < 4; j++) f.v[j] += load(bias, k.ch[j]);
+		store_four(y, i, n, f);
+	}
+}
+
+// filter_last turns a filter [k, c, taps] into [k, taps, c].
+KERNEL filter_last(const elem* w, elem* to, int c, int taps, u32 n) {
+	each(i, n) to[i] = w[(i64)(i / (c * taps)) * c * taps + (i64)(i % c) * taps + i / c % taps];
+}
+
+// filter_grad brings a gradient [k, taps, c] to where it belongs as [k, c, taps].
+KERNEL filter_grad(const elem* from, elem* dw, int c, int taps, int add, u32 n) {
+	each(i, n) {
+		acc v = load(from, (i64)(i / (c * taps)) * c * taps + (i64)(i % taps) * c + i / taps % c);
+		store(dw, i, add ? v + load(dw, i) : v);
+	}
+}

@@ -1,14 +1,19 @@
 // Matrix products without cuBLASLt: C [m, n] = A·B + bias, or added to C. The
 // element of A in row i and column l is a[i·ai + l·al], likewise B's, so that
-// transposes are strides. A block makes 64×64 elements, a thread 4×4.
+// transposes are strides. A block makes 64×64 elements, a thread PER×PER.
 
 #define TILE 64
 #define DEPTH 16
+#if BLOCK == 256
+#define PER 4
+#else
+#define PER 8 // of 64 threads
+#endif
 
 KERNEL gemm(const elem* a, i64 ai, i64 al, const elem* b, i64 bl, i64 bj, const elem* bias, elem* c, int m, int n, int k, int add) {
 	__shared__ acc ta[DEPTH][TILE], tb[DEPTH][TILE];
-	int row = blockIdx.y * TILE, col = blockIdx.x * TILE, t = threadIdx.x, ti = t / 16 * 4, tj = t % 16 * 4;
-	acc sum[4][4] = {};
+	int row = blockIdx.y * TILE, col = blockIdx.x * TILE, t = threadIdx.x, ti = t / (TILE / PER) * PER, tj = t % (TILE / PER) * PER;
+	acc sum[PER][PER] = {};
 	for (int l0 = 0; l0 < k; l0 += DEPTH) {
 		for (int e = t; e < DEPTH * TILE; e += BLOCK) {
 			// neighbours in a warp read along the dimension that lies together
@@ -19,12 +24,12 @@ KERNEL gemm(const elem* a, i64 ai, i64 al, const elem* b, i64 bl, i64 bj, const 
 		}
 		__syncthreads();
 		for (int l = 0; l < DEPTH; l++)
-			for (int i = 0; i < 4; i++)
-				for (int j = 0; j < 4; j++) sum[i][j] += ta[l][ti + i] * tb[l][tj + j];
+			for (int i = 0; i < PER; i++)
+				for (int j = 0; j < PER; j++) sum[i][j] += ta[l][ti + i] * tb[l][tj + j];
 		__syncthreads();
 	}
-	for (int i = row + ti; i < row + ti + 4 && i < m; i++)
-		for (int j = col + tj; j < col + tj + 4 && j < n; j++) {
+	for (int i = row + ti; i < row + ti + PER && i < m; i++)
+		for (int j = col + tj; j < col + tj + PER && j < n; j++) {
 			acc v = sum[i - row - ti][j - col - tj];
 			if (bias) v += load(bias, j);
 			i64 at = (i64)i * n + j;
@@ -32,16 +37,16 @@ KERNEL gemm(const elem* a, i64 ai, i64 al, const elem* b, i64 bl, i64 bj, const 
 		}
 }
 
-// column_sums adds up the rows of x [rows, cols]: 32 columns and 8 rows at a time.
+// column_sums adds up the rows of x [rows, cols], 32 columns of a block at a time.
 KERNEL column_sums(const elem* x, int rows, int cols, void* y, int type, int add) {
-	__shared__ acc buf[8][32];
+	__shared__ acc buf[BLOCK / 32][32];
 	int j = blockIdx.x * 32 + threadIdx.x % 32, lane = threadIdx.x / 32;
 	acc sum = 0;
 	if (j < cols)
-		for (int i = lane; i < rows; i += 8) sum += load(x, (i64)i * cols + j);
+		for (int i = lane; i < rows; i += BLOCK / 32) sum += load(x, (i64)i * cols + j);
 	buf[lane][threadIdx.x % 32] = sum;
 	__syncthreads();
 	if (lane != 0 || j >= cols) return;
-	for (int l = 1; l < 8; l++) sum += buf[l][threadIdx.x];
+	for (int l = 1; l < BLOCK / 32; l++) sum += buf[l][threadIdx.x];
 	store_grad(y, type, j, sum, add);
 }

@@ -1,122 +1,236 @@
 // Batch and layer norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016).
-// A channel's statistics are taken by gridDim.y blocks, each over its share of
-// the n·hw elements, and put together in the order of the blocks.
+//
+// Images are n·c planes of hw elements. Where channels lie side by side, hw is 1
+// and n counts the pixels of all images. A block looks at `lanes` channels at a
+// time, 1 or neighbours whose elements lie together, and at its share of their
+// elements, of gridDim.y; shares are put together in the order of the blocks.
 
 __device__ inline i64 in_channel(u32 i, int c, int hw, u32 ch) { return ((i64)(i / hw) * c + ch) * hw + i % hw; }
 
+// Share is what a thread looks at: elements lo to hi of channel ch, step apart.
+struct Share {
+	u32 ch, lo, hi, from, step, lane, lanes;
+	bool idle; // the last block of channels may have threads to spare
+};
+
+__device__ inline Share share_of(u32 total, int c, u32 lanes) {
+	Share s;
+	part_of(total, &s.lo, &s.hi);
+	s.lane = threadIdx.x % lanes;
+	s.lanes = lanes;
+	s.ch = blockIdx.x * lanes + s.lane;
+	s.idle = s.ch >= (u32)c;
+	s.from = s.lo + threadIdx.x / lanes;
+	s.step = BLOCK / lanes;
+	if (s.idle) s.from = s.hi;
+	return s;
+}
+
+// first says that a thread writes its channel's sums.
+__device__ inline bool first(const Share& s) { return threadIdx.x < s.lanes && !s.idle; }
+
 // bn_moments writes each share's number of elements, mean and squared distances
-// from it. The second pass measures from a mean that is nearly right, and so corrects it.
-KERNEL bn_moments(const elem* x, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
-	acc sum = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) sum += load(x, in_channel(i, c, hw, ch));
-	acc count = (acc)(hi - lo), mean = hi > lo ? block_sum(sum) / count : 0;
-	acc off = 0, square = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		acc d = load(x, in_channel(i, c, hw, ch)) - mean;
+// from it, measured from the share's first element, which is near enough the
+// mean for nothing to be lost.
+KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
+	acc off = 0, square = 0, from = !s.idle && s.hi > s.lo ? load(x, in_channel(s.lo, c, hw, s.ch)) : 0;
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		acc d = load(x, in_channel(i, c, hw, s.ch)) - from;
 		off += d;
 		square += d * d;
 	}
-	off = block_sum(off);
-	square = block_sum(square);
-	if (threadIdx.x != 0) return;
-	part += 3 * ((i64)ch * gridDim.y + blockIdx.y);
+	off = lane_sum(off, lanes);
+	square = lane_sum(square, lanes);
+	if (!first(s)) return;
+	acc count = (acc)(s.hi - s.lo);
+	part += 3 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = count;
-	part[1] = hi > lo ? mean + (double)off / count : 0;
-	part[2] = hi > lo ? square - (double)off * off / count : 0;
+	part[1] = count > 0 ? from + (double)off / count : 0;
+	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
-// bn_merge adds up the shares of a channel (Chan, Golub and LeVeque, 1979) to
-// stats: c means, c biased variances, and the number of elements.
-KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
-	each(ch, c) {
-		double count = 0, mean = 0, square = 0;
-		for (int s = 0; s < shares; s++) {
-			const double* p = part + 3 * ((i64)ch * shares + s);
-			if (p[0] < 1) continue;
-			double delta = p[1] - mean, total = count + p[0];
-			square += p[2] + delta * delta * count * p[0] / total;
-			mean += delta * p[0] / total;
-			count = total;
+// bn_moments_last is bn_moments over pixels with their channels side by side, of
+// which a thread takes four; c is a multiple of 4.
+KERNEL bn_moments_last(const elem* x, int n, int c, u32 lanes, double* part) {
+	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
+	part_of(n, &lo, &hi);
+	bool idle = ch >= (u32)c;
+	four from = {}, off = {}, square = {};
+	if (!idle && hi > lo) from = load_four(x, lo * c + ch, total);
+	UNROLL
+	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
+		four v = load_four(x, i * c + ch, total);
+		for (int j = 0; j < 4; j++) {
+			acc d = v.v[j] - from.v[j];
+			off.v[j] += d;
+			square.v[j] += d * d;
 		}
-		stats[ch] = mean;
-		stats[c + ch] = square / count;
-		if (ch == 0) stats[2 * c] = count;
 	}
+	acc count = (acc)(hi - lo);
+	for (int j = 0; j < 4; j++) {
+		acc o = lane_sum(off.v[j], lanes), q = lane_sum(square.v[j], lanes);
+		if (threadIdx.x >= lanes || idle) continue;
+		double* p = part + 3 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
+		p[0] = count;
+		p[1] = count > 0 ? from.v[j] + (double)o / count : 0;
+		p[2] = count > 0 ? q - (double)o * o / count : 0;
+	}
+}
+
+// bn_merge has a block per channel, which adds up its shares to stats: c means,
+// c biased variances, and the number of elements.
+KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
+	const double* p = part + 3 * (i64)blockIdx.x * shares;
+	double count = 0, mean = 0, square = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		count += p[3 * s];
+		mean += p[3 * s] * p[3 * s + 1];
+	}
+	count = block_sum(count);
+	mean = block_sum(mean) / count;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		double delta = p[3 * s + 1] - mean;
+		square += p[3 * s + 2] + delta * delta * p[3 * s];
+	}
+	square = block_sum(square);
+	if (threadIdx.x != 0) return;
+	stats[blockIdx.x] = mean;
+	stats[c + blockIdx.x] = square / count;
+	if (blockIdx.x == 0) stats[2 * c] = count;
+}
+
+// set_affine writes what a channel is multiplied with and what is added, where
+// they are wanted; weight and bias may be null.
+__device__ inline void set_affine(u32 ch, acc invstd, const void* weight, const void* bias, int type, acc* scale, acc* shift) {
+	scale[ch] = weight ? invstd * (acc)load_as(weight, type, ch) : invstd;
+	shift[ch] = bias ? (acc)load_as(bias, type, ch) : 0;
 }
 
 // bn_update writes mean and 1/σ, and moves the running statistics towards the
 // batch's: with the variance of the sample, where normalisation uses that of the batch.
 KERNEL bn_update(const double* stats, int c, double eps, double momentum, acc* mean, acc* invstd,
-	void* running_mean, void* running_var, int type, i64* batches) {
+	void* running_mean, void* running_var, int type, i64* batches, const void* weight, const void* bias, acc* scale, acc* shift) {
 	each(ch, c) {
 		double mu = stats[ch], var = stats[c + ch], count = stats[2 * c];
 		mean[ch] = (acc)mu;
 		invstd[ch] = (acc)(1 / sqrt(var + eps));
+		set_affine(ch, invstd[ch], weight, bias, type, scale, shift);
 		store_as(running_mean, type, ch, momentum * mu + (1 - momentum) * load_as(running_mean, type, ch));
 		store_as(running_var, type, ch, momentum * var * (count / (count - 1)) + (1 - momentum) * load_as(running_var, type, ch));
 		if (ch == 0) batches[0]++;
 	}
 }
 
-// bn_running makes mean and 1/σ of the running statistics.
-KERNEL bn_running(const void* running_mean, const void* running_var, int type, int c, double eps, acc* mean, acc* invstd) {
+// bn_running makes mean, scale and shift of the running statistics.
+KERNEL bn_running(const void* running_mean, const void* running_var, int type, int c, double eps, acc* mean, const void* weight, const void* bias, acc* scale, acc* shift) {
 	each(ch, c) {
 		mean[ch] = (acc)load_as(running_mean, type, ch);
-		invstd[ch] = (acc)(1 / sqrt(load_as(running_var, type, ch) + eps));
+		set_affine(ch, (acc)(1 / sqrt(load_as(running_var, type, ch) + eps)), weight, bias, type, scale, shift);
 	}
 }
 
-// affine is what a channel is multiplied with and what is added; weight and bias may be null.
-__device__ inline void affine(const acc* invstd, const void* weight, const void* bias, int type, u32 ch, acc* scale, acc* shift) {
-	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
-	*shift = bias ? (acc)load_as(bias, type, ch) : 0;
+// channels_of are the channels of elements i to i+3.
+struct Channels {
+	u32 ch[4];
+};
+
+__device__ inline Channels channels_of(u32 i, int c, int hw) {
+	Channels r;
+	if (hw % 4 == 0) {
+		r.ch[0] = r.ch[1] = r.ch[2] = r.ch[3] = i / hw % c;
+	} else if (hw == 1 && c % 4 == 0) {
+		for (u32 j = 0, ch = i % c; j < 4; j++) r.ch[j] = ch + j;
+	} else {
+		for (int j = 0; j < 4; j++) r.ch[j] = (i + j) / hw % c;
+	}
+	return r;
 }
 
-KERNEL bn_apply(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, int c, int hw, elem* y, u32 n) {
-	each(i, n) {
-		u32 ch = i / hw % c;
-		acc scale, shift;
-		affine(invstd, weight, bias, type, ch, &scale, &shift);
-		store(y, i, (load(x, i) - mean[ch]) * scale + shift);
+// bn_apply normalises, adds a residual if there is one, and clips if relu says so.
+KERNEL bn_apply(const elem* x, const acc* mean, const acc* scale, const acc* shift, int c, int hw, const elem* residual, int relu, elem* y, u32 n) {
+	each_four(i, n) {
+		four f = load_four(x, i, n), r;
+		Channels k = channels_of(i, c, hw);
+		if (residual) r = load_four(residual, i, n);
+		for (int j = 0; j < 4; j++) {
+			acc v = (f.v[j] - mean[k.ch[j]]) * scale[k.ch[j]] + shift[k.ch[j]];
+			if (residual) v += r.v[j];
+			f.v[j] = relu && v < 0 ? 0 : v;
+		}
+		store_four(y, i, n, f);
 	}
 }
 
-// bn_grad_sums writes each share's Σdy and Σdy·(x−mean).
-KERNEL bn_grad_sums(const elem* x, const elem* dy, const acc* mean, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
-	acc sum = 0, dot = 0, mu = mean[ch];
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		i64 at = in_channel(i, c, hw, ch);
-		acc g = load(dy, at);
+// bn_grad_sums writes each share's Σdy and Σdy·(x−mean). With a gate, dy counts
+// only where that is positive: it has come through a ReLU.
+KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
+	acc sum = 0, dot = 0, mu = s.idle ? 0 : mean[s.ch];
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		i64 at = in_channel(i, c, hw, s.ch);
+		acc g = gate && load(gate, at) <= 0 ? 0 : load(dy, at);
 		sum += g;
 		dot += g * (load(x, at) - mu);
 	}
-	sum = block_sum(sum);
-	dot = block_sum(dot);
-	if (threadIdx.x != 0) return;
-	part += 2 * ((i64)ch * gridDim.y + blockIdx.y);
+	sum = lane_sum(sum, lanes);
+	dot = lane_sum(dot, lanes);
+	if (!first(s)) return;
+	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = sum;
 	part[1] = dot;
 }
 
-// bn_grad_merge adds up the shares to sums: c Σdy, c Σdy·(x−mean), and count;
-// and writes the gradients of weight and bias, each of which may be null.
-KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, double* sums, void* dweight, void* dbias, int type, int add_weight, int add_bias) {
-	each(ch, c) {
-		double sum = 0, dot = 0;
-		for (int s = 0; s < shares; s++) {
-			sum += part[2 * ((i64)ch * shares + s)];
-			dot += part[2 * ((i64)ch * shares + s) + 1];
+// bn_grad_sums_last is bn_grad_sums over pixels with their channels side by
+// side, of which a thread takes four; c is a multiple of 4.
+KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, u32 lanes, double* part) {
+	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
+	part_of(n, &lo, &hi);
+	bool idle = ch >= (u32)c;
+	four mu = {}, sum = {}, dot = {};
+	for (int j = 0; j < 4 && !idle; j++) mu.v[j] = mean[ch + j];
+	UNROLL
+	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
+		u32 at = i * c + ch;
+		four v = load_four(x, at, total), g = load_four(dy, at, total);
+		if (gate) {
+			four y = load_four(gate, at, total);
+			for (int j = 0; j < 4; j++)
+				if (y.v[j] <= 0) g.v[j] = 0;
 		}
-		sums[ch] = sum;
-		sums[c + ch] = dot;
-		if (ch == 0) sums[2 * c] = count;
-		if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
-		if (dbias) store_grad(dbias, type, ch, sum, add_bias);
+		for (int j = 0; j < 4; j++) {
+			sum.v[j] += g.v[j];
+			dot.v[j] += g.v[j] * (v.v[j] - mu.v[j]);
+		}
 	}
+	for (int j = 0; j < 4; j++) {
+		acc s = lane_sum(sum.v[j], lanes), d = lane_sum(dot.v[j], lanes);
+		if (threadIdx.x >= lanes || idle) continue;
+		double* p = part + 2 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
+		p[0] = s;
+		p[1] = d;
+	}
+}
+
+// bn_grad_merge has a block per channel, which adds up its shares to sums: c Σdy,
+// c Σdy·(x−mean), and count; and writes the gradients of weight and bias, each of
+// which may be null.
+KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, double* sums, void* dweight, void* dbias, int type, int add_weight, int add_bias) {
+	int ch = blockIdx.x;
+	const double* p = part + 2 * (i64)ch * shares;
+	double sum = 0, dot = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) {
+		sum += p[2 * s];
+		dot += p[2 * s + 1];
+	}
+	sum = block_sum(sum);
+	dot = block_sum(dot);
+	if (threadIdx.x != 0) return;
+	sums[ch] = sum;
+	sums[c + ch] = dot;
+	if (ch == 0) sums[2 * c] = count;
+	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
+	if (dbias) store_grad(dbias, type, ch, sum, add_bias);
 }
 
 // input_slope is what a channel's dx is made with: dx = (dy − meanDy − (x−mean)·slope)·scale.
@@ -127,31 +241,45 @@ __device__ inline void input_slope(const double* sums, const acc* invstd, const 
 	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
 }
 
-KERNEL bn_grad_input(const elem* x, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, const double* sums, int c, int hw, elem* dx, u32 n) {
-	each(i, n) {
-		u32 ch = i / hw % c;
-		acc mean_dy, slope, scale;
-		input_slope(sums, invstd, weight, type, c, ch, &mean_dy, &slope, &scale);
-		store(dx, i, (load(dy, i) - mean_dy - (load(x, i) - mean[ch]) * slope) * scale);
+// bn_slopes writes each channel's mean of dy, slope and scale.
+KERNEL bn_slopes(const double* sums, const acc* invstd, const void* weight, int type, int c, acc* slopes) {
+	each(ch, c) input_slope(sums, invstd, weight, type, c, ch, slopes + ch, slopes + c + ch, slopes + 2 * c + ch);
+}
+
+// bn_grad_input writes dx, and with a gate, if asked for, what passed it. dx may be dy.
+KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* slopes, int c, int hw, elem* dx, elem* passed, u32 n) {
+	const acc *mean_dy = slopes, *slope = slopes + c, *scale = slopes + 2 * c;
+	each_four(i, n) {
+		four f = load_four(x, i, n), g = load_four(dy, i, n);
+		Channels k = channels_of(i, c, hw);
+		if (gate) {
+			four y = load_four(gate, i, n);
+			for (int j = 0; j < 4; j++)
+				if (y.v[j] <= 0) g.v[j] = 0;
+		}
+		if (passed) store_four(passed, i, n, g);
+		for (int j = 0; j < 4; j++) {
+			u32 ch = k.ch[j];
+			f.v[j] = (g.v[j] - mean_dy[ch] - (f.v[j] - mean[ch]) * slope[ch]) * scale[ch];
+		}
+		store_four(dx, i, n, f);
 	}
 }
 
 // channel_sums writes each share's sum of a channel, and sum_parts puts them together.
-KERNEL channel_sums(const elem* x, int n, int c, int hw, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	part_of((u32)n * hw, &lo, &hi);
+KERNEL channel_sums(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
+	Share s = share_of((u32)n * hw, c, lanes);
 	acc sum = 0;
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) sum += load(x, in_channel(i, c, hw, ch));
-	sum = block_sum(sum);
-	if (threadIdx.x == 0) part[(i64)ch * gridDim.y + blockIdx.y] = sum;
+	for (u32 i = s.from; i < s.hi; i += s.step) sum += load(x, in_channel(i, c, hw, s.ch));
+	sum = lane_sum(sum, lanes);
+	if (first(s)) part[(i64)s.ch * gridDim.y + blockIdx.y] = sum;
 }
 
-KERNEL sum_parts(const double* part, int shares, int c, void* y, int type, int add) {
-	each(ch, c) {
-		double sum = 0;
-		for (int s = 0; s < shares; s++) sum += part[(i64)ch * shares + s];
-		store_grad(y, type, ch, sum, add);
-	}
+KERNEL sum_parts(const double* part, int shares, void* y, int type, int add) {
+	double sum = 0;
+	for (int s = threadIdx.x; s < shares; s += BLOCK) sum += part[(i64)blockIdx.x * shares + s];
+	sum = block_sum(sum);
+	if (threadIdx.x == 0) store_grad(y, type, blockIdx.x, sum, add);
 }
 
 // layer_norm has a block per row.

@@ -13,38 +13,37 @@ __device__ inline acc gelu_slope(acc x, int tanh_form) {
 	return (acc)0.5 * (1 + t) + (acc)0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
 }
 
-KERNEL relu(const elem* x, elem* y, u32 n) {
-	each(i, n) {
-		acc v = load(x, i);
-		store(y, i, v < 0 ? 0 : v);
+__device__ inline acc relu_of(acc x) { return x < 0 ? 0 : x; }
+__device__ inline acc relu_slope(acc y, acc dy) { return y <= 0 ? 0 : dy; }
+__device__ inline acc sigmoid_of(acc x) { return 1 / (1 + exp(-x)); }
+__device__ inline acc sigmoid_slope(acc y, acc dy) { return dy * y * (1 - y); }
+__device__ inline acc hyperbolic(acc x) { return tanh(x); }
+__device__ inline acc hyperbolic_slope(acc y, acc dy) { return dy * (1 - y * y); }
+__device__ inline acc sum_of(acc a, acc b) { return a + b; }
+__device__ inline acc clipped_sum(acc a, acc b) { return relu_of(rounded(a + b)); }
+
+// function_of is the body of a kernel y[i] = f(x[i]), function_of_two of y[i] = f(x[i], w[i]).
+#define function_of(f)                                  \
+	each_four(i, n) {                                   \
+		four a = load_four(x, i, n);                    \
+		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j]); \
+		store_four(y, i, n, a);                         \
 	}
-}
-
-KERNEL relu_grad(const elem* y, const elem* dy, elem* dx, u32 n) {
-	each(i, n) store(dx, i, load(y, i) <= 0 ? 0 : load(dy, i));
-}
-
-KERNEL sigmoid(const elem* x, elem* y, u32 n) {
-	each(i, n) store(y, i, 1 / (1 + exp(-load(x, i))));
-}
-
-KERNEL sigmoid_grad(const elem* y, const elem* dy, elem* dx, u32 n) {
-	each(i, n) {
-		acc v = load(y, i);
-		store(dx, i, load(dy, i) * v * (1 - v));
+#define function_of_two(f)                                          \
+	each_four(i, n) {                                               \
+		four a = load_four(x, i, n), b = load_four(w, i, n);        \
+		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j], b.v[j]);     \
+		store_four(y, i, n, a);                                     \
 	}
-}
 
-KERNEL tanh_of(const elem* x, elem* y, u32 n) {
-	each(i, n) store(y, i, tanh(load(x, i)));
-}
-
-KERNEL tanh_grad(const elem* y, const elem* dy, elem* dx, u32 n) {
-	each(i, n) {
-		acc v = load(y, i);
-		store(dx, i, load(dy, i) * (1 - v * v));
-	}
-}
+KERNEL relu(const elem* x, elem* y, u32 n) { function_of(relu_of) }
+KERNEL sigmoid(const elem* x, elem* y, u32 n) { function_of(sigmoid_of) }
+KERNEL tanh_of(const elem* x, elem* y, u32 n) { function_of(hyperbolic) }
+KERNEL relu_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(relu_slope) }
+KERNEL sigmoid_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sigmoid_slope) }
+KERNEL tanh_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(hyperbolic_slope) }
+KERNEL add(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sum_of) }
+KERNEL add_relu(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(clipped_sum) } // a residual block's end in one pass
 
 KERNEL gelu(const elem* x, elem* y, u32 n, int tanh_form) {
 	each(i, n) {
@@ -57,21 +56,18 @@ KERNEL gelu_grad(const elem* x, const elem* dy, elem* dx, u32 n, int tanh_form) 
 	each(i, n) store(dx, i, load(dy, i) * gelu_slope(load(x, i), tanh_form));
 }
 
-KERNEL add(const elem* a, const elem* b, elem* y, u32 n) {
-	each(i, n) store(y, i, load(a, i) + load(b, i));
-}
-
-// add_relu is a residual block's end in one pass.
-KERNEL add_relu(const elem* a, const elem* b, elem* y, u32 n) {
-	each(i, n) {
-		acc v = rounded(load(a, i) + load(b, i));
-		store(y, i, v < 0 ? 0 : v);
-	}
-}
-
 // cast converts between any two types, or adds what it converted.
 KERNEL cast(const void* x, int from, void* y, int to, u32 n, int add) {
 	each(i, n) store_grad(y, to, i, load_as(x, from, i), add);
+}
+
+// turn is a cast of images between planes of one channel and pixels with their channels side by side.
+KERNEL turn(const void* x, int from, void* y, int to, int c, int hw, int last, u32 n) {
+	each(i, n) {
+		u32 inner = last ? c : hw, outer = last ? hw : c; // of what is written
+		i64 at = ((i64)(i / inner / outer) * inner + i % inner) * outer + i / inner % outer;
+		store_as(y, to, i, load_as(x, from, at));
+	}
 }
 
 // philox is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011).

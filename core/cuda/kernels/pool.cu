@@ -1,10 +1,37 @@
 // Pooling, and batch norm + ReLU + max pooling in one pass each way. Gradients
 // are gathered: a pixel asks the windows that cover it.
 
-// Pool is the geometry; planes are n·c, out is what a window's mean divides by.
+// Pool is the geometry. last says that channels lie side by side, in x and in y.
 struct Pool {
-	int c, h, w, oh, ow, r, s, stride_h, stride_w, pad_h, pad_w, count_padding;
+	int c, h, w, oh, ow, r, s, stride_h, stride_w, pad_h, pad_w, count_padding, last;
 };
+
+// Spot is element i of images: its channel, its place in the plane, and where
+// the planes of two sizes begin. The elements of a plane are step apart.
+struct Spot {
+	u32 ch, at, image, step;
+};
+
+__device__ inline Spot spot_of(u32 i, int c, u32 size, int last) {
+	Spot s;
+	if (last) {
+		s.ch = i % c;
+		s.at = i / c % size;
+		s.image = i / c / size;
+		s.step = c;
+	} else {
+		s.at = i % size;
+		s.ch = i / size % c;
+		s.image = i / size / c;
+		s.step = 1;
+	}
+	return s;
+}
+
+// plane_of is where the spot's plane begins in images of another size.
+__device__ inline i64 plane_of(const Spot& s, int c, u32 size, int last) {
+	return last ? (i64)s.image * size * c + s.ch : ((i64)s.image * c + s.ch) * size;
+}
 
 struct Window {
 	int h0, h1, w0, w1, count;
@@ -49,12 +76,12 @@ __device__ inline void consider(Max* m, acc v, int at) {
 
 KERNEL max_pool(const elem* x, elem* y, int* places, Pool p, u32 n) {
 	each(i, n) {
-		u32 out = p.oh * p.ow;
-		const elem* plane = x + (i64)(i / out) * p.h * p.w;
-		Window v = window_of(p, i % out);
+		Spot o = spot_of(i, p.c, p.oh * p.ow, p.last);
+		const elem* plane = x + plane_of(o, p.c, p.h * p.w, p.last);
+		Window v = window_of(p, o.at);
 		Max m = {least(), v.h0 * p.w + v.w0};
 		for (int h = v.h0; h < v.h1; h++)
-			for (int w = v.w0; w < v.w1; w++) consider(&m, load(plane, h * p.w + w), h * p.w + w);
+			for (int w = v.w0; w < v.w1; w++) consider(&m, load(plane, (i64)(h * p.w + w) * o.step), h * p.w + w);
 		store(y, i, m.best);
 		places[i] = m.at;
 	}
@@ -62,41 +89,43 @@ KERNEL max_pool(const elem* x, elem* y, int* places, Pool p, u32 n) {
 
 KERNEL max_pool_grad(const int* places, const elem* dy, elem* dx, Pool p, u32 n) {
 	each(i, n) {
-		u32 in = p.h * p.w;
-		int at = i % in, h0, h1, w0, w1;
-		i64 o = (i64)(i / in) * p.oh * p.ow;
-		windows_over(at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
-		windows_over(at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
+		int h0, h1, w0, w1;
+		Spot x = spot_of(i, p.c, p.h * p.w, p.last);
+		i64 o = plane_of(x, p.c, p.oh * p.ow, p.last);
+		windows_over(x.at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
+		windows_over(x.at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
 		acc sum = 0;
 		for (int h = h0; h < h1; h++)
-			for (int w = w0; w < w1; w++)
-				if (places[o + h * p.ow + w] == at) sum += load(dy, o + h * p.ow + w);
+			for (int w = w0; w < w1; w++) {
+				i64 j = o + (i64)(h * p.ow + w) * x.step;
+				if (places[j] == (int)x.at) sum += load(dy, j);
+			}
 		store(dx, i, sum);
 	}
 }
 
 KERNEL avg_pool(const elem* x, elem* y, Pool p, u32 n) {
 	each(i, n) {
-		u32 out = p.oh * p.ow;
-		const elem* plane = x + (i64)(i / out) * p.h * p.w;
-		Window v = window_of(p, i % out);
+		Spot o = spot_of(i, p.c, p.oh * p.ow, p.last);
+		const elem* plane = x + plane_of(o, p.c, p.h * p.w, p.last);
+		Window v = window_of(p, o.at);
 		acc sum = 0;
 		for (int h = v.h0; h < v.h1; h++)
-			for (int w = v.w0; w < v.w1; w++) sum += load(plane, h * p.w + w);
+			for (int w = v.w0; w < v.w1; w++) sum += load(plane, (i64)(h * p.w + w) * o.step);
 		store(y, i, sum / v.count);
 	}
 }
 
 KERNEL avg_pool_grad(const elem* dy, elem* dx, Pool p, u32 n) {
 	each(i, n) {
-		u32 in = p.h * p.w;
-		int at = i % in, h0, h1, w0, w1;
-		i64 o = (i64)(i / in) * p.oh * p.ow;
-		windows_over(at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
-		windows_over(at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
+		int h0, h1, w0, w1;
+		Spot x = spot_of(i, p.c, p.h * p.w, p.last);
+		i64 o = plane_of(x, p.c, p.oh * p.ow, p.last);
+		windows_over(x.at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
+		windows_over(x.at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
 		acc sum = 0;
 		for (int h = h0; h < h1; h++)
-			for (int w = w0; w < w1; w++) sum += load(dy, o + h * p.ow + w) / window_of(p, h * p.ow + w).count;
+			for (int w = w0; w < w1; w++) sum += load(dy, o + (i64)(h * p.ow + w) * x.step) / window_of(p, h * p.ow + w).count;
 		store(dx, i, sum);
 	}
 }
@@ -105,49 +134,46 @@ KERNEL avg_pool_grad(const elem* dy, elem* dx, Pool p, u32 n) {
 __device__ inline int adaptive_from(int i, int in, int out) { return (int)((i64)i * in / out); }
 __device__ inline int adaptive_to(int i, int in, int out) { return (int)(((i64)(i + 1) * in + out - 1) / out); }
 
-KERNEL adaptive_pool(const elem* x, elem* y, int h, int w, int oh, int ow, u32 n) {
+KERNEL adaptive_pool(const elem* x, elem* y, int c, int h, int w, int oh, int ow, int last, u32 n) {
 	each(i, n) {
-		int o = i % (u32)(oh * ow);
-		const elem* plane = x + (i64)(i / (u32)(oh * ow)) * h * w;
-		int h0 = adaptive_from(o / ow, h, oh), h1 = adaptive_to(o / ow, h, oh);
-		int w0 = adaptive_from(o % ow, w, ow), w1 = adaptive_to(o % ow, w, ow);
+		Spot o = spot_of(i, c, oh * ow, last);
+		const elem* plane = x + plane_of(o, c, h * w, last);
+		int h0 = adaptive_from(o.at / ow, h, oh), h1 = adaptive_to(o.at / ow, h, oh);
+		int w0 = adaptive_from(o.at % ow, w, ow), w1 = adaptive_to(o.at % ow, w, ow);
 		acc sum = 0;
 		for (int a = h0; a < h1; a++)
-			for (int b = w0; b < w1; b++) sum += load(plane, a * w + b);
+			for (int b = w0; b < w1; b++) sum += load(plane, (i64)(a * w + b) * o.step);
 		store(y, i, sum / ((h1 - h0) * (w1 - w0)));
 	}
 }
 
-KERNEL adaptive_pool_grad(const elem* dy, elem* dx, int h, int w, int oh, int ow, u32 n) {
+KERNEL adaptive_pool_grad(const elem* dy, elem* dx, int c, int h, int w, int oh, int ow, int last, u32 n) {
 	each(i, n) {
-		int at = i % (u32)(h * w), y = at / w, x = at % w;
-		i64 o = (i64)(i / (u32)(h * w)) * oh * ow;
+		Spot at = spot_of(i, c, h * w, last);
+		int y = at.at / w, x = at.at % w;
+		i64 o = plane_of(at, c, oh * ow, last);
 		acc sum = 0;
 		for (int a = (int)((i64)y * oh / h); a < oh && adaptive_from(a, h, oh) <= y; a++) {
 			int h0 = adaptive_from(a, h, oh), h1 = adaptive_to(a, h, oh);
 			if (h1 <= y) continue;
 			for (int b = (int)((i64)x * ow / w); b < ow && adaptive_from(b, w, ow) <= x; b++) {
 				int w0 = adaptive_from(b, w, ow), w1 = adaptive_to(b, w, ow);
-				if (w1 > x) sum += load(dy, o + a * ow + b) / ((h1 - h0) * (w1 - w0));
+				if (w1 > x) sum += load(dy, o + (i64)(a * ow + b) * at.step) / ((h1 - h0) * (w1 - w0));
 			}
 		}
 		store(dx, i, sum);
 	}
 }
 
-KERNEL norm_pool(const elem* x, const acc* mean, const acc* invstd, const void* weight, const void* bias, int type, elem* y, int* places, Pool p, u32 n) {
+KERNEL norm_pool(const elem* x, const acc* mean, const acc* scales, const acc* shifts, elem* y, int* places, Pool p, u32 n) {
 	each(i, n) {
-		u32 out = p.oh * p.ow, ch = i / out % p.c;
-		const elem* plane = x + (i64)(i / out) * p.h * p.w;
-		acc scale, shift, mu = mean[ch];
-		affine(invstd, weight, bias, type, ch, &scale, &shift);
-		Window v = window_of(p, i % out);
+		Spot o = spot_of(i, p.c, p.oh * p.ow, p.last);
+		const elem* plane = x + plane_of(o, p.c, p.h * p.w, p.last);
+		acc scale = scales[o.ch], shift = shifts[o.ch], mu = mean[o.ch];
+		Window v = window_of(p, o.at);
 		Max m = {least(), v.h0 * p.w + v.w0};
 		for (int h = v.h0; h < v.h1; h++)
-			for (int w = v.w0; w < v.w1; w++) {
-				acc f = (load(plane, h * p.w + w) - mu) * scale + shift;
-				consider(&m, f < 0 ? 0 : f, h * p.w + w);
-			}
+			for (int w = v.w0; w < v.w1; w++) consider(&m, relu_of((load(plane, (i64)(h * p.w + w) * o.step) - mu) * scale + shift), h * p.w + w);
 		store(y, i, m.best);
 		places[i] = m.at;
 	}
@@ -155,49 +181,49 @@ KERNEL norm_pool(const elem* x, const acc* mean, const acc* invstd, const void* 
 
 // norm_pool_grad_sums is bn_grad_sums where dy passes ReLU and pooling: a
 // maximum that is not positive passes nothing.
-KERNEL norm_pool_grad_sums(const elem* x, const elem* y, const elem* dy, const int* places, const acc* mean, Pool p, int n, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	int out = p.oh * p.ow;
-	part_of((u32)n * out, &lo, &hi);
-	acc sum = 0, dot = 0, mu = mean[ch];
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		i64 o = in_channel(i, p.c, out, ch);
+KERNEL norm_pool_grad_sums(const elem* x, const elem* y, const elem* dy, const int* places, const acc* mean, Pool p, int n, u32 lanes, double* part) {
+	u32 out = p.oh * p.ow, in = p.h * p.w;
+	Share s = share_of(n * out, p.c, lanes);
+	acc sum = 0, dot = 0, mu = s.idle ? 0 : mean[s.ch];
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		Spot at = {s.ch, i % out, i / out, p.last ? (u32)p.c : 1};
+		i64 o = plane_of(at, p.c, out, p.last) + (i64)at.at * at.step;
 		if (load(y, o) <= 0) continue;
 		acc g = load(dy, o);
 		sum += g;
-		dot += g * (load(x, ((i64)(i / out) * p.c + ch) * p.h * p.w + places[o]) - mu);
+		dot += g * (load(x, plane_of(at, p.c, in, p.last) + (i64)places[o] * at.step) - mu);
 	}
-	sum = block_sum(sum);
-	dot = block_sum(dot);
-	if (threadIdx.x != 0) return;
-	part += 2 * ((i64)ch * gridDim.y + blockIdx.y);
+	sum = lane_sum(sum, lanes);
+	dot = lane_sum(dot, lanes);
+	if (!first(s)) return;
+	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
 	part[0] = sum;
 	part[1] = dot;
 }
 
 // norm_pool_grad_input writes dx, and each share's sum of it. dx may be x.
 KERNEL norm_pool_grad_input(const elem* x, const elem* y, const elem* dy, const int* places, const acc* mean, const acc* invstd,
-	const void* weight, int type, const double* sums, elem* dx, Pool p, int n, double* part) {
-	u32 lo, hi, ch = blockIdx.x;
-	int in = p.h * p.w;
-	part_of((u32)n * in, &lo, &hi);
-	acc mean_dy, slope, scale, mu = mean[ch], total = 0;
-	input_slope(sums, invstd, weight, type, p.c, ch, &mean_dy, &slope, &scale);
-	for (u32 i = lo + threadIdx.x; i < hi; i += BLOCK) {
-		int at = i % in, h0, h1, w0, w1;
-		i64 plane = (i64)(i / in) * p.c + ch, o = plane * p.oh * p.ow;
-		windows_over(at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
-		windows_over(at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
+	const void* weight, int type, const double* sums, elem* dx, Pool p, int n, u32 lanes, double* part) {
+	u32 out = p.oh * p.ow, in = p.h * p.w;
+	Share s = share_of(n * in, p.c, lanes);
+	acc mean_dy = 0, slope = 0, scale = 0, mu = s.idle ? 0 : mean[s.ch], total = 0;
+	if (!s.idle) input_slope(sums, invstd, weight, type, p.c, s.ch, &mean_dy, &slope, &scale);
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		int h0, h1, w0, w1;
+		Spot at = {s.ch, i % in, i / in, p.last ? (u32)p.c : 1};
+		i64 o = plane_of(at, p.c, out, p.last), to = plane_of(at, p.c, in, p.last) + (i64)at.at * at.step;
+		windows_over(at.at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
+		windows_over(at.at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
 		acc g = 0;
 		for (int h = h0; h < h1; h++)
 			for (int w = w0; w < w1; w++) {
-				i64 j = o + h * p.ow + w;
-				if (places[j] == at && !(load(y, j) <= 0)) g += load(dy, j);
+				i64 j = o + (i64)(h * p.ow + w) * at.step;
+				if (places[j] == (int)at.at && !(load(y, j) <= 0)) g += load(dy, j);
 			}
-		acc v = (g - mean_dy - (load(x, plane * in + at) - mu) * slope) * scale;
-		store(dx, plane * in + at, v);
+		acc v = (g - mean_dy - (load(x, to) - mu) * slope) * scale;
+		store(dx, to, v);
 		total += v;
 	}
-	total = block_sum(total);
-	if (threadIdx.x == 0) part[(i64)ch * gridDim.y + blockIdx.y] = total;
+	total = lane_sum(total, lanes);
+	if (first(s)) part[(i64)s.ch * gridDim.y + blockIdx.y] = total;
 }

@@ -19,6 +19,7 @@ var avx512bf16 = isa{"BF16", 16}
 var bf16Families = map[string]func(*asm){
 	"bf16_gemm":        bf16Gemm,
 	"bf16_dot":         dot,
+	"bf16_peak":        peak,
 	"bf16_normpool":    bf16NormPool,
 	"bf16_elementwise": bf16Elementwise,
 	"bf16_norm":        bf16Norm,

@@ -11,7 +11,7 @@ func peak(a *asm) {
 	a.function("multiplyAdds", "func(rounds int)", "does 12 multiply-adds of whole registers, rounds times.")
 	x := a.vec()
 	a.zero(x)
-	a.rounds(func(sum reg.VecVirtual) { a.VFMADD231PS(x, x, sum) })
+	a.rounds(func(sum reg.VecVirtual) { a.mulAdd(x, x, sum) })
 }
 
 func (a *asm) rounds(body func(sum reg.VecVirtual)) {

@@ -239,7 +239,7 @@ func (s *deviceSuite) early(t *testing.T, world int) {
 	if !s.device.Events {
 		t.Skip("events do not cross on this machine")
 	}
-	const n, rounds, offset = 501, 150, 16 // more rounds than there are events
+	const n, rounds, offset = 501, 130, 16 // more rounds than there are events
 	d := s.start(t, world)
 	first := d.seq
 	out := make([][]byte, world)

@@ -95,7 +95,7 @@ func (s *precisionSuite) ask(ctx context.Context, table map[string]any) (sdk.Pre
 	}
 	policy, err := p.Policy(ctx, options)
 	if err != nil {
-		err = fmt.Errorf("Policy: %w", err)
+		err = fmt.Errorf("asked for its policy: %w", err)
 	}
 	return p, policy, err
 }
@@ -246,17 +246,17 @@ func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error 
 	}
 	state, err := a.State(ctx)
 	if err != nil {
-		return fmt.Errorf("State: %w", err)
+		return fmt.Errorf("asked for its state: %w", err)
 	}
 	b, _, err := s.ask(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := b.Load(ctx, state); err != nil {
-		return fmt.Errorf("Load of its own State %v: %w", state, err)
+		return fmt.Errorf("loading its own state %v: %w", state, err)
 	}
 	if again, err := b.State(ctx); err != nil || !maps.Equal(state, again) {
-		return fmt.Errorf("its State is %v after Load of %v (%v)", again, state, err)
+		return fmt.Errorf("its state is %v after loading %v (%v)", again, state, err)
 	}
 	went, err := follow(ctx, a, after)
 	if err != nil {

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/graph"
 )
@@ -102,6 +103,7 @@ func convolution(r *rig, g geometry) {
 	out := r.output(g.n, g.k, oh, ow)
 	r.do(graph.Conv2DOp, g.Conv2D, []*arg{x, w, nil}, []*arg{out})
 	r.check("y without bias", out, y)
+	y.stored = slices.Clone(y.v)
 	db := products(g.k, g.n*oh*ow, false)
 	for o, v := range dy.v {
 		k := o / (oh * ow) % g.k

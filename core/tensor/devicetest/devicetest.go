@@ -37,6 +37,10 @@ type Options struct {
 
 	// TF32 says that products of float32 numbers are made of their upper 11 bits.
 	TF32 bool
+
+	// BiasApart says that a convolution's result is stored before its bias is
+	// added, which rounds half types once more (torch.nn.Conv2d over cuDNN does so).
+	BiasApart bool
 }
 
 // family is a group of operations that are tested together.

@@ -14,6 +14,7 @@ type want struct {
 	terms  float64   // of each value
 	slack  float64   // more roundings per term than one; 0 means 1
 	tf32   bool      // the terms are products of two inputs
+	stored []float64 // what a device may have stored on the way, nil for nothing
 }
 
 func newWant(n int) want { return want{v: make([]float64, n), mag: make([]float64, n)} }
@@ -52,6 +53,9 @@ func (w *want) tolerance(r *rig, i int, d tensor.DType) float64 {
 	t := slack * (4 + 2*math.Sqrt(w.terms)) * unit(r.base) * w.mag[i]
 	if w.tf32 && r.opt.TF32 && r.d == tensor.F32 {
 		t += 0x1p-10 * w.mag[i]
+	}
+	if w.stored != nil && r.opt.BiasApart {
+		t += 1.01 * unit(d) * math.Abs(w.stored[i])
 	}
 	return t + 1.01*unit(d)*(math.Abs(w.v[i])+t) + tiny(d)
 }

@@ -15,7 +15,6 @@ type mapping struct {
 	bytes  []byte // nil: reserved addresses, or without access
 	size   uintptr
 	source *physical
-	opened int // how often, by cuIpcOpenMemHandle
 }
 
 type mappingKind int
@@ -81,6 +80,18 @@ func (p *Process) fillMemory(c *driver.CUDA) {
 			return success
 		})
 	}
+	c.MemGetInfo = func(free, total *uintptr) error {
+		m.locked(func() {
+			*total = 80 << 30
+			*free = *total - uintptr(len(m.contexts))*contextSize
+			for _, a := range m.memory {
+				if a.kind == allocated {
+					*free -= a.size
+				}
+			}
+		})
+		return nil
+	}
 	c.MemHostRegister = func(host unsafe.Pointer, _ uintptr, _ uint32) error {
 		return m.fails("cuMemHostRegister", func() driver.CUResult {
 			if m.pinned[uintptr(host)] != 0 {
@@ -93,9 +104,12 @@ func (p *Process) fillMemory(c *driver.CUDA) {
 	c.MemHostUnregister = func(host unsafe.Pointer) error { m.locked(func() { delete(m.pinned, uintptr(host)) }); return nil }
 }
 
+// contextSize is what a process with a context takes of a device.
+const contextSize = 300 << 20
+
 // slowness is how often a copy to the device is looked at before it is done, so
 // that what should have waited for it sees the memory of before.
-const slowness = 20
+const slowness = 8
 
 func (p *Process) fillCopies(c *driver.CUDA) {
 	c.MemcpyHtoDAsync = func(to driver.DevicePtr, from unsafe.Pointer, n uintptr, s driver.Stream) error {

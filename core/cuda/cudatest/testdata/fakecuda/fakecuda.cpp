@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -22,6 +23,12 @@ enum { Success = 0, InvalidValue = 1, InvalidContext = 201, NotReady = 600, Alre
 struct Stream {
 	std::deque<std::function<void()>> queue;
 	u64 enqueued = 0, done = 0;
+	struct Graph* capture = nullptr; // what is enqueued goes there
+};
+
+// Graph is captured work; ready ones are copies of it.
+struct Graph {
+	std::vector<std::function<void()>> work;
 };
 
 struct Event {
@@ -47,8 +54,8 @@ static std::vector<Stream*> streams;
 static thread_local void* current;
 
 static bool eager() {
-	static bool on = std::getenv("FAKECUDA_EAGER") != nullptr;
-	return on;
+	const char* on = std::getenv("FAKECUDA_EAGER");
+	return on && *on;
 }
 
 static int fail(const char* call, const char* what) {
@@ -74,6 +81,10 @@ static void advance(Stream* s, u64 to) {
 }
 
 static void enqueue(Stream* s, std::function<void()> op) {
+	if (s->capture) {
+		s->capture->work.push_back(std::move(op));
+		return;
+	}
 	s->queue.push_back(std::move(op));
 	s->enqueued++;
 	if (eager()) advance(s, s->enqueued);
@@ -165,6 +176,7 @@ FAKE(cuStreamDestroy_v2, Stream* s) {
 
 FAKE(cuStreamSynchronize, Stream* s) {
 	ENTER();
+	if (s->capture) return fail("cuStreamSynchronize", "the stream is captured");
 	advance(s, s->enqueued);
 	return Success;
 }
@@ -314,12 +326,49 @@ FAKE(cuModuleGetFunction, Function** f, Module* m, const char* name) {
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
 	ENTER();
 	if (!gx || !gy || gz != 1 || by != 1 || bz != 1 || shared || bx > 1024 || gy > 65535) return fail("cuLaunchKernel", f->name);
-	void** kept = f->module->keep(f->name, params);
-	enqueue(s, [=] {
-		f->module->launch(f->name, gx, gy, gz, bx, kept);
-		for (void** p = kept; *p; p++) std::free(*p);
-		std::free(kept);
+	std::shared_ptr<void*> kept(f->module->keep(f->name, params), [](void** all) {
+		for (void** p = all; *p; p++) std::free(*p);
+		std::free(all);
 	});
+	enqueue(s, [=] { f->module->launch(f->name, gx, gy, gz, bx, kept.get()); });
+	return Success;
+}
+
+FAKE(cuStreamBeginCapture_v2, Stream* s, int) {
+	ENTER();
+	if (s->capture) return fail("cuStreamBeginCapture", "the stream is captured already");
+	s->capture = new Graph;
+	return Success;
+}
+
+FAKE(cuStreamEndCapture, Stream* s, Graph** g) {
+	ENTER();
+	*g = s->capture;
+	s->capture = nullptr;
+	return *g ? Success : InvalidValue;
+}
+
+FAKE(cuGraphInstantiateWithFlags, Graph** exec, Graph* g, u64) {
+	ENTER();
+	*exec = new Graph(*g);
+	return Success;
+}
+
+FAKE(cuGraphDestroy, Graph* g) {
+	delete g;
+	return Success;
+}
+
+FAKE(cuGraphExecDestroy, Graph* exec) {
+	ENTER();
+	for (Stream* s : streams) advance(s, s->enqueued); // a launched one may be under way
+	delete exec;
+	return Success;
+}
+
+FAKE(cuGraphLaunch, Graph* exec, Stream* s) {
+	ENTER();
+	for (const auto& op : exec->work) enqueue(s, op);
 	return Success;
 }
 

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/forecast"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func ckptConvertCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "convert SRC DST",
+		Short: "Write a checkpoint's weights as one safetensors file",
+		Long: `Write the model of SRC as the safetensors file DST: for PyTorch, or as model.init.
+SRC is a checkpoint, a run's directory (its newest checkpoint) or a safetensors
+file. Names come without the prefix they were saved with. Floating-point tensors
+are rounded to --dtype, to nearest even, the others stay. DST is written whole or
+not at all, and never over a file that is there unless --force says so.`,
+		Example: `  trainctl ckpt convert runs/mnist-ddp/latest model.safetensors
+  trainctl ckpt convert ddp.safetensors plain.safetensors --prefix strip --dtype bf16`,
+		Args: exactly("SRC", "DST"),
+	}
+	f := cmd.Flags()
+	prefix := f.String("prefix", "", "`add` \"module.\" to all names, or strip it from them")
+	dtype := f.String("dtype", "", "round floating-point tensors to `TYPE`: f32, f64, f16 or bf16")
+	force := f.Bool("force", false, "replace DST if it is there")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *prefix != "" && *prefix != "add" && *prefix != "strip" {
+			return usagef("--prefix %q: use add or strip", *prefix)
+		}
+		to, err := floatType(*dtype)
+		if err != nil {
+			return err
+		}
+		if err := free(args[1], *force); err != nil {
+			return err
+		}
+		src := args[0]
+		l, err := loadCheckpoint(cmd.Context(), &src)
+		if err != nil {
+			return err
+		}
+		if *prefix != "" {
+			if l.Model, err = checkpoint.Rename(l.Model, *prefix == "add"); err != nil {
+				return unusable{fmt.Errorf("%s: %w", src, err)}
+			}
+		}
+		if to != tensor.Invalid {
+			for _, note := range cast(l.Model, to) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+note)
+			}
+		}
+		return l.writeTo(args[1], src, cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func floatType(name string) (tensor.DType, error) {
+	if name == "" {
+		return tensor.Invalid, nil
+	}
+	d, err := tensor.ParseDType(name)
+	if err != nil || !d.Float() {
+		return d, usagef("--dtype %q: use f32, f64, f16 or bf16", name)
+	}
+	return d, nil
+}
+
+// free says whether a file may be written at a path.
+func free(path string, force bool) error {
+	fsys := checkpoint.OsFS()
+	info, err := fsys.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if dir := filepath.Dir(path); !isDir(fsys, dir) {
+			return usagef("%s: there is no folder %s", path, dir)
+		}
+		return nil
+	case err != nil:
+		return usagef("%v", err)
+	case !info.Mode().IsRegular():
+		return usagef("%s is no file: name the safetensors file to write", path)
+	case !force:
+		return usagef("%s is there already: take another name, or --force to replace it", path)
+	}
+	return nil
+}
+
+// cast rounds the floating-point tensors and tells what became infinite.
+func cast(model []tensor.Named, to tensor.DType) (notes []string) {
+	for i := range model {
+		t := &model[i]
+		if !t.DType.Float() {
+			continue
+		}
+		out, overflowed, err := checkpoint.Cast(t.Tensor, to)
+		if err != nil {
+			panic(err) // both are floating-point types
+		}
+		if overflowed > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %d of %d values are too large for %v and became infinite", t.Name, overflowed, t.Shape.Elems(), to))
+		}
+		t.Tensor = out
+	}
+	return notes
+}
+
+func (l loaded) writeTo(dst, src string, out io.Writer) error {
+	metadata := map[string]string{}
+	for k, v := range l.metadata {
+		metadata[k] = v
+	}
+	metadata["format"] = "pt"
+	err := checkpoint.Replace(checkpoint.OsFS(), dst, func(w io.Writer) error {
+		return checkpoint.WriteSafetensors(w, l.Model, metadata)
+	})
+	if err != nil {
+		return err
+	}
+	bytes := 0
+	for _, t := range l.Model {
+		bytes += len(t.Data)
+	}
+	_, err = fmt.Fprintf(out, "%s: %d tensors, %s, from %s\n", dst, len(l.Model), forecast.Bytes(int64(bytes)), src)
+	return err
+}

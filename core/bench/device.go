@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/cuda/dl"
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// isolations are the ways to place a backend that are compared: in the rank's
+// process first, so that ratios are those of the other to it.
+var isolations = []string{"inproc", "isolated"}
+
+// placements are the specs to measure: one for each isolation where the
+// backend has that option and it was not given.
+func placements(info sdk.Info, s Spec) []Spec {
+	if _, given := s.Options["isolation"]; given {
+		return []Spec{s}
+	}
+	for _, o := range info.Options {
+		if o.Name != "isolation" {
+			continue
+		}
+		out := make([]Spec, 0, len(isolations))
+		for _, mode := range isolations {
+			t := s
+			t.Options = map[string]any{"isolation": mode}
+			for k, v := range s.Options {
+				t.Options[k] = v
+			}
+			out = append(out, t)
+		}
+		return out
+	}
+	return []Spec{s}
+}
+
+// gpu is a rank's device: a stream, and an arena that the backend reduces.
+type gpu struct {
+	cu      *driver.CUDA
+	dev     driver.Device
+	uuid    string
+	context driver.Context
+	stream  driver.Stream
+	arena   *cuda.Arena
+	shared  *sdk.Arena // nil before attach
+	free    uintptr    // bytes, before the backend was started
+}
+
+// openGPU takes the device of a local rank, in turn where there are fewer. The
+// calling goroutine stays on its thread, whose context it is.
+func openGPU(open func() (*driver.CUDA, error), localRank, size int) (*gpu, error) {
+	if open == nil {
+		open = func() (*driver.CUDA, error) { return driver.OpenCUDA(dl.System()) }
+	}
+	cu, err := open()
+	if err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	g := &gpu{cu: cu}
+	if err := g.open(localRank, size); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+// missing reports whether there is no driver or no device. The backend then
+// says what to do about it.
+func missing(err error) bool {
+	return errors.As(err, new(*driver.NotFoundError)) || errors.Is(err, driver.NoDevice)
+}
+
+func (g *gpu) open(localRank, size int) (err error) {
+	var n int32
+	if err := errors.Join(g.cu.Init(0), g.cu.DeviceGetCount(&n)); err != nil {
+		return err
+	}
+	if n == 0 {
+		return driver.NoDevice
+	}
+	var uuid driver.UUID
+	if err := errors.Join(g.cu.DeviceGet(&g.dev, int32(localRank)%n), g.cu.DeviceGetUUID(&uuid, g.dev)); err != nil {
+		return err
+	}
+	g.uuid = uuid.String()
+	if err := g.cu.PrimaryCtxRetain(&g.context, g.dev); err != nil {
+		return err
+	}
+	if err := errors.Join(g.cu.CtxSetCurrent(g.context), g.cu.StreamCreate(&g.stream, driver.StreamNonBlocking)); err != nil {
+		return err
+	}
+	if g.arena, err = cuda.AllocArena(g.cu, g.dev, size); err != nil {
+		return err
+	}
+	var total uintptr
+	return g.cu.MemGetInfo(&g.free, &total)
+}
+
+// attach hands the arena to a backend.
+func (g *gpu) attach(ctx context.Context, b *host.Backend) error {
+	m, err := g.arena.Export(b.Placement().InProcess)
+	if err != nil {
+		return err
+	}
+	g.shared = &sdk.Arena{ID: 2, Name: "gradients on the GPU", Device: m}
+	if err := b.Attach(ctx, g.shared); err != nil {
+		return err
+	}
+	return g.arena.Attached(m)
+}
+
+// taken is by how much device memory has become less since the backend was
+// started, whoever took it.
+func (g *gpu) taken() (int, error) {
+	var free, total uintptr
+	if err := g.cu.MemGetInfo(&free, &total); err != nil {
+		return 0, err
+	}
+	return max(0, int(g.free)-int(free)), nil
+}
+
+// close gives everything back. The backend is closed.
+func (g *gpu) close() error {
+	var errs []error
+	if g.arena != nil {
+		errs = append(errs, g.arena.Close())
+	}
+	if g.stream != 0 {
+		errs = append(errs, g.cu.StreamDestroy(g.stream))
+	}
+	if g.context != 0 {
+		errs = append(errs, g.cu.PrimaryCtxRelease(g.dev))
+	}
+	return errors.Join(errs...)
+}
+
+// reduce sums the region, in device memory where there is any. That is a call
+// of the backend also in a world of one.
+func (r *rig) reduce(g ddp.Region) error {
+	if r.gpu == nil {
+		return r.group.AllReduce(g, sdk.Sum, r.DType)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
+	defer cancel()
+	ready, err := r.gpu.arena.Written(ctx, r.gpu.stream)
+	if err != nil {
+		return err
+	}
+	c := sdk.Collective{
+		Seq: r.group.Seq() + 1, Op: sdk.OpAllReduce, DType: r.DType, Count: g.Size / r.DType.Size(), Bucket: -1,
+		Arena: r.gpu.shared, Ready: ready,
+	}
+	r.group.Continue(c.Seq)
+	ticket, err := r.backend.Submit(&c)
+	if err != nil {
+		return err
+	}
+	return r.backend.Wait(ticket)
+}
+
+// place fills in where the backend ran and what it took of the GPU.
+func (r *rig) place(result *Result) (err error) {
+	if r.backend.Placement().Why == "" {
+		return nil
+	}
+	result.Isolation = isolations[1]
+	if r.backend.Placement().InProcess {
+		result.Isolation = isolations[0]
+	}
+	if r.gpu != nil {
+		if result.DeviceBytes, err = r.gpu.taken(); err != nil {
+			return fmt.Errorf("memory of the GPU: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package cuda
+
+import (
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/plan"
+)
+
+// bindBranch hands on what it reads, or zeros behind a branch that was left out:
+// forward at its end, backward at its start.
+func bindBranch(b *binder) {
+	end := b.s.Attr.(graph.BranchEnd)
+	zero := end.Last == (b.s.Op == graph.BranchOp)
+	x, y, n := b.in(0), b.out(0), uintptr(b.s.Out[0].Spec.Bytes())
+	if b.measure {
+		return
+	}
+	d := b.m.dev
+	b.items = append(b.items, item{name: "branch", host: func(c *plan.Call) error {
+		if zero && c.Dropped[end.Branch] {
+			return d.cu.MemsetD8Async(y, 0, n, d.stream)
+		}
+		return d.cu.MemcpyDtoDAsync(y, x, n, d.stream)
+	}})
+}

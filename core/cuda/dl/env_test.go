@@ -1,0 +1,30 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package dl
+
+import (
+	"os"
+	"testing"
+	"unsafe"
+)
+
+// A variable that this process sets for itself is seen by libraries, which ask
+// the C library and not Go.
+func TestLibrariesSeeWhatTheProcessSets(t *testing.T) {
+	c, err := Open("libc.so.6")
+	if err != nil {
+		t.Skip("no glibc: ", err)
+	}
+	name := []byte("TRAINCTL_TEST_C_ENVIRONMENT\x00")
+	seen := func() bool { return Call(c.Symbol("getenv"), uintptr(unsafe.Pointer(&name[0]))) != 0 }
+	if seen() {
+		t.Fatal("the variable is there before it was set")
+	}
+	t.Setenv(string(name[:len(name)-1]), "1")
+	if !seen() {
+		t.Error("the C library does not see the variable")
+	}
+	if err := os.Unsetenv(string(name[:len(name)-1])); err != nil || seen() {
+		t.Errorf("the C library still sees it: %v", err)
+	}
+}

@@ -1,0 +1,42 @@
+package cuda
+
+import "github.com/trainctl/trainctl/core/tensor"
+
+// images are the activations of a step as norm.cu sees them: n·c planes of hw elements.
+type images struct {
+	n, c, hw int
+	lanes    int  // threads of a block that look at different channels
+	fours    bool // each of which looks at four
+	shares   int  // blocks that look at the same channels
+}
+
+// images of a shape [n, c, h, w]. Channels that lie side by side are planes of
+// one element, which a block reads together.
+func (b *binder) images(s tensor.Shape) images {
+	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
+	if b.last() {
+		v.n, v.hw, v.lanes, v.fours = v.n*v.hw, 1, 32, v.c%4 == 0
+		for v.fours && v.lanes > 1 && 4*(v.lanes/2) >= v.c {
+			v.lanes /= 2
+		}
+	}
+	const work = 8 // rounds that a thread should have
+	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 512))
+	return v
+}
+
+// single is the same for kernels whose threads look at one channel.
+func (v images) single() images {
+	if v.fours {
+		v.fours, v.lanes = false, 32
+	}
+	return v
+}
+
+func (v images) blocks() int {
+	each := v.lanes
+	if v.fours {
+		each *= 4
+	}
+	return (v.c + each - 1) / each
+}

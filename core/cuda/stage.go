@@ -1,0 +1,115 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/plan"
+)
+
+// stage implements [plan.Stage] on a stream of its own: a bucket leaves as soon
+// as its gradients are final, while kernels behind them run.
+type stage struct {
+	dev     *Device
+	stream  driver.Stream
+	buckets []staged
+}
+
+type staged struct {
+	host                 []byte
+	at                   driver.DevicePtr
+	final, landed, there driver.Event // in the device; at the host; back in the device
+}
+
+// Stage implements [plan.Resident].
+func (d *Device) Stage(buckets [][]byte) (plan.Stage, error) {
+	defer d.enter()()
+	s := &stage{dev: d, buckets: make([]staged, len(buckets))}
+	err := d.cu.StreamCreate(&s.stream, driver.StreamNonBlocking)
+	for i, b := range buckets {
+		s.buckets[i].host, s.buckets[i].at = b, d.mustCopyOf(b)
+		for _, e := range s.buckets[i].events() {
+			if err == nil {
+				err = d.cu.EventCreate(e, driver.EventDisableTiming)
+			}
+		}
+	}
+	if err != nil {
+		return nil, joinFree(fmt.Errorf("cuda: the stream of the gradients: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (b *staged) events() [3]*driver.Event { return [3]*driver.Event{&b.final, &b.landed, &b.there} }
+
+// Fetch implements [plan.Stage].
+func (s *stage) Fetch(bucket int) error {
+	d, b := s.dev, &s.buckets[bucket]
+	defer d.enter()()
+	err := d.cu.EventRecord(b.final, d.stream)
+	if err == nil {
+		err = d.cu.StreamWaitEvent(s.stream, b.final, 0)
+	}
+	if err == nil {
+		err = d.cu.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(b.host)), b.at, uintptr(len(b.host)), s.stream)
+	}
+	if err == nil {
+		err = d.cu.EventRecord(b.landed, s.stream)
+	}
+	return named("fetching", bucket, err)
+}
+
+// Landed implements [plan.Stage].
+func (s *stage) Landed(bucket int, wait bool) (bool, error) {
+	d, b := s.dev, &s.buckets[bucket]
+	defer d.enter()()
+	if wait {
+		err := d.cu.EventSynchronize(b.landed)
+		return err == nil, named("fetching", bucket, err)
+	}
+	err := d.cu.EventQuery(b.landed)
+	if errors.Is(err, driver.NotReady) {
+		return false, nil
+	}
+	return err == nil, named("fetching", bucket, err)
+}
+
+// Store implements [plan.Stage].
+func (s *stage) Store(bucket int) error {
+	d, b := s.dev, &s.buckets[bucket]
+	defer d.enter()()
+	err := d.cu.MemcpyHtoDAsync(b.at, unsafe.Pointer(unsafe.SliceData(b.host)), uintptr(len(b.host)), s.stream)
+	if err == nil {
+		err = d.cu.EventRecord(b.there, s.stream)
+	}
+	if err == nil {
+		err = d.cu.StreamWaitEvent(d.stream, b.there, 0)
+	}
+	return named("storing", bucket, err)
+}
+
+func named(what string, bucket int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cuda: %s bucket %d: %w", what, bucket, err)
+}
+
+// Close implements [plan.Stage].
+func (s *stage) Close() (err error) {
+	d := s.dev
+	defer d.enter()()
+	if s.stream != 0 {
+		err = d.cu.StreamDestroy(s.stream)
+	}
+	for i := range s.buckets {
+		for _, e := range s.buckets[i].events() {
+			if *e != 0 {
+				err = joinFree(err, d.cu.EventDestroy(*e))
+			}
+		}
+	}
+	return err
+}

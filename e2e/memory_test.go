@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"encoding/json"
+	"math"
+	"runtime"
+	"testing"
+)
+
+// forecast is the memory that `trainctl plan` foretells for a rank.
+func (p *place) forecast(t *testing.T, args ...string) float64 {
+	t.Helper()
+	var plan struct {
+		Memory float64 `json:"memory_per_rank_total"`
+	}
+	out := p.trainctl(t, append([]string{"plan", p.config, "--json"}, args...)...).expect(t, 0)
+	must(t, json.Unmarshal([]byte(out.stdout), &plan))
+	return plan.Memory
+}
+
+// What a rank uses beyond the processes that every run has is what the plan
+// foretells, to within 5 %: in bytes that the system has seen used.
+func TestForecastMemoryIsUsed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads peaks from /proc")
+	}
+	p := newPlace(t)
+	alone := set("launch.nproc_per_node=1", "train.epochs=1")
+	small := float64(p.run(t, alone...).sum.Memory.PeakRSSBytes[0]) - p.forecast(t, alone...)
+
+	const digits, images = "[1, 28, 28]", "[3, 32, 32]"
+	for name, c := range map[string]struct {
+		model, shape, rest string
+		keys               []string
+	}{
+		"convnet":      {`name = "convnet"`, digits, "", []string{"train.per_rank_batch=1024"}},
+		"convnet bf16": {`name = "convnet"`, digits, "[precision]\nplugin = \"amp\"\n[precision.options]\nlevel = \"O1\"\ndtype = \"bf16\"\n", []string{"train.per_rank_batch=2048"}},
+		"mlp, adam, two threads": {`name = "mlp"`, digits, "[optimizer]\nname = \"adam\"\n",
+			[]string{"train.per_rank_batch=6144", "launch.threads_per_rank=2"}},
+		"resnet18":                {"name = \"resnet18\"\nstem = \"cifar\"", images, "", []string{"train.per_rank_batch=8"}},
+		"large evaluation batch":  {`name = "convnet"`, digits, "", []string{"train.per_rank_batch=64", "train.eval_batch=2048", "train.eval_every=1", "dataset.options.test_samples=6144"}},
+		"without fusion, clipped": {`name = "convnet"`, digits, "", []string{"train.per_rank_batch=512", "run.fuse=false", "train.max_norm=1.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			p.configure(t, "[launch]\nnproc_per_node = 1\n[train]\nmax_steps = 3\neval_every = 0\n[checkpoint]\nevery = \"never\"\n"+
+				"[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = "+c.shape+"\ntrain_samples = 18432\ntest_samples = 0\n"+
+				"[model]\n"+c.model+"\n"+c.rest)
+			args := set(c.keys...)
+			want := p.forecast(t, args...)
+			got := float64(p.run(t, args...).sum.Memory.PeakRSSBytes[0]) - small
+			if math.Abs(got/want-1) > 0.05 {
+				t.Errorf("a rank uses %.1f MB, the plan says %.1f", got/1e6, want/1e6)
+			}
+			t.Logf("a rank uses %.1f MB, the plan says %.1f", got/1e6, want/1e6)
+		})
+	}
+}
