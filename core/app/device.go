@@ -71,12 +71,17 @@ func (m Machine) String() string {
 func survey(cfg *config.Config) (Machine, error) { return Survey(context.Background(), cfg.Run.Device) }
 
 // openDevice begins to make this rank's device ready: a GPU takes a while.
-func openDevice(lc fx.Lifecycle, m Machine, w rank.World) *Starting[plan.Device] {
+func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World) *Starting[plan.Device] {
 	s := Start(func() (plan.Device, error) {
 		if m.Device == "cpu" {
 			return cpu.NewParallel(runtime.GOMAXPROCS(0)), nil // launch.threads_per_rank
 		}
-		return started[plan.Device](cuda.Open(m.GPU(w).Ordinal, kernelCache()))
+		d, err := cuda.Open(m.GPU(w).Ordinal, kernelCache())
+		if err != nil {
+			return nil, err
+		}
+		d.AllowTF32(cfg.Run.TF32)
+		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {
 		<-s.done

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -30,24 +31,32 @@ func benchmarkStep(b *testing.B, dev *Device, cfg nn.Config, image tensor.Shape,
 	}
 	o.Train, o.Fuse = true, true
 	p := must(plan.Compile(g, o))
-	rnd := rand.New(rand.NewPCG(1, 2))
-	place := func(specs []tensor.Spec) (ts []tensor.Tensor) {
-		for _, s := range specs {
-			t := tensor.New(s.DType, s.Shape...)
-			if s.DType == tensor.F32 {
-				for i := range t.F32() {
-					t.F32()[i] = float32(0.05 * rnd.NormFloat64())
-				}
-			}
-			ts = append(ts, t)
-		}
-		return ts
-	}
-	st := plan.State{Tensors: place(p.StateSpecs()), Grads: place(p.GradSpecs())}
 	in, target := p.Batches()
-	batch := place([]tensor.Spec{in, target})
-	prog := must(p.Bind(dev, st))
-	defer prog.Close()
+	specs := append(append([]tensor.Spec{in, target}, p.StateSpecs()...), p.GradSpecs()...)
+	size := 0
+	for _, s := range specs {
+		size += roundUp(s.Bytes())
+	}
+	mem, all := tensor.Aligned(size), []tensor.Tensor{}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for at, rest := 0, specs; len(rest) > 0; rest = rest[1:] {
+		t := tensor.Tensor{DType: rest[0].DType, Shape: rest[0].Shape, Data: mem[at:][:rest[0].Bytes()]}
+		for i := 0; t.DType == tensor.F32 && i < t.Shape.Elems(); i++ {
+			t.F32()[i] = float32(0.05 * rnd.NormFloat64())
+		}
+		all, at = append(all, t), at+roundUp(rest[0].Bytes())
+	}
+	release, _, err := dev.Mirror(mem) // the model stays on the device
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch, state := all[:2], len(p.StateSpecs())
+	prog := must(p.Bind(dev, plan.State{Tensors: all[2:][:state], Grads: all[2+state:]}))
+	defer func() {
+		if err := errors.Join(prog.Close(), release()); err != nil {
+			b.Error(err)
+		}
+	}()
 	step := func() {
 		if res := prog.Run(plan.Args{Input: batch[0].Data, Target: batch[1].Data}); res.Err != nil {
 			b.Fatal(res.Err)

@@ -36,19 +36,24 @@ func beHost() {
 	select {}
 }
 
-// awaitStop polls until a process is stopped. SIGSTOP takes effect when the
-// process next runs, and a process that stops only after its host's death is
-// one that nobody can wake any more.
+// awaitStop polls until a process is stopped, with all its threads. SIGSTOP takes
+// effect when each next runs, and a process that stops only after its host's
+// death is one that nobody can wake any more.
 func awaitStop(pid int) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return // no /proc: the signal was delivered at once or not at all
-		}
-		if _, after, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(after, "T") {
-			return
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !stopped(pid); time.Sleep(time.Millisecond) {
+	}
+}
+
+// stopped is true without /proc: the signal was delivered at once or not at all.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is sound
+	for _, t := range threads {
+		stat, err := os.ReadFile(t)
+		if _, after, ok := strings.Cut(string(stat), ") "); err == nil && ok && !strings.HasPrefix(after, "T") {
+			return false
 		}
 	}
+	return true
 }
 
 func TestNothingSurvivesTheHost(t *testing.T) {

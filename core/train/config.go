@@ -17,6 +17,7 @@ type RunConfig struct {
 	AllowSharedDevice bool   `toml:"allow_shared_device"` // let several ranks compute on one GPU
 	Deterministic     bool   `toml:"deterministic"`       // refuse backends that do not promise bitwise repeatability
 	Fuse              bool   `toml:"fuse"`                // let the plan fuse ops
+	TF32              bool   `toml:"tf32"`                // let GPUs make float32 products of 11-bit factors
 	DType             string `toml:"dtype"`               // "f32", or "f64" for reference curves
 }
 

@@ -127,7 +127,7 @@ func (p *Preempted) Error() string {
 func (t *Trainer) preempt(ctx context.Context) error {
 	p := &Preempted{Step: t.pos.Step, Saved: !t.interval().Never()}
 	if p.Saved {
-		if err := t.save(context.WithoutCancel(ctx)); err != nil {
+		if err := t.save(ctx); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/checkpoint/faultfs"
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -205,5 +206,39 @@ func TestRanksStopTogether(t *testing.T) {
 	}
 	if steps[0] != 6 || steps[1] != 6 || steps[2] != 6 {
 		t.Errorf("ranks stopped after steps %v, asked after 5", steps)
+	}
+}
+
+// A save that was begun is completed, also when the run is asked to stop
+// meanwhile.
+func TestSaveOutlivesTheOrderToStop(t *testing.T) {
+	var warnings []string
+	errs := onRanks(t, 1, func(_ int, d *Deps) {
+		d.FS = faultfs.New()
+		d.Settings.Checkpoint = checkpoint.Config{Every: "2 steps", Keep: 5}
+		store, err := checkpoint.Open(d.FS, "/checkpoints", d.Settings.Checkpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Store = store
+	}, func(ctx context.Context, d Deps) error {
+		defer d.Store.Close()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		d.Events.Add(event.Func(func(r event.Record) {
+			switch e := r.Event.(type) {
+			case *event.PhaseChanged:
+				if e.Phase == "checkpoint" {
+					stop()
+				}
+			case *event.Warning:
+				warnings = append(warnings, e.Message)
+			}
+		}))
+		return trainToTheEnd(ctx, d)
+	})
+	var p *Preempted
+	if !errors.As(errors.Join(errs...), &p) || !p.Saved || len(warnings) > 0 {
+		t.Errorf("%v, warnings %q", errs, warnings)
 	}
 }

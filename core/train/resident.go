@@ -47,10 +47,20 @@ func (t *Trainer) reside() (err error) {
 	return nil
 }
 
-// slow says once what makes copies slower than they could be.
+// slow says what makes copies or computing slower than they could be.
 func (t *Trainer) slow(note string) {
 	if note != "" {
 		t.Events.Emit(&event.Warning{Source: "device", Message: note})
+	}
+}
+
+// doesWithout says what makes computing slower than it could be: a library that
+// the device has a substitute for.
+func (t *Trainer) doesWithout() {
+	if d, ok := t.Device.(interface{ Missing() error }); ok {
+		if err := d.Missing(); err != nil {
+			t.slow(err.Error())
+		}
 	}
 }
 

@@ -120,6 +120,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if err := t.equip(); err != nil {
 		return err
 	}
+	t.doesWithout()
 	t.planning = time.Since(begin)
 	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)

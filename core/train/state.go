@@ -130,8 +130,10 @@ func (t *Trainer) saveDueAfterEpoch() bool {
 // save writes a checkpoint from rank 0. All ranks take part: batch statistics
 // are rank 0's from here on. A save that fails during the run is a warning,
 // because the training is still good and older checkpoints are intact; the
-// last one of a run fails the run.
+// last one of a run fails the run. What was begun is completed, also when the
+// run is asked to stop meanwhile.
 func (t *Trainer) save(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
