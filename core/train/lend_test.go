@@ -300,7 +300,7 @@ func TestBackendsThatLackSomething(t *testing.T) {
 			got.train(t, true, 2, func(d *Deps) {
 				lend(d)
 				d.Events.Add(event.Func(func(r event.Record) {
-					if e, ok := r.Event.(*event.Warning); ok {
+					if e, ok := r.Event.(*event.Warning); ok && e.Source == "backend" {
 						mu.Lock()
 						defer mu.Unlock()
 						told = append(told, e.Message)
