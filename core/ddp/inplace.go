@@ -1,6 +1,8 @@
 package ddp
 
 import (
+	"errors"
+
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -77,4 +79,22 @@ func (r *Reducer) Settle() error {
 	}
 	d.sent = d.sent[:0]
 	return nil
+}
+
+// Trial sums up n bytes of the buckets' memory, as float32, the way buckets
+// travel, and returns when the sum is there. It leaves nonsense in them.
+func (r *Reducer) Trial(n int) error {
+	at := Region{Size: n}
+	if r.device == nil || r.staged {
+		return r.group.AllReduce(at, sdk.Sum, tensor.F32)
+	}
+	ready, done, err := r.device.lent.Written()
+	if err != nil {
+		return err
+	}
+	ticket, err := r.group.submitIn(r.device.arena, tensor.F32, at, -1, ready, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.group.wait(ticket, "trial", -1, at), r.device.lent.Follow(done)) // which nobody has recorded
 }

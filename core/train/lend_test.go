@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -47,6 +48,7 @@ type machine struct {
 
 	onDevice, early, onHost int
 	attached, live          int
+	trials                  atomic.Int64 // calls on the device that are no buckets'
 }
 
 func newMachine(t *testing.T) *machine {
@@ -129,6 +131,9 @@ func (b *onGPU) Do(ctx context.Context, c *sdk.Collective) error {
 		return err
 	}
 	b.count(&b.gpu.onDevice, c)
+	if c.Bucket < 0 {
+		b.gpu.trials.Add(1)
+	}
 	size := uintptr(c.Size(2))
 	at := driver.DevicePtr(c.Arena.Device.Address) + driver.DevicePtr(c.Offset)
 	now := make([]byte, size)
@@ -257,6 +262,9 @@ func TestGradientsAreReducedWhereTheyLie(t *testing.T) {
 			where.equals(t, &staged)
 			if gpu.live != 0 || (gpu.onDevice == 0) != c.staged || (gpu.onHost == 0) == c.staged || gpu.early != gpu.onDevice {
 				t.Errorf("%+v", gpu)
+			}
+			if measured := c.name == "caps that are measured"; (gpu.trials.Load() > 0) != measured {
+				t.Errorf("%d trials on the device", gpu.trials.Load())
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Nominal costs of a core and of a backend, for a forecast before anything was
@@ -180,7 +179,7 @@ func (t *Trainer) timeReduce(n int) (least time.Duration, err error) {
 			return 0, err
 		}
 		begin := time.Now()
-		if err := t.group.AllReduce(ddp.Region{Size: n}, sdk.Sum, tensor.F32); err != nil {
+		if err := t.reducer.Trial(n); err != nil {
 			return 0, err
 		}
 		if d := time.Since(begin); lap == 0 || d < least {
