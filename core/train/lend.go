@@ -30,8 +30,12 @@ func (t *Trainer) copyTo(dev plan.Resident, mem []byte) (note string, err error)
 	return note, err
 }
 
-// detour says why a backend that could sum up gradients on the device does not.
+// detour says once why a backend that could sum up gradients on the device does not.
 func (t *Trainer) detour(why error) {
+	if t.home.told {
+		return
+	}
+	t.home.told = true
 	t.Events.Emit(&event.Warning{Source: "backend", Message: "gradients are reduced by way of the host's memory, not on the device: " + why.Error()})
 }
 
@@ -42,14 +46,11 @@ func (t *Trainer) lend(ctx context.Context) error {
 	if h.lent == nil {
 		return nil
 	}
-	known := h.denied != nil
 	if h.denied = t.show(ctx); h.denied != nil {
 		if ctx.Err() != nil || replaceable(h.denied) {
 			return h.denied
 		}
-		if !known {
-			t.detour(h.denied)
-		}
+		t.detour(h.denied)
 	}
 	return t.route()
 }

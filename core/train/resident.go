@@ -22,6 +22,7 @@ type residence struct {
 	lent   plan.Lent    // the copy, which a backend may reduce buckets in; nil: none can
 	shared *sdk.Arena   // lent, as the backend knows it
 	denied error        // why it does not know it
+	told   bool         // that buckets take the way by the host
 	stage  plan.Stage   // of buckets that are reduced in the host's memory
 	arena  func() error // releases the copy
 	inputs func() error // unpins the batches
