@@ -171,7 +171,7 @@ func TestDiskFullWarnsOnce(t *testing.T) {
 	b.Add(tb)
 	b.Emit(&PhaseChanged{Phase: "train"})
 	fs.SetSpace(10)
-	at := noon
+	at := time.Now() // the files were opened just now
 	b.now = func() time.Time { at = at.Add(time.Hour); return at }
 	for i := range 5 {
 		b.Emit(&StepDone{Step: i + 1})
