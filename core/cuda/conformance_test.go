@@ -62,7 +62,7 @@ func TestConformanceLinked(t *testing.T) {
 func TestConformance(t *testing.T) {
 	d, err := Open(0, t.TempDir())
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs a GPU with its driver and NVRTC: %v", err)
 	}
 	devicetest.Run(t, devicetest.Options{Device: func() plan.Device { return d }, Reference: reference, BiasApart: true})
 }

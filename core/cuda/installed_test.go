@@ -21,7 +21,7 @@ func absentDNN(t *testing.T, file string) *dnn {
 	_, blas := driver.OpenBlasLt(dl.System())
 	api, dnnErr := driver.OpenDNN(dl.System())
 	if err = errors.Join(err, blas, dnnErr); err != nil {
-		t.Skip(err)
+		t.Skipf("needs installed NVRTC, cuBLASLt and cuDNN, though no GPU: %v", err)
 	}
 	if v := api.GetVersion(); v < 90800 {
 		t.Skipf("cuDNN %s makes no plans for a GPU that is not here; 9.8 does", api.Lib.Version)

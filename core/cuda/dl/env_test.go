@@ -13,7 +13,7 @@ import (
 func TestLibrariesSeeWhatTheProcessSets(t *testing.T) {
 	c, err := Open("libc.so.6")
 	if err != nil {
-		t.Skip("no glibc: ", err)
+		t.Skipf("needs glibc, whose environment this is about: %v", err)
 	}
 	name := []byte("TRAINCTL_TEST_C_ENVIRONMENT\x00")
 	seen := func() bool { return Call(c.Symbol("getenv"), uintptr(unsafe.Pointer(&name[0]))) != 0 }

@@ -16,7 +16,7 @@ func installed[T any](t *testing.T, open func(*dl.Finder) (*T, error)) *T {
 	t.Helper()
 	l, err := open(dl.System())
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs the installed library, though no GPU: %v", err)
 	}
 	return l
 }
