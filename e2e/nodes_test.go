@@ -49,7 +49,7 @@ func TestCableBetweenNodesBreaks(t *testing.T) {
 	t.Parallel()
 	hosts, err := bench.NewHosts(2)
 	if errors.Is(err, bench.ErrNoHosts) {
-		t.Skip(err)
+		t.Skipf("needs network namespaces: %v", err)
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, hosts.Close()) })

@@ -62,7 +62,7 @@ func TestCollectiveAllocatesNothing(t *testing.T) {
 	s := &server{backend: stubBackend{}, ctx: context.Background(), arenas: map[uint32]*Arena{}}
 	mem, err := shm.New("test", 4096)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs shared memory: %v", err)
 	}
 	defer mem.Close()
 	s.arenas[1] = &Arena{ID: 1, Name: "test", Arena: mem}

@@ -17,7 +17,7 @@ func realGPUs(t *testing.T) (cu *driver.CUDA, devices int, version int32) {
 	t.Helper()
 	libs, err := load(dl.System(), "")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs GPUs with their driver and NCCL: %v", err)
 	}
 	var n int32
 	err = errors.Join(libs.cuda.Init(0), libs.cuda.DeviceGetCount(&n), libs.nccl.GetVersion(&version))

@@ -115,7 +115,7 @@ func hostsWithRanks(t *testing.T, sealed bool) (*bench.Hosts, netnsGroup) {
 	}
 	h, err := bench.NewHosts(2)
 	if errors.Is(err, bench.ErrNoHosts) {
-		t.Skip(err)
+		t.Skipf("needs network namespaces: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestLeaveKeepsTheRightToReturn(t *testing.T) {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	var before, after unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		t.Skip(err)
+		t.Skipf("needs to know its cores: %v", err)
 	}
 	at := int(here()) - 1
 	leave(at, coresOf(at))
@@ -65,7 +65,7 @@ func TestLeaveKeepsTheRightToReturn(t *testing.T) {
 		t.Errorf("allowed on %v, then on %v, %v", before, after, err)
 	}
 	if err := unix.SchedSetaffinity(0, coresOf(at)); err != nil {
-		t.Skip(err)
+		t.Skipf("needs to choose its core: %v", err)
 	}
 	if leave(at, coresOf(at)); int(here())-1 != at {
 		t.Errorf("bound to core %d and now on core %d", at, here()-1)
