@@ -211,25 +211,10 @@ func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, ap
 func halfPlanesToLanes(a *asm) {
 	a.function("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride int)",
 		"gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.")
-	rows, src, plane, width, dst, stride := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("dst"), a.gp("stride")
-	k, p := a.K(), a.GP64()
-	a.KMOVW(a.gp("mask").As32(), k)
-	a.Label("row")
-	a.MOVQ(src, p)
-	v := a.vecs(16)
-	for i := range v {
-		a.VPMOVZXWD_Z(operand.Mem{Base: p}, k, v[i])
-		a.VPSLLD(operand.U8(16), v[i], v[i])
-		a.ADDQ(plane, p)
-	}
-	for i, x := range a.transpose(v) {
-		a.VMOVUPS(x, operand.Mem{Base: dst, Disp: i * lanesBytes})
-	}
-	a.ADDQ(width, src)
-	a.ADDQ(stride, dst)
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
-	a.ret()
+	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) {
+		a.VPMOVZXWD_Z(p, k, v)
+		a.VPSLLD(operand.U8(16), v, v)
+	})
 }
 
 // lanesToHalfPlanes is lanesToPlanes to bfloat16.

@@ -410,6 +410,11 @@ func (a *asm) transpose(v []reg.VecVirtual) []reg.VecVirtual {
 func planesToLanes(a *asm) {
 	a.function("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride int)",
 		"gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.")
+	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
+}
+
+// fromPlanes is the loop of planesToLanes; load widens what a row of a plane has.
+func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtual)) {
 	rows, src, plane, width, dst, stride := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("dst"), a.gp("stride")
 	k, p := a.K(), a.GP64()
 	a.KMOVW(a.gp("mask").As32(), k)
@@ -417,7 +422,7 @@ func planesToLanes(a *asm) {
 	a.MOVQ(src, p)
 	v := a.vecs(16)
 	for i := range v {
-		a.VMOVUPS_Z(operand.Mem{Base: p}, k, v[i])
+		load(operand.Mem{Base: p}, k, v[i])
 		a.ADDQ(plane, p)
 	}
 	for i, x := range a.transpose(v) {
