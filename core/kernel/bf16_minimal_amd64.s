@@ -1968,14 +1968,14 @@ row:
 // func lanesToHalfPlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·lanesToHalfPlanesBF16(SB), NOSPLIT, $0-64
+	MOVQ    bias+24(FP), AX
+	VMOVUPS (AX), Z0
 	MOVQ    rows+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    stride+16(FP), DX
 	MOVQ    dst+32(FP), BX
 	MOVQ    plane+40(FP), SI
 	MOVQ    width+48(FP), DI
-	MOVQ    bias+24(FP), R8
-	VMOVUPS (R8), Z0
 	MOVQ    mask+56(FP), R8
 	KMOVW   R8, K1
 

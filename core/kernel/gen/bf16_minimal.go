@@ -221,24 +221,10 @@ func halfPlanesToLanes(a *asm) {
 func lanesToHalfPlanes(a *asm) {
 	a.function("lanesToHalfPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
-	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
-	k, p, bias := a.K(), a.GP64(), a.vec()
+	bias := a.vec()
 	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
-	a.KMOVW(a.gp("mask").As32(), k)
-	a.Label("row")
-	v := a.vecs(16)
-	for i := range v {
-		a.VADDPS(operand.Mem{Base: src, Disp: i * lanesBytes}, bias, v[i])
-	}
-	a.MOVQ(dst, p)
-	for _, x := range a.transpose(v) {
-		a.roundPairs(x, x)
-		a.VMOVDQU16(a.lower(x), k, operand.Mem{Base: p})
-		a.ADDQ(plane, p)
-	}
-	a.ADDQ(stride, src)
-	a.ADDQ(width, dst)
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
-	a.ret()
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
+		a.roundPairs(v, v)
+		a.VMOVDQU16(a.lower(v), k, m)
+	})
 }

@@ -441,18 +441,21 @@ func lanesToPlanes(a *asm) {
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
 	bias := a.vec()
 	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
-	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(operand.Mem, reg.Register, reg.VecVirtual) {})
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS(v, k, m) })
 }
 
 // lanesOntoPlanes emits the way back that adds to what is there.
 func lanesOntoPlanes(a *asm) {
 	a.function("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
 		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
-	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VADDPS(m, v, k, v) })
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
+		a.VADDPS(m, v, k, v)
+		a.VMOVUPS(v, k, m)
+	})
 }
 
-// toPlanes emits the loop over rows: load reads a vector of channels, add is done before a row of a plane is written.
-func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), add func(m operand.Mem, k reg.Register, v reg.VecVirtual)) {
+// toPlanes emits the loop over rows: load reads a vector of channels, store writes a row of a plane.
+func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m operand.Mem, k reg.Register, v reg.VecVirtual)) {
 	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
 	k, p := a.K(), a.GP64()
 	a.KMOVW(a.gp("mask").As32(), k)
@@ -463,8 +466,7 @@ func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), add func(m operan
 	}
 	a.MOVQ(dst, p)
 	for _, x := range a.transpose(v) {
-		add(operand.Mem{Base: p}, k, x)
-		a.VMOVUPS(x, k, operand.Mem{Base: p})
+		store(operand.Mem{Base: p}, k, x)
 		a.ADDQ(plane, p)
 	}
 	a.ADDQ(stride, src)
