@@ -7,7 +7,7 @@ import (
 )
 
 // quick replaces the functions that a step calls often by ones without
-// reflection: 0.1 µs instead of 0.9 µs a call.
+// reflection.
 func (c *CUDA) quick(l *dl.Library) {
 	launch := l.Symbol("cuLaunchKernel")
 	c.LaunchKernel = func(f Function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes uint32, stream Stream, params, extra *unsafe.Pointer) error {
