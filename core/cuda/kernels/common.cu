@@ -179,7 +179,8 @@ __device__ inline void store_four(elem* p, u32 i, u32 n, const four& f) {
 		for (int j = 0; j < 4; j++) store(a.e, j, f.v[j]);
 		*(packed*)(p + i) = a;
 	} else {
-		for (u32 j = 0; i + j < n; j++) store(p, i + j, f.v[j]);
+		for (u32 j = 0; j < 4; j++)
+			if (i + j < n) store(p, i + j, f.v[j]);
 	}
 }
 

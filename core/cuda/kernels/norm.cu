@@ -196,11 +196,9 @@ __device__ inline Channels channels_of(u32 i, int c, int hw) {
 	return r;
 }
 
-// normal is what batch norm makes of an element, with a residual r and a ReLU if
-// asked for. Before a residual is added it rounds, as a batch norm of its own does.
-__device__ inline acc normal(acc x, acc mean, acc scale, acc shift, bool residual, acc r, int relu) {
-	acc v = (x - mean) * scale + shift;
-	if (residual) v = rounded(v) + r;
+// normal is what batch norm makes of an element with a residual, and a ReLU if asked for.
+__device__ inline acc normal(acc x, acc mean, acc scale, acc shift, acc residual, int relu) {
+	acc v = (x - mean) * scale + shift + residual;
 	return relu && v < 0 ? 0 : v;
 }
 
@@ -212,7 +210,7 @@ KERNEL bn_apply(const elem* x, const acc* mean, const acc* scale, const acc* shi
 		if (residual) r = load_four(residual, i, n);
 		for (int j = 0; j < 4; j++) {
 			u32 ch = k.ch[j];
-			f.v[j] = normal(f.v[j], mean[ch], scale[ch], shift[ch], residual != 0, r.v[j], relu);
+			f.v[j] = normal(f.v[j], mean[ch], scale[ch], shift[ch], r.v[j], relu);
 		}
 		store_four(y, i, n, f);
 	}
@@ -228,12 +226,18 @@ KERNEL bn_apply_last(const elem* x, const acc* means, const acc* scales, const a
 	four mean = of_channels(means, s), scale = of_channels(scales, s), shift = of_channels(shifts, s);
 	for (u32 from = s.from; from < s.hi; from += ROUNDS * s.step) {
 		four f[ROUNDS], r[ROUNDS] = {};
-		for (u32 k = 0, i = from; k < ROUNDS && i < s.hi; k++, i += s.step) {
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step;
+			if (i >= s.hi) continue;
 			f[k] = load_four(x, i * c + s.ch, s.total);
 			if (residual) r[k] = load_four(residual, i * c + s.ch, s.total);
 		}
-		for (u32 k = 0, i = from; k < ROUNDS && i < s.hi; k++, i += s.step) {
-			for (int j = 0; j < 4; j++) f[k].v[j] = normal(f[k].v[j], mean.v[j], scale.v[j], shift.v[j], residual != 0, r[k].v[j], relu);
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step;
+			if (i >= s.hi) continue;
+			for (int j = 0; j < 4; j++) f[k].v[j] = normal(f[k].v[j], mean.v[j], scale.v[j], shift.v[j], r[k].v[j], relu);
 			store_four(y, i * c + s.ch, s.total, f[k]);
 		}
 	}
@@ -347,14 +351,18 @@ KERNEL bn_grad_input_last(const elem* x, const elem* gate, const elem* dy, const
 	four mu = of_channels(mean, s), mean_dy = of_channels(slopes, s), slope = of_channels(slopes + c, s), scale = of_channels(slopes + 2 * c, s);
 	for (u32 from = s.from; from < s.hi; from += ROUNDS * s.step) {
 		four f[ROUNDS], g[ROUNDS];
-		for (u32 k = 0, i = from; k < ROUNDS && i < s.hi; k++, i += s.step) {
-			u32 at = i * c + s.ch;
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step, at = i * c + s.ch;
+			if (i >= s.hi) continue;
 			f[k] = load_four(x, at, s.total);
 			g[k] = load_four(dy, at, s.total);
 			if (gate) pass(&g[k], load_four(gate, at, s.total));
 		}
-		for (u32 k = 0, i = from; k < ROUNDS && i < s.hi; k++, i += s.step) {
-			u32 at = i * c + s.ch;
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step, at = i * c + s.ch;
+			if (i >= s.hi) continue;
 			if (passed) store_four(passed, at, s.total, g[k]);
 			for (int j = 0; j < 4; j++) f[k].v[j] = (g[k].v[j] - mean_dy.v[j] - (f[k].v[j] - mu.v[j]) * slope.v[j]) * scale.v[j];
 			store_four(dx, at, s.total, f[k]);
