@@ -30,25 +30,24 @@ import (
 //go:embed testdata/fakecuda
 var sources embed.FS
 
-// Libraries makes this process, and those that it starts, find the fakes, with
-// that many devices. It skips the test where they cannot be compiled.
-func Libraries(t testing.TB, devices int) {
+// Environment makes programs find the fakes, with that many devices. It skips the
+// test where they cannot be compiled. The machine is the test's own.
+func Environment(t testing.TB, devices int) map[string]string {
 	t.Helper()
 	dir := Dir(t)
-	for name, value := range map[string]string{
-		"TRAINCTL_LIBCUDA": filepath.Join(dir, "fakecuda.so"), "TRAINCTL_LIBNVRTC": filepath.Join(dir, "fakenvrtc.so"),
-		"TRAINCTL_LIBCUDNN": missing, "TRAINCTL_LIBCUBLASLT": missing, "TRAINCTL_LIBNCCL": missing,
+	return map[string]string{
+		"TRAINCTL_LIBCUDA": filepath.Join(dir, "fakecuda.so"), "TRAINCTL_LIBNVRTC": filepath.Join(dir, "fakenvrtc.so"), "TRAINCTL_LIBNCCL": filepath.Join(dir, "fakenccl.so"),
+		"TRAINCTL_LIBCUDNN": missing, "TRAINCTL_LIBCUBLASLT": missing,
 		"CUDA_FAKE_DIR": dir, "CUDA_FAKE_DEVICES": fmt.Sprint(devices), "CUDA_FAKE_MACHINE": t.TempDir(),
-	} {
-		t.Setenv(name, value)
 	}
 }
 
-// NCCL lets what Libraries has prepared find the fake NCCL, too. Without it
-// there is none.
-func NCCL(t testing.TB) {
+// Libraries makes this process, and those that it starts, find the fakes.
+func Libraries(t testing.TB, devices int) {
 	t.Helper()
-	t.Setenv("TRAINCTL_LIBNCCL", filepath.Join(Dir(t), "fakenccl.so"))
+	for name, value := range Environment(t, devices) {
+		t.Setenv(name, value)
+	}
 }
 
 // missing is the path of a library that is not there: real ones do not work with fake ones.

@@ -1,6 +1,6 @@
 // A fake libcuda whose devices are memory of the processes and whose kernels are
 // those of the fake libnvrtc. CUDA_FAKE_DEVICES is how many devices there are, 1
-// if unset; CUDA_FAKE_NO_EVENTS takes away events between processes,
+// if unset, of which CUDA_VISIBLE_DEVICES leaves some; CUDA_FAKE_NO_EVENTS takes away events between processes,
 // CUDA_FAKE_NO_DESCRIPTORS memory that travels as a descriptor.
 #include "streams.h"
 #include "share.h"
@@ -26,19 +26,32 @@ FAKE(cuDriverGetVersion, int* v) {
 	return Success;
 }
 
-static int devices() {
+// visible are the devices that CUDA_VISIBLE_DEVICES leaves. A device's handle is its number without that.
+static std::vector<int> visible() {
 	const char* n = std::getenv("CUDA_FAKE_DEVICES");
-	return n ? std::min(std::atoi(n), int(Devices)) : 1;
+	int all = n ? std::min(std::atoi(n), int(Devices)) : 1;
+	std::vector<int> list;
+	const char* names = std::getenv("CUDA_VISIBLE_DEVICES");
+	if (!names)
+		for (int d = 0; d < all; d++) list.push_back(d);
+	for (char* end; names && *names; names = end + (*end == ',')) {
+		long d = std::strtol(names, &end, 10);
+		if (end == names || d < 0 || d >= all) break; // CUDA sees none behind one that is not there
+		list.push_back(d);
+	}
+	return list;
 }
 
 FAKE(cuDeviceGetCount, int* n) {
-	*n = devices();
+	*n = visible().size();
 	return Success;
 }
 
 FAKE(cuDeviceGet, int* d, int ordinal) {
-	*d = ordinal;
-	return ordinal < devices() ? Success : InvalidDevice;
+	auto list = visible();
+	if (ordinal < 0 || ordinal >= int(list.size())) return InvalidDevice;
+	*d = list[ordinal];
+	return Success;
 }
 
 FAKE(cuDeviceGetName, char* name, int n, int) {
@@ -78,7 +91,7 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 
 FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
 	Lock lock(big);
-	if (d < 0 || d >= devices()) return InvalidDevice;
+	if (d < 0 || d >= Devices) return InvalidDevice;
 	if (!contexts[d]++) charge(d, context_size);
 	*c = (void*)(uintptr_t)(d + 1);
 	return Success;
@@ -86,7 +99,7 @@ FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
 
 FAKE(cuDevicePrimaryCtxRelease_v2, int d) {
 	Lock lock(big);
-	if (!contexts[d]) return InvalidContext;
+	if (d < 0 || d >= Devices || !contexts[d]) return InvalidContext;
 	if (!--contexts[d]) charge(d, -(long long)context_size);
 	return Success;
 }
