@@ -1,7 +1,7 @@
 // A fake libnvrtc: it makes an ordinary shared library of a CUDA program, whose
 // threads run one after the other on the processor (shim.h, launch.h). Its
 // "CUBIN" is the path of that library, zero-terminated, for the fake libcuda.
-// FAKECUDA_DIR is where the two headers lie and where libraries are remembered.
+// CUDA_FAKE_DIR is where the two headers lie and where libraries are remembered.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Program {
 };
 
 static std::string folder() {
-	const char* d = std::getenv("FAKECUDA_DIR");
+	const char* d = std::getenv("CUDA_FAKE_DIR");
 	return d ? d : ".";
 }
 
