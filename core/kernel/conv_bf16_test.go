@@ -75,6 +75,13 @@ func TestConvBF16(t *testing.T) {
 		}
 		testConvBF16(t, p, 1.2e-3)
 	}
+	for i := range halvingCases {
+		if p := &halvingCases[i]; !p.ForwardBF16() || !p.GradInputBF16() || !p.GradWeightBF16() {
+			t.Errorf("%+v: no kernel", *p)
+			continue
+		}
+		testConvBF16(t, &halvingCases[i], 1e-5)
+	}
 	var forward, input, weight int
 	for i := range direct16Cases {
 		p := &direct16Cases[i]

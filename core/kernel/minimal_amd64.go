@@ -1,18 +1,23 @@
 package kernel
 
 // The kernels of minimal filtering exist for AVX-512 alone: with 6 points for
-// filters of 3×3, with 8 for 5×5, and with 10 and 11 for those of larger tiles.
+// filters of 3×3, with 8 for 5×5, with 10 and 11 for those of larger tiles, and with 9 for
+// 3×3 with stride 2.
 
-// dataToPoints evaluates tiles of points×points pixels.
-func dataToPoints(points int, t *transform) {
-	switch points {
-	case 6:
+// dataToPoints evaluates tiles of pixels×pixels.
+func dataToPoints(pixels, points int, t *transform) {
+	switch [2]int{pixels, points} {
+	case [2]int{6, 6}:
 		dataTo6PointsAVX512(t)
-	case 8:
+	case [2]int{8, 8}:
 		dataTo8PointsAVX512(t)
-	case 10:
+	case [2]int{5, 9}:
+		data5To9PointsAVX512(t)
+	case [2]int{9, 9}:
+		data9To9PointsAVX512(t)
+	case [2]int{10, 10}:
 		dataTo10PointsBF16(t)
-	case 11:
+	case [2]int{11, 11}:
 		dataTo11PointsBF16(t)
 	}
 }
@@ -28,6 +33,10 @@ func filterToPoints(n, points int, t *transform) {
 		filter4To8PointsAVX512(t)
 	case [2]int{5, 8}:
 		filter5To8PointsAVX512(t)
+	case [2]int{3, 9}:
+		filter3To9PointsAVX512(t)
+	case [2]int{4, 9}:
+		filter4To9PointsAVX512(t)
 	case [2]int{3, 10}:
 		filter3To10PointsBF16(t)
 	case [2]int{8, 10}:
@@ -50,6 +59,12 @@ func pointsTo(points, n int, t *transform) {
 		points8To4AVX512(t)
 	case [2]int{8, 5}:
 		points8To5AVX512(t)
+	case [2]int{9, 3}:
+		points9To3AVX512(t)
+	case [2]int{9, 4}:
+		points9To4AVX512(t)
+	case [2]int{9, 8}:
+		points9To8AVX512(t)
 	case [2]int{10, 3}:
 		points10To3BF16(t)
 	case [2]int{10, 8}:

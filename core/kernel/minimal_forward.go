@@ -73,23 +73,23 @@ func (c *minimalCall[T]) readFilters(w []T, from, to int) {
 func (c *minimalCall[T]) readImages(x []T, first, end int) {
 	point := 4 * c.pointElems(c.from/channelLanes)
 	t := transform{
-		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.side * channelLanes,
+		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.step * channelLanes,
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
 		s := bandAt(first, row, end, c.down)
 		row += s.rows
-		top := max(0, s.row*c.side-c.padH)
-		bottom := min(c.h, (s.row+s.rows)*c.side+c.taps-1-c.padH)
+		top := max(0, s.row*c.step-c.padH)
+		bottom := min(c.h, (s.row+s.rows)*c.step+c.over-c.padH)
 		for block := range c.from / channelLanes {
 			plane := x[(s.image*c.from+block*channelLanes)*c.h*c.w:]
 			if top < bottom {
 				toLanes(plane[top*c.w:], c.h*c.w, bottom-top, c.w, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
 			}
 			for i := range s.rows {
-				t.count, t.in = c.across, &c.frame[(s.row+i)*c.side*c.width*channelLanes]
+				t.count, t.in = c.across, &c.frame[(s.row+i)*c.step*c.width*channelLanes]
 				t.out = &c.data[(block*c.stride+(s.before+i)*c.across)*channelLanes]
-				dataToPoints(c.points, &t)
+				dataToPoints(c.step+c.over, c.points, &t)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func tileSide[T pixel](p *Conv) int {
 	count := func(side int) int {
 		return p.minimalProducts(side, p.OutH(), p.OutW()) + p.minimalProducts(side, p.H, p.W)
 	}
-	if unsafe.Sizeof(z) == 4 || count(large) >= count(minimalSide) {
+	if unsafe.Sizeof(z) == 4 || p.StrideH == 2 || count(large) >= count(minimalSide) {
 		return minimalSide
 	}
 	return large
