@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -75,12 +76,12 @@ func TestConvBF16(t *testing.T) {
 		}
 		testConvBF16(t, p, 1.2e-3)
 	}
-	for i := range halvingCases {
-		if p := &halvingCases[i]; !p.ForwardBF16() || !p.GradInputBF16() || !p.GradWeightBF16() {
+	for _, c := range slices.Concat(halvingCases, pickCases) {
+		if p := &c; !p.ForwardBF16() || !p.GradInputBF16() || !p.GradWeightBF16() {
 			t.Errorf("%+v: no kernel", *p)
 			continue
 		}
-		testConvBF16(t, &halvingCases[i], 1e-5)
+		testConvBF16(t, &c, 1e-5)
 	}
 	var forward, input, weight int
 	for i := range direct16Cases {

@@ -23,6 +23,9 @@ import "os"
 // products per output instead of 9, and no more rounding than in a direct sum. The
 // gradient for the input goes from 5 values of dy to 8 pixels by as many products.
 //
+// A 1×1 filter with a stride has one product per output anyway. It goes the same
+// way, with P = S = 1, for how little it takes to gather the pixels that it sees.
+//
 // A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. The
 // work goes in groups of rows of tiles, padded to whole micro-kernels, and in
 // blocks of filters that stay in the L2 cache.
@@ -83,7 +86,7 @@ func (p *Conv) minimal() bool { return p.minimalBy(minimalSide) }
 // minimalBy is minimal for tiles of side×side outputs.
 func (p *Conv) minimalBy(side int) bool {
 	return level() == AVX512 && !minimalOff && p.groups() == 1 && p.dilH() == 1 && p.dilW() == 1 &&
-		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (p.minimalUnit(side) || p.minimalHalving())
+		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (p.minimalUnit(side) || p.minimalHalving() || p.picks())
 }
 
 // minimalUnit is for stride 1: tiles have to save at least half of the products.
@@ -109,12 +112,17 @@ func (p *Conv) minimalProducts(side, oh, ow int) int {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
+// picks reports whether a convolution is a product over some of the pixels.
+func (p *Conv) picks() bool {
+	return p.R == 1 && p.S == 1 && p.StrideH == p.StrideW && p.StrideH > 1 && p.PadH == 0 && p.PadW == 0
+}
+
 // minimalCall is a convolution of from channels of h×w to to channels of oh×ow.
 // The images and filters are float32 or bfloat16, the arithmetic is float32.
 type minimalCall[T pixel] struct {
 	taps, points   int // of a filter, along a side
 	side           int // of a tile of outputs
-	step, over     int // pixels from a tile of the input to the next, and how many more it has
+	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels
 	h, w, oh, ow   int
@@ -146,7 +154,10 @@ func newMinimal[T pixel](p *Conv, gradInput bool) minimalCall[T] {
 		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
 	}
-	if p.StrideH == 2 {
+	switch {
+	case p.picks():
+		c.pick(p.StrideH, gradInput)
+	case p.StrideH == 2:
 		c.halve(gradInput)
 	}
 	c.across, c.down = ceilDiv(c.ow, c.side), ceilDiv(c.oh, c.side)
@@ -163,6 +174,15 @@ func (c *minimalCall[T]) halve(gradInput bool) {
 	if gradInput {
 		c.side, c.step = c.step, c.side
 		c.padH, c.padW = 0, 0
+	}
+}
+
+// pick is for 1×1 filters: an output is the one pixel of its tile that it sees, and
+// the gradient of that pixel the only one in its tile that is not zero.
+func (c *minimalCall[T]) pick(stride int, gradInput bool) {
+	c.points, c.side, c.step, c.over = 1, 1, stride, 1-stride
+	if gradInput {
+		c.side, c.step, c.over = stride, 1, 0
 	}
 }
 
@@ -241,4 +261,7 @@ func (c *minimalCall[T]) reserve(productBlocks int, scratch []float32) {
 	c.data, c.products = cut(c.squares()*c.pointElems(c.from/channelLanes)), cut(c.squares()*c.pointElems(productBlocks))
 	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
 	clear(c.frame)
+	if c.points == 1 {
+		clear(c.lanes)
+	}
 }

@@ -7,6 +7,8 @@ package kernel
 // dataToPoints evaluates tiles of pixels×pixels.
 func dataToPoints(pixels, points int, t *transform) {
 	switch [2]int{pixels, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
 	case [2]int{6, 6}:
 		dataTo6PointsAVX512(t)
 	case [2]int{8, 8}:
@@ -25,6 +27,8 @@ func dataToPoints(pixels, points int, t *transform) {
 // filterToPoints evaluates filters of n×n taps.
 func filterToPoints(n, points int, t *transform) {
 	switch [2]int{n, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
 	case [2]int{3, 6}:
 		filter3To6PointsAVX512(t)
 	case [2]int{4, 6}:
@@ -48,8 +52,13 @@ func filterToPoints(n, points int, t *transform) {
 	}
 }
 
-// pointsTo interpolates to n×n outputs.
+// pointsTo interpolates to n×n outputs. A single point is the first of them, and
+// the others are left alone.
 func pointsTo(points, n int, t *transform) {
+	if points == 1 {
+		copyVectors(t)
+		return
+	}
 	switch [2]int{points, n} {
 	case [2]int{6, 3}:
 		points6To3AVX512(t)
@@ -74,6 +83,11 @@ func pointsTo(points, n int, t *transform) {
 	case [2]int{11, 7}:
 		points11To7BF16(t)
 	}
+}
+
+// copyVectors is the transform of a square of one vector.
+func copyVectors(t *transform) {
+	copyRunsAVX512(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 }
 
 // pointRows multiplies tiles with vecs vectors of output channels.

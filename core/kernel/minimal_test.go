@@ -35,6 +35,15 @@ var halvingCases = []Conv{
 	{N: 1, C: 32, H: 55, W: 56, K: 16, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 }
 
+// pickCases are 1×1 filters with a stride.
+var pickCases = []Conv{
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 48, H: 9, W: 38, K: 16, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 9, C: 64, H: 8, W: 8, K: 128, R: 1, S: 1, StrideH: 2, StrideW: 2},   // several groups
+	{N: 2, C: 288, H: 8, W: 7, K: 1024, R: 1, S: 1, StrideH: 2, StrideW: 2}, // and blocks of filters
+	{N: 2, C: 32, H: 11, W: 10, K: 16, R: 1, S: 1, StrideH: 3, StrideW: 3},
+}
+
 // nearly fails unless got is within tol of want, relative to the root mean square of want.
 func nearly(t *testing.T, what string, got []float32, want []float64, tol float64) {
 	t.Helper()
@@ -61,9 +70,9 @@ func widened(x []float32) []float64 {
 // Interpolation loses about three bits against a direct sum: held against float64.
 func TestMinimalFiltering(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
-		for _, c := range slices.Concat(minimalCases, halvingCases) {
+		for _, c := range slices.Concat(minimalCases, halvingCases, pickCases) {
 			p, tol := &c, 6e-5
-			if p.StrideH == 2 {
+			if p.StrideH > 1 {
 				tol = 1e-5
 			}
 			if err := p.Validate(); err != nil {
@@ -108,7 +117,7 @@ func TestMinimalFiltering(t *testing.T) {
 // loss scale is lowered on such evidence. Other images stay as they are.
 func TestMinimalFilteringKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for _, c := range slices.Concat(minimalCases[:5], halvingCases[:2]) {
+		for _, c := range slices.Concat(minimalCases[:5], halvingCases[:2], pickCases[:2]) {
 			p := &c
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
