@@ -32,6 +32,7 @@ func minimal(a *asm) {
 			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), a.byCols)
 		}
 	}
+	halving(a)
 	for vecs := 1; vecs <= 2; vecs++ {
 		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
 		pointTile(a, fmt.Sprintf("pointCols%d", vecs), 4, lanesBytes, vecs)
