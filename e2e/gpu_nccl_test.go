@@ -70,14 +70,14 @@ func TestNCCLOnASharedGPU(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 1)
 	short := []string{"train.max_steps=2", "run.allow_shared_device=true"}
-	p.train(t, onNCCL("isolated", short...)...).expect(t, 5).says(t, "ranks 0 and 1 have the same GPU", "allow_shared_device = true")
+	p.train(t, onNCCL("isolated", short...)...).expect(t, 3).says(t, "ranks 0 and 1 have the same GPU", "allow_shared_device = true")
 
 	allowed := append(short, "backend.options.allow_shared_device=true")
 	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 0)
 	p.train(t, onNCCL("inproc", allowed...)...).expect(t, 0)
 
 	p.env = append(p.env, "NCCL_FAKE_VERSION=22706")
-	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 5).says(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
+	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 3).says(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
 }
 
 // Ranks with different versions of NCCL are told so before it could hang.
@@ -144,11 +144,9 @@ func TestNCCLHangs(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			p := fakeGPUs(t, 2)
-			p.env = append(p.env, "NCCL_FAKE_HANG=1:20")
-			r := p.train(t, lasting(isolation, `backend.timeout="2s"`)...).expect(t, 5).within(t, 30*time.Second).oneBlock(t)
-			if !strings.Contains(r.stderr, "did not end") && !strings.Contains(r.stderr, "has not ended") {
-				t.Errorf("nothing is said of a collective that hangs:\n%s", r.stderr)
-			}
+			p.env = append(p.env, "NCCL_FAKE_HANG=1:15")
+			p.train(t, lasting(isolation, `backend.timeout="2s"`)...).expect(t, 5).within(t, 30*time.Second).oneBlock(t).
+				says(t, "all_reduce #", "stalled in bucket 0 after ")
 		})
 	}
 }
@@ -163,7 +161,7 @@ func TestToolsOnNCCL(t *testing.T) {
 		}
 	}
 	for _, n := range []string{"1", "2"} {
-		r := p.trainctl(t, "bench", "allreduce", "--backend", "nccl", "--nproc", n, "--sizes", "64KiB", "--time", "20ms").expect(t, 0)
+		r := p.trainctl(t, "bench", "allreduce", "--backend", "nccl", "--nproc", n, "--sizes", "64KiB", "--budget", "20ms").expect(t, 0)
 		for _, want := range []string{"inproc", "isolated", "RATIO", "GPU MiB"} {
 			if !strings.Contains(r.stdout, want) {
 				t.Errorf("%s ranks: the table does not say %q:\n%s", n, want, r.stdout)
