@@ -2539,7 +2539,7 @@ store:
 	RET
 
 // func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
@@ -2549,39 +2549,57 @@ TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  stride+48(FP), DI
 	MOVQ  mask+32(FP), R8
 	KMOVW R8, K1
+	MOVQ  DX, R9
+	SHLQ  $0x04, R9
 
 row:
 	MOVQ       CX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z0
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z1
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z2
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z3
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z4
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z5
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z6
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z7
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z8
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z9
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z10
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z11
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z12
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z13
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z14
 	ADDQ       DX, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS.Z  (R8), K1, Z15
 	ADDQ       DX, R8
 	VUNPCKLPS  Z1, Z0, Z16
@@ -2672,7 +2690,7 @@ row:
 	RET
 
 // func lanesToPlanesAVX512(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lanesToPlanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ    bias+24(FP), AX
 	VMOVUPS (AX), Z0
@@ -2684,6 +2702,8 @@ TEXT ·lanesToPlanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ    width+48(FP), DI
 	MOVQ    mask+56(FP), R8
 	KMOVW   R8, K1
+	MOVQ    SI, R9
+	SHLQ    $0x04, R9
 
 row:
 	VADDPS     (CX), Z0, Z1
@@ -2767,36 +2787,52 @@ row:
 	VSHUFF32X4 $0xdd, Z4, Z3, Z4
 	VSHUFF32X4 $0x88, Z16, Z8, Z3
 	VSHUFF32X4 $0xdd, Z16, Z8, Z16
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z6, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z9, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z7, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z12, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z14, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z2, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z5, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z3, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z15, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z1, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z17, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z4, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z10, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z13, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z11, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z16, K1, (R8)
 	ADDQ       SI, R8
 	ADDQ       DX, CX
@@ -2807,7 +2843,7 @@ row:
 	RET
 
 // func lanesOntoPlanesAVX512(rows int, src *float32, stride int, dst *float32, plane int, width int, mask uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lanesOntoPlanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
@@ -2817,6 +2853,8 @@ TEXT ·lanesOntoPlanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  width+40(FP), DI
 	MOVQ  mask+48(FP), R8
 	KMOVW R8, K1
+	MOVQ  SI, R9
+	SHLQ  $0x04, R9
 
 row:
 	VMOVUPS    (CX), Z0
@@ -2900,51 +2938,67 @@ row:
 	VSHUFF32X4 $0xdd, Z3, Z2, Z3
 	VSHUFF32X4 $0x88, Z15, Z7, Z2
 	VSHUFF32X4 $0xdd, Z15, Z7, Z15
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z5, K1, Z5
 	VMOVUPS    Z5, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z8, K1, Z8
 	VMOVUPS    Z8, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z6, K1, Z6
 	VMOVUPS    Z6, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z11, K1, Z11
 	VMOVUPS    Z11, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z13, K1, Z13
 	VMOVUPS    Z13, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z1, K1, Z1
 	VMOVUPS    Z1, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z4, K1, Z4
 	VMOVUPS    Z4, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z2, K1, Z2
 	VMOVUPS    Z2, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z14, K1, Z14
 	VMOVUPS    Z14, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z0, K1, Z0
 	VMOVUPS    Z0, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z16, K1, Z16
 	VMOVUPS    Z16, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z3, K1, Z3
 	VMOVUPS    Z3, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z9, K1, Z9
 	VMOVUPS    Z9, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z12, K1, Z12
 	VMOVUPS    Z12, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z10, K1, Z10
 	VMOVUPS    Z10, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z15, K1, Z15
 	VMOVUPS    Z15, K1, (R8)
 	ADDQ       SI, R8
