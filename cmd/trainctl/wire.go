@@ -99,7 +99,7 @@ func workerOptions(c *config.Config, resume string, started time.Time) app.Worke
 }
 
 func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
-	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Checkpoint); err != nil {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Config.Run.Dir, &r.Checkpoint); err != nil {
 		return evalResult{}, err
 	}
 	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))
