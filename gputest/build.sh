@@ -9,9 +9,9 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/cuda" "$stage/nccl" "$stage/mnist" bin
 
-go build -o "$stage/trainctl" ./cmd/trainctl
-go test -c -o "$stage/cuda/cuda.test" ./core/cuda
-go test -c -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
+go build -ldflags='-s -w' -o "$stage/trainctl" ./cmd/trainctl
+go test -c -ldflags='-s -w' -o "$stage/cuda/cuda.test" ./core/cuda
+go test -c -ldflags='-s -w' -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
 cp -r core/cuda/testdata "$stage/cuda/"
 cp gputest/run.sh gputest/torch_steps.py gputest/*.toml "$stage/"
 if [ -f ../shared/mnist/train-images-idx3-ubyte.gz ]; then
