@@ -17,7 +17,7 @@ cp gputest/run.sh gputest/torch_steps.py gputest/*.toml "$stage/"
 if [ -f ../shared/mnist/train-images-idx3-ubyte.gz ]; then
 	cp ../shared/mnist/*.gz "$stage/mnist/"
 fi
-{ git rev-parse --short HEAD 2>/dev/null || echo unknown; } >"$stage/version"
+{ git describe --always --dirty 2>/dev/null || echo unknown; } >"$stage/version"
 
 tar -C "$stage" -czf bin/gputest.tar.gz .
 ls -lh bin/gputest.tar.gz | awk '{print $9 ": " $5}'
