@@ -36,6 +36,9 @@ func newServices(started time.Time) *services {
 			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}
 			return app.BenchStep(ctx, o, budget)
 		},
+		BenchData: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error) {
+			return app.BenchData(ctx, app.BenchDataOptions{Config: c, Builtins: builtins(), Budget: budget})
+		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),
 	}
@@ -96,7 +99,7 @@ func workerOptions(c *config.Config, resume string, started time.Time) app.Worke
 }
 
 func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
-	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Checkpoint); err != nil {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Config.Run.Dir, &r.Checkpoint); err != nil {
 		return evalResult{}, err
 	}
 	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))

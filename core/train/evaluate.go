@@ -62,7 +62,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 
 // evalShard adds up loss and hits over this rank's part of the test split.
 func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
-	loader := data.NewLoader(t.Dataset, max(1, t.Settings.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.Settings.Run.Seed)
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}

@@ -31,6 +31,7 @@ var families = map[string]func(*asm){
 	"normrelu":    normReLU,
 	"peak":        peak,
 	"product":     product,
+	"pixels":      pixels,
 }
 
 func main() {
