@@ -32,6 +32,7 @@ var families = map[string]func(*asm){
 	"peak":        peak,
 	"product":     product,
 	"pixels":      pixels,
+	"image":       images,
 }
 
 func main() {
