@@ -50,6 +50,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
 	}
+	t.evaluated = true
 	t.vals["eval.loss"] = e.Loss
 	if t.spec.Classes > 0 {
 		e.Accuracy = sums[sumCorrect] / sums[sumRows]
