@@ -27,6 +27,7 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
 	t.carried = nil // from here on no rank can have missed it
+	t.end(n)
 	m := t.m
 	if t.sums[sumEnded] > 0 {
 		if empty, err := t.ranOut(ctx, m.ended); err != nil || empty {
