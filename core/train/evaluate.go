@@ -82,7 +82,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 		}
 		sums[sumLoss] += res.LossSum
 		sums[sumCorrect] += float64(res.Correct)
-		sums[sumRows] += float64(res.Rows)
+		sums[sumRows] += float64(res.Counted)
 	}
 	return sums, nil
 }
