@@ -31,6 +31,7 @@ var families = map[string]func(*asm){
 	"normrelu":    normReLU,
 	"peak":        peak,
 	"product":     product,
+	"exp":         exp,
 }
 
 func main() {
