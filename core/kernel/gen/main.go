@@ -34,6 +34,7 @@ var families = map[string]func(*asm){
 	"pixels":      pixels,
 	"image":       images,
 	"dct":         dct,
+	"exp":         exp,
 }
 
 func main() {
