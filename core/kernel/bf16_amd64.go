@@ -42,8 +42,8 @@ func runPairTile(rows int, t *tile) {
 	}
 }
 
-func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
-	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride)
+func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride, ahead int) {
+	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride, ahead)
 }
 
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {

@@ -11,7 +11,7 @@ func runPairMultiplyAdds(rounds int)   { noVector() }
 func runPairTile(rows int, t *tile)    { noVector() }
 func runRoundedTile(rows int, t *tile) { noVector() }
 func runPairDots(t *dotTile)           { noVector() }
-func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
+func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride, ahead int) {
 	noVector()
 }
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
