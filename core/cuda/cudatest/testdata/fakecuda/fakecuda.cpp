@@ -3,6 +3,9 @@
 // allows, when somebody waits for it, so that whoever reads without waiting
 // reads what was there before; FAKECUDA_EAGER=1 runs it at once, the other
 // extreme. FAKECUDA_DEVICES is how many devices there are, 1 if unset.
+// FAKECUDA_NULL=1 does nothing of what is enqueued, to time who enqueues;
+// FAKECUDA_MEMORY is the bytes of a device; FAKECUDA_TROUBLE see trouble.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,17 +16,19 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unistd.h>
 #include <vector>
 
 typedef unsigned long long Ptr;
 typedef unsigned long long u64;
 
-enum { Success = 0, InvalidValue = 1, InvalidContext = 201, NotReady = 600, AlreadyRegistered = 712, NotRegistered = 713, NotSupported = 801 };
+enum { Success = 0, InvalidValue = 1, OutOfMemory = 2, InvalidContext = 201, NotReady = 600, AlreadyRegistered = 712, NotRegistered = 713, NotSupported = 801 };
 
 struct Stream {
 	std::deque<std::function<void()>> queue;
 	u64 enqueued = 0, done = 0;
 	struct Graph* capture = nullptr; // what is enqueued goes there
+	bool stuck = false;              // at work that never ends
 };
 
 // Graph is captured work; ready ones are copies of it.
@@ -72,15 +77,63 @@ template <class M, class A> static bool covered(const M& ranges, A at, size_t n)
 }
 
 static void advance(Stream* s, u64 to) {
-	while (s->done < to) {
+	while (s->done < to && !s->stuck) {
 		std::function<void()> op = std::move(s->queue.front());
 		s->queue.pop_front();
 		op();
-		s->done++;
+		if (!s->stuck) s->done++;
 	}
 }
 
+// finish is what a call does that waits for a stream. Where CUDA would never
+// come back, it says so.
+static int finish(const char* call, Stream* s) {
+	advance(s, s->enqueued);
+	return s->stuck ? fail(call, "waits for work that never ends") : Success;
+}
+
+static int finish_all(const char* call) {
+	int code = Success;
+	for (Stream* s : streams)
+		if (int c = finish(call, s)) code = c;
+	return code;
+}
+
+static int faulted[64]; // by device: the code that every call returns
+static int runs;        // of what has trouble
+
+// trouble befalls the nth run of a kernel, or of a copy or a fill by the name of
+// its function: FAKECUDA_TROUBLE="HOW NAME NTH DEVICE", 1 and any device if left
+// out. HOW is "hang", work that never ends, or the code of a fault that every
+// call returns from then on; "block" is a call that never returns.
+static bool trouble(const char* how, const char* name) {
+	char kind[16] = "", of[64] = "";
+	int nth = 1, device = -1;
+	const char* text = std::getenv("FAKECUDA_TROUBLE");
+	if (!text || std::sscanf(text, "%15s %63s %d %d", kind, of, &nth, &device) < 2) return false;
+	if (std::strcmp(of, name) || (how ? std::strcmp(how, kind) : !std::strcmp(kind, "block"))) return false;
+	return (device < 0 || (uintptr_t)current == (uintptr_t)device + 1) && ++runs == nth;
+}
+
+// spoiled is trouble with work whose turn has come.
+static bool spoiled(Stream* s, const char* name) {
+	if (!trouble(nullptr, name)) return false;
+	int code = std::atoi(std::getenv("FAKECUDA_TROUBLE"));
+	if (code)
+		faulted[(uintptr_t)current - 1] = code;
+	else
+		s->stuck = true;
+	return true;
+}
+
+static void block(const char* name) {
+	while (trouble("block", name))
+		for (;;) pause();
+}
+
 static void enqueue(Stream* s, std::function<void()> op) {
+	static const bool null = std::getenv("FAKECUDA_NULL");
+	if (null && !s->capture) return;
 	if (s->capture) {
 		s->capture->work.push_back(std::move(op));
 		return;
@@ -93,7 +146,14 @@ static void enqueue(Stream* s, std::function<void()> op) {
 #define FAKE(name, ...) extern "C" int name(__VA_ARGS__)
 #define ENTER() \
 	std::lock_guard<std::recursive_mutex> guard(big); \
-	if (!current) return InvalidContext
+	if (!current) return InvalidContext; \
+	if (int code = faulted[(uintptr_t)current - 1]) return code
+
+// told is the answer of a query for work that is under way: a fault of it is known at once.
+static int told() {
+	int code = faulted[(uintptr_t)current - 1];
+	return code ? code : NotReady;
+}
 
 FAKE(cuInit, unsigned) { return Success; }
 
@@ -146,6 +206,9 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 
 FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
 	*c = (void*)(uintptr_t)(d + 1);
+	std::lock_guard<std::recursive_mutex> guard(big); // who opens a device anew finds it whole
+	faulted[d] = runs = 0;
+	streams.erase(std::remove_if(streams.begin(), streams.end(), [](Stream* s) { return s->stuck; }), streams.end());
 	return Success;
 }
 
@@ -171,22 +234,20 @@ FAKE(cuStreamCreateWithPriority, Stream** s, unsigned flags, int) { return cuStr
 
 FAKE(cuStreamDestroy_v2, Stream* s) {
 	ENTER();
-	advance(s, s->enqueued);
-	return Success; // kept: events may name it
+	return finish("cuStreamDestroy", s); // kept: events may name it
 }
 
 FAKE(cuStreamSynchronize, Stream* s) {
 	ENTER();
 	if (s->capture) return fail("cuStreamSynchronize", "the stream is captured");
-	advance(s, s->enqueued);
-	return Success;
+	return finish("cuStreamSynchronize", s);
 }
 
 FAKE(cuStreamQuery, Stream* s) {
 	ENTER();
 	if (s->done == s->enqueued) return Success;
 	advance(s, s->done + 1); // who asks again and again waits, too
-	return NotReady;
+	return told();
 }
 
 FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
@@ -194,7 +255,10 @@ FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
 	if (!e->stream) return Success;
 	Stream* on = e->stream;
 	u64 at = e->at;
-	enqueue(s, [on, at] { advance(on, at); });
+	enqueue(s, [=] {
+		advance(on, at);
+		s->stuck = on->done < at;
+	});
 	return Success;
 }
 
@@ -219,17 +283,29 @@ FAKE(cuEventRecord, Event* e, Stream* s) {
 
 FAKE(cuEventQuery, Event* e) {
 	ENTER();
-	return !e->stream || e->stream->done >= e->at ? Success : NotReady;
+	if (!e->stream || e->stream->done >= e->at) return Success;
+	advance(e->stream, e->stream->done + 1); // as cuStreamQuery
+	return told();
 }
 
 FAKE(cuEventSynchronize, Event* e) {
 	ENTER();
-	if (e->stream) advance(e->stream, e->at);
-	return Success;
+	if (!e->stream) return Success;
+	advance(e->stream, e->at);
+	return e->stream->stuck ? fail("cuEventSynchronize", "waits for work that never ends") : Success;
+}
+
+static size_t used;
+
+static size_t whole() {
+	const char* n = std::getenv("FAKECUDA_MEMORY");
+	return n ? std::strtoull(n, nullptr, 10) : size_t(1) << 30;
 }
 
 FAKE(cuMemAlloc_v2, Ptr* p, size_t n) {
 	ENTER();
+	if (used + n > whole()) return OutOfMemory;
+	used += n;
 	void* m = std::aligned_alloc(256, (n + 255) & ~size_t(255));
 	std::memset(m, 0xff, n); // NaN in every type
 	*p = (Ptr)m;
@@ -239,14 +315,41 @@ FAKE(cuMemAlloc_v2, Ptr* p, size_t n) {
 
 FAKE(cuMemFree_v2, Ptr p) {
 	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued);
-	if (!memory.erase(p)) return fail("cuMemFree", "no allocation");
+	if (int code = finish_all("cuMemFree")) return code;
+	auto m = memory.find(p);
+	if (m == memory.end()) return fail("cuMemFree", "no allocation");
+	used -= m->second;
+	memory.erase(m);
 	std::free((void*)p);
 	return Success;
 }
 
 FAKE(cuMemGetInfo_v2, size_t* available, size_t* total) {
-	*available = *total = size_t(1) << 30;
+	ENTER();
+	*total = whole();
+	*available = whole() - used;
+	return Success;
+}
+
+// Memory of the host that kernels reach has one address for both.
+FAKE(cuMemHostAlloc, void** m, size_t n, unsigned) {
+	ENTER();
+	*m = std::aligned_alloc(4096, (n + 4095) & ~size_t(4095));
+	memory[(Ptr)*m] = pinned[(uintptr_t)*m] = n;
+	return Success;
+}
+
+FAKE(cuMemFreeHost, void* m) {
+	ENTER();
+	if (int code = finish_all("cuMemFreeHost")) return code;
+	if (!pinned.erase((uintptr_t)m)) return fail("cuMemFreeHost", "no allocation");
+	memory.erase((Ptr)m);
+	std::free(m);
+	return Success;
+}
+
+FAKE(cuMemHostGetDevicePointer_v2, Ptr* p, void* m, unsigned) {
+	*p = (Ptr)m;
 	return Success;
 }
 
@@ -263,7 +366,7 @@ FAKE(cuMemHostRegister_v2, void* m, size_t n, unsigned) {
 
 FAKE(cuMemHostUnregister, void* m) {
 	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued);
+	if (int code = finish_all("cuMemHostUnregister")) return code;
 	return pinned.erase((uintptr_t)m) ? Success : NotRegistered;
 }
 
@@ -271,7 +374,9 @@ static int up(const char* call, Ptr to, const void* from, size_t n, Stream* s) {
 	ENTER();
 	if (!covered(memory, to, n)) return fail(call, "not device memory");
 	if (covered(pinned, (uintptr_t)from, n)) {
-		enqueue(s, [=] { std::memcpy((void*)to, from, n); });
+		enqueue(s, [=] {
+			if (!spoiled(s, call)) std::memcpy((void*)to, from, n);
+		});
 		return Success;
 	}
 	std::vector<char> staged((const char*)from, (const char*)from + n); // pageable memory is read before the call returns
@@ -284,9 +389,10 @@ FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) { retu
 FAKE(cuMemcpyDtoHAsync_v2, void* to, Ptr from, size_t n, Stream* s) {
 	ENTER();
 	if (!covered(memory, from, n)) return fail("cuMemcpyDtoHAsync", "not device memory");
-	enqueue(s, [=] { std::memcpy(to, (void*)from, n); });
-	if (!covered(pinned, (uintptr_t)to, n)) advance(s, s->enqueued); // and written before it
-	return Success;
+	enqueue(s, [=] {
+		if (!spoiled(s, "cuMemcpyDtoHAsync")) std::memcpy(to, (void*)from, n);
+	});
+	return covered(pinned, (uintptr_t)to, n) ? Success : finish("cuMemcpyDtoHAsync", s); // pageable memory is written before it
 }
 
 FAKE(cuMemcpyDtoDAsync_v2, Ptr to, Ptr from, size_t n, Stream* s) {
@@ -333,7 +439,10 @@ FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigne
 		for (void** p = all; *p; p++) std::free(*p);
 		std::free(all);
 	});
-	enqueue(s, [=] { f->module->launch(f->name, gx, gy, gz, bx, kept.get()); });
+	block(f->name);
+	enqueue(s, [=] {
+		if (!spoiled(s, f->name)) f->module->launch(f->name, gx, gy, gz, bx, kept.get());
+	});
 	return Success;
 }
 
@@ -364,7 +473,7 @@ FAKE(cuGraphDestroy, Graph* g) {
 
 FAKE(cuGraphExecDestroy, Graph* exec) {
 	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued); // a launched one may be under way
+	if (int code = finish_all("cuGraphExecDestroy")) return code; // a launched one may be under way
 	delete exec;
 	return Success;
 }
