@@ -128,7 +128,9 @@ func (d *Device) function(t tensor.DType, name string) (driver.Function, error) 
 	}
 	m, ok := d.modules[t]
 	if !ok {
+		d.inside.Add(-1) // to compile may take long, and is not the driver's
 		image, err := d.image(t)
+		d.inside.Add(1)
 		if err != nil {
 			return 0, err
 		}

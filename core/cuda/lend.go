@@ -78,6 +78,9 @@ func (l *loan) Follow(done int) error {
 // Close implements [plan.Lent]. Work on the copy that is under way ends first;
 // on a device that is lost everything is left as it is.
 func (l *loan) Close() error {
+	if l.dev.gone() != nil {
+		return nil
+	}
 	return l.dev.within(func() error {
 		if err := l.dev.finish(to("what works on lent memory")); err != nil {
 			return err

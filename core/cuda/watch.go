@@ -4,7 +4,7 @@ import "time"
 
 // Watch says how long the GPU may take, and begins to look after calls of the driver
 // that do not return, as those of one that has lost its device may. It is called
-// once, before anything is bound. What is lost is told through Over.
+// once, and best before anything is bound. What is lost is told through Over.
 func (d *Device) Watch(w Watch) {
 	d.watch = w
 	go d.guard(w.timeout())

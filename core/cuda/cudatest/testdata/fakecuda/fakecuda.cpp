@@ -433,13 +433,13 @@ FAKE(cuModuleGetFunction, Function** f, Module* m, const char* name) {
 }
 
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
+	block(f->name);
 	ENTER();
 	if (!gx || !gy || gz != 1 || by != 1 || bz != 1 || shared || bx > 1024 || gy > 65535) return fail("cuLaunchKernel", f->name);
 	std::shared_ptr<void*> kept(f->module->keep(f->name, params), [](void** all) {
 		for (void** p = all; *p; p++) std::free(*p);
 		std::free(all);
 	});
-	block(f->name);
 	enqueue(s, [=] {
 		if (!spoiled(s, f->name)) f->module->launch(f->name, gx, gy, gz, bx, kept.get());
 	});
