@@ -140,7 +140,7 @@ func TestEveryWaitEnds(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "took more than 200ms (run.device_timeout)") {
 				t.Errorf("want %q, got %v", want, err)
 			}
-			if len(d.said) != 1 || !strings.Contains(d.said[0], "waits for GPU 0 (GPU-00000000-0000-0000-0000-000000000001): "+c.want) {
+			if len(d.said) != 1 || !strings.Contains(d.said[0], "a long wait for rank 3's GPU 0 (GPU-00000000-0000-0000-0000-000000000001): "+c.want) {
 				t.Errorf("said of a long wait: %q", d.said)
 			}
 			d.end(t, err)

@@ -103,7 +103,7 @@ func (d *Device) await(s driver.Stream, e driver.Event, why purpose) error {
 			return d.lose(&LostError{What: why.String(), Waited: limit})
 		case waited >= slow && d.watch.Slow != nil:
 			slow = limit // told once
-			d.watch.Slow(fmt.Sprintf("waits for %s: %v", d.label, why))
+			d.watch.Slow(fmt.Sprintf("a long wait for %s: %v", d.whose(), why))
 		}
 		return nil
 	})
