@@ -86,6 +86,7 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bu
 		d.Watch(cuda.Watch{Owner: fmt.Sprintf("rank %d", w.Rank), Timeout: cfg.Run.DeviceTimeout, Slow: func(what string) {
 			bus.Emit(&event.Warning{Source: "device", Message: what})
 		}})
+		d.Repeatable(cfg.Run.Deterministic)
 		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {

@@ -258,7 +258,10 @@ func (e *executor) Stats() (plan.Stats, error) {
 	}
 	e.begun = false
 	defer e.m.dev.enter()()
-	err := joinFree(e.m.dev.finish(e.asked), e.copyOut())
+	err := e.m.dev.finish(e.asked)
+	if err == nil {
+		err = e.copyOut()
+	}
 	switch {
 	case e.failed != nil:
 		return plan.Stats{}, e.failed

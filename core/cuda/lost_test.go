@@ -134,7 +134,7 @@ func TestEveryWaitEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := doom(t, limit)
-			t.Setenv("FAKECUDA_TROUBLE", c.trouble)
+			t.Setenv("CUDA_FAKE_TROUBLE", c.trouble)
 			err := c.wait(d)
 			want := "rank 3's GPU 0 (GPU-00000000-0000-0000-0000-000000000001) does not answer: " + c.want
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "took more than 200ms (run.device_timeout)") {
@@ -150,9 +150,9 @@ func TestEveryWaitEnds(t *testing.T) {
 
 // Buckets in lent memory without shared events are waited for, too.
 func TestWaitWithoutEventsEnds(t *testing.T) {
-	t.Setenv("FAKECUDA_NO_EVENTS", "1")
+	t.Setenv("CUDA_FAKE_NO_EVENTS", "1")
 	d := doom(t, 200*time.Millisecond)
-	t.Setenv("FAKECUDA_TROUBLE", "hang scale")
+	t.Setenv("CUDA_FAKE_TROUBLE", "hang scale")
 	if err := d.Scale(d.first, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestWaitWithoutEventsEnds(t *testing.T) {
 // where they were seen; nothing is tried again.
 func TestFaultsLoseTheDevice(t *testing.T) {
 	d := doom(t, time.Minute)
-	t.Setenv("FAKECUDA_TROUBLE", "700 scale")
+	t.Setenv("CUDA_FAKE_TROUBLE", "700 scale")
 	if err := d.Scale(d.first, 2); err != nil {
 		t.Fatal(err) // it is told later
 	}
@@ -190,9 +190,9 @@ func TestFaultsLoseTheDevice(t *testing.T) {
 // works on.
 func TestOutOfMemory(t *testing.T) {
 	d := doom(t, time.Minute)
-	t.Setenv("FAKECUDA_MEMORY", "65536")
+	t.Setenv("CUDA_FAKE_MEMORY", "315000000")
 	_, _, err := d.Mirror(make([]byte, 10<<20))
-	for _, want := range []string{"rank 3's GPU 0", "no memory left for weights, gradients or the optimizer's state: 10.0 MiB asked for", "65536 bytes free", "lower train.per_rank_batch"} {
+	for _, want := range []string{"rank 3's GPU 0", "no memory left for weights, gradients or the optimizer's state: 10.0 MiB asked for", "of 300.4 MiB free", "lower train.per_rank_batch"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -211,7 +211,7 @@ func TestOutOfMemory(t *testing.T) {
 // be told by it.
 func TestCallThatNeverReturns(t *testing.T) {
 	d := doom(t, 200*time.Millisecond)
-	t.Setenv("FAKECUDA_TROUBLE", "block scale")
+	t.Setenv("CUDA_FAKE_TROUBLE", "block scale")
 	go func() { _ = d.Scale(d.first, 2) }() // for good
 	<-d.Over()
 	err := d.Lost()

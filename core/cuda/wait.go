@@ -94,16 +94,16 @@ func (d *Device) await(s driver.Stream, e driver.Event, why purpose) error {
 	if err := d.gone(); err != nil {
 		return err
 	}
-	p, limit, slow := d.poll, d.watch.timeout(), d.watch.slow()
+	p, limit, slow, said := d.poll, d.watch.timeout(), d.watch.slow(), false
 	p.stream, p.event = s, e
 	err := p.until(func(waited time.Duration) error {
 		d.calls.Add(1) // the driver answers
-		switch {
-		case waited >= limit:
-			return d.lose(&LostError{What: why.String(), Waited: limit})
-		case waited >= slow && d.watch.Slow != nil:
-			slow = limit // told once
+		if waited >= slow && !said && d.watch.Slow != nil {
+			said = true
 			d.watch.Slow(fmt.Sprintf("a long wait for %s: %v", d.whose(), why))
+		}
+		if waited >= limit {
+			return d.lose(&LostError{What: why.String(), Waited: limit})
 		}
 		return nil
 	})

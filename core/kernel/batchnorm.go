@@ -11,18 +11,36 @@ func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
 
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T Float](lo, hi, n, c, hw int, x, mean, variance []T) {
-	for ch := lo; ch < hi; ch++ {
-		var m moments
+	var ms [mostChannels]moments
+	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
+		m := ms[:min(block, hi-lo)]
+		clear(m)
 		for i := range n {
-			plane := x[(i*c+ch)*hw:][:hw]
-			if is32[T]() && level() != Generic {
-				m.merge(planeMoments(as32(plane)))
-			} else {
-				m.merge(momentsRef(plane))
+			for ch := range m {
+				plane := x[(i*c+lo+ch)*hw:][:hw]
+				if is32[T]() && level() != Generic {
+					m[ch].merge(planeMoments(as32(plane)))
+				} else {
+					m[ch].merge(momentsRef(plane))
+				}
 			}
 		}
-		mean[ch], variance[ch] = T(m.mean), T(m.square/m.count)
+		for ch, m := range m {
+			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/m.count)
+		}
 	}
+}
+
+// Passes over images go by blocks of channels: planes that lie side by side are
+// read in one stream, and those of all images stay in the L2 cache for a second pass.
+const (
+	mostChannels = 64
+	blockElems   = 1 << 17
+)
+
+// channelBlock is the number of channels of a block, if a pass looks at so many images of hw pixels.
+func channelBlock(n, hw, images int) int {
+	return min(mostChannels, max(1, blockElems/(n*hw*images)))
 }
 
 // moments are a number of values, their mean and the sum of their squared

@@ -19,7 +19,7 @@ func tileSide[T pixel](p *Conv) int {
 	count := func(side int) int {
 		return p.minimalProducts(side, p.OutH(), p.OutW()) + p.minimalProducts(side, p.H, p.W)
 	}
-	if unsafe.Sizeof(z) == 4 || count(large) >= count(minimalSide) {
+	if unsafe.Sizeof(z) == 4 || p.StrideH == 2 || count(large) >= count(minimalSide) {
 		return minimalSide
 	}
 	return large
@@ -32,12 +32,12 @@ const (
 )
 
 // toLanes copies h rows of w pixels of 16 planes, which lie plane elements apart,
-// to vectors of 16 channels, in rows of width vectors. Columns beyond w, up to a
-// multiple of 16, become zero.
-func toLanes[T pixel](x []T, plane, h, w int, dst []float32, width int) {
+// to vectors of 16 channels, in rows of width vectors: one of every some rows.
+// Columns beyond w, up to a multiple of 16, become zero.
+func toLanes[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
 	size := int(unsafe.Sizeof(x[0]))
 	for col := 0; col < w; col += channelLanes {
-		gatherPlanes(h, &x[col], size*plane, size*w, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes)
+		gatherPlanes(h, &x[col], size*plane, size*w*every, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes*every)
 	}
 }
 
@@ -67,5 +67,15 @@ func scatterPlanes[T pixel](rows int, src *float32, stride int, bias *float32, d
 		lanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
 	case *uint16:
 		lanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
+	}
+}
+
+// copyRow copies len(dst) pixels, a multiple of 16, to float32.
+func copyRow[T pixel](src []T, dst []float32) {
+	switch src := any(src).(type) {
+	case []float32:
+		copy(dst, src)
+	case []uint16:
+		vecFromBF16(dst, src)
 	}
 }

@@ -2,11 +2,11 @@
 
 package kernel
 
-func dataToPoints(points int, t *transform)      { noVector() }
-func filterToPoints(n, points int, t *transform) { noVector() }
-func pointsTo(points, n int, t *transform)       { noVector() }
-func pointRows(vecs int, t *pointTile)           { noVector() }
-func pointCols(vecs int, t *pointTile)           { noVector() }
+func dataToPoints(pixels, points int, t *transform) { noVector() }
+func filterToPoints(n, points int, t *transform)    { noVector() }
+func pointsTo(points, n int, t *transform)          { noVector() }
+func pointRows(vecs int, t *pointTile)              { noVector() }
+func pointCols(vecs int, t *pointTile)              { noVector() }
 func planesToLanes(rows int, src *float32, plane, width int, n laneCount, dst *float32, stride int) {
 	noVector()
 }

@@ -93,7 +93,7 @@ func adviceFor(code int) []string {
 	case ExitRendezvous:
 		return []string{"Some ranks never arrived: the lines above name them. \"trainctl env\" shows where this host looks for the others."}
 	case ExitCheckpoint:
-		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one."}
+		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one, model.init the weights alone."}
 	case ExitPreempted:
 		return []string{"It saved and made way: start the run again with --resume auto."}
 	case ExitPeer:

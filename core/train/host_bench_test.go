@@ -28,7 +28,7 @@ func BenchmarkHostStep(b *testing.B) {
 
 func benchmarkHostStep(b *testing.B, change func(*Settings)) {
 	cudatest.Libraries(b, 1)
-	b.Setenv("FAKECUDA_NULL", "1")
+	b.Setenv("CUDA_FAKE_NULL", "1")
 	const warm = 50
 	var before, after runtime.MemStats
 	errs := onRanks(b, 1, func(_ int, d *Deps) {
