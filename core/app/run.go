@@ -84,6 +84,9 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	if j.resume, err = j.findResume(); err != nil {
 		return nil, err
 	}
+	if err := j.findInit(); err != nil {
+		return nil, err
+	}
 	if j.dir, err = event.CreateRunDir(j.fs, o.Config.Run.Dir, o.Config.Run.Name); err != nil {
 		return nil, err
 	}
@@ -141,6 +144,18 @@ func fixed(path string) (string, error) {
 		path = real
 	}
 	return filepath.Abs(path)
+}
+
+// findInit looks for model.init before anything is started, as FindCheckpoint does.
+func (j *job) findInit() error {
+	init := j.Config.Model.Init
+	if init == "" || j.Config.Launch.NodeRank != 0 {
+		return nil
+	}
+	if err := checkpoint.Find(j.fs, init); errors.Is(err, fs.ErrNotExist) {
+		return diag.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()
+	}
+	return nil
 }
 
 // FindCheckpoint looks whether there is a checkpoint at a path, or in a run

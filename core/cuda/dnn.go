@@ -37,6 +37,18 @@ func openDNN(api *driver.DNN, stream driver.Stream) (*dnn, error) {
 	return n, api.SetStream(n.handle, stream)
 }
 
+// lastWords is what the library says about its last error, if it does.
+func (n *dnn) lastWords() string {
+	text := make([]byte, 512)
+	if n.api.GetLastErrorString != nil {
+		n.api.GetLastErrorString(&text[0], uintptr(len(text)))
+	}
+	if s := driver.FromBuffer(text); s != "" {
+		return " (" + s + ")"
+	}
+	return ""
+}
+
 // attribute is one of a descriptor's.
 type attribute struct {
 	name, kind int32

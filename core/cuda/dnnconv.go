@@ -47,7 +47,7 @@ func (n *dnn) plan(c convolution) (*convPlan, error) {
 	p, err := n.search(c)
 	n.plans[c] = p
 	if err != nil && !errors.Is(err, driver.DNNNotSupported) {
-		return nil, fmt.Errorf("cuDNN: %s of %+v in %v: %w", c.op, c.g, c.d, err)
+		return nil, fmt.Errorf("cuDNN: %s of %+v in %v: %w%s", c.op, c.g, c.d, err, n.lastWords())
 	}
 	return p, nil
 }

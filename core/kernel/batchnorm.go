@@ -19,7 +19,7 @@ func BatchNormStatsOf[T Float](lo, hi, n, c, hw int, x, mean, variance []T) {
 			for ch := range m {
 				plane := x[(i*c+lo+ch)*hw:][:hw]
 				if is32[T]() && level() != Generic {
-					m[ch].merge(planeMoments(as32(plane)))
+					m[ch].merge(planeMoments(as32(plane), c*hw))
 				} else {
 					m[ch].merge(momentsRef(plane))
 				}
@@ -63,9 +63,9 @@ func momentsRef[T Float](x []T) moments {
 }
 
 // planeMoments takes two passes in float32: the second measures from a mean that
-// is nearly right, and so corrects it.
-func planeMoments(x []float32) moments {
-	mean, diff, square := vecMoments(x)
+// is nearly right, and so corrects it. The plane to come is so many elements ahead.
+func planeMoments(x []float32, ahead int) moments {
+	mean, diff, square := vecMoments(x, ahead)
 	n, d := float64(len(x)), float64(diff)
 	return moments{n, float64(mean) + d/n, float64(square) - d*d/n}
 }
@@ -151,19 +151,20 @@ func storeGrad[T Float](dst []T, i int, v float64, accumulate bool) {
 func batchNormSums[T Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
 	for i := range n {
 		o := (i*c + ch) * hw
-		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean)
+		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean, c*hw)
 		sumDy += a
 		sumDyXmu += b
 	}
 	return sumDy, sumDyXmu
 }
 
-// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32.
-func planeSums[T Float](dy, x []T, mean T) (sum, dot float64) {
+// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32. The
+// plane to come is so many elements ahead.
+func planeSums[T Float](dy, x []T, mean T, ahead int) (sum, dot float64) {
 	done := 0
 	if is32[T]() {
 		if done = head(len(x)); done > 0 {
-			a, b := vecNormSums(as32(dy[:done]), as32(x), float32(mean))
+			a, b := vecNormSums(as32(dy[:done]), as32(x), float32(mean), ahead)
 			sum, dot = float64(a), float64(b)
 		}
 	}

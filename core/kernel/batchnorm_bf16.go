@@ -54,7 +54,7 @@ func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, 
 					ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
 				}
 				from, gate, step := g.plane(i*c + ch)
-				a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2)
+				a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
 				sums[ch-lo] += float64(a)
 				dots[ch-lo] += float64(b)
 			}

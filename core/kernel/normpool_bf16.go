@@ -45,7 +45,7 @@ func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []flo
 		clear(m)
 		for i := range n {
 			for ch := range m {
-				near, diff, square := vecHalfMoments(&x[(i*c+lo+ch)*hw:][:hw][0], hw/pairLanes, tail, inverse)
+				near, diff, square := vecHalfMoments(&x[(i*c+lo+ch)*hw:][:hw][0], hw/pairLanes, tail, inverse, c*hw)
 				count, d := float64(hw), float64(diff)
 				m[ch].merge(moments{count, float64(near) + d/count, float64(square) - d*d/count})
 			}

@@ -43,7 +43,7 @@ func normReLUGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, ga
 			if d != nil {
 				to = d[at:][:hw]
 			}
-			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to)
+			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to, c*hw)
 			sums[ch-lo] += a
 			dots[ch-lo] += b
 		}
@@ -90,12 +90,13 @@ func normReLU[T Float](x, r []T, mean, scale, shift T, y []T) {
 	}
 }
 
-// reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place.
-func reluSums[T Float](y, dy, x []T, mean T, d []T) (sum, dot float64) {
+// reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place. The
+// plane to come is so many elements ahead.
+func reluSums[T Float](y, dy, x []T, mean T, d []T, ahead int) (sum, dot float64) {
 	done := 0
 	if is32[T]() {
 		if done = head(len(x)); done > 0 {
-			a, b := vecReLUSums(as32(y[:done]), as32(dy), as32(x), float32(mean), as32(d))
+			a, b := vecReLUSums(as32(y[:done]), as32(dy), as32(x), float32(mean), as32(d), ahead)
 			sum, dot = float64(a), float64(b)
 		}
 	}

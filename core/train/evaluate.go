@@ -50,6 +50,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
 	}
+	t.evaluated = true
 	t.vals["eval.loss"] = e.Loss
 	if t.spec.Classes > 0 {
 		e.Accuracy = sums[sumCorrect] / sums[sumRows]
@@ -81,7 +82,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 		}
 		sums[sumLoss] += res.LossSum
 		sums[sumCorrect] += float64(res.Correct)
-		sums[sumRows] += float64(res.Rows)
+		sums[sumRows] += float64(res.Counted)
 	}
 	return sums, nil
 }

@@ -32,6 +32,9 @@ var families = map[string]func(*asm){
 	"peak":        peak,
 	"product":     product,
 	"pixels":      pixels,
+	"image":       images,
+	"dct":         dct,
+	"exp":         exp,
 }
 
 func main() {

@@ -11,28 +11,36 @@ func pixels(a *asm) {
 	noise(a)
 }
 
-// levels works with quotients in two parts: x/c = x·hi + x·lo, where hi+lo is 1/c
-// to twice the precision and the first product is not rounded.
 func levels(a *asm) {
 	a.function("levels", "func(dst *float32, src *byte, sums *float32, n int)", "normalises bytes as Levels says. n is a multiple of 16.")
-	dst, src, c := a.gp("dst"), a.gp("src"), a.gp("sums")
-	parts := a.vecs(5)
-	for i, v := range parts {
-		a.VBROADCASTSS(operand.Mem{Base: c, Disp: 4 * i}, v)
-	}
-	hi255, lo255, mean, hiStd, loStd := parts[0], parts[1], parts[2], parts[3], parts[4]
-	x, y := a.vec(), a.vec()
+	dst, src, normalise := a.gp("dst"), a.gp("src"), a.normalise(a.gp("sums"))
+	x := a.vec()
 	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
 		a.VPMOVZXBD(at(src, i, d), x)
+		normalise(x)
+		a.VMOVUPS(x, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
+	})
+	a.ret()
+}
+
+// normalise loads the constants of Levels and gives what turns integers into
+// floats. It works with quotients in two parts: x/c = x·hi + x·lo, where hi+lo is
+// 1/c to twice the precision and the first product is not rounded.
+func (a *asm) normalise(sums reg.GPVirtual) func(x reg.VecVirtual) {
+	parts := a.vecs(5)
+	for i, v := range parts {
+		a.VBROADCASTSS(operand.Mem{Base: sums, Disp: 4 * i}, v)
+	}
+	hi255, lo255, mean, hiStd, loStd := parts[0], parts[1], parts[2], parts[3], parts[4]
+	y := a.vec()
+	return func(x reg.VecVirtual) {
 		a.VCVTDQ2PS(x, x)
 		a.VMULPS(lo255, x, y)
 		a.VFMADD231PS(hi255, x, y)
 		a.VSUBPS(mean, y, y)
 		a.VMULPS(loStd, y, x)
 		a.VFMADD231PS(hiStd, y, x)
-		a.VMOVUPS(x, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
-	})
-	a.ret()
+	}
 }
 
 // noise computes a vector of SplitMix64's numbers at a time. Each is two elements,

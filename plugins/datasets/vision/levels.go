@@ -64,23 +64,11 @@ func (n Normalization) Levels() *Levels {
 	return t
 }
 
-// run is how many pixels are taken apart at a time.
-const run = 512
-
-// Planes writes an image of packed red, green, blue pixels, row by row, as
-// three planes. dst has one element for each byte of rgb.
-func (t *Levels) Planes(dst []float32, rgb []byte) {
-	var apart [Channels][run]byte
-	for n, at := len(rgb)/Channels, 0; at < n; at += run {
-		k := min(run, n-at)
-		part := rgb[Channels*at:][:Channels*k]
-		r, g, b := apart[0][:k], apart[1][:k], apart[2][:k]
-		for i := range r {
-			p := part[3*i : 3*i+3 : 3*i+3]
-			r[i], g[i], b[i] = p[0], p[1], p[2]
-		}
-		for c := range apart {
-			t[c].Convert(dst[c*n+at:], apart[c][:k])
-		}
+// Planes writes an image, row by row of pixels as package kernel has them, as
+// three planes. dst has three elements for each pixel.
+func (t *Levels) Planes(dst []float32, pixels []byte) {
+	n := len(pixels) / kernel.PixelBytes
+	for c, l := range t {
+		l.Channel(dst[c*n:(c+1)*n], pixels, c)
 	}
 }
