@@ -11,18 +11,36 @@ func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
 
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T Float](lo, hi, n, c, hw int, x, mean, variance []T) {
-	for ch := lo; ch < hi; ch++ {
-		var m moments
+	var ms [mostChannels]moments
+	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
+		m := ms[:min(block, hi-lo)]
+		clear(m)
 		for i := range n {
-			plane := x[(i*c+ch)*hw:][:hw]
-			if is32[T]() && level() != Generic {
-				m.merge(planeMoments(as32(plane)))
-			} else {
-				m.merge(momentsRef(plane))
+			for ch := range m {
+				plane := x[(i*c+lo+ch)*hw:][:hw]
+				if is32[T]() && level() != Generic {
+					m[ch].merge(planeMoments(as32(plane), c*hw))
+				} else {
+					m[ch].merge(momentsRef(plane))
+				}
 			}
 		}
-		mean[ch], variance[ch] = T(m.mean), T(m.square/m.count)
+		for ch, m := range m {
+			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/m.count)
+		}
 	}
+}
+
+// Passes over images go by blocks of channels: planes that lie side by side are
+// read in one stream, and those of all images stay in the L2 cache for a second pass.
+const (
+	mostChannels = 64
+	blockElems   = 1 << 17
+)
+
+// channelBlock is the number of channels of a block, if a pass looks at so many images of hw pixels.
+func channelBlock(n, hw, images int) int {
+	return min(mostChannels, max(1, blockElems/(n*hw*images)))
 }
 
 // moments are a number of values, their mean and the sum of their squared
@@ -45,9 +63,9 @@ func momentsRef[T Float](x []T) moments {
 }
 
 // planeMoments takes two passes in float32: the second measures from a mean that
-// is nearly right, and so corrects it.
-func planeMoments(x []float32) moments {
-	mean, diff, square := vecMoments(x)
+// is nearly right, and so corrects it. The plane to come is so many elements ahead.
+func planeMoments(x []float32, ahead int) moments {
+	mean, diff, square := vecMoments(x, ahead)
 	n, d := float64(len(x)), float64(diff)
 	return moments{n, float64(mean) + d/n, float64(square) - d*d/n}
 }
@@ -133,19 +151,20 @@ func storeGrad[T Float](dst []T, i int, v float64, accumulate bool) {
 func batchNormSums[T Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
 	for i := range n {
 		o := (i*c + ch) * hw
-		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean)
+		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean, c*hw)
 		sumDy += a
 		sumDyXmu += b
 	}
 	return sumDy, sumDyXmu
 }
 
-// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32.
-func planeSums[T Float](dy, x []T, mean T) (sum, dot float64) {
+// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32. The
+// plane to come is so many elements ahead.
+func planeSums[T Float](dy, x []T, mean T, ahead int) (sum, dot float64) {
 	done := 0
 	if is32[T]() {
 		if done = head(len(x)); done > 0 {
-			a, b := vecNormSums(as32(dy[:done]), as32(x), float32(mean))
+			a, b := vecNormSums(as32(dy[:done]), as32(x), float32(mean), ahead)
 			sum, dot = float64(a), float64(b)
 		}
 	}

@@ -40,28 +40,36 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 // behind the norm: dy counts where it is not ≤ 0. d, if not nil, receives that part
 // of dy, the gradient of a residual. dx may be dy or x.
 func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
-	count := float64(n * hw)
 	g := normGate{hw: hw, y: y, dy: dy}
 	if d != nil {
 		g.y, g.dy = nil, d
 	}
-	for ch := lo; ch < hi; ch++ {
-		var sum, dot float64
-		for i := ch; i < n*c; i += c {
-			if at := i * hw; d != nil {
-				ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
+	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+		end := min(lo+block, hi)
+		var sums, dots [mostChannels]float64
+		for i := range n {
+			for ch := lo; ch < end; ch++ {
+				at := (i*c + ch) * hw
+				if d != nil {
+					ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
+				}
+				from, gate, step := g.plane(i*c + ch)
+				a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
+				sums[ch-lo] += float64(a)
+				dots[ch-lo] += float64(b)
 			}
-			from, gate, step := g.plane(i)
-			a, b := vecHalfNormSums(&x[i*hw:][:hw][0], from, gate, step, mean[ch], hw/2)
-			sum += float64(a)
-			dot += float64(b)
 		}
-		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sum, accumulate)
-		scale, slope, offset := normSlope(count, sum, dot, mean[ch], invstd[ch], gamma, ch)
-		for i := ch; i < n*c; i += c {
-			from, gate, step := g.plane(i)
-			vecHalfNormGrad(&x[i*hw:][:hw][0], from, gate, step, scale, slope, offset, &dx[i*hw:][:hw][0], hw/2)
+		for ch := lo; ch < end; ch++ {
+			storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
+			storeGrad(dbeta, ch, sums[ch-lo], accumulate)
+		}
+		for i := range n {
+			for ch := lo; ch < end; ch++ {
+				scale, slope, offset := normSlope(float64(n*hw), sums[ch-lo], dots[ch-lo], mean[ch], invstd[ch], gamma, ch)
+				from, gate, step := g.plane(i*c + ch)
+				at := (i*c + ch) * hw
+				vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale, slope, offset, &dx[at:][:hw][0], hw/2)
+			}
 		}
 	}
 }
