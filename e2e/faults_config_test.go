@@ -101,6 +101,31 @@ func TestCheckpointThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A sound checkpoint of another job is not used either, and rank 0 alone shows why.
+func TestCheckpointOfAnotherJob(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.train(t).expect(t, 0)
+	for _, c := range []struct{ other, says string }{
+		{`model={name="mlp", hidden=[32, 16, 8]}`, "cannot be used: the checkpoint does not fit the model:"},
+		{`optimizer={name="adam"}`, `does not fit [optimizer] name = "adam"`},
+		{"dataset.options.train_samples=1000", "it was trained on other data"},
+	} {
+		r := p.train(t, append(set(c.other), "--resume", p.runDir(1))...).expect(t, 6).says(t, "    | error: checkpoint ", c.says).oneBlock(t)
+		if n := strings.Count(r.stderr, "[rank 1]"); n > 1 {
+			t.Errorf("rank 1 says it in %d lines:\n%s", n, r.stderr)
+		}
+	}
+	p.train(t, set(`model.init="nowhere"`)...).expect(t, 2).says(t, "error: model.init: checkpoint nowhere")
+
+	// Nothing is left to do: the loss is that of the checkpoint.
+	p.train(t, "--resume", p.runDir(1)).expect(t, 0)
+	a, b := p.summary(t, 1), p.summary(t, 5)
+	if a.Train.Loss != b.Train.Loss || b.Steps != a.Steps {
+		t.Errorf("summaries %+v and %+v", a, b)
+	}
+}
+
 // A path that does not exist, or holds no checkpoint, is found before anything is started.
 func TestCheckpointThatIsNotThere(t *testing.T) {
 	t.Parallel()

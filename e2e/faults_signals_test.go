@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,6 +44,40 @@ func TestTermAndResume(t *testing.T) {
 		t.Errorf("summaries %+v and %+v", a, b)
 	}
 	sameParams(t, a, b)
+}
+
+// A terminal that is gone is a reason to save, unless nohup says that it is not.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, append([]string{"run", p.config}, set("train.max_steps=100000", "optimizer.momentum=0.9")...)...)
+	p.trained(t, r, 1, 2)
+	kill(t, r.cmd.Process.Pid, syscall.SIGHUP)
+	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+
+	deaf := p.command("run", p.config)
+	deaf.cmd.Args = append([]string{"nohup", deaf.cmd.Path}, deaf.cmd.Args[1:]...)
+	var err error
+	deaf.cmd.Path, err = exec.LookPath("nohup")
+	must(t, err)
+	deaf.start(t)
+	p.worker(t, 0)
+	kill(t, deaf.cmd.Process.Pid, syscall.SIGHUP)
+	deaf.wait(t).expect(t, 0)
+}
+
+// Training does not depend on who reads what it prints.
+func TestReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.command("run", p.config, "--events", "json")
+	mine, theirs, err := os.Pipe()
+	must(t, err)
+	r.cmd.Stdout = theirs
+	must(t, mine.Close())
+	r.start(t)
+	must(t, theirs.Close())
+	r.wait(t).expect(t, 0).says(t, "warning: events are no longer written: ", "broken pipe; the run goes on")
 }
 
 func TestTermWithoutCheckpoints(t *testing.T) {

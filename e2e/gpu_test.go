@@ -11,13 +11,18 @@ import (
 // fakeGPUs makes trainctl find a CUDA that is none, with that many devices.
 func fakeGPUs(t *testing.T, n int) *place {
 	t.Helper()
-	cudatest.Libraries(t, n)
-	return resumePlace(t, momentum)
+	env := cudatest.Environment(t, n)
+	p := resumePlace(t, momentum)
+	for name, value := range env {
+		p.env = append(p.env, name+"="+value)
+	}
+	return p
 }
 
 // Ranks on GPUs follow the curve of ranks on processors over the same backend,
 // and a run that goes on from a checkpoint has the bits of the uninterrupted one.
 func TestRanksOnFakeGPUs(t *testing.T) {
+	t.Parallel()
 	p := fakeGPUs(t, 2)
 	cpu := p.run(t, set(`run.device="cpu"`, `train.max_steps=8`)...)
 	gpu := p.run(t, set(`run.device="cuda"`, `train.max_steps=8`)...)
@@ -45,6 +50,7 @@ func TestRanksOnFakeGPUs(t *testing.T) {
 
 // "auto" takes the GPUs that there are, a rank for each.
 func TestAutoTakesGPUs(t *testing.T) {
+	t.Parallel()
 	p := fakeGPUs(t, 2)
 	r := p.run(t, set(`launch.nproc_per_node="auto"`, `train.max_steps=1`)...)
 	if r.sum.Device != "cuda" || r.sum.WorldSize != 2 {
@@ -54,6 +60,7 @@ func TestAutoTakesGPUs(t *testing.T) {
 
 // Two ranks on one GPU are refused by name, unless they may share it.
 func TestSharedGPU(t *testing.T) {
+	t.Parallel()
 	p := fakeGPUs(t, 1)
 	refused := p.train(t, set(`run.device="cuda"`, `train.max_steps=1`)...)
 	if refused.code == 0 {

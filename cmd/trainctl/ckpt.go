@@ -9,27 +9,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/launch"
 )
 
 func ckptCommand() *cobra.Command {
-	return group(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "ckpt",
 		Short: "List, inspect, verify, compare and convert checkpoints",
-	}, ckptListCommand(), ckptInspectCommand(), ckptVerifyCommand(), ckptDiffCommand(), ckptConvertCommand())
+		Long: `List, inspect, verify, compare and convert checkpoints. A run is named as for
+trainctl logs: by its directory, by its name, which means the newest of that
+name, by name and number, or as latest.`,
+	}
+	base := cmd.PersistentFlags().String("run-dir", defaultRuns, "look for runs in `DIR`")
+	return group(cmd, ckptListCommand(base), ckptInspectCommand(base), ckptVerifyCommand(base), ckptDiffCommand(base), ckptConvertCommand(base))
 }
 
-func ckptListCommand() *cobra.Command {
+func ckptListCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ls DIR",
+		Use:     "ls RUN",
 		Aliases: []string{"list"},
 		Short:   "List the checkpoints of a run, the newest first",
-		Example: "  trainctl ckpt ls runs/mnist-ddp/latest",
-		Args:    exactly("DIR"),
+		Example: "  trainctl ckpt ls mnist-ddp\n  trainctl ckpt ls runs/mnist-ddp/3",
+		Args:    exactly("RUN"),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		list, err := listCheckpoints(args[0])
+		dir, err := findCheckpoints(*base, args[0])
+		if err != nil {
+			return err
+		}
+		list, err := listCheckpoints(dir)
 		if err != nil {
 			return err
 		}
@@ -45,18 +55,23 @@ func ckptListCommand() *cobra.Command {
 	return cmd
 }
 
-func ckptInspectCommand() *cobra.Command {
+func ckptInspectCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "inspect PATH",
 		Short:   "Describe a checkpoint or safetensors file and its tensors",
+		Long:    "Describe a checkpoint, the newest one of a run, or a safetensors file, and its tensors.",
 		Example: "  trainctl ckpt inspect runs/mnist-ddp/latest/checkpoints/step-938",
 		Args:    exactly("PATH"),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		info, err := checkpoint.Inspect(checkpoint.OsFS(), args[0])
+		paths, err := checkpointsAt(*base, args[0])
 		if err != nil {
-			return judged(args[0], err)
+			return err
+		}
+		info, err := checkpoint.Inspect(checkpoint.OsFS(), paths[0])
+		if err != nil {
+			return judged(paths[0], err)
 		}
 		v := viewOf(info, nil)
 		if *asJSON {
@@ -67,7 +82,7 @@ func ckptInspectCommand() *cobra.Command {
 	return cmd
 }
 
-func ckptVerifyCommand() *cobra.Command {
+func ckptVerifyCommand(base *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify PATH",
 		Short: "Read checkpoints completely and compare every checksum",
@@ -76,7 +91,7 @@ checksum. Of a bare safetensors file the structure alone can be checked.`,
 		Example: "  trainctl ckpt verify runs/mnist-ddp/latest",
 		Args:    exactly("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			paths, err := toVerify(args[0])
+			paths, err := checkpointsAt(*base, args[0])
 			if err != nil {
 				return err
 			}
@@ -95,14 +110,24 @@ checksum. Of a bare safetensors file the structure alone can be checked.`,
 	}
 }
 
-// toVerify lists what a path means: itself, or every checkpoint of a run.
-func toVerify(path string) ([]string, error) {
-	fsys := checkpoint.OsFS()
-	info, err := fsys.Stat(path)
-	if err != nil {
-		return nil, usagef("%v", err)
+// findCheckpoints is the path that a person means by a run or a path.
+func findCheckpoints(base, arg string) (string, error) {
+	path, err := event.FindCheckpoints(checkpoint.OsFS(), base, arg)
+	if errors.Is(err, fs.ErrNotExist) && checkpoint.Find(checkpoint.OsFS(), arg) != nil {
+		return "", usagef("%s: no such file or directory, and %v", arg, err)
 	}
-	if _, err := fsys.Stat(filepath.Join(path, checkpoint.ManifestFile)); err == nil || !info.IsDir() {
+	return path, nil
+}
+
+// checkpointsAt lists what an argument means: a checkpoint or a file itself, or
+// every checkpoint of a run, the newest first. There is at least one.
+func checkpointsAt(base, arg string) ([]string, error) {
+	path, err := findCheckpoints(base, arg)
+	if err != nil {
+		return nil, err
+	}
+	fsys := checkpoint.OsFS()
+	if _, err := fsys.Stat(filepath.Join(path, checkpoint.ManifestFile)); err == nil || !isDir(fsys, path) {
 		return []string{path}, nil
 	}
 	list, err := listCheckpoints(path)

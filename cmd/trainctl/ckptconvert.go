@@ -14,13 +14,12 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func ckptConvertCommand() *cobra.Command {
+func ckptConvertCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST",
 		Short: "Write a checkpoint's weights as one safetensors file",
 		Long: `Write the model of SRC as the safetensors file DST: for PyTorch, or as model.init.
-SRC is a checkpoint, a run's directory (its newest checkpoint) or a safetensors
-file. Names come without the prefix they were saved with. Floating-point tensors
+SRC is a checkpoint, a run (its newest checkpoint) or a safetensors file. Names come without the prefix they were saved with. Floating-point tensors
 are rounded to --dtype, to nearest even, the others stay. DST is written whole or
 not at all, and never over a file that is there unless --force says so.`,
 		Example: `  trainctl ckpt convert runs/mnist-ddp/latest model.safetensors
@@ -43,7 +42,7 @@ not at all, and never over a file that is there unless --force says so.`,
 			return err
 		}
 		src := args[0]
-		l, err := loadCheckpoint(cmd.Context(), &src)
+		l, err := loadCheckpoint(cmd.Context(), *base, &src)
 		if err != nil {
 			return err
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/trainctl/trainctl/core/launch"
 )
 
-func ckptDiffCommand() *cobra.Command {
+func ckptDiffCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Name the tensors in which two checkpoints differ, and by how much",
 		Long: `Compare two checkpoints, or safetensors files, tensor by tensor, and what their
-manifests say of the run. A run's directory means its newest checkpoint. Names
+manifests say of the run. A run means its newest checkpoint. Names
 may differ by "module.". The exit code is 0 if they are equal and 1 if not.`,
-		Example: `  trainctl ckpt diff runs/mnist-ddp/1 runs/mnist-ddp/2 --model
+		Example: `  trainctl ckpt diff mnist-ddp/1 mnist-ddp/2 --model
   trainctl ckpt diff a.safetensors b.safetensors --rtol 1e-5 --json`,
 		Args: exactly("A", "B"),
 	}
@@ -35,7 +35,7 @@ may differ by "module.". The exit code is 0 if they are equal and 1 if not.`,
 			return usagef("--atol and --rtol are not negative")
 		}
 		d := ckptDiff{A: args[0], B: args[1]}
-		if err := d.compare(cmd.Context(), *model, checkpoint.Tolerance{Abs: *atol, Rel: *rtol}); err != nil {
+		if err := d.compare(cmd.Context(), *base, *model, checkpoint.Tolerance{Abs: *atol, Rel: *rtol}); err != nil {
 			return err
 		}
 		print := d.text
@@ -84,12 +84,12 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-func (d *ckptDiff) compare(ctx context.Context, model bool, tol checkpoint.Tolerance) error {
-	a, err := loadCheckpoint(ctx, &d.A)
+func (d *ckptDiff) compare(ctx context.Context, base string, model bool, tol checkpoint.Tolerance) error {
+	a, err := loadCheckpoint(ctx, base, &d.A)
 	if err != nil {
 		return err
 	}
-	b, err := loadCheckpoint(ctx, &d.B)
+	b, err := loadCheckpoint(ctx, base, &d.B)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,11 @@ type loaded struct {
 	metadata map[string]string // of a bare file
 }
 
-// loadCheckpoint reads what a path means, and puts there what that was.
-func loadCheckpoint(ctx context.Context, path *string) (loaded, error) {
+// loadCheckpoint reads what a path or a run means, and puts there what that was.
+func loadCheckpoint(ctx context.Context, base string, path *string) (_ loaded, err error) {
+	if *path, err = findCheckpoints(base, *path); err != nil {
+		return loaded{}, err
+	}
 	fsys := checkpoint.OsFS()
 	snap, report, err := checkpoint.Load(ctx, fsys, *path)
 	if errors.Is(err, checkpoint.ErrNone) {

@@ -11,11 +11,11 @@ func evalCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "eval CONFIG --checkpoint PATH",
 		Short:   "Evaluate a checkpoint on the test data",
-		Example: "  trainctl eval configs/mnist-ddp.toml --checkpoint runs/mnist-ddp/latest/checkpoints",
+		Example: "  trainctl eval configs/mnist-ddp.toml --checkpoint mnist-ddp",
 		Args:    exactly("CONFIG"),
 	}
 	flags.register(cmd)
-	path := cmd.Flags().String("checkpoint", "", "checkpoint directory or safetensors file at `PATH`")
+	path := cmd.Flags().String("checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *path == "" {

@@ -36,7 +36,7 @@ func trainingCommand(cmd *cobra.Command, s *services, name string, service func(
 	flags.register(cmd)
 	cmd.Args = exactly("CONFIG")
 	f := cmd.Flags()
-	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint (auto) or from the one at `PATH`")
+	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint of this name (auto), or from the one at `PATH`, which may be a run")
 	f.StringVar(&req.Events, "events", "", "write events as `json` lines to standard output")
 	f.StringVar(&req.Progress, "progress", "auto", "show progress as `KIND`: auto, plain or none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,6 +37,9 @@ func newServices(started time.Time) *services {
 			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}
 			return app.BenchStep(ctx, o, budget)
 		},
+		BenchData: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error) {
+			return app.BenchData(ctx, app.BenchDataOptions{Config: c, Builtins: builtins(), Budget: budget})
+		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),
 	}
@@ -48,11 +52,16 @@ func (e ended) Error() string { return "the run did not end well" }
 func (e ended) ExitCode() int { return int(e) }
 
 func run(ctx context.Context, r runRequest, started time.Time) error {
+	// Who reads the output may go, as head does; training goes on. The signal is
+	// caught, not ignored, because an ignored one is inherited by ranks.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	var sinks []event.Sink
-	if r.Events == "json" {
-		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, nil))
-	}
 	progress := event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
+	if r.Events == "json" {
+		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, func(err error) {
+			fmt.Fprintf(progress, "warning: %v; the run goes on\n", err)
+		}))
+	}
 	sinks = append(sinks, progress)
 	code, err := app.Run(ctx, app.RunOptions{
 		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
@@ -70,7 +79,7 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 // ranks save together. Before the first step there is nothing to save.
 func worker(ctx context.Context, r runRequest, started time.Time) error {
 	launch.WatchLifeline(nil)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(ctx, launch.StopSignals()...)
 	defer stop()
 	o := workerOptions(r.Config, r.Resume, started)
 	o.ResumeAuto = r.Resume == "auto"
@@ -96,7 +105,7 @@ func workerOptions(c *config.Config, resume string, started time.Time) app.Worke
 }
 
 func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
-	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Checkpoint); err != nil {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Config.Run.Dir, &r.Checkpoint); err != nil {
 		return evalResult{}, err
 	}
 	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))

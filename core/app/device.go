@@ -81,6 +81,7 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World) *S
 			return nil, err
 		}
 		d.AllowTF32(cfg.Run.TF32)
+		d.Repeatable(cfg.Run.Deterministic)
 		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {

@@ -84,6 +84,9 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	if j.resume, err = j.findResume(); err != nil {
 		return nil, err
 	}
+	if err := j.findInit(); err != nil {
+		return nil, err
+	}
 	if j.dir, err = event.CreateRunDir(j.fs, o.Config.Run.Dir, o.Config.Run.Name); err != nil {
 		return nil, err
 	}
@@ -103,11 +106,11 @@ func (j *job) findResume() (string, error) {
 			return "", nil
 		}
 		if j.Config.Launch.NodeRank == 0 { // where rank 0 is, who reads it
-			if err := FindCheckpoint(j.fs, "--resume", j.Resume); err != nil {
+			if err := FindCheckpoint(j.fs, "--resume", j.Config.Run.Dir, &j.Resume); err != nil {
 				return "", err
 			}
 		}
-		return filepath.Abs(j.Resume)
+		return fixed(j.Resume)
 	}
 	parent := filepath.Join(j.Config.Run.Dir, j.Config.Run.Name)
 	entries, err := afero.ReadDir(j.fs, parent)
@@ -134,12 +137,37 @@ func (j *job) findResume() (string, error) {
 	return filepath.Abs(found)
 }
 
-// FindCheckpoint looks whether there is a checkpoint at a path before anything is
-// started for it. A path that does not exist is a mistake of the flag, with
-// exit code 2; any other reason is one of the checkpoint.
-func FindCheckpoint(fsys checkpoint.FS, flag, path string) error {
+// fixed is a path that still means the same when the new run has become the
+// latest of its name, or a worker runs elsewhere.
+func fixed(path string) (string, error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return filepath.Abs(path)
+}
+
+// findInit looks for model.init before anything is started, as FindCheckpoint does.
+func (j *job) findInit() error {
+	init := j.Config.Model.Init
+	if init == "" || j.Config.Launch.NodeRank != 0 {
+		return nil
+	}
+	if err := checkpoint.Find(j.fs, init); errors.Is(err, fs.ErrNotExist) {
+		return diag.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()
+	}
+	return nil
+}
+
+// FindCheckpoint looks whether there is a checkpoint at a path, or in a run
+// under base, before anything is started for it, and puts its path there. One that
+// does not exist is a mistake of the flag, with exit code 2; any other reason is
+// one of the checkpoint.
+func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 	const help = "trainctl ckpt ls RUN lists what there is"
-	err := checkpoint.Find(fsys, path)
+	if at, err := event.FindCheckpoints(fsys, base, *path); err == nil {
+		*path = at
+	}
+	err := checkpoint.Find(fsys, *path)
 	switch {
 	case err == nil:
 		return nil
@@ -188,7 +216,11 @@ func (j *job) command(w rank.World) launch.Command {
 	}}
 }
 
-var stepKind = (*event.StepDone)(nil).Kind()
+var (
+	stepKind    = (*event.StepDone)(nil).Kind()
+	logKind     = (*event.PluginLog)(nil).Kind()
+	warningKind = (*event.Warning)(nil).Kind()
+)
 
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
@@ -213,6 +245,9 @@ func (j *job) onEvent(from int, line []byte) {
 // remark is what belongs into a rank's log beside its output: what its plugins
 // logged, and its warnings. The terminal leaves out some of it, of ranks above 0.
 func remark(line []byte) string {
+	if kind := event.KindOf(line); kind != logKind && kind != warningKind {
+		return "" // the many, unread
+	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return ""

@@ -62,7 +62,9 @@ func exists(fsys FS, path string) bool {
 	return err == nil
 }
 
-func unusable(path string, reason error) error {
+// Unusable is an *UnusableError of one path, for a checkpoint that is sound and
+// yet does not fit what it is wanted for.
+func Unusable(path string, reason error) error {
 	return &UnusableError{Path: path, Skipped: []Skip{{path, reason}}}
 }
 
@@ -84,7 +86,7 @@ func Find(fsys FS, path string) error {
 		err = ErrNone
 	}
 	if err != nil {
-		return unusable(dir, err)
+		return Unusable(dir, err)
 	}
 	return nil
 }
@@ -106,7 +108,7 @@ func find(fsys FS, path string) (string, fs.FileInfo, error) {
 	}
 	names, err := listNames(fsys, filepath.Dir(path))
 	if err != nil || !errors.Is(cause, fs.ErrNotExist) {
-		return "", nil, unusable(path, cause)
+		return "", nil, Unusable(path, cause)
 	}
 	for _, n := range names {
 		if n.kind != replaced || dirName(n.step) != filepath.Base(path) {
@@ -117,17 +119,17 @@ func find(fsys FS, path string) (string, fs.FileInfo, error) {
 			return other, info, nil
 		}
 	}
-	return "", nil, unusable(path, cause)
+	return "", nil, Unusable(path, cause)
 }
 
 func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
 	b, err := readFile(fsys, path, size)
 	if err != nil {
-		return nil, Report{}, unusable(path, err)
+		return nil, Report{}, Unusable(path, err)
 	}
 	tensors, meta, err := ReadSafetensors(b)
 	if err != nil {
-		return nil, Report{}, unusable(path, err)
+		return nil, Report{}, Unusable(path, err)
 	}
 	r := Report{Path: path, Notes: []string{"weights only: the file holds no optimizer state and no position"}}
 	return &Snapshot{Model: tensors, CreatedBy: meta["created_by"]}, r, nil
@@ -136,7 +138,7 @@ func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
 func loadOne(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
 	snap, err := read(ctx, fsys, path)
 	if err != nil {
-		return nil, Report{}, unusable(path, err)
+		return nil, Report{}, Unusable(path, err)
 	}
 	return snap, Report{Path: path}, nil
 }
@@ -144,7 +146,7 @@ func loadOne(ctx context.Context, fsys FS, path string) (*Snapshot, Report, erro
 func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, error) {
 	candidates, broken, err := scan(fsys, dir)
 	if err != nil {
-		return nil, Report{}, unusable(dir, err)
+		return nil, Report{}, Unusable(dir, err)
 	}
 	var r Report
 	for _, c := range candidates {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // check runs every table's own checks, then those that need several tables or
@@ -54,11 +55,17 @@ func (c *Config) checkDataset() {
 	c.report.problems("dataset", c.Dataset.Problems())
 }
 
+// longestName is what file systems take, in bytes.
+const longestName = 255
+
 // checkRun holds what a run's name must be, since it becomes a directory.
 func (c *Config) checkRun() {
 	r, n := c.report, c.Run.Name
-	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\\\x00") {
+	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\\") || strings.ContainsFunc(n, unicode.IsControl) {
 		r.errorf("run.name", atValue, `give a plain name, as "mnist-ddp"; run.dir says where it goes`, "%q cannot name a directory", n)
+	}
+	if len(n) > longestName {
+		r.errorf("run.name", atValue, "give a shorter name", "a name of %d bytes is too long for a directory, which may have %d", len(n), longestName)
 	}
 	if c.Run.Dir == "" {
 		r.errorf("run.dir", atValue, `"runs" is the default`, "no directory for runs is given")

@@ -159,6 +159,8 @@ func param(a any) unsafe.Pointer {
 		return unsafe.Pointer(&v)
 	case convGeometry:
 		return unsafe.Pointer(&v)
+	case normTargets:
+		return unsafe.Pointer(&v)
 	}
 	panic(fmt.Sprintf("cuda: a kernel takes no %T", a))
 }

@@ -68,7 +68,7 @@ func TestLentMemoryIsWrittenInTurns(t *testing.T) {
 	for name, silent := range map[string]string{"by events": "", "by waiting": "1"} {
 		t.Run(name, func(t *testing.T) {
 			if silent != "" {
-				t.Setenv("FAKECUDA_NO_EVENTS", silent)
+				t.Setenv("CUDA_FAKE_NO_EVENTS", silent)
 			}
 			cudatest.Libraries(t, 1)
 			d, host := must(Open(0, t.TempDir())), must(shm.New("lent", 4096))

@@ -20,24 +20,53 @@ const Latest = "latest"
 // name and number ("mnist/3"), or "latest", the newest of all. The error matches
 // fs.ErrNotExist when there is none, and says which names there are.
 func FindRun(fsys afero.Fs, base, run string) (RunDir, error) {
-	paths := []string{run, filepath.Join(run, Latest)}
-	if !filepath.IsAbs(run) {
-		paths = append(paths, filepath.Join(base, run), filepath.Join(base, run, Latest))
+	if d, ok := RunAt(fsys, run); ok {
+		return d, nil
 	}
-	for _, path := range paths {
-		d, err := OpenRunDir(fsys, path)
-		if err == nil && d.isRun() {
-			return d, nil
-		}
+	if d, ok := RunAt(fsys, filepath.Join(base, run)); ok && !filepath.IsAbs(run) {
+		return d, nil
 	}
 	names, newest := runsUnder(fsys, base)
 	switch {
 	case run == Latest && newest.Path != "":
 		return newest, nil
 	case len(names) == 0:
-		return RunDir{}, fmt.Errorf("no run %s: %s holds no runs; name a run's directory, or where runs are by --run-dir: %w", run, base, fs.ErrNotExist)
+		return RunDir{}, noRun(fmt.Sprintf("no run %s: %s holds no runs; name a run's directory, or where runs are by --run-dir", run, base))
 	}
-	return RunDir{}, fmt.Errorf("no run %s: name its directory, or one of those in %s: %s: %w", run, base, strings.Join(names, ", "), fs.ErrNotExist)
+	return RunDir{}, noRun(fmt.Sprintf("no run %s: name its directory, or one of those in %s: %s", run, base, strings.Join(names, ", ")))
+}
+
+// noRun is a run that is not there, in whole.
+type noRun string
+
+func (e noRun) Error() string        { return string(e) }
+func (e noRun) Is(target error) bool { return target == fs.ErrNotExist }
+
+// RunAt is the run that a path by itself means: a run's directory, or the
+// newest of a directory that holds those of one name.
+func RunAt(fsys afero.Fs, path string) (RunDir, bool) {
+	for _, p := range []string{path, filepath.Join(path, Latest)} {
+		if d, err := OpenRunDir(fsys, p); err == nil && d.isRun() {
+			return d, true
+		}
+	}
+	return RunDir{}, false
+}
+
+// FindCheckpoints is the path that a person means by one, or by a run as
+// FindRun knows them. What is at the path itself comes first. Where nothing is,
+// path is arg as it is and the error that of FindRun.
+func FindCheckpoints(fsys afero.Fs, base, arg string) (path string, err error) {
+	d, ok := RunAt(fsys, arg)
+	if _, statErr := fsys.Stat(arg); !ok && statErr == nil {
+		return arg, nil
+	}
+	if !ok {
+		if d, err = FindRun(fsys, base, arg); err != nil {
+			return arg, err
+		}
+	}
+	return d.Path, nil
 }
 
 // isRun tells a run's directory from those around it.

@@ -53,9 +53,11 @@ func OpenRunDir(fsys afero.Fs, path string) (RunDir, error) {
 	if info.IsDir() {
 		return RunDir{fsys, path}, nil
 	}
-	b, err := afero.ReadFile(fsys, path)
-	if err != nil {
-		return RunDir{}, fmt.Errorf("run directory: %w", err)
+	var b []byte
+	if info.Size() < 32 { // digits; anything longer is no pointer
+		if b, err = afero.ReadFile(fsys, path); err != nil {
+			return RunDir{}, fmt.Errorf("run directory: %w", err)
+		}
 	}
 	n := strings.TrimSpace(string(b))
 	if _, err := strconv.Atoi(n); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -60,7 +61,7 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	var errIn, errTarget error
 	out.Input, errIn = tensorSpec("input", r.Input)
 	out.Target, errTarget = tensorSpec("target", r.Target)
-	if r.TrainSamples < 0 || r.TestSamples < 0 {
+	if min(r.TrainSamples, r.TestSamples) < 0 || max(r.TrainSamples, r.TestSamples) > math.MaxInt32 { // beyond any order of samples in memory
 		errIn = fmt.Errorf("%d training and %d test samples", r.TrainSamples, r.TestSamples)
 	}
 	return out, errors.Join(errIn, errTarget)

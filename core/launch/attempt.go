@@ -290,11 +290,11 @@ func (a *attempt) ending() ending {
 	return end
 }
 
-// signalCode is 75 after a SIGTERM when the ranks say that they have saved.
+// signalCode is 75 after a SIGTERM or SIGHUP when the ranks say that they have saved.
 func (a *attempt) signalCode(sig syscall.Signal) int {
 	saved := func(e exit) bool { return e.code == ExitPreempted }
 	unsaved := func(e exit) bool { return e.bad() && e.code != ExitPreempted }
-	if sig == syscall.SIGTERM && slices.ContainsFunc(a.ended, saved) && !slices.ContainsFunc(a.ended, unsaved) {
+	if sig != syscall.SIGINT && slices.ContainsFunc(a.ended, saved) && !slices.ContainsFunc(a.ended, unsaved) {
 		return ExitPreempted
 	}
 	return signalExit(sig)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/trainctl/trainctl/core/diag"
 )
 
 // Failure is why an attempt ended, ready to be shown (Format) or stored as JSON.
@@ -78,6 +80,9 @@ func (f *Failure) Advice() []string {
 	case c.Rank < 0:
 		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
 	}
+	if mend := diag.Shortage(strings.Join(c.LastLines, "\n")); mend != "" {
+		return []string{mend}
+	}
 	return adviceFor(c.ExitCode)
 }
 
@@ -93,7 +98,7 @@ func adviceFor(code int) []string {
 	case ExitRendezvous:
 		return []string{"Some ranks never arrived: the lines above name them. \"trainctl env\" shows where this host looks for the others."}
 	case ExitCheckpoint:
-		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one."}
+		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one, model.init the weights alone."}
 	case ExitPreempted:
 		return []string{"It saved and made way: start the run again with --resume auto."}
 	case ExitPeer:

@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 const (
@@ -53,7 +54,8 @@ func (s *splitter) flush() {
 	}
 }
 
-// tail keeps the last lines, each cut to a readable length.
+// tail keeps the last lines, each cut to a readable length, and before them the
+// one that a long error or stack begins with.
 type tail struct{ lines []string }
 
 func (t *tail) add(line []byte) {
@@ -61,7 +63,16 @@ func (t *tail) add(line []byte) {
 		line = append(slices.Clip(line[:keepBytes:keepBytes]), "…"...)
 	}
 	if len(t.lines) == keepLines {
-		t.lines = slices.Delete(t.lines, 0, 1)
+		old := 0
+		if saysWhy(t.lines[0]) {
+			old = 1
+		}
+		t.lines = slices.Delete(t.lines, old, old+1)
 	}
 	t.lines = append(t.lines, string(line))
+}
+
+// saysWhy recognises what trainctl and Go's runtime begin their last words with.
+func saysWhy(line string) bool {
+	return strings.HasPrefix(line, "error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }

@@ -50,3 +50,16 @@ func TestTailKeepsTheLast(t *testing.T) {
 		t.Errorf("%d lines from %q", len(l.lines), l.lines[0])
 	}
 }
+
+func TestTailKeepsWhatALongErrorBeginsWith(t *testing.T) {
+	var l tail
+	for _, line := range []string{"hello", "panic: the first line", "error: it does not fit:"} {
+		l.add([]byte(line))
+	}
+	for i := range 3 * keepLines {
+		l.add(fmt.Append(nil, i))
+	}
+	if len(l.lines) != keepLines || l.lines[0] != "panic: the first line" || l.lines[1] != fmt.Sprint(2*keepLines+1) {
+		t.Errorf("%q", l.lines)
+	}
+}

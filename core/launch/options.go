@@ -68,8 +68,7 @@ type Options struct {
 	// "" is nothing. Calls may overlap.
 	Remark func(line []byte) string
 
-	// Signals replaces the process's own SIGINT and SIGTERM. They are
-	// syscall.Signals.
+	// Signals replaces the process's own StopSignals. They are syscall.Signals.
 	Signals <-chan os.Signal
 }
 

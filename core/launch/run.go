@@ -73,9 +73,19 @@ func (l *launcher) catchSignals() (stop func()) {
 		return func() {}
 	}
 	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(c, StopSignals()...)
 	l.signals = c
 	return func() { signal.Stop(c) }
+}
+
+// StopSignals ask a run to save and end: SIGINT, SIGTERM, and SIGHUP of a
+// terminal that is gone, unless nohup had it ignored.
+func StopSignals() []os.Signal {
+	s := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		s = append(s, syscall.SIGHUP)
+	}
+	return s
 }
 
 // interruptible runs f, which must heed its ctx, until it ends or a signal

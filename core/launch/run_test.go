@@ -250,6 +250,7 @@ func TestSignals(t *testing.T) {
 		{"drain::0", []os.Signal{syscall.SIGTERM}, ExitTerminated},
 		{"drain::75", []os.Signal{syscall.SIGTERM}, ExitPreempted},
 		{"drain::75", []os.Signal{syscall.SIGINT}, ExitInterrupt},
+		{"drain::75", []os.Signal{syscall.SIGHUP}, ExitPreempted},
 		{"idle", []os.Signal{syscall.SIGTERM}, ExitTerminated},
 		{"stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, ExitInterrupt},
 	} {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/rank"
 )
 
@@ -72,6 +73,7 @@ func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*wo
 		w.closeFiles()
 		return nil, fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
 	}
+	widen(events)
 	cmd.Stdout, cmd.Stderr = outChild, errsChild
 	fd := 3 + len(c.ExtraFiles)
 	cmd.ExtraFiles = append(append(cmd.ExtraFiles, c.ExtraFiles...), l.lifeline, eventsChild)
@@ -80,7 +82,7 @@ func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*wo
 
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()
-		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, err)
+		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, diag.Mended(err))
 	}
 	w.cmd, w.pid = cmd, cmd.Process.Pid
 	w.pumps.Go(func() { w.pumpLines(out) })

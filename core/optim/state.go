@@ -11,9 +11,9 @@ import (
 // kinds are the names that PyTorch gives the state tensors of the rule.
 func (o *Optimizer) kinds() []string {
 	switch {
-	case o.cfg.Name == "sgd" && o.cfg.Momentum == 0:
+	case o.cfg.descends() && o.cfg.Momentum == 0:
 		return nil
-	case o.cfg.Name == "sgd":
+	case o.cfg.descends():
 		return []string{"momentum_buffer"}
 	case o.cfg.AMSGrad:
 		return []string{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
@@ -67,10 +67,19 @@ func (o *Optimizer) Load(state []tensor.Named) error {
 	}
 	if len(wrong) > 0 {
 		sort.Strings(wrong)
-		return fmt.Errorf("optimizer state does not fit [optimizer] name = %q and the model: %s", o.cfg.Name, strings.Join(wrong, "; "))
+		return fmt.Errorf("optimizer state does not fit [optimizer] name = %q and the model: %s", o.cfg.Name, few(wrong))
 	}
 	o.take(want, state)
 	return nil
+}
+
+// few joins a list of which the first ones tell what is wrong.
+func few(list []string) string {
+	const enough = 6
+	if rest := len(list) - enough; rest > 1 {
+		list = append(list[:enough:enough], fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(list, "; ")
 }
 
 // commonSteps adds to a state the counts of optional parameters that were not

@@ -50,6 +50,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
 	}
+	t.evaluated = true
 	t.vals["eval.loss"] = e.Loss
 	if t.spec.Classes > 0 {
 		e.Accuracy = sums[sumCorrect] / sums[sumRows]
@@ -62,7 +63,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 
 // evalShard adds up loss and hits over this rank's part of the test split.
 func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
-	loader := data.NewLoader(t.Dataset, max(1, t.Settings.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.Settings.Run.Seed)
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
@@ -81,7 +82,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 		}
 		sums[sumLoss] += res.LossSum
 		sums[sumCorrect] += float64(res.Correct)
-		sums[sumRows] += float64(res.Rows)
+		sums[sumRows] += float64(res.Counted)
 	}
 	return sums, nil
 }

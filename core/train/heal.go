@@ -244,7 +244,7 @@ func (t *Trainer) tell(ctx context.Context, what string, mine []byte, failure er
 			return nil, fmt.Errorf("%s of rank %d: %w", what, rank, err)
 		}
 		if values[rank] = r.Value; r.Failure != "" && (worst == nil || r.Again && !worst.again) {
-			worst = &meetingError{again: r.Again, err: &PeerFailed{Rank: rank, Text: r.Failure}}
+			worst = &meetingError{again: r.Again, err: newPeerFailed(rank, r.Failure)}
 		}
 	}
 	if worst == nil {

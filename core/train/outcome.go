@@ -60,8 +60,8 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		Samples: int(t.sums[sumRows]), SamplesPerSec: t.sums[sumRows] / took.Seconds(),
 		GradNorm: norm, Skipped: !applied,
 	}
-	if t.spec.Classes > 0 {
-		t.done.Accuracy = t.sums[sumCorrect] / t.sums[sumRows]
+	if t.spec.Classes > 0 && t.sums[sumCounted] > 0 {
+		t.done.Accuracy = t.sums[sumCorrect] / t.sums[sumCounted]
 	}
 	if t.policy.Dynamic || t.policy.Scale != 1 {
 		t.done.Scale = t.scale
@@ -154,8 +154,8 @@ func (t *Trainer) ownSummary() event.Summary {
 		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
 		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,
 	}
+	s.Train.Loss = event.Number(st.lossMean) // of the checkpoint, where no step was left to do
 	if st.steps > 0 {
-		s.Train.Loss = event.Number(st.lossMean)
 		s.Time.ToFirstStepS = event.Number(st.firstStep.Seconds())
 	}
 	if wall := st.last.Sub(st.mark).Seconds(); st.steps > warmup && wall > 0 {
@@ -167,8 +167,8 @@ func (t *Trainer) ownSummary() event.Summary {
 	s.Comm.BackendRestarts = t.groups
 	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())
-	if loss, ok := t.vals["eval.loss"]; ok {
-		s.Eval = &event.EvalSummary{Loss: event.Number(loss)}
+	if t.evaluated {
+		s.Eval = &event.EvalSummary{Loss: event.Number(t.vals["eval.loss"])}
 		if acc, ok := t.vals["eval.accuracy"]; ok {
 			n := event.Number(acc)
 			s.Eval.Accuracy = &n

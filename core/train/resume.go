@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/ddp"
@@ -35,7 +36,7 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 		return fmt.Errorf("rank 0's position: %w", err)
 	}
 	if head.Failure != "" {
-		return &PeerFailed{Rank: 0, Text: head.Failure}
+		return newPeerFailed(0, head.Failure)
 	}
 	return t.adopt(ctx, head)
 }
@@ -43,7 +44,15 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 // PeerFailed says that this rank cannot go on because another one failed.
 type PeerFailed struct {
 	Rank int
-	Text string // the other rank's error
+	Text string // the first line of the other rank's error, which that rank shows whole
+}
+
+func newPeerFailed(rank int, text string) *PeerFailed {
+	first, _, more := strings.Cut(text, "\n")
+	if more {
+		first = strings.TrimSuffix(first, ":")
+	}
+	return &PeerFailed{Rank: rank, Text: first}
 }
 
 func (e *PeerFailed) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
@@ -72,7 +81,10 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		snap, report, err := checkpoint.Load(ctx, t.FS, t.Resume)
 		switch {
 		case err == nil:
-			return t.restore(snap, report, head)
+			if err := t.restore(snap, report, head); err != nil {
+				return checkpoint.Unusable(report.Path, err)
+			}
+			return nil
 		case !t.ResumeAuto || !errors.Is(err, checkpoint.ErrNone):
 			return err
 		}
@@ -84,7 +96,7 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		}
 		notes, err := t.assign(snap.Model)
 		if err != nil {
-			return fmt.Errorf("model.init = %q: %w", t.Settings.Model.Init, err)
+			return fmt.Errorf("model.init: %w", checkpoint.Unusable(t.Settings.Model.Init, err))
 		}
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
@@ -101,7 +113,7 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *resumeHead) error {
 	notes, err := t.assign(s.Model)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Path, err)
+		return err
 	}
 	lines := append(r.Notes, notes...)
 	for _, skip := range r.Skipped {
@@ -109,10 +121,10 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 	}
 	if s.Optimizer != nil && !t.EvalOnly {
 		if err := t.checkSame(s); err != nil {
-			return fmt.Errorf("%s: %w", r.Path, err)
+			return err
 		}
 		if err := t.optimizer.Load(s.Optimizer); err != nil {
-			return fmt.Errorf("%s: optimizer state: %w", r.Path, err)
+			return fmt.Errorf("%w; keep [optimizer] as it was, or start from its weights with model.init instead", err)
 		}
 		head.State = true
 		head.Scaler = s.Scaler
@@ -127,6 +139,7 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		for k, v := range s.Metrics {
 			t.vals[k] = v
 		}
+		t.stats.lossMean = t.vals["train.loss"]
 	}
 	t.Events.Emit(&event.CheckpointLoaded{Step: s.Step, Path: r.Path, Notes: lines})
 	return nil

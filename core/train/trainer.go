@@ -138,6 +138,7 @@ type Trainer struct {
 	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
 	planning   time.Duration    // took that long
 	lossWarned bool
+	evaluated  bool // in this process; vals may be a checkpoint's
 
 	m        measures          // of the passes of the step under way
 	found    [1]float64        // 1 if a gradient is not finite

@@ -13,8 +13,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -44,7 +46,7 @@ const period = 256
 
 // Info names the options.
 func (d *Dataset) Info() sdk.Info {
-	one, none, byteLimit := 1.0, 0.0, float64(1<<24)
+	one, none, byteLimit, countLimit := 1.0, 0.0, float64(1<<24), float64(math.MaxInt32)
 	return sdk.Info{
 		Kind:    sdk.KindDataset,
 		Name:    "synthetic",
@@ -55,8 +57,8 @@ func (d *Dataset) Info() sdk.Info {
 			{Name: "targets", Type: sdk.String, Default: targetsClass, Enum: []string{targetsClass, targetsRegression}, Doc: "Class indices, or real numbers that depend linearly on the input."},
 			{Name: "classes", Type: sdk.Int, Default: int64(10), Min: &one, Max: &byteLimit, Doc: "Number of classes, for targets = \"class\"."},
 			{Name: "outputs", Type: sdk.Int, Default: int64(1), Min: &one, Max: &byteLimit, Doc: "Numbers in one target, for targets = \"regression\"."},
-			{Name: "train_samples", Type: sdk.Int, Default: int64(60000), Min: &one, Unit: "samples", Doc: "Size of the training set."},
-			{Name: "test_samples", Type: sdk.Int, Default: int64(10000), Min: &none, Unit: "samples", Doc: "Size of the test set."},
+			{Name: "train_samples", Type: sdk.Int, Default: int64(60000), Min: &one, Max: &countLimit, Unit: "samples", Doc: "Size of the training set."},
+			{Name: "test_samples", Type: sdk.Int, Default: int64(10000), Min: &none, Max: &countLimit, Unit: "samples", Doc: "Size of the test set."},
 			{Name: "seed", Type: sdk.Int, Doc: "Choose other data with the same options. Default: the seed of the run."},
 		},
 	}
@@ -94,8 +96,8 @@ func (d *Dataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSp
 		rows, spec.Target = spec.Classes, tensor.Spec{DType: tensor.I32}
 	}
 	d.spec, d.elems, d.open = spec, shape.Elems(), true
-	d.keys = [2]uint64{sdk.Train: mix(seed ^ 0x7472), sdk.Test: mix(seed ^ 0x7465)}
-	d.patterns = patterns(mix(seed^0x7061), rows)
+	d.keys = [2]uint64{sdk.Train: kernel.Mix(seed ^ 0x7472), sdk.Test: kernel.Mix(seed ^ 0x7465)}
+	d.patterns = patterns(kernel.Mix(seed^0x7061), rows)
 	d.spec.Fingerprint = fingerprint(d.spec, seed)
 	return d.spec, nil
 }
@@ -143,14 +145,14 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		key := mix(d.keys[b.Split] + uint64(index)*golden)
+		key := kernel.Mix(d.keys[b.Split] + uint64(index)*golden)
 		x := input[i*d.elems : (i+1)*d.elems]
-		noise(x, key)
+		kernel.Noise(x, key, spread)
 		if d.outputs > 0 {
 			d.teach(tensor.View[float32](b.Target)[i*d.outputs:(i+1)*d.outputs], x)
 			continue
 		}
-		class := int(mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
+		class := int(kernel.Mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
 		addPattern(x, d.patterns[class*period:(class+1)*period])
 		tensor.View[int32](b.Target)[i] = int32(class)
 	}
