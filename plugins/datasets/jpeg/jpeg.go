@@ -128,13 +128,16 @@ func (d *Decoder) frame(b []byte) bool {
 		}
 		d.comps = append(d.comps, c)
 	}
+	y := &d.comps[0]
+	if y.h < 1 || y.h > 2 || y.v < 1 || y.v > 2 {
+		return false
+	}
 	if len(d.comps) == 1 {
-		d.comps[0].h, d.comps[0].v = 1, 1 // a scan of one component is not interleaved
+		y.h, y.v = 1, 1 // a scan of one component is not interleaved
 		return true
 	}
-	y, cb, cr := &d.comps[0], &d.comps[1], &d.comps[2]
-	return y.id != cb.id && cb.id != cr.id && y.id != cr.id &&
-		(y.h == 1 || y.h == 2) && (y.v == 1 || y.v == 2) && cb.h == 1 && cb.v == 1 && cr.h == 1 && cr.v == 1
+	cb, cr := &d.comps[1], &d.comps[2]
+	return y.id != cb.id && cb.id != cr.id && y.id != cr.id && cb.h == 1 && cb.v == 1 && cr.h == 1 && cr.v == 1
 }
 
 // red, green and blue are told by Adobe's marker or the components' names.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -151,6 +152,11 @@ func TestDamagedFiles(t *testing.T) {
 			file := bytes.Clone(all[name])
 			for range rapid.IntRange(0, 3).Draw(t, "changes") {
 				file[rapid.IntRange(0, len(file)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
+			}
+			if rapid.Bool().Draw(t, "moved") { // segments and pieces of the scan, left out or told twice
+				at := rapid.IntRange(0, len(file)).Draw(t, "from")
+				to := rapid.IntRange(0, len(file)).Draw(t, "to")
+				file = slices.Concat(file[:at], file[to:])
 			}
 			file = file[:rapid.IntRange(len(file)-len(file)/20, len(file)).Draw(t, "length")]
 			if size, ok := d.Open(file); !ok || size.X*size.Y > 1<<20 {
