@@ -104,11 +104,11 @@ verdict() { if at_least "$1" "$2"; then echo ok; else echo below; fi; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else print 0 }'; }
 
 # train CONFIG LIMIT [--set …] trains on the GPU; $summary is then the run's.
-small=()
+small=() time=1500ms
 if [ -n "${GPUTEST_SMALL:-}" ]; then
 	small=(--set 'dataset={plugin="synthetic", options={shape=[1, 8, 8], classes=10, train_samples=100, test_samples=8}}'
 		--set 'model={layers=[{type="conv2d", out_channels=4, kernel_size=3}, {type="batchnorm2d"}, {type="relu"}, {type="flatten"}, {type="linear", out_features=10}]}'
-		--set train.per_rank_batch=4 --set train.max_steps=12 --set train.epochs=1)
+		--set train.per_rank_batch=4 --set train.max_steps=12 --set train.epochs=1) time=100ms
 fi
 train() {
 	rm -rf runs
@@ -154,7 +154,7 @@ mebibytes() { awk -v b="${1:-0}" 'BEGIN { printf "%.0f MiB", b / 1048576 }'; }
 # reduce NAME RANKS [--set …] measures all-reduces of 25 MiB in either place.
 reduce() {
 	local plugin inside quotient
-	within 150 "$trainctl" bench allreduce --backend nccl --nproc "$2" --sizes 25MiB --json "${@:3}"
+	within 150 "$trainctl" bench allreduce --backend nccl --nproc "$2" --sizes 25MiB --budget "$time" --json "${@:3}"
 	case $? in 0) ;; 3) skip "$1" "$(reason)"; return ;; *) broken "$1" $?; return ;; esac
 	plugin=$(bench isolated p50_us | round) inside=$(bench inproc p50_us | round)
 	if [ -z "$plugin" ] || [ -z "$inside" ]; then row "$1" "not both places were measured" "" failed; return; fi

@@ -2,6 +2,7 @@ package event
 
 import (
 	"net"
+	"strconv"
 
 	"github.com/trainctl/trainctl/core/diag"
 )
@@ -23,7 +24,8 @@ func (c Config) Problems() diag.List {
 	if c.Prometheus == "" {
 		return l
 	}
-	if _, _, err := net.SplitHostPort(c.Prometheus); err != nil {
+	_, port, err := net.SplitHostPort(c.Prometheus)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
 		l.Addf("prometheus", `write "127.0.0.1:9100"`, "%q is no host:port", c.Prometheus)
 	}
 	return l

@@ -38,6 +38,7 @@ type Progress struct {
 	state   status
 	drawn   int // lines of the block on the screen
 	redrawn time.Time
+	held    []*fold
 }
 
 type mode uint8
@@ -104,8 +105,15 @@ func (p *Progress) Emit(r Record) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, last := r.Event.(*RunDone); last {
+		p.flush()
+	}
 	for _, n := range p.state.take(r) {
-		p.notice(n)
+		if troubled(r) {
+			p.hold(n, r.Rank)
+		} else {
+			p.notice(n)
+		}
 	}
 	switch p.mode {
 	case plain:
@@ -122,10 +130,22 @@ func (p *Progress) Emit(r Record) {
 func (p *Progress) Write(lines []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.flush()
 	if e := p.erase(); e != "" {
 		p.write(e)
 	}
 	return p.w.Write(lines)
+}
+
+// troubled tells what any rank may say, and several in the same words.
+func troubled(r Record) bool {
+	switch e := r.Event.(type) {
+	case *Warning:
+		return r.Rank >= 0
+	case *PluginLog:
+		return r.Rank >= 0 && (e.Level == "error" || e.Level == "warn")
+	}
+	return false
 }
 
 // due says whether a plain line follows this event.
@@ -213,6 +233,11 @@ func clip(s string, width int) string {
 }
 
 // Close leaves the last block on the screen.
-func (p *Progress) Close() error { return nil }
+func (p *Progress) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flush()
+	return nil
+}
 
 var _ Sink = (*Progress)(nil)

@@ -1,8 +1,10 @@
 package event
 
 import (
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +51,12 @@ func env(pairs ...string) func(string) (string, bool) {
 }
 
 // feed plays a short run of two epochs of four steps, a step every 50 ms.
-func feed(p *Progress) {
+func feed(t *testing.T, w io.Writer, o ProgressOptions) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { play(NewProgress(w, o)) })
+}
+
+func play(p *Progress) {
 	at := noon
 	send := func(rank int, e Event) {
 		at = at.Add(50 * time.Millisecond)
@@ -67,6 +74,11 @@ func feed(p *Progress) {
 		send(0, e)
 		if step == 4 {
 			send(1, &Warning{Source: "tcp", Message: "slow \x1b[2Jlink"})
+			time.Sleep(foldFor) // in a bubble: rank 0 does not say it
+			synctest.Wait()
+			send(1, &Warning{Source: "train", Message: "the loss is NaN"})
+			send(0, &PluginLog{Plugin: "mnist", Level: "warn", Message: "slow disk"})
+			send(0, &Warning{Source: "train", Message: "the loss is NaN"})
 			send(0, &EvalDone{Step: 4, Loss: 0.25, Accuracy: 0.875, Samples: 64, TookMS: 150})
 			send(0, &CheckpointSaved{Step: 4})
 		}
@@ -80,7 +92,9 @@ NOTICE training on generated digits
 epoch 1/2  step 1/8  loss 1.0000  acc 50.00 %  lr 0.01  12,345 samples/s
 epoch 1/2  step 3/8  loss 0.3333  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.5s
 epoch 1/2  step 4/8  loss 0.2500  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.4s
-WARNING tcp: slow  [2Jlink
+[rank 1] WARNING tcp: slow  [2Jlink
+[ranks 0,1] WARNING train: the loss is NaN
+[rank 0] mnist: slow disk
 eval   epoch 1  loss 0.2500  accuracy 87.50 %  (64 samples, 0.1 s)
 epoch 2/2  step 6/8  loss 0.1667  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.3s
 epoch 2/2  step 8/8  loss 0.1250  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.0s
@@ -96,7 +110,7 @@ func TestPlainProgress(t *testing.T) {
 		"dumb":        {live: &terminal, Env: env("TERM", "dumb")},
 	} {
 		var out strings.Builder
-		feed(NewProgress(&out, o))
+		feed(t, &out, o)
 		if d := cmp.Diff(plainRun, out.String()); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
@@ -105,7 +119,7 @@ func TestPlainProgress(t *testing.T) {
 
 func TestNoProgress(t *testing.T) {
 	var out strings.Builder
-	feed(NewProgress(&out, ProgressOptions{Mode: "none"}))
+	feed(t, &out, ProgressOptions{Mode: "none"})
 	if out.Len() != 0 {
 		t.Error(out.String())
 	}
@@ -125,7 +139,7 @@ func TestColour(t *testing.T) {
 		{ProgressOptions{Env: env("CLICOLOR_FORCE", "1", "NO_COLOR", "1")}, false},
 	} {
 		var out strings.Builder
-		feed(NewProgress(&out, c.o))
+		feed(t, &out, c.o)
 		if got := strings.Contains(out.String(), "\x1b[33mNOTICE"); got != c.want {
 			t.Errorf("%+v: colour %v", c.o, got)
 		}
@@ -136,13 +150,14 @@ func TestColour(t *testing.T) {
 func TestLiveProgress(t *testing.T) {
 	terminal := true
 	var s screen
-	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 200, Env: env("NO_COLOR", "1")})
-	feed(p)
+	feed(t, &s, ProgressOptions{live: &terminal, Width: 200, Env: env("NO_COLOR", "1")})
 	want := []string{
 		"mnist-ddp: 2 × cpu, backend tcp, precision none → runs/mnist-ddp/3",
 		"data   mnist (generated): 512 training and 64 test samples",
 		"NOTICE training on generated digits",
-		"WARNING tcp: slow  [2Jlink",
+		"[rank 1] WARNING tcp: slow  [2Jlink",
+		"[ranks 0,1] WARNING train: the loss is NaN",
+		"[rank 0] mnist: slow disk",
 		"eval   epoch 1  loss 0.2500  accuracy 87.50 %  (64 samples, 0.1 s)",
 		"ok after 8 steps in 1.5s, loss 0.1250, accuracy 90.00 %",
 	}

@@ -9,6 +9,7 @@ import (
 
 // status is what is known of a run, and how it reads. It knows nothing of terminals.
 type status struct {
+	ranks         int // of the job
 	phase         string
 	epochs        int
 	stepsPerEpoch int
@@ -88,7 +89,7 @@ func (s *status) take(r Record) []notice {
 }
 
 func (s *status) started(e *RunStarted) []notice {
-	*s = status{now: s.now, epochs: e.Epochs, stepsPerEpoch: e.StepsPerEpoch, steps: e.Steps} // a restart begins anew
+	*s = status{now: s.now, ranks: e.WorldSize, epochs: e.Epochs, stepsPerEpoch: e.StepsPerEpoch, steps: e.Steps} // a restart begins anew
 	text := fmt.Sprintf("%s: %d × %s, backend %s, precision %s → %s", e.Name, e.WorldSize, e.Device, e.Backend, e.Precision, e.RunDir)
 	if e.Restart > 0 {
 		text += fmt.Sprintf(" (restart %d)", e.Restart)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/shm"
@@ -205,7 +207,8 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 	const foreign = "is it a plugin for trainctl, built for this machine?"
 	switch version := p.proc.version; {
 	case p.proc.pid() == 0:
-		e.Problem, e.Help = e.Err.Error(), foreign
+		e.Problem = e.Err.Error()
+		e.Help = cmp.Or(diag.Shortage(e.Problem), foreign)
 	case version != 0 && version != pb.ProtocolVersion:
 		e.Problem = fmt.Sprintf("it speaks version %d of the plugin protocol, this trainctl speaks %d", version, pb.ProtocolVersion)
 		e.Help = "build the plugin against this trainctl's core/sdk, or take the trainctl it was built for"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -60,8 +61,11 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	var errIn, errTarget error
 	out.Input, errIn = tensorSpec("input", r.Input)
 	out.Target, errTarget = tensorSpec("target", r.Target)
-	if r.TrainSamples < 0 || r.TestSamples < 0 {
-		errIn = fmt.Errorf("%d training and %d test samples", r.TrainSamples, r.TestSamples)
+	if min(r.TrainSamples, r.TestSamples) < 0 || max(r.TrainSamples, r.TestSamples) > math.MaxInt32 { // beyond any order of samples in memory
+		errIn = fmt.Errorf("%d training and %d test samples; each split has 0 to %d", r.TrainSamples, r.TestSamples, math.MaxInt32)
+	}
+	if n := r.Classes; n < 0 || n > math.MaxInt32 || n == 0 && out.Target.DType == tensor.I32 {
+		errTarget = errors.Join(errTarget, fmt.Errorf("%d classes; int32 targets are indices of at least one class, other targets have 0", n))
 	}
 	return out, errors.Join(errIn, errTarget)
 }

@@ -1816,86 +1816,85 @@ along:
 	VZEROUPPER
 	RET
 
-// func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int)
+// func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·halfPlanesToLanesBF16(SB), NOSPLIT, $0-56
+TEXT ·halfPlanesToLanesBF16(SB), NOSPLIT, $0-64
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  plane+16(FP), DX
 	MOVQ  width+24(FP), BX
 	MOVQ  dst+40(FP), SI
 	MOVQ  stride+48(FP), DI
-	MOVQ  mask+32(FP), R8
-	KMOVW R8, K1
-	MOVQ  DX, R9
-	SHLQ  $0x04, R9
+	MOVQ  ahead+56(FP), R8
+	MOVQ  mask+32(FP), R9
+	KMOVW R9, K1
 
 row:
-	MOVQ        CX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z0
+	MOVQ        CX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z0
 	VPSLLD      $0x10, Z0, Z0
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z1
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z1
 	VPSLLD      $0x10, Z1, Z1
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z2
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z2
 	VPSLLD      $0x10, Z2, Z2
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z3
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z3
 	VPSLLD      $0x10, Z3, Z3
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z4
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z5
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z5
 	VPSLLD      $0x10, Z5, Z5
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z6
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z6
 	VPSLLD      $0x10, Z6, Z6
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z7
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z7
 	VPSLLD      $0x10, Z7, Z7
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z8
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z8
 	VPSLLD      $0x10, Z8, Z8
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z9
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z9
 	VPSLLD      $0x10, Z9, Z9
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z10
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z10
 	VPSLLD      $0x10, Z10, Z10
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z11
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z11
 	VPSLLD      $0x10, Z11, Z11
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z12
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z12
 	VPSLLD      $0x10, Z12, Z12
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z13
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z13
 	VPSLLD      $0x10, Z13, Z13
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z14
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z14
 	VPSLLD      $0x10, Z14, Z14
-	ADDQ        DX, R8
-	PREFETCHT1  (R8)(R9*1)
-	VPMOVZXWD.Z (R8), K1, Z15
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z15
 	VPSLLD      $0x10, Z15, Z15
-	ADDQ        DX, R8
+	ADDQ        DX, R9
 	VUNPCKLPS   Z1, Z0, Z16
 	VUNPCKHPS   Z1, Z0, Z1
 	VUNPCKLPS   Z3, Z2, Z0

@@ -108,8 +108,8 @@ func pointCols(vecs int, t *pointTile) {
 	}
 }
 
-func planesToLanes(rows int, src *float32, plane, width int, n laneCount, dst *float32, stride int) {
-	planesToLanesAVX512(rows, src, plane, width, uintptr(n), dst, stride)
+func planesToLanes(rows int, src *float32, plane, width int, n laneCount, dst *float32, stride, ahead int) {
+	planesToLanesAVX512(rows, src, plane, width, uintptr(n), dst, stride, ahead)
 }
 
 func lanesToPlanes(rows int, src *float32, stride int, bias, dst *float32, plane, width int, n laneCount) {

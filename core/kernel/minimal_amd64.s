@@ -2538,70 +2538,69 @@ store:
 	VZEROUPPER
 	RET
 
-// func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int)
+// func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-56
+TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  plane+16(FP), DX
 	MOVQ  width+24(FP), BX
 	MOVQ  dst+40(FP), SI
 	MOVQ  stride+48(FP), DI
-	MOVQ  mask+32(FP), R8
-	KMOVW R8, K1
-	MOVQ  DX, R9
-	SHLQ  $0x04, R9
+	MOVQ  ahead+56(FP), R8
+	MOVQ  mask+32(FP), R9
+	KMOVW R9, K1
 
 row:
-	MOVQ       CX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z0
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z1
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z2
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z3
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z4
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z5
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z6
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z7
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z8
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z9
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z10
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z11
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z12
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z13
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z14
-	ADDQ       DX, R8
-	PREFETCHT1 (R8)(R9*1)
-	VMOVUPS.Z  (R8), K1, Z15
-	ADDQ       DX, R8
+	MOVQ       CX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z0
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z1
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z2
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z3
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z4
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z5
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z6
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z7
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z8
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z9
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z10
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z11
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z12
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z13
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z14
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z15
+	ADDQ       DX, R9
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z1
 	VUNPCKLPS  Z3, Z2, Z0

@@ -62,18 +62,19 @@ func (c *minimalCall[T]) readFilters(w []T, from, to int) {
 		}
 		return
 	}
+	const row = 4 * channelLanes
 	if !c.turned { // each output channel's filters lie in one piece
-		const row = 4 * channelLanes
-		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, lanesOf(channelLanes), &c.tapLanes[0], channelLanes*row)
+		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, lanesOf(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
 		return
 	}
-	for i := range channelLanes {
-		filters := w[((from+i)*c.to+to)*n:]
-		for tap := 0; tap < n; tap += channelLanes { // what is written beyond the last tap is overwritten by the next
-			gatherPlanes(1, &filters[tap], size*n, 0, lanesOf(min(channelLanes, n-tap)), &c.tapLanes[(i*n+tap)*channelLanes], 0)
-		}
+	line := size * c.to * n
+	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
+		gatherPlanes(channelLanes, &w[(from*c.to+to)*n+tap], size*n, line, lanesOf(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, turnedAhead*line)
 	}
 }
+
+// turnedAhead is how many input channels are between a filter that is read and one that is prefetched.
+const turnedAhead = 4
 
 // readImages evaluates a group of tiles at the points.
 func (c *minimalCall[T]) readImages(x []T, first, end int) {

@@ -37,7 +37,7 @@ const (
 func toLanes[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
 	size := int(unsafe.Sizeof(x[0]))
 	for col := 0; col < w; col += channelLanes {
-		gatherPlanes(h, &x[col], size*plane, size*w*every, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes*every)
+		gatherPlanes(h, &x[col], size*plane, size*w*every, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes*every, size*channelLanes*plane)
 	}
 }
 
@@ -50,13 +50,15 @@ func toPlanes[T pixel](src []float32, width, plane, h, w int, bias []float32, y 
 }
 
 // gatherPlanes is the copy of rows of up to 16 pixels of 16 planes to vectors of
-// channels; plane, width and stride are bytes.
-func gatherPlanes[T pixel](rows int, src *T, plane, width int, n laneCount, dst *float32, stride int) {
+// channels; plane, width, stride and ahead are bytes. Planes lie pages apart, and
+// the CPU's own prefetching starts anew at each: so the copy asks for what it has to
+// turn next, which lies so far ahead, while it turns these.
+func gatherPlanes[T pixel](rows int, src *T, plane, width int, n laneCount, dst *float32, stride, ahead int) {
 	switch src := any(src).(type) {
 	case *float32:
-		planesToLanes(rows, src, plane, width, n, dst, stride)
+		planesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *uint16:
-		halfPlanesToLanes(rows, src, plane, width, n, dst, stride)
+		halfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	}
 }
 

@@ -107,10 +107,10 @@ func pointRows2AVX512(pointTile *pointTile)
 //go:noescape
 func pointCols2AVX512(pointTile *pointTile)
 
-// planesToLanesAVX512 gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.
+// planesToLanesAVX512 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
 //
 //go:noescape
-func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int)
+func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 
 // lanesToPlanesAVX512 scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
 //

@@ -108,6 +108,10 @@ type Count struct {
 // Auto leaves the number to trainctl.
 var Auto = Count{}
 
+// most is the largest Count: more ranks on a host, threads in a rank or hosts
+// in a job are a slip of the finger.
+const most = 4096
+
 // N is a fixed number.
 func N(n int) Count {
 	if n < 1 {
@@ -155,8 +159,11 @@ func (c *Count) UnmarshalText(b []byte) error { return c.UnmarshalTOML(string(b)
 func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func (c Count) check(l *diag.List, key, help string, auto bool) {
-	if c.raw != "" || c.IsAuto() && !auto {
+	switch {
+	case c.raw != "" || c.IsAuto() && !auto:
 		l.Addf(key, help, "%q is not a number from 1 up", c.String())
+	case c.n > most:
+		l.Addf(key, fmt.Sprintf("at most %d", most), "%d is too large", c.n)
 	}
 }
 

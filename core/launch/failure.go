@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/trainctl/trainctl/core/diag"
 )
 
 // Failure is why an attempt ended, ready to be shown (Format) or stored as JSON.
@@ -77,6 +79,9 @@ func (f *Failure) Advice() []string {
 		return []string{"Find out who sent " + c.Signal + "; the launcher did not."}
 	case c.Rank < 0:
 		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
+	}
+	if mend := diag.Shortage(strings.Join(c.LastLines, "\n")); mend != "" {
+		return []string{mend}
 	}
 	return adviceFor(c.ExitCode)
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,5 +56,20 @@ func TestFailureFormat(t *testing.T) {
 				t.Error(err, d)
 			}
 		})
+	}
+}
+
+// What ran out is the better advice than what the exit code says.
+func TestAdviceAboutShortages(t *testing.T) {
+	for line, want := range map[string]string{
+		"fatal error: runtime: out of memory":                                    "trainctl plan",
+		"error: checkpoint of step 6: write x: no space left on device":          "--run-dir",
+		"error: shared memory (1 byte): truncate gradients: file too large":      "ulimit -f",
+		"error: backend plugin \"tcp\": open: accept: too many open files in it": "ulimit -n",
+	} {
+		f := Failure{Root: Cause{Rank: 1, ExitCode: panicked, LastLines: []string{"something", line}}}
+		if got := f.Advice(); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%s: %q", line, got)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/rank"
 )
 
@@ -253,6 +254,9 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 // socket asks for the route and sends nothing.
 func checkLoopback() error {
 	c, err := net.Dial("udp", "127.0.0.1:9")
+	if err != nil && diag.Shortage(err.Error()) != "" {
+		return diag.Mended(err)
+	}
 	if err != nil {
 		return fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/rank"
 )
 
@@ -81,7 +82,7 @@ func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*wo
 
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()
-		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, err)
+		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, diag.Mended(err))
 	}
 	w.cmd, w.pid = cmd, cmd.Process.Pid
 	w.pumps.Go(func() { w.pumpLines(out) })

@@ -9,25 +9,28 @@ import (
 
 // Config is the table [optimizer]. Names and defaults are PyTorch's.
 type Config struct {
-	Name        string     `toml:"name"`         // "sgd", "adam" or "adamw"
+	Name        string     `toml:"name"`         // "sgd", "adam", "adamw" or "lars"
 	LR          float64    `toml:"lr"`           // learning rate at the start, before schedules
-	Momentum    float64    `toml:"momentum"`     // sgd
-	Dampening   float64    `toml:"dampening"`    // sgd
-	Nesterov    bool       `toml:"nesterov"`     // sgd; needs momentum > 0 and dampening = 0
+	Momentum    float64    `toml:"momentum"`     // sgd, lars
+	Dampening   float64    `toml:"dampening"`    // sgd, lars
+	Nesterov    bool       `toml:"nesterov"`     // sgd, lars; needs momentum > 0 and dampening = 0
 	WeightDecay float64    `toml:"weight_decay"` // adamw: default 0.01
 	Betas       [2]float64 `toml:"betas"`        // adam, adamw
-	Eps         float64    `toml:"eps"`          // adam, adamw
+	Eps         float64    `toml:"eps"`          // adam, adamw, lars
 	AMSGrad     bool       `toml:"amsgrad"`      // adam, adamw
 	Maximize    bool       `toml:"maximize"`
+
+	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
 }
 
 // Default is plain SGD with PyTorch's values.
 func Default() Config { return DefaultFor("sgd") }
 
 // DefaultFor gives PyTorch's defaults of one optimizer; those of SGD when the
-// name is unknown, so that Problems can report it.
+// name is unknown, so that Problems can report it. LARS, which PyTorch has not,
+// is SGD with its paper's trust coefficient.
 func DefaultFor(name string) Config {
-	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8}
+	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, TrustCoefficient: 1e-3}
 	if name == "adamw" {
 		c.WeightDecay = 0.01
 	}
@@ -38,22 +41,27 @@ func DefaultFor(name string) Config {
 func (c Config) Problems() diag.List {
 	var l diag.List
 	switch c.Name {
-	case "sgd", "adam", "adamw":
-	case "lars":
-		l.Addf("name", `use "sgd"`, `"lars" is not available in this version`)
+	case "sgd", "adam", "adamw", "lars":
 	default:
-		l.Addf("name", `use "sgd", "adam" or "adamw"`, "unknown optimizer %q", c.Name)
+		l.Addf("name", `use "sgd", "adam", "adamw" or "lars"`, "unknown optimizer %q", c.Name)
 	}
 	nonNegative(&l, "lr", c.LR)
 	nonNegative(&l, "weight_decay", c.WeightDecay)
-	if c.Name == "sgd" {
+	if c.descends() {
 		c.sgdProblems(&l)
+	}
+	if c.Name == "lars" {
+		nonNegative(&l, "eps", c.Eps)
+		nonNegative(&l, "trust_coefficient", c.TrustCoefficient)
 	}
 	if c.Name == "adam" || c.Name == "adamw" {
 		c.adamProblems(&l)
 	}
 	return l
 }
+
+// descends is true of SGD and of LARS, which is SGD with a rate for each parameter.
+func (c Config) descends() bool { return c.Name == "sgd" || c.Name == "lars" }
 
 func (c Config) sgdProblems(l *diag.List) {
 	nonNegative(l, "momentum", c.Momentum)
@@ -64,7 +72,7 @@ func (c Config) sgdProblems(l *diag.List) {
 		l.Addf("nesterov", "set momentum above 0 and dampening to 0", "Nesterov momentum needs momentum > 0 and dampening = 0, got %v and %v", c.Momentum, c.Dampening)
 	}
 	if c.AMSGrad {
-		l.Addf("amsgrad", `use "adam" or "adamw"`, "sgd has no amsgrad")
+		l.Addf("amsgrad", `use "adam" or "adamw"`, "%s has no amsgrad", c.Name)
 	}
 }
 

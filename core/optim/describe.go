@@ -18,7 +18,7 @@ func (c Config) String() string {
 			s = append(s, name+"="+short(v))
 		}
 	}
-	if c.Name == "sgd" {
+	if c.descends() {
 		add("momentum", c.Momentum)
 		add("dampening", c.Dampening)
 		if c.Nesterov {
@@ -29,6 +29,9 @@ func (c Config) String() string {
 		if c.AMSGrad {
 			s = append(s, "amsgrad")
 		}
+	}
+	if c.Name == "lars" {
+		add("trust_coefficient", c.TrustCoefficient)
 	}
 	add("weight_decay", c.WeightDecay)
 	if c.Maximize {

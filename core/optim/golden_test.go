@@ -60,6 +60,9 @@ func configOf(m map[string]any) Config {
 	c.LR, c.Momentum, c.Dampening = number(m, "lr"), number(m, "momentum"), number(m, "dampening")
 	c.Nesterov, _ = m["nesterov"].(bool)
 	c.WeightDecay = number(m, "weight_decay")
+	if c.Name == "lars" {
+		c.TrustCoefficient = number(m, "trust_coefficient")
+	}
 	c.AMSGrad, _ = m["amsgrad"].(bool)
 	c.Maximize, _ = m["maximize"].(bool)
 	if b, ok := m["betas"].([]any); ok {

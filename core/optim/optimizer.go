@@ -1,5 +1,5 @@
 // Package optim updates parameters from their gradients: SGD, Adam and AdamW
-// with PyTorch's exact rules, gradient clipping, and learning rate schedules.
+// with PyTorch's exact rules, LARS, gradient clipping, and learning rate schedules.
 //
 // A step of a run, after the gradients were reduced over the ranks:
 //
@@ -18,7 +18,8 @@ import (
 )
 
 // Param is one parameter as the optimizer sees it. The memory stays the
-// caller's; the optimizer reads Grad and writes Value and Master during Step.
+// caller's; the optimizer reads Grad, which LARS scales, and writes Value and
+// Master during Step.
 type Param struct {
 	Name  string        // name in the state dict, unique
 	Value tensor.Tensor // what the model computes with: F32, F64, F16 or BF16
@@ -171,7 +172,12 @@ func (s *slot) advance(common int64) int64 {
 
 func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 	w, g := tensor.View[T](s.weight.Data), tensor.View[T](s.grad.Data)
-	if c.Name == "sgd" {
+	if c.Name == "lars" {
+		ratio := c.trust(s.weight, s.grad)
+		kernel.Scale(g, T(ratio))
+		c.WeightDecay *= ratio
+	}
+	if c.descends() {
 		kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -280,14 +281,14 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	for _, name := range []string{"sgd", "adam", "adamw"} {
+	for _, name := range []string{"sgd", "adam", "adamw", "lars"} {
 		if p := DefaultFor(name).Problems(); p != nil {
 			t.Error(p)
 		}
 	}
 	for says, change := range map[string]func(*Config){
 		"unknown optimizer": func(c *Config) { c.Name = "sdg" },
-		"not available":     func(c *Config) { c.Name = "lars" },
+		"not a finite":      func(c *Config) { c.Name, c.TrustCoefficient = "lars", math.Inf(1) },
 		"Nesterov":          func(c *Config) { c.Nesterov = true },
 		"≥ 0":               func(c *Config) { c.LR = math.NaN() },
 		"outside [0, 1)":    func(c *Config) { c.Name, c.Betas = "adam", [2]float64{0.9, 1} },
@@ -365,6 +366,39 @@ func TestUnusedParametersStayAsTheyAre(t *testing.T) {
 	for _, s := range resumed.State() {
 		if strings.HasPrefix(s.Name, "step") && s.I64()[0] != 3 {
 			t.Errorf("%s is %d", s.Name, s.I64()[0])
+		}
+	}
+}
+
+// LARS makes updates as large in proportion to every parameter, whatever the
+// gradients; one without a norm moves as with SGD.
+func TestLARSIsInProportion(t *testing.T) {
+	cfg := DefaultFor("lars")
+	cfg.TrustCoefficient, cfg.Eps = 0.5, 0
+	params := []Param{
+		{Name: "weight", Value: tensor.New(tensor.F32, 2), Grad: tensor.New(tensor.F32, 2)},
+		{Name: "half", Value: tensor.New(tensor.BF16, 2), Grad: tensor.New(tensor.BF16, 2), Master: tensor.New(tensor.F32, 2)},
+		{Name: "zero", Value: tensor.New(tensor.F32, 2), Grad: tensor.New(tensor.F32, 2)},
+	}
+	copy(params[0].Value.F32(), []float32{3, 4})
+	copy(params[0].Grad.F32(), []float32{600, -800})
+	copy(params[1].Master.F32(), []float32{3, 4})
+	kernel.Convert(tensor.BF16, params[1].Grad.Data, tensor.F32, tensor.Bytes([]float32{0.6, -0.8}))
+	copy(params[2].Grad.F32(), []float32{1, 2})
+	o, err := New(cfg, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Step(0.1)
+	for what, c := range map[string][2][]float32{
+		"weight": {params[0].Value.F32(), {2.85, 4.2}}, // 0.1 · 0.5 · 5 along the gradient's direction
+		"half":   {params[1].Master.F32(), {2.85, 4.2}},
+		"zero":   {params[2].Value.F32(), {-0.1, -0.2}},
+	} {
+		for i := range c[0] {
+			if math.Abs(float64(c[0][i]-c[1][i])) > 1e-2*math.Abs(float64(c[1][i])) {
+				t.Errorf("%s: %v, want %v", what, c[0], c[1])
+			}
 		}
 	}
 }

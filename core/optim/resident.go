@@ -20,7 +20,11 @@ type away struct {
 // Move gives the arithmetic to a device. Values and gradients lie in memory
 // that was mirrored there; state and master copies are mirrored here, until
 // Return. From then on methods enqueue, and what fails is told by Err.
+// Devices have no LARS.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {
+	if o.cfg.Name == "lars" {
+		return errors.New(`optimizer.name = "lars" is computed on CPUs alone: set run.device = "cpu", or use another optimizer`)
+	}
 	a := &away{dev: dev, steps: make([]int64, len(o.params))}
 	o.away = a
 	slots := make([]plan.Slot, len(o.params))

@@ -11,9 +11,9 @@ import (
 // kinds are the names that PyTorch gives the state tensors of the rule.
 func (o *Optimizer) kinds() []string {
 	switch {
-	case o.cfg.Name == "sgd" && o.cfg.Momentum == 0:
+	case o.cfg.descends() && o.cfg.Momentum == 0:
 		return nil
-	case o.cfg.Name == "sgd":
+	case o.cfg.descends():
 		return []string{"momentum_buffer"}
 	case o.cfg.AMSGrad:
 		return []string{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}

@@ -7,6 +7,8 @@ func (c Config) Uses() []string {
 	switch c.Name {
 	case "sgd":
 		return append(common, "momentum", "dampening", "nesterov")
+	case "lars":
+		return append(common, "momentum", "dampening", "nesterov", "eps", "trust_coefficient")
 	case "adam", "adamw":
 		return append(common, "betas", "eps", "amsgrad")
 	}

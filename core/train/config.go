@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -74,15 +75,22 @@ func Default() Config {
 // Problems checks the table by itself.
 func (c Config) Problems() diag.List {
 	var l diag.List
+	atMost := func(key string, v int) {
+		if v > math.MaxInt32 {
+			l.Addf(key, fmt.Sprintf("at most %d", math.MaxInt32), "%d is too large", v)
+		}
+	}
 	positive := func(key string, v int) {
 		if v < 1 {
 			l.Addf(key, "at least 1", "%d is too small", v)
 		}
+		atMost(key, v)
 	}
 	natural := func(key string, v int) {
 		if v < 0 {
 			l.Addf(key, "0 or more", "%d is negative", v)
 		}
+		atMost(key, v)
 	}
 	natural("epochs", c.Epochs)
 	if c.Epochs == 0 && c.MaxSteps == 0 {

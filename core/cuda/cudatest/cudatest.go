@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -135,7 +136,8 @@ func build(dir string, files map[string][]byte) error {
 	}
 	for lib := range libraries {
 		out := filepath.Join(draft, lib)
-		cmd := exec.Command("g++", "-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", "-o", out+".so", out+".cpp", "-ldl")
+		id, _ := strconv.ParseUint(dir[len(dir)-8:], 16, 32)
+		cmd := exec.Command("g++", fmt.Sprint("-DBUILD=", id%100_000), "-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", "-o", out+".so", out+".cpp", "-ldl")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, text)
 		}

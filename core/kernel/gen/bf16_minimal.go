@@ -216,8 +216,8 @@ func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
 
 // halfPlanesToLanes is planesToLanes from bfloat16.
 func halfPlanesToLanes(a *asm) {
-	a.function("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride int)",
-		"gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.")
+	a.function("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.VPMOVZXWD_Z(p, k, v)
 		a.VPSLLD(operand.U8(16), v, v)

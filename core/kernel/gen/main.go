@@ -33,6 +33,7 @@ var families = map[string]func(*asm){
 	"product":     product,
 	"pixels":      pixels,
 	"image":       images,
+	"dct":         dct,
 	"exp":         exp,
 }
 

@@ -39,9 +39,30 @@ def configs():
         yield dict(name=name, lr=0.01, betas=betas, eps=1e-8, amsgrad=amsgrad, weight_decay=wd, maximize=maximize)
 
 
+    for momentum, nesterov, wd, maximize in itertools.product([0, 0.9], [False, True], [0, 0.01], [False, True]):
+        if nesterov and momentum == 0:
+            continue
+        yield dict(name="lars", lr=0.5, momentum=momentum, nesterov=nesterov, weight_decay=wd, maximize=maximize, trust_coefficient=0.02)
+
+
+class LARS(torch.optim.SGD):
+    """SGD on gradients that have weight decay and LARS's factor in them already."""
+
+    def __init__(self, params, trust_coefficient, weight_decay, maximize, **rest):
+        super().__init__(params, **rest)
+        self.trust, self.decay, self.sign = trust_coefficient, weight_decay, -1 if maximize else 1
+
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            w, g = float(p.detach().double().norm()), float(p.grad.double().norm())
+            ratio = self.trust * w / (g + self.decay * w + 1e-8) if w > 0 and g > 0 else 1.0
+            p.grad = ratio * (self.sign * p.grad + self.decay * p.detach())
+        super().step()
+
+
 def run(config, dtype):
     config = dict(config)
-    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.pop("name")]
+    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lars": LARS}[config.pop("name")]
     p = torch.nn.Parameter(start(dtype))
     opt = cls([p], foreach=False, **config)
     out = []

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/kernel"
@@ -45,7 +46,7 @@ const period = 256
 
 // Info names the options.
 func (d *Dataset) Info() sdk.Info {
-	one, none, byteLimit := 1.0, 0.0, float64(1<<24)
+	one, none, byteLimit, countLimit := 1.0, 0.0, float64(1<<24), float64(math.MaxInt32)
 	return sdk.Info{
 		Kind:    sdk.KindDataset,
 		Name:    "synthetic",
@@ -56,8 +57,8 @@ func (d *Dataset) Info() sdk.Info {
 			{Name: "targets", Type: sdk.String, Default: targetsClass, Enum: []string{targetsClass, targetsRegression}, Doc: "Class indices, or real numbers that depend linearly on the input."},
 			{Name: "classes", Type: sdk.Int, Default: int64(10), Min: &one, Max: &byteLimit, Doc: "Number of classes, for targets = \"class\"."},
 			{Name: "outputs", Type: sdk.Int, Default: int64(1), Min: &one, Max: &byteLimit, Doc: "Numbers in one target, for targets = \"regression\"."},
-			{Name: "train_samples", Type: sdk.Int, Default: int64(60000), Min: &one, Unit: "samples", Doc: "Size of the training set."},
-			{Name: "test_samples", Type: sdk.Int, Default: int64(10000), Min: &none, Unit: "samples", Doc: "Size of the test set."},
+			{Name: "train_samples", Type: sdk.Int, Default: int64(60000), Min: &one, Max: &countLimit, Unit: "samples", Doc: "Size of the training set."},
+			{Name: "test_samples", Type: sdk.Int, Default: int64(10000), Min: &none, Max: &countLimit, Unit: "samples", Doc: "Size of the test set."},
 			{Name: "seed", Type: sdk.Int, Doc: "Choose other data with the same options. Default: the seed of the run."},
 		},
 	}

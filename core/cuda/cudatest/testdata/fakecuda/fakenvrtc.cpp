@@ -58,9 +58,10 @@ static std::string hash(const std::string& s) {
 
 extern "C" {
 
+// The version is one for each build of the fakes: images that are remembered elsewhere name its folder.
 int nvrtcVersion(int* major, int* minor) {
 	*major = 12;
-	*minor = 0;
+	*minor = BUILD;
 	return 0;
 }
 

@@ -16,8 +16,8 @@ struct Block {
 static size_t length(const Block& b) { return b.size; }
 static size_t length(size_t n) { return n; }
 
-static std::map<Ptr, Block> memory;        // of the devices
-static std::map<uintptr_t, size_t> pinned; // of the host
+static auto& memory = lasting<std::map<Ptr, Block>>();        // of the devices
+static auto& pinned = lasting<std::map<uintptr_t, size_t>>(); // of the host
 static u64 used[Devices];
 static int contexts[Devices];
 
@@ -191,7 +191,7 @@ struct Reserved {
 	Physical* mapped;
 };
 
-static std::map<Ptr, Reserved> reserved;
+static auto& reserved = lasting<std::map<Ptr, Reserved>>();
 
 static void drop(Physical* m) {
 	if (--m->uses) return;

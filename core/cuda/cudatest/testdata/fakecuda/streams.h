@@ -46,9 +46,12 @@ struct Graph {
 };
 
 typedef std::unique_lock<std::mutex> Lock;
-static std::mutex big; // guards everything; operations run without it
-static std::condition_variable moved;
-static std::vector<Stream*> streams;
+// lasting makes what threads that never end may still use when the program does.
+template <class T> static T& lasting() { return *new T; }
+
+static std::mutex& big = lasting<std::mutex>(); // guards everything; operations run without it
+static std::condition_variable& moved = lasting<std::condition_variable>();
+static std::vector<Stream*>& streams = lasting<std::vector<Stream*>>();
 static thread_local void* current;
 
 static bool set(const char* name) {
