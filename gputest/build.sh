@@ -9,15 +9,15 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/cuda" "$stage/nccl" "$stage/mnist" bin
 
-go build -o "$stage/trainctl" ./cmd/trainctl
-go test -c -o "$stage/cuda/cuda.test" ./core/cuda
-go test -c -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
+go build -ldflags='-s -w' -o "$stage/trainctl" ./cmd/trainctl
+go test -c -ldflags='-s -w' -o "$stage/cuda/cuda.test" ./core/cuda
+go test -c -ldflags='-s -w' -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
 cp -r core/cuda/testdata "$stage/cuda/"
 cp gputest/run.sh gputest/torch_steps.py gputest/*.toml "$stage/"
 if [ -f ../shared/mnist/train-images-idx3-ubyte.gz ]; then
 	cp ../shared/mnist/*.gz "$stage/mnist/"
 fi
-{ git rev-parse --short HEAD 2>/dev/null || echo unknown; } >"$stage/version"
+{ git describe --always --dirty 2>/dev/null || echo unknown; } >"$stage/version"
 
 tar -C "$stage" -czf bin/gputest.tar.gz .
 ls -lh bin/gputest.tar.gz | awk '{print $9 ": " $5}'

@@ -22,8 +22,8 @@ import (
 func benchCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: collectives, training steps, kernels",
-	}, benchAllReduceCommand(), benchStepCommand(s), benchKernelsCommand(), benchRankCommand())
+		Short: "Measure this machine: collectives, training steps, data, kernels",
+	}, benchAllReduceCommand(), benchStepCommand(s), benchDataCommand(s), benchKernelsCommand(), benchRankCommand())
 }
 
 func benchAllReduceCommand() *cobra.Command {

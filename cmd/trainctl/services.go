@@ -20,7 +20,9 @@ type services struct {
 	Worker func(context.Context, runRequest) error
 	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)
 	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
-	Eval   func(context.Context, evalRequest) (evalResult, error)
+	// BenchData opens the data as the ranks of this host do and reads it for a while.
+	BenchData func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error)
+	Eval      func(context.Context, evalRequest) (evalResult, error)
 
 	Plugins plugins
 }

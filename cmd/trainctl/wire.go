@@ -37,6 +37,9 @@ func newServices(started time.Time) *services {
 			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}
 			return app.BenchStep(ctx, o, budget)
 		},
+		BenchData: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error) {
+			return app.BenchData(ctx, app.BenchDataOptions{Config: c, Builtins: builtins(), Budget: budget})
+		},
 		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
 		Plugins: pluginServices(h),
 	}

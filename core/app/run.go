@@ -216,7 +216,11 @@ func (j *job) command(w rank.World) launch.Command {
 	}}
 }
 
-var stepKind = (*event.StepDone)(nil).Kind()
+var (
+	stepKind    = (*event.StepDone)(nil).Kind()
+	logKind     = (*event.PluginLog)(nil).Kind()
+	warningKind = (*event.Warning)(nil).Kind()
+)
 
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
@@ -241,6 +245,9 @@ func (j *job) onEvent(from int, line []byte) {
 // remark is what belongs into a rank's log beside its output: what its plugins
 // logged, and its warnings. The terminal leaves out some of it, of ranks above 0.
 func remark(line []byte) string {
+	if kind := event.KindOf(line); kind != logKind && kind != warningKind {
+		return "" // the many, unread
+	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return ""

@@ -63,7 +63,7 @@ func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (er
 	if err := app.Start(context.Background()); err != nil {
 		return rootCause(err)
 	}
-	return use(r)
+	return guarded(r.p.Device, func() error { return use(r) })
 }
 
 // runner is a worker with all its parts.

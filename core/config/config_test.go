@@ -138,6 +138,39 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// In a pod the launcher is told its place among the hosts; flags are stronger.
+func TestPods(t *testing.T) {
+	for _, tc := range []struct {
+		env              map[string]string
+		nodes, rank      int
+		endpoint, origin string
+	}{
+		{map[string]string{"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "t", "PET_MASTER_PORT": "29500"}, 4, 2, "t:29500", "env PET_MASTER_ADDR"},
+		{map[string]string{"PET_MASTER_ADDR": "t", "PET_NNODES": "2", "PET_RDZV_ENDPOINT": "u:1"}, 2, 0, "u:1", "env PET_RDZV_ENDPOINT"},
+		{map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "23456", "KUBERNETES_SERVICE_HOST": "k"}, 2, 1, "m:23456", "env RANK"},
+		{map[string]string{"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "KUBERNETES_SERVICE_HOST": "k"}, 1, 0, "", "default"},
+	} {
+		c := load(t, minimal, LoadOptions{Env: func(name string) (string, bool) { v, ok := tc.env[name]; return v, ok }})
+		if l := c.Launch; l.Nnodes != launch.N(tc.nodes) || l.NodeRank != tc.rank || l.RdzvEndpoint != tc.endpoint {
+			t.Errorf("%v: node %d of %v at %q", tc.env, l.NodeRank, l.Nnodes, l.RdzvEndpoint)
+		}
+		if got := c.Origin("launch.rdzv_endpoint").String(); got != tc.origin {
+			t.Errorf("%v: the address is from %q, want %q", tc.env, got, tc.origin)
+		}
+	}
+	mem := afero.NewMemMapFs()
+	if err := afero.WriteFile(mem, "cfg.toml", []byte(minimal), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, problems := Load(mem, "cfg.toml", LoadOptions{Env: func(name string) (string, bool) {
+		v, ok := map[string]string{"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "KUBERNETES_SERVICE_HOST": "k"}[name]
+		return v, ok
+	}})
+	if problems == nil || !strings.Contains(problems.Error(), "RANK is 2 and WORLD_SIZE is 2") {
+		t.Errorf("a pod too many: %v", problems)
+	}
+}
+
 func TestSet(t *testing.T) {
 	text := minimal + "[dataset.options]\nroot = \"a\"\n"
 	c := load(t, text, LoadOptions{Set: []string{

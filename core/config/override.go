@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/trainctl/trainctl/core/rank"
 )
 
 // Override is one setting from outside the file.
@@ -23,12 +26,13 @@ type tree struct {
 	root map[string]any
 }
 
-// environment applies torchrun's PET_<FLAG> variables to [launch], as
-// torchrun reads every flag of its own from there.
+// environment applies what a starter of pods says of hosts, and then torchrun's
+// PET_<FLAG> variables to [launch], as torchrun reads every flag of its own from there.
 func (t *tree) environment(lookup func(string) (string, bool)) {
 	if lookup == nil {
 		return
 	}
+	t.pod(lookup)
 	names, _ := fields(reflect.TypeFor[File]().Field(1).Type)
 	for _, name := range names {
 		env := "PET_" + strings.ToUpper(name)
@@ -36,6 +40,26 @@ func (t *tree) environment(lookup func(string) (string, bool)) {
 			src := &source{name: env, text: env + "=" + v, rank: 1, env: env}
 			t.set("launch."+name, v, src, span{0, len(env)}, len(env)+1)
 		}
+	}
+}
+
+// pod applies this host's place among a job's, where Kubernetes says it.
+func (t *tree) pod(lookup func(string) (string, bool)) {
+	n, ok, err := rank.NodeFromEnv(lookup)
+	if !ok {
+		return
+	}
+	value, _ := lookup(n.Source)
+	src := &source{name: n.Source, text: n.Source + "=" + value, rank: 1, env: n.Source}
+	if err != nil {
+		t.addAt(src, span{0, len(n.Source)}, "", "%v", err)
+		return
+	}
+	put := func(key, value string) { t.set("launch."+key, value, src, span{0, len(n.Source)}, len(n.Source)+1) }
+	put("rdzv_endpoint", strconv.Quote(n.Endpoint))
+	if n.Nodes > 0 {
+		put("nnodes", strconv.Itoa(n.Nodes))
+		put("node_rank", strconv.Itoa(n.Rank))
 	}
 }
 

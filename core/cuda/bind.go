@@ -70,7 +70,7 @@ func (b *binder) scratch(n int) (p driver.DevicePtr) {
 // keep is n bytes that stay until the plan has run.
 func (b *binder) keep(n int) (p driver.DevicePtr) {
 	if !b.measure && b.err == nil {
-		p, b.err = b.m.own(n)
+		p, b.err = b.m.own(n, "what a run keeps")
 	}
 	return p
 }
@@ -158,6 +158,8 @@ func param(a any) unsafe.Pointer {
 	case poolGeometry:
 		return unsafe.Pointer(&v)
 	case convGeometry:
+		return unsafe.Pointer(&v)
+	case normTargets:
 		return unsafe.Pointer(&v)
 	}
 	panic(fmt.Sprintf("cuda: a kernel takes no %T", a))

@@ -55,7 +55,7 @@ func TestConformanceEmulated(t *testing.T) {
 // The device with libraries: what they are told to compute is right.
 func TestConformanceLinked(t *testing.T) {
 	ran := conform(t, devicetest.Options{DTypes: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}, BiasApart: true, Reference: reference}, func(f *fake) plan.Device { return f.linked() })
-	mustRun(t, ran, "cublasLtMatmul", "cudnnBackendExecute", "add_relu", "turn")
+	mustRun(t, ran, "cublasLtMatmul", "cudnnBackendExecute", "add_relu", "turn", "bn_apply_last", "bn_grad_input_last")
 }
 
 // The device itself.

@@ -16,8 +16,12 @@ type dnn struct {
 	api    *driver.DNN
 	handle driver.DNNHandle
 	tf32   bool // convolutions of float32 may be made of their upper 11 bits
+	vary   bool // equal runs may give other bits
 	limit  int  // bytes of workspace that a plan may want
 	plans  map[convolution]*convPlan
+
+	// fastest picks one of several plans by trying them; nil: the first is taken.
+	fastest func(c convolution, plans []*convPlan) *convPlan
 
 	// absent describes a device that is not in this machine, for which plans
 	// are made instead; 0 for the one behind the handle.
@@ -31,6 +35,18 @@ func openDNN(api *driver.DNN, stream driver.Stream) (*dnn, error) {
 		return nil, err
 	}
 	return n, api.SetStream(n.handle, stream)
+}
+
+// lastWords is what the library says about its last error, if it does.
+func (n *dnn) lastWords() string {
+	text := make([]byte, 512)
+	if n.api.GetLastErrorString != nil {
+		n.api.GetLastErrorString(&text[0], uintptr(len(text)))
+	}
+	if s := driver.FromBuffer(text); s != "" {
+		return " (" + s + ")"
+	}
+	return ""
 }
 
 // attribute is one of a descriptor's.
@@ -120,8 +136,8 @@ func (n *dnn) engines(o *descriptorList, ops driver.BackendDescriptor, mode int3
 	return configs[:min(count, enough)], err
 }
 
-// fits reports whether an engine computes as the device promises: the same bits
-// every time, sums in float32, and float32 numbers whole unless TF32 is allowed.
+// fits reports whether an engine computes as the device promises: the same bits every time
+// unless they may vary, sums in float32, and float32 numbers whole unless TF32 is allowed.
 func (n *dnn) fits(o *descriptorList, config driver.BackendDescriptor, full bool) (bool, error) {
 	engine, err := o.empty(driver.DNNEngineDescriptor)
 	if err != nil {
@@ -137,7 +153,11 @@ func (n *dnn) fits(o *descriptorList, config driver.BackendDescriptor, full bool
 	}
 	for _, note := range notes[:min(count, int64(len(notes)))] {
 		switch note {
-		case driver.DNNNoteNondeterministic, driver.DNNNoteReducedReduction, driver.DNNNoteFFT, driver.DNNNoteWinograd6x6, driver.DNNNoteWinograd13x13:
+		case driver.DNNNoteNondeterministic:
+			if !n.vary {
+				return false, nil
+			}
+		case driver.DNNNoteReducedReduction, driver.DNNNoteFFT, driver.DNNNoteWinograd6x6, driver.DNNNoteWinograd13x13:
 			return false, nil
 		case driver.DNNNoteTensorCore, driver.DNNNoteDownConvert:
 			if full {

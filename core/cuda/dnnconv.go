@@ -47,33 +47,54 @@ func (n *dnn) plan(c convolution) (*convPlan, error) {
 	p, err := n.search(c)
 	n.plans[c] = p
 	if err != nil && !errors.Is(err, driver.DNNNotSupported) {
-		return nil, fmt.Errorf("cuDNN: %s of %+v in %v: %w", c.op, c.g, c.d, err)
+		return nil, fmt.Errorf("cuDNN: %s of %+v in %v: %w%s", c.op, c.g, c.d, err, n.lastWords())
 	}
 	return p, nil
 }
 
-// search goes through the engines that the heuristics name, best first.
+// search finds the plan to use among those that can be made, if any.
 func (n *dnn) search(c convolution) (*convPlan, error) {
 	o := &descriptorList{api: n.api} // kept: a plan may refer to all of it
 	ops, err := n.operation(o, c)
 	if err != nil {
 		return nil, errors.Join(err, o.free())
 	}
+	wanted := 1
+	if n.fastest != nil {
+		wanted = tries
+	}
+	switch plans := n.candidates(o, ops, c.d == tensor.F32 && !n.tf32, wanted); len(plans) {
+	case 0:
+		return nil, o.free()
+	case 1:
+		return plans[0], nil
+	default:
+		return n.fastest(c, plans), nil
+	}
+}
+
+// candidates goes through the engines that the heuristics name, best first, until it has made that many plans.
+func (n *dnn) candidates(o *descriptorList, ops driver.BackendDescriptor, full bool, wanted int) (plans []*convPlan) {
 	for _, mode := range []int32{driver.DNNHeuristicsA, driver.DNNHeuristicsFallback} {
 		configs, err := n.engines(o, ops, mode)
 		if err != nil {
 			continue // an older version may lack a mode
 		}
 		for _, config := range configs {
-			if ok, err := n.fits(o, config, c.d == tensor.F32 && !n.tf32); !ok || err != nil {
+			if ok, err := n.fits(o, config, full); !ok || err != nil {
 				continue
 			}
 			if desc, bytes, err := n.finish(o, config); err == nil && bytes <= n.limit {
-				return &convPlan{desc, bytes}, nil
+				if plans = append(plans, &convPlan{desc, bytes}); len(plans) == wanted {
+					return plans
+				}
 			}
 		}
+		if len(plans) > 0 {
+			break // the other mode's are for when nothing else works
+		}
 	}
-	return nil, o.free()
+	return plans
 }
 
 // operation is the graph of one convolution.

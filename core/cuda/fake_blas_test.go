@@ -211,7 +211,7 @@ func (b *fakeBlas) multiply(desc driver.LtMatmulDesc, x, w, d matrix, keep float
 	var mask []byte
 	switch e {
 	case driver.EpilogueDefault, driver.EpilogueReLU:
-	case driver.EpilogueBias, driver.EpilogueReLUBias, driver.EpilogueReLUAuxBias:
+	case driver.EpilogueBias, driver.EpilogueReLU | driver.EpilogueBias, driver.EpilogueReLUAux | driver.EpilogueBias:
 		add = b.f.vector("a bias", bias, d.d, d.rows)
 	case driver.EpilogueBGradB:
 		sums = b.f.vector("a bias gradient", bias, d.d, d.cols)
@@ -254,7 +254,7 @@ func (b *fakeBlas) multiply(desc driver.LtMatmulDesc, x, w, d matrix, keep float
 					mask[bit/8] |= 1 << (bit % 8)
 				}
 				fallthrough
-			case e == driver.EpilogueReLU || e == driver.EpilogueReLUBias:
+			case e == driver.EpilogueReLU || e == driver.EpilogueReLU|driver.EpilogueBias:
 				v = max(v, 0)
 			}
 			d.set(i+j*d.ld, v)

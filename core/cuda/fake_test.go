@@ -19,6 +19,9 @@ type fake struct {
 	names   []functionKey // of function handles
 	current driver.Context
 	fail    string // the kernel whose launch fails
+	full    bool   // there is no memory any more
+	clock   float32
+	marks   map[driver.Event]float32 // when events were recorded
 	allocs  int
 	ran     map[string]int // how often a kernel or a library's function ran
 
@@ -38,7 +41,7 @@ type fakeGraph struct {
 const fakeContext, fakeStream = 7, 9
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}, ran: map[string]int{}, graphs: map[driver.Graph]*fakeGraph{}, execs: map[driver.GraphExec]*fakeGraph{}}
+	return &fake{t: t, kernels: kernels(t), memory: map[driver.DevicePtr][]byte{}, marks: map[driver.Event]float32{}, ran: map[string]int{}, graphs: map[driver.Graph]*fakeGraph{}, execs: map[driver.GraphExec]*fakeGraph{}}
 }
 
 // within checks that a range lies in one live allocation, and gives its bytes.
@@ -64,11 +67,42 @@ func (f *fake) called(what string, s driver.Stream) {
 // driver is the table of functions.
 func (f *fake) driver() *driver.CUDA {
 	return &driver.CUDA{
-		PrimaryCtxRetain:  func(c *driver.Context, _ driver.Device) error { *c = fakeContext; return nil },
-		CtxSetCurrent:     func(c driver.Context) error { f.current = c; return nil },
-		StreamCreate:      func(s *driver.Stream, _ uint32) error { *s = fakeStream; return nil },
-		StreamSynchronize: func(s driver.Stream) error { f.called("StreamSynchronize", s); return nil },
+		PrimaryCtxRetain: func(c *driver.Context, _ driver.Device) error { *c = fakeContext; return nil },
+		CtxSetCurrent:    func(c driver.Context) error { f.current = c; return nil },
+		StreamCreate:     func(s *driver.Stream, _ uint32) error { *s = fakeStream; return nil },
+		StreamQuery:      func(s driver.Stream) error { f.called("StreamQuery", s); return nil },
+		MemHostAlloc: func(p *unsafe.Pointer, n uintptr, _ uint32) error {
+			b := tensor.Aligned(int(n))
+			*p = unsafe.Pointer(&b[0])
+			f.memory[driver.DevicePtr(address(&b[0]))] = b
+			return nil
+		},
+		MemHostGetDevicePointer: func(p *driver.DevicePtr, m unsafe.Pointer, _ uint32) error {
+			*p = driver.DevicePtr(address((*byte)(m)))
+			return nil
+		},
+		MemFreeHost: func(m unsafe.Pointer) error {
+			delete(f.memory, driver.DevicePtr(address((*byte)(m))))
+			return nil
+		},
+		EventCreate: func(e *driver.Event, _ uint32) error {
+			*e = driver.Event(len(f.marks) + 1)
+			f.marks[*e] = 0
+			return nil
+		},
+		EventRecord: func(e driver.Event, s driver.Stream) error {
+			f.called("EventRecord", s)
+			f.marks[e] = f.clock
+			return nil
+		},
+		EventQuery:       func(driver.Event) error { return nil },
+		EventElapsedTime: func(ms *float32, from, to driver.Event) error { *ms = f.marks[to] - f.marks[from]; return nil },
+		EventDestroy:     func(driver.Event) error { return nil },
+		MemGetInfo:       func(free, total *uintptr) error { *free, *total = 0, 1<<30; return nil },
 		MemAlloc: func(p *driver.DevicePtr, n uintptr) error {
+			if f.full {
+				return &driver.CallError{Call: "cuMemAlloc", Status: driver.CUResult(2)}
+			}
 			b := tensor.Aligned(int(n))
 			for i := range b {
 				b[i] = 0xff // NaN in every type
@@ -125,7 +159,7 @@ func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s 
 		f.t.Fatalf("%s on a grid of %d×%d×%d blocks of %d×%d×%d threads", k.name, x, y, z, bx, by, bz)
 	}
 	if k.name == f.fail {
-		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(719)}
+		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(701)}
 	}
 	if k.name == f.uncapped && f.capture != nil {
 		f.capture.invalid = true

@@ -7,7 +7,8 @@ type images struct {
 	n, c, hw int
 	lanes    int  // threads of a block that look at different channels
 	fours    bool // each of which looks at four
-	shares   int  // blocks that look at the same channels
+	spread   int  // blocks that look at the same channels
+	shares   int  // the same where their sums are put together
 }
 
 // images of a shape [n, c, h, w]. Channels that lie side by side are planes of
@@ -21,7 +22,8 @@ func (b *binder) images(s tensor.Shape) images {
 		}
 	}
 	const work = 8 // rounds that a thread should have
-	v.shares = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks(), 512))
+	v.spread = max(1, min(v.n*v.hw*v.lanes/(b.m.dev.block*work), most/v.blocks()))
+	v.shares = min(v.spread, 512)
 	return v
 }
 

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"unsafe"
+
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
@@ -23,46 +25,63 @@ func (b *binder) normStats(a graph.BatchNorm, at int) affine {
 	x := b.s.In[0].Spec
 	c := x.Shape[1]
 	if b.s.Train {
-		return b.normUpdate(a, b.moments(), at)
+		part, v := b.moments()
+		u, f := b.targets(a, at)
+		b.launch(x.DType, "bn_finish", v.c, 1, part, v.shares, u)
+		return f
 	}
 	f := b.newAffine(b.scratch(8 * c))
 	b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, f.mean, b.in(1), b.in(2), f.scale, f.shift)
 	return f
 }
 
-// moments are the batch's means, biased variances and count, in scratch.
-func (b *binder) moments() driver.DevicePtr {
+// normTargets is struct Update of norm.cu.
+type normTargets struct {
+	mean, invstd, scale, shift driver.DevicePtr
+	weight, bias               driver.DevicePtr
+	runningMean, runningVar    driver.DevicePtr
+	batches                    driver.DevicePtr
+	eps, momentum              float64
+	kind, _                    int32
+}
+
+// targets are outputs at and at+1, the running statistics, and what the batch is normalised with.
+func (b *binder) targets(a graph.BatchNorm, at int) (normTargets, affine) {
+	f := b.newAffine(b.out(at))
+	return normTargets{
+		f.mean, b.out(at + 1), f.scale, f.shift, b.in(1), b.in(2), b.state(3), b.state(4), b.state(5), a.Eps, a.Momentum, typeOf(b.s.In, 3), 0,
+	}, f
+}
+
+// moments sums up the shares of the batch, in scratch.
+func (b *binder) moments() (part driver.DevicePtr, v images) {
 	x := b.s.In[0].Spec
-	v := b.images(x.Shape)
-	part, stats := b.scratch(8*3*v.c*v.shares), b.scratch(8*(2*v.c+1))
+	v = b.images(x.Shape)
+	part = b.scratch(8 * 3 * v.c * v.shares)
 	if v.fours {
 		b.launch(x.DType, "bn_moments_last", v.blocks(), v.shares, b.in(0), v.n, v.c, v.lanes, part)
 	} else {
 		b.launch(x.DType, "bn_moments", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
 	}
-	b.launch(x.DType, "bn_merge", v.c, 1, part, v.shares, v.c, stats)
-	return stats
-}
-
-func (b *binder) normUpdate(a graph.BatchNorm, stats driver.DevicePtr, at int) affine {
-	x := b.s.In[0].Spec
-	c, f := x.Shape[1], b.newAffine(b.out(at))
-	b.launch(x.DType, "bn_update", grid(c), 1, stats, c, a.Eps, a.Momentum, f.mean, b.out(at+1), b.state(3), b.state(4), typeOf(b.s.In, 3), b.state(5),
-		b.in(1), b.in(2), f.scale, f.shift)
-	return f
+	return part, v
 }
 
 // normApply normalises, adds the residual if there is one, and clips if relu is 1.
 func (b *binder) normApply(f affine, residual driver.DevicePtr, relu int) {
 	x := b.s.In[0].Spec
 	v := b.images(x.Shape)
+	if v.fours {
+		b.launch(x.DType, "bn_apply_last", v.blocks(), v.spread, b.in(0), f.mean, f.scale, f.shift, v.n, v.c, v.lanes, residual, relu, b.out(0))
+		return
+	}
 	b.elementwise(x.DType, "bn_apply", x.Shape.Elems(), b.in(0), f.mean, f.scale, f.shift, v.c, v.hw, residual, relu, b.out(0))
 }
 
 // bindSyncBatchNorm lets the host merge the ranks' moments between two kernels.
 func bindSyncBatchNorm(b *binder) {
-	a := b.s.Attr.(graph.BatchNorm)
-	stats, c := b.moments(), b.s.In[0].Spec.Shape[1]
+	part, v := b.moments()
+	d, c, stats := b.s.In[0].Spec.DType, v.c, b.scratch(8*(2*v.c+1))
+	b.launch(d, "bn_merge", c, 1, part, v.shares, c, stats)
 	b.exchange(stats, func(e plan.Exchange, mine []float64) error {
 		all, err := e.Gather(mine)
 		if err == nil {
@@ -70,7 +89,9 @@ func bindSyncBatchNorm(b *binder) {
 		}
 		return err
 	})
-	b.normApply(b.normUpdate(a, stats, 1), 0, 0)
+	u, f := b.targets(b.s.Attr.(graph.BatchNorm), 1)
+	b.launch(d, "bn_update", grid(c), 1, stats, c, u)
+	b.normApply(f, 0, 0)
 }
 
 // mergeMoments combines the ranks' means and variances in rank order (Chan,
@@ -98,18 +119,29 @@ func (b *binder) exchange(at driver.DevicePtr, with func(e plan.Exchange, v []fl
 	if b.measure {
 		return
 	}
-	m, v := b.m, make([]float64, b.s.Exchanges())
+	m, n := b.m, b.s.Exchanges()
+	p, err := m.ownPinned(8 * n)
+	if b.err = joinFree(b.err, err); b.err != nil {
+		return
+	}
+	v, why := unsafe.Slice((*float64)(p.host), n), to("the statistics of "+b.s.Layer)
 	b.items = append(b.items, item{host: func(c *plan.Call) error {
 		if c.Exchange == nil {
 			return nil
 		}
-		if err := joinFree(m.down(tensor.Bytes(v), at), m.dev.cu.StreamSynchronize(m.dev.stream)); err != nil {
+		err := m.dev.within(func() error {
+			if err := m.down(tensor.Bytes(v), at); err != nil {
+				return m.dev.told(err, why)
+			}
+			return m.dev.finish(why)
+		})
+		if err != nil {
 			return err
 		}
-		if err := with(c.Exchange, v); err != nil {
+		if err := with(c.Exchange, v); err != nil { // outside: other ranks may be slow
 			return err
 		}
-		return m.up(at, tensor.Bytes(v))
+		return m.dev.within(func() error { return m.dev.told(m.up(at, tensor.Bytes(v)), why) })
 	}})
 }
 
@@ -128,27 +160,47 @@ func bindBatchNormGrad(b *binder) { b.normGrad(0, b.in(1), b.in(2), b.in(3), 4) 
 func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 	x := b.s.In[0].Spec
 	v := b.images(x.Shape)
-	part, sums := b.scratch(8*2*v.c*v.shares), b.scratch(8*(2*v.c+1))
+	part := b.scratch(8 * 2 * v.c * v.shares)
 	if v.fours {
 		b.launch(x.DType, "bn_grad_sums_last", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.lanes, part)
 	} else {
 		b.launch(x.DType, "bn_grad_sums", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.hw, v.lanes, part)
 	}
-	b.mergeGrad(x.DType, part, sums, v, v.n*v.hw, invstd)
 	if !b.s.Out[0].Present() {
+		b.mergeGrad(part, v, invstd, weight, 0, 0)
 		return
 	}
-	if b.s.Op == plan.SyncBatchNormGradOp {
-		b.exchange(sums, func(e plan.Exchange, v []float64) error { return e.Sum(v) })
-	}
+	b.normGradInput(v, gate, dy, mean, b.slopes(part, v, invstd, weight))
+}
+
+// slopes makes what the input's gradient is computed with, of the ranks' sums if they share theirs.
+func (b *binder) slopes(part driver.DevicePtr, v images, invstd driver.DevicePtr, weight int) driver.DevicePtr {
 	slopes := b.scratch(8 * 3 * v.c)
-	b.launch(x.DType, "bn_slopes", grid(v.c), 1, sums, invstd, b.in(weight), typeOf(b.s.In, weight), v.c, slopes)
+	if b.s.Op != plan.SyncBatchNormGradOp {
+		b.mergeGrad(part, v, invstd, weight, slopes, 0)
+		return slopes
+	}
+	sums := b.scratch(8 * (2*v.c + 1))
+	b.mergeGrad(part, v, invstd, weight, 0, sums)
+	b.exchange(sums, func(e plan.Exchange, v []float64) error { return e.Sum(v) })
+	b.launch(b.s.In[0].Spec.DType, "bn_slopes", grid(v.c), 1, sums, invstd, b.in(weight), typeOf(b.s.In, weight), v.c, slopes)
+	return slopes
+}
+
+func (b *binder) normGradInput(v images, gate, dy, mean, slopes driver.DevicePtr) {
+	x := b.s.In[0].Spec
+	if v.fours {
+		b.launch(x.DType, "bn_grad_input_last", v.blocks(), v.spread, b.in(0), gate, dy, mean, slopes, v.n, v.c, v.lanes, b.out(0), b.out(3))
+		return
+	}
 	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), gate, dy, mean, slopes, v.c, v.hw, b.out(0), b.out(3))
 }
 
-// mergeGrad adds up the shares' sums, and writes the gradients of weight and bias.
-func (b *binder) mergeGrad(d tensor.DType, part, sums driver.DevicePtr, v images, count int, invstd driver.DevicePtr) {
-	b.launch(d, "bn_grad_merge", v.c, 1, part, v.shares, v.c, float64(count), invstd, sums, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2))
+// mergeGrad adds up the shares' sums, and writes the gradients of weight and
+// bias, and slopes or sums.
+func (b *binder) mergeGrad(part driver.DevicePtr, v images, invstd driver.DevicePtr, weight int, slopes, sums driver.DevicePtr) {
+	b.launch(b.s.In[0].Spec.DType, "bn_grad_merge", v.c, 1, part, v.shares, v.c, float64(v.n*v.hw), invstd, b.out(1), b.out(2), b.gradType(), b.adds(1), b.adds(2),
+		b.in(weight), typeOf(b.s.In, weight), slopes, sums)
 }
 
 // gradType is the type of a norm's gradients, outputs 1 and 2.

@@ -66,11 +66,10 @@ func bindNormPoolGrad(b *binder) {
 	x, y := b.s.In[0].Spec, b.s.In[1].Spec
 	v := b.images(x.Shape).single()
 	p := b.pool(b.s.Attr.(plan.NormPool).Pool, x.Shape, y.Shape)
-	part, sums := b.scratch(8*2*v.c*v.shares), b.scratch(8*(2*v.c+1))
+	part, slopes := b.scratch(8*2*v.c*v.shares), b.scratch(8*3*v.c)
 	b.launch(x.DType, "norm_pool_grad_sums", v.blocks(), v.shares, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), p, x.Shape[0], v.lanes, part)
-	b.mergeGrad(x.DType, part, sums, v, v.n*v.hw, b.in(5))
-	b.launch(x.DType, "norm_pool_grad_input", v.blocks(), v.shares, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), b.in(5),
-		b.in(6), typeOf(b.s.In, 6), sums, b.out(0), p, x.Shape[0], v.lanes, part)
+	b.mergeGrad(part, v, b.in(5), 6, slopes, 0)
+	b.launch(x.DType, "norm_pool_grad_input", v.blocks(), v.shares, b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), slopes, b.out(0), p, x.Shape[0], v.lanes, part)
 	if len(b.s.Out) > 3 && b.s.Out[3].Present() {
 		b.launch(x.DType, "sum_parts", v.c, 1, part, v.shares, b.out(3), typeOf(b.s.Out, 3), b.adds(3))
 	}

@@ -103,7 +103,7 @@ func TestBatchesAreFedAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(1)
-	t.Setenv("FAKECUDA_EAGER", "1") // now it is copied
+	t.Setenv("CUDA_FAKE_EAGER", "1") // now it is copied
 	in.F32()[5] = 2
 	if err := d.Feed(mem, nil); err != nil {
 		t.Fatal(err)

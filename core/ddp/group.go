@@ -2,7 +2,6 @@ package ddp
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -196,16 +195,4 @@ func (g *Group) Any(flag bool) (bool, error) {
 	}
 	err := g.Scalars(sdk.Max, v[:])
 	return v[0] > 0, err
-}
-
-// Agree fails on every rank, naming the two values, unless all ranks pass the same one.
-func (g *Group) Agree(what string, value float64) error {
-	v := [2]float64{value, -value}
-	if err := g.Scalars(sdk.Max, v[:]); err != nil {
-		return err
-	}
-	if hi, lo := v[0], -v[1]; hi != lo || math.IsNaN(value) {
-		return fmt.Errorf("ranks disagree on %s: between %v and %v, rank %d has %v", what, lo, hi, g.Rank, value)
-	}
-	return nil
 }

@@ -23,6 +23,7 @@ type Bus struct {
 	seq   uint64
 	now   func() time.Time
 	sinks []Sink
+	line  encoder // of the record under way
 }
 
 // NewBus makes the bus of one sender; rank is its rank, or Launcher.
@@ -52,9 +53,19 @@ func (b *Bus) Relay(r Record) {
 	b.unlockAndTell()
 }
 
+// send encodes a record once for all sinks that write lines.
 func (b *Bus) send(r Record) {
+	b.line.b = b.line.b[:0]
 	for _, s := range b.sinks {
-		s.Emit(r)
+		j, ok := s.(*JSONLines)
+		if !ok {
+			s.Emit(r)
+			continue
+		}
+		if len(b.line.b) == 0 {
+			b.line.record(r)
+		}
+		j.emitLine(r, b.line.b)
 	}
 }
 

@@ -21,7 +21,7 @@ func (w *encoder) record(r Record) {
 	w.b = append(w.b, `{"schema":1,"seq":`...)
 	w.b = strconv.AppendUint(w.b, r.Seq, 10)
 	w.b = append(w.b, `,"ts":"`...)
-	w.b = r.Time.UTC().AppendFormat(w.b, timeLayout)
+	w.time(r.Time.UTC())
 	w.b = append(w.b, '"')
 	w.integer("rank", int64(r.Rank))
 	w.str("event", r.Event.Kind())
@@ -29,7 +29,27 @@ func (w *encoder) record(r Record) {
 	w.b = append(w.b, '}', '\n')
 }
 
-const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
+// time writes a time of UTC as RFC 3339 has it, with microseconds. The years
+// have four digits.
+func (w *encoder) time(t time.Time) {
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	w.digits(year, 1000, '-')
+	w.digits(int(month), 10, '-')
+	w.digits(day, 10, 'T')
+	w.digits(hour, 10, ':')
+	w.digits(minute, 10, ':')
+	w.digits(second, 10, '.')
+	w.digits(t.Nanosecond()/1000, 100_000, 'Z')
+}
+
+// digits writes a number of as many digits as the unit of the first, and what follows.
+func (w *encoder) digits(n, unit int, end byte) {
+	for ; unit > 0; unit /= 10 {
+		w.b = append(w.b, byte('0'+n/unit%10))
+	}
+	w.b = append(w.b, end)
+}
 
 // UnknownError is what Decode returns for a kind that this version has no type for.
 type UnknownError struct{ Kind string }
@@ -39,6 +59,14 @@ func (e *UnknownError) Error() string { return fmt.Sprintf("unknown event %q", e
 // Decode reads one JSON line back. Fields it does not know are ignored, a kind
 // it does not know is an *UnknownError, another schema an error.
 func Decode(line []byte) (Record, error) {
+	if r, ok := decodeStep(line); ok {
+		return r, nil
+	}
+	return decode(line)
+}
+
+// decode is Decode of any event.
+func decode(line []byte) (Record, error) {
 	var head struct {
 		Schema int       `json:"schema"`
 		Seq    uint64    `json:"seq"`
@@ -96,6 +124,10 @@ func (e *StepDone) nulls(m map[string]json.RawMessage) {
 	nullNaN(m, "loss_mean", &e.LossMean)
 	nullNaN(m, "accuracy", &e.Accuracy)
 	nullNaN(m, "lr", &e.LR)
+	nullNaN(m, "step_ms", &e.StepMS)
+	nullNaN(m, "data_ms", &e.DataMS)
+	nullNaN(m, "comm_ms", &e.CommMS)
+	nullNaN(m, "samples_per_sec", &e.SamplesPerSec)
 	nullNaN(m, "grad_norm", &e.GradNorm)
 	nullNaN(m, "scale", &e.Scale)
 }

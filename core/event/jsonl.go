@@ -4,19 +4,35 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/spf13/afero"
 )
 
-// JSONLines writes one object per line. The first failed write is reported
+const (
+	// gather is how long step events wait to be written together. Only those of
+	// steps shorter than this ever wait.
+	gather = 10 * time.Millisecond
+	// gathered is how many bytes are written at once at most, a line aside.
+	gathered = 32 << 10
+)
+
+// JSONLines writes one object per line. Events are written as they come, but
+// steps that follow each other within [gather] are written together: a write
+// for each costs more than a small model's step. The first failed write is reported
 // through warn, once; after it the sink is silent and the run goes on. warn is
 // called by the Bus outside of its Emit, so it may emit an event itself.
 type JSONLines struct {
-	w     io.Writer
-	close func() error
-	line  encoder
-	dead  bool
-	warn  trouble
+	mu      sync.Mutex
+	w       io.Writer
+	close   func() error
+	lines   encoder   // not yet written
+	written time.Time // when, by the time of the event that was written last
+	later   *time.Timer
+	armed   bool // later will write
+	dead    bool
+	warn    trouble
 }
 
 // NewJSONLines writes to w, for example standard output for --events json.
@@ -34,22 +50,81 @@ func OpenJSONLines(fsys afero.Fs, path string, warn func(error)) (*JSONLines, er
 	return &JSONLines{w: f, warn: trouble{tell: warn}, close: f.Close}, nil
 }
 
-// Emit writes the record's line with a single Write.
+// Emit writes the record's line, with those that wait before it, in a single
+// Write, or lets it wait.
 func (j *JSONLines) Emit(r Record) {
-	if j.dead {
-		return
-	}
-	j.line.b = j.line.b[:0]
-	j.line.record(r)
-	if _, err := j.w.Write(j.line.b); err != nil {
-		j.dead = true
-		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.dead {
+		j.lines.record(r)
+		j.due(r)
 	}
 }
 
-func (j *JSONLines) report() func() { return j.warn.report() }
+// emitLine is Emit of a record that is encoded already.
+func (j *JSONLines) emitLine(r Record, line []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.dead {
+		j.lines.b = append(j.lines.b, line...)
+		j.due(r)
+	}
+}
 
-// Close closes the file.
-func (j *JSONLines) Close() error { return j.close() }
+// due writes what is there, now or soon; mu is held.
+func (j *JSONLines) due(r Record) {
+	_, step := r.Event.(*StepDone)
+	if !step || len(j.lines.b) >= gathered || r.Time.Sub(j.written) >= gather {
+		j.write(r.Time)
+		return
+	}
+	if j.armed {
+		return
+	}
+	j.armed = true
+	if j.later == nil {
+		j.later = time.AfterFunc(gather, j.timeIsUp)
+		return
+	}
+	j.later.Reset(gather)
+}
+
+func (j *JSONLines) timeIsUp() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.armed = false
+	j.write(time.Now())
+}
+
+// write writes the lines there are; mu is held.
+func (j *JSONLines) write(now time.Time) {
+	if j.dead || len(j.lines.b) == 0 {
+		return
+	}
+	j.written = now
+	if _, err := j.w.Write(j.lines.b); err != nil {
+		j.dead = true
+		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
+	}
+	j.lines.b = j.lines.b[:0]
+}
+
+func (j *JSONLines) report() func() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.warn.report()
+}
+
+// Close writes what waits and closes the file.
+func (j *JSONLines) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.write(time.Now())
+	j.dead = true
+	if j.later != nil {
+		j.later.Stop()
+	}
+	return j.close()
+}
 
 var _ Sink = (*JSONLines)(nil)

@@ -15,6 +15,10 @@ import (
 // FlushEvery is the longest that a scalar waits in memory while events arrive.
 const FlushEvery = 5 * time.Second
 
+// flushBytes is how much waits at most: steps of microseconds would fill memory
+// until then.
+const flushBytes = 64 << 10
+
 // TensorBoard writes the scalars of step and evaluation events into one event
 // file, whose X axis is the optimizer step. Other events it passes over.
 type TensorBoard struct {
@@ -70,7 +74,7 @@ func (t *TensorBoard) Emit(r Record) {
 	default:
 		return
 	}
-	if r.Time.Sub(t.flushed) >= FlushEvery {
+	if len(t.buf) >= flushBytes || r.Time.Sub(t.flushed) >= FlushEvery {
 		t.flush(r.Time)
 	}
 }

@@ -74,7 +74,8 @@ func TestShapeErrors(t *testing.T) {
 	}
 }
 
-// The pooled size follows PyTorch: with ceil the last window has to start inside.
+// The pooled size follows PyTorch: with ceil the last window has to start inside,
+// and the only one may be larger than the input.
 func TestPoolSizes(t *testing.T) {
 	for _, c := range []struct {
 		a    Pool
@@ -86,6 +87,11 @@ func TestPoolSizes(t *testing.T) {
 		{Pool{Kernel: [2]int{1, 1}, Stride: [2]int{3, 3}, Ceil: true}, 2, 1},
 		{Pool{Kernel: [2]int{3, 3}, Stride: [2]int{2, 2}, Padding: [2]int{1, 1}}, 4, 2},
 		{Pool{Kernel: [2]int{3, 3}, Stride: [2]int{2, 2}, Padding: [2]int{1, 1}, Ceil: true}, 4, 3},
+		{Pool{Kernel: [2]int{4, 4}, Stride: [2]int{4, 4}, Ceil: true}, 3, 1},
+		{Pool{Kernel: [2]int{4, 4}, Stride: [2]int{2, 2}, Ceil: true}, 2, 0},
+		{Pool{Kernel: [2]int{4, 4}, Stride: [2]int{3, 3}, Ceil: true}, 2, 1},
+		{Pool{Kernel: [2]int{5, 5}, Stride: [2]int{3, 3}, Padding: [2]int{1, 1}, Ceil: true}, 2, 1},
+		{Pool{Kernel: [2]int{5, 5}, Stride: [2]int{2, 2}}, 4, 0},
 	} {
 		if got := c.a.out(0, c.in); got != c.want {
 			t.Errorf("%+v of %d: %d, want %d", c.a, c.in, got, c.want)

@@ -20,14 +20,18 @@ type Pool struct {
 }
 
 // out is the rule of aten/src/ATen/native/Pool.h: with Ceil a last window may
-// hang over the end, but has to start inside the input or its left padding.
+// hang over the end, but has to start inside the input or its left padding; the
+// only window may be larger than all of it. 0: no window fits.
 func (a Pool) out(i, in int) int {
 	span := in + 2*a.Padding[i] - a.Kernel[i]
-	if !a.Ceil {
-		return span/a.Stride[i] + 1
+	if a.Ceil {
+		span += a.Stride[i] - 1
 	}
-	n := (span+a.Stride[i]-1)/a.Stride[i] + 1
-	if (n-1)*a.Stride[i] >= in+a.Padding[i] {
+	if span < 0 {
+		return 0
+	}
+	n := span/a.Stride[i] + 1
+	if a.Ceil && (n-1)*a.Stride[i] >= in+a.Padding[i] {
 		n--
 	}
 	return n
@@ -42,7 +46,7 @@ func (g *Graph) poolShape(op Op, layer string, x ValueID, a Pool) (tensor.Shape,
 		if 2*a.Padding[i] > a.Kernel[i] {
 			return nil, fail(layer, op, "padding %s is more than half of kernel %s", pair(a.Padding[0], a.Padding[1]), pair(a.Kernel[0], a.Kernel[1]))
 		}
-		if in[1+i]+2*a.Padding[i] < a.Kernel[i] {
+		if a.out(i, in[1+i]) == 0 {
 			return nil, fail(layer, op, "kernel %s does not fit into %d×%d with padding %s",
 				pair(a.Kernel[0], a.Kernel[1]), in[1], in[2], pair(a.Padding[0], a.Padding[1]))
 		}

@@ -27,13 +27,3 @@ func (g *Graph) Layers() []LayerInfo {
 	}
 	return layers
 }
-
-// ParamElems is the number of trained elements.
-func (g *Graph) ParamElems() (n int) {
-	for _, p := range g.params {
-		if p.RequiresGrad {
-			n += p.Shape.Elems()
-		}
-	}
-	return n
-}

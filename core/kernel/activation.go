@@ -75,8 +75,17 @@ func geluSlope(x float64, tanhApprox bool) float64 {
 
 // Sigmoid computes y = 1/(1+exp(−x)). y may be x.
 func Sigmoid[T Float](x, y []T) {
+	y = y[:len(x)]
+	if vectors32[T](len(x)) {
+		vecSigmoid(as32(x), as32(y))
+		return
+	}
 	for i, v := range x {
-		y[i] = T(1 / (1 + math.Exp(-float64(v))))
+		if is32[T]() {
+			y[i] = T(sigmoidOf(float64(v)))
+		} else {
+			y[i] = T(1 / (1 + math.Exp(-float64(v))))
+		}
 	}
 }
 
@@ -89,8 +98,17 @@ func SigmoidGrad[T Float](y, dy, dx []T) {
 
 // Tanh computes y = tanh(x). y may be x.
 func Tanh[T Float](x, y []T) {
+	y = y[:len(x)]
+	if vectors32[T](len(x)) {
+		vecTanh(as32(x), as32(y))
+		return
+	}
 	for i, v := range x {
-		y[i] = T(math.Tanh(float64(v)))
+		if is32[T]() {
+			y[i] = T(tanhOf(float64(v)))
+		} else {
+			y[i] = T(math.Tanh(float64(v)))
+		}
 	}
 }
 

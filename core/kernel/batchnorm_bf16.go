@@ -24,13 +24,20 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 	if relu {
 		floor = 0
 	}
-	for i := range n * c {
-		scale, shift := affine(i%c, invstd, gamma, beta)
-		r, step := &noResidual[0], 0
-		if residual != nil {
-			r, step = &residual[i*hw:][:hw][0], 2*pairLanes
+	var scale, shift [applyChannels]float32
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				r, step := &noResidual[0], 0
+				if residual != nil {
+					r, step = &residual[at:][:hw][0], 2*pairLanes
+				}
+				vecHalfNorm(&x[at:][:hw][0], r, step, mean[ch], scale[ch-lo], shift[ch-lo], floor, &y[at:][:hw][0], hw/2)
+			}
 		}
-		vecHalfNorm(&x[i*hw:][:hw][0], r, step, mean[i%c], scale, shift, floor, &y[i*hw:][:hw][0], hw/2)
 	}
 }
 
@@ -40,28 +47,43 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 // behind the norm: dy counts where it is not ≤ 0. d, if not nil, receives that part
 // of dy, the gradient of a residual. dx may be dy or x.
 func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
-	count := float64(n * hw)
 	g := normGate{hw: hw, y: y, dy: dy}
 	if d != nil {
 		g.y, g.dy = nil, d
 	}
-	for ch := lo; ch < hi; ch++ {
-		var sum, dot float64
-		for i := ch; i < n*c; i += c {
-			if at := i * hw; d != nil {
+	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+		g.block(lo, min(lo+block, hi), n, c, x, dy, y, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+	}
+}
+
+// block takes the sums of a block of channels, and then their dx.
+func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	var sums, dots [mostChannels]float64
+	hw := g.hw
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at := (i*c + ch) * hw
+			if d != nil {
 				ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
 			}
-			from, gate, step := g.plane(i)
-			a, b := vecHalfNormSums(&x[i*hw:][:hw][0], from, gate, step, mean[ch], hw/2)
-			sum += float64(a)
-			dot += float64(b)
+			from, gate, step := g.plane(i*c + ch)
+			a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
+			sums[ch-lo] += float64(a)
+			dots[ch-lo] += float64(b)
 		}
-		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sum, accumulate)
-		scale, slope, offset := normSlope(count, sum, dot, mean[ch], invstd[ch], gamma, ch)
-		for i := ch; i < n*c; i += c {
-			from, gate, step := g.plane(i)
-			vecHalfNormGrad(&x[i*hw:][:hw][0], from, gate, step, scale, slope, offset, &dx[i*hw:][:hw][0], hw/2)
+	}
+	var scale, slope, offset [mostChannels]float32
+	for ch := lo; ch < hi; ch++ {
+		j := ch - lo
+		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[j], accumulate)
+		scale[j], slope[j], offset[j] = normSlope(float64(n*hw), sums[j], dots[j], mean[ch], invstd[ch], gamma, ch)
+	}
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at, j := (i*c+ch)*hw, ch-lo
+			from, gate, step := g.plane(i*c + ch)
+			vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale[j], slope[j], offset[j], &dx[at:][:hw][0], hw/2)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func runPairTile(rows int, t *tile) {
 	}
 }
 
-func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
-	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride)
+func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride, ahead int) {
+	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(n), dst, stride, ahead)
 }
 
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
@@ -86,8 +86,8 @@ func runRoundedTile(rows int, t *tile) {
 
 func runPairDots(t *dotTile) { dotTileBF16(t) }
 
-func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
-	return halfMomentsBF16(x, vectors, uintptr(tail), inverse)
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32, ahead int) (mean, diff, square float32) {
+	return halfMomentsBF16(x, vectors, uintptr(tail), inverse, 2*ahead)
 }
 
 func runHalfPool(rows int, t *halfPool) {
@@ -126,8 +126,8 @@ func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floo
 	halfNormBF16(x, residual, residualStep, mean, scale, shift, floor, y, pairs)
 }
 
-func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
-	return halfNormSumsBF16(x, dy, gate, gateStep, mean, pairs)
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32) {
+	return halfNormSumsBF16(x, dy, gate, gateStep, mean, pairs, 2*ahead)
 }
 
 func vecHalfNormGrad(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int) {

@@ -1816,68 +1816,85 @@ along:
 	VZEROUPPER
 	RET
 
-// func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int)
-// Requires: AVX, AVX512F
-TEXT ·halfPlanesToLanesBF16(SB), NOSPLIT, $0-56
+// func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·halfPlanesToLanesBF16(SB), NOSPLIT, $0-64
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  plane+16(FP), DX
 	MOVQ  width+24(FP), BX
 	MOVQ  dst+40(FP), SI
 	MOVQ  stride+48(FP), DI
-	MOVQ  mask+32(FP), R8
-	KMOVW R8, K1
+	MOVQ  ahead+56(FP), R8
+	MOVQ  mask+32(FP), R9
+	KMOVW R9, K1
 
 row:
-	MOVQ        CX, R8
-	VPMOVZXWD.Z (R8), K1, Z0
+	MOVQ        CX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z0
 	VPSLLD      $0x10, Z0, Z0
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z1
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z1
 	VPSLLD      $0x10, Z1, Z1
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z2
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z2
 	VPSLLD      $0x10, Z2, Z2
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z3
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z3
 	VPSLLD      $0x10, Z3, Z3
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z4
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z5
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z5
 	VPSLLD      $0x10, Z5, Z5
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z6
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z6
 	VPSLLD      $0x10, Z6, Z6
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z7
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z7
 	VPSLLD      $0x10, Z7, Z7
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z8
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z8
 	VPSLLD      $0x10, Z8, Z8
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z9
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z9
 	VPSLLD      $0x10, Z9, Z9
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z10
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z10
 	VPSLLD      $0x10, Z10, Z10
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z11
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z11
 	VPSLLD      $0x10, Z11, Z11
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z12
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z12
 	VPSLLD      $0x10, Z12, Z12
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z13
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z13
 	VPSLLD      $0x10, Z13, Z13
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z14
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z14
 	VPSLLD      $0x10, Z14, Z14
-	ADDQ        DX, R8
-	VPMOVZXWD.Z (R8), K1, Z15
+	ADDQ        DX, R9
+	PREFETCHT1  (R9)(R8*1)
+	VPMOVZXWD.Z (R9), K1, Z15
 	VPSLLD      $0x10, Z15, Z15
-	ADDQ        DX, R8
+	ADDQ        DX, R9
 	VUNPCKLPS   Z1, Z0, Z16
 	VUNPCKHPS   Z1, Z0, Z1
 	VUNPCKLPS   Z3, Z2, Z0
@@ -1966,7 +1983,7 @@ row:
 	RET
 
 // func lanesToHalfPlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·lanesToHalfPlanesBF16(SB), NOSPLIT, $0-64
 	MOVQ    bias+24(FP), AX
 	VMOVUPS (AX), Z0
@@ -1978,6 +1995,8 @@ TEXT ·lanesToHalfPlanesBF16(SB), NOSPLIT, $0-64
 	MOVQ    width+48(FP), DI
 	MOVQ    mask+56(FP), R8
 	KMOVW   R8, K1
+	MOVQ    SI, R9
+	SHLQ    $0x04, R9
 
 row:
 	VADDPS        (CX), Z0, Z1
@@ -2061,51 +2080,67 @@ row:
 	VSHUFF32X4    $0xdd, Z4, Z3, Z4
 	VSHUFF32X4    $0x88, Z16, Z8, Z3
 	VSHUFF32X4    $0xdd, Z16, Z8, Z16
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xf6 // VCVTNEPS2BF16 Z6, Y6
 	VMOVDQU16     Y6, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z9, Y9
 	VMOVDQU16     Y9, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xff // VCVTNEPS2BF16 Z7, Y7
 	VMOVDQU16     Y7, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z12, Y12
 	VMOVDQU16     Y12, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xf6 // VCVTNEPS2BF16 Z14, Y14
 	VMOVDQU16     Y14, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z2, Y2
 	VMOVDQU16     Y2, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z5, Y5
 	VMOVDQU16     Y5, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z3, Y3
 	VMOVDQU16     Y3, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xff // VCVTNEPS2BF16 Z15, Y15
 	VMOVDQU16     Y15, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
 	VMOVDQU16     Y1, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z17, Y17
 	VMOVDQU16     Y17, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z4, Y4
 	VMOVDQU16     Y4, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z10, Y10
 	VMOVDQU16     Y10, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z13, Y13
 	VMOVDQU16     Y13, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z11, Y11
 	VMOVDQU16     Y11, K1, (R8)
 	ADDQ          SI, R8
+	PREFETCHT1    (R8)(R9*1)
 	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z16, Y16
 	VMOVDQU16     Y16, K1, (R8)
 	ADDQ          SI, R8

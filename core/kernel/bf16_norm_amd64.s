@@ -80,9 +80,9 @@ body:
 	VZEROUPPER
 	RET
 
-// func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int) (sum float32, dot float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·halfNormSumsBF16(SB), NOSPLIT, $0-56
+// func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int, ahead int) (sum float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·halfNormSumsBF16(SB), NOSPLIT, $0-64
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), DX
 	MOVQ         gate+16(FP), BX
@@ -93,23 +93,27 @@ TEXT ·halfNormSumsBF16(SB), NOSPLIT, $0-56
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X7
 	VPBROADCASTD X7, Z7
+	MOVQ         ahead+48(FP), R8
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
-	MOVQ         $0x0000ffff, R8
-	KMOVW        R8, K1
+	MOVQ         $0x0000ffff, R9
+	KMOVW        R9, K1
 
 loop:
 	CMPQ  DI, $0x10
 	JGE   body
-	MOVQ  $0x00000001, R8
+	MOVQ  $0x00000001, R9
 	MOVQ  DI, CX
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	SHLQ  CL, R9
+	DECQ  R9
+	KMOVW R9, K1
 
 body:
+	PREFETCHT1    (AX)(R8*1)
+	PREFETCHT1    (DX)(R8*1)
+	PREFETCHT1    (BX)(R8*1)
 	VMOVUPS.Z     (AX), K1, Z8
 	VPSLLD        $0x10, Z8, Z9
 	VPANDD        Z7, Z8, Z8
@@ -146,7 +150,7 @@ body:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, sum+48(FP)
+	MOVSS         X1, sum+56(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -155,7 +159,7 @@ body:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+52(FP)
+	MOVSS         X1, dot+60(FP)
 	VZEROUPPER
 	RET
 

@@ -10,7 +10,7 @@ func halfNormBF16(x *uint16, residual *uint16, residualStep int, mean float32, s
 // halfNormSumsBF16 adds up dy and dy·(x−mean) where gate is not ≤ 0.
 //
 //go:noescape
-func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int) (sum float32, dot float32)
+func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int, ahead int) (sum float32, dot float32)
 
 // halfNormGradBF16 computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.
 //

@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func halfMomentsBF16(x *uint16, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·halfMomentsBF16(SB), NOSPLIT, $0-44
+// func halfMomentsBF16(x *uint16, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·halfMomentsBF16(SB), NOSPLIT, $0-52
 	MOVQ         x+0(FP), AX
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
@@ -13,41 +13,46 @@ TEXT ·halfMomentsBF16(SB), NOSPLIT, $0-44
 	VBROADCASTSS X1, Z1
 	MOVQ         tail+16(FP), CX
 	KMOVW        CX, K1
+	MOVQ         ahead+32(FP), CX
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z5, Z5, Z5
-	MOVQ         vectors+8(FP), DX
-	MOVQ         AX, CX
+	MOVQ         vectors+8(FP), BX
+	MOVQ         AX, DX
 
 sum2:
-	SUBQ    $0x02, DX
-	JL      sumOnes
-	VMOVUPS (CX), Z14
-	VPSLLD  $0x10, Z14, Z15
-	VPANDD  Z0, Z14, Z14
-	VADDPS  Z15, Z2, Z2
-	VADDPS  Z14, Z3, Z3
-	VMOVUPS 64(CX), Z14
-	VPSLLD  $0x10, Z14, Z15
-	VPANDD  Z0, Z14, Z14
-	VADDPS  Z15, Z4, Z4
-	VADDPS  Z14, Z5, Z5
-	ADDQ    $0x00000080, CX
-	JMP     sum2
+	SUBQ       $0x02, BX
+	JL         sumOnes
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Z14
+	VPSLLD     $0x10, Z14, Z15
+	VPANDD     Z0, Z14, Z14
+	VADDPS     Z15, Z2, Z2
+	VADDPS     Z14, Z3, Z3
+	PREFETCHT1 64(DX)(CX*1)
+	VMOVUPS    64(DX), Z14
+	VPSLLD     $0x10, Z14, Z15
+	VPANDD     Z0, Z14, Z14
+	VADDPS     Z15, Z4, Z4
+	VADDPS     Z14, Z5, Z5
+	ADDQ       $0x00000080, DX
+	JMP        sum2
 
 sumOnes:
-	ADDQ    $0x02, DX
-	JZ      sumTail
-	VMOVUPS (CX), Z14
-	VPSLLD  $0x10, Z14, Z15
-	VPANDD  Z0, Z14, Z14
-	VADDPS  Z15, Z2, Z2
-	VADDPS  Z14, Z3, Z3
-	ADDQ    $0x40, CX
+	ADDQ       $0x02, BX
+	JZ         sumTail
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Z14
+	VPSLLD     $0x10, Z14, Z15
+	VPANDD     Z0, Z14, Z14
+	VADDPS     Z15, Z2, Z2
+	VADDPS     Z14, Z3, Z3
+	ADDQ       $0x40, DX
 
 sumTail:
-	VMOVUPS.Z     (CX), K1, Z14
+	PREFETCHT1    (DX)(CX*1)
+	VMOVUPS.Z     (DX), K1, Z14
 	VPSLLD        $0x10, Z14, Z15
 	VPANDD        Z0, Z14, Z14
 	VADDPS        Z15, Z4, Z4
@@ -123,7 +128,7 @@ diffTail:
 	VSUBPS.Z      Z1, Z2, K1, Z2
 	VADDPS        Z2, Z9, Z9
 	VFMADD231PS   Z2, Z2, Z13
-	MOVSS         X1, mean+32(FP)
+	MOVSS         X1, mean+40(FP)
 	VADDPS        Z7, Z6, Z6
 	VADDPS        Z9, Z8, Z8
 	VADDPS        Z8, Z6, Z6
@@ -135,7 +140,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+36(FP)
+	MOVSS         X1, diff+44(FP)
 	VADDPS        Z11, Z10, Z10
 	VADDPS        Z13, Z12, Z12
 	VADDPS        Z12, Z10, Z10
@@ -147,7 +152,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+40(FP)
+	MOVSS         X1, square+48(FP)
 	VZEROUPPER
 	RET
 

@@ -5,7 +5,7 @@ package kernel
 // halfMomentsBF16 is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². tail has a bit per pair of elements that do not fill a vector.
 //
 //go:noescape
-func halfMomentsBF16(x *uint16, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
+func halfMomentsBF16(x *uint16, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
 
 // halfPool1BF16 pools pairs of rows, 1 at a time, normalises the maxima, and writes what is positive of them, and their places.
 //

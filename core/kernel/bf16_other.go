@@ -11,13 +11,13 @@ func runPairMultiplyAdds(rounds int)   { noVector() }
 func runPairTile(rows int, t *tile)    { noVector() }
 func runRoundedTile(rows int, t *tile) { noVector() }
 func runPairDots(t *dotTile)           { noVector() }
-func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride int) {
+func halfPlanesToLanes(rows int, src *uint16, plane, width int, n laneCount, dst *float32, stride, ahead int) {
 	noVector()
 }
 func lanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, n laneCount) {
 	noVector()
 }
-func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32) (mean, diff, square float32) {
+func vecHalfMoments(x *uint16, vectors int, tail laneCount, inverse float32, ahead int) (mean, diff, square float32) {
 	noVector()
 	return
 }
@@ -34,7 +34,7 @@ func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n in
 func vecHalfNorm(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int) {
 	noVector()
 }
-func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32) {
+func vecHalfNormSums(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32) {
 	noVector()
 	return
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -74,6 +75,13 @@ func TestConvBF16(t *testing.T) {
 			continue
 		}
 		testConvBF16(t, p, 1.2e-3)
+	}
+	for _, c := range slices.Concat(halvingCases, pickCases) {
+		if p := &c; !p.ForwardBF16() || !p.GradInputBF16() || !p.GradWeightBF16() {
+			t.Errorf("%+v: no kernel", *p)
+			continue
+		}
+		testConvBF16(t, &c, 1e-5)
 	}
 	var forward, input, weight int
 	for i := range direct16Cases {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // SoftmaxCrossEntropy computes PyTorch's cross_entropy over logits [rows,
@@ -29,10 +30,11 @@ func SoftmaxCrossEntropy[T Float](rows, classes int, logits []T, target []int32,
 				panic(fmt.Sprintf("kernel.SoftmaxCrossEntropy: row %d has target %d, outside [0, %d)", r, t, classes))
 			}
 			counted++
-			if argmax(x) == int(t) {
+			peak := largest(x)
+			if isArgmax(x, int(t), peak) {
 				correct++
 			}
-			loss = crossEntropyRow(x, int(t), float64(labelSmoothing), dx, float64(gradScale))
+			loss = crossEntropyRow(x, peak, int(t), float64(labelSmoothing), dx, float64(gradScale))
 		}
 		lossSum += loss
 		if lossPerRow != nil {
@@ -43,47 +45,41 @@ func SoftmaxCrossEntropy[T Float](rows, classes int, logits []T, target []int32,
 }
 
 // crossEntropyRow takes each exponential once: until their sum is known, dx holds them.
-func crossEntropyRow[T Float](x []T, target int, smoothing float64, dx []T, gradScale float64) float64 {
-	peak := float64(x[argmax(x)])
-	wanted := float64(x[target]) - peak
-	var sumExp, sumX float64
-	for j, v := range x {
-		d := float64(v) - peak
-		e := math.Exp(d)
-		sumExp += e
-		sumX += d
-		if dx != nil {
-			dx[j] = T(e)
+func crossEntropyRow[T Float](x []T, peak T, target int, smoothing float64, dx []T, gradScale float64) float64 {
+	wanted, classes := float64(x[target])-float64(peak), float64(len(x))
+	var mean float64 // of what has to be the distance from the peak
+	if smoothing != 0 {
+		for _, v := range x {
+			mean += float64(v) - float64(peak)
 		}
+		mean /= classes
 	}
-	logSum := math.Log(sumExp)
-	classes := float64(len(x))
+	sum := expSum(x, peak, dx)
+	logSum := math.Log(sum)
 	loss := (1 - smoothing) * (logSum - wanted)
 	if smoothing != 0 {
-		loss += smoothing * (logSum - sumX/classes)
+		loss += smoothing * (logSum - mean)
 	}
-	for j, e := range dx {
-		want := smoothing / classes
-		if j == target {
-			want += 1 - smoothing
-		}
-		dx[j] = T((float64(e)/sumExp - want) * gradScale)
+	if dx != nil {
+		rest := smoothing / classes
+		hit := float64(dx[target])
+		softmaxGrad(dx, sum, rest, gradScale)
+		dx[target] = T((hit/sum - (1 - smoothing + rest)) * gradScale)
 	}
 	return loss
 }
 
-// argmax is the place of the largest element: the first of equals, or of the NaNs if there are any.
-func argmax[T Float](x []T) int {
-	at := 0
-	for i, v := range x {
-		if v != v {
-			return i
-		}
-		if v > x[at] {
-			at = i
+// isArgmax reports whether x[at] is the largest, peak: the first of equals, or of the NaNs if there are any.
+func isArgmax[T Float](x []T, at int, peak T) bool {
+	if x[at] != peak && x[at] == x[at] {
+		return false
+	}
+	for _, v := range x[:at] {
+		if v != v || v == peak && x[at] == peak {
+			return false
 		}
 	}
-	return at
+	return x[at] != x[at] || !slices.ContainsFunc(x[at:], func(v T) bool { return v != v })
 }
 
 // MSE returns Σ(x − target)² in float64 and, unless dx is nil, writes

@@ -16,6 +16,16 @@ import "os"
 // spreads over its tile, and an infinity may become NaN; nothing that ought to be
 // infinite or NaN becomes finite.
 //
+// A 3×3 filter with stride 2 splits along each side: the outer taps see every second
+// pixel, as a filter of two taps with stride 1 does, and the middle tap sees those
+// between. Four outputs of the first take five points, ±3/8, ±5/4 and ∞, those of the
+// second four plain products: P = 9 for S = 4 outputs of a tile of 9 pixels, 5.06
+// products per output instead of 9, and no more rounding than in a direct sum. The
+// gradient for the input goes from 5 values of dy to 8 pixels by as many products.
+//
+// A 1×1 filter with a stride has one product per output anyway. It goes the same
+// way, with P = S = 1, for how little it takes to gather the pixels that it sees.
+//
 // A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. The
 // work goes in groups of rows of tiles, padded to whole micro-kernels, and in
 // blocks of filters that stay in the L2 cache.
@@ -23,6 +33,7 @@ import "os"
 const (
 	maxPoints     = 11
 	minimalSide   = 4 // of a tile of outputs, for float32 images
+	halvingPoints = 9 // of a tile of outputs with stride 2
 	channelLanes  = 16
 	pointTileRows = 8
 	blockTo       = 2 * channelLanes // output channels of a block of filters
@@ -72,14 +83,25 @@ type pointTile struct {
 // minimal reports whether this way works, and pays, at the active level.
 func (p *Conv) minimal() bool { return p.minimalBy(minimalSide) }
 
-// minimalBy is minimal for tiles of side×side outputs: they have to save at least
-// half of the products.
+// minimalBy is minimal for tiles of side×side outputs.
 func (p *Conv) minimalBy(side int) bool {
-	return level() == AVX512 && !minimalOff && p.groups() == 1 && p.StrideH == 1 && p.StrideW == 1 &&
-		p.dilH() == 1 && p.dilW() == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
-		p.C%channelLanes == 0 && p.K%channelLanes == 0 &&
+	return level() == AVX512 && !minimalOff && p.groups() == 1 && p.dilH() == 1 && p.dilW() == 1 &&
+		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (p.minimalUnit(side) || p.minimalHalving() || p.picks())
+}
+
+// minimalUnit is for stride 1: tiles have to save at least half of the products.
+func (p *Conv) minimalUnit(side int) bool {
+	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
 		2*p.minimalProducts(side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW() &&
 		2*p.minimalProducts(side, p.H, p.W) <= p.R*p.R*p.H*p.W
+}
+
+// minimalHalving is for the layers that halve an image's sides. Columns, the
+// other way, lose so much that saving a fifth of the products pays.
+func (p *Conv) minimalHalving() bool {
+	tiles := ceilDiv(p.OutH(), minimalSide) * ceilDiv(p.OutW(), minimalSide)
+	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 &&
+		5*halvingPoints*halvingPoints*tiles <= 4*p.R*p.S*p.OutH()*p.OutW()
 }
 
 // minimalProducts is how many products the tiles of an image take for each pair of channels.
@@ -90,11 +112,17 @@ func (p *Conv) minimalProducts(side, oh, ow int) int {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
+// picks reports whether a convolution is a product over some of the pixels.
+func (p *Conv) picks() bool {
+	return p.R == 1 && p.S == 1 && p.StrideH == p.StrideW && p.StrideH > 1 && p.PadH == 0 && p.PadW == 0
+}
+
 // minimalCall is a convolution of from channels of h×w to to channels of oh×ow.
 // The images and filters are float32 or bfloat16, the arithmetic is float32.
 type minimalCall[T pixel] struct {
 	taps, points   int // of a filter, along a side
 	side           int // of a tile of outputs
+	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels
 	h, w, oh, ow   int
@@ -118,18 +146,44 @@ type minimalCall[T pixel] struct {
 func newMinimal[T pixel](p *Conv, gradInput bool) minimalCall[T] {
 	side := tileSide[T](p)
 	c := minimalCall[T]{
-		taps: p.R, points: side + p.R - 1, side: side, images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		taps: p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
+		images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		padH: p.PadH, padW: p.PadW, turned: gradInput,
 	}
 	if gradInput {
 		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
 	}
-	c.across, c.down = ceilDiv(c.ow, side), ceilDiv(c.oh, side)
-	c.width = max(c.across*side+c.taps-1, c.padW+ceilDiv(c.w, channelLanes)*channelLanes)
-	c.outWidth = max(c.across*side, ceilDiv(c.ow, channelLanes)*channelLanes)
+	switch {
+	case p.picks():
+		c.pick(p.StrideH, gradInput)
+	case p.StrideH == 2:
+		c.halve(gradInput)
+	}
+	c.across, c.down = ceilDiv(c.ow, c.side), ceilDiv(c.oh, c.side)
+	c.width = max(c.across*c.step+c.over, c.padW+ceilDiv(c.w, channelLanes)*channelLanes)
+	c.outWidth = max(c.across*c.side, ceilDiv(c.ow, channelLanes)*channelLanes)
 	c.divide()
 	return c
+}
+
+// halve is for stride 2: from 9 pixels to 4 outputs, or from 5 gradients to those of
+// 8 pixels, of which the first has the middle tap to itself.
+func (c *minimalCall[T]) halve(gradInput bool) {
+	c.points, c.step, c.over = halvingPoints, 2*c.side, 1
+	if gradInput {
+		c.side, c.step = c.step, c.side
+		c.padH, c.padW = 0, 0
+	}
+}
+
+// pick is for 1×1 filters: an output is the one pixel of its tile that it sees, and
+// the gradient of that pixel the only one in its tile that is not zero.
+func (c *minimalCall[T]) pick(stride int, gradInput bool) {
+	c.points, c.side, c.step, c.over = 1, 1, stride, 1-stride
+	if gradInput {
+		c.side, c.step, c.over = stride, 1, 0
+	}
 }
 
 // divide chooses the blocks of filters and the groups of tiles.
@@ -140,8 +194,8 @@ func (c *minimalCall[T]) divide() {
 		c.toBlock = min(c.to, blockTo)
 		blocks := ceilDiv(c.squares()*c.from*c.toBlock, minimalBlockElems)
 		c.fromBlock = ceilDiv(c.from/channelLanes, blocks) * channelLanes
-		if tiles = minimalManyTiles; c.side > minimalSide {
-			tiles /= 2 // with as many outputs and more
+		if tiles = minimalManyTiles; c.points >= halvingPoints {
+			tiles /= 2 // larger ones
 		}
 	}
 	c.rows = min(c.images*c.down, max(1, tiles/c.across))
@@ -171,7 +225,7 @@ func (c *minimalCall[T]) filterElems() int {
 }
 
 func (c *minimalCall[T]) frameElems() int {
-	return max(c.down*c.side+c.taps-1, c.padH+c.h) * c.width * channelLanes
+	return max(c.down*c.step+c.over, c.padH+c.h) * c.width * channelLanes
 }
 
 func (c *minimalCall[T]) lanesElems() int { return c.down * c.side * c.outWidth * channelLanes }
@@ -207,4 +261,7 @@ func (c *minimalCall[T]) reserve(productBlocks int, scratch []float32) {
 	c.data, c.products = cut(c.squares()*c.pointElems(c.from/channelLanes)), cut(c.squares()*c.pointElems(productBlocks))
 	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
 	clear(c.frame)
+	if c.points == 1 {
+		clear(c.lanes)
+	}
 }

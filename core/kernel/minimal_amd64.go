@@ -1,18 +1,25 @@
 package kernel
 
 // The kernels of minimal filtering exist for AVX-512 alone: with 6 points for
-// filters of 3×3, with 8 for 5×5, and with 10 and 11 for those of larger tiles.
+// filters of 3×3, with 8 for 5×5, with 10 and 11 for those of larger tiles, and with 9 for
+// 3×3 with stride 2.
 
-// dataToPoints evaluates tiles of points×points pixels.
-func dataToPoints(points int, t *transform) {
-	switch points {
-	case 6:
+// dataToPoints evaluates tiles of pixels×pixels.
+func dataToPoints(pixels, points int, t *transform) {
+	switch [2]int{pixels, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
+	case [2]int{6, 6}:
 		dataTo6PointsAVX512(t)
-	case 8:
+	case [2]int{8, 8}:
 		dataTo8PointsAVX512(t)
-	case 10:
+	case [2]int{5, 9}:
+		data5To9PointsAVX512(t)
+	case [2]int{9, 9}:
+		data9To9PointsAVX512(t)
+	case [2]int{10, 10}:
 		dataTo10PointsBF16(t)
-	case 11:
+	case [2]int{11, 11}:
 		dataTo11PointsBF16(t)
 	}
 }
@@ -20,6 +27,8 @@ func dataToPoints(points int, t *transform) {
 // filterToPoints evaluates filters of n×n taps.
 func filterToPoints(n, points int, t *transform) {
 	switch [2]int{n, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
 	case [2]int{3, 6}:
 		filter3To6PointsAVX512(t)
 	case [2]int{4, 6}:
@@ -28,6 +37,10 @@ func filterToPoints(n, points int, t *transform) {
 		filter4To8PointsAVX512(t)
 	case [2]int{5, 8}:
 		filter5To8PointsAVX512(t)
+	case [2]int{3, 9}:
+		filter3To9PointsAVX512(t)
+	case [2]int{4, 9}:
+		filter4To9PointsAVX512(t)
 	case [2]int{3, 10}:
 		filter3To10PointsBF16(t)
 	case [2]int{8, 10}:
@@ -39,8 +52,13 @@ func filterToPoints(n, points int, t *transform) {
 	}
 }
 
-// pointsTo interpolates to n×n outputs.
+// pointsTo interpolates to n×n outputs. A single point is the first of them, and
+// the others are left alone.
 func pointsTo(points, n int, t *transform) {
+	if points == 1 {
+		copyVectors(t)
+		return
+	}
 	switch [2]int{points, n} {
 	case [2]int{6, 3}:
 		points6To3AVX512(t)
@@ -50,6 +68,12 @@ func pointsTo(points, n int, t *transform) {
 		points8To4AVX512(t)
 	case [2]int{8, 5}:
 		points8To5AVX512(t)
+	case [2]int{9, 3}:
+		points9To3AVX512(t)
+	case [2]int{9, 4}:
+		points9To4AVX512(t)
+	case [2]int{9, 8}:
+		points9To8AVX512(t)
 	case [2]int{10, 3}:
 		points10To3BF16(t)
 	case [2]int{10, 8}:
@@ -59,6 +83,11 @@ func pointsTo(points, n int, t *transform) {
 	case [2]int{11, 7}:
 		points11To7BF16(t)
 	}
+}
+
+// copyVectors is the transform of a square of one vector.
+func copyVectors(t *transform) {
+	copyRunsAVX512(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 }
 
 // pointRows multiplies tiles with vecs vectors of output channels.
@@ -79,8 +108,8 @@ func pointCols(vecs int, t *pointTile) {
 	}
 }
 
-func planesToLanes(rows int, src *float32, plane, width int, n laneCount, dst *float32, stride int) {
-	planesToLanesAVX512(rows, src, plane, width, uintptr(n), dst, stride)
+func planesToLanes(rows int, src *float32, plane, width int, n laneCount, dst *float32, stride, ahead int) {
+	planesToLanesAVX512(rows, src, plane, width, uintptr(n), dst, stride, ahead)
 }
 
 func lanesToPlanes(rows int, src *float32, stride int, bias, dst *float32, plane, width int, n laneCount) {

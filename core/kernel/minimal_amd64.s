@@ -1249,6 +1249,723 @@ along:
 	VZEROUPPER
 	RET
 
+DATA data9To9PointsFactors<>+0(SB)/4, $0xbfc80000
+DATA data9To9PointsFactors<>+4(SB)/4, $0x3ec00000
+DATA data9To9PointsFactors<>+8(SB)/4, $0xbe100000
+DATA data9To9PointsFactors<>+12(SB)/4, $0x3fa00000
+DATA data9To9PointsFactors<>+16(SB)/4, $0x3e610000
+DATA data9To9PointsFactors<>+20(SB)/4, $0xbfda0000
+GLOBL data9To9PointsFactors<>(SB), RODATA|NOPTR, $24
+
+// func data9To9PointsAVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·data9To9PointsAVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS           (CX), Z0
+	VMOVUPS           (CX)(SI*1), Z1
+	VMOVUPS           (CX)(SI*2), Z2
+	VMOVUPS           (CX)(DI*1), Z3
+	VMOVUPS           (CX)(SI*4), Z4
+	VMOVUPS           (CX)(R8*1), Z5
+	VMOVUPS           (CX)(DI*2), Z6
+	VMOVUPS           (CX)(R9*1), Z7
+	VMOVUPS           (CX)(SI*8), Z8
+	VMOVAPS           Z6, Z10
+	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z2, Z10
+	VMOVAPS           Z4, Z11
+	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z0, Z11
+	VMOVAPS           Z10, Z9
+	VFMADD231PS.BCST  data9To9PointsFactors<>+4(SB), Z11, Z9
+	VFNMADD231PS.BCST data9To9PointsFactors<>+4(SB), Z11, Z10
+	VMOVUPS           Z9, (DX)
+	VMOVUPS           Z10, 576(DX)
+	VMOVAPS           Z6, Z6
+	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z2, Z6
+	VMOVAPS           Z4, Z9
+	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z0, Z9
+	VMOVAPS           Z6, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+12(SB), Z9, Z2
+	VFNMADD231PS.BCST data9To9PointsFactors<>+12(SB), Z9, Z6
+	VMOVUPS           Z2, 1152(DX)
+	VMOVUPS           Z6, 1728(DX)
+	VMOVAPS           Z8, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+16(SB), Z0, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+20(SB), Z4, Z2
+	VMOVUPS           Z2, 2304(DX)
+	VMOVUPS           Z1, 2880(DX)
+	VMOVUPS           Z3, 3456(DX)
+	VMOVUPS           Z5, 4032(DX)
+	VMOVUPS           Z7, 4608(DX)
+	ADDQ              24(AX), CX
+	ADDQ              $0x40, DX
+	DECQ              BX
+	JNZ               down
+	MOVQ              56(AX), SI
+	LEAQ              (SI)(SI*2), DI
+	LEAQ              (DI)(SI*2), R8
+	LEAQ              (R8)(SI*2), R9
+	MOVQ              72(AX), CX
+	MOVQ              40(AX), DX
+	MOVQ              $0x0000000000000009, BX
+
+along:
+	VMOVUPS           (CX), Z0
+	VMOVUPS           64(CX), Z1
+	VMOVUPS           128(CX), Z2
+	VMOVUPS           192(CX), Z3
+	VMOVUPS           256(CX), Z4
+	VMOVUPS           320(CX), Z5
+	VMOVUPS           384(CX), Z6
+	VMOVUPS           448(CX), Z7
+	VMOVUPS           512(CX), Z8
+	VMOVAPS           Z6, Z10
+	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z2, Z10
+	VMOVAPS           Z4, Z11
+	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z0, Z11
+	VMOVAPS           Z10, Z9
+	VFMADD231PS.BCST  data9To9PointsFactors<>+4(SB), Z11, Z9
+	VFNMADD231PS.BCST data9To9PointsFactors<>+4(SB), Z11, Z10
+	VMOVUPS           Z9, (DX)
+	VMOVUPS           Z10, (DX)(SI*1)
+	VMOVAPS           Z6, Z6
+	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z2, Z6
+	VMOVAPS           Z4, Z9
+	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z0, Z9
+	VMOVAPS           Z6, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+12(SB), Z9, Z2
+	VFNMADD231PS.BCST data9To9PointsFactors<>+12(SB), Z9, Z6
+	VMOVUPS           Z2, (DX)(SI*2)
+	VMOVUPS           Z6, (DX)(DI*1)
+	VMOVAPS           Z8, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+16(SB), Z0, Z2
+	VFMADD231PS.BCST  data9To9PointsFactors<>+20(SB), Z4, Z2
+	VMOVUPS           Z2, (DX)(SI*4)
+	VMOVUPS           Z1, (DX)(R8*1)
+	VMOVUPS           Z3, (DX)(DI*2)
+	VMOVUPS           Z5, (DX)(R9*1)
+	VMOVUPS           Z7, (DX)(SI*8)
+	ADDQ              $0x00000240, CX
+	ADDQ              48(AX), DX
+	DECQ              BX
+	JNZ               along
+	MOVQ              32(AX), CX
+	ADDQ              CX, 8(AX)
+	MOVQ              64(AX), CX
+	ADDQ              CX, 40(AX)
+	DECQ              (AX)
+	JNZ               square
+	VZEROUPPER
+	RET
+
+DATA data5To9PointsFactors<>+0(SB)/4, $0xbfc80000
+DATA data5To9PointsFactors<>+4(SB)/4, $0x3ec00000
+DATA data5To9PointsFactors<>+8(SB)/4, $0xbe100000
+DATA data5To9PointsFactors<>+12(SB)/4, $0x3fa00000
+DATA data5To9PointsFactors<>+16(SB)/4, $0x3e610000
+DATA data5To9PointsFactors<>+20(SB)/4, $0xbfda0000
+GLOBL data5To9PointsFactors<>(SB), RODATA|NOPTR, $24
+
+// func data5To9PointsAVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·data5To9PointsAVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000005, BX
+
+down:
+	VMOVUPS           (CX), Z0
+	VMOVUPS           (CX)(SI*1), Z1
+	VMOVUPS           (CX)(SI*2), Z2
+	VMOVUPS           (CX)(DI*1), Z3
+	VMOVUPS           (CX)(SI*4), Z4
+	VMOVAPS           Z3, Z6
+	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z1, Z6
+	VMOVAPS           Z2, Z7
+	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z0, Z7
+	VMOVAPS           Z6, Z5
+	VFMADD231PS.BCST  data5To9PointsFactors<>+4(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsFactors<>+4(SB), Z7, Z6
+	VMOVUPS           Z5, (DX)
+	VMOVUPS           Z6, 320(DX)
+	VMOVAPS           Z3, Z6
+	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z1, Z6
+	VMOVAPS           Z2, Z7
+	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z0, Z7
+	VMOVAPS           Z6, Z5
+	VFMADD231PS.BCST  data5To9PointsFactors<>+12(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsFactors<>+12(SB), Z7, Z6
+	VMOVUPS           Z5, 640(DX)
+	VMOVUPS           Z6, 960(DX)
+	VMOVAPS           Z4, Z4
+	VFMADD231PS.BCST  data5To9PointsFactors<>+16(SB), Z0, Z4
+	VFMADD231PS.BCST  data5To9PointsFactors<>+20(SB), Z2, Z4
+	VMOVUPS           Z4, 1280(DX)
+	VMOVUPS           Z0, 1600(DX)
+	VMOVUPS           Z1, 1920(DX)
+	VMOVUPS           Z2, 2240(DX)
+	VMOVUPS           Z3, 2560(DX)
+	ADDQ              24(AX), CX
+	ADDQ              $0x40, DX
+	DECQ              BX
+	JNZ               down
+	MOVQ              56(AX), SI
+	LEAQ              (SI)(SI*2), DI
+	LEAQ              (DI)(SI*2), R8
+	LEAQ              (R8)(SI*2), R9
+	MOVQ              72(AX), CX
+	MOVQ              40(AX), DX
+	MOVQ              $0x0000000000000009, BX
+
+along:
+	VMOVUPS           (CX), Z0
+	VMOVUPS           64(CX), Z1
+	VMOVUPS           128(CX), Z2
+	VMOVUPS           192(CX), Z3
+	VMOVUPS           256(CX), Z4
+	VMOVAPS           Z3, Z6
+	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z1, Z6
+	VMOVAPS           Z2, Z7
+	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z0, Z7
+	VMOVAPS           Z6, Z5
+	VFMADD231PS.BCST  data5To9PointsFactors<>+4(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsFactors<>+4(SB), Z7, Z6
+	VMOVUPS           Z5, (DX)
+	VMOVUPS           Z6, (DX)(SI*1)
+	VMOVAPS           Z3, Z6
+	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z1, Z6
+	VMOVAPS           Z2, Z7
+	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z0, Z7
+	VMOVAPS           Z6, Z5
+	VFMADD231PS.BCST  data5To9PointsFactors<>+12(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsFactors<>+12(SB), Z7, Z6
+	VMOVUPS           Z5, (DX)(SI*2)
+	VMOVUPS           Z6, (DX)(DI*1)
+	VMOVAPS           Z4, Z4
+	VFMADD231PS.BCST  data5To9PointsFactors<>+16(SB), Z0, Z4
+	VFMADD231PS.BCST  data5To9PointsFactors<>+20(SB), Z2, Z4
+	VMOVUPS           Z4, (DX)(SI*4)
+	VMOVUPS           Z0, (DX)(R8*1)
+	VMOVUPS           Z1, (DX)(DI*2)
+	VMOVUPS           Z2, (DX)(R9*1)
+	VMOVUPS           Z3, (DX)(SI*8)
+	ADDQ              $0x00000140, CX
+	ADDQ              48(AX), DX
+	DECQ              BX
+	JNZ               along
+	MOVQ              32(AX), CX
+	ADDQ              CX, 8(AX)
+	MOVQ              64(AX), CX
+	ADDQ              CX, 40(AX)
+	DECQ              (AX)
+	JNZ               square
+	VZEROUPPER
+	RET
+
+DATA filter3To9PointsFactors<>+0(SB)/4, $0xbf700f01
+DATA filter3To9PointsFactors<>+4(SB)/4, $0xbeb40b41
+DATA filter3To9PointsFactors<>+8(SB)/4, $0x3e900901
+DATA filter3To9PointsFactors<>+12(SB)/4, $0x3eb40b41
+GLOBL filter3To9PointsFactors<>(SB), RODATA|NOPTR, $16
+
+// func filter3To9PointsAVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·filter3To9PointsAVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000003, BX
+
+down:
+	VMOVUPS     (CX), Z0
+	VMOVUPS     (CX)(SI*1), Z1
+	VMOVUPS     (CX)(SI*2), Z2
+	VMULPS.BCST filter3To9PointsFactors<>+0(SB), Z0, Z3
+	VMULPS.BCST filter3To9PointsFactors<>+4(SB), Z2, Z4
+	VADDPS      Z3, Z4, Z5
+	VSUBPS      Z3, Z4, Z3
+	VMOVUPS     Z5, (DX)
+	VMOVUPS     Z3, 192(DX)
+	VMULPS.BCST filter3To9PointsFactors<>+8(SB), Z0, Z0
+	VMULPS.BCST filter3To9PointsFactors<>+12(SB), Z2, Z3
+	VADDPS      Z0, Z3, Z4
+	VSUBPS      Z0, Z3, Z0
+	VMOVUPS     Z4, 384(DX)
+	VMOVUPS     Z0, 576(DX)
+	VMOVUPS     Z2, 768(DX)
+	VMOVUPS     Z1, 960(DX)
+	VMOVUPS     Z1, 1152(DX)
+	VMOVUPS     Z1, 1344(DX)
+	VMOVUPS     Z1, 1536(DX)
+	ADDQ        24(AX), CX
+	ADDQ        $0x40, DX
+	DECQ        BX
+	JNZ         down
+	MOVQ        56(AX), SI
+	LEAQ        (SI)(SI*2), DI
+	LEAQ        (DI)(SI*2), R8
+	LEAQ        (R8)(SI*2), R9
+	MOVQ        72(AX), CX
+	MOVQ        40(AX), DX
+	MOVQ        $0x0000000000000009, BX
+
+along:
+	VMOVUPS     (CX), Z0
+	VMOVUPS     64(CX), Z1
+	VMOVUPS     128(CX), Z2
+	VMULPS.BCST filter3To9PointsFactors<>+0(SB), Z0, Z3
+	VMULPS.BCST filter3To9PointsFactors<>+4(SB), Z2, Z4
+	VADDPS      Z3, Z4, Z5
+	VSUBPS      Z3, Z4, Z3
+	VMOVUPS     Z5, (DX)
+	VMOVUPS     Z3, (DX)(SI*1)
+	VMULPS.BCST filter3To9PointsFactors<>+8(SB), Z0, Z0
+	VMULPS.BCST filter3To9PointsFactors<>+12(SB), Z2, Z3
+	VADDPS      Z0, Z3, Z4
+	VSUBPS      Z0, Z3, Z0
+	VMOVUPS     Z4, (DX)(SI*2)
+	VMOVUPS     Z0, (DX)(DI*1)
+	VMOVUPS     Z2, (DX)(SI*4)
+	VMOVUPS     Z1, (DX)(R8*1)
+	VMOVUPS     Z1, (DX)(DI*2)
+	VMOVUPS     Z1, (DX)(R9*1)
+	VMOVUPS     Z1, (DX)(SI*8)
+	ADDQ        $0x000000c0, CX
+	ADDQ        48(AX), DX
+	DECQ        BX
+	JNZ         along
+	MOVQ        32(AX), CX
+	ADDQ        CX, 8(AX)
+	MOVQ        64(AX), CX
+	ADDQ        CX, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA filter4To9PointsFactors<>+0(SB)/4, $0xbe070871
+DATA filter4To9PointsFactors<>+4(SB)/4, $0xbf700f01
+DATA filter4To9PointsFactors<>+8(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsFactors<>+12(SB)/4, $0xbeb40b41
+DATA filter4To9PointsFactors<>+16(SB)/4, $0x3ee10e11
+DATA filter4To9PointsFactors<>+20(SB)/4, $0x3e900901
+DATA filter4To9PointsFactors<>+24(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsFactors<>+28(SB)/4, $0x3eb40b41
+GLOBL filter4To9PointsFactors<>(SB), RODATA|NOPTR, $32
+
+// func filter4To9PointsAVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·filter4To9PointsAVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000004, BX
+
+down:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          (CX)(SI*1), Z1
+	VMOVUPS          (CX)(SI*2), Z2
+	VMOVUPS          (CX)(DI*1), Z3
+	VMULPS.BCST      filter4To9PointsFactors<>+0(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsFactors<>+4(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsFactors<>+8(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsFactors<>+12(SB), Z1, Z5
+	VADDPS           Z4, Z5, Z6
+	VSUBPS           Z4, Z5, Z4
+	VMOVUPS          Z6, (DX)
+	VMOVUPS          Z4, 256(DX)
+	VMULPS.BCST      filter4To9PointsFactors<>+16(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsFactors<>+20(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsFactors<>+24(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsFactors<>+28(SB), Z1, Z5
+	VADDPS           Z4, Z5, Z6
+	VSUBPS           Z4, Z5, Z4
+	VMOVUPS          Z6, 512(DX)
+	VMOVUPS          Z4, 768(DX)
+	VMOVUPS          Z3, 1024(DX)
+	VMOVUPS          Z0, 1280(DX)
+	VMOVUPS          Z1, 1536(DX)
+	VMOVUPS          Z2, 1792(DX)
+	VMOVUPS          Z3, 2048(DX)
+	ADDQ             24(AX), CX
+	ADDQ             $0x40, DX
+	DECQ             BX
+	JNZ              down
+	MOVQ             56(AX), SI
+	LEAQ             (SI)(SI*2), DI
+	LEAQ             (DI)(SI*2), R8
+	LEAQ             (R8)(SI*2), R9
+	MOVQ             72(AX), CX
+	MOVQ             40(AX), DX
+	MOVQ             $0x0000000000000009, BX
+
+along:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          64(CX), Z1
+	VMOVUPS          128(CX), Z2
+	VMOVUPS          192(CX), Z3
+	VMULPS.BCST      filter4To9PointsFactors<>+0(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsFactors<>+4(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsFactors<>+8(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsFactors<>+12(SB), Z1, Z5
+	VADDPS           Z4, Z5, Z6
+	VSUBPS           Z4, Z5, Z4
+	VMOVUPS          Z6, (DX)
+	VMOVUPS          Z4, (DX)(SI*1)
+	VMULPS.BCST      filter4To9PointsFactors<>+16(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsFactors<>+20(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsFactors<>+24(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsFactors<>+28(SB), Z1, Z5
+	VADDPS           Z4, Z5, Z6
+	VSUBPS           Z4, Z5, Z4
+	VMOVUPS          Z6, (DX)(SI*2)
+	VMOVUPS          Z4, (DX)(DI*1)
+	VMOVUPS          Z3, (DX)(SI*4)
+	VMOVUPS          Z0, (DX)(R8*1)
+	VMOVUPS          Z1, (DX)(DI*2)
+	VMOVUPS          Z2, (DX)(R9*1)
+	VMOVUPS          Z3, (DX)(SI*8)
+	ADDQ             $0x00000100, CX
+	ADDQ             48(AX), DX
+	DECQ             BX
+	JNZ              along
+	MOVQ             32(AX), CX
+	ADDQ             CX, 8(AX)
+	MOVQ             64(AX), CX
+	ADDQ             CX, 40(AX)
+	DECQ             (AX)
+	JNZ              square
+	VZEROUPPER
+	RET
+
+DATA points9To4Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To4Factors<>+4(SB)/4, $0x3ec00000
+DATA points9To4Factors<>+8(SB)/4, $0x3fc80000
+DATA points9To4Factors<>+12(SB)/4, $0x3e100000
+DATA points9To4Factors<>+16(SB)/4, $0x3d580000
+DATA points9To4Factors<>+20(SB)/4, $0x3ffa0000
+GLOBL points9To4Factors<>(SB), RODATA|NOPTR, $24
+
+// func points9To4AVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·points9To4AVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          (CX)(SI*1), Z1
+	VMOVUPS          (CX)(SI*2), Z2
+	VMOVUPS          (CX)(DI*1), Z3
+	VMOVUPS          (CX)(SI*4), Z4
+	VMOVUPS          (CX)(R8*1), Z5
+	VMOVUPS          (CX)(DI*2), Z6
+	VMOVUPS          (CX)(R9*1), Z7
+	VMOVUPS          (CX)(SI*8), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z3
+	VADDPS           Z9, Z3, Z3
+	VADDPS           Z5, Z3, Z3
+	VMOVUPS          Z3, (DX)
+	VMULPS.BCST      points9To4Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To4Factors<>+4(SB), Z0, Z3
+	VADDPS           Z6, Z3, Z3
+	VMOVUPS          Z3, 576(DX)
+	VMULPS.BCST      points9To4Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To4Factors<>+12(SB), Z9, Z1
+	VADDPS           Z7, Z1, Z1
+	VMOVUPS          Z1, 1152(DX)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To4Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To4Factors<>+20(SB), Z2, Z1
+	VADDPS           Z8, Z1, Z1
+	VMOVUPS          Z1, 1728(DX)
+	ADDQ             24(AX), CX
+	ADDQ             $0x40, DX
+	DECQ             BX
+	JNZ              down
+	MOVQ             56(AX), SI
+	LEAQ             (SI)(SI*2), DI
+	MOVQ             72(AX), CX
+	MOVQ             40(AX), DX
+	MOVQ             $0x0000000000000004, BX
+
+along:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          64(CX), Z1
+	VMOVUPS          128(CX), Z2
+	VMOVUPS          192(CX), Z3
+	VMOVUPS          256(CX), Z4
+	VMOVUPS          320(CX), Z5
+	VMOVUPS          384(CX), Z6
+	VMOVUPS          448(CX), Z7
+	VMOVUPS          512(CX), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z3
+	VADDPS           Z9, Z3, Z3
+	VADDPS           Z5, Z3, Z3
+	VMOVUPS          Z3, (DX)
+	VMULPS.BCST      points9To4Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To4Factors<>+4(SB), Z0, Z3
+	VADDPS           Z6, Z3, Z3
+	VMOVUPS          Z3, (DX)(SI*1)
+	VMULPS.BCST      points9To4Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To4Factors<>+12(SB), Z9, Z1
+	VADDPS           Z7, Z1, Z1
+	VMOVUPS          Z1, (DX)(SI*2)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To4Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To4Factors<>+20(SB), Z2, Z1
+	VADDPS           Z8, Z1, Z1
+	VMOVUPS          Z1, (DX)(DI*1)
+	ADDQ             $0x00000240, CX
+	ADDQ             48(AX), DX
+	DECQ             BX
+	JNZ              along
+	MOVQ             32(AX), CX
+	ADDQ             CX, 8(AX)
+	MOVQ             64(AX), CX
+	ADDQ             CX, 40(AX)
+	DECQ             (AX)
+	JNZ              square
+	VZEROUPPER
+	RET
+
+DATA points9To8Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To8Factors<>+4(SB)/4, $0x3ec00000
+DATA points9To8Factors<>+8(SB)/4, $0x3fc80000
+DATA points9To8Factors<>+12(SB)/4, $0x3e100000
+DATA points9To8Factors<>+16(SB)/4, $0x3d580000
+DATA points9To8Factors<>+20(SB)/4, $0x3ffa0000
+GLOBL points9To8Factors<>(SB), RODATA|NOPTR, $24
+
+// func points9To8AVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·points9To8AVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          (CX)(SI*1), Z1
+	VMOVUPS          (CX)(SI*2), Z2
+	VMOVUPS          (CX)(DI*1), Z3
+	VMOVUPS          (CX)(SI*4), Z4
+	VMOVUPS          (CX)(R8*1), Z5
+	VMOVUPS          (CX)(DI*2), Z6
+	VMOVUPS          (CX)(R9*1), Z7
+	VMOVUPS          (CX)(SI*8), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z3
+	VADDPS           Z9, Z3, Z3
+	VMOVUPS          Z3, 576(DX)
+	VMULPS.BCST      points9To8Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To8Factors<>+4(SB), Z0, Z3
+	VMOVUPS          Z3, 1728(DX)
+	VMULPS.BCST      points9To8Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To8Factors<>+12(SB), Z9, Z1
+	VMOVUPS          Z1, 2880(DX)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To8Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To8Factors<>+20(SB), Z2, Z1
+	VMOVUPS          Z1, 4032(DX)
+	VMOVUPS          Z5, (DX)
+	VMOVUPS          Z6, 1152(DX)
+	VMOVUPS          Z7, 2304(DX)
+	VMOVUPS          Z8, 3456(DX)
+	ADDQ             24(AX), CX
+	ADDQ             $0x40, DX
+	DECQ             BX
+	JNZ              down
+	MOVQ             56(AX), SI
+	LEAQ             (SI)(SI*2), DI
+	LEAQ             (DI)(SI*2), R8
+	LEAQ             (R8)(SI*2), R9
+	MOVQ             72(AX), CX
+	MOVQ             40(AX), DX
+	MOVQ             $0x0000000000000008, BX
+
+along:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          64(CX), Z1
+	VMOVUPS          128(CX), Z2
+	VMOVUPS          192(CX), Z3
+	VMOVUPS          256(CX), Z4
+	VMOVUPS          320(CX), Z5
+	VMOVUPS          384(CX), Z6
+	VMOVUPS          448(CX), Z7
+	VMOVUPS          512(CX), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z3
+	VADDPS           Z9, Z3, Z3
+	VMOVUPS          Z3, (DX)(SI*1)
+	VMULPS.BCST      points9To8Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To8Factors<>+4(SB), Z0, Z3
+	VMOVUPS          Z3, (DX)(DI*1)
+	VMULPS.BCST      points9To8Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To8Factors<>+12(SB), Z9, Z1
+	VMOVUPS          Z1, (DX)(R8*1)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To8Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To8Factors<>+20(SB), Z2, Z1
+	VMOVUPS          Z1, (DX)(R9*1)
+	VMOVUPS          Z5, (DX)
+	VMOVUPS          Z6, (DX)(SI*2)
+	VMOVUPS          Z7, (DX)(SI*4)
+	VMOVUPS          Z8, (DX)(DI*2)
+	ADDQ             $0x00000240, CX
+	ADDQ             48(AX), DX
+	DECQ             BX
+	JNZ              along
+	MOVQ             32(AX), CX
+	ADDQ             CX, 8(AX)
+	MOVQ             64(AX), CX
+	ADDQ             CX, 40(AX)
+	DECQ             (AX)
+	JNZ              square
+	VZEROUPPER
+	RET
+
+DATA points9To3Factors<>+0(SB)/4, $0x3ec00000
+DATA points9To3Factors<>+4(SB)/4, $0x3fa00000
+GLOBL points9To3Factors<>(SB), RODATA|NOPTR, $8
+
+// func points9To3AVX512(transform *transform)
+// Requires: AVX, AVX512F
+TEXT ·points9To3AVX512(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          (CX)(SI*1), Z1
+	VMOVUPS          (CX)(SI*2), Z2
+	VMOVUPS          (CX)(DI*1), Z3
+	VMOVUPS          (CX)(SI*4), Z4
+	VMOVUPS          (CX)(R8*1), Z5
+	VMOVUPS          (CX)(DI*2), Z6
+	VMOVUPS          (CX)(R9*1), Z7
+	VMOVUPS          (CX)(SI*8), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z1
+	VADDPS           Z9, Z1, Z1
+	VMOVUPS          Z1, (DX)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To3Factors<>+0(SB), Z0, Z1
+	VFMADD231PS.BCST points9To3Factors<>+4(SB), Z2, Z1
+	VMOVUPS          Z1, 1152(DX)
+	VADDPS           Z5, Z6, Z0
+	VADDPS           Z7, Z0, Z0
+	VADDPS           Z8, Z0, Z0
+	VMOVUPS          Z0, 576(DX)
+	ADDQ             24(AX), CX
+	ADDQ             $0x40, DX
+	DECQ             BX
+	JNZ              down
+	MOVQ             56(AX), SI
+	MOVQ             72(AX), CX
+	MOVQ             40(AX), DX
+	MOVQ             $0x0000000000000003, BX
+
+along:
+	VMOVUPS          (CX), Z0
+	VMOVUPS          64(CX), Z1
+	VMOVUPS          128(CX), Z2
+	VMOVUPS          192(CX), Z3
+	VMOVUPS          256(CX), Z4
+	VMOVUPS          320(CX), Z5
+	VMOVUPS          384(CX), Z6
+	VMOVUPS          448(CX), Z7
+	VMOVUPS          512(CX), Z8
+	VADDPS           Z1, Z0, Z9
+	VSUBPS           Z1, Z0, Z0
+	VADDPS           Z3, Z2, Z1
+	VSUBPS           Z3, Z2, Z2
+	VMOVAPS          Z1, Z1
+	VADDPS           Z9, Z1, Z1
+	VMOVUPS          Z1, (DX)
+	VMOVAPS          Z4, Z1
+	VFMADD231PS.BCST points9To3Factors<>+0(SB), Z0, Z1
+	VFMADD231PS.BCST points9To3Factors<>+4(SB), Z2, Z1
+	VMOVUPS          Z1, (DX)(SI*2)
+	VADDPS           Z5, Z6, Z0
+	VADDPS           Z7, Z0, Z0
+	VADDPS           Z8, Z0, Z0
+	VMOVUPS          Z0, (DX)(SI*1)
+	ADDQ             $0x00000240, CX
+	ADDQ             48(AX), DX
+	DECQ             BX
+	JNZ              along
+	MOVQ             32(AX), CX
+	ADDQ             CX, 8(AX)
+	MOVQ             64(AX), CX
+	ADDQ             CX, 40(AX)
+	DECQ             (AX)
+	JNZ              square
+	VZEROUPPER
+	RET
+
 // func pointRows1AVX512(pointTile *pointTile)
 // Requires: AVX, AVX512F
 TEXT ·pointRows1AVX512(SB), NOSPLIT, $0-8
@@ -1821,52 +2538,69 @@ store:
 	VZEROUPPER
 	RET
 
-// func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int)
-// Requires: AVX, AVX512F
-TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-56
+// func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·planesToLanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  plane+16(FP), DX
 	MOVQ  width+24(FP), BX
 	MOVQ  dst+40(FP), SI
 	MOVQ  stride+48(FP), DI
-	MOVQ  mask+32(FP), R8
-	KMOVW R8, K1
+	MOVQ  ahead+56(FP), R8
+	MOVQ  mask+32(FP), R9
+	KMOVW R9, K1
 
 row:
-	MOVQ       CX, R8
-	VMOVUPS.Z  (R8), K1, Z0
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z1
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z2
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z3
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z4
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z5
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z6
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z7
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z8
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z9
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z10
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z11
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z12
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z13
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z14
-	ADDQ       DX, R8
-	VMOVUPS.Z  (R8), K1, Z15
-	ADDQ       DX, R8
+	MOVQ       CX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z0
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z1
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z2
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z3
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z4
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z5
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z6
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z7
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z8
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z9
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z10
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z11
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z12
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z13
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z14
+	ADDQ       DX, R9
+	PREFETCHT1 (R9)(R8*1)
+	VMOVUPS.Z  (R9), K1, Z15
+	ADDQ       DX, R9
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z1
 	VUNPCKLPS  Z3, Z2, Z0
@@ -1955,7 +2689,7 @@ row:
 	RET
 
 // func lanesToPlanesAVX512(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lanesToPlanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ    bias+24(FP), AX
 	VMOVUPS (AX), Z0
@@ -1967,6 +2701,8 @@ TEXT ·lanesToPlanesAVX512(SB), NOSPLIT, $0-64
 	MOVQ    width+48(FP), DI
 	MOVQ    mask+56(FP), R8
 	KMOVW   R8, K1
+	MOVQ    SI, R9
+	SHLQ    $0x04, R9
 
 row:
 	VADDPS     (CX), Z0, Z1
@@ -2050,36 +2786,52 @@ row:
 	VSHUFF32X4 $0xdd, Z4, Z3, Z4
 	VSHUFF32X4 $0x88, Z16, Z8, Z3
 	VSHUFF32X4 $0xdd, Z16, Z8, Z16
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z6, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z9, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z7, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z12, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z14, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z2, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z5, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z3, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z15, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z1, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z17, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z4, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z10, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z13, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z11, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VMOVUPS    Z16, K1, (R8)
 	ADDQ       SI, R8
 	ADDQ       DX, CX
@@ -2090,7 +2842,7 @@ row:
 	RET
 
 // func lanesOntoPlanesAVX512(rows int, src *float32, stride int, dst *float32, plane int, width int, mask uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lanesOntoPlanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
@@ -2100,6 +2852,8 @@ TEXT ·lanesOntoPlanesAVX512(SB), NOSPLIT, $0-56
 	MOVQ  width+40(FP), DI
 	MOVQ  mask+48(FP), R8
 	KMOVW R8, K1
+	MOVQ  SI, R9
+	SHLQ  $0x04, R9
 
 row:
 	VMOVUPS    (CX), Z0
@@ -2183,51 +2937,67 @@ row:
 	VSHUFF32X4 $0xdd, Z3, Z2, Z3
 	VSHUFF32X4 $0x88, Z15, Z7, Z2
 	VSHUFF32X4 $0xdd, Z15, Z7, Z15
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z5, K1, Z5
 	VMOVUPS    Z5, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z8, K1, Z8
 	VMOVUPS    Z8, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z6, K1, Z6
 	VMOVUPS    Z6, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z11, K1, Z11
 	VMOVUPS    Z11, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z13, K1, Z13
 	VMOVUPS    Z13, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z1, K1, Z1
 	VMOVUPS    Z1, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z4, K1, Z4
 	VMOVUPS    Z4, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z2, K1, Z2
 	VMOVUPS    Z2, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z14, K1, Z14
 	VMOVUPS    Z14, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z0, K1, Z0
 	VMOVUPS    Z0, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z16, K1, Z16
 	VMOVUPS    Z16, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z3, K1, Z3
 	VMOVUPS    Z3, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z9, K1, Z9
 	VMOVUPS    Z9, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z12, K1, Z12
 	VMOVUPS    Z12, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z10, K1, Z10
 	VMOVUPS    Z10, K1, (R8)
 	ADDQ       SI, R8
+	PREFETCHT1 (R8)(R9*1)
 	VADDPS     (R8), Z15, K1, Z15
 	VMOVUPS    Z15, K1, (R8)
 	ADDQ       SI, R8

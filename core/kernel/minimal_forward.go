@@ -56,40 +56,51 @@ func (c *minimalCall[T]) setFilters(w []T, from, ins, to, outs int) {
 // readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
 func (c *minimalCall[T]) readFilters(w []T, from, to int) {
 	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
-	if !c.turned { // each output channel's filters lie in one piece
-		const row = 4 * channelLanes
-		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, lanesOf(channelLanes), &c.tapLanes[0], channelLanes*row)
+	if c.turned && n == 1 {
+		for i := range channelLanes {
+			copyRow(w[(from+i)*c.to+to:], c.tapLanes[i*channelLanes:][:channelLanes])
+		}
 		return
 	}
-	for i := range channelLanes {
-		filters := w[((from+i)*c.to+to)*n:]
-		for tap := 0; tap < n; tap += channelLanes { // what is written beyond the last tap is overwritten by the next
-			gatherPlanes(1, &filters[tap], size*n, 0, lanesOf(min(channelLanes, n-tap)), &c.tapLanes[(i*n+tap)*channelLanes], 0)
-		}
+	const row = 4 * channelLanes
+	if !c.turned { // each output channel's filters lie in one piece
+		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, lanesOf(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
+		return
+	}
+	line := size * c.to * n
+	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
+		gatherPlanes(channelLanes, &w[(from*c.to+to)*n+tap], size*n, line, lanesOf(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, turnedAhead*line)
 	}
 }
+
+// turnedAhead is how many input channels are between a filter that is read and one that is prefetched.
+const turnedAhead = 4
 
 // readImages evaluates a group of tiles at the points.
 func (c *minimalCall[T]) readImages(x []T, first, end int) {
 	point := 4 * c.pointElems(c.from/channelLanes)
 	t := transform{
-		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.side * channelLanes,
+		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.step * channelLanes,
 		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	every := 1
+	if c.over < 0 {
+		every = c.step // nobody looks at the rows between
 	}
 	for row := first; row < end; {
 		s := bandAt(first, row, end, c.down)
 		row += s.rows
-		top := max(0, s.row*c.side-c.padH)
-		bottom := min(c.h, (s.row+s.rows)*c.side+c.taps-1-c.padH)
+		top := max(0, s.row*c.step-c.padH)
+		bottom := min(c.h, (s.row+s.rows)*c.step+c.over-c.padH)
 		for block := range c.from / channelLanes {
 			plane := x[(s.image*c.from+block*channelLanes)*c.h*c.w:]
 			if top < bottom {
-				toLanes(plane[top*c.w:], c.h*c.w, bottom-top, c.w, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
+				toLanes(plane[top*c.w:], c.h*c.w, ceilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
 			}
 			for i := range s.rows {
-				t.count, t.in = c.across, &c.frame[(s.row+i)*c.side*c.width*channelLanes]
+				t.count, t.in = c.across, &c.frame[(s.row+i)*c.step*c.width*channelLanes]
 				t.out = &c.data[(block*c.stride+(s.before+i)*c.across)*channelLanes]
-				dataToPoints(c.points, &t)
+				dataToPoints(c.step+c.over, c.points, &t)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ func tileSide[T pixel](p *Conv) int {
 	count := func(side int) int {
 		return p.minimalProducts(side, p.OutH(), p.OutW()) + p.minimalProducts(side, p.H, p.W)
 	}
-	if unsafe.Sizeof(z) == 4 || count(large) >= count(minimalSide) {
+	if unsafe.Sizeof(z) == 4 || p.StrideH == 2 || count(large) >= count(minimalSide) {
 		return minimalSide
 	}
 	return large
@@ -32,12 +32,12 @@ const (
 )
 
 // toLanes copies h rows of w pixels of 16 planes, which lie plane elements apart,
-// to vectors of 16 channels, in rows of width vectors. Columns beyond w, up to a
-// multiple of 16, become zero.
-func toLanes[T pixel](x []T, plane, h, w int, dst []float32, width int) {
+// to vectors of 16 channels, in rows of width vectors: one of every some rows.
+// Columns beyond w, up to a multiple of 16, become zero.
+func toLanes[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
 	size := int(unsafe.Sizeof(x[0]))
 	for col := 0; col < w; col += channelLanes {
-		gatherPlanes(h, &x[col], size*plane, size*w, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes)
+		gatherPlanes(h, &x[col], size*plane, size*w*every, lanesOf(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes*every, size*channelLanes*plane)
 	}
 }
 
@@ -50,13 +50,15 @@ func toPlanes[T pixel](src []float32, width, plane, h, w int, bias []float32, y 
 }
 
 // gatherPlanes is the copy of rows of up to 16 pixels of 16 planes to vectors of
-// channels; plane, width and stride are bytes.
-func gatherPlanes[T pixel](rows int, src *T, plane, width int, n laneCount, dst *float32, stride int) {
+// channels; plane, width, stride and ahead are bytes. Planes lie pages apart, and
+// the CPU's own prefetching starts anew at each: so the copy asks for what it has to
+// turn next, which lies so far ahead, while it turns these.
+func gatherPlanes[T pixel](rows int, src *T, plane, width int, n laneCount, dst *float32, stride, ahead int) {
 	switch src := any(src).(type) {
 	case *float32:
-		planesToLanes(rows, src, plane, width, n, dst, stride)
+		planesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *uint16:
-		halfPlanesToLanes(rows, src, plane, width, n, dst, stride)
+		halfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	}
 }
 
@@ -67,5 +69,15 @@ func scatterPlanes[T pixel](rows int, src *float32, stride int, bias *float32, d
 		lanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
 	case *uint16:
 		lanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
+	}
+}
+
+// copyRow copies len(dst) pixels, a multiple of 16, to float32.
+func copyRow[T pixel](src []T, dst []float32) {
+	switch src := any(src).(type) {
+	case []float32:
+		copy(dst, src)
+	case []uint16:
+		vecFromBF16(dst, src)
 	}
 }

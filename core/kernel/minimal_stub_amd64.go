@@ -52,6 +52,41 @@ func filter5To8PointsAVX512(transform *transform)
 //go:noescape
 func points8To5AVX512(transform *transform)
 
+// data9To9PointsAVX512 transforms tiles of 9×9 pixels to as many points.
+//
+//go:noescape
+func data9To9PointsAVX512(transform *transform)
+
+// data5To9PointsAVX512 transforms tiles of 5×5 gradients of outputs to 9×9 points.
+//
+//go:noescape
+func data5To9PointsAVX512(transform *transform)
+
+// filter3To9PointsAVX512 transforms filters of 3×3 to 9×9 points.
+//
+//go:noescape
+func filter3To9PointsAVX512(transform *transform)
+
+// filter4To9PointsAVX512 transforms tiles of 4×4 gradients of outputs to 9×9 points.
+//
+//go:noescape
+func filter4To9PointsAVX512(transform *transform)
+
+// points9To4AVX512 transforms 9×9 points to tiles of 4×4.
+//
+//go:noescape
+func points9To4AVX512(transform *transform)
+
+// points9To8AVX512 transforms 9×9 points to tiles of 8×8 gradients of pixels.
+//
+//go:noescape
+func points9To8AVX512(transform *transform)
+
+// points9To3AVX512 transforms 9×9 points to 3×3 gradients of taps.
+//
+//go:noescape
+func points9To3AVX512(transform *transform)
+
 // pointRows1AVX512 multiplies rows, 64 bytes apart, with 1 vectors, 8 rows at a time.
 //
 //go:noescape
@@ -72,10 +107,10 @@ func pointRows2AVX512(pointTile *pointTile)
 //go:noescape
 func pointCols2AVX512(pointTile *pointTile)
 
-// planesToLanesAVX512 gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.
+// planesToLanesAVX512 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
 //
 //go:noescape
-func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int)
+func planesToLanesAVX512(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 
 // lanesToPlanesAVX512 scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
 //

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -23,6 +24,24 @@ var minimalCases = []Conv{
 	{N: 5, C: 80, H: 4, W: 4, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 	{N: 1, C: 64, H: 48, W: 4, K: 64, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // images in several groups
 	{N: 2, C: 16, H: 6, W: 140, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 0, PadW: 2},
+}
+
+// halvingCases are those with stride 2.
+var halvingCases = []Conv{
+	{N: 5, C: 16, H: 16, W: 16, K: 32, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 3, C: 32, H: 32, W: 48, K: 16, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 66, C: 64, H: 8, W: 8, K: 64, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},  // of several blocks and groups
+	{N: 2, C: 16, H: 14, W: 27, K: 48, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1}, // tiles that hang over
+	{N: 1, C: 32, H: 55, W: 56, K: 16, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+}
+
+// pickCases are 1×1 filters with a stride.
+var pickCases = []Conv{
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 48, H: 9, W: 38, K: 16, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 9, C: 64, H: 8, W: 8, K: 128, R: 1, S: 1, StrideH: 2, StrideW: 2},   // several groups
+	{N: 2, C: 288, H: 8, W: 7, K: 1024, R: 1, S: 1, StrideH: 2, StrideW: 2}, // and blocks of filters
+	{N: 2, C: 32, H: 11, W: 10, K: 16, R: 1, S: 1, StrideH: 3, StrideW: 3},
 }
 
 // nearly fails unless got is within tol of want, relative to the root mean square of want.
@@ -50,10 +69,12 @@ func widened(x []float32) []float64 {
 
 // Interpolation loses about three bits against a direct sum: held against float64.
 func TestMinimalFiltering(t *testing.T) {
-	const tol = 6e-5
 	atEachLevel(t, func(t *testing.T) {
-		for i := range minimalCases {
-			p := &minimalCases[i]
+		for _, c := range slices.Concat(minimalCases, halvingCases, pickCases) {
+			p, tol := &c, 6e-5
+			if p.StrideH > 1 {
+				tol = 1e-5
+			}
 			if err := p.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -96,8 +117,8 @@ func TestMinimalFiltering(t *testing.T) {
 // loss scale is lowered on such evidence. Other images stay as they are.
 func TestMinimalFilteringKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for i := range minimalCases[:5] {
-			p := &minimalCases[i]
+		for _, c := range slices.Concat(minimalCases[:5], halvingCases[:2], pickCases[:2]) {
+			p := &c
 			x, w, dy := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
 			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), poisoned[float32](ConvScratch[float32](p))

@@ -56,7 +56,7 @@ func (c *minimalCall[T]) readGradients(dy []T, first, end int) {
 		bottom := min(c.oh, top+s.rows*c.side)
 		for block := range c.to / channelLanes {
 			plane := dy[(s.image*c.to+block*channelLanes)*c.oh*c.ow:]
-			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
+			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.rows {
 				t.count, t.in = c.across, &c.lanes[(s.row+i)*c.side*c.outWidth*channelLanes]
 				t.out = &c.products[(block*c.stride+(s.before+i)*c.across)*channelLanes]

@@ -28,14 +28,19 @@ func TestGradientsAccumulate(t *testing.T) {
 	closeTo(t, "convolution's db", db, []float64{6, 8}, 0)
 }
 
-func TestArgmax(t *testing.T) {
+func TestIsArgmax(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
 		x    []float64
 		want int
-	}{{[]float64{1, 3, 3}, 1}, {[]float64{math.Inf(-1), math.Inf(-1)}, 0}, {[]float64{9, nan, nan}, 1}} {
-		if got := argmax(c.x); got != c.want {
-			t.Errorf("argmax of %v is %d, want %d", c.x, got, c.want)
+	}{
+		{[]float64{1, 3, 3}, 1}, {[]float64{3, 1, 3}, 0}, {[]float64{-1}, 0}, {[]float64{math.Inf(-1), math.Inf(-1)}, 0},
+		{[]float64{9, nan, nan}, 1}, {[]float64{nan, 9}, 0}, {[]float64{nan}, 0},
+	} {
+		for at := range c.x {
+			if got := isArgmax(c.x, at, largest(c.x)); got != (at == c.want) {
+				t.Errorf("element %d of %v being the largest is %v", at, c.x, got)
+			}
 		}
 	}
 }

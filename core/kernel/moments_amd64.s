@@ -2,10 +2,11 @@
 
 #include "textflag.h"
 
-// func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·momentsAVX2(SB), NOSPLIT, $0-44
+// func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·momentsAVX2(SB), NOSPLIT, $0-52
 	MOVQ         x+0(FP), AX
+	MOVQ         ahead+32(FP), CX
 	MOVSS        inverse+24(FP), X0
 	VBROADCASTSS X0, Y1
 	VXORPS       Y0, Y0, Y0
@@ -13,38 +14,41 @@ TEXT ·momentsAVX2(SB), NOSPLIT, $0-44
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	MOVQ         vectors+8(FP), DX
-	MOVQ         AX, CX
+	MOVQ         vectors+8(FP), BX
+	MOVQ         AX, DX
 
 sum4:
-	SUBQ    $0x04, DX
-	JL      sumOnes
-	VMOVUPS (CX), Y6
-	VADDPS  Y6, Y2, Y2
-	VMOVUPS 32(CX), Y6
-	VADDPS  Y6, Y3, Y3
-	VMOVUPS 64(CX), Y6
-	VADDPS  Y6, Y4, Y4
-	VMOVUPS 96(CX), Y6
-	VADDPS  Y6, Y5, Y5
-	ADDQ    $0x00000080, CX
-	JMP     sum4
+	SUBQ       $0x04, BX
+	JL         sumOnes
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Y6
+	VADDPS     Y6, Y2, Y2
+	VMOVUPS    32(DX), Y6
+	VADDPS     Y6, Y3, Y3
+	PREFETCHT1 64(DX)(CX*1)
+	VMOVUPS    64(DX), Y6
+	VADDPS     Y6, Y4, Y4
+	VMOVUPS    96(DX), Y6
+	VADDPS     Y6, Y5, Y5
+	ADDQ       $0x00000080, DX
+	JMP        sum4
 
 sumOnes:
-	ADDQ $0x04, DX
+	ADDQ $0x04, BX
 
 sum1:
-	DECQ    DX
-	JL      sumTail
-	VMOVUPS (CX), Y6
-	VADDPS  Y6, Y2, Y2
-	ADDQ    $0x20, CX
-	JMP     sum1
+	DECQ       BX
+	JL         sumTail
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Y6
+	VADDPS     Y6, Y2, Y2
+	ADDQ       $0x20, DX
+	JMP        sum1
 
 sumTail:
-	MOVQ         tail+16(FP), DX
-	VMOVUPS      (DX), Y7
-	VMASKMOVPS   (CX), Y7, Y6
+	MOVQ         tail+16(FP), CX
+	VMOVUPS      (CX), Y7
+	VMASKMOVPS   (DX), Y7, Y6
 	VBLENDVPS    Y7, Y6, Y0, Y6
 	VADDPS       Y6, Y3, Y3
 	VADDPS       Y3, Y2, Y2
@@ -111,7 +115,7 @@ diffTail:
 	VSUBPS       Y1, Y9, Y9
 	VADDPS       Y9, Y2, Y2
 	VFMADD231PS  Y9, Y9, Y6
-	MOVSS        X1, mean+32(FP)
+	MOVSS        X1, mean+40(FP)
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y4, Y3, Y3
 	VADDPS       Y3, Y0, Y0
@@ -121,7 +125,7 @@ diffTail:
 	VADDPS       X1, X0, X1
 	VPERMILPS    $0xb1, X1, X0
 	VADDPS       X1, X0, X1
-	MOVSS        X1, diff+36(FP)
+	MOVSS        X1, diff+44(FP)
 	VADDPS       Y6, Y5, Y5
 	VADDPS       Y8, Y7, Y7
 	VADDPS       Y7, Y5, Y5
@@ -131,14 +135,15 @@ diffTail:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+40(FP)
+	MOVSS        X0, square+48(FP)
 	VZEROUPPER
 	RET
 
-// func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·momentsAVX512(SB), NOSPLIT, $0-44
+// func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·momentsAVX512(SB), NOSPLIT, $0-52
 	MOVQ         x+0(FP), AX
+	MOVQ         ahead+32(FP), CX
 	MOVSS        inverse+24(FP), X1
 	VBROADCASTSS X1, Z1
 	VPXORD       Z0, Z0, Z0
@@ -146,39 +151,44 @@ TEXT ·momentsAVX512(SB), NOSPLIT, $0-44
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z5, Z5, Z5
-	MOVQ         vectors+8(FP), DX
-	MOVQ         AX, CX
+	MOVQ         vectors+8(FP), BX
+	MOVQ         AX, DX
 
 sum4:
-	SUBQ    $0x04, DX
-	JL      sumOnes
-	VMOVUPS (CX), Z14
-	VADDPS  Z14, Z2, Z2
-	VMOVUPS 64(CX), Z14
-	VADDPS  Z14, Z3, Z3
-	VMOVUPS 128(CX), Z14
-	VADDPS  Z14, Z4, Z4
-	VMOVUPS 192(CX), Z14
-	VADDPS  Z14, Z5, Z5
-	ADDQ    $0x00000100, CX
-	JMP     sum4
+	SUBQ       $0x04, BX
+	JL         sumOnes
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Z14
+	VADDPS     Z14, Z2, Z2
+	PREFETCHT1 64(DX)(CX*1)
+	VMOVUPS    64(DX), Z14
+	VADDPS     Z14, Z3, Z3
+	PREFETCHT1 128(DX)(CX*1)
+	VMOVUPS    128(DX), Z14
+	VADDPS     Z14, Z4, Z4
+	PREFETCHT1 192(DX)(CX*1)
+	VMOVUPS    192(DX), Z14
+	VADDPS     Z14, Z5, Z5
+	ADDQ       $0x00000100, DX
+	JMP        sum4
 
 sumOnes:
-	ADDQ $0x04, DX
+	ADDQ $0x04, BX
 
 sum1:
-	DECQ    DX
-	JL      sumTail
-	VMOVUPS (CX), Z14
-	VADDPS  Z14, Z2, Z2
-	ADDQ    $0x40, CX
-	JMP     sum1
+	DECQ       BX
+	JL         sumTail
+	PREFETCHT1 (DX)(CX*1)
+	VMOVUPS    (DX), Z14
+	VADDPS     Z14, Z2, Z2
+	ADDQ       $0x40, DX
+	JMP        sum1
 
 sumTail:
-	MOVQ          tail+16(FP), DX
-	KMOVW         DX, K1
+	MOVQ          tail+16(FP), CX
+	KMOVW         CX, K1
 	VMOVAPS       Z0, Z14
-	VMOVUPS       (CX), K1, Z14
+	VMOVUPS       (DX), K1, Z14
 	VADDPS        Z14, Z3, Z3
 	VADDPS        Z3, Z2, Z2
 	VADDPS        Z5, Z4, Z4
@@ -246,7 +256,7 @@ diffTail:
 	VSUBPS        Z1, Z0, Z0
 	VADDPS        Z0, Z7, Z7
 	VFMADD231PS   Z0, Z0, Z11
-	MOVSS         X1, mean+32(FP)
+	MOVSS         X1, mean+40(FP)
 	VADDPS        Z7, Z6, Z6
 	VADDPS        Z9, Z8, Z8
 	VADDPS        Z8, Z6, Z6
@@ -258,7 +268,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+36(FP)
+	MOVSS         X1, diff+44(FP)
 	VADDPS        Z11, Z10, Z10
 	VADDPS        Z13, Z12, Z12
 	VADDPS        Z12, Z10, Z10
@@ -270,6 +280,6 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+40(FP)
+	MOVSS         X1, square+48(FP)
 	VZEROUPPER
 	RET

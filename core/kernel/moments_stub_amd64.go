@@ -5,9 +5,9 @@ package kernel
 // momentsAVX2 is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
-func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
+func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
 
 // momentsAVX512 is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
-func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32) (mean float32, diff float32, square float32)
+func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)

@@ -7,14 +7,20 @@ package kernel
 // BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
 // x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormReLU[T Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
-	for i := range n * c {
-		ch := i % c
-		scale, shift := affine(ch, invstd, gamma, beta)
-		var r []T
-		if residual != nil {
-			r = residual[i*hw:][:hw]
+	var scale, shift [applyChannels]T
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				var r []T
+				if residual != nil {
+					r = residual[at:][:hw]
+				}
+				normReLU(x[at:][:hw], r, mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
+			}
 		}
-		normReLU(x[i*hw:][:hw], r, mean[ch], scale, shift, y[i*hw:][:hw])
 	}
 }
 
@@ -28,30 +34,43 @@ func BatchNormReLUGrad[T Float](n, c, hw int, x, y, dy, mean, invstd, gamma, dx,
 
 // BatchNormReLUGradOf does so for the channels [lo, hi) of c.
 func BatchNormReLUGradOf[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
-	count := float64(n * hw)
-	for ch := lo; ch < hi; ch++ {
-		var sum, dot float64
-		for i := range n {
+	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+		normReLUGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+	}
+}
+
+// normReLUGradBlock takes the sums of a block of channels, and then their dx.
+func normReLUGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
+	var sums, dots [mostChannels]float64
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
 			at := (i*c + ch) * hw
 			var to []T
 			if d != nil {
 				to = d[at:][:hw]
 			}
-			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to)
-			sum += a
-			dot += b
+			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to, c*hw)
+			sums[ch-lo] += a
+			dots[ch-lo] += b
 		}
-		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sum, accumulate)
-		if d != nil {
-			batchNormInput(n, c, hw, ch, count, x, d, mean[ch], invstd[ch], gamma, sum, dot, dx)
-			continue
-		}
-		scale, _ := affine(ch, invstd, gamma, nil)
-		meanDy, slope := T(sum/count), T(dot/count*float64(invstd[ch])*float64(invstd[ch]))
-		for i := range n {
-			at := (i*c + ch) * hw
-			reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy, slope, scale, dx[at:][:hw])
+	}
+	var scale, meanDy, slope [mostChannels]T
+	count := float64(n * hw)
+	for ch := lo; ch < hi; ch++ {
+		j := ch - lo
+		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[j], accumulate)
+		scale[j], _ = affine(ch, invstd, gamma, nil)
+		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
+	}
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at, j := (i*c+ch)*hw, ch-lo
+			if d != nil {
+				normGrad(x[at:][:hw], d[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
+			} else {
+				reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
+			}
 		}
 	}
 }
@@ -79,12 +98,13 @@ func normReLU[T Float](x, r []T, mean, scale, shift T, y []T) {
 	}
 }
 
-// reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place.
-func reluSums[T Float](y, dy, x []T, mean T, d []T) (sum, dot float64) {
+// reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place. The
+// plane to come is so many elements ahead.
+func reluSums[T Float](y, dy, x []T, mean T, d []T, ahead int) (sum, dot float64) {
 	done := 0
 	if is32[T]() {
 		if done = head(len(x)); done > 0 {
-			a, b := vecReLUSums(as32(y[:done]), as32(dy), as32(x), float32(mean), as32(d))
+			a, b := vecReLUSums(as32(y[:done]), as32(dy), as32(x), float32(mean), as32(d), ahead)
 			sum, dot = float64(a), float64(b)
 		}
 	}

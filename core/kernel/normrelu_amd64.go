@@ -16,23 +16,23 @@ func vecNormReLU(x, r []float32, mean, scale, shift float32, y []float32) {
 	}
 }
 
-func vecNormSums(dy, x []float32, mean float32) (sum, dot float32) {
+func vecNormSums(dy, x []float32, mean float32, ahead int) (sum, dot float32) {
 	if active == AVX512 {
-		return normSumsAVX512(&dy[0], &x[0], mean, len(dy))
+		return normSumsAVX512(&dy[0], &x[0], mean, len(dy), 4*ahead)
 	}
-	return normSumsAVX2(&dy[0], &x[0], mean, len(dy))
+	return normSumsAVX2(&dy[0], &x[0], mean, len(dy), 4*ahead)
 }
 
-func vecReLUSums(y, dy, x []float32, mean float32, d []float32) (sum, dot float32) {
+func vecReLUSums(y, dy, x []float32, mean float32, d []float32, ahead int) (sum, dot float32) {
 	switch {
 	case active == AVX512 && d == nil:
-		return reluSumsAVX512(&y[0], &dy[0], &x[0], mean, len(y))
+		return reluSumsAVX512(&y[0], &dy[0], &x[0], mean, len(y), 4*ahead)
 	case active == AVX512:
-		return reluSumsToAVX512(&y[0], &dy[0], &x[0], mean, &d[0], len(y))
+		return reluSumsToAVX512(&y[0], &dy[0], &x[0], mean, &d[0], len(y), 4*ahead)
 	case d == nil:
-		return reluSumsAVX2(&y[0], &dy[0], &x[0], mean, len(y))
+		return reluSumsAVX2(&y[0], &dy[0], &x[0], mean, len(y), 4*ahead)
 	}
-	return reluSumsToAVX2(&y[0], &dy[0], &x[0], mean, &d[0], len(y))
+	return reluSumsToAVX2(&y[0], &dy[0], &x[0], mean, &d[0], len(y), 4*ahead)
 }
 
 func vecReLUNormGrad(x, y, dy []float32, mean, meanDy, slope, scale float32, dx []float32) {

@@ -81,9 +81,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func normSumsAVX2(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·normSumsAVX2(SB), NOSPLIT, $0-40
+// func normSumsAVX2(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·normSumsAVX2(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVSS        mean+16(FP), X0
@@ -93,24 +93,30 @@ TEXT ·normSumsAVX2(SB), NOSPLIT, $0-40
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         n+24(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x02, DX
+	MOVQ         ahead+32(FP), DX
+	ADDQ         AX, DX
+	MOVQ         ahead+32(FP), BX
+	ADDQ         CX, BX
+	MOVQ         n+24(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x02, SI
 
 loop:
-	CMPQ        BX, DX
+	CMPQ        DI, SI
 	JGE         done
-	VMOVUPS     (AX)(BX*1), Y5
-	VMOVUPS     (CX)(BX*1), Y6
+	PREFETCHT1  (DX)(DI*1)
+	PREFETCHT1  (BX)(DI*1)
+	VMOVUPS     (AX)(DI*1), Y5
+	VMOVUPS     (CX)(DI*1), Y6
 	VSUBPS      Y0, Y6, Y6
 	VADDPS      Y5, Y1, Y1
 	VFMADD231PS Y5, Y6, Y3
-	VMOVUPS     32(AX)(BX*1), Y5
-	VMOVUPS     32(CX)(BX*1), Y6
+	VMOVUPS     32(AX)(DI*1), Y5
+	VMOVUPS     32(CX)(DI*1), Y6
 	VSUBPS      Y0, Y6, Y6
 	VADDPS      Y5, Y2, Y2
 	VFMADD231PS Y5, Y6, Y4
-	ADDQ        $0x40, BX
+	ADDQ        $0x40, DI
 	JMP         loop
 
 done:
@@ -122,66 +128,9 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+32(FP)
+	MOVSS        X0, total+40(FP)
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X0, X1, X0
-	VPERMILPS    $0xb1, X0, X1
-	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+36(FP)
-	VZEROUPPER
-	RET
-
-// func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·reluSumsAVX2(SB), NOSPLIT, $0-48
-	MOVQ         dy+8(FP), AX
-	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVQ         y+0(FP), DX
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
-	MOVQ         n+32(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
-
-loop:
-	CMPQ        SI, BX
-	JGE         done
-	VMOVUPS     (DX)(SI*1), Y6
-	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      (AX)(SI*1), Y6, Y6
-	VMOVUPS     (CX)(SI*1), Y7
-	VSUBPS      Y0, Y7, Y7
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     32(DX)(SI*1), Y6
-	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      32(AX)(SI*1), Y6, Y6
-	VMOVUPS     32(CX)(SI*1), Y7
-	VSUBPS      Y0, Y7, Y7
-	VADDPS      Y6, Y3, Y3
-	VFMADD231PS Y6, Y7, Y5
-	ADDQ        $0x40, SI
-	JMP         loop
-
-done:
-	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPS       X2, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X0, X1, X0
-	VPERMILPS    $0xb1, X0, X1
-	VADDPS       X0, X1, X0
-	MOVSS        X0, total+40(FP)
-	VEXTRACTF128 $0x01, Y4, X0
-	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
@@ -190,44 +139,50 @@ done:
 	VZEROUPPER
 	RET
 
-// func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·reluSumsToAVX2(SB), NOSPLIT, $0-56
+// func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·reluSumsAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
-	MOVQ         d+32(FP), BX
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	MOVQ         n+40(FP), SI
-	XORQ         DI, DI
-	SHLQ         $0x02, SI
+	MOVQ         ahead+40(FP), BX
+	ADDQ         AX, BX
+	MOVQ         ahead+40(FP), SI
+	ADDQ         CX, SI
+	MOVQ         ahead+40(FP), DI
+	ADDQ         DX, DI
+	MOVQ         n+32(FP), R8
+	XORQ         R9, R9
+	SHLQ         $0x02, R8
 
 loop:
-	CMPQ        DI, SI
+	CMPQ        R9, R8
 	JGE         done
-	VMOVUPS     (DX)(DI*1), Y6
+	PREFETCHT1  (BX)(R9*1)
+	PREFETCHT1  (SI)(R9*1)
+	PREFETCHT1  (DI)(R9*1)
+	VMOVUPS     (DX)(R9*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      (AX)(DI*1), Y6, Y6
-	VMOVUPS     (CX)(DI*1), Y7
+	VANDPS      (AX)(R9*1), Y6, Y6
+	VMOVUPS     (CX)(R9*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y2, Y2
 	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     Y6, (BX)(DI*1)
-	VMOVUPS     32(DX)(DI*1), Y6
+	VMOVUPS     32(DX)(R9*1), Y6
 	VCMPPS      $0x16, Y1, Y6, Y6
-	VANDPS      32(AX)(DI*1), Y6, Y6
-	VMOVUPS     32(CX)(DI*1), Y7
+	VANDPS      32(AX)(R9*1), Y6, Y6
+	VMOVUPS     32(CX)(R9*1), Y7
 	VSUBPS      Y0, Y7, Y7
 	VADDPS      Y6, Y3, Y3
 	VFMADD231PS Y6, Y7, Y5
-	VMOVUPS     Y6, 32(BX)(DI*1)
-	ADDQ        $0x40, DI
+	ADDQ        $0x40, R9
 	JMP         loop
 
 done:
@@ -247,6 +202,75 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·reluSumsToAVX2(SB), NOSPLIT, $0-64
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+32(FP), BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         ahead+48(FP), SI
+	ADDQ         AX, SI
+	MOVQ         ahead+48(FP), DI
+	ADDQ         CX, DI
+	MOVQ         ahead+48(FP), R8
+	ADDQ         DX, R8
+	MOVQ         n+40(FP), R9
+	XORQ         R10, R10
+	SHLQ         $0x02, R9
+
+loop:
+	CMPQ        R10, R9
+	JGE         done
+	PREFETCHT1  (SI)(R10*1)
+	PREFETCHT1  (DI)(R10*1)
+	PREFETCHT1  (R8)(R10*1)
+	VMOVUPS     (DX)(R10*1), Y6
+	VCMPPS      $0x16, Y1, Y6, Y6
+	VANDPS      (AX)(R10*1), Y6, Y6
+	VMOVUPS     (CX)(R10*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y7, Y4
+	VMOVUPS     Y6, (BX)(R10*1)
+	VMOVUPS     32(DX)(R10*1), Y6
+	VCMPPS      $0x16, Y1, Y6, Y6
+	VANDPS      32(AX)(R10*1), Y6, Y6
+	VMOVUPS     32(CX)(R10*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y7, Y5
+	VMOVUPS     Y6, 32(BX)(R10*1)
+	ADDQ        $0x40, R10
+	JMP         loop
+
+done:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+56(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+60(FP)
 	VZEROUPPER
 	RET
 
@@ -366,9 +390,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func normSumsAVX512(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·normSumsAVX512(SB), NOSPLIT, $0-40
+// func normSumsAVX512(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·normSumsAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVSS        mean+16(FP), X0
@@ -376,69 +400,25 @@ TEXT ·normSumsAVX512(SB), NOSPLIT, $0-40
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         n+24(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x02, DX
+	MOVQ         ahead+32(FP), DX
+	ADDQ         AX, DX
+	MOVQ         ahead+32(FP), BX
+	ADDQ         CX, BX
+	MOVQ         n+24(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x02, SI
 
 loop:
-	CMPQ        BX, DX
+	CMPQ        DI, SI
 	JGE         done
-	VMOVUPS     (AX)(BX*1), Z1
-	VMOVUPS     (CX)(BX*1), Z4
+	PREFETCHT1  (DX)(DI*1)
+	PREFETCHT1  (BX)(DI*1)
+	VMOVUPS     (AX)(DI*1), Z1
+	VMOVUPS     (CX)(DI*1), Z4
 	VSUBPS      Z0, Z4, Z4
 	VADDPS      Z1, Z2, Z2
 	VFMADD231PS Z1, Z4, Z3
-	ADDQ        $0x40, BX
-	JMP         loop
-
-done:
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y2, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	MOVSS         X1, total+32(FP)
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y3, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+36(FP)
-	VZEROUPPER
-	RET
-
-// func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·reluSumsAVX512(SB), NOSPLIT, $0-48
-	MOVQ         dy+8(FP), AX
-	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVQ         y+0(FP), DX
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         n+32(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
-
-loop:
-	CMPQ        SI, BX
-	JGE         done
-	VMOVUPS     (DX)(SI*1), Z4
-	VCMPPS      $0x16, Z1, Z4, K1
-	VMOVUPS.Z   (AX)(SI*1), K1, Z4
-	VMOVUPS     (CX)(SI*1), Z5
-	VSUBPS      Z0, Z5, Z5
-	VADDPS      Z4, Z2, Z2
-	VFMADD231PS Z4, Z5, Z3
-	ADDQ        $0x40, SI
+	ADDQ        $0x40, DI
 	JMP         loop
 
 done:
@@ -463,34 +443,41 @@ done:
 	VZEROUPPER
 	RET
 
-// func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
-TEXT ·reluSumsToAVX512(SB), NOSPLIT, $0-56
+// func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·reluSumsAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
-	MOVQ         d+32(FP), BX
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         n+40(FP), SI
-	XORQ         DI, DI
-	SHLQ         $0x02, SI
+	MOVQ         ahead+40(FP), BX
+	ADDQ         AX, BX
+	MOVQ         ahead+40(FP), SI
+	ADDQ         CX, SI
+	MOVQ         ahead+40(FP), DI
+	ADDQ         DX, DI
+	MOVQ         n+32(FP), R8
+	XORQ         R9, R9
+	SHLQ         $0x02, R8
 
 loop:
-	CMPQ        DI, SI
+	CMPQ        R9, R8
 	JGE         done
-	VMOVUPS     (DX)(DI*1), Z4
+	PREFETCHT1  (BX)(R9*1)
+	PREFETCHT1  (SI)(R9*1)
+	PREFETCHT1  (DI)(R9*1)
+	VMOVUPS     (DX)(R9*1), Z4
 	VCMPPS      $0x16, Z1, Z4, K1
-	VMOVUPS.Z   (AX)(DI*1), K1, Z4
-	VMOVUPS     (CX)(DI*1), Z5
+	VMOVUPS.Z   (AX)(R9*1), K1, Z4
+	VMOVUPS     (CX)(R9*1), Z5
 	VSUBPS      Z0, Z5, Z5
 	VADDPS      Z4, Z2, Z2
 	VFMADD231PS Z4, Z5, Z3
-	VMOVUPS     Z4, (BX)(DI*1)
-	ADDQ        $0x40, DI
+	ADDQ        $0x40, R9
 	JMP         loop
 
 done:
@@ -512,6 +499,67 @@ done:
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
 	MOVSS         X1, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·reluSumsToAVX512(SB), NOSPLIT, $0-64
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+32(FP), BX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         ahead+48(FP), SI
+	ADDQ         AX, SI
+	MOVQ         ahead+48(FP), DI
+	ADDQ         CX, DI
+	MOVQ         ahead+48(FP), R8
+	ADDQ         DX, R8
+	MOVQ         n+40(FP), R9
+	XORQ         R10, R10
+	SHLQ         $0x02, R9
+
+loop:
+	CMPQ        R10, R9
+	JGE         done
+	PREFETCHT1  (SI)(R10*1)
+	PREFETCHT1  (DI)(R10*1)
+	PREFETCHT1  (R8)(R10*1)
+	VMOVUPS     (DX)(R10*1), Z4
+	VCMPPS      $0x16, Z1, Z4, K1
+	VMOVUPS.Z   (AX)(R10*1), K1, Z4
+	VMOVUPS     (CX)(R10*1), Z5
+	VSUBPS      Z0, Z5, Z5
+	VADDPS      Z4, Z2, Z2
+	VFMADD231PS Z4, Z5, Z3
+	VMOVUPS     Z4, (BX)(R10*1)
+	ADDQ        $0x40, R10
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+56(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+60(FP)
 	VZEROUPPER
 	RET
 

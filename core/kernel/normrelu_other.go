@@ -3,11 +3,11 @@
 package kernel
 
 func vecNormReLU(x, r []float32, mean, scale, shift float32, y []float32) { noVector() }
-func vecNormSums(dy, x []float32, mean float32) (sum, dot float32) {
+func vecNormSums(dy, x []float32, mean float32, ahead int) (sum, dot float32) {
 	noVector()
 	return 0, 0
 }
-func vecReLUSums(y, dy, x []float32, mean float32, d []float32) (sum, dot float32) {
+func vecReLUSums(y, dy, x []float32, mean float32, d []float32, ahead int) (sum, dot float32) {
 	noVector()
 	return 0, 0
 }

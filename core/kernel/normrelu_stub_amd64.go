@@ -15,17 +15,17 @@ func normAddReLUAVX2(x *float32, r *float32, mean float32, scale float32, shift 
 // normSumsAVX2 is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
 //go:noescape
-func normSumsAVX2(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+func normSumsAVX2(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 
 // reluSumsAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
 //
 //go:noescape
-func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 
 // reluSumsToAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
 //
 //go:noescape
-func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
+func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
 // reluNormGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
 //
@@ -45,17 +45,17 @@ func normAddReLUAVX512(x *float32, r *float32, mean float32, scale float32, shif
 // normSumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
 //go:noescape
-func normSumsAVX512(dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+func normSumsAVX512(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 
 // reluSumsAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
 //
 //go:noescape
-func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int) (total float32, dot float32)
+func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 
 // reluSumsToAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
 //
 //go:noescape
-func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int) (total float32, dot float32)
+func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
 // reluNormGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
 //

@@ -14,18 +14,19 @@ const lull = 25 * time.Millisecond
 
 // calm reads no more often than once in a lull, so that a launcher is not woken
 // for every line on a core that its ranks compute on. What comes after a pause
-// is read at once.
+// is read at once, and so is what is left after a buffer was filled.
 type calm struct {
 	r    io.Reader
 	last time.Time
+	more bool
 }
 
 func (c *calm) Read(b []byte) (int, error) {
-	if rest := lull - time.Since(c.last); rest > 0 {
+	if rest := lull - time.Since(c.last); rest > 0 && !c.more {
 		time.Sleep(rest)
 	}
 	n, err := c.r.Read(b)
-	c.last = time.Now()
+	c.last, c.more = time.Now(), n == len(b)
 	return n, err
 }
 

@@ -73,6 +73,7 @@ func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*wo
 		w.closeFiles()
 		return nil, fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
 	}
+	widen(events)
 	cmd.Stdout, cmd.Stderr = outChild, errsChild
 	fd := 3 + len(c.ExtraFiles)
 	cmd.ExtraFiles = append(append(cmd.ExtraFiles, c.ExtraFiles...), l.lifeline, eventsChild)

@@ -9,7 +9,7 @@ import (
 // fuseNormReLU merges the batch norm of step i with the ReLU behind it, and with
 // the addition of a residual in between if there is one. Nothing changes unless
 // no other step looks at what is in between. Results are those of the separate
-// steps, to the bit: so a half type, which would round before the addition, keeps it.
+// steps, to the bit, but that a half type does not round before the addition.
 func (l *lowering) fuseNormReLU(i int) {
 	norm := &l.steps[i]
 	out, residual, gone := norm.out[0], absent, []int(nil)
@@ -18,7 +18,7 @@ func (l *lowering) fuseNormReLU(i int) {
 		if residual = in[0]; residual == out {
 			residual = in[1]
 		}
-		if residual == out || half(l.vals[out].spec.DType) || !l.written(residual, i) || l.steps[sum].branch != norm.branch {
+		if residual == out || !l.written(residual, i) || l.steps[sum].branch != norm.branch {
 			return
 		}
 		out, gone = l.steps[sum].out[0], append(gone, sum)

@@ -104,6 +104,11 @@ func TestFusionNeedsTheOnlyReader(t *testing.T) {
 	}
 }
 
+// count is the number of a plan's steps of one operation.
+func count(p *plan.Plan, op graph.Op) int {
+	return len(slices.DeleteFunc(ops(p), func(o graph.Op) bool { return o != op }))
+}
+
 // A residual joins the batch norm whose output it is added to, if it is there in
 // time, in either order; a batch norm that somebody else reads stays as it is.
 func TestNormReLUFusion(t *testing.T) {
@@ -124,8 +129,19 @@ func TestNormReLUFusion(t *testing.T) {
 		g := build(t, nn.Config{Layers: c.layers}, digits, class)
 		fused, plain := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true}, 3)
 		for op, n := range c.want {
-			if got := len(slices.DeleteFunc(ops(fused.p), func(o graph.Op) bool { return o != op })); got != n {
+			if got := count(fused.p, op); got != n {
 				t.Errorf("%s: %d steps of %s, want %d: %v", name, got, op, n, ops(fused.p))
+			}
+		}
+		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} { // which rounds once less
+			half, full := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true, Policy: autocast(d)}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true, Policy: autocast(d)}, 3)
+			if got, want := count(half.p, plan.NormReLUOp), c.want[plan.NormReLUOp]; got != want {
+				t.Errorf("%s in %v: %d steps of %s, want %d", name, d, got, plan.NormReLUOp, want)
+			}
+			x, y := goldenBatch(1, 3)
+			a, b := half.prog.Run(plan.Args{Input: x, Target: y}), full.prog.Run(plan.Args{Input: x, Target: y})
+			if math.Abs(a.Loss-b.Loss) > 1e-2 {
+				t.Errorf("%s in %v: loss %v, without fusion %v", name, d, a.Loss, b.Loss)
 			}
 		}
 		x, y := goldenBatch(1, 3)

@@ -97,8 +97,9 @@ type Args struct {
 // Result is what one run reports about its batch, without loss scale and divisor.
 type Result struct {
 	Loss    float64 // the criterion's value: the mean over rows, for MSE over elements
-	LossSum float64 // Loss times rows, for weighing batches of different size
+	LossSum float64 // Loss times Counted, for weighing batches of different size
 	Correct int     // rows whose largest output is the target's; 0 for MSE
+	Counted int     // rows with a target; those of PyTorch's ignore_index, -100, add nothing to anything
 	Rows    int
 
 	// Err says what is wrong with the batch, a class or an index out of range, or
@@ -172,10 +173,11 @@ func (p *Program) result() Result {
 		err = p.call.Err
 	}
 	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
+	r.Counted = int(s.Counted) * r.Rows / p.plan.tgt.Shape.Elems()
 	if s.Counted > 0 {
 		r.Loss = s.LossSum / s.Counted
 	}
-	r.LossSum = r.Loss * float64(r.Rows)
+	r.LossSum = r.Loss * float64(r.Counted)
 	return r
 }
 

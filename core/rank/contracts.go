@@ -2,7 +2,6 @@ package rank
 
 import (
 	"fmt"
-	"strconv"
 )
 
 // defaultPort is PyTorch's for env:// (torch/distributed/run.py).
@@ -160,45 +159,39 @@ func readHorovod(r *reader) World {
 	return w
 }
 
-// Node is the place of one launcher among the hosts of a job.
+// Node is the place of one launcher among the hosts of a job, as far as it is said.
 type Node struct {
-	Rank, Nodes int
+	Rank, Nodes int    // Nodes is 0 where neither is said
 	Endpoint    string // host:port of node 0's launcher; empty if not said
-	Source      string // "kubeflow" (Trainer v2, PET_*), "pytorchjob" (v1), or "" if nothing is set
+	Source      string // the variable that says the most
 }
 
-// NodeFromEnv reads what a starter of pods says to the launcher inside: the
-// PET_* variables of Kubeflow Trainer v2, which torchrun reads too, or RANK
-// and WORLD_SIZE of PyTorchJob v1, which count pods. ok is false when
-// neither is set.
+// NodeFromEnv reads what a starter of pods says to the launcher inside. Kubeflow
+// Trainer v2 gives the address in PET_MASTER_ADDR and PET_MASTER_PORT; its other
+// PET_ variables are flags of torchrun's like any. PyTorchJob v1 counts pods in RANK and
+// WORLD_SIZE, which is no rank's environment as long as LOCAL_RANK is missing. ok is
+// false when neither is set.
 func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 	r := &reader{env: env, source: "kubeflow"}
-	if r.any("PET_NNODES", "PET_NODE_RANK") {
-		n = readNode(r, "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT")
-		return n, true, r.err
+	switch {
+	case r.any("PET_MASTER_ADDR"):
+		n = Node{Endpoint: readEndpoint(r, "PET_MASTER_ADDR", "PET_MASTER_PORT"), Source: "PET_MASTER_ADDR"}
+	case r.any("RANK") && r.any("KUBERNETES_SERVICE_HOST") && !r.any("LOCAL_RANK"):
+		r.source = "pytorchjob"
+		n = Node{Rank: r.number("RANK"), Nodes: r.number("WORLD_SIZE"), Endpoint: readEndpoint(r, "MASTER_ADDR", "MASTER_PORT"), Source: "RANK"}
+		if n.Nodes < 1 || n.Rank >= n.Nodes {
+			r.failIf(fmt.Errorf("RANK is %d and WORLD_SIZE is %d", n.Rank, n.Nodes))
+		}
+	default:
+		return Node{}, false, nil
 	}
-	r.source = "pytorchjob"
-	if r.any("RANK") && r.any("KUBERNETES_SERVICE_HOST") && !r.any("LOCAL_RANK") {
-		n = readNode(r, "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-		return n, true, r.err
-	}
-	return Node{}, false, nil
+	return n, true, r.err
 }
 
-func readNode(r *reader, rank, nodes, addr, port string) Node {
-	n := Node{Rank: r.number(rank), Nodes: r.number(nodes), Source: r.source}
-	w := World{MasterAddr: r.textOr("", addr), MasterPort: defaultPort}
+func readEndpoint(r *reader, addr, port string) string {
+	w := World{MasterAddr: r.text(addr), MasterPort: defaultPort}
 	if r.any(port) {
 		w.MasterPort = r.port(port)
 	}
-	if w.MasterAddr != "" {
-		n.Endpoint = w.MasterHostPort()
-	}
-	if n.Nodes > 1 && n.Endpoint == "" {
-		r.fail(addr, "%s is missing", addr)
-	}
-	if n.Nodes < 1 || n.Rank >= n.Nodes {
-		r.failIf(fmt.Errorf("%s is %s and %s is %s", rank, strconv.Itoa(n.Rank), nodes, strconv.Itoa(n.Nodes)))
-	}
-	return n
+	return w.MasterHostPort()
 }

@@ -144,24 +144,28 @@ func TestExplainShowsWinnerAndLosers(t *testing.T) {
 
 func TestNodeFromEnv(t *testing.T) {
 	pod := vars{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "23456", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	pet := vars{"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "t", "PET_NPROC_PER_NODE": "8"}
+	pet := vars{"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "t"}
 	for _, tc := range []struct {
 		env  vars
 		want Node
 		ok   bool
 	}{
 		{vars{}, Node{}, false},
-		{pod, Node{1, 2, "m:23456", "pytorchjob"}, true},
+		{pod, Node{1, 2, "m:23456", "RANK"}, true},
 		{pod.with(vars{"LOCAL_RANK": "0"}), Node{}, false},
-		{pet, Node{2, 4, "t:29500", "kubeflow"}, true},
+		{pet, Node{Endpoint: "t:29500", Source: "PET_MASTER_ADDR"}, true},
+		{vars{"PET_NNODES": "4"}, Node{}, false},
 	} {
 		got, ok, err := NodeFromEnv(tc.env.lookup)
 		if got != tc.want || ok != tc.ok || err != nil {
 			t.Errorf("%v: %+v %v %v", tc.env, got, ok, err)
 		}
 	}
-	if _, ok, err := NodeFromEnv(pet.with(vars{"PET_NODE_RANK": "-"}).lookup); !ok || err == nil || !strings.Contains(err.Error(), "PET_NODE_RANK") {
-		t.Errorf("half a node: %v %v", ok, err)
+	if _, ok, err := NodeFromEnv(pet.with(vars{"PET_MASTER_PORT": "x"}).lookup); !ok || err == nil || !strings.Contains(err.Error(), "PET_MASTER_PORT") {
+		t.Errorf("a port that is none: %v %v", ok, err)
+	}
+	if _, ok, err := NodeFromEnv(pod.with(vars{"WORLD_SIZE": "1"}).lookup); !ok || err == nil || !strings.Contains(err.Error(), "WORLD_SIZE is 1") {
+		t.Errorf("a pod too many: %v %v", ok, err)
 	}
 }
 
@@ -229,16 +233,5 @@ func TestAssignRanks(t *testing.T) {
 	first, size := AssignRanks([]int{2, 4, 1})
 	if !slices.Equal(first, []int{0, 2, 6}) || size != 7 {
 		t.Error(first, size)
-	}
-}
-
-func TestVerifyHosts(t *testing.T) {
-	w := World{Rank: 2, Size: 4, LocalRank: 1, LocalSize: 2, NodeRank: -1, Nodes: 2}
-	got, err := VerifyHosts(w, []string{"a", "b", "a", "b"})
-	if err != nil || got.NodeRank != 0 || got.Nodes != 2 {
-		t.Errorf("%+v %v", got, err)
-	}
-	if _, err := VerifyHosts(w, []string{"a", "a", "b", "b"}); err == nil {
-		t.Error("local rank 1 is the first rank on host b")
 	}
 }

@@ -14,8 +14,7 @@ type World struct {
 	LocalRank, LocalSize int
 
 	// NodeRank is the index of this host among the job's hosts, -1 where the
-	// environment does not say (Open MPI with ranks mapped across nodes);
-	// VerifyHosts finds it from the hosts themselves.
+	// environment does not say (Open MPI with ranks mapped across nodes).
 	NodeRank, Nodes int
 
 	// MasterAddr and MasterPort are where rank 0 (or the starter of the job)
@@ -84,37 +83,4 @@ func AssignRanks(localSizes []int) (first []int, size int) {
 		size += n
 	}
 	return first, size
-}
-
-// VerifyHosts checks a World against the host names of all ranks, gathered
-// through the store: the local rank must equal the number of earlier ranks on
-// the same host, the local size the number of all of them. It returns the
-// World with NodeRank and Nodes counted from the hosts in order of appearance.
-//
-// Two containers that share a host name, or a starter that numbers local ranks
-// otherwise, would put two ranks on one device; that is the error here.
-func VerifyHosts(w World, hosts []string) (World, error) {
-	if len(hosts) != w.Size {
-		return w, fmt.Errorf("%d host names for a world of %d", len(hosts), w.Size)
-	}
-	local, size := 0, 0
-	nodes := map[string]int{}
-	for r, h := range hosts {
-		if _, seen := nodes[h]; !seen {
-			nodes[h] = len(nodes)
-		}
-		if h != hosts[w.Rank] {
-			continue
-		}
-		size++
-		if r < w.Rank {
-			local++
-		}
-	}
-	if local != w.LocalRank || size != w.LocalSize {
-		return w, fmt.Errorf("rank %d was started as local rank %d of %d, but %d ranks run on host %q and it is number %d of them; give every host its own name, or mend the starter's local ranks",
-			w.Rank, w.LocalRank, w.LocalSize, size, hosts[w.Rank], local)
-	}
-	w.NodeRank, w.Nodes = nodes[hosts[w.Rank]], len(nodes)
-	return w, nil
 }

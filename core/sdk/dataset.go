@@ -57,7 +57,7 @@ const (
 type DatasetSpec struct {
 	Source       string      // where it came from: "idx", "download", "generated", "synthetic", …
 	Input        tensor.Spec // one sample, without the batch dimension; F32 today
-	Target       tensor.Spec // one target: I32 scalar (class index) or F32 of any shape (regression)
+	Target       tensor.Spec // one target: I32 scalar (class index; -100: none, the sample counts for nothing) or F32 of any shape (regression)
 	Classes      int         // number of classes; 0 for regression
 	ClassNames   []string
 	TrainSamples int

@@ -63,7 +63,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 
 // evalShard adds up loss and hits over this rank's part of the test split.
 func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
-	loader := data.NewLoader(t.Dataset, max(1, t.Settings.Sampler.Prefetch)+loaderSlots, t.evalBatch(), t.Settings.Run.Seed)
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
@@ -82,7 +82,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 		}
 		sums[sumLoss] += res.LossSum
 		sums[sumCorrect] += float64(res.Correct)
-		sums[sumRows] += float64(res.Rows)
+		sums[sumRows] += float64(res.Counted)
 	}
 	return sums, nil
 }

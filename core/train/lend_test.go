@@ -293,8 +293,8 @@ func TestBackendsThatLackSomething(t *testing.T) {
 		"all":                  {nil, "", true, true, ""},
 		"no arenas":            {func(b *onGPU) { b.refuse = fmt.Errorf("not with me: %w", errors.ErrUnsupported) }, "", false, false, "not with me"},
 		"no events of its own": {func(b *onGPU) { b.silent = true }, "", true, false, ""},
-		"no events at all":     {nil, "FAKECUDA_NO_EVENTS", true, false, ""},
-		"at once":              {nil, "FAKECUDA_EAGER", true, true, ""},
+		"no events at all":     {nil, "CUDA_FAKE_NO_EVENTS", true, false, ""},
+		"at once":              {nil, "CUDA_FAKE_EAGER", true, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.env != "" {

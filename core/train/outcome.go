@@ -60,8 +60,8 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		Samples: int(t.sums[sumRows]), SamplesPerSec: t.sums[sumRows] / took.Seconds(),
 		GradNorm: norm, Skipped: !applied,
 	}
-	if t.spec.Classes > 0 {
-		t.done.Accuracy = t.sums[sumCorrect] / t.sums[sumRows]
+	if t.spec.Classes > 0 && t.sums[sumCounted] > 0 {
+		t.done.Accuracy = t.sums[sumCorrect] / t.sums[sumCounted]
 	}
 	if t.policy.Dynamic || t.policy.Scale != 1 {
 		t.done.Scale = t.scale

@@ -131,7 +131,7 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	} {
 		for _, eager := range []string{"", "1"} {
 			t.Run(c.name+map[string]string{"": "", "1": ", at once"}[eager], func(t *testing.T) {
-				t.Setenv("FAKECUDA_EAGER", eager)
+				t.Setenv("CUDA_FAKE_EAGER", eager)
 				var cpu, gpu curve
 				change := func(d *Deps) { c.change(&d.Settings, d) }
 				cpu.train(t, false, c.world, change)

@@ -17,8 +17,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// loaderSlots beyond the prefetched batches: the one that a step is reading.
-const loaderSlots = 1
+// LoaderSlots is how many batches a rank has room for: those that are read
+// ahead, and the one that a step is reading.
+func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 
 // Setup makes a rank ready for its first step: it opens the plugins, makes
 // the plan, shares its memory, joins the other ranks, and gives all of them
@@ -122,7 +123,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	t.doesWithout()
 	t.planning = time.Since(begin)
-	slots := max(1, t.Settings.Sampler.Prefetch) + loaderSlots
+	slots := LoaderSlots(t.Settings.Sampler)
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
 	rows := o.Rows()
 	if t.EvalOnly {

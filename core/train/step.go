@@ -27,6 +27,7 @@ func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool,
 		return false, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
 	t.carried = nil // from here on no rank can have missed it
+	t.end(n)
 	m := t.m
 	if t.sums[sumEnded] > 0 {
 		if empty, err := t.ranOut(ctx, m.ended); err != nil || empty {
@@ -80,6 +81,7 @@ func (t *Trainer) gradients(ctx context.Context) (err error) {
 type measures struct {
 	loss    float64 // mean over the step's samples
 	correct int
+	counted int // rows with a target
 	rows    int
 	data    time.Duration // waited for batches
 	ended   bool          // the data set ended before a batch that was expected
@@ -119,6 +121,7 @@ func (t *Trainer) passes() (m measures, err error) {
 		t.trace.Since(timeline.Compute, "backward", -1, t.begun)
 		m.loss += res.Loss * share
 		m.correct += res.Correct
+		m.counted += res.Counted
 		m.rows += batch.Rows
 	}
 	if m.rows > 0 {
@@ -170,6 +173,7 @@ func (t *Trainer) stepRows(micro int) int {
 const (
 	sumLoss = iota
 	sumCorrect
+	sumCounted
 	sumRows
 	sumStop  // ranks that were asked to stop
 	sumEnded // ranks whose data ended, where that must not be
@@ -177,7 +181,7 @@ const (
 )
 
 func (t *Trainer) report(ctx context.Context, m measures) []float64 {
-	t.sums = [sumCount]float64{sumLoss: m.loss, sumCorrect: float64(m.correct), sumRows: float64(m.rows)}
+	t.sums = [sumCount]float64{sumLoss: m.loss, sumCorrect: float64(m.correct), sumCounted: float64(m.counted), sumRows: float64(m.rows)}
 	if ctx.Err() != nil {
 		t.sums[sumStop] = 1
 	}

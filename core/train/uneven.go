@@ -19,6 +19,7 @@ type turn struct {
 	mine   int // batches that this rank brings; it shadows the other passes
 	active int // ranks that bring any
 	top    int // the highest of them
+	last   int // the highest of those that bring the most
 }
 
 // longSkew is after how many steps without some rank a run says so, as
@@ -51,7 +52,10 @@ func (t *Trainer) nextTurn(ctx context.Context) (turn, error) {
 	n := turn{mine: mine}
 	for r, k := range all {
 		if k > 0 {
-			n.active, n.top, n.passes = n.active+1, r, max(n.passes, int(k))
+			n.active, n.top = n.active+1, r
+		}
+		if k > 0 && int(k) >= n.passes {
+			n.last, n.passes = r, int(k)
 		}
 	}
 	if t.Settings.DDP.Uneven == ddp.UnevenStop && n.active < t.World.Size {
@@ -77,6 +81,14 @@ func (t *Trainer) begin(n turn) {
 	if t.skew++; t.skew == longSkew && t.World.Rank == 0 {
 		t.Events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
 			"%d of %d ranks have had no data for %d steps and wait for the others", t.World.Size-n.active, t.World.Size, longSkew)})
+	}
+}
+
+// end makes the batch statistics count of a rank that took part in all passes:
+// it would be the last to join in PyTorch, where each is an iteration.
+func (t *Trainer) end(n turn) {
+	if t.Settings.DDP.Uneven == ddp.UnevenJoin {
+		t.keeper = n.last
 	}
 }
 

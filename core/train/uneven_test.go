@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
 
 // ending is the data set of testdata/join.py. It ends after a number of batches
@@ -157,6 +159,40 @@ func TestJoinIsTorchs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A rank that ran out between two micro-steps has seen fewer batches than the
+// others: the statistics that count at the end are not its own.
+func TestJoinEndsWithTheMostMicroSteps(t *testing.T) {
+	opts, problems := sdk.CheckOptions("", synthetic.New().Info().Options, map[string]any{
+		"shape": []any{int64(2), int64(3), int64(3)}, "classes": int64(3), "train_samples": int64(5), // 2, 2 and 1 on three ranks
+	})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	errs := onRanks(t, 3, func(_ int, d *Deps) {
+		s := &d.Settings
+		s.DatasetOptions, s.DDP.Uneven, s.Sampler.Pad = opts, ddp.UnevenJoin, data.PadNone
+		s.Train.PerRankBatch, s.Train.AccumulateSteps, s.Train.EvalEvery = 1, 3, 0
+		three := 3
+		s.Model = nn.Config{Layers: []nn.LayerConfig{{Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three}}}
+	}, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		err = tr.Run(ctx)
+		for i, e := range tr.graph.StateDict() {
+			if e.Name == "0.num_batches_tracked" && tensor.View[int64](tr.model[i].Data)[0] != 2 {
+				t.Errorf("rank %d ends with the statistics of %v batches, want those of two", d.World.Rank, tensor.View[int64](tr.model[i].Data)[0])
+			}
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
 

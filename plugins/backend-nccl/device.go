@@ -135,14 +135,19 @@ func (d *device) free() error {
 	return d.cuda.MemFree(d.stage)
 }
 
-// pin makes copies from and to an arena direct. A refusal costs speed alone.
+// pin makes copies from and to an arena direct. A refusal costs speed alone. In
+// the rank's process the rank has pinned it already, and outlives this.
 func (d *device) pin(a *sdk.Arena) error {
 	b := a.Bytes()
 	if len(b) == 0 {
 		return nil
 	}
 	p := unsafe.Pointer(unsafe.SliceData(b))
-	if err := d.cuda.MemHostRegister(p, uintptr(len(b)), driver.HostPortable); err != nil {
+	err := d.cuda.MemHostRegister(p, uintptr(len(b)), driver.HostPortable)
+	if errors.Is(err, driver.HostMemoryRegistered) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	d.pinned = append(d.pinned, p)

@@ -128,7 +128,7 @@ func TestARankThatNeverJoinsEndsConnect(t *testing.T) {
 
 func TestAnAsynchronousErrorReachesAllRanks(t *testing.T) {
 	t.Parallel()
-	for _, code := range []driver.NCCLResult{driver.NCCLSystemError, driver.NCCLRemoteError} {
+	for _, code := range []driver.NCCLResult{driver.NCCLInvalidUsage, driver.NCCLRemoteError} {
 		t.Run(code.Error(), func(t *testing.T) {
 			t.Parallel()
 			m := fakegpu.New(2)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/cuda/dl"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/host"
@@ -31,38 +32,66 @@ func realGPUs(t *testing.T) (cu *driver.CUDA, devices int, version int32) {
 // one where NCCL can do that.
 func TestRealGPUs(t *testing.T) {
 	cu, devices, version := realGPUs(t)
-	builtin := host.New(host.Options{Builtins: []host.Builtin{{Kind: sdk.KindBackend, Name: "nccl", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return New() }}}}})
-	need := sdk.PlaceRequest{Device: "cuda", Overlap: true, Getenv: os.Getenv}
-	for _, c := range []struct {
-		name    string
-		worlds  []int
-		options map[string]any
-		new     func(o map[string]any) func(testing.TB) sdk.Backend
-	}{
-		{"isolated", worldsUpTo(devices), map[string]any{}, func(map[string]any) func(testing.TB) sdk.Backend {
-			return sdktest.BackendProcess(host.New(host.Options{}), executable(t))
-		}},
-		{"inproc", []int{1}, map[string]any{"isolation": isolationInproc}, func(o map[string]any) func(testing.TB) sdk.Backend {
-			return sdktest.BackendPlaced(builtin, "nccl", o, need)
-		}},
-		{"shared", []int{2}, map[string]any{"allow_shared_device": true}, func(map[string]any) func(testing.TB) sdk.Backend {
-			return sdktest.BackendProcess(host.New(host.Options{}), executable(t))
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.name == "shared" && version < sharedSince {
+	for _, p := range places(t) {
+		t.Run(p.name, func(t *testing.T) {
+			if p.name == "shared" && version < sharedSince {
 				t.Skipf("NCCL %s cannot serve two ranks on one GPU", driver.NCCLVersion(version))
 			}
-			base := sdktest.BackendOptions{New: c.new(c.options), Options: c.options, Worlds: c.worlds, AnyOrder: true, NoPrivate: c.name != "inproc"}
+			base := p.suite(worldsUpTo(devices))
 			t.Run("host", func(t *testing.T) { sdktest.Backend(t, base) })
-			t.Run("device", func(t *testing.T) {
-				sdktest.Device(t, sdktest.DeviceOptions{
-					BackendOptions: base, InProcess: c.name == "inproc", Events: true,
-					Rank: func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, cu, rank%devices, size) },
-				})
-			})
+			t.Run("device", func(t *testing.T) { p.onDevice(t, cu, devices, base) })
 		})
 	}
+}
+
+// The same in processes that share the memory and the events of fake GPUs: what
+// the other fake, which is one process's, cannot show.
+func TestFakeGPUs(t *testing.T) {
+	cudatest.Libraries(t, 2)
+	cu, devices, _ := realGPUs(t)
+	for _, p := range places(t) {
+		t.Run(p.name, func(t *testing.T) {
+			base := p.suite([]int{2})
+			base.Counts = []int{0, 1, 100_003}
+			p.onDevice(t, cu, devices, base)
+		})
+	}
+}
+
+// place is where NCCL runs, and who shares a GPU.
+type place struct {
+	name    string
+	world   int // the only one; 0: one rank for each GPU
+	options map[string]any
+	new     func(testing.TB) sdk.Backend
+}
+
+func places(t *testing.T) []place {
+	builtin := host.New(host.Options{Builtins: []host.Builtin{{Kind: sdk.KindBackend, Name: "nccl", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return New() }}}}})
+	need := sdk.PlaceRequest{Device: "cuda", Overlap: true, Getenv: os.Getenv}
+	inproc, process := map[string]any{"isolation": isolationInproc}, sdktest.BackendProcess(host.New(host.Options{}), executable(t))
+	return []place{
+		{"isolated", 0, map[string]any{}, process},
+		{"inproc", 1, inproc, sdktest.BackendPlaced(builtin, "nccl", inproc, need)},
+		{"shared", 2, map[string]any{"allow_shared_device": true}, process},
+	}
+}
+
+func (p *place) suite(worlds []int) sdktest.BackendOptions {
+	if p.world > 0 {
+		worlds = []int{p.world}
+	}
+	return sdktest.BackendOptions{New: p.new, Options: p.options, Worlds: worlds, AnyOrder: true, NoPrivate: p.name != "inproc"}
+}
+
+func (p *place) onDevice(t *testing.T, cu *driver.CUDA, devices int, base sdktest.BackendOptions) {
+	if p.name == "shared" {
+		devices = 1
+	}
+	sdktest.Device(t, sdktest.DeviceOptions{
+		BackendOptions: base, InProcess: p.name == "inproc", Events: true,
+		Rank: func(t testing.TB, rank, size int) sdktest.DeviceRank { return newComputing(t, cu, rank%devices, size) },
+	})
 }
 
 // worldsUpTo are the worlds that have a GPU for each rank.

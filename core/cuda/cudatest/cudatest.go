@@ -1,7 +1,8 @@
-// Package cudatest gives tests a CUDA without a GPU: a libcuda and a libnvrtc
-// of our own, compiled where a C++ compiler is, that run the real kernels'
-// sources on the processor. Everything above the driver is what a GPU would
-// get: the binding, the device, the training loop, worker processes.
+// Package cudatest gives tests a CUDA without a GPU: a libcuda, a libnvrtc and a
+// libnccl of our own, compiled where a C++ compiler is, that run the real
+// kernels' sources on the processor. Everything above them is what a GPU would
+// get: the bindings, the device, the training loop, worker and plugin processes,
+// between which memory and events cross.
 //
 // It shows that indices, formulas and the order of copies are right. It shows
 // nothing about speed, nor about what NVIDIA's libraries really do.
@@ -12,10 +13,13 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,16 +31,22 @@ import (
 //go:embed testdata/fakecuda
 var sources embed.FS
 
-// Libraries makes this process, and those that it starts, find the fakes, with
-// that many devices. It skips the test where they cannot be compiled.
-func Libraries(t testing.TB, devices int) {
+// Environment makes programs find the fakes, with that many devices. It skips the
+// test where they cannot be compiled. The machine is the test's own.
+func Environment(t testing.TB, devices int) map[string]string {
 	t.Helper()
 	dir := Dir(t)
-	for name, value := range map[string]string{
-		"TRAINCTL_LIBCUDA": filepath.Join(dir, "fakecuda.so"), "TRAINCTL_LIBNVRTC": filepath.Join(dir, "fakenvrtc.so"),
-		"TRAINCTL_LIBCUDNN": missing, "TRAINCTL_LIBCUBLASLT": missing, "TRAINCTL_LIBNCCL": missing,
-		"FAKECUDA_DIR": dir, "FAKECUDA_DEVICES": fmt.Sprint(devices),
-	} {
+	return map[string]string{
+		"TRAINCTL_LIBCUDA": filepath.Join(dir, "fakecuda.so"), "TRAINCTL_LIBNVRTC": filepath.Join(dir, "fakenvrtc.so"), "TRAINCTL_LIBNCCL": filepath.Join(dir, "fakenccl.so"),
+		"TRAINCTL_LIBCUDNN": missing, "TRAINCTL_LIBCUBLASLT": missing,
+		"CUDA_FAKE_DIR": dir, "CUDA_FAKE_DEVICES": fmt.Sprint(devices), "CUDA_FAKE_MACHINE": t.TempDir(),
+	}
+}
+
+// Libraries makes this process, and those that it starts, find the fakes.
+func Libraries(t testing.TB, devices int) {
+	t.Helper()
+	for name, value := range Environment(t, devices) {
 		t.Setenv(name, value)
 	}
 }
@@ -45,10 +55,10 @@ func Libraries(t testing.TB, devices int) {
 const missing = "/nonexistent/by-cudatest"
 
 // Finder finds the fakes for a test that opens libraries itself, without
-// changing the environment except for FAKECUDA_DIR.
+// changing the environment except for CUDA_FAKE_DIR.
 func Finder(t testing.TB) *dl.Finder {
 	dir := Dir(t)
-	if err := os.Setenv("FAKECUDA_DIR", dir); err != nil {
+	if err := os.Setenv("CUDA_FAKE_DIR", dir); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{"TRAINCTL_LIBCUDA": "fakecuda.so", "TRAINCTL_LIBNVRTC": "fakenvrtc.so"}
@@ -84,18 +94,22 @@ var cache = func() string {
 }()
 
 var built = sync.OnceValues(func() (string, error) {
-	files := map[string][]byte{"fakecuda.h": stubs("fakecuda", &driver.CUDA{}), "fakenvrtc.h": stubs("fakenvrtc", &driver.NVRTC{})}
-	sum := sha256.New()
-	sum.Write(files["fakecuda.h"])
-	sum.Write(files["fakenvrtc.h"])
 	list, err := sources.ReadDir("testdata/fakecuda")
 	if err != nil {
 		return "", err
 	}
+	files, sum := map[string][]byte{}, sha256.New()
+	var all []byte
 	for _, f := range list {
-		b := read(f.Name())
-		files[f.Name()] = b
-		sum.Write(b)
+		files[f.Name()] = read(f.Name())
+		all = append(all, files[f.Name()]...)
+	}
+	sum.Write(all)
+	for name, binding := range libraries {
+		files[name+".h"] = stubs(all, binding)
+	}
+	for _, name := range slices.Sorted(maps.Keys(libraries)) {
+		sum.Write(files[name+".h"])
 	}
 	dir := filepath.Join(cache, "trainctl", "fakecuda-"+hex.EncodeToString(sum.Sum(nil)[:8]))
 	if _, err := os.Stat(dir); err == nil {
@@ -120,9 +134,10 @@ func build(dir string, files map[string][]byte) error {
 			return err
 		}
 	}
-	for _, lib := range []string{"fakecuda", "fakenvrtc"} {
+	for lib := range libraries {
 		out := filepath.Join(draft, lib)
-		cmd := exec.Command("g++", "-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", "-o", out+".so", out+".cpp", "-ldl")
+		id, _ := strconv.ParseUint(dir[len(dir)-8:], 16, 32)
+		cmd := exec.Command("g++", fmt.Sprint("-DBUILD=", id%100_000), "-std=c++17", "-O1", "-Wall", "-fPIC", "-shared", "-o", out+".so", out+".cpp", "-ldl")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, text)
 		}
@@ -143,12 +158,16 @@ func read(name string) []byte {
 	return b
 }
 
-var faked = regexp.MustCompile(`(?m)^(?:FAKE\(|int )((?:cu|nvrtc)\w+)`)
+// libraries are the fakes, each with the binding that says what has to be there.
+var libraries = map[string]any{"fakecuda": &driver.CUDA{}, "fakenvrtc": &driver.NVRTC{}, "fakenccl": &driver.NCCL{}}
 
-// stubs are a library's other functions that have to be there. They say that they are not supported.
-func stubs(lib string, binding any) []byte {
+var faked = regexp.MustCompile(`(?m)^(?:FAKE\(|int |extern "C" const char\* )((?:cu|nvrtc|nccl)\w+)`)
+
+// stubs are a library's functions that have to be there and that the sources do
+// not have. They say that they are not supported.
+func stubs(sources []byte, binding any) []byte {
 	have := map[string]bool{}
-	for _, m := range faked.FindAllSubmatch(read(lib+".cpp"), -1) {
+	for _, m := range faked.FindAllSubmatch(sources, -1) {
 		have[string(m[1])] = true
 	}
 	var b strings.Builder

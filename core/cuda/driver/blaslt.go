@@ -29,10 +29,7 @@ type DataType int32
 // Element types.
 const (
 	R32F  DataType = 0
-	R64F  DataType = 1
 	R16F  DataType = 2
-	R8I   DataType = 3
-	R32I  DataType = 10
 	R16BF DataType = 14
 )
 
@@ -41,24 +38,18 @@ type ComputeType int32
 
 // Compute types.
 const (
-	Compute16F         ComputeType = 64
 	Compute32F         ComputeType = 68
-	Compute32FPedantic ComputeType = 69
-	Compute64F         ComputeType = 70
 	Compute32FFastTF32 ComputeType = 77
 )
 
 // Attributes of LtMatmulDesc; the comment is the value's C type.
 const (
-	LtDescPointerMode        int32 = 2  // int32: 0 host, 1 device
 	LtDescTransA             int32 = 3  // int32: OpN, OpT
 	LtDescTransB             int32 = 4  // int32
 	LtDescEpilogue           int32 = 7  // uint32
 	LtDescBiasPointer        int32 = 8  // DevicePtr; as long as the rows of D
 	LtDescEpilogueAuxPointer int32 = 11 // DevicePtr; a bit per element for ReLU
 	LtDescEpilogueAuxLD      int32 = 12 // int64; in elements (bits for ReLU), a multiple of 128 for ReLU
-	LtDescEpilogueAuxType    int32 = 22 // int32: DataType
-	LtDescBiasType           int32 = 26 // int32: DataType
 )
 
 // Values of LtDescTransA and LtDescTransB.
@@ -69,45 +60,17 @@ const (
 
 // Epilogues. "Aux" stores or reads what backward needs: for ReLU a bit mask.
 const (
-	EpilogueDefault     uint32 = 1
-	EpilogueReLU        uint32 = 2
-	EpilogueBias        uint32 = 4
-	EpilogueReLUBias    uint32 = 6
-	EpilogueReLUAux     uint32 = 130
-	EpilogueReLUAuxBias uint32 = 134
-	EpilogueDReLU       uint32 = 136
-	EpilogueDReLUBGrad  uint32 = 152
-	EpilogueGELU        uint32 = 32 // by tanh
-	EpilogueGELUBias    uint32 = 36
-	EpilogueGELUAux     uint32 = 160
-	EpilogueGELUAuxBias uint32 = 164
-	EpilogueDGELU       uint32 = 192
-	EpilogueDGELUBGrad  uint32 = 208
-	EpilogueBGradA      uint32 = 256 // sums of A's rows into the bias pointer
-	EpilogueBGradB      uint32 = 512 // sums of B's columns into the bias pointer
-)
-
-// Attributes of LtLayout.
-const (
-	LtLayoutType          int32 = 0 // uint32: DataType
-	LtLayoutOrder         int32 = 1 // int32: LtOrderColumn, LtOrderRow
-	LtLayoutRows          int32 = 2 // uint64
-	LtLayoutCols          int32 = 3 // uint64
-	LtLayoutLD            int32 = 4 // int64
-	LtLayoutBatchCount    int32 = 5 // int32
-	LtLayoutStridedOffset int32 = 6 // int64, in elements
-)
-
-// Values of LtLayoutOrder.
-const (
-	LtOrderColumn int32 = 0
-	LtOrderRow    int32 = 1
+	EpilogueDefault uint32 = 1
+	EpilogueReLU    uint32 = 2
+	EpilogueBias    uint32 = 4
+	EpilogueReLUAux uint32 = 130
+	EpilogueDReLU   uint32 = 136
+	EpilogueBGradB  uint32 = 512 // sums of B's columns into the bias pointer
 )
 
 // Attributes of LtPreference.
 const (
 	LtPrefMaxWorkspace int32 = 1 // uint64, bytes
-	LtPrefReduction    int32 = 3 // uint32 mask of allowed split-k schemes
 	LtPrefMinAlignA    int32 = 5 // uint32, bytes
 	LtPrefMinAlignB    int32 = 6
 	LtPrefMinAlignC    int32 = 7
@@ -128,7 +91,7 @@ type LtHeuristicResult struct {
 }
 
 // BlasLt is cuBLASLt: matrix products with fused epilogues. Matrices are
-// column-major unless LtLayoutOrder says otherwise.
+// column-major.
 type BlasLt struct {
 	Lib Library
 
@@ -136,14 +99,12 @@ type BlasLt struct {
 	Create     func(handle *LtHandle) error `dl:"cublasLtCreate"`
 	Destroy    func(handle LtHandle) error  `dl:"cublasLtDestroy"`
 
-	MatmulDescCreate       func(desc *LtMatmulDesc, compute ComputeType, scale DataType) error                                   `dl:"cublasLtMatmulDescCreate"`
-	MatmulDescDestroy      func(desc LtMatmulDesc) error                                                                         `dl:"cublasLtMatmulDescDestroy"`
-	MatmulDescSetAttribute func(desc LtMatmulDesc, attribute int32, value unsafe.Pointer, bytes uintptr) error                   `dl:"cublasLtMatmulDescSetAttribute"`
-	MatmulDescGetAttribute func(desc LtMatmulDesc, attribute int32, value unsafe.Pointer, bytes uintptr, written *uintptr) error `dl:"cublasLtMatmulDescGetAttribute"`
+	MatmulDescCreate       func(desc *LtMatmulDesc, compute ComputeType, scale DataType) error                 `dl:"cublasLtMatmulDescCreate"`
+	MatmulDescDestroy      func(desc LtMatmulDesc) error                                                       `dl:"cublasLtMatmulDescDestroy"`
+	MatmulDescSetAttribute func(desc LtMatmulDesc, attribute int32, value unsafe.Pointer, bytes uintptr) error `dl:"cublasLtMatmulDescSetAttribute"`
 
-	MatrixLayoutCreate       func(layout *LtLayout, t DataType, rows, cols uint64, ld int64) error             `dl:"cublasLtMatrixLayoutCreate"`
-	MatrixLayoutDestroy      func(layout LtLayout) error                                                       `dl:"cublasLtMatrixLayoutDestroy"`
-	MatrixLayoutSetAttribute func(layout LtLayout, attribute int32, value unsafe.Pointer, bytes uintptr) error `dl:"cublasLtMatrixLayoutSetAttribute"`
+	MatrixLayoutCreate  func(layout *LtLayout, t DataType, rows, cols uint64, ld int64) error `dl:"cublasLtMatrixLayoutCreate"`
+	MatrixLayoutDestroy func(layout LtLayout) error                                           `dl:"cublasLtMatrixLayoutDestroy"`
 
 	MatmulPreferenceCreate       func(pref *LtPreference) error                                                      `dl:"cublasLtMatmulPreferenceCreate"`
 	MatmulPreferenceDestroy      func(pref LtPreference) error                                                       `dl:"cublasLtMatmulPreferenceDestroy"`

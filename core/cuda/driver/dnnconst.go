@@ -6,11 +6,8 @@ type DNNStatus int32
 
 // The groups of cuDNN's codes.
 const (
-	DNNNotInitialized  DNNStatus = 1001
-	DNNBadParam        DNNStatus = 2000
-	DNNNotSupported    DNNStatus = 3000
-	DNNInternalError   DNNStatus = 4000
-	DNNExecutionFailed DNNStatus = 5000
+	DNNBadParam     DNNStatus = 2000
+	DNNNotSupported DNNStatus = 3000
 )
 
 var dnnNames = map[int32]string{
@@ -45,12 +42,7 @@ func (s DNNStatus) Is(target error) bool {
 // Handles of cuDNN.
 type (
 	DNNHandle         uintptr
-	DNNTensor         uintptr // cudnnTensorDescriptor_t
-	DNNFilter         uintptr // cudnnFilterDescriptor_t
-	DNNConvolution    uintptr // cudnnConvolutionDescriptor_t
-	DNNPooling        uintptr // cudnnPoolingDescriptor_t
-	DNNActivation     uintptr // cudnnActivationDescriptor_t
-	BackendDescriptor uintptr // cudnnBackendDescriptor_t, of the graph API
+	BackendDescriptor uintptr // cudnnBackendDescriptor_t
 )
 
 // DNNType is a cudnnDataType_t.
@@ -59,64 +51,9 @@ type DNNType int32
 // Element types.
 const (
 	DNNFloat    DNNType = 0
-	DNNDouble   DNNType = 1
 	DNNHalf     DNNType = 2
-	DNNInt8     DNNType = 3
-	DNNInt32    DNNType = 4
-	DNNUint8    DNNType = 6
 	DNNBFloat16 DNNType = 9
-	DNNInt64    DNNType = 10
-	DNNBoolean  DNNType = 11
 )
 
-// Values of cuDNN's enumerations.
-const (
-	DNNFormatNCHW int32 = 0
-	DNNFormatNHWC int32 = 1
-
-	DNNCrossCorrelation int32 = 1 // what PyTorch calls a convolution
-
-	DNNDefaultMath            int32 = 0 // TF32 where the device has it
-	DNNTensorOpMath           int32 = 1
-	DNNTensorOpMathConversion int32 = 2 // may round float32 to half
-	DNNFMAMath                int32 = 3 // true float32
-
-	DNNNotPropagateNaN int32 = 0
-	DNNPropagateNaN    int32 = 1
-
-	DNNPoolMax              int32 = 0
-	DNNPoolAverageInclude   int32 = 1 // count_include_pad, PyTorch's default
-	DNNPoolAverageExclude   int32 = 2
-	DNNPoolMaxDeterministic int32 = 3
-
-	DNNActivationSigmoid  int32 = 0
-	DNNActivationReLU     int32 = 1
-	DNNActivationTanh     int32 = 2
-	DNNActivationIdentity int32 = 5
-
-	DNNBatchNormSpatial           int32 = 1
-	DNNBatchNormSpatialPersistent int32 = 2 // NHWC half types run much faster with it
-
-	DNNBatchNormOnly          int32 = 0
-	DNNBatchNormActivation    int32 = 1
-	DNNBatchNormAddActivation int32 = 2
-
-	DNNFwdImplicitGEMM        int32 = 0
-	DNNFwdImplicitPrecompGEMM int32 = 1
-	DNNFwdAlgoCount           int32 = 8
-	DNNBwdDataAlgo1           int32 = 1
-	DNNBwdDataAlgoCount       int32 = 6
-	DNNBwdFilterAlgo1         int32 = 1
-	DNNBwdFilterAlgoCount     int32 = 7
-)
-
-// DNNAlgoPerf is a cudnnConvolution*AlgoPerf_t; the three have one layout.
-type DNNAlgoPerf struct {
-	Algo         int32
-	Status       DNNStatus // 0: it ran, or would
-	Milliseconds float32   // -1 where nothing was measured
-	Memory       uintptr   // workspace, bytes
-	Determinism  int32     // 1: deterministic
-	MathType     int32
-	_            [3]int32
-}
+// DNNCrossCorrelation is the mode of what PyTorch calls a convolution.
+const DNNCrossCorrelation int32 = 1

@@ -12,15 +12,11 @@ type NCCLResult int32
 
 // NCCL's codes.
 const (
-	NCCLSuccess            NCCLResult = 0
-	NCCLUnhandledCudaError NCCLResult = 1
-	NCCLSystemError        NCCLResult = 2
-	NCCLInternalError      NCCLResult = 3
-	NCCLInvalidArgument    NCCLResult = 4
-	NCCLInvalidUsage       NCCLResult = 5
-	NCCLRemoteError        NCCLResult = 6
-	NCCLInProgress         NCCLResult = 7
-	NCCLTimeout            NCCLResult = 8
+	NCCLSuccess         NCCLResult = 0
+	NCCLInvalidArgument NCCLResult = 4
+	NCCLInvalidUsage    NCCLResult = 5
+	NCCLRemoteError     NCCLResult = 6
+	NCCLInProgress      NCCLResult = 7
 )
 
 var ncclNames = map[int32]string{
@@ -44,16 +40,14 @@ const (
 	NCCLInt8     NCCLDataType = 0
 	NCCLUint8    NCCLDataType = 1
 	NCCLInt32    NCCLDataType = 2
-	NCCLUint32   NCCLDataType = 3
 	NCCLInt64    NCCLDataType = 4
-	NCCLUint64   NCCLDataType = 5
 	NCCLFloat16  NCCLDataType = 6
 	NCCLFloat32  NCCLDataType = 7
 	NCCLFloat64  NCCLDataType = 8
 	NCCLBFloat16 NCCLDataType = 9
 )
 
-// NCCLRedOp is an ncclRedOp_t: one of these, or one that RedOpCreatePreMulSum made.
+// NCCLRedOp is an ncclRedOp_t.
 type NCCLRedOp int32
 
 // Reductions.
@@ -63,12 +57,6 @@ const (
 	NCCLMax  NCCLRedOp = 2
 	NCCLMin  NCCLRedOp = 3
 	NCCLAvg  NCCLRedOp = 4
-)
-
-// Where the scalar of a pre-multiplied sum lies.
-const (
-	NCCLScalarDevice int32 = 0 // read while the collective runs
-	NCCLScalarHost   int32 = 1 // read before the call returns
 )
 
 // NCCLConfig is an ncclConfig_t as of version 2.18, the first 48 bytes of
@@ -108,19 +96,11 @@ type NCCL struct {
 	GetErrorString func(result NCCLResult) string `dl:"ncclGetErrorString"`
 	GetLastError   func(comm Comm) string         `dl:"ncclGetLastError"` // of this process; comm may be 0
 
-	CommInitRankConfig   func(comm *Comm, size int32, id NCCLUniqueID, rank int32, config *NCCLConfig) error `dl:"ncclCommInitRankConfig"`
-	CommInitRankScalable func(comm *Comm, size, rank, n int32, ids *NCCLUniqueID, config *NCCLConfig) error  `dl:"ncclCommInitRankScalable,2.23.4"`
-	CommSplit            func(comm Comm, color, key int32, part *Comm, config *NCCLConfig) error             `dl:"ncclCommSplit,2.18.1"`
-	CommFinalize         func(comm Comm) error                                                               `dl:"ncclCommFinalize"`
-	CommDestroy          func(comm Comm) error                                                               `dl:"ncclCommDestroy"`
-	CommAbort            func(comm Comm) error                                                               `dl:"ncclCommAbort"`
-	CommGetAsyncError    func(comm Comm, result *NCCLResult) error                                           `dl:"ncclCommGetAsyncError"`
-	CommCount            func(comm Comm, count *int32) error                                                 `dl:"ncclCommCount"`
-	CommRegister         func(comm Comm, buffer DevicePtr, bytes uintptr, handle *uintptr) error             `dl:"ncclCommRegister,2.19.1"`
-	CommDeregister       func(comm Comm, handle uintptr) error                                               `dl:"ncclCommDeregister,2.19.1"`
-
-	RedOpCreatePreMulSum func(op *NCCLRedOp, scalar unsafe.Pointer, t NCCLDataType, residence int32, comm Comm) error `dl:"ncclRedOpCreatePreMulSum"`
-	RedOpDestroy         func(op NCCLRedOp, comm Comm) error                                                          `dl:"ncclRedOpDestroy"`
+	CommInitRankConfig func(comm *Comm, size int32, id NCCLUniqueID, rank int32, config *NCCLConfig) error `dl:"ncclCommInitRankConfig"`
+	CommFinalize       func(comm Comm) error                                                               `dl:"ncclCommFinalize"`
+	CommDestroy        func(comm Comm) error                                                               `dl:"ncclCommDestroy"`
+	CommAbort          func(comm Comm) error                                                               `dl:"ncclCommAbort"`
+	CommGetAsyncError  func(comm Comm, result *NCCLResult) error                                           `dl:"ncclCommGetAsyncError"`
 
 	// The collectives. Equal send and receive addresses are in place.
 
@@ -131,6 +111,4 @@ type NCCL struct {
 	ReduceScatter func(send, receive DevicePtr, count uintptr, t NCCLDataType, op NCCLRedOp, comm Comm, stream Stream) error             `dl:"ncclReduceScatter"` // count of one rank's part
 	Send          func(buffer DevicePtr, count uintptr, t NCCLDataType, peer int32, comm Comm, stream Stream) error                      `dl:"ncclSend"`
 	Recv          func(buffer DevicePtr, count uintptr, t NCCLDataType, peer int32, comm Comm, stream Stream) error                      `dl:"ncclRecv"`
-	GroupStart    func() error                                                                                                           `dl:"ncclGroupStart"`
-	GroupEnd      func() error                                                                                                           `dl:"ncclGroupEnd"`
 }

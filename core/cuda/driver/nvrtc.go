@@ -34,6 +34,4 @@ type NVRTC struct {
 	GetCUBIN             func(program Program, cubin unsafe.Pointer) error                                       `dl:"nvrtcGetCUBIN,11.1"`
 	GetPTXSize           func(program Program, bytes *uintptr) error                                             `dl:"nvrtcGetPTXSize"`
 	GetPTX               func(program Program, ptx unsafe.Pointer) error                                         `dl:"nvrtcGetPTX"`
-	AddNameExpression    func(program Program, expression *byte) error                                           `dl:"nvrtcAddNameExpression"`
-	GetLoweredName       func(program Program, expression *byte, lowered **byte) error                           `dl:"nvrtcGetLoweredName"`
 }

@@ -70,6 +70,11 @@ __device__ inline float bfloat_float(u16 h) { return bits_float((u32)h << 16); }
 
 // Round to nearest, ties to even; a NaN stays a quiet one.
 __device__ inline u16 float_bfloat(float f) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	u16 h;
+	asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
+	return h;
+#endif
 	u32 b = float_bits(f);
 	if ((b & 0x7fffffffu) > 0x7f800000u) return (u16)((b >> 16) | 0x40);
 	return (u16)((b + 0x7fffu + ((b >> 16) & 1)) >> 16);
@@ -174,7 +179,8 @@ __device__ inline void store_four(elem* p, u32 i, u32 n, const four& f) {
 		for (int j = 0; j < 4; j++) store(a.e, j, f.v[j]);
 		*(packed*)(p + i) = a;
 	} else {
-		for (u32 j = 0; i + j < n; j++) store(p, i + j, f.v[j]);
+		for (u32 j = 0; j < 4; j++)
+			if (i + j < n) store(p, i + j, f.v[j]);
 	}
 }
 

@@ -50,37 +50,63 @@ KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) 
 	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
-// bn_moments_last is bn_moments over pixels with their channels side by side, of
-// which a thread takes four; c is a multiple of 4.
+// Strip is what a thread looks at where the channels of n pixels lie side by
+// side: channels ch to ch+3 of pixels lo to hi, step apart. c is a multiple of 4.
+struct Strip {
+	u32 ch, lo, hi, from, step, total;
+	bool idle; // as in a Share
+};
+
+__device__ inline Strip strip_of(u32 n, int c, u32 lanes) {
+	Strip s;
+	part_of(n, &s.lo, &s.hi);
+	s.ch = 4 * (blockIdx.x * lanes + threadIdx.x % lanes);
+	s.idle = s.ch >= (u32)c;
+	s.from = s.idle ? s.hi : s.lo + threadIdx.x / lanes;
+	s.step = BLOCK / lanes;
+	s.total = n * c;
+	return s;
+}
+
+// of_channels are four numbers of channels, 0 where there are none.
+__device__ inline four of_channels(const acc* p, const Strip& s) {
+	four f = {};
+	for (int j = 0; j < 4 && !s.idle; j++) f.v[j] = p[s.ch + j];
+	return f;
+}
+
+// bn_moments_last is bn_moments over a strip.
 KERNEL bn_moments_last(const elem* x, int n, int c, u32 lanes, double* part) {
-	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
-	part_of(n, &lo, &hi);
-	bool idle = ch >= (u32)c;
+	Strip s = strip_of(n, c, lanes);
 	four from = {}, off = {}, square = {};
-	if (!idle && hi > lo) from = load_four(x, lo * c + ch, total);
+	if (!s.idle && s.hi > s.lo) from = load_four(x, s.lo * c + s.ch, s.total);
 	UNROLL
-	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
-		four v = load_four(x, i * c + ch, total);
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		four v = load_four(x, i * c + s.ch, s.total);
 		for (int j = 0; j < 4; j++) {
 			acc d = v.v[j] - from.v[j];
 			off.v[j] += d;
 			square.v[j] += d * d;
 		}
 	}
-	acc count = (acc)(hi - lo);
+	acc count = (acc)(s.hi - s.lo);
 	for (int j = 0; j < 4; j++) {
 		acc o = lane_sum(off.v[j], lanes), q = lane_sum(square.v[j], lanes);
-		if (threadIdx.x >= lanes || idle) continue;
-		double* p = part + 3 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
+		if (threadIdx.x >= lanes || s.idle) continue;
+		double* p = part + 3 * ((i64)(s.ch + j) * gridDim.y + blockIdx.y);
 		p[0] = count;
 		p[1] = count > 0 ? from.v[j] + (double)o / count : 0;
 		p[2] = count > 0 ? q - (double)o * o / count : 0;
 	}
 }
 
-// bn_merge has a block per channel, which adds up its shares to stats: c means,
-// c biased variances, and the number of elements.
-KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
+// Moments are a channel's mean, biased variance and number of elements.
+struct Moments {
+	double mean, variance, count;
+};
+
+// block_moments puts the shares of channel blockIdx.x together.
+__device__ inline Moments block_moments(const double* part, int shares) {
 	const double* p = part + 3 * (i64)blockIdx.x * shares;
 	double count = 0, mean = 0, square = 0;
 	for (int s = threadIdx.x; s < shares; s += BLOCK) {
@@ -93,11 +119,8 @@ KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
 		double delta = p[3 * s + 1] - mean;
 		square += p[3 * s + 2] + delta * delta * p[3 * s];
 	}
-	square = block_sum(square);
-	if (threadIdx.x != 0) return;
-	stats[blockIdx.x] = mean;
-	stats[c + blockIdx.x] = square / count;
-	if (blockIdx.x == 0) stats[2 * c] = count;
+	Moments m = {mean, block_sum(square) / count, count};
+	return m;
 }
 
 // set_affine writes what a channel is multiplied with and what is added, where
@@ -107,18 +130,47 @@ __device__ inline void set_affine(u32 ch, acc invstd, const void* weight, const 
 	shift[ch] = bias ? (acc)load_as(bias, type, ch) : 0;
 }
 
-// bn_update writes mean and 1/σ, and moves the running statistics towards the
+// Update is where a batch's moments go. type is that of weight, bias and the running statistics.
+struct Update {
+	acc *mean, *invstd, *scale, *shift;
+	const void *weight, *bias;
+	void *running_mean, *running_var;
+	i64* batches;
+	double eps, momentum;
+	int type, spare;
+};
+
+// update writes a channel's mean and 1/σ, and moves the running statistics towards the
 // batch's: with the variance of the sample, where normalisation uses that of the batch.
-KERNEL bn_update(const double* stats, int c, double eps, double momentum, acc* mean, acc* invstd,
-	void* running_mean, void* running_var, int type, i64* batches, const void* weight, const void* bias, acc* scale, acc* shift) {
+__device__ inline void update(const Update& u, u32 ch, const Moments& m) {
+	u.mean[ch] = (acc)m.mean;
+	u.invstd[ch] = (acc)(1 / sqrt(m.variance + u.eps));
+	set_affine(ch, u.invstd[ch], u.weight, u.bias, u.type, u.scale, u.shift);
+	store_as(u.running_mean, u.type, ch, u.momentum * m.mean + (1 - u.momentum) * load_as(u.running_mean, u.type, ch));
+	store_as(u.running_var, u.type, ch, u.momentum * m.variance * (m.count / (m.count - 1)) + (1 - u.momentum) * load_as(u.running_var, u.type, ch));
+	if (ch == 0) u.batches[0]++;
+}
+
+// bn_finish has a block per channel, which merges its shares and updates.
+KERNEL bn_finish(const double* part, int shares, Update u) {
+	Moments m = block_moments(part, shares);
+	if (threadIdx.x == 0) update(u, blockIdx.x, m);
+}
+
+// bn_merge and bn_update are bn_finish in two, for ranks that exchange in between
+// stats: c means, c biased variances, and the number of elements.
+KERNEL bn_merge(const double* part, int shares, int c, double* stats) {
+	Moments m = block_moments(part, shares);
+	if (threadIdx.x != 0) return;
+	stats[blockIdx.x] = m.mean;
+	stats[c + blockIdx.x] = m.variance;
+	if (blockIdx.x == 0) stats[2 * c] = m.count;
+}
+
+KERNEL bn_update(const double* stats, int c, Update u) {
 	each(ch, c) {
-		double mu = stats[ch], var = stats[c + ch], count = stats[2 * c];
-		mean[ch] = (acc)mu;
-		invstd[ch] = (acc)(1 / sqrt(var + eps));
-		set_affine(ch, invstd[ch], weight, bias, type, scale, shift);
-		store_as(running_mean, type, ch, momentum * mu + (1 - momentum) * load_as(running_mean, type, ch));
-		store_as(running_var, type, ch, momentum * var * (count / (count - 1)) + (1 - momentum) * load_as(running_var, type, ch));
-		if (ch == 0) batches[0]++;
+		Moments m = {stats[ch], stats[c + ch], stats[2 * c]};
+		update(u, ch, m);
 	}
 }
 
@@ -137,28 +189,57 @@ struct Channels {
 
 __device__ inline Channels channels_of(u32 i, int c, int hw) {
 	Channels r;
-	if (hw % 4 == 0) {
+	if (hw % 4 == 0)
 		r.ch[0] = r.ch[1] = r.ch[2] = r.ch[3] = i / hw % c;
-	} else if (hw == 1 && c % 4 == 0) {
-		for (u32 j = 0, ch = i % c; j < 4; j++) r.ch[j] = ch + j;
-	} else {
+	else
 		for (int j = 0; j < 4; j++) r.ch[j] = (i + j) / hw % c;
-	}
 	return r;
+}
+
+// normal is what batch norm makes of an element with a residual, and a ReLU if asked for.
+__device__ inline acc normal(acc x, acc mean, acc scale, acc shift, acc residual, int relu) {
+	acc v = (x - mean) * scale + shift + residual;
+	return relu && v < 0 ? 0 : v;
 }
 
 // bn_apply normalises, adds a residual if there is one, and clips if relu says so.
 KERNEL bn_apply(const elem* x, const acc* mean, const acc* scale, const acc* shift, int c, int hw, const elem* residual, int relu, elem* y, u32 n) {
 	each_four(i, n) {
-		four f = load_four(x, i, n), r;
+		four f = load_four(x, i, n), r = {};
 		Channels k = channels_of(i, c, hw);
 		if (residual) r = load_four(residual, i, n);
 		for (int j = 0; j < 4; j++) {
-			acc v = (f.v[j] - mean[k.ch[j]]) * scale[k.ch[j]] + shift[k.ch[j]];
-			if (residual) v += r.v[j];
-			f.v[j] = relu && v < 0 ? 0 : v;
+			u32 ch = k.ch[j];
+			f.v[j] = normal(f.v[j], mean[ch], scale[ch], shift[ch], r.v[j], relu);
 		}
 		store_four(y, i, n, f);
+	}
+}
+
+// ROUNDS of a strip are read before the first is written, so that their loads are
+// under way together though a step may write over what it reads.
+#define ROUNDS 4
+
+// bn_apply_last is bn_apply over a strip, whose channels a thread keeps.
+KERNEL bn_apply_last(const elem* x, const acc* means, const acc* scales, const acc* shifts, int n, int c, u32 lanes, const elem* residual, int relu, elem* y) {
+	Strip s = strip_of(n, c, lanes);
+	four mean = of_channels(means, s), scale = of_channels(scales, s), shift = of_channels(shifts, s);
+	for (u32 from = s.from; from < s.hi; from += ROUNDS * s.step) {
+		four f[ROUNDS], r[ROUNDS] = {};
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step;
+			if (i >= s.hi) continue;
+			f[k] = load_four(x, i * c + s.ch, s.total);
+			if (residual) r[k] = load_four(residual, i * c + s.ch, s.total);
+		}
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step;
+			if (i >= s.hi) continue;
+			for (int j = 0; j < 4; j++) f[k].v[j] = normal(f[k].v[j], mean.v[j], scale.v[j], shift.v[j], r[k].v[j], relu);
+			store_four(y, i * c + s.ch, s.total, f[k]);
+		}
 	}
 }
 
@@ -181,41 +262,49 @@ KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* 
 	part[1] = dot;
 }
 
-// bn_grad_sums_last is bn_grad_sums over pixels with their channels side by
-// side, of which a thread takes four; c is a multiple of 4.
+// pass lets through of dy what comes out of a ReLU, whose output is y.
+__device__ inline void pass(four* dy, const four& y) {
+	for (int j = 0; j < 4; j++)
+		if (y.v[j] <= 0) dy->v[j] = 0;
+}
+
+// bn_grad_sums_last is bn_grad_sums over a strip.
 KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, u32 lanes, double* part) {
-	u32 lo, hi, lane = threadIdx.x % lanes, ch = 4 * (blockIdx.x * lanes + lane), total = (u32)n * c;
-	part_of(n, &lo, &hi);
-	bool idle = ch >= (u32)c;
-	four mu = {}, sum = {}, dot = {};
-	for (int j = 0; j < 4 && !idle; j++) mu.v[j] = mean[ch + j];
+	Strip s = strip_of(n, c, lanes);
+	four mu = of_channels(mean, s), sum = {}, dot = {};
 	UNROLL
-	for (u32 i = idle ? hi : lo + threadIdx.x / lanes; i < hi; i += BLOCK / lanes) {
-		u32 at = i * c + ch;
-		four v = load_four(x, at, total), g = load_four(dy, at, total);
-		if (gate) {
-			four y = load_four(gate, at, total);
-			for (int j = 0; j < 4; j++)
-				if (y.v[j] <= 0) g.v[j] = 0;
-		}
+	for (u32 i = s.from; i < s.hi; i += s.step) {
+		u32 at = i * c + s.ch;
+		four v = load_four(x, at, s.total), g = load_four(dy, at, s.total);
+		if (gate) pass(&g, load_four(gate, at, s.total));
 		for (int j = 0; j < 4; j++) {
 			sum.v[j] += g.v[j];
 			dot.v[j] += g.v[j] * (v.v[j] - mu.v[j]);
 		}
 	}
 	for (int j = 0; j < 4; j++) {
-		acc s = lane_sum(sum.v[j], lanes), d = lane_sum(dot.v[j], lanes);
-		if (threadIdx.x >= lanes || idle) continue;
-		double* p = part + 2 * ((i64)(ch + j) * gridDim.y + blockIdx.y);
-		p[0] = s;
+		acc total = lane_sum(sum.v[j], lanes), d = lane_sum(dot.v[j], lanes);
+		if (threadIdx.x >= lanes || s.idle) continue;
+		double* p = part + 2 * ((i64)(s.ch + j) * gridDim.y + blockIdx.y);
+		p[0] = total;
 		p[1] = d;
 	}
 }
 
-// bn_grad_merge has a block per channel, which adds up its shares to sums: c Σdy,
-// c Σdy·(x−mean), and count; and writes the gradients of weight and bias, each of
-// which may be null.
-KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, double* sums, void* dweight, void* dbias, int type, int add_weight, int add_bias) {
+// set_slopes writes what a channel's dx is made with, of Σdy and Σdy·(x−mean):
+// dx = (dy − meanDy − (x−mean)·slope)·scale, of which slopes has c each.
+__device__ inline void set_slopes(u32 ch, int c, double sum, double dot, double count, const acc* invstd, const void* weight, int type, acc* slopes) {
+	double inv = invstd[ch];
+	slopes[ch] = (acc)(sum / count);
+	slopes[c + ch] = (acc)(dot / count * inv * inv);
+	slopes[2 * c + ch] = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
+}
+
+// bn_grad_merge has a block per channel, which adds up its shares; it writes the
+// gradients of weight and bias, each of which may be null, and either slopes, or for ranks
+// that add up theirs first, sums: c Σdy, c Σdy·(x−mean), and count.
+KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, void* dweight, void* dbias, int type, int add_weight, int add_bias,
+	const void* weight, int weight_type, acc* slopes, double* sums) {
 	int ch = blockIdx.x;
 	const double* p = part + 2 * (i64)ch * shares;
 	double sum = 0, dot = 0;
@@ -226,24 +315,18 @@ KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const 
 	sum = block_sum(sum);
 	dot = block_sum(dot);
 	if (threadIdx.x != 0) return;
+	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
+	if (dbias) store_grad(dbias, type, ch, sum, add_bias);
+	if (slopes) set_slopes(ch, c, sum, dot, count, invstd, weight, weight_type, slopes);
+	if (!sums) return;
 	sums[ch] = sum;
 	sums[c + ch] = dot;
 	if (ch == 0) sums[2 * c] = count;
-	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
-	if (dbias) store_grad(dbias, type, ch, sum, add_bias);
 }
 
-// input_slope is what a channel's dx is made with: dx = (dy − meanDy − (x−mean)·slope)·scale.
-__device__ inline void input_slope(const double* sums, const acc* invstd, const void* weight, int type, int c, u32 ch, acc* mean_dy, acc* slope, acc* scale) {
-	double count = sums[2 * c], inv = invstd[ch];
-	*mean_dy = (acc)(sums[ch] / count);
-	*slope = (acc)(sums[c + ch] / count * inv * inv);
-	*scale = weight ? invstd[ch] * (acc)load_as(weight, type, ch) : invstd[ch];
-}
-
-// bn_slopes writes each channel's mean of dy, slope and scale.
+// bn_slopes makes slopes of sums.
 KERNEL bn_slopes(const double* sums, const acc* invstd, const void* weight, int type, int c, acc* slopes) {
-	each(ch, c) input_slope(sums, invstd, weight, type, c, ch, slopes + ch, slopes + c + ch, slopes + 2 * c + ch);
+	each(ch, c) set_slopes(ch, c, sums[ch], sums[c + ch], sums[2 * c], invstd, weight, type, slopes);
 }
 
 // bn_grad_input writes dx, and with a gate, if asked for, what passed it. dx may be dy.
@@ -252,17 +335,38 @@ KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc*
 	each_four(i, n) {
 		four f = load_four(x, i, n), g = load_four(dy, i, n);
 		Channels k = channels_of(i, c, hw);
-		if (gate) {
-			four y = load_four(gate, i, n);
-			for (int j = 0; j < 4; j++)
-				if (y.v[j] <= 0) g.v[j] = 0;
-		}
+		if (gate) pass(&g, load_four(gate, i, n));
 		if (passed) store_four(passed, i, n, g);
 		for (int j = 0; j < 4; j++) {
 			u32 ch = k.ch[j];
 			f.v[j] = (g.v[j] - mean_dy[ch] - (f.v[j] - mean[ch]) * slope[ch]) * scale[ch];
 		}
 		store_four(dx, i, n, f);
+	}
+}
+
+// bn_grad_input_last is bn_grad_input over a strip.
+KERNEL bn_grad_input_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* slopes, int n, int c, u32 lanes, elem* dx, elem* passed) {
+	Strip s = strip_of(n, c, lanes);
+	four mu = of_channels(mean, s), mean_dy = of_channels(slopes, s), slope = of_channels(slopes + c, s), scale = of_channels(slopes + 2 * c, s);
+	for (u32 from = s.from; from < s.hi; from += ROUNDS * s.step) {
+		four f[ROUNDS], g[ROUNDS];
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step, at = i * c + s.ch;
+			if (i >= s.hi) continue;
+			f[k] = load_four(x, at, s.total);
+			g[k] = load_four(dy, at, s.total);
+			if (gate) pass(&g[k], load_four(gate, at, s.total));
+		}
+		UNROLL
+		for (u32 k = 0; k < ROUNDS; k++) {
+			u32 i = from + k * s.step, at = i * c + s.ch;
+			if (i >= s.hi) continue;
+			if (passed) store_four(passed, at, s.total, g[k]);
+			for (int j = 0; j < 4; j++) f[k].v[j] = (g[k].v[j] - mean_dy.v[j] - (f[k].v[j] - mu.v[j]) * slope.v[j]) * scale.v[j];
+			store_four(dx, at, s.total, f[k]);
+		}
 	}
 }
 

@@ -202,12 +202,16 @@ KERNEL norm_pool_grad_sums(const elem* x, const elem* y, const elem* dy, const i
 }
 
 // norm_pool_grad_input writes dx, and each share's sum of it. dx may be x.
-KERNEL norm_pool_grad_input(const elem* x, const elem* y, const elem* dy, const int* places, const acc* mean, const acc* invstd,
-	const void* weight, int type, const double* sums, elem* dx, Pool p, int n, u32 lanes, double* part) {
+KERNEL norm_pool_grad_input(const elem* x, const elem* y, const elem* dy, const int* places, const acc* mean, const acc* slopes,
+	elem* dx, Pool p, int n, u32 lanes, double* part) {
 	u32 out = p.oh * p.ow, in = p.h * p.w;
 	Share s = share_of(n * in, p.c, lanes);
 	acc mean_dy = 0, slope = 0, scale = 0, mu = s.idle ? 0 : mean[s.ch], total = 0;
-	if (!s.idle) input_slope(sums, invstd, weight, type, p.c, s.ch, &mean_dy, &slope, &scale);
+	if (!s.idle) {
+		mean_dy = slopes[s.ch];
+		slope = slopes[p.c + s.ch];
+		scale = slopes[2 * p.c + s.ch];
+	}
 	for (u32 i = s.from; i < s.hi; i += s.step) {
 		int h0, h1, w0, w1;
 		Spot at = {s.ch, i % in, i / in, p.last ? (u32)p.c : 1};

@@ -25,10 +25,10 @@ func (p pointSet) zero() int { return len(p.finite) % 2 }
 func bf16Minimal(a *asm) {
 	for _, p := range []pointSet{ten, eleven} {
 		n := len(p.finite) + 1
-		largeTransform(a, p, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), dataMatrix(p.finite), dataPairs)
+		largeTransform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), n, n, p.apply(dataPairs, dataMatrix(p.finite)))
 		for _, taps := range p.taps {
-			largeTransform(a, p, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), filterMatrix(p.finite, taps), filterPairs)
-			largeTransform(a, p, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), outPairs)
+			largeTransform(a, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), n, taps, p.apply(filterPairs, filterMatrix(p.finite, taps)))
+			largeTransform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), taps, n, p.apply(outPairs, outMatrix(p.finite, taps)))
 		}
 	}
 	halfPlanesToLanes(a)
@@ -87,6 +87,14 @@ func every(from, n int) (idx []int) {
 }
 
 type pairwise func(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual))
+
+// A lineMap emits the transform of one row or column of vectors.
+type lineMap func(t *table, in []reg.VecVirtual, out func(i int, v reg.VecVirtual))
+
+// apply is the transform by the matrix m of a set of points.
+func (p pointSet) apply(f pairwise, m [][]float64) lineMap {
+	return func(t *table, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) { f(t, p, m, in, out) }
+}
 
 // dataPairs uses that rows ±p are the coefficients of (x ± p)·E(x), or of that
 // times x if zero is a point, with the same even E.
@@ -159,8 +167,7 @@ func outPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func
 }
 
 // largeTransform is transform with constants in memory.
-func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, apply pairwise) {
-	to, from := len(m), len(m[0])
+func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
 	consts := &table{a: a, data: a.StaticGlobal(name + "Factors"), at: map[float64]int{}}
 	a.DataAttributes(attr.RODATA | attr.NOPTR)
 	a.function(name, "func(transform *byte)", "transforms "+doc+".")
@@ -178,7 +185,7 @@ func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, ap
 	for i := range from {
 		a.VMOVUPS(rows.at(p, i), v[i])
 	}
-	apply(consts, points, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
+	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
 	a.ADDQ(field(trInCol), p)
 	a.ADDQ(operand.U8(lanesBytes), q)
 	a.DECQ(left)
@@ -192,7 +199,7 @@ func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, ap
 	for i := range from {
 		a.VMOVUPS(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
 	}
-	apply(consts, points, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
+	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
 	a.ADDQ(operand.U32(from*lanesBytes), p)
 	a.ADDQ(field(trOutRow), q)
 	a.DECQ(left)
@@ -209,8 +216,8 @@ func largeTransform(a *asm, points pointSet, name, doc string, m [][]float64, ap
 
 // halfPlanesToLanes is planesToLanes from bfloat16.
 func halfPlanesToLanes(a *asm) {
-	a.function("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride int)",
-		"gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.")
+	a.function("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.VPMOVZXWD_Z(p, k, v)
 		a.VPSLLD(operand.U8(16), v, v)

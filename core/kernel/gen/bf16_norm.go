@@ -28,15 +28,18 @@ func bf16Norm(a *asm) {
 	})
 	a.ret()
 
-	a.function("halfNormSums", "func(x, dy, gate *uint16, gateStep int, mean float32, pairs int) (sum, dot float32)",
+	a.function("halfNormSums", "func(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32)",
 		"adds up dy and dy·(x−mean) where gate is not ≤ 0.")
 	x, dy, gate, step, n := a.gp("x"), a.gp("dy"), a.gp("gate"), a.gp("gateStep"), a.gp("pairs")
 	mean, high = a.splat("mean"), a.highHalves()
-	sums, dots := a.vecs(2), a.vecs(2)
+	sums, dots, ahead := a.vecs(2), a.vecs(2), a.gp("ahead")
 	for _, v := range append(dots, sums...) {
 		a.zero(v)
 	}
 	a.pairs16(n, []reg.GPVirtual{x, dy}, func(k reg.Register) {
+		for _, p := range []reg.GPVirtual{x, dy, gate} {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
+		}
 		xs, ds, gates := a.loadPairs16(x, k, high), a.loadPairs16(dy, k, high), a.loadPairs16(gate, k, high)
 		for i, v := range xs {
 			a.keepPositive(gates[i], ds[i])

@@ -53,12 +53,12 @@ func (a *asm) highHalves() reg.VecVirtual {
 
 // halfMoments is moments of bfloat16: hw is even.
 func halfMoments(a *asm) {
-	a.function("halfMoments", "func(x *uint16, vectors int, tail uintptr, inverse float32) (mean, diff, square float32)",
+	a.function("halfMoments", "func(x *uint16, vectors int, tail uintptr, inverse float32, ahead int) (mean, diff, square float32)",
 		"is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². tail has a bit per pair of elements that do not fill a vector.")
 	x, high, mean, k := a.gp("x"), a.highHalves(), a.splat("inverse"), a.K()
 	a.KMOVW(a.gp("tail").As32(), k)
 	sums := a.vecs(4)
-	a.overHalves(x, "sum", high, k, sums, func(v reg.VecVirtual, acc int, tail bool) { a.VADDPS(v, sums[acc], sums[acc]) })
+	a.overHalves(x, a.gp("ahead"), "sum", high, k, sums, func(v reg.VecVirtual, acc int, tail bool) { a.VADDPS(v, sums[acc], sums[acc]) })
 	total := a.total(a.fold(sums))
 	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
 	a.VBROADCASTSS(total.AsX(), mean)
@@ -66,7 +66,7 @@ func halfMoments(a *asm) {
 	for _, v := range squares {
 		a.zero(v)
 	}
-	a.overHalves(x, "diff", high, k, diffs, func(v reg.VecVirtual, acc int, tail bool) {
+	a.overHalves(x, nil, "diff", high, k, diffs, func(v reg.VecVirtual, acc int, tail bool) {
 		if tail {
 			a.VSUBPS_Z(mean, v, k, v)
 		} else {
@@ -82,8 +82,9 @@ func halfMoments(a *asm) {
 }
 
 // overHalves calls body for both halves of every vector of pairs, in pairs of
-// vectors and then one by one; lanes beyond the end hold zero.
-func (a *asm) overHalves(x reg.GPVirtual, label string, high reg.VecVirtual, k reg.Register, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int, tail bool)) {
+// vectors and then one by one; lanes beyond the end hold zero. What lies ahead, if
+// that is given, is prefetched.
+func (a *asm) overHalves(x, ahead reg.GPVirtual, label string, high reg.VecVirtual, k reg.Register, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int, tail bool)) {
 	for _, v := range clear {
 		a.zero(v)
 	}
@@ -95,10 +96,16 @@ func (a *asm) overHalves(x reg.GPVirtual, label string, high reg.VecVirtual, k r
 		body(right, acc+1, tail)
 	}
 	v := a.vecs(2)
+	prefetch := func(disp int) {
+		if ahead != nil {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: disp})
+		}
+	}
 	a.Label(label + "2")
 	a.SUBQ(operand.U8(2), n)
 	a.JL(operand.LabelRef(label + "Ones"))
 	for i := range v {
+		prefetch(64 * i)
 		a.VMOVUPS(operand.Mem{Base: p, Disp: 64 * i}, v[i])
 		both(v[i], 2*i, false)
 	}
@@ -107,10 +114,12 @@ func (a *asm) overHalves(x reg.GPVirtual, label string, high reg.VecVirtual, k r
 	a.Label(label + "Ones")
 	a.ADDQ(operand.U8(2), n)
 	a.JZ(operand.LabelRef(label + "Tail"))
+	prefetch(0)
 	a.VMOVUPS(operand.Mem{Base: p}, v[0])
 	both(v[0], 0, false)
 	a.ADDQ(operand.U8(64), p)
 	a.Label(label + "Tail")
+	prefetch(0)
 	a.VMOVUPS_Z(operand.Mem{Base: p}, k, v[1])
 	both(v[1], 2, true)
 }

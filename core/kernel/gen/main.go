@@ -31,6 +31,10 @@ var families = map[string]func(*asm){
 	"normrelu":    normReLU,
 	"peak":        peak,
 	"product":     product,
+	"pixels":      pixels,
+	"image":       images,
+	"dct":         dct,
+	"exp":         exp,
 }
 
 func main() {

@@ -32,6 +32,7 @@ func minimal(a *asm) {
 			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), a.byCols)
 		}
 	}
+	halving(a)
 	for vecs := 1; vecs <= 2; vecs++ {
 		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
 		pointTile(a, fmt.Sprintf("pointCols%d", vecs), 4, lanesBytes, vecs)
@@ -408,20 +409,21 @@ func (a *asm) transpose(v []reg.VecVirtual) []reg.VecVirtual {
 
 // planesToLanes emits the copy of rows of up to 16 pixels of 16 planes to vectors of 16 channels.
 func planesToLanes(a *asm) {
-	a.function("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride int)",
-		"gathers 16 planes into vectors of 16 channels. plane, width and stride are bytes.")
+	a.function("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
 }
 
 // fromPlanes is the loop of planesToLanes; load widens what a row of a plane has.
 func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtual)) {
-	rows, src, plane, width, dst, stride := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("dst"), a.gp("stride")
+	rows, src, plane, width, dst, stride, ahead := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("dst"), a.gp("stride"), a.gp("ahead")
 	k, p := a.K(), a.GP64()
 	a.KMOVW(a.gp("mask").As32(), k)
 	a.Label("row")
 	a.MOVQ(src, p)
 	v := a.vecs(16)
 	for i := range v {
+		a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
 		load(operand.Mem{Base: p}, k, v[i])
 		a.ADDQ(plane, p)
 	}
@@ -454,11 +456,14 @@ func lanesOntoPlanes(a *asm) {
 	})
 }
 
-// toPlanes emits the loop over rows: load reads a vector of channels, store writes a row of a plane.
+// toPlanes emits the loop over rows: load reads a vector of channels, store writes
+// a row of a plane, and the next 16 planes are prefetched.
 func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m operand.Mem, k reg.Register, v reg.VecVirtual)) {
 	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
-	k, p := a.K(), a.GP64()
+	k, p, next := a.K(), a.GP64(), a.GP64()
 	a.KMOVW(a.gp("mask").As32(), k)
+	a.MOVQ(plane, next)
+	a.SHLQ(operand.U8(4), next)
 	a.Label("row")
 	v := a.vecs(16)
 	for i := range v {
@@ -466,6 +471,7 @@ func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m oper
 	}
 	a.MOVQ(dst, p)
 	for _, x := range a.transpose(v) {
+		a.PREFETCHT1(operand.Mem{Base: p, Index: next, Scale: 1})
 		store(operand.Mem{Base: p}, k, x)
 		a.ADDQ(plane, p)
 	}

@@ -8,13 +8,13 @@ import (
 // moments emits the statistics of a plane that fits into the L1 cache: a first
 // pass for a mean in float32, a second for the sums of differences from it.
 func moments(a *asm) {
-	a.function("moments", "func(x *float32, vectors int, tail uintptr, inverse float32) (mean, diff, square float32)",
+	a.function("moments", "func(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean, diff, square float32)",
 		"is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.")
-	x := a.gp("x")
+	x, ahead := a.gp("x"), a.gp("ahead")
 	zero, mean := a.vec(), a.splat("inverse")
 	a.zero(zero)
 	sums := a.vecs(4)
-	a.overPlane(x, "sum", sums, func(v reg.VecVirtual, acc int) { a.VADDPS(v, sums[acc], sums[acc]) }, zero)
+	a.overPlane(x, ahead, "sum", sums, func(v reg.VecVirtual, acc int) { a.VADDPS(v, sums[acc], sums[acc]) }, zero)
 	total := a.total(a.fold(sums))
 	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
 	a.VBROADCASTSS(total.AsX(), mean)
@@ -22,7 +22,7 @@ func moments(a *asm) {
 	for _, v := range squares {
 		a.zero(v)
 	}
-	a.overPlane(x, "diff", diffs, func(v reg.VecVirtual, acc int) {
+	a.overPlane(x, nil, "diff", diffs, func(v reg.VecVirtual, acc int) {
 		a.VSUBPS(mean, v, v)
 		a.VADDPS(v, diffs[acc], diffs[acc])
 		a.VFMADD231PS(v, v, squares[acc])
@@ -41,18 +41,24 @@ func (a *asm) fold(v []reg.VecVirtual) reg.VecVirtual {
 }
 
 // overPlane calls body for every vector, in fours and then one by one. Lanes
-// beyond the end hold rest.
-func (a *asm) overPlane(x reg.GPVirtual, label string, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int), rest reg.VecVirtual) {
+// beyond the end hold rest. What lies ahead, if that is given, is prefetched.
+func (a *asm) overPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int), rest reg.VecVirtual) {
 	for _, v := range clear {
 		a.zero(v)
 	}
 	p, n := a.GP64(), a.gp("vectors")
 	a.MOVQ(x, p)
 	v := a.vecs(4)
+	prefetch := func(disp int) {
+		if ahead != nil && disp%64 == 0 {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: disp})
+		}
+	}
 	a.Label(label + "4")
 	a.SUBQ(operand.U8(4), n)
 	a.JL(operand.LabelRef(label + "Ones"))
 	for i := range 4 {
+		prefetch(4 * i * a.lanes)
 		a.VMOVUPS(operand.Mem{Base: p, Disp: 4 * i * a.lanes}, v[i])
 		body(v[i], i)
 	}
@@ -63,6 +69,7 @@ func (a *asm) overPlane(x reg.GPVirtual, label string, clear []reg.VecVirtual, b
 	a.Label(label + "1")
 	a.DECQ(n)
 	a.JL(operand.LabelRef(label + "Tail"))
+	prefetch(0)
 	a.VMOVUPS(operand.Mem{Base: p}, v[0])
 	body(v[0], 0)
 	a.ADDQ(operand.U8(4*a.lanes), p)

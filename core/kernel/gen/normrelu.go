@@ -43,6 +43,26 @@ func normReLUForward(a *asm, residual bool) {
 	a.ret()
 }
 
+// ahead are pointers as many bytes ahead as the function's parameter of that name says.
+func (a *asm) ahead(streams []reg.GPVirtual) (next []reg.GPVirtual) {
+	for _, p := range streams {
+		n := a.gp("ahead")
+		a.ADDQ(p, n)
+		next = append(next, n)
+	}
+	return next
+}
+
+// prefetch asks for what a block of 16 float32 needs when it is there.
+func (a *asm) prefetch(next []reg.GPVirtual, off reg.GPVirtual, disp int) {
+	if disp > 0 {
+		return
+	}
+	for _, p := range next {
+		a.PREFETCHT1(at(p, off, 0))
+	}
+}
+
 // passed loads dy where y > 0 or NaN, and zeros elsewhere.
 func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
 	a.VMOVUPS(y, g)
@@ -59,12 +79,12 @@ func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
 // gradSums emits the sums of the backward pass: of dy as it is, of what passes the
 // ReLU, or of that while it is stored. All add up in the same order.
 func gradSums(a *asm, relu, store bool) {
-	name, params, doc := "normSums", "dy, x *float32, mean float32, n int", "is Σdy and Σdy·(x−mean)."
+	name, params, doc := "normSums", "dy, x *float32, mean float32, n, ahead int", "is Σdy and Σdy·(x−mean)."
 	switch {
 	case store:
-		name, params, doc = "reluSumsTo", "y, dy, x *float32, mean float32, d *float32, n int", "is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d."
+		name, params, doc = "reluSumsTo", "y, dy, x *float32, mean float32, d *float32, n, ahead int", "is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d."
 	case relu:
-		name, params, doc = "reluSums", "y, dy, x *float32, mean float32, n int", "is Σd and Σd·(x−mean), where d is dy where y > 0."
+		name, params, doc = "reluSums", "y, dy, x *float32, mean float32, n, ahead int", "is Σd and Σd·(x−mean), where d is dy where y > 0."
 	}
 	a.function(name, "func("+params+") (total, dot float32)", doc+" n is a multiple of 16.")
 	dy, x, mean, zero := a.gp("dy"), a.gp("x"), a.splat("mean"), a.vec()
@@ -80,8 +100,14 @@ func gradSums(a *asm, relu, store bool) {
 	for _, z := range append(append([]reg.VecVirtual{zero}, sums...), dots...) {
 		a.zero(z)
 	}
+	streams := []reg.GPVirtual{dy, x}
+	if relu {
+		streams = append(streams, y)
+	}
+	next := a.ahead(streams)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		part := d / (4 * a.lanes)
+		a.prefetch(next, off, d)
 		if relu {
 			a.passed(at(y, off, d), at(dy, off, d), zero, g)
 		} else {

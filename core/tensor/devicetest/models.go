@@ -69,6 +69,7 @@ var nets = []model{
 		of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"residual", nn.Config{Layers: join(
 		[]nn.LayerConfig{conv(3, 3, 1, false)}, of("batchnorm2d", "relu"), []nn.LayerConfig{residual(4)}, of("relu"), []nn.LayerConfig{residual(5)}, of("relu"),
+		[]nn.LayerConfig{{Type: "residual", Layers: []nn.LayerConfig{conv(5, 3, 1, true)}}}, of("relu"),
 		[]nn.LayerConfig{{Type: "adaptive_avgpool2d", OutputSize: square(1)}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"words", nn.Config{Layers: join(
 		[]nn.LayerConfig{{Type: "embedding", NumEmbeddings: ptr(11), EmbeddingDim: ptr(8)}, {Type: "layernorm", NormShape: []int{8}}}, of("gelu"),

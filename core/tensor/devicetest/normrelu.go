@@ -9,9 +9,7 @@ import (
 func normReLUs(r *rig) {
 	for _, s := range [][4]int{{2, 1, 1, 1}, {3, 5, 7, 3}, {4, 3, 16, 16}, {2, 17, 1, 9}} {
 		r.each(shapeName(s[:]...), func(r *rig) { normReLU(r, s, false) })
-		if r.d == r.base { // plans add residuals in half types apart, where they round in between
-			r.each(shapeName(s[:]...)+"_residual", func(r *rig) { normReLU(r, s, true) })
-		}
+		r.each(shapeName(s[:]...)+"_residual", func(r *rig) { normReLU(r, s, true) })
 	}
 }
 

@@ -1,6 +1,11 @@
 package cifar10
 
-import "github.com/trainctl/trainctl/plugins/datasets/vision"
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/trainctl/trainctl/plugins/datasets/vision"
+)
 
 // pad is the black border that a crop may reach into, on each side.
 const pad = 4
@@ -19,40 +24,43 @@ func randomView(seed uint64, epoch int, index int64) view {
 	return view{x: r.Below(2*pad + 1), y: r.Below(2*pad + 1), flip: r.Coin()}
 }
 
+// plane is one channel of an image.
+const plane = side * side
+
 // write turns the planes of an image into floats as they are seen. The border
 // is black before it is normalised, as torchvision pads images before ToTensor.
 func (v view) write(dst []float32, image []byte, levels *vision.Levels) {
+	var seen [plane]byte
 	for c := range vision.Channels {
-		level := &levels[c]
-		for y := range side {
-			out := dst[(c*side+y)*side:][:side]
-			from := y + v.y - pad
-			if from < 0 || from >= side {
-				fill(out, level[0])
-				continue
-			}
-			v.row(out, image[(c*side+from)*side:][:side], level)
+		in := image[c*plane:][:plane]
+		if v != (view{x: pad, y: pad}) {
+			v.cut(&seen, in)
+			in = seen[:]
 		}
+		levels[c].Convert(dst[c*plane:], in)
 	}
 }
 
-func (v view) row(out []float32, in []byte, level *[256]float32) {
+// cut takes what is seen out of a plane.
+func (v view) cut(out *[plane]byte, in []byte) {
+	*out = [plane]byte{}
 	shift := v.x - pad
 	lo, hi := max(0, -shift), min(side, side-shift)
-	fill(out[:lo], level[0])
-	for x, p := range in[lo+shift : hi+shift] {
-		out[lo+x] = level[p]
-	}
-	fill(out[hi:], level[0])
-	if v.flip {
-		for i, j := 0, side-1; i < j; i, j = i+1, j-1 {
-			out[i], out[j] = out[j], out[i]
+	for y := max(0, pad-v.y); y < min(side, side+pad-v.y); y++ {
+		row := out[y*side:][:side]
+		copy(row[lo:hi], in[(y+v.y-pad)*side+lo+shift:])
+		if v.flip {
+			mirror(row)
 		}
 	}
 }
 
-func fill(out []float32, v float32) {
-	for i := range out {
-		out[i] = v
+// mirror turns a row around, eight pixels at a time.
+func mirror(row []byte) {
+	le := binary.LittleEndian
+	for i, j := 0, side-8; i < j; i, j = i+8, j-8 {
+		a, b := le.Uint64(row[i:]), le.Uint64(row[j:])
+		le.PutUint64(row[i:], bits.ReverseBytes64(b))
+		le.PutUint64(row[j:], bits.ReverseBytes64(a))
 	}
 }

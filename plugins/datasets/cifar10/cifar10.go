@@ -8,7 +8,7 @@
 // The Python version, which torchvision keeps, is not read: it is pickle.
 //
 // The pixels stay bytes in memory; [Dataset.Fill] augments them and turns them
-// into float32 through tables: pixel/255, then (x-mean)/std per channel.
+// into float32: pixel/255, then (x-mean)/std per channel.
 package cifar10
 
 import (

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/afero"
 	"go.uber.org/goleak"
 
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -386,11 +387,38 @@ func TestPacksEveryKind(t *testing.T) {
 		{paletted, [3]byte{200, 100, 50}}, {nrgba, [3]byte{200, 100, 50}}, {rgba, [3]byte{200, 100, 50}}, {deep, [3]byte{200, 100, 50}},
 		{cmyk, [3]byte{200, 100, 50}}, {gray, [3]byte{77, 77, 77}}, {gray16, [3]byte{77, 77, 77}},
 	} {
-		dst := make([]byte, 2*2*3)
+		dst := make([]byte, 2*2*kernel.PixelBytes)
 		pack(dst, c.img, image.Rect(1, 1, 3, 3))
 		for i, got := range dst {
-			if got != c.want[i%3] {
-				t.Errorf("%T: byte %d is %d, want %d", c.img, i, got, c.want[i%3])
+			if channel := i % kernel.PixelBytes; channel < len(c.want) && got != c.want[channel] {
+				t.Errorf("%T: byte %d is %d, want %d", c.img, i, got, c.want[channel])
+			}
+		}
+	}
+}
+
+// Every part of an image of every kind of chroma has the pixels that its At gives.
+func TestYCbCrPixels(t *testing.T) {
+	for ratio := image.YCbCrSubsampleRatio444; ratio <= image.YCbCrSubsampleRatio410; ratio++ {
+		img := image.NewYCbCr(image.Rect(0, 0, 41, 9), ratio)
+		for _, plane := range [][]byte{img.Y, img.Cb, img.Cr} {
+			for i := range plane {
+				plane[i] = byte(i * 37)
+			}
+		}
+		for x0 := range 6 {
+			for _, x1 := range []int{x0 + 1, x0 + 2, 20, 33, 41} {
+				r := image.Rect(x0, 1, x1, 8)
+				dst := make([]byte, kernel.PixelBytes*r.Dx()*r.Dy())
+				pack(dst, img, r)
+				for i := 0; i < len(dst); i += kernel.PixelBytes {
+					x, y := r.Min.X+i/kernel.PixelBytes%r.Dx(), r.Min.Y+i/kernel.PixelBytes/r.Dx()
+					at := img.YCbCrAt(x, y)
+					red, green, blue := color.YCbCrToRGB(at.Y, at.Cb, at.Cr)
+					if dst[i] != red || dst[i+1] != green || dst[i+2] != blue {
+						t.Fatalf("%v, %v: pixel (%d, %d) is %v", ratio, r, x, y, dst[i:i+3])
+					}
+				}
 			}
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"image"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
@@ -30,6 +32,14 @@ func picture(w, h int) *image.NRGBA {
 func sum(b []byte) string {
 	s := sha256.Sum256(b)
 	return hex.EncodeToString(s[:])
+}
+
+// rgb packs pixels as Pillow does.
+func rgb(pixels []byte) (packed []byte) {
+	for p := range slices.Chunk(pixels, kernel.PixelBytes) {
+		packed = append(packed, p[:vision.Channels]...)
+	}
+	return packed
 }
 
 // Scaled images are Pillow's to the bit, and within one level where Pillow 13
@@ -64,13 +74,13 @@ func TestScalingIsPillows(t *testing.T) {
 	for _, c := range golden.Crops {
 		side := image.Pt(c.Side, c.Side)
 		v := view{box: image.Rect(c.Box[0], c.Box[1], c.Box[2], c.Box[3]), full: side, window: image.Rectangle{Max: side}}
-		if got := sum(w.render(picture(c.Size[0], c.Size[1]), v)); got != c.SHA256 {
+		if got := sum(rgb(w.render(picture(c.Size[0], c.Size[1]), v))); got != c.SHA256 {
 			t.Errorf("%+v: not Pillow's pixels", c)
 		}
 	}
 	for _, c := range golden.Middles {
 		v := middle(image.Pt(c.Size[0], c.Size[1]), c.Side, c.Short)
-		if got := sum(w.render(picture(c.Size[0], c.Size[1]), v)); got != c.SHA256 {
+		if got := sum(rgb(w.render(picture(c.Size[0], c.Size[1]), v))); got != c.SHA256 {
 			t.Errorf("%+v, view %+v: not Pillow's pixels", c, v)
 		}
 	}
@@ -80,7 +90,7 @@ func TestScalingIsPillows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range w.render(img, view{box: img.Rect, full: side, window: image.Rectangle{Max: side}}) {
+		for i, got := range rgb(w.render(img, view{box: img.Rect, full: side, window: image.Rectangle{Max: side}})) {
 			if off := int(got) - int(want[i]); off < -1 || off > 1 {
 				t.Fatalf("%v: byte %d is %d, Pillow's is %d", c.Size, i, got, want[i])
 			}
@@ -98,7 +108,7 @@ func TestWindowsAreParts(t *testing.T) {
 		part := whole
 		part.window.Min = image.Pt(n("x", 0, full.X-1), n("y", 0, full.Y-1))
 		part.window.Max = part.window.Min.Add(image.Pt(n("w", 1, full.X-part.window.Min.X), n("h", 1, full.Y-part.window.Min.Y)))
-		a, b := new(worker).render(img, whole), new(worker).render(img, part)
+		a, b := rgb(new(worker).render(img, whole)), rgb(new(worker).render(img, part))
 		for y := range part.window.Dy() {
 			for i := range 3 * part.window.Dx() {
 				if a[((y+part.window.Min.Y)*full.X+part.window.Min.X)*3+i] != b[y*part.window.Dx()*3+i] {
@@ -112,7 +122,7 @@ func TestWindowsAreParts(t *testing.T) {
 func TestMirror(t *testing.T) {
 	img := picture(9, 5)
 	v := view{box: img.Rect, full: image.Pt(9, 5), window: img.Rect, flip: true}
-	got := new(worker).render(img, v)
+	got := rgb(new(worker).render(img, v))
 	for i := range 9 * 5 {
 		x, y := i%9, i/9
 		for c := range 3 {
@@ -171,14 +181,16 @@ func TestTapsSumToOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, out := rapid.IntRange(1, 300).Draw(t, "in"), rapid.IntRange(1, 300).Draw(t, "out")
 		var s taps
-		s.triangle(in, out, 0, out)
+		s.triangle(in, out, 0, out, rapid.SampledFrom([]int{1, 4}).Draw(t, "group"))
 		for i, first := range s.first {
 			sum := 0.0
-			for _, w := range s.weight[i*s.width : (i+1)*s.width] {
-				sum += float64(w)
+			for k, w := range s.of(i) {
+				if sum += float64(w); k >= s.width && w != 0 {
+					t.Fatalf("output %d: weight %d behind its %d inputs", i, k, s.width)
+				}
 			}
-			if first < 0 || first+s.width > in || math.Abs(sum/(1<<weightBits)-1) > 1e-4 {
-				t.Fatalf("output %d: inputs %d to %d of %d, weights sum to %g", i, first, first+s.width, in, sum)
+			if last := int(first) + s.width; first < 0 || last > in || math.Abs(sum/(1<<kernel.WeightBits)-1) > 1e-4 {
+				t.Fatalf("output %d: inputs %d to %d of %d, weights sum to %g", i, first, last, in, sum)
 			}
 		}
 	})

@@ -3,68 +3,78 @@ package imagefolder
 import (
 	"bytes"
 	"image"
-	"slices"
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/plugins/datasets/vision"
+	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/plugins/datasets/jpeg"
 )
 
 // worker is the memory in which one image at a time becomes a square.
 type worker struct {
 	file     bytes.Buffer
-	box      []byte // the part of the image that is scaled, packed
+	jpeg     jpeg.Decoder
+	box      []byte // the part of the image that is scaled, as pixels
 	narrow   []byte // after the rows were scaled
 	square   []byte // after the columns were scaled
-	sums     []int32
 	col, row taps
 }
 
 // keepBytes bounds what a worker keeps from one image for the next.
 const keepBytes = 32 << 20
 
-// load reads and decodes one file. Errors of the content are *imageError.
-func (w *worker) load(fs afero.Fs, path string) (image.Image, error) {
+// load reads and decodes one file. see says what is looked at of an image of a
+// size; the rest of the image may be anything. The image is valid until the next
+// call. Errors of the content are *imageError.
+func (w *worker) load(fs afero.Fs, path string, see func(size image.Point) view) (image.Image, view, error) {
 	f, err := fs.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, view{}, err
 	}
 	defer f.Close()
 	if w.file.Cap() > keepBytes {
-		w.file = bytes.Buffer{}
+		w.file, w.jpeg = bytes.Buffer{}, jpeg.Decoder{}
 	}
 	w.file.Reset()
 	if _, err := w.file.ReadFrom(f); err != nil {
-		return nil, err
+		return nil, view{}, err
+	}
+	if size, ok := w.jpeg.Open(w.file.Bytes()); ok && sensible(size.X, size.Y) {
+		v := see(size)
+		if img, ok := w.jpeg.Decode(v.box); ok {
+			return img, v, nil
+		}
 	}
 	img, err := decodeImage(w.file.Bytes())
 	if err != nil {
-		return nil, &imageError{path, err}
+		return nil, view{}, &imageError{path, err}
 	}
-	return img, nil
+	return img, see(img.Bounds().Size()), nil
 }
 
-// render gives the packed pixels of the view, valid until the next call.
+// render gives the pixels of the view, valid until the next call.
 func (w *worker) render(img image.Image, v view) []byte {
-	const c = vision.Channels
+	const c = kernel.PixelBytes
 	in, out := v.box.Size(), v.window.Size()
-	w.col.triangle(in.X, v.full.X, v.window.Min.X, v.window.Max.X)
-	w.row.triangle(in.Y, v.full.Y, v.window.Min.Y, v.window.Max.Y)
+	w.col.triangle(in.X, v.full.X, v.window.Min.X, v.window.Max.X, kernel.TapGroup)
+	w.row.triangle(in.Y, v.full.Y, v.window.Min.Y, v.window.Max.Y, 1)
 	// Rows that no output row needs are neither converted nor scaled.
-	lo, hi := w.row.first[0], w.row.first[out.Y-1]+w.row.width
-	for i := range w.row.first {
-		w.row.first[i] -= lo
-	}
+	lo, hi := int(w.row.first[0]), int(w.row.first[out.Y-1])+w.row.width
 	part := image.Rect(v.box.Min.X, v.box.Min.Y+lo, v.box.Max.X, v.box.Min.Y+hi)
-	w.box = grow(w.box, in.X*(hi-lo)*c)
+	rows, stride := hi-lo, in.X*c
+	w.box = grow(w.box, rows*stride+w.col.beyond()*c)
 	pack(w.box, img, part.Add(img.Bounds().Min))
-	w.narrow = grow(w.narrow, out.X*(hi-lo)*c)
-	w.col.across(w.narrow, w.box, in.X, hi-lo)
+	w.narrow = grow(w.narrow, rows*out.X*c)
+	for y := range rows {
+		kernel.AcrossPixels(w.narrow[y*out.X*c:][:out.X*c], w.box[y*stride:], w.col.first, w.col.weight, w.col.each)
+	}
 	w.square = grow(w.square, out.X*out.Y*c)
-	w.sums = slices.Grow(w.sums[:0], out.X*c)[:out.X*c]
-	w.row.down(w.square, w.narrow, out.X*c, w.sums)
-	if v.flip {
-		mirror(w.square, out.X)
+	for y, first := range w.row.first {
+		row := w.square[y*out.X*c:][:out.X*c]
+		kernel.DownPixels(row, w.narrow[(int(first)-lo)*out.X*c:], out.X*c, w.row.of(y))
+		if v.flip {
+			kernel.MirrorPixels(row)
+		}
 	}
 	return w.square
 }
@@ -75,16 +85,4 @@ func grow(b []byte, n int) []byte {
 		return make([]byte, n)
 	}
 	return b[:n]
-}
-
-// mirror turns every row of packed pixels around.
-func mirror(b []byte, width int) {
-	const c = vision.Channels
-	for ; len(b) > 0; b = b[width*c:] {
-		for i, j := 0, (width-1)*c; i < j; i, j = i+c, j-c {
-			for k := range c {
-				b[i+k], b[j+k] = b[j+k], b[i+k]
-			}
-		}
-	}
 }

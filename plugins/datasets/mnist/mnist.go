@@ -4,8 +4,8 @@
 // Open looks in the option root, then in $TRAINCTL_DATA, then downloads, then,
 // if it is told so, draws digits itself (DatasetSpec.Source says which it was). A file
 // that is there and damaged is an error, never a reason to look further. The
-// pixels stay bytes in memory; [Dataset.Fill] turns them into float32 through
-// a table of 256 values, pixel/255 as torchvision's ToTensor gives, then
+// pixels stay bytes in memory; [Dataset.Fill] turns them into float32 as
+// kernel.Levels says: pixel/255 as torchvision's ToTensor gives, then
 // (x-mean)/std as its Normalize does, every operation in float32.
 package mnist
 
@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
@@ -39,7 +40,7 @@ type Dataset struct {
 
 	cache  *idx.Cache
 	splits [2]*split // by sdk.Split
-	pixels [256]float32
+	levels *kernel.Levels
 }
 
 // New is MNIST. Files are reached through fs.
@@ -68,7 +69,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err := got.limit(o); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	d.splits, d.pixels = got.splits, pixelTable(o.mean, o.std)
+	d.splits, d.levels = got.splits, kernel.NewLevels(o.mean, o.std)
 	return d.spec(got), nil
 }
 
@@ -107,11 +108,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		if index < 0 || index >= int64(s.samples()) {
 			return fmt.Errorf("%s: index %d is outside of the %d samples", d.name, index, s.samples())
 		}
-		image := s.image(int(index))
-		out := input[i*imageBytes : (i+1)*imageBytes]
-		for j, p := range image[:len(out)] {
-			out[j] = d.pixels[p]
-		}
+		d.levels.Convert(input[i*imageBytes:(i+1)*imageBytes], s.image(int(index)))
 		target[i] = int32(s.labels[index])
 	}
 	return nil
@@ -133,18 +130,6 @@ func (d *Dataset) Close() error {
 	}
 	d.splits = [2]*split{}
 	return nil
-}
-
-// pixelTable is what a pixel becomes, for each of its values. The operations
-// and their order are those of torchvision.transforms.functional to_tensor and
-// normalize: a float32 division by 255, a subtraction, a division.
-func pixelTable(mean, std float32) (t [256]float32) {
-	for v := range t {
-		x := float32(v) / 255
-		x = float32(x - mean)
-		t[v] = x / std
-	}
-	return t
 }
 
 var _ sdk.Dataset = (*Dataset)(nil)

@@ -2,6 +2,7 @@ package vision
 
 import (
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -9,7 +10,7 @@ import (
 const Channels = 3
 
 // Levels is what each of the 256 values of a pixel becomes, by channel.
-type Levels [Channels][256]float32
+type Levels [Channels]*kernel.Levels
 
 // Normalization holds the mean and standard deviation of each channel, in
 // units of pixel/255.
@@ -54,28 +55,20 @@ func perChannel(l *diag.List, o sdk.Options, name string, absent float32) (out [
 	return out
 }
 
-// Levels tabulates the normalisation. The operations and their order are those
-// of torchvision.transforms.functional to_tensor and normalize: a float32
-// division by 255, a subtraction, a division.
+// Levels prepares the normalisation.
 func (n Normalization) Levels() *Levels {
 	t := new(Levels)
 	for c := range t {
-		for v := range t[c] {
-			x := float32(v) / 255
-			x = float32(x - n.Mean[c])
-			t[c][v] = x / n.Std[c]
-		}
+		t[c] = kernel.NewLevels(n.Mean[c], n.Std[c])
 	}
 	return t
 }
 
-// Planes writes an image of packed red, green, blue pixels, row by row, as
-// three planes. dst has one element for each byte of rgb.
-func (t *Levels) Planes(dst []float32, rgb []byte) {
-	n := len(rgb) / Channels
-	r, g, b := dst[:n], dst[n:2*n], dst[2*n:3*n]
-	for i := range n {
-		p := rgb[3*i : 3*i+3 : 3*i+3]
-		r[i], g[i], b[i] = t[0][p[0]], t[1][p[1]], t[2][p[2]]
+// Planes writes an image, row by row of pixels as package kernel has them, as
+// three planes. dst has three elements for each pixel.
+func (t *Levels) Planes(dst []float32, pixels []byte) {
+	n := len(pixels) / kernel.PixelBytes
+	for c, l := range t {
+		l.Channel(dst[c*n:(c+1)*n], pixels, c)
 	}
 }

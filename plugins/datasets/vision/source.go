@@ -1,5 +1,7 @@
 package vision
 
+import "github.com/trainctl/trainctl/core/kernel"
+
 // Source draws the random numbers that one sample is augmented with. It is
 // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 // Generators, 2014), started at a hash of what the sample is: the same numbers
@@ -8,23 +10,17 @@ type Source struct{ state uint64 }
 
 const golden = 0x9e3779b97f4a7c15
 
-func mix(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // NewSource starts the numbers of one sample in one epoch of a run.
 func NewSource(seed uint64, epoch int, index int64) Source {
-	s := mix(seed + golden)
-	s = mix(s + uint64(epoch)*golden)
-	return Source{mix(s + uint64(index)*golden)}
+	s := kernel.Mix(seed + golden)
+	s = kernel.Mix(s + uint64(epoch)*golden)
+	return Source{kernel.Mix(s + uint64(index)*golden)}
 }
 
 // Uint64 is the next number.
 func (s *Source) Uint64() uint64 {
 	s.state += golden
-	return mix(s.state)
+	return kernel.Mix(s.state)
 }
 
 // Below is uniform in [0, n), for n up to 2^31; the bias is below n/2^32.

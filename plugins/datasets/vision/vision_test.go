@@ -51,7 +51,7 @@ func TestLevels(t *testing.T) {
 	var l diag.List
 	levels := ParseNormalization(&l, sdk.Options{"mean": []float64{0.5}, "std": []float64{1, 2, 4}}).Levels()
 	out := make([]float32, 6)
-	levels.Planes(out, []byte{255, 255, 255, 0, 0, 0})
+	levels.Planes(out, []byte{255, 255, 255, 9, 0, 0, 0, 9})
 	for i, want := range []float32{0.5, -0.5, 0.25, -0.25, 0.125, -0.125} {
 		if out[i] != want {
 			t.Errorf("element %d is %v, want %v", i, out[i], want)

@@ -1,40 +1,12 @@
-// A fake libcuda whose devices are this process's memory and whose kernels are
-// those of the fake libnvrtc. What is enqueued on a stream runs as late as CUDA
-// allows, when somebody waits for it, so that whoever reads without waiting
-// reads what was there before; FAKECUDA_EAGER=1 runs it at once, the other
-// extreme. FAKECUDA_DEVICES is how many devices there are, 1 if unset.
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
+// A fake libcuda whose devices are memory of the processes and whose kernels are
+// those of the fake libnvrtc. CUDA_FAKE_DEVICES is how many devices there are, 1
+// if unset, of which CUDA_VISIBLE_DEVICES leaves some; CUDA_FAKE_NO_EVENTS takes away events between processes,
+// CUDA_FAKE_NO_DESCRIPTORS memory that travels as a descriptor.
+#include "streams.h"
+#include "share.h"
+#include "events.h"
+#include "memory.h"
 #include <dlfcn.h>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <vector>
-
-typedef unsigned long long Ptr;
-typedef unsigned long long u64;
-
-enum { Success = 0, InvalidValue = 1, InvalidContext = 201, NotReady = 600, AlreadyRegistered = 712, NotRegistered = 713, NotSupported = 801 };
-
-struct Stream {
-	std::deque<std::function<void()>> queue;
-	u64 enqueued = 0, done = 0;
-	struct Graph* capture = nullptr; // what is enqueued goes there
-};
-
-// Graph is captured work; ready ones are copies of it.
-struct Graph {
-	std::vector<std::function<void()>> work;
-};
-
-struct Event {
-	Stream* stream = nullptr; // null: never recorded
-	u64 at = 0;
-};
 
 struct Module {
 	int (*launch)(const char*, unsigned, unsigned, unsigned, unsigned, void**);
@@ -47,54 +19,6 @@ struct Function {
 	const char* name;
 };
 
-static std::recursive_mutex big;
-static std::map<Ptr, size_t> memory;        // of the devices
-static std::map<uintptr_t, size_t> pinned;  // of the host
-static std::vector<Stream*> streams;
-static thread_local void* current;
-
-static bool eager() {
-	const char* on = std::getenv("FAKECUDA_EAGER");
-	return on && *on;
-}
-
-static int fail(const char* call, const char* what) {
-	std::fprintf(stderr, "fakecuda: %s: %s\n", call, what);
-	return InvalidValue;
-}
-
-// covered tells whether n bytes lie in one range.
-template <class M, class A> static bool covered(const M& ranges, A at, size_t n) {
-	auto r = ranges.upper_bound(at);
-	if (r == ranges.begin()) return false;
-	--r;
-	return at + n <= r->first + r->second;
-}
-
-static void advance(Stream* s, u64 to) {
-	while (s->done < to) {
-		std::function<void()> op = std::move(s->queue.front());
-		s->queue.pop_front();
-		op();
-		s->done++;
-	}
-}
-
-static void enqueue(Stream* s, std::function<void()> op) {
-	if (s->capture) {
-		s->capture->work.push_back(std::move(op));
-		return;
-	}
-	s->queue.push_back(std::move(op));
-	s->enqueued++;
-	if (eager()) advance(s, s->enqueued);
-}
-
-#define FAKE(name, ...) extern "C" int name(__VA_ARGS__)
-#define ENTER() \
-	std::lock_guard<std::recursive_mutex> guard(big); \
-	if (!current) return InvalidContext
-
 FAKE(cuInit, unsigned) { return Success; }
 
 FAKE(cuDriverGetVersion, int* v) {
@@ -102,19 +26,32 @@ FAKE(cuDriverGetVersion, int* v) {
 	return Success;
 }
 
-static int devices() {
-	const char* n = std::getenv("FAKECUDA_DEVICES");
-	return n ? std::atoi(n) : 1;
+// visible are the devices that CUDA_VISIBLE_DEVICES leaves. A device's handle is its number without that.
+static std::vector<int> visible() {
+	const char* n = std::getenv("CUDA_FAKE_DEVICES");
+	int all = n ? std::min(std::atoi(n), int(Devices)) : 1;
+	std::vector<int> list;
+	const char* names = std::getenv("CUDA_VISIBLE_DEVICES");
+	if (!names)
+		for (int d = 0; d < all; d++) list.push_back(d);
+	for (char* end; names && *names; names = end + (*end == ',')) {
+		long d = std::strtol(names, &end, 10);
+		if (end == names || d < 0 || d >= all) break; // CUDA sees none behind one that is not there
+		list.push_back(d);
+	}
+	return list;
 }
 
 FAKE(cuDeviceGetCount, int* n) {
-	*n = devices();
+	*n = visible().size();
 	return Success;
 }
 
 FAKE(cuDeviceGet, int* d, int ordinal) {
-	*d = ordinal;
-	return ordinal < devices() ? Success : 101;
+	auto list = visible();
+	if (ordinal < 0 || ordinal >= int(list.size())) return InvalidDevice;
+	*d = list[ordinal];
+	return Success;
 }
 
 FAKE(cuDeviceGetName, char* name, int n, int) {
@@ -128,8 +65,13 @@ FAKE(cuDeviceGetUuid_v2, unsigned char* id, int d) {
 	return Success;
 }
 
+FAKE(cuDeviceGetPCIBusId, char* id, int n, int d) {
+	std::snprintf(id, n, "0000:%02x:00.0", d + 1);
+	return Success;
+}
+
 FAKE(cuDeviceTotalMem_v2, size_t* n, int) {
-	*n = size_t(1) << 30;
+	*n = capacity();
 	return Success;
 }
 
@@ -138,18 +80,30 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 	case 75: *v = 9; break;
 	case 16: *v = 4; break;
 	case 99: *v = 1; break;
-	case 125: *v = !std::getenv("FAKECUDA_NO_EVENTS"); break; // events cross processes
+	case 102: // virtual memory
+	case 103: // that travels as a descriptor
+	case 110: *v = !set("CUDA_FAKE_NO_DESCRIPTORS"); break;
+	case 125: *v = !set("CUDA_FAKE_NO_EVENTS"); break; // events cross processes
 	default: *v = 0;
 	}
 	return Success;
 }
 
 FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
+	Lock lock(big);
+	if (d < 0 || d >= Devices) return InvalidDevice;
+	if (!contexts[d]++) charge(d, context_size);
+	whole(d);
 	*c = (void*)(uintptr_t)(d + 1);
 	return Success;
 }
 
-FAKE(cuDevicePrimaryCtxRelease_v2, int) { return Success; }
+FAKE(cuDevicePrimaryCtxRelease_v2, int d) {
+	Lock lock(big);
+	if (d < 0 || d >= Devices || !contexts[d]) return InvalidContext;
+	if (!--contexts[d]) charge(d, -(long long)context_size);
+	return Success;
+}
 
 FAKE(cuCtxSetCurrent, void* c) {
 	current = c;
@@ -158,148 +112,6 @@ FAKE(cuCtxSetCurrent, void* c) {
 
 FAKE(cuCtxGetCurrent, void** c) {
 	*c = current;
-	return Success;
-}
-
-FAKE(cuStreamCreate, Stream** s, unsigned) {
-	ENTER();
-	streams.push_back(*s = new Stream);
-	return Success;
-}
-
-FAKE(cuStreamCreateWithPriority, Stream** s, unsigned flags, int) { return cuStreamCreate(s, flags); }
-
-FAKE(cuStreamDestroy_v2, Stream* s) {
-	ENTER();
-	advance(s, s->enqueued);
-	return Success; // kept: events may name it
-}
-
-FAKE(cuStreamSynchronize, Stream* s) {
-	ENTER();
-	if (s->capture) return fail("cuStreamSynchronize", "the stream is captured");
-	advance(s, s->enqueued);
-	return Success;
-}
-
-FAKE(cuStreamQuery, Stream* s) {
-	ENTER();
-	if (s->done == s->enqueued) return Success;
-	advance(s, s->done + 1); // who asks again and again waits, too
-	return NotReady;
-}
-
-FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
-	ENTER();
-	if (!e->stream) return Success;
-	Stream* on = e->stream;
-	u64 at = e->at;
-	enqueue(s, [on, at] { advance(on, at); });
-	return Success;
-}
-
-FAKE(cuEventCreate, Event** e, unsigned) {
-	ENTER();
-	*e = new Event;
-	return Success;
-}
-
-FAKE(cuEventDestroy_v2, Event* e) {
-	ENTER();
-	delete e;
-	return Success;
-}
-
-FAKE(cuEventRecord, Event* e, Stream* s) {
-	ENTER();
-	e->stream = s;
-	e->at = s->enqueued;
-	return Success;
-}
-
-FAKE(cuEventQuery, Event* e) {
-	ENTER();
-	return !e->stream || e->stream->done >= e->at ? Success : NotReady;
-}
-
-FAKE(cuEventSynchronize, Event* e) {
-	ENTER();
-	if (e->stream) advance(e->stream, e->at);
-	return Success;
-}
-
-FAKE(cuMemAlloc_v2, Ptr* p, size_t n) {
-	ENTER();
-	void* m = std::aligned_alloc(256, (n + 255) & ~size_t(255));
-	std::memset(m, 0xff, n); // NaN in every type
-	*p = (Ptr)m;
-	memory[*p] = n;
-	return Success;
-}
-
-FAKE(cuMemFree_v2, Ptr p) {
-	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued);
-	if (!memory.erase(p)) return fail("cuMemFree", "no allocation");
-	std::free((void*)p);
-	return Success;
-}
-
-FAKE(cuMemGetInfo_v2, size_t* available, size_t* total) {
-	*available = *total = size_t(1) << 30;
-	return Success;
-}
-
-FAKE(cuMemHostRegister_v2, void* m, size_t n, unsigned) {
-	ENTER();
-	uintptr_t at = (uintptr_t)m;
-	if (at % 4096) return fail("cuMemHostRegister", "not whole pages");
-	auto next = pinned.lower_bound(at);
-	if (next != pinned.end() && next->first < at + n) return AlreadyRegistered;
-	if (next != pinned.begin() && (--next)->first + next->second > at) return AlreadyRegistered;
-	pinned[at] = n;
-	return Success;
-}
-
-FAKE(cuMemHostUnregister, void* m) {
-	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued);
-	return pinned.erase((uintptr_t)m) ? Success : NotRegistered;
-}
-
-static int up(const char* call, Ptr to, const void* from, size_t n, Stream* s) {
-	ENTER();
-	if (!covered(memory, to, n)) return fail(call, "not device memory");
-	if (covered(pinned, (uintptr_t)from, n)) {
-		enqueue(s, [=] { std::memcpy((void*)to, from, n); });
-		return Success;
-	}
-	std::vector<char> staged((const char*)from, (const char*)from + n); // pageable memory is read before the call returns
-	enqueue(s, [to, staged, n] { std::memcpy((void*)to, staged.data(), n); });
-	return Success;
-}
-
-FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) { return up("cuMemcpyHtoDAsync", to, from, n, s); }
-
-FAKE(cuMemcpyDtoHAsync_v2, void* to, Ptr from, size_t n, Stream* s) {
-	ENTER();
-	if (!covered(memory, from, n)) return fail("cuMemcpyDtoHAsync", "not device memory");
-	enqueue(s, [=] { std::memcpy(to, (void*)from, n); });
-	if (!covered(pinned, (uintptr_t)to, n)) advance(s, s->enqueued); // and written before it
-	return Success;
-}
-
-FAKE(cuMemcpyDtoDAsync_v2, Ptr to, Ptr from, size_t n, Stream* s) {
-	ENTER();
-	if (!covered(memory, to, n) || !covered(memory, from, n)) return fail("cuMemcpyDtoDAsync", "not device memory");
-	enqueue(s, [=] { std::memmove((void*)to, (void*)from, n); });
-	return Success;
-}
-
-FAKE(cuMemsetD8Async, Ptr to, unsigned char v, size_t n, Stream* s) {
-	ENTER();
-	if (!covered(memory, to, n)) return fail("cuMemsetD8Async", "not device memory");
-	enqueue(s, [=] { std::memset((void*)to, v, n); });
 	return Success;
 }
 
@@ -326,52 +138,23 @@ FAKE(cuModuleGetFunction, Function** f, Module* m, const char* name) {
 	return Success;
 }
 
+static std::mutex& processor = lasting<std::mutex>(); // kernels take turns: the emulated threads' state is global
+
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
+	blocked(f->name);
 	ENTER();
 	if (!gx || !gy || gz != 1 || by != 1 || bz != 1 || shared || bx > 1024 || gy > 65535) return fail("cuLaunchKernel", f->name);
 	std::shared_ptr<void*> kept(f->module->keep(f->name, params), [](void** all) {
 		for (void** p = all; *p; p++) std::free(*p);
 		std::free(all);
 	});
-	enqueue(s, [=] { f->module->launch(f->name, gx, gy, gz, bx, kept.get()); });
-	return Success;
-}
-
-FAKE(cuStreamBeginCapture_v2, Stream* s, int) {
-	ENTER();
-	if (s->capture) return fail("cuStreamBeginCapture", "the stream is captured already");
-	s->capture = new Graph;
-	return Success;
-}
-
-FAKE(cuStreamEndCapture, Stream* s, Graph** g) {
-	ENTER();
-	*g = s->capture;
-	s->capture = nullptr;
-	return *g ? Success : InvalidValue;
-}
-
-FAKE(cuGraphInstantiateWithFlags, Graph** exec, Graph* g, u64) {
-	ENTER();
-	*exec = new Graph(*g);
-	return Success;
-}
-
-FAKE(cuGraphDestroy, Graph* g) {
-	delete g;
-	return Success;
-}
-
-FAKE(cuGraphExecDestroy, Graph* exec) {
-	ENTER();
-	for (Stream* s : streams) advance(s, s->enqueued); // a launched one may be under way
-	delete exec;
-	return Success;
-}
-
-FAKE(cuGraphLaunch, Graph* exec, Stream* s) {
-	ENTER();
-	for (const auto& op : exec->work) enqueue(s, op);
+	auto launch = f->module->launch;
+	const char* name = f->name;
+	enqueue(lock, s, [=, at = device()] {
+		if (spoiled(s, name, at)) return;
+		std::lock_guard<std::mutex> guard(processor);
+		launch(name, gx, gy, gz, bx, kept.get());
+	});
 	return Success;
 }
 

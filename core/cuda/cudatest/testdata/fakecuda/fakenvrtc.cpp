@@ -1,7 +1,7 @@
 // A fake libnvrtc: it makes an ordinary shared library of a CUDA program, whose
 // threads run one after the other on the processor (shim.h, launch.h). Its
 // "CUBIN" is the path of that library, zero-terminated, for the fake libcuda.
-// FAKECUDA_DIR is where the two headers lie and where libraries are remembered.
+// CUDA_FAKE_DIR is where the two headers lie and where libraries are remembered.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Program {
 };
 
 static std::string folder() {
-	const char* d = std::getenv("FAKECUDA_DIR");
+	const char* d = std::getenv("CUDA_FAKE_DIR");
 	return d ? d : ".";
 }
 
@@ -37,7 +37,7 @@ static std::string table(const std::string& src) {
 	for (size_t at = src.find(mark); at != std::string::npos;) {
 		size_t name = at + mark.size(), next = src.find(mark, name);
 		std::string n = src.substr(name, src.find('(', name) - name), body = src.substr(name, next == std::string::npos ? next : next - name);
-		bool barriers = body.find("__syncthreads") != std::string::npos || body.find("block_sum") != std::string::npos || body.find("lane_sum") != std::string::npos;
+		bool barriers = body.find("__syncthreads") != std::string::npos || body.find("block_") != std::string::npos || body.find("lane_sum") != std::string::npos;
 		std::string call = "Unpack<decltype(&" + n + "), &" + n + ">";
 		out += "{\"" + n + "\", " + call + "::run, " + call + "::keep, " + (barriers ? "1" : "0") + "},\n";
 		at = next;
@@ -58,9 +58,10 @@ static std::string hash(const std::string& s) {
 
 extern "C" {
 
+// The version is one for each build of the fakes: images that are remembered elsewhere name its folder.
 int nvrtcVersion(int* major, int* minor) {
 	*major = 12;
-	*minor = 0;
+	*minor = BUILD;
 	return 0;
 }
 

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// exp emits the kernels with exponentials. They work on eight float32 at a time,
+// widened to float64, by the operations of expOf in package kernel, one for one: every
+// level gives the same bits.
+func exp(a *asm) {
+	e := &exponential{asm: a}
+	e.data = a.StaticGlobal("expConstants" + a.name)
+	a.DataAttributes(attr.RODATA | attr.NOPTR)
+	for _, v := range []float64{expBound, -expBound, math.Log2E, roundTo, math.Ln2, ln2Low, -2, -1. / 3, tanhSmall, math.Copysign(0, -1)} {
+		e.constant(v)
+	}
+	for n := expDegree; n > 0; n-- {
+		e.constant(inverseFactorial(n))
+	}
+	e.largest()
+	e.expSum()
+	e.softmaxGrad()
+	e.map1("sigmoid", "1/(1+exp(−x))", e.sigmoid)
+	e.map1("tanh", "tanh(x)", e.tanh)
+}
+
+// The constants of expOf.
+const (
+	expBound  = 708
+	roundTo   = 3 << 51
+	ln2Low    = 2.3190468138462996e-17 // ln 2 less its float64
+	expDegree = 10
+	tanhSmall = 1. / 1024
+)
+
+func inverseFactorial(n int) float64 {
+	f := 1.0
+	for i := 2; i <= n; i++ {
+		f *= float64(i)
+	}
+	return 1 / f
+}
+
+// exponential emits functions over groups of eight float32.
+type exponential struct {
+	*asm
+	data operand.Mem
+	at   []float64
+	full reg.GPVirtual // where a loop keeps the mask of the group at hand
+}
+
+// constant is eight copies of a float64 in memory.
+func (e *exponential) constant(v float64) operand.Mem {
+	const size = 64
+	for i, have := range e.at {
+		if math.Float64bits(have) == math.Float64bits(v) {
+			return e.data.Offset(size * i)
+		}
+	}
+	at := size * len(e.at)
+	for i := range 8 {
+		e.AddDatum(at+8*i, operand.U64(math.Float64bits(v)))
+	}
+	e.at = append(e.at, v)
+	return e.data.Offset(at)
+}
+
+func (e *exponential) load(v float64) reg.VecVirtual {
+	r := e.vec()
+	e.VMOVUPD(e.constant(v), r)
+	return r
+}
+
+// exp replaces x by its exponential; NaN stays.
+func (e *exponential) exp(x reg.VecVirtual) {
+	hi, lo := e.load(expBound), e.load(-expBound)
+	e.VMINPD(x, hi, x)
+	e.VMAXPD(x, lo, x)
+	k, n := e.load(roundTo), e.vec()
+	e.VFMADD231PD(e.constant(math.Log2E), x, k)
+	e.VSUBPD(e.constant(roundTo), k, n)
+	e.VFNMADD231PD(e.constant(math.Ln2), n, x)
+	e.VFNMADD231PD(e.constant(ln2Low), n, x)
+	p := e.load(inverseFactorial(expDegree))
+	for i := expDegree - 1; i >= 0; i-- {
+		e.VFMADD213PD(e.constant(inverseFactorial(max(i, 1))), x, p)
+	}
+	e.VPSLLQ(operand.U8(52), k, k)
+	e.VPADDQ(k, p, x)
+}
+
+// group is the lanes of eight float32, in one register of float64 or in two.
+type group struct {
+	e     *exponential
+	parts int
+	masks []reg.Register
+}
+
+func (e *exponential) group() *group { return &group{e: e, parts: 16 / e.lanes} }
+
+// setMasks reads them from where m points, or the mask itself.
+func (g *group) setMasks(m reg.GPVirtual) {
+	e := g.e
+	g.masks = g.masks[:0]
+	for part := range g.parts {
+		if e.lanes == 16 {
+			k := e.K()
+			e.KMOVW(m.As32(), k)
+			g.masks = append(g.masks, k)
+			continue
+		}
+		x := e.XMM()
+		e.VMOVUPS(operand.Mem{Base: m, Disp: 16 * part}, x)
+		g.masks = append(g.masks, x)
+	}
+}
+
+// load widens four or eight float32; lanes that are masked out are 0.
+func (g *group) load(p reg.GPVirtual, part int, v reg.VecVirtual) {
+	e := g.e
+	if e.lanes == 16 {
+		y := e.YMM()
+		e.VMOVUPS_Z(operand.Mem{Base: p}, g.masks[part], y)
+		e.VCVTPS2PD(y, v)
+		return
+	}
+	x := e.XMM()
+	e.VMASKMOVPS(operand.Mem{Base: p, Disp: 16 * part}, g.masks[part], x)
+	e.VCVTPS2PD(x, v)
+}
+
+func (g *group) store(v reg.VecVirtual, p reg.GPVirtual, part int) {
+	e := g.e
+	if e.lanes == 16 {
+		y := e.YMM()
+		e.VCVTPD2PS(v, y)
+		e.VMOVUPS(y, g.masks[part], operand.Mem{Base: p})
+		return
+	}
+	x := e.XMM()
+	e.VCVTPD2PSY(v, x)
+	e.VMASKMOVPS(x, g.masks[part], operand.Mem{Base: p, Disp: 16 * part})
+}
+
+// add adds the lanes that are not masked out.
+func (g *group) add(v, acc reg.VecVirtual, part int) {
+	e := g.e
+	if e.lanes == 16 {
+		e.VADDPD(v, acc, g.masks[part], acc)
+		return
+	}
+	wide := e.vec()
+	e.VPMOVSXDQ(g.masks[part], wide)
+	e.VANDPD(wide, v, wide)
+	e.VADDPD(wide, acc, acc)
+}
+
+// loop runs body for every group of eight: all lanes of each, but of the last only those of tail.
+func (g *group) loop(pointers []reg.GPVirtual, body func()) {
+	e := g.e
+	groups, full, tail := e.gp("groups"), e.gp("full"), e.gp("tail")
+	e.full = full
+	e.Label("loop")
+	e.CMPQ(groups, operand.U8(1))
+	e.CMOVQEQ(tail, full)
+	g.setMasks(full)
+	body()
+	for _, p := range pointers {
+		e.ADDQ(operand.U8(32), p)
+	}
+	e.DECQ(groups)
+	e.JNZ(operand.LabelRef("loop"))
+}
+
+// largest emits the maximum of a row, NaNs aside.
+func (e *exponential) largest() {
+	e.function("largest", "func(groups int, full, tail uintptr, x *float32) (peak float32)", "is the largest of x that is not NaN, or −∞.")
+	g, x, bits := e.group(), e.gp("x"), e.GP32()
+	low, acc, v := e.XMM(), e.YMM(), e.YMM()
+	e.MOVL(operand.U32(math.Float32bits(float32(math.Inf(-1)))), bits)
+	e.VMOVD(bits, low)
+	e.VBROADCASTSS(low, acc)
+	g.loop([]reg.GPVirtual{x}, func() {
+		if e.lanes == 16 {
+			e.VMOVUPS_Z(operand.Mem{Base: x}, g.masks[0], v)
+			e.VMAXPS(acc, v, g.masks[0], acc)
+			return
+		}
+		mask := e.YMM()
+		e.VMOVUPS(operand.Mem{Base: e.full}, mask)
+		e.VMASKMOVPS(operand.Mem{Base: x}, mask, v)
+		e.VMAXPS(acc, v, v)
+		e.VBLENDVPS(mask, v, acc, acc)
+	})
+	half := e.XMM()
+	e.VEXTRACTF128(operand.U8(1), acc, half)
+	e.VMAXPS(acc.AsX(), half, half)
+	for _, swap := range []operand.U8{0b01001110, 0b10110001} {
+		e.VPERMILPS(swap, half, low)
+		e.VMAXPS(half, low, half)
+	}
+	e.Store(half, e.Return("peak"))
+	e.ret()
+}
+
+// expSum emits the exponentials of a row, and their sum: element j goes to sum j mod 8.
+func (e *exponential) expSum() {
+	e.function("expSum", "func(groups int, full, tail uintptr, x *float32, peak float64, y *float32) (sum float64)",
+		"is Σexp(x−peak), and stores each, rounded, in y if that is not nil.")
+	g, x, y, peak := e.group(), e.gp("x"), e.gp("y"), e.splat64("peak")
+	acc := e.vecs(g.parts)
+	for _, v := range acc {
+		e.zero(v)
+	}
+	g.loop([]reg.GPVirtual{x}, func() {
+		v := e.vecs(g.parts)
+		for part := range v {
+			g.load(x, part, v[part])
+			e.VSUBPD(peak, v[part], v[part])
+			e.exp(v[part])
+			g.add(v[part], acc[part], part)
+		}
+		e.TESTQ(y, y)
+		e.JZ(operand.LabelRef("next"))
+		for part := range v {
+			g.store(v[part], y, part)
+		}
+		e.ADDQ(operand.U8(32), y)
+		e.Label("next")
+	})
+	e.returnSum(acc, "sum")
+	e.ret()
+}
+
+// softmaxGrad emits what follows once the sum is known.
+func (e *exponential) softmaxGrad() {
+	e.function("softmaxGrad", "func(groups int, full, tail uintptr, y *float32, sum, wanted, scale float64)",
+		"replaces exponentials by (y/sum − wanted)·scale.")
+	g, y, sum, wanted, scale := e.group(), e.gp("y"), e.splat64("sum"), e.splat64("wanted"), e.splat64("scale")
+	g.loop([]reg.GPVirtual{y}, func() {
+		v := e.vec()
+		for part := range g.parts {
+			g.load(y, part, v)
+			e.VDIVPD(sum, v, v)
+			e.VSUBPD(wanted, v, v)
+			e.VMULPD(scale, v, v)
+			g.store(v, y, part)
+		}
+	})
+	e.ret()
+}
+
+// map1 emits a function of one argument.
+func (e *exponential) map1(name, doc string, f func(x reg.VecVirtual) reg.VecVirtual) {
+	e.function(name, "func(groups int, full, tail uintptr, x, y *float32)", fmt.Sprintf("computes y = %s.", doc))
+	g, x, y := e.group(), e.gp("x"), e.gp("y")
+	g.loop([]reg.GPVirtual{x, y}, func() {
+		for part := range g.parts {
+			v := e.vec()
+			g.load(x, part, v)
+			g.store(f(v), y, part)
+		}
+	})
+	e.ret()
+}
+
+func (e *exponential) sigmoid(x reg.VecVirtual) reg.VecVirtual {
+	minus, one := e.vec(), e.load(1)
+	e.VXORPD(minus, minus, minus)
+	e.VSUBPD(x, minus, minus)
+	e.exp(minus)
+	e.VADDPD(one, minus, minus)
+	e.VDIVPD(minus, one, minus)
+	return minus
+}
+
+// tanh is (1−q)/(1+q) with q = exp(−2|x|), with the sign of x; and x − x³/3 near zero.
+func (e *exponential) tanh(x reg.VecVirtual) reg.VecVirtual {
+	sign, size, q := e.load(math.Copysign(0, -1)), e.vec(), e.vec()
+	e.VANDNPD(x, sign, size)
+	e.VANDPD(x, sign, sign)
+	e.VMULPD(e.constant(-2), size, q)
+	e.exp(q)
+	one, sum := e.load(1), e.vec()
+	e.VADDPD(one, q, sum)
+	e.VSUBPD(q, one, q)
+	e.VDIVPD(sum, q, q)
+	e.VORPD(sign, q, q)
+	cube, near := e.vec(), e.vec()
+	e.VMULPD(x, x, cube)
+	e.VMULPD(x, cube, cube)
+	e.VMOVAPD(x, near)
+	e.VFMADD231PD(e.constant(-1./3), cube, near)
+	small := e.load(tanhSmall)
+	const less = 0x11 // ordered: a NaN goes the other way
+	if e.lanes == 16 {
+		k := e.K()
+		e.VCMPPD(operand.U8(less), small, size, k)
+		e.VBLENDMPD(near, q, k, q)
+	} else {
+		m := e.vec()
+		e.VCMPPD(operand.U8(less), small, size, m)
+		e.VBLENDVPD(m, near, q, q)
+	}
+	return q
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// images emits the way from a decoded image to the floats of a model. Pixels are
+// red, green, blue and a byte that nobody looks at.
+func images(a *asm) {
+	colours(a, "colours", func(m operand.Mem, v reg.VecVirtual) { a.VPMOVZXBD(m, v) }, 1)
+	colours(a, "sharedColours", a.twice, 2)
+	acrossPixels(a)
+	downPixels(a)
+	channel(a)
+}
+
+// twice loads half a vector of bytes, each into two neighbouring lanes.
+func (a *asm) twice(m operand.Mem, v reg.VecVirtual) {
+	t := a.vec()
+	a.VPMOVZXBQ(m, v)
+	a.VPSLLQ(operand.U8(32), v, t)
+	a.xor(v, t, v)
+}
+
+// constant fills a vector with a number.
+func (a *asm) constant(n uint32) reg.VecVirtual {
+	r, x, v := a.GP32(), a.XMM(), a.vec()
+	a.MOVL(operand.U32(n), r)
+	a.VMOVD(r, x)
+	a.VPBROADCASTD(x, v)
+	return v
+}
+
+// colours computes in fixed point of 16 bits, as color.YCbCrToRGB does.
+func colours(a *asm, name string, load func(operand.Mem, reg.VecVirtual), share int) {
+	doc := "turns a row of luma and chroma into pixels. n is a multiple of 16."
+	if share > 1 {
+		doc = "turns a row of luma, and chroma of two pixels each, into pixels. n is a multiple of 16."
+	}
+	a.function(name, "func(dst, y, cb, cr *byte, n int)", doc)
+	dst, luma, blue, red := a.gp("dst"), a.gp("y"), a.gp("cb"), a.gp("cr")
+	white, middle, zero, top := a.constant(0x10101), a.constant(128), a.vec(), a.constant(255)
+	redCr, greenCb, greenCr, blueCb := a.constant(91881), a.constant(22554), a.constant(46802), a.constant(116130)
+	a.zero(zero)
+	y, cb, cr, g, t := a.vec(), a.vec(), a.vec(), a.vec(), a.vec()
+	clamp := func(v reg.VecVirtual) {
+		a.VPSRAD(operand.U8(16), v, v)
+		a.VPMAXSD(zero, v, v)
+		a.VPMINSD(top, v, v)
+	}
+	half := a.GP64()
+	a.XORQ(half, half)
+	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
+		a.VPMOVZXBD(at(luma, i, d), y)
+		a.VPMULLD(white, y, y)
+		load(at(blue, half, d/share), cb)
+		load(at(red, half, d/share), cr)
+		a.VPSUBD(middle, cb, cb)
+		a.VPSUBD(middle, cr, cr)
+		a.VPMULLD(greenCb, cb, g)
+		a.VPMULLD(greenCr, cr, t)
+		a.VPADDD(t, g, g)
+		a.VPSUBD(g, y, g)
+		a.VPMULLD(redCr, cr, cr)
+		a.VPADDD(y, cr, cr)
+		a.VPMULLD(blueCb, cb, cb)
+		a.VPADDD(y, cb, cb)
+		clamp(cr)
+		clamp(g)
+		clamp(cb)
+		a.VPSLLD(operand.U8(8), g, g)
+		a.VPSLLD(operand.U8(16), cb, cb)
+		a.xor(g, cr, cr)
+		a.xor(cb, cr, cr)
+		a.VMOVUPS(cr, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
+		if d+a.lanes == 16 {
+			a.ADDQ(operand.U8(16/share), half)
+		}
+	})
+	a.ret()
+}
+
+// acrossPixels has the four bytes of several inputs in a vector, and adds them up at the end.
+func acrossPixels(a *asm) {
+	a.function("acrossPixels", "func(dst, src *byte, first, weight *int32, groups, n int, spread *uint32)",
+		"makes n pixels, each a weighted sum of four times groups pixels from first on. Weights are fixed-point numbers of 22 bits.")
+	dst, src, first, weight := a.gp("dst"), a.gp("src"), a.gp("first"), a.gp("weight")
+	groups, n := a.gp("groups"), a.gp("n")
+	spread, round := a.vec(), a.XMM()
+	s := a.gp("spread")
+	a.VMOVUPS(operand.Mem{Base: s}, spread)
+	r := a.GP32()
+	a.MOVL(operand.U32(1<<21), r)
+	a.VMOVD(r, round)
+	a.VPBROADCASTD(round, round)
+	at, k := a.GP64(), a.GP64()
+	sum, x, w := a.vec(), a.vec(), a.vec()
+	a.Label("pixel")
+	a.TESTQ(n, n)
+	a.JE(operand.LabelRef("done"))
+	a.MOVLQSX(operand.Mem{Base: first}, at)
+	a.LEAQ(operand.Mem{Base: src, Index: at, Scale: 4}, at)
+	a.zero(sum)
+	a.MOVQ(groups, k)
+	a.Label("taps")
+	for d := 0; d < 4; d += a.lanes / 4 {
+		a.VPMOVZXBD(operand.Mem{Base: at, Disp: 4 * d}, x)
+		if a.lanes == 16 {
+			a.VBROADCASTI32X4(operand.Mem{Base: weight}, w)
+		} else {
+			a.VPBROADCASTQ(operand.Mem{Base: weight, Disp: 4 * d}, w)
+		}
+		a.VPERMD(w, spread, w)
+		a.VPMULLD(w, x, x)
+		a.VPADDD(x, sum, sum)
+	}
+	a.ADDQ(operand.U8(16), at)
+	a.ADDQ(operand.U8(16), weight)
+	a.DECQ(k)
+	a.JNE(operand.LabelRef("taps"))
+	v := a.foldTo128(sum, func(ops ...operand.Op) { a.VPADDD(ops[0], ops[1], ops[2]) })
+	a.VPADDD(round, v, v)
+	a.VPSRAD(operand.U8(22), v, v)
+	a.VPACKUSDW(v, v, v)
+	a.VPACKUSWB(v, v, v)
+	a.VMOVD(v, operand.Mem{Base: dst})
+	a.ADDQ(operand.U8(4), dst)
+	a.ADDQ(operand.U8(4), first)
+	a.DECQ(n)
+	a.JMP(operand.LabelRef("pixel"))
+	a.Label("done")
+	a.ret()
+}
+
+// downPixels keeps the sums of 32 bytes in registers while it walks down.
+func downPixels(a *asm) {
+	const columns = 32
+	a.function("downPixels", "func(dst, src *byte, stride int, weight *int32, taps, n int)",
+		"makes a row of n bytes, each a weighted sum of taps bytes below each other. n is a multiple of 32.")
+	dst, src, stride, weights, taps, n := a.gp("dst"), a.gp("src"), a.gp("stride"), a.gp("weight"), a.gp("taps"), a.gp("n")
+	round, w, x := a.constant(1<<21), a.vec(), a.vec()
+	sums := a.vecs(columns / a.lanes)
+	row, weight, k := a.GP64(), a.GP64(), a.GP64()
+	a.Label("loop")
+	a.CMPQ(n, operand.U8(columns))
+	a.JL(operand.LabelRef("done"))
+	for _, s := range sums {
+		a.VMOVAPS(round, s)
+	}
+	a.MOVQ(src, row)
+	a.MOVQ(weights, weight)
+	a.MOVQ(taps, k)
+	a.Label("taps")
+	a.VPBROADCASTD(operand.Mem{Base: weight}, w)
+	for i, s := range sums {
+		a.VPMOVZXBD(operand.Mem{Base: row, Disp: i * a.lanes}, x)
+		a.VPMULLD(w, x, x)
+		a.VPADDD(x, s, s)
+	}
+	a.ADDQ(stride, row)
+	a.ADDQ(operand.U8(4), weight)
+	a.DECQ(k)
+	a.JNE(operand.LabelRef("taps"))
+	a.clip(sums, dst)
+	a.ADDQ(operand.U8(columns), src)
+	a.ADDQ(operand.U8(columns), dst)
+	a.SUBQ(operand.U8(columns), n)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("done")
+	a.ret()
+}
+
+// clip stores 32 sums as bytes.
+func (a *asm) clip(sums []reg.VecVirtual, dst reg.GPVirtual) {
+	for _, s := range sums {
+		a.VPSRAD(operand.U8(22), s, s)
+	}
+	if a.lanes == 16 {
+		zero := a.vec()
+		a.zero(zero)
+		for i, s := range sums {
+			a.VPMAXSD(zero, s, s)
+			a.VPMOVUSDB(s, operand.Mem{Base: dst, Disp: 16 * i})
+		}
+		return
+	}
+	// Packing works within halves: words come as 0 2 1 3, and bytes in fours.
+	const evenThenOdd = 0xd8
+	a.VPACKUSDW(sums[1], sums[0], sums[0])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
+	a.VPACKUSDW(sums[3], sums[2], sums[2])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[2], sums[2])
+	a.VPACKUSWB(sums[2], sums[0], sums[0])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
+	a.VMOVUPS(sums[0], operand.Mem{Base: dst})
+}
+
+func channel(a *asm) {
+	a.function("channel", "func(dst *float32, pixels *byte, shift uint64, sums *float32, n int)",
+		"normalises one channel of pixels as Levels says: the byte that shift brings to the end. n is a multiple of 16.")
+	dst, src, count, normalise := a.gp("dst"), a.gp("pixels"), a.gp("shift"), a.normalise(a.gp("sums"))
+	shift, low, x := a.XMM(), a.constant(255), a.vec()
+	a.VMOVQ(count, shift)
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VMOVUPS(at(src, off, d), x)
+		a.VPSRLD(shift, x, x)
+		a.VANDPS(low, x, x)
+		normalise(x)
+		a.VMOVUPS(x, at(dst, off, d))
+	})
+	a.ret()
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// pixels emits what data sets make their samples with.
+func pixels(a *asm) {
+	levels(a)
+	noise(a)
+}
+
+func levels(a *asm) {
+	a.function("levels", "func(dst *float32, src *byte, sums *float32, n int)", "normalises bytes as Levels says. n is a multiple of 16.")
+	dst, src, normalise := a.gp("dst"), a.gp("src"), a.normalise(a.gp("sums"))
+	x := a.vec()
+	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
+		a.VPMOVZXBD(at(src, i, d), x)
+		normalise(x)
+		a.VMOVUPS(x, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
+	})
+	a.ret()
+}
+
+// normalise loads the constants of Levels and gives what turns integers into
+// floats. It works with quotients in two parts: x/c = x·hi + x·lo, where hi+lo is
+// 1/c to twice the precision and the first product is not rounded.
+func (a *asm) normalise(sums reg.GPVirtual) func(x reg.VecVirtual) {
+	parts := a.vecs(5)
+	for i, v := range parts {
+		a.VBROADCASTSS(operand.Mem{Base: sums, Disp: 4 * i}, v)
+	}
+	hi255, lo255, mean, hiStd, loStd := parts[0], parts[1], parts[2], parts[3], parts[4]
+	y := a.vec()
+	return func(x reg.VecVirtual) {
+		a.VCVTDQ2PS(x, x)
+		a.VMULPS(lo255, x, y)
+		a.VFMADD231PS(hi255, x, y)
+		a.VSUBPS(mean, y, y)
+		a.VMULPS(loStd, y, x)
+		a.VFMADD231PS(hiStd, y, x)
+	}
+}
+
+// noise computes a vector of SplitMix64's numbers at a time. Each is two elements,
+// which lie in memory as its halves do.
+func noise(a *asm) {
+	a.function("noise", "func(dst *float32, key uint64, scale float32, constants *uint64, n int)", "fills dst as Noise says. n is a multiple of 16.")
+	dst, start, scale, c := a.gp("dst"), a.gp("key"), a.splat("scale"), a.gp("constants")
+	key, step, m1, m2 := a.vec(), a.vec(), a.mixer(), a.mixer()
+	k := a.XMM()
+	a.VMOVQ(start, k)
+	a.VPBROADCASTQ(k, key)
+	a.VPADDQ(operand.Mem{Base: c}, key, key)
+	a.VPBROADCASTQ(operand.Mem{Base: c, Disp: 8 * (a.lanes/2 - 1)}, step)
+	m1.load(operand.Mem{Base: c, Disp: 64})
+	m2.load(operand.Mem{Base: c, Disp: 72})
+	z, t := a.vec(), a.vec()
+	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
+		a.VPSRLQ(operand.U8(30), key, t)
+		a.xor(key, t, z)
+		a.VPADDQ(step, key, key)
+		m1.multiply(z)
+		a.VPSRLQ(operand.U8(27), z, t)
+		a.xor(z, t, z)
+		m2.multiply(z)
+		a.VPSRLQ(operand.U8(31), z, t)
+		a.xor(z, t, z)
+		a.VPSRAD(operand.U8(8), z, z)
+		a.VCVTDQ2PS(z, z)
+		a.VMULPS(scale, z, z)
+		a.VMOVUPS(z, at(dst, off, d))
+	})
+	a.ret()
+}
+
+// bytes is blocks of an elementwise kernel that reads bytes: i counts elements.
+func (a *asm) bytes(n reg.GPVirtual, body func(i reg.GPVirtual, disp int)) {
+	i := a.GP64()
+	a.XORQ(i, i)
+	a.Label("loop")
+	a.CMPQ(i, n)
+	a.JGE(operand.LabelRef("done"))
+	for d := 0; d < 16; d += a.lanes {
+		body(i, d)
+	}
+	a.ADDQ(operand.U8(16), i)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("done")
+}
+
+func (a *asm) xor(x, y, dst reg.VecVirtual) {
+	if a.lanes == 16 {
+		a.VPXORQ(x, y, dst)
+	} else {
+		a.VPXOR(x, y, dst)
+	}
+}
+
+// mixer multiplies by a constant of 64 bits. Without VPMULLQ it takes three
+// products of 32 bits.
+type mixer struct {
+	a         *asm
+	low, high reg.VecVirtual
+}
+
+func (a *asm) mixer() mixer { return mixer{a, a.vec(), a.vec()} }
+
+func (m mixer) load(at operand.Mem) {
+	m.a.VPBROADCASTQ(at, m.low)
+	if m.a.lanes < 16 {
+		m.a.VPSRLQ(operand.U8(32), m.low, m.high)
+	}
+}
+
+func (m mixer) multiply(z reg.VecVirtual) {
+	a := m.a
+	if a.lanes == 16 {
+		a.VPMULLQ(m.low, z, z)
+		return
+	}
+	t, u := a.vec(), a.vec()
+	a.VPSRLQ(operand.U8(32), z, t)
+	a.VPMULUDQ(m.low, t, t)
+	a.VPMULUDQ(m.high, z, u)
+	a.VPADDQ(t, u, t)
+	a.VPSLLQ(operand.U8(32), t, t)
+	a.VPMULUDQ(m.low, z, z)
+	a.VPADDQ(t, z, z)
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// onNCCL trains on GPUs over NCCL.
+func onNCCL(isolation string, more ...string) []string {
+	return set(append([]string{
+		`run.device="cuda"`, "run.deterministic=false", `backend.plugin="nccl"`, fmt.Sprintf("backend.options.isolation=%q", isolation),
+	}, more...)...)
+}
+
+// Gradients that NCCL reduces where they lie have the bits of gradients that
+// travel by way of the host, wherever NCCL runs, whatever crosses to its
+// process, and whatever else the ranks exchange. The fake adds in rank order, as
+// the TCP backend does; the real one need not.
+func TestNCCLHasTheBitsOfTCP(t *testing.T) {
+	t.Parallel()
+	const seldom = `checkpoint.every="never"`
+	for _, c := range []struct {
+		name string
+		set  []string
+		runs map[string][]string // by isolation, what is added to the environment
+	}{
+		{"plain", nil, map[string][]string{"isolated": nil, "inproc": nil, "auto": nil}},
+		{"handles", nil, map[string][]string{"isolated": {"CUDA_FAKE_NO_DESCRIPTORS=1"}}},
+		{"no events", nil, map[string][]string{"isolated": {"CUDA_FAKE_NO_EVENTS=1"}}},
+		{"statistics", []string{"ddp.sync_batchnorm=true"}, map[string][]string{"isolated": nil, "inproc": nil}},
+		{"accumulated", []string{"train.per_rank_batch=4", "train.accumulate_steps=2", "train.max_norm=1", "ddp.bucket_cap_mb=0.002"}, map[string][]string{"isolated": nil}},
+		{"bfloat16", []string{`precision={plugin="amp", options={level="O2", dtype="bf16"}}`}, map[string][]string{"isolated": nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := fakeGPUs(t, 2)
+			keys := append([]string{"train.max_steps=5", seldom}, c.set...)
+			tcp := p.run(t, append(set(`run.device="cuda"`), set(keys...)...)...)
+			for isolation, env := range c.runs {
+				q := *p
+				q.env = append(q.env, env...)
+				nccl := q.run(t, onNCCL(isolation, keys...)...)
+				if nccl.sum.Backend != "nccl" || nccl.sum.Device != "cuda" {
+					t.Errorf("%s: backend %s on %s", isolation, nccl.sum.Backend, nccl.sum.Device)
+				}
+				equalBits(t, isolation, nccl.losses(), tcp.losses())
+				if got, want := nccl.params(t), tcp.params(t); got != want {
+					t.Errorf("%s: parameters %.12s, over TCP %.12s", isolation, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A run over NCCL goes on from its checkpoint as if it had not ended.
+func TestNCCLResumes(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 2)
+	whole := p.run(t, onNCCL("isolated", "train.max_steps=6")...)
+	p.run(t, append(onNCCL("inproc", "train.max_steps=6"), "--resume", whole.checkpoint(4))...).continues(t, whole, 4)
+}
+
+// Two ranks share a GPU where both the user and NCCL allow it.
+func TestNCCLOnASharedGPU(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 1)
+	short := []string{"train.max_steps=2", "run.allow_shared_device=true"}
+	p.train(t, onNCCL("isolated", short...)...).expect(t, 3).says(t, "ranks 0 and 1 have the same GPU", "allow_shared_device = true")
+
+	allowed := append(short, "backend.options.allow_shared_device=true")
+	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 0)
+	p.train(t, onNCCL("inproc", allowed...)...).expect(t, 0)
+
+	p.env = append(p.env, "NCCL_FAKE_VERSION=22706")
+	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 3).says(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
+}
+
+// Ranks with different versions of NCCL are told so before it could hang.
+func TestNCCLVersionsDiffer(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 2)
+	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
+	var nodes []*proc
+	for i, version := range []string{"23004", "22706"} {
+		r := p.node(i, endpoint, append(onNCCL("isolated"), "--nproc-per-node", "1")...)
+		r.cmd.Env = append(r.cmd.Env, "NCCL_FAKE_VERSION="+version, fmt.Sprint("CUDA_VISIBLE_DEVICES=", i))
+		nodes = append(nodes, r.start(t))
+	}
+	for _, r := range nodes {
+		r.wait(t).says(t, "rank 0 has NCCL 2.30.4 and rank 1 has 2.27.6; install the same version for all ranks")
+	}
+}
+
+// lasting is a run over NCCL that somebody has time to disturb.
+func lasting(isolation string, more ...string) []string {
+	return onNCCL(isolation, append([]string{"train.epochs=8", "train.eval_every=0", `checkpoint.every="never"`, `backend.timeout="20s"`}, more...)...)
+}
+
+// A plugin that dies is replaced, the new one maps the same memory, and the run
+// ends with the bits of one that was left alone.
+func TestNCCLPluginIsReplaced(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 2)
+	args := append([]string{"run", p.config}, lasting("auto", "backend.restarts=2")...)
+	p.trainctl(t, args...).expect(t, 0).says(t, "backend.restarts wants a backend that can be replaced")
+	r := p.start(t, args...)
+	p.trained(t, r, 2, 5)
+	kill(t, p.pluginOf(t, "backend", 1).pid, syscall.SIGKILL)
+	eventually(t, "a new group", func() bool { return len(p.restartsOf(t, 2)) > 0 })
+	r.wait(t).expect(t, 0).says(t, "backend restarted, generation 2, step ", `backend plugin "nccl" (pid `, "the process ended: signal: killed")
+	a, b := p.summary(t, 1), p.summary(t, 2)
+	if b.Comm.BackendRestarts != 1 || a.Steps != b.Steps || b.Status != "ok" {
+		t.Errorf("summaries %+v and %+v", a, b)
+	}
+	sameParams(t, a, b)
+}
+
+// A rank that is killed ends the job, whoever waits for its GPU.
+func TestNCCLRankIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"isolated", "inproc"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			p := fakeGPUs(t, 2)
+			r := p.start(t, append([]string{"run", p.config}, lasting(isolation, "train.epochs=100000")...)...)
+			p.trained(t, r, 1, 5)
+			r.began = time.Now()
+			kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
+			r.wait(t).expect(t, 5).within(t, 10*time.Second).oneBlock(t).says(t, "rank      : 1", "SIGKILL")
+		})
+	}
+}
+
+// A collective that never ends is given up at its deadline, and the rank's
+// stream, which waits for it, goes on.
+func TestNCCLHangs(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"isolated", "inproc"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			p := fakeGPUs(t, 2)
+			p.env = append(p.env, "NCCL_FAKE_HANG=1:15")
+			p.train(t, lasting(isolation, `backend.timeout="2s"`)...).expect(t, 5).within(t, 30*time.Second).oneBlock(t).
+				says(t, "all_reduce #", "stalled in bucket 0 after ")
+		})
+	}
+}
+
+// The tools see the GPUs and NCCL as training does.
+func TestToolsOnNCCL(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 2)
+	doctor := p.trainctl(t, "doctor").stdout
+	for _, want := range []string{"NCCL", "2.30.4", "device 1", "memory is shared by fd", `"auto" is cuda`} {
+		if !strings.Contains(doctor, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, doctor)
+		}
+	}
+	for _, n := range []string{"1", "2"} {
+		r := p.trainctl(t, "bench", "allreduce", "--backend", "nccl", "--nproc", n, "--sizes", "64KiB", "--budget", "20ms").expect(t, 0)
+		for _, want := range []string{"inproc", "isolated", "RATIO", "GPU MiB"} {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("%s ranks: the table does not say %q:\n%s", n, want, r.stdout)
+			}
+		}
+	}
+}
