@@ -54,7 +54,9 @@ func (e *StallError) Error() string {
 	if e.Bucket >= 0 {
 		s += fmt.Sprintf(" in bucket %d", e.Bucket)
 	}
-	s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))
+	if e.Waited > 0 {
+		s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))
+	}
 	if len(e.Missing) == 0 {
 		return s + ": no rank is known to be missing, so the collective itself hangs"
 	}
