@@ -57,7 +57,7 @@ func kernelCases() (cases []func() Kernel) {
 
 // addBF16 adds products of bfloat16.
 func addBF16(add func(func() Kernel)) {
-	for _, s := range [][3]int{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}} {
+	for _, s := range [][3]int{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}, {100, 10, 1568}} {
 		add(func() Kernel { return gemmBF16(s[0], s[1], s[2]) })
 	}
 	for _, c := range convolutions {

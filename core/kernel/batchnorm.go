@@ -12,21 +12,23 @@ func BatchNormStats[T Float](n, c, hw int, x, mean, variance []T) {
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T Float](lo, hi, n, c, hw int, x, mean, variance []T) {
 	var ms [mostChannels]moments
+	size := newPlaneSize[T](hw, c*hw)
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
 		clear(m)
 		for i := range n {
+			w := newMergeWeights(i, hw)
 			for ch := range m {
 				plane := x[(i*c+lo+ch)*hw:][:hw]
-				if is32[T]() && level() != Generic {
-					m[ch].merge(planeMoments(as32(plane), c*hw))
+				if fast32[T]() {
+					m[ch].merge(planeMoments(as32(plane), &size), w)
 				} else {
-					m[ch].merge(momentsRef(plane))
+					m[ch].merge(momentsRef(plane), w)
 				}
 			}
 		}
 		for ch, m := range m {
-			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/m.count)
+			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/float64(n*hw))
 		}
 	}
 }
@@ -43,47 +45,82 @@ func channelBlock(n, hw, images int) int {
 	return min(mostChannels, max(1, blockElems/(n*hw*images)))
 }
 
-// moments are a number of values, their mean and the sum of their squared
-// distances from it.
-type moments struct{ count, mean, square float64 }
+// moments are the mean of some values and the sum of their squared distances from it.
+type moments struct{ mean, square float64 }
+
+// mergeWeights are those of the moments of one more plane: its share of all values, and
+// the factor of the squared distance of the means.
+type mergeWeights struct{ share, distance float64 }
+
+// newMergeWeights is for a plane of hw values after i others.
+func newMergeWeights(i, hw int) mergeWeights {
+	share := 1 / float64(i+1)
+	return mergeWeights{share, float64(i*hw) * share}
+}
 
 // merge adds the moments of other values (Chan, Golub and LeVeque, "Updating
 // Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
-func (m *moments) merge(o moments) {
-	count, delta := m.count+o.count, o.mean-m.mean
-	m.square += o.square + delta*delta*m.count*o.count/count
-	m.mean += delta * o.count / count
-	m.count = count
+func (m *moments) merge(o moments, w mergeWeights) {
+	delta := o.mean - m.mean
+	m.square += o.square + delta*delta*w.distance
+	m.mean += delta * w.share
 }
 
 // momentsRef takes two passes in float64 over a plane.
 func momentsRef[T Float](x []T) moments {
 	mean := sum64(x) / float64(len(x))
-	return moments{float64(len(x)), mean, sumSqDiff64(x, mean)}
+	return moments{mean, sumSqDiff64(x, mean)}
+}
+
+// planeSize is what the vector kernels have to know of a plane: whole vectors,
+// lanes of one more, and how many elements the plane to come is ahead.
+type planeSize struct {
+	vectors int
+	tail    laneCount
+	share   float64 // of one element
+	ahead   int
+}
+
+// newPlaneSize is for planes of hw elements, if there are vectors.
+func newPlaneSize[T Float](hw, ahead int) planeSize {
+	if !fast32[T]() {
+		return planeSize{}
+	}
+	lanes := shapes[active].lanes
+	return planeSize{hw / lanes, lanesOf(hw % lanes), 1 / float64(hw), ahead}
 }
 
 // planeMoments takes two passes in float32: the second measures from a mean that
-// is nearly right, and so corrects it. The plane to come is so many elements ahead.
-func planeMoments(x []float32, ahead int) moments {
-	mean, diff, square := vecMoments(x, ahead)
-	n, d := float64(len(x)), float64(diff)
-	return moments{n, float64(mean) + d/n, float64(square) - d*d/n}
+// is nearly right, and so corrects it.
+func planeMoments(x []float32, s *planeSize) moments {
+	mean, diff, square := vecMoments(x, s)
+	d := float64(diff)
+	return moments{float64(mean) + d*s.share, float64(square) - d*d*s.share}
 }
 
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may
 // be nil. y may be x.
 func BatchNormApply[T Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
-	for i := range n * c {
-		ch := i % c
-		scale := invstd[ch]
-		if gamma != nil {
-			scale *= gamma[ch]
+	var scale, shift [applyChannels]T
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				subMulAdd(x[at:][:hw], mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
+			}
 		}
-		var shift T
-		if beta != nil {
-			shift = beta[ch]
-		}
-		subMulAdd(x[i*hw:][:hw], mean[ch], scale, shift, y[i*hw:][:hw])
+	}
+}
+
+// applyChannels is how many channels' factors are computed ahead of a pass over images.
+const applyChannels = 512
+
+// affines are the factors and addends of channels [lo, hi).
+func affines[T Float](lo, hi int, invstd, gamma, beta, scale, shift []T) {
+	for ch := lo; ch < hi; ch++ {
+		scale[ch-lo], shift[ch-lo] = affine(ch, invstd, gamma, beta)
 	}
 }
 

@@ -24,13 +24,20 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 	if relu {
 		floor = 0
 	}
-	for i := range n * c {
-		scale, shift := affine(i%c, invstd, gamma, beta)
-		r, step := &noResidual[0], 0
-		if residual != nil {
-			r, step = &residual[i*hw:][:hw][0], 2*pairLanes
+	var scale, shift [applyChannels]float32
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				r, step := &noResidual[0], 0
+				if residual != nil {
+					r, step = &residual[at:][:hw][0], 2*pairLanes
+				}
+				vecHalfNorm(&x[at:][:hw][0], r, step, mean[ch], scale[ch-lo], shift[ch-lo], floor, &y[at:][:hw][0], hw/2)
+			}
 		}
-		vecHalfNorm(&x[i*hw:][:hw][0], r, step, mean[i%c], scale, shift, floor, &y[i*hw:][:hw][0], hw/2)
 	}
 }
 
@@ -45,31 +52,38 @@ func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, 
 		g.y, g.dy = nil, d
 	}
 	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
-		end := min(lo+block, hi)
-		var sums, dots [mostChannels]float64
-		for i := range n {
-			for ch := lo; ch < end; ch++ {
-				at := (i*c + ch) * hw
-				if d != nil {
-					ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
-				}
-				from, gate, step := g.plane(i*c + ch)
-				a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
-				sums[ch-lo] += float64(a)
-				dots[ch-lo] += float64(b)
+		g.block(lo, min(lo+block, hi), n, c, x, dy, y, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+	}
+}
+
+// block takes the sums of a block of channels, and then their dx.
+func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	var sums, dots [mostChannels]float64
+	hw := g.hw
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at := (i*c + ch) * hw
+			if d != nil {
+				ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
 			}
+			from, gate, step := g.plane(i*c + ch)
+			a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
+			sums[ch-lo] += float64(a)
+			dots[ch-lo] += float64(b)
 		}
-		for ch := lo; ch < end; ch++ {
-			storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
-			storeGrad(dbeta, ch, sums[ch-lo], accumulate)
-		}
-		for i := range n {
-			for ch := lo; ch < end; ch++ {
-				scale, slope, offset := normSlope(float64(n*hw), sums[ch-lo], dots[ch-lo], mean[ch], invstd[ch], gamma, ch)
-				from, gate, step := g.plane(i*c + ch)
-				at := (i*c + ch) * hw
-				vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale, slope, offset, &dx[at:][:hw][0], hw/2)
-			}
+	}
+	var scale, slope, offset [mostChannels]float32
+	for ch := lo; ch < hi; ch++ {
+		j := ch - lo
+		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[j], accumulate)
+		scale[j], slope[j], offset[j] = normSlope(float64(n*hw), sums[j], dots[j], mean[ch], invstd[ch], gamma, ch)
+	}
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at, j := (i*c+ch)*hw, ch-lo
+			from, gate, step := g.plane(i*c + ch)
+			vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale[j], slope[j], offset[j], &dx[at:][:hw][0], hw/2)
 		}
 	}
 }

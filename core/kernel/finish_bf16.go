@@ -15,13 +15,19 @@ type FinishBF16 struct {
 // GemmBF16RoundedScratch(m, n, k) elements.
 func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []uint16, ldc int, f FinishBF16, scratch []float32) {
 	step := finishRows(m, n)
-	sums, rest := scratch[:step*n], scratch[step*n:]
+	sums, rest := scratch[:step*n+vectorBlock], scratch[step*n+vectorBlock:]
 	for i := 0; i < m; i += step {
 		rows, from := min(step, m-i), i*lda
 		if transA {
 			from = i
 		}
-		GemmBF16(transA, transB, rows, n, k, a[min(from, len(a)):], lda, b, ldb, sums, n, rest, false)
+		if part := a[min(from, len(a)):]; fewColumns(rows, n) {
+			turned, rest := rest[:rows*n], rest[rows*n:]
+			GemmBF16(!transB, !transA, n, rows, k, b, ldb, part, lda, turned, rows, rest, false)
+			packAcross(n, &turned[0], 4*rows, rows, lanesOf((rows-1)%vectorBlock+1), &sums[0], 4*n)
+		} else {
+			GemmBF16(transA, transB, rows, n, k, part, lda, b, ldb, sums, n, rest, false)
+		}
 		g := f
 		if f.Gate != nil {
 			g.Gate = f.Gate[i*ldc:]
@@ -29,6 +35,11 @@ func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []
 		g.rows(rows, n, sums, c[i*ldc:], ldc)
 	}
 }
+
+// fewColumns reports whether C has so few columns that it is better computed turned
+// around, as few whole rows: a tile is two vectors wide, and lower than one. The bits are
+// the same.
+func fewColumns(m, n int) bool { return 0 < n && n <= maxTileRows && m > maxTileCols }
 
 // finishRoom is how many sums wait in the second-level cache to be finished.
 const finishRoom = 128 << 10
@@ -41,7 +52,8 @@ func finishRows(m, n int) int {
 // GemmBF16RoundedScratch is the number of scratch elements that GemmBF16Rounded
 // needs for these dimensions, and for smaller ones.
 func GemmBF16RoundedScratch(m, n, k int) int {
-	return min(m*n, max(finishRoom, maxTileRows*n)) + GemmBF16Scratch(m, n, k)
+	sums, few := min(m*n, max(finishRoom, maxTileRows*n)), min(n, maxTileRows)
+	return sums + vectorBlock + min(m*few, finishRoom) + max(GemmBF16Scratch(m, n, k), GemmBF16Scratch(few, m, k))
 }
 
 // zeroBias is added again and again where there is none.

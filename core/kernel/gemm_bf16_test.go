@@ -170,7 +170,7 @@ func TestFinishBF16(t *testing.T) {
 // A product that is finished block by block is the product finished at once.
 func TestGemmBF16Rounded(t *testing.T) {
 	needBF16(t)
-	for _, s := range [][3]int{{0, 5, 3}, {3, 5, 0}, {1, 1, 1}, {15, 33, 9}, {29, 100, 513}, {finishRows(1<<20, 1500)*2 + 3, 1500, 3}, {31, 9000, 2}} {
+	for _, s := range [][3]int{{0, 5, 3}, {3, 5, 0}, {1, 1, 1}, {15, 33, 9}, {29, 100, 513}, {finishRows(1<<20, 1500)*2 + 3, 1500, 3}, {31, 9000, 2}, {100, 10, 1568}, {33, 14, 7}, {finishRows(1<<20, 3) + 40, 3, 5}} {
 		m, n, k := s[0], s[1], s[2]
 		ldc := n + 3
 		a, _ := half16(awkward(1, m*k+1))

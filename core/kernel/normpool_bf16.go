@@ -38,20 +38,21 @@ type halfPool struct {
 
 // BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes with an even number of pixels.
 func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
-	inverse, tail := 1/float32(hw), lanesOf(hw%pairLanes/2)
+	share, tail := 1/float64(hw), lanesOf(hw%pairLanes/2)
 	var ms [mostChannels]moments
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
 		clear(m)
 		for i := range n {
+			w := newMergeWeights(i, hw)
 			for ch := range m {
-				near, diff, square := vecHalfMoments(&x[(i*c+lo+ch)*hw:][:hw][0], hw/pairLanes, tail, inverse, c*hw)
-				count, d := float64(hw), float64(diff)
-				m[ch].merge(moments{count, float64(near) + d/count, float64(square) - d*d/count})
+				near, diff, square := vecHalfMoments(&x[(i*c+lo+ch)*hw:][:hw][0], hw/pairLanes, tail, float32(share), c*hw)
+				d := float64(diff)
+				m[ch].merge(moments{float64(near) + d*share, float64(square) - d*d*share}, w)
 			}
 		}
 		for ch, m := range m {
-			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/m.count)
+			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/float64(n*hw))
 		}
 	}
 }

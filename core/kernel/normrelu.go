@@ -7,14 +7,20 @@ package kernel
 // BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
 // x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormReLU[T Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
-	for i := range n * c {
-		ch := i % c
-		scale, shift := affine(ch, invstd, gamma, beta)
-		var r []T
-		if residual != nil {
-			r = residual[i*hw:][:hw]
+	var scale, shift [applyChannels]T
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				var r []T
+				if residual != nil {
+					r = residual[at:][:hw]
+				}
+				normReLU(x[at:][:hw], r, mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
+			}
 		}
-		normReLU(x[i*hw:][:hw], r, mean[ch], scale, shift, y[i*hw:][:hw])
 	}
 }
 
@@ -48,20 +54,22 @@ func normReLUGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, ga
 			dots[ch-lo] += b
 		}
 	}
-	for ch := lo; ch < hi; ch++ {
-		storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sums[ch-lo], accumulate)
-	}
+	var scale, meanDy, slope [mostChannels]T
 	count := float64(n * hw)
+	for ch := lo; ch < hi; ch++ {
+		j := ch - lo
+		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[j], accumulate)
+		scale[j], _ = affine(ch, invstd, gamma, nil)
+		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
+	}
 	for i := range n {
 		for ch := lo; ch < hi; ch++ {
-			at := (i*c + ch) * hw
-			scale, _ := affine(ch, invstd, gamma, nil)
-			meanDy, slope := T(sums[ch-lo]/count), T(dots[ch-lo]/count*float64(invstd[ch])*float64(invstd[ch]))
+			at, j := (i*c+ch)*hw, ch-lo
 			if d != nil {
-				normGrad(x[at:][:hw], d[at:][:hw], mean[ch], meanDy, slope, scale, dx[at:][:hw])
+				normGrad(x[at:][:hw], d[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			} else {
-				reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy, slope, scale, dx[at:][:hw])
+				reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			}
 		}
 	}

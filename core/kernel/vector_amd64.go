@@ -222,15 +222,13 @@ func packAlong(k int, src *float32, stride int, n laneCount, dst *float32, step 
 	}
 }
 
-// vecMoments is about a plane of any length: a mean in float32, and the sums of
-// differences from it and of their squares. The plane to come is so many elements ahead.
-func vecMoments(x []float32, ahead int) (mean, diff, square float32) {
-	lanes, inverse := shapes[active].lanes, 1/float32(len(x))
-	tail := uintptr(lanesOf(len(x) % lanes))
+// vecMoments is about a plane: a mean in float32, and the sums of differences from
+// it and of their squares.
+func vecMoments(x []float32, s *planeSize) (mean, diff, square float32) {
 	if active == AVX512 {
-		return momentsAVX512(&x[0], len(x)/lanes, tail, inverse, 4*ahead)
+		return momentsAVX512(&x[0], s.vectors, uintptr(s.tail), float32(s.share), 4*s.ahead)
 	}
-	return momentsAVX2(&x[0], len(x)/lanes, tail, inverse, 4*ahead)
+	return momentsAVX2(&x[0], s.vectors, uintptr(s.tail), float32(s.share), 4*s.ahead)
 }
 
 func runDotTile(t *dotTile) {

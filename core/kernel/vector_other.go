@@ -4,28 +4,28 @@ package kernel
 
 // Without assembly the level is Generic, and head never gives work to these.
 
-func vecAdd(a, b, dst []float32)                                     { noVector() }
-func vecMul(a, b, dst []float32)                                     { noVector() }
-func vecScale(dst []float32, alpha float32)                          { noVector() }
-func vecAxpy(dst []float32, alpha float32, src []float32)            { noVector() }
-func vecReLU(x, y []float32)                                         { noVector() }
-func vecReLUGrad(y, dy, dx []float32)                                { noVector() }
-func runDotTile(t *dotTile)                                          { noVector() }
-func runTile(rows int, t *tile)                                      { noVector() }
-func vecToF16(src []float32, dst []uint16)                           { noVector() }
-func vecFromF16(dst []float32, src []uint16)                         { noVector() }
-func vecToBF16(src []float32, dst []uint16)                          { noVector() }
-func vecFromBF16(dst []float32, src []uint16)                        { noVector() }
-func vecAddF16(dst, src []uint16)                                    { noVector() }
-func vecAddBF16(dst, src []uint16)                                   { noVector() }
-func vecAccumulateF16(dst []float32, src []uint16)                   { noVector() }
-func vecAccumulateBF16(dst []float32, src []uint16)                  { noVector() }
-func runAdam(s *adamStep)                                            { noVector() }
-func runPoolTile(t *poolTile)                                        { noVector() }
-func runNormPoolTile(t *poolTile)                                    { noVector() }
-func normPoolSums(vectors int, t *poolGradTile)                      { noVector() }
-func normPoolGrad(vectors int, t *poolGradTile)                      { noVector() }
-func vecMoments(x []float32, ahead int) (mean, diff, square float32) { noVector(); return }
+func vecAdd(a, b, dst []float32)                                        { noVector() }
+func vecMul(a, b, dst []float32)                                        { noVector() }
+func vecScale(dst []float32, alpha float32)                             { noVector() }
+func vecAxpy(dst []float32, alpha float32, src []float32)               { noVector() }
+func vecReLU(x, y []float32)                                            { noVector() }
+func vecReLUGrad(y, dy, dx []float32)                                   { noVector() }
+func runDotTile(t *dotTile)                                             { noVector() }
+func runTile(rows int, t *tile)                                         { noVector() }
+func vecToF16(src []float32, dst []uint16)                              { noVector() }
+func vecFromF16(dst []float32, src []uint16)                            { noVector() }
+func vecToBF16(src []float32, dst []uint16)                             { noVector() }
+func vecFromBF16(dst []float32, src []uint16)                           { noVector() }
+func vecAddF16(dst, src []uint16)                                       { noVector() }
+func vecAddBF16(dst, src []uint16)                                      { noVector() }
+func vecAccumulateF16(dst []float32, src []uint16)                      { noVector() }
+func vecAccumulateBF16(dst []float32, src []uint16)                     { noVector() }
+func runAdam(s *adamStep)                                               { noVector() }
+func runPoolTile(t *poolTile)                                           { noVector() }
+func runNormPoolTile(t *poolTile)                                       { noVector() }
+func normPoolSums(vectors int, t *poolGradTile)                         { noVector() }
+func normPoolGrad(vectors int, t *poolGradTile)                         { noVector() }
+func vecMoments(x []float32, s *planeSize) (mean, diff, square float32) { noVector(); return }
 func packAcross(rows int, src *float32, stride, k int, tail laneCount, dst *float32, step int) {
 	noVector()
 }
