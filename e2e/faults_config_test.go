@@ -17,13 +17,15 @@ func TestMistakesInTheConfiguration(t *testing.T) {
 		code int
 		says []string
 	}{
-		"unknown key":            {set("train.epoch=3"), 2, []string{"train.epoch: unknown key", "did you mean epochs?"}},
-		"wrong type":             {set("train.epochs=\"many\""), 2, []string{"train.epochs"}},
-		"batch does not divide":  {set("train.per_rank_batch=0", "train.global_batch=9"), 2, []string{"9 samples do not divide", "use a multiple of 2"}},
-		"unknown plugin":         {set("dataset.plugin=synthetik"), 3, []string{`"synthetik"`, "known: "}},
-		"no such plugin file":    {set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "there is no such file"}},
-		"plugin not executable":  {set("precision.plugin=./job.toml"), 3, []string{"not executable", "chmod +x"}},
-		"plugin option":          {set("dataset.options.clases=4"), 2, []string{"dataset.options.clases", "classes"}},
+		"unknown key":           {set("train.epoch=3"), 2, []string{"train.epoch: unknown key", "did you mean epochs?"}},
+		"wrong type":            {set("train.epochs=\"many\""), 2, []string{"train.epochs"}},
+		"batch does not divide": {set("train.per_rank_batch=0", "train.global_batch=9"), 2, []string{"9 samples do not divide", "use a multiple of 2"}},
+		"unknown plugin":        {set("dataset.plugin=synthetik"), 3, []string{`"synthetik"`, "known: "}},
+		"no such plugin file":   {set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "there is no such file"}},
+		"plugin not executable": {set("precision.plugin=./job.toml"), 3, []string{"not executable", "chmod +x"}},
+		"plugin option":         {set("dataset.options.clases=4"), 2, []string{"dataset.options.clases", "classes"}},
+		"options that exclude each other": {set("backend.plugin=nccl", "backend.options.isolation=inproc", "backend.restarts=1"), 2,
+			[]string{"backend.options.isolation", `"inproc" and backend.restarts exclude each other`, "set backend.restarts = 0"}},
 		"flag":                   {[]string{"--nproc-per-nod", "2"}, 2, []string{"unknown flag", "--help"}},
 		"runs cannot be written": {[]string{"--run-dir", "job.toml"}, 1, []string{"run directory: mkdir", "--run-dir"}},
 	} {

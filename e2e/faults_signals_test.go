@@ -50,7 +50,7 @@ func TestTermAndResume(t *testing.T) {
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.start(t, append([]string{"run", p.config}, set("train.max_steps=100000", "optimizer.momentum=0.9")...)...)
+	r := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "optimizer.momentum=0.9")...)...)
 	p.trained(t, r, 1, 2)
 	kill(t, r.cmd.Process.Pid, syscall.SIGHUP)
 	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")

@@ -3,6 +3,7 @@ package e2e
 import (
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
@@ -79,4 +80,38 @@ func TestNoGPU(t *testing.T) {
 	p.train(t, set(`run.device="cuda"`)...).expect(t, 3).says(t, "no NVIDIA driver", "install the NVIDIA driver")
 	p.train(t, set(`train.max_steps=1`)...).expect(t, 0).says(t, "device cpu: no NVIDIA driver")
 	p.trainctl(t, "plan", p.config, "--set", `run.device="cuda"`).expect(t, 0)
+}
+
+// A GPU that hangs, faults, swallows a call of the driver or has no memory ends
+// the job soon, with a block that names rank, GPU, work and mend. The other rank is
+// stopped, and nothing waits for what the GPU never does.
+func TestGPUThatFails(t *testing.T) {
+	const second = "rank 1's GPU 1 (GPU-00000000-0000-0000-0000-000000000002)"
+	p := fakeGPUs(t, 2)
+	p.run(t, set(`run.device="cuda"`, `train.max_steps=1`)...) // compiles the kernels
+	for name, c := range map[string]struct {
+		trouble, memory string
+		want            []string
+	}{
+		"a kernel that never ends": {"hang sgd_update 3 1", "", []string{"a long wait for " + second,
+			second + " does not answer: ", "took more than 2s (run.device_timeout)", "dmesg shows Xid errors", "last seen : step 3"}},
+		"a copy that never ends":    {"hang cuMemcpyDtoHAsync 4 1", "", []string{"step 4, samples from", second + " does not answer: the gradients of bucket 0 and their copy to the host"}},
+		"a fault":                   {"700 cross_entropy 2 1", "", []string{second + " has failed: ", "CUDA_ERROR_ILLEGAL_ADDRESS: a kernel read or wrote memory that is not its own", "compute-sanitizer"}},
+		"a call that never returns": {"block sgd_update 2 1", "", []string{second + " does not answer: a call of the driver took more than 2s"}},
+		"too little memory":         {"", "314592800", []string{"no memory left for", "of 300.0 MiB free", "lower train.per_rank_batch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.trouble != "" {
+				t.Setenv("CUDA_FAKE_TROUBLE", c.trouble)
+			}
+			if c.memory != "" {
+				t.Setenv("CUDA_FAKE_MEMORY", c.memory)
+			}
+			r := p.train(t, set(`run.device="cuda"`, `run.device_timeout="2s"`)...)
+			r.expect(t, 5).says(t, c.want...)
+			if strings.Contains(r.stderr, "was not given back") {
+				t.Error("somebody waits for what the GPU never does")
+			}
+		})
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -13,7 +12,6 @@ import (
 )
 
 func benchDataCommand(s *services) *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "data CONFIG",
 		Short: "Measure how fast the data set gives batches",
@@ -26,27 +24,7 @@ here does not wait for data; in a run, the steps' data_ms says how long it did.`
   trainctl bench data configs/imagenet-resnet50.toml --nproc-per-node 1 --set launch.threads_per_rank=1`,
 		Args: exactly("CONFIG"),
 	}
-	flags.register(cmd)
-	budget := cmd.Flags().Duration("budget", 5*time.Second, "measure for this `TIME`")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
-		if err != nil {
-			return err
-		}
-		warn(cmd, c)
-		if s.BenchData == nil {
-			return absent("bench data")
-		}
-		r, err := s.BenchData(cmd.Context(), c, *budget)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-		}
-		return printData(cmd.OutOrStdout(), r)
-	}
+	measureConfig(cmd, s, 5*time.Second, "bench data", func() measurement[*bench.DataReport] { return s.BenchData }, printData)
 	return cmd
 }
 

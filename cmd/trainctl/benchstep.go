@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -13,7 +12,6 @@ import (
 )
 
 func benchStepCommand(s *services) *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "step CONFIG",
 		Short: "Measure each operation of a training step",
@@ -25,27 +23,7 @@ multiplications than the definition.`,
 		Example: "  trainctl bench step configs/mnist-ddp.toml --set train.per_rank_batch=100",
 		Args:    exactly("CONFIG"),
 	}
-	flags.register(cmd)
-	budget := cmd.Flags().Duration("budget", 2*time.Second, "measure for this `TIME`")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
-		if err != nil {
-			return err
-		}
-		warn(cmd, c)
-		if s.Bench == nil {
-			return absent("bench step")
-		}
-		r, err := s.Bench(cmd.Context(), c, *budget)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-		}
-		return printSteps(cmd.OutOrStdout(), r)
-	}
+	measureConfig(cmd, s, 2*time.Second, "bench step", func() measurement[*bench.StepReport] { return s.Bench }, printSteps)
 	return cmd
 }
 

@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"go.uber.org/fx"
 
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
 )
@@ -71,7 +73,7 @@ func (m Machine) String() string {
 func survey(cfg *config.Config) (Machine, error) { return Survey(context.Background(), cfg.Run.Device) }
 
 // openDevice begins to make this rank's device ready: a GPU takes a while.
-func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World) *Starting[plan.Device] {
+func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bus *event.Bus) *Starting[plan.Device] {
 	s := Start(func() (plan.Device, error) {
 		if m.Device == "cpu" {
 			return cpu.NewParallel(runtime.GOMAXPROCS(0)), nil // launch.threads_per_rank
@@ -81,17 +83,54 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World) *S
 			return nil, err
 		}
 		d.AllowTF32(cfg.Run.TF32)
+		d.Watch(cuda.Watch{Owner: fmt.Sprintf("rank %d", w.Rank), Timeout: cfg.Run.DeviceTimeout, Slow: func(what string) {
+			bus.Emit(&event.Warning{Source: "device", Message: what})
+		}})
 		d.Repeatable(cfg.Run.Deterministic)
 		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {
-		<-s.done
+		select {
+		case <-s.done:
+		case <-time.After(lateness):
+			return errors.New("the GPU did not open, and is left as it is")
+		}
 		if d, ok := s.value.(*cuda.Device); ok && s.err == nil {
 			return d.Close()
 		}
 		return nil
 	}})
 	return s
+}
+
+// lateness is how long what ends waits for what a driver may never do.
+const lateness = 2 * time.Second
+
+// guarded runs f, which uses the device, and gives up on it soon after the device
+// was lost. f then learns it from the next call, unless it is in one that never returns.
+func guarded(s *Starting[plan.Device], f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.done:
+	}
+	d, ok := s.value.(*cuda.Device)
+	if !ok {
+		return <-done
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-d.Over():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(lateness):
+		return d.Lost()
+	}
 }
 
 // kernelCache is the folder for compiled kernels, "" where there is none.

@@ -99,19 +99,19 @@ func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, 
 		}
 		return started[host.Collectives](b, err)
 	})
-	lc.Append(fx.Hook{OnStop: closing(s)})
+	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
 }
 
-func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Scaler] {
+func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Scaler] {
 	s := Start(func() (host.Scaler, error) {
 		return started[host.Scaler](h.StartPrecision(context.Background(), cfg.Precision.Plugin))
 	})
-	lc.Append(fx.Hook{OnStop: closing(s)})
+	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
 }
 
-func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[host.Batches] {
+func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Batches] {
 	s := Start(func() (host.Batches, error) {
 		d, err := h.StartDataset(context.Background(), cfg.Dataset.Plugin)
 		if err != nil {
@@ -120,7 +120,7 @@ func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config) *Starting[h
 		d.Timeout = cfg.Dataset.Timeout
 		return d, nil
 	})
-	lc.Append(fx.Hook{OnStop: closing(s)})
+	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
 }
 

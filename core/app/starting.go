@@ -1,6 +1,12 @@
 package app
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+)
 
 // Starting is something that takes a while to be there, such as a plugin's
 // process. Constructors return it at once, so that all plugins of a rank
@@ -39,14 +45,20 @@ func (s *Starting[T]) Get(ctx context.Context) (T, error) {
 	}
 }
 
-// closing ends what has been started, and waits for what still starts so that
-// nothing is left behind.
-func closing[T interface{ Close(context.Context) error }](s *Starting[T]) func(context.Context) error {
+// closing ends the plugin that has been started, and waits for one that still
+// starts so that nothing is left behind. One that does not end well is a
+// warning: by then the run has succeeded without it, or failed for a reason of its own.
+func closing[T interface{ Close(context.Context) error }](s *Starting[T], bus *event.Bus) func(context.Context) error {
 	return func(ctx context.Context) error {
 		<-s.done
 		if s.err != nil {
 			return nil
 		}
-		return s.value.Close(ctx)
+		err := s.value.Close(ctx)
+		if errors.As(err, new(*host.PluginError)) {
+			bus.Emit(&event.Warning{Source: "plugins", Message: err.Error()})
+			return nil
+		}
+		return err
 	}
 }

@@ -63,7 +63,7 @@ func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (er
 	if err := app.Start(context.Background()); err != nil {
 		return rootCause(err)
 	}
-	return use(r)
+	return guarded(r.p.Device, func() error { return use(r) })
 }
 
 // runner is a worker with all its parts.
@@ -179,11 +179,11 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	d, err := r.deps(setup)
 	if err != nil {
-		return err
+		return late(setup, err)
 	}
 	t, err := train.Setup(setup, d)
 	if err != nil {
-		return err
+		return late(setup, err)
 	}
 	if err := t.Run(ctx); err != nil {
 		return err
@@ -195,6 +195,14 @@ func (r *runner) run(ctx context.Context) error {
 		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "giving the device back: " + err.Error()})
 	}
 	return nil
+}
+
+// late adds the limit that a set-up ran into to what it was doing then.
+func late(setup context.Context, err error) error {
+	if cause := context.Cause(setup); errors.Is(setup.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
+		return fmt.Errorf("%w; %w", err, cause)
+	}
+	return err
 }
 
 // summarize writes summary.json on rank 0.

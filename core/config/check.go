@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/optim"
 )
 
 // check runs every table's own checks, then those that need several tables or
@@ -128,9 +131,18 @@ func (c *Config) checkSchedule() {
 
 // checkIneffective warns of settings that are accepted and change nothing.
 func (c *Config) checkIneffective() {
-	if c.DDP.FindUnusedParameters && !c.Model.LayerDrop() {
-		c.report.warnf("ddp.find_unused_parameters", "remove it", "costs a message per step and finds nothing: without layerdrop every parameter takes part in every step")
+	warn := func(wrong bool, key, help, detail string) {
+		if wrong {
+			c.report.warnf(key, help, "%s", detail)
+		}
 	}
+	o, s, d := c.Optimizer, c.Scheduler, c.DDP
+	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "dampens momentum, and there is none")
+	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "there is no warm-up")
+	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "there is nothing to add up: a step is one batch")
+	warn(d.Compress != "powersgd" && d.PowerSGDRank != ddp.Default().PowerSGDRank, "ddp.powersgd_rank", `set compress = "powersgd", or remove it`, "there are no factors")
+	warn(d.Compress != "powersgd" && d.PowerSGDStart != ddp.Default().PowerSGDStart, "ddp.powersgd_start_step", `set compress = "powersgd", or remove it`, "there are no factors")
+	warn(d.FindUnusedParameters && !c.Model.LayerDrop(), "ddp.find_unused_parameters", "remove it", "costs a message per step and finds nothing: without layerdrop every parameter takes part in every step")
 }
 
 // unused reports settings that the chosen variant would silently ignore. It

@@ -21,8 +21,9 @@ import (
 // problems are relative to the options table.
 // resolved holds every option, defaults filled in; it may be nil. err says
 // that the plugin could not be asked at all; it is reported at the plugin's
-// name and stays reachable through [Error.Unwrap].
-type CheckPlugin func(kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
+// name and stays reachable through [Error.Unwrap]. c is read for what options must
+// agree with; it may have problems of its own.
+type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
 
 // LoadOptions are the settings from outside the file. Later ones win: the
 // file, then Env, then Flags, then Set.

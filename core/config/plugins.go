@@ -58,7 +58,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 		if t.Plugin == "" || c.report.bad[t.Kind+".plugin"] || c.report.bad[t.Kind+".sha256"] {
 			continue
 		}
-		resolved, problems, err := check(t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
+		resolved, problems, err := check(c, t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
 		if err != nil {
 			msg, help := startError(err)
 			c.report.errorf(t.Kind+".plugin", atValue, help, "%s", msg)

@@ -39,7 +39,7 @@ func (c *Config) Settings() []Setting {
 
 // ownKeys, and tables that end in a dot, may differ between the hosts of a job:
 // how ranks are started, where files lie, what a host's network looks like.
-var ownKeys = []string{"launch.", "run.dir", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
+var ownKeys = []string{"launch.", "run.dir", "run.device_timeout", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
 	"backend.options.library", "metrics.prometheus"}
 
 // Common lists the settings that all ranks of a job must share, as "key = value"

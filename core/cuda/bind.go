@@ -70,7 +70,7 @@ func (b *binder) scratch(n int) (p driver.DevicePtr) {
 // keep is n bytes that stay until the plan has run.
 func (b *binder) keep(n int) (p driver.DevicePtr) {
 	if !b.measure && b.err == nil {
-		p, b.err = b.m.own(n)
+		p, b.err = b.m.own(n, "what a run keeps")
 	}
 	return p
 }

@@ -16,9 +16,11 @@ func bindBranch(b *binder) {
 	}
 	d := b.m.dev
 	b.items = append(b.items, item{name: "branch", host: func(c *plan.Call) error {
-		if zero && c.Dropped[end.Branch] {
-			return d.cu.MemsetD8Async(y, 0, n, d.stream)
-		}
-		return d.cu.MemcpyDtoDAsync(y, x, n, d.stream)
+		return d.within(func() error {
+			if zero && c.Dropped[end.Branch] {
+				return d.told(d.cu.MemsetD8Async(y, 0, n, d.stream), to("a branch"))
+			}
+			return d.told(d.cu.MemcpyDtoDAsync(y, x, n, d.stream), to("a branch"))
+		})
 	}})
 }

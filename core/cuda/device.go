@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/dl"
@@ -28,6 +29,18 @@ type Device struct {
 	block     int     // threads of a block: less where they are emulated
 	spans     []*span // mirrored memory, by address
 	feed      feed
+	scaling   driver.Args
+
+	label string // ordinal and UUID
+	watch Watch
+	poll  *poll
+	leave func() // what enter returns; made once, because a closure costs memory
+
+	calls  atomic.Uint64 // of the driver, as far as somebody looks after them
+	inside atomic.Int32  // threads that are within it
+	lost   atomic.Pointer[LostError]
+	over   chan struct{} // closed when it is lost
+	closed chan struct{}
 }
 
 type functionKey struct {
@@ -66,6 +79,11 @@ func Open(ordinal int, cache string) (*Device, error) {
 
 func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {
 	d := &Device{cu: cu, dev: dev, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}, block: block}
+	d.label, d.poll, d.over, d.closed = nameOf(cu, dev), newPoll(cu), make(chan struct{}), make(chan struct{})
+	d.leave = func() {
+		d.inside.Add(-1)
+		runtime.UnlockOSThread()
+	}
 	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
@@ -79,10 +97,24 @@ func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]b
 // enter makes the device's context current on this thread until the returned function runs.
 func (d *Device) enter() func() {
 	runtime.LockOSThread()
-	if err := d.cu.CtxSetCurrent(d.context); err != nil {
-		panic("cuda: " + err.Error()) // a context that was retained is valid
+	d.inside.Add(1)
+	d.calls.Add(1)
+	if err := d.cu.CtxSetCurrent(d.context); err != nil && d.gone() == nil {
+		if _, meaning := driver.Fault(err); meaning == "" {
+			panic("cuda: " + err.Error()) // a context that was retained is valid
+		}
+		_ = d.told(err, to("the beginning of a call")) // which asks whether the device is lost
 	}
-	return runtime.UnlockOSThread
+	return d.leave
+}
+
+// within runs f in the device's context, unless the device is lost.
+func (d *Device) within(f func() error) error {
+	if err := d.gone(); err != nil {
+		return err
+	}
+	defer d.enter()()
+	return f()
 }
 
 // Name is "cuda".
@@ -96,7 +128,9 @@ func (d *Device) function(t tensor.DType, name string) (driver.Function, error) 
 	}
 	m, ok := d.modules[t]
 	if !ok {
+		d.inside.Add(-1) // to compile may take long, and is not the driver's
 		image, err := d.image(t)
+		d.inside.Add(1)
 		if err != nil {
 			return 0, err
 		}

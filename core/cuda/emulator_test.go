@@ -3,6 +3,7 @@ package cuda
 import (
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -61,9 +62,13 @@ var emulator = sync.OnceValues(func() (map[tensor.DType]*emulated, error) {
 		launch, has := lib.Symbol("emulator_launch"), lib.Symbol("emulator_has")
 		all[d] = &emulated{
 			launch: func(name *byte, gx, gy, gz, threads uint32, params uintptr) int32 {
-				return dl.Call(launch, address(name), uintptr(gx), uintptr(gy), uintptr(gz), uintptr(threads), params)
+				defer runtime.KeepAlive(name)
+				return dl.Call(launch, 6, dl.Words{address(name), uintptr(gx), uintptr(gy), uintptr(gz), uintptr(threads), params})
 			},
-			has: func(name *byte) int32 { return dl.Call(has, address(name)) },
+			has: func(name *byte) int32 {
+				defer runtime.KeepAlive(name)
+				return dl.Call(has, 1, dl.Words{address(name)})
+			},
 		}
 		if _, err := dl.Bind(lib, all[d], nil); err != nil {
 			return nil, err

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -38,10 +40,10 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 	if err = e.place(); err != nil {
 		return nil, err
 	}
-	report := p.Stats()
-	e.report = e.m.at(&report)
 	steps, w := p.Steps(), newWhole(p.Steps(), &d.lib)
+	e.random = slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == graph.DropoutOp || s.Op == graph.DropoutGradOp })
 	for i := range steps {
+		e.m.dev.calls.Add(1) // libraries compile here
 		items, err := e.bind(w, i, &steps[i])
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %s (%s): %w", i, steps[i].Layer, steps[i].Op, err)
@@ -49,7 +51,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 		e.items = append(e.items, items)
 	}
 	e.actions = divide(steps, p.GradSpecs(), e.items)
-	return e, nil
+	return e, e.mark()
 }
 
 // executor is one bound plan.
@@ -58,14 +60,23 @@ type executor struct {
 	m      *memory
 	items  [][]item
 	dirty  map[int]bool // tensors of the State that a run changes
-	report driver.DevicePtr
-	leave  func()
+	begun  bool
 	failed error
 
 	actions [][]action // by step
 	eager   error      // why launches are not captured
+	marks   marks
+	asked   purpose // of the wait for a run's end
 
-	words [3]uint64 // of a Call, as kernels read it
+	talk   *talk
+	sent   bool // the device has talk's words
+	random bool // a step draws numbers
+}
+
+// talk is what a run and the host tell each other, in pinned memory: words are
+// copied to the device, where every kernel reads them; the rest kernels write here.
+type talk struct {
+	words [3]uint64 // of a Call
 	stats [3]float64
 	fault [4]int32
 }
@@ -95,14 +106,20 @@ func (e *executor) place() (err error) {
 		m.grads = append(m.grads, p)
 	}
 	in, target := e.plan.Batches()
-	for _, a := range []struct {
-		at *driver.DevicePtr
-		n  int
-	}{{&m.batch, in.Bytes()}, {&m.target, target.Bytes()}, {&m.call, 24}, {&m.fault, 16}} {
-		if *a.at, err = m.own(a.n); err != nil {
-			return err
-		}
+	if m.batch, err = m.own(roundUp(in.Bytes())+target.Bytes(), "a batch"); err != nil {
+		return err
 	}
+	m.target = m.batch + driver.DevicePtr(roundUp(in.Bytes()))
+	if m.call, err = m.own(24, "a run"); err != nil {
+		return err
+	}
+	p, err := m.ownPinned(int(unsafe.Sizeof(talk{})))
+	if err != nil {
+		return err
+	}
+	e.talk = (*talk)(p.host)
+	m.stats = p.at + driver.DevicePtr(unsafe.Offsetof(talk{}.stats))
+	m.fault = p.at + driver.DevicePtr(unsafe.Offsetof(talk{}.fault))
 	return nil
 }
 
@@ -134,36 +151,44 @@ func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
 // Step puts on the stream what begins with step i. Complete gradients are
 // waited for and brought back, unless their memory is mirrored.
 func (e *executor) Step(i int, c *plan.Call) {
-	if e.leave == nil { // the first step may be in a branch that is left out
-		e.leave, e.failed = e.m.dev.enter(), nil
-		e.fail(c, "copying the model and the batch to the device", e.begin(c))
+	if !e.begun { // the first step may be in a branch that is left out
+		e.begun, e.failed = true, nil
+		e.fail(c, e.begin(c))
 	}
 	for _, a := range e.actions[i] {
 		if e.failed != nil {
 			return
 		}
 		if a.segment != nil {
-			e.failed = e.start(a.segment)
+			e.fail(c, e.start(a.segment))
 		} else {
-			e.failed = a.host(c)
+			e.fail(c, a.host(c))
 		}
-		c.Err = e.failed
 	}
 	if s := &e.plan.Steps()[i]; e.failed == nil && len(s.Complete) > 0 {
-		e.fail(c, fmt.Sprintf("%s (%s)", s.Layer, s.Op), e.fetch(s))
+		e.fail(c, e.fetch(s))
 	}
 }
 
-func (e *executor) fail(c *plan.Call, where string, err error) {
+func (e *executor) fail(c *plan.Call, err error) {
 	if err != nil {
-		e.failed = fmt.Errorf("cuda: %s: %w", where, err)
-		c.Err = e.failed
+		e.failed, c.Err = err, err
 	}
 }
 
 // begin copies what the run reads.
 func (e *executor) begin(c *plan.Call) error {
 	m := e.m
+	if err := m.dev.gone(); err != nil {
+		return err
+	}
+	defer m.dev.enter()()
+	return m.dev.told(e.copyIn(c), to("copying the model and the batch to the device"))
+}
+
+func (e *executor) copyIn(c *plan.Call) error {
+	m := e.m
+	e.marks.begin()
 	m.accumulate = 0
 	if c.Accumulate {
 		m.accumulate = 1
@@ -184,61 +209,88 @@ func (e *executor) begin(c *plan.Call) error {
 			return err
 		}
 	}
-	e.words = [3]uint64{math.Float64bits(c.GradScale), c.Seed, c.Stream}
 	if err := m.eat(c); err != nil {
 		return err
 	}
-	if err := m.up(m.call, tensor.Bytes(e.words[:])); err != nil {
-		return err
+	e.talk.fault = [4]int32{}
+	return e.tell([3]uint64{math.Float64bits(c.GradScale), c.Seed, c.Stream})
+}
+
+// tell gives kernels the words of a run, if they are others than before. What
+// makes a run's numbers its own is of interest to dropout alone.
+func (e *executor) tell(words [3]uint64) error {
+	if !e.random {
+		words[1], words[2] = 0, 0
 	}
-	return m.dev.cu.MemsetD8Async(m.fault, 0, 16, m.dev.stream)
+	if e.sent && e.talk.words == words {
+		return nil
+	}
+	e.talk.words, e.sent = words, true
+	return e.m.up(e.m.call, tensor.Bytes(e.talk.words[:]))
 }
 
 // fetch brings back the gradients that a step completes.
 func (e *executor) fetch(s *plan.Step) error {
-	all := true
-	for _, p := range s.Complete {
-		if e.m.resident[e.m.grads[p]] {
-			continue
-		}
-		all = false
-		if err := e.m.down(e.m.st.Grads[p].Data, e.m.grads[p]); err != nil {
-			return err
-		}
-	}
-	if all {
+	m := e.m
+	if !slices.ContainsFunc(s.Complete, func(p int) bool { return !m.resident[m.grads[p]] }) {
 		return nil
 	}
-	return e.m.dev.cu.StreamSynchronize(e.m.dev.stream)
+	defer m.dev.enter()()
+	why := purpose{text: "the gradients of " + s.Layer, where: e.marks.where}
+	if err := m.dev.finish(why); err != nil { // copies to pageable memory would wait without an end
+		return err
+	}
+	for _, p := range s.Complete {
+		if m.resident[m.grads[p]] {
+			continue
+		}
+		if err := m.down(m.st.Grads[p].Data, m.grads[p]); err != nil {
+			return m.dev.told(err, why)
+		}
+	}
+	return m.dev.finish(why)
 }
 
 // Stats waits, and brings back what the run changed.
 func (e *executor) Stats() (plan.Stats, error) {
-	if e.leave == nil {
+	if !e.begun {
 		return plan.Stats{}, e.failed
 	}
-	defer func() {
-		e.leave()
-		e.leave = nil
-	}()
-	m := e.m
-	err := joinFree(m.down(tensor.Bytes(e.stats[:]), e.report), m.down(tensor.Bytes(e.fault[:]), m.fault))
-	for i := range m.st.Tensors {
-		if e.dirty[i] && !m.resident[m.state[i]] && err == nil && e.failed == nil {
-			err = m.down(m.st.Tensors[i].Data, m.state[i])
-		}
+	e.begun = false
+	defer e.m.dev.enter()()
+	err := e.m.dev.finish(e.asked)
+	if err == nil {
+		err = e.copyOut()
 	}
-	err = joinFree(err, m.dev.cu.StreamSynchronize(m.dev.stream))
 	switch {
 	case e.failed != nil:
 		return plan.Stats{}, e.failed
 	case err != nil:
-		return plan.Stats{}, fmt.Errorf("cuda: the end of a run: %w", err)
+		return plan.Stats{}, err
 	}
-	if f := e.fault; f[3] != 0 {
+	if f := e.talk.fault; f[3] != 0 {
 		err = fmt.Errorf("cuda: %s: element %d of the batch is %d, outside 0 to %d", e.blame(int(f[0])), f[1], f[2], f[3]-1)
 	}
-	return plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}, err
+	s := &e.talk.stats
+	return plan.Stats{LossSum: s[0], Counted: s[1], Correct: s[2]}, err
+}
+
+// copyOut brings tensors that the run changed to the host, where they are not mirrored.
+func (e *executor) copyOut() error {
+	m, any := e.m, false
+	for i := range m.st.Tensors {
+		if !e.dirty[i] || m.resident[m.state[i]] || e.failed != nil {
+			continue
+		}
+		if err := m.down(m.st.Tensors[i].Data, m.state[i]); err != nil {
+			return m.dev.told(err, e.asked)
+		}
+		any = true
+	}
+	if !any {
+		return nil
+	}
+	return m.dev.finish(e.asked)
 }
 
 // blame names what a step's indices are.
@@ -257,6 +309,9 @@ func (e *executor) Close() error {
 
 func (e *executor) free() (err error) {
 	for _, f := range slices.Backward(e.m.owned) {
+		if e.m.dev.gone() != nil {
+			break // the driver frees what is left with the process
+		}
 		err = joinFree(err, f())
 	}
 	e.m.owned, e.items, e.actions = nil, nil, nil

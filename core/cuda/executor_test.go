@@ -35,7 +35,7 @@ func TestLaunchErrorNamesTheOperation(t *testing.T) {
 	prog := relus(t, f.device())
 	f.fail = "tanh_of"
 	res := prog.Run(plan.Args{})
-	if res.Err == nil || !errors.Is(res.Err, driver.CUResult(719)) || !strings.Contains(res.Err.Error(), "act (tanh), kernel tanh_of") {
+	if res.Err == nil || !errors.Is(res.Err, driver.CUResult(701)) || !strings.Contains(res.Err.Error(), "act (tanh), kernel tanh_of") {
 		t.Errorf("error %v", res.Err)
 	}
 	f.fail = ""

@@ -67,10 +67,24 @@ func (f *fake) called(what string, s driver.Stream) {
 // driver is the table of functions.
 func (f *fake) driver() *driver.CUDA {
 	return &driver.CUDA{
-		PrimaryCtxRetain:  func(c *driver.Context, _ driver.Device) error { *c = fakeContext; return nil },
-		CtxSetCurrent:     func(c driver.Context) error { f.current = c; return nil },
-		StreamCreate:      func(s *driver.Stream, _ uint32) error { *s = fakeStream; return nil },
-		StreamSynchronize: func(s driver.Stream) error { f.called("StreamSynchronize", s); return nil },
+		PrimaryCtxRetain: func(c *driver.Context, _ driver.Device) error { *c = fakeContext; return nil },
+		CtxSetCurrent:    func(c driver.Context) error { f.current = c; return nil },
+		StreamCreate:     func(s *driver.Stream, _ uint32) error { *s = fakeStream; return nil },
+		StreamQuery:      func(s driver.Stream) error { f.called("StreamQuery", s); return nil },
+		MemHostAlloc: func(p *unsafe.Pointer, n uintptr, _ uint32) error {
+			b := tensor.Aligned(int(n))
+			*p = unsafe.Pointer(&b[0])
+			f.memory[driver.DevicePtr(address(&b[0]))] = b
+			return nil
+		},
+		MemHostGetDevicePointer: func(p *driver.DevicePtr, m unsafe.Pointer, _ uint32) error {
+			*p = driver.DevicePtr(address((*byte)(m)))
+			return nil
+		},
+		MemFreeHost: func(m unsafe.Pointer) error {
+			delete(f.memory, driver.DevicePtr(address((*byte)(m))))
+			return nil
+		},
 		EventCreate: func(e *driver.Event, _ uint32) error {
 			*e = driver.Event(len(f.marks) + 1)
 			f.marks[*e] = 0
@@ -81,9 +95,10 @@ func (f *fake) driver() *driver.CUDA {
 			f.marks[e] = f.clock
 			return nil
 		},
-		EventSynchronize: func(driver.Event) error { return nil },
+		EventQuery:       func(driver.Event) error { return nil },
 		EventElapsedTime: func(ms *float32, from, to driver.Event) error { *ms = f.marks[to] - f.marks[from]; return nil },
 		EventDestroy:     func(driver.Event) error { return nil },
+		MemGetInfo:       func(free, total *uintptr) error { *free, *total = 0, 1<<30; return nil },
 		MemAlloc: func(p *driver.DevicePtr, n uintptr) error {
 			if f.full {
 				return &driver.CallError{Call: "cuMemAlloc", Status: driver.CUResult(2)}
@@ -144,7 +159,7 @@ func (f *fake) launch(fn driver.Function, x, y, z, bx, by, bz, shared uint32, s 
 		f.t.Fatalf("%s on a grid of %d×%d×%d blocks of %d×%d×%d threads", k.name, x, y, z, bx, by, bz)
 	}
 	if k.name == f.fail {
-		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(719)}
+		return &driver.CallError{Call: "cuLaunchKernel", Status: driver.CUResult(701)}
 	}
 	if k.name == f.uncapped && f.capture != nil {
 		f.capture.invalid = true

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -30,15 +29,18 @@ type plate struct {
 
 // Feed implements [plan.Resident].
 func (d *Device) Feed(input, target []byte) error {
+	if err := d.gone(); err != nil {
+		return err
+	}
 	defer d.enter()()
 	if err := d.feed.open(d); err != nil {
-		return fmt.Errorf("cuda: the stream of the batches: %w", err)
+		return d.told(err, to("the stream of the batches"))
 	}
 	p := &d.feed.plates[d.feed.next]
 	d.feed.next = 1 - d.feed.next
 	if err := p.fill(d, input, target); err != nil {
 		p.input = 0
-		return fmt.Errorf("cuda: copying a batch ahead: %w", err)
+		return d.told(err, to("copying a batch ahead"))
 	}
 	return nil
 }
@@ -71,7 +73,7 @@ func (p *plate) grow(d *Device) (err error) {
 	}
 	p.at, p.room = 0, 0
 	if err == nil {
-		if p.at, err = d.alloc(p.total); err == nil {
+		if p.at, err = d.alloc(p.total, "the next batch"); err == nil {
 			p.room = p.total
 		}
 	}
@@ -84,7 +86,7 @@ func (d *Device) Fed() error {
 		return nil
 	}
 	defer d.enter()()
-	return d.cu.EventSynchronize(d.feed.read)
+	return d.await(d.feed.stream, d.feed.read, to("the copy of a batch to the GPU"))
 }
 
 // Forget implements [plan.Resident].
@@ -99,6 +101,9 @@ func (d *Device) Pin(mem []byte) (unpin func() error, note string) {
 	defer d.enter()()
 	undo, note := d.pin(mem)
 	return func() error {
+		if d.gone() != nil {
+			return nil
+		}
 		defer d.enter()()
 		return undo()
 	}, note
@@ -165,11 +170,5 @@ func (m *memory) eat(c *plan.Call) error {
 	if err := d.cu.StreamWaitEvent(d.stream, p.full, 0); err != nil {
 		return err
 	}
-	if err := d.cu.MemcpyDtoDAsync(m.batch, p.at, uintptr(len(c.Input)), d.stream); err != nil {
-		return err
-	}
-	if len(c.Target) == 0 {
-		return nil
-	}
-	return d.cu.MemcpyDtoDAsync(m.target, p.at+driver.DevicePtr(roundUp(len(c.Input))), uintptr(len(c.Target)), d.stream)
+	return d.cu.MemcpyDtoDAsync(m.batch, p.at, uintptr(p.total), d.stream) // the target lies behind the input in both
 }

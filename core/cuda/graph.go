@@ -17,6 +17,7 @@ import (
 type segment struct {
 	items  []launch
 	graphs [2]captured // by whether gradients are added
+	index  int         // of the plan's segments
 }
 
 // launch is an item with its step.
@@ -76,11 +77,22 @@ func divide(steps []plan.Step, grads []tensor.Spec, items [][]item) [][]action {
 
 // start puts a segment on the stream.
 func (e *executor) start(s *segment) error {
+	defer e.m.dev.enter()()
+	if err := e.launch(s); err != nil {
+		return err
+	}
+	if err := e.marks.set(s, e.m.dev.stream); err != nil {
+		return e.m.dev.told(err, purpose{text: "an event", where: e.marks.where})
+	}
+	return nil
+}
+
+func (e *executor) launch(s *segment) error {
 	const worthIt = 2 // launches
 	g := &s.graphs[e.m.accumulate]
 	switch {
 	case g.exec != 0:
-		return e.replay(g)
+		return e.replay(s, g)
 	case !g.warm || e.eager != nil || len(s.items) < worthIt:
 		g.warm = true
 		return e.each(s)
@@ -89,12 +101,12 @@ func (e *executor) start(s *segment) error {
 		e.eager = err // for good: what cannot be captured once cannot be the next time
 		return e.each(s)
 	}
-	return e.replay(g)
+	return e.replay(s, g)
 }
 
-func (e *executor) replay(g *captured) error {
+func (e *executor) replay(s *segment, g *captured) error {
 	if err := e.m.dev.cu.GraphLaunch(g.exec, e.m.dev.stream); err != nil {
-		return fmt.Errorf("cuda: a graph of this plan: %w", err)
+		return e.m.dev.told(err, to("a graph of this plan"+e.marks.parts[s.index]))
 	}
 	return nil
 }
@@ -104,7 +116,7 @@ func (e *executor) each(s *segment) error {
 	for _, it := range s.items {
 		if err := e.enqueue(it.item); err != nil {
 			step := &e.plan.Steps()[it.step]
-			return fmt.Errorf("cuda: %s (%s), kernel %s: %w", step.Layer, step.Op, it.name, err)
+			return e.m.dev.told(err, to(fmt.Sprintf("%s (%s), kernel %s", step.Layer, step.Op, it.name)))
 		}
 	}
 	return nil

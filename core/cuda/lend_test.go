@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
@@ -73,7 +72,7 @@ func TestLentMemoryIsWrittenInTurns(t *testing.T) {
 			cudatest.Libraries(t, 1)
 			d, host := must(Open(0, t.TempDir())), must(shm.New("lent", 4096))
 			for range 2 { // what is closed is given back, and can be lent again
-				l, note, err := d.Lend(host.Bytes(), time.Minute)
+				l, note, err := d.Lend(host.Bytes())
 				if err != nil || note != "" {
 					t.Fatal(note, err)
 				}
@@ -113,7 +112,7 @@ func TestLentMemoryIsWrittenInTurns(t *testing.T) {
 func TestMoreCallsThanEvents(t *testing.T) {
 	cudatest.Libraries(t, 1)
 	d, host := must(Open(0, t.TempDir())), must(shm.New("lent", 4096))
-	l, _, err := d.Lend(host.Bytes(), time.Minute)
+	l, _, err := d.Lend(host.Bytes())
 	ok(t, err)
 	m := must(l.Export(true))
 	meet(t, d, m)

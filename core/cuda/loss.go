@@ -14,7 +14,7 @@ func (b *binder) lossOut(loss graph.Op) (stats, dx driver.DevicePtr) {
 	if b.s.Op != loss {
 		return 0, b.out(0)
 	}
-	return b.out(0), b.out(1)
+	return b.m.stats, b.out(1)
 }
 
 func bindCrossEntropy(b *binder) {

@@ -30,7 +30,8 @@ type memory struct {
 	room         *room
 	batch        driver.DevicePtr // input, then target
 	target       driver.DevicePtr
-	call, fault  driver.DevicePtr
+	call         driver.DevicePtr // a run's words
+	stats, fault driver.DevicePtr // pinned: what it reports
 	accumulate   int32
 	owned        []func() error
 }
@@ -39,18 +40,14 @@ const line = 256 // what device addresses are aligned to
 
 func roundUp(n int) int { return (n + line - 1) &^ (line - 1) }
 
-func (d *Device) alloc(n int) (p driver.DevicePtr, err error) {
-	return p, d.cu.MemAlloc(&p, uintptr(max(n, 1)))
-}
-
 // reserve finds room for the largest program so far. Programs bound before keep theirs.
 func (d *Device) reserve(data, work int) (r *room, err error) {
 	if r = d.room; r == nil || r.users == 0 || r.dataSize < data || r.workSize < work {
 		r = &room{dataSize: data, workSize: work}
-		if r.data, err = d.alloc(data); err != nil {
+		if r.data, err = d.alloc(data, "activations"); err != nil {
 			return nil, err
 		}
-		if r.work, err = d.alloc(work); err != nil {
+		if r.work, err = d.alloc(work, "the workspace of kernels"); err != nil {
 			return nil, joinFree(err, d.cu.MemFree(r.data))
 		}
 		d.room = r
@@ -78,7 +75,7 @@ func (m *memory) mirrored(t tensor.Tensor) (driver.DevicePtr, error) {
 	key := unsafe.SliceData(t.Data)
 	r := m.dev.mirrors[key]
 	if r == nil {
-		p, err := m.dev.alloc(len(t.Data))
+		p, err := m.dev.alloc(len(t.Data), "a tensor of the model")
 		if err != nil {
 			return 0, err
 		}
@@ -97,8 +94,8 @@ func (m *memory) mirrored(t tensor.Tensor) (driver.DevicePtr, error) {
 }
 
 // own allocates what only this program needs.
-func (m *memory) own(n int) (driver.DevicePtr, error) {
-	p, err := m.dev.alloc(n)
+func (m *memory) own(n int, what string) (driver.DevicePtr, error) {
+	p, err := m.dev.alloc(n, what)
 	if err == nil {
 		m.owned = append(m.owned, func() error { return m.dev.cu.MemFree(p) })
 	}

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"unsafe"
+
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
@@ -117,18 +119,29 @@ func (b *binder) exchange(at driver.DevicePtr, with func(e plan.Exchange, v []fl
 	if b.measure {
 		return
 	}
-	m, v := b.m, make([]float64, b.s.Exchanges())
+	m, n := b.m, b.s.Exchanges()
+	p, err := m.ownPinned(8 * n)
+	if b.err = joinFree(b.err, err); b.err != nil {
+		return
+	}
+	v, why := unsafe.Slice((*float64)(p.host), n), to("the statistics of "+b.s.Layer)
 	b.items = append(b.items, item{host: func(c *plan.Call) error {
 		if c.Exchange == nil {
 			return nil
 		}
-		if err := joinFree(m.down(tensor.Bytes(v), at), m.dev.cu.StreamSynchronize(m.dev.stream)); err != nil {
+		err := m.dev.within(func() error {
+			if err := m.down(tensor.Bytes(v), at); err != nil {
+				return m.dev.told(err, why)
+			}
+			return m.dev.finish(why)
+		})
+		if err != nil {
 			return err
 		}
-		if err := with(c.Exchange, v); err != nil {
+		if err := with(c.Exchange, v); err != nil { // outside: other ranks may be slow
 			return err
 		}
-		return m.up(at, tensor.Bytes(v))
+		return m.dev.within(func() error { return m.dev.told(m.up(at, tensor.Bytes(v)), why) })
 	}})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -150,28 +149,4 @@ func (a *Arena) Follow(s driver.Stream, done int) error {
 		return fmt.Errorf("cuda: %w", err)
 	}
 	return nil
-}
-
-// WaitStream returns when the stream has done all its work, or with ctx's
-// cause. A stream that waits for the event of a process that has died may never
-// come to its end, so nothing waits for one without a deadline.
-func WaitStream(ctx context.Context, cu *driver.CUDA, s driver.Stream) error {
-	const often, least, most = 200, 5 * time.Microsecond, 200 * time.Microsecond
-	pause := least
-	for i := 0; ; i++ {
-		err := cu.StreamQuery(s)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, driver.NotReady) {
-			return fmt.Errorf("cuda: %w", err)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("cuda: the GPU has not done its work: %w", context.Cause(ctx))
-		}
-		if i > often {
-			time.Sleep(pause)
-			pause = min(2*pause, most)
-		}
-	}
 }

@@ -26,9 +26,9 @@ func (d *Device) Mirror(mem []byte) (release func() error, note string, err erro
 		return func() error { return nil }, "", nil
 	}
 	defer d.enter()()
-	at, err := d.alloc(len(mem))
+	at, err := d.alloc(len(mem), "weights, gradients or the optimizer's state")
 	if err != nil {
-		return nil, "", fmt.Errorf("cuda: %d bytes beside the host's: %w", len(mem), err)
+		return nil, "", err
 	}
 	return d.mirror(mem, at, func() error { return d.cu.MemFree(at) })
 }
@@ -40,6 +40,9 @@ func (d *Device) mirror(mem []byte, to driver.DevicePtr, free func() error) (rel
 	at, _ := slices.BinarySearchFunc(d.spans, s.host, func(s *span, host uintptr) int { return cmp.Compare(s.host, host) })
 	d.spans = slices.Insert(d.spans, at, s)
 	release = func() error {
+		if d.gone() != nil {
+			return nil
+		}
 		defer d.enter()()
 		d.spans = slices.DeleteFunc(d.spans, func(o *span) bool { return o == s })
 		return joinFree(unpin(), free())
@@ -93,29 +96,35 @@ func (d *Device) mustCopyOf(part []byte) driver.DevicePtr {
 
 // Upload implements [plan.Resident].
 func (d *Device) Upload(parts ...[]byte) error {
-	return d.copyAll("to", parts, func(p []byte) error {
+	return d.copyAll(to("a copy of the host's memory to the GPU"), parts, func(p []byte) error {
 		return d.cu.MemcpyHtoDAsync(d.mustCopyOf(p), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)), d.stream)
 	})
 }
 
 // Download implements [plan.Resident].
 func (d *Device) Download(parts ...[]byte) error {
-	return d.copyAll("from", parts, func(p []byte) error {
+	return d.copyAll(to("a copy of the GPU's memory to the host"), parts, func(p []byte) error {
 		return d.cu.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(p)), d.mustCopyOf(p), uintptr(len(p)), d.stream)
 	})
 }
 
-func (d *Device) copyAll(way string, parts [][]byte, one func(part []byte) error) (err error) {
-	defer d.enter()()
-	for _, p := range parts {
-		if len(p) > 0 && err == nil {
-			err = one(p)
+// copyAll waits before, too: copies of memory that is not pinned would wait by
+// themselves, without an end.
+func (d *Device) copyAll(why purpose, parts [][]byte, one func(part []byte) error) error {
+	return d.within(func() error {
+		if err := d.finish(to("what was enqueued")); err != nil {
+			return err
 		}
-	}
-	if err = joinFree(err, d.cu.StreamSynchronize(d.stream)); err != nil {
-		return fmt.Errorf("cuda: copying %s the device: %w", way, err)
-	}
-	return nil
+		for _, p := range parts {
+			if len(p) == 0 {
+				continue
+			}
+			if err := one(p); err != nil {
+				return d.told(err, why)
+			}
+		}
+		return d.finish(why)
+	})
 }
 
 // Clear implements [plan.Resident].
@@ -123,8 +132,9 @@ func (d *Device) Clear(part []byte) error {
 	if len(part) == 0 {
 		return nil
 	}
-	defer d.enter()()
-	return d.cu.MemsetD8Async(d.mustCopyOf(part), 0, uintptr(len(part)), d.stream)
+	return d.within(func() error {
+		return d.told(d.cu.MemsetD8Async(d.mustCopyOf(part), 0, uintptr(len(part)), d.stream), to("clearing a gradient"))
+	})
 }
 
 // Scale implements [plan.Resident].
@@ -132,22 +142,28 @@ func (d *Device) Scale(t tensor.Tensor, f float64) error {
 	if len(t.Data) == 0 {
 		return nil
 	}
+	if err := d.gone(); err != nil {
+		return err
+	}
 	defer d.enter()()
-	n := t.Shape.Elems()
-	return d.run(t.DType, "scale", max(1, min((n+d.block-1)/d.block, most)), d.mustCopyOf(t.Data), f, n)
+	n, a := t.Shape.Elems(), &d.scaling
+	a.Reset()
+	a.Ptr(d.mustCopyOf(t.Data))
+	a.F64(f)
+	a.I32(int32(n))
+	return d.run(t.DType, "scale", max(1, min((n+d.block-1)/d.block, most)), a.Pointer())
 }
 
 // run enqueues one kernel by itself.
-func (d *Device) run(t tensor.DType, name string, blocks int, args ...any) error {
+func (d *Device) run(t tensor.DType, name string, blocks int, params *unsafe.Pointer) error {
 	f, err := d.function(t, name)
 	if err != nil {
-		return err
+		return d.told(err, to(name))
 	}
-	params := make([]unsafe.Pointer, len(args))
-	for i, a := range args {
-		params[i] = param(a)
+	if err := d.cu.LaunchKernel(f, uint32(blocks), 1, 1, uint32(d.block), 1, 1, 0, d.stream, params, nil); err != nil {
+		return d.told(err, to(name))
 	}
-	return d.cu.LaunchKernel(f, uint32(blocks), 1, 1, uint32(d.block), 1, 1, 0, d.stream, unsafe.SliceData(params), nil)
+	return nil
 }
 
 var _ plan.Resident = (*Device)(nil)

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -37,7 +36,7 @@ func (d *Device) Stage(buckets [][]byte) (plan.Stage, error) {
 		}
 	}
 	if err != nil {
-		return nil, joinFree(fmt.Errorf("cuda: the stream of the gradients: %w", err), s.Close())
+		return nil, joinFree(d.told(err, to("the stream of the gradients")), s.Close())
 	}
 	return s, nil
 }
@@ -47,6 +46,9 @@ func (b *staged) events() [3]*driver.Event { return [3]*driver.Event{&b.final, &
 // Fetch implements [plan.Stage].
 func (s *stage) Fetch(bucket int) error {
 	d, b := s.dev, &s.buckets[bucket]
+	if err := d.gone(); err != nil {
+		return err
+	}
 	defer d.enter()()
 	err := d.cu.EventRecord(b.final, d.stream)
 	if err == nil {
@@ -58,27 +60,37 @@ func (s *stage) Fetch(bucket int) error {
 	if err == nil {
 		err = d.cu.EventRecord(b.landed, s.stream)
 	}
-	return named("fetching", bucket, err)
+	return d.told(err, fetching(bucket))
+}
+
+func fetching(bucket int) purpose {
+	return purpose{text: "the gradients of bucket %d and their copy to the host", n: bucket}
 }
 
 // Landed implements [plan.Stage].
 func (s *stage) Landed(bucket int, wait bool) (bool, error) {
 	d, b := s.dev, &s.buckets[bucket]
+	if err := d.gone(); err != nil {
+		return false, err
+	}
 	defer d.enter()()
 	if wait {
-		err := d.cu.EventSynchronize(b.landed)
-		return err == nil, named("fetching", bucket, err)
+		err := d.await(s.stream, b.landed, fetching(bucket))
+		return err == nil, err
 	}
 	err := d.cu.EventQuery(b.landed)
 	if errors.Is(err, driver.NotReady) {
 		return false, nil
 	}
-	return err == nil, named("fetching", bucket, err)
+	return err == nil, d.told(err, fetching(bucket))
 }
 
 // Store implements [plan.Stage].
 func (s *stage) Store(bucket int) error {
 	d, b := s.dev, &s.buckets[bucket]
+	if err := d.gone(); err != nil {
+		return err
+	}
 	defer d.enter()()
 	err := d.cu.MemcpyHtoDAsync(b.at, unsafe.Pointer(unsafe.SliceData(b.host)), uintptr(len(b.host)), s.stream)
 	if err == nil {
@@ -87,19 +99,15 @@ func (s *stage) Store(bucket int) error {
 	if err == nil {
 		err = d.cu.StreamWaitEvent(d.stream, b.there, 0)
 	}
-	return named("storing", bucket, err)
-}
-
-func named(what string, bucket int, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("cuda: %s bucket %d: %w", what, bucket, err)
+	return d.told(err, purpose{text: "storing bucket %d", n: bucket})
 }
 
 // Close implements [plan.Stage].
 func (s *stage) Close() (err error) {
 	d := s.dev
+	if d.gone() != nil {
+		return nil
+	}
 	defer d.enter()()
 	if s.stream != 0 {
 		err = d.cu.StreamDestroy(s.stream)

@@ -62,7 +62,7 @@ func (d *Device) newTrial(c convolution, plans []*convPlan) (t *trial, err error
 		{&t.x, size * int(g.n) * int(g.c) * int(g.h) * int(g.w)}, {&t.w, size * int(g.k) * int(g.c/g.groups) * int(g.r) * int(g.s)},
 		{&t.y, size * int(g.n) * int(g.k) * int(g.oh) * int(g.ow)}, {&t.work, work},
 	} {
-		if *m.at, err = d.alloc(m.n); err != nil {
+		if *m.at, err = d.alloc(m.n, "trying cuDNN's engines"); err != nil {
 			return t, err
 		}
 		if err = d.cu.MemsetD8Async(*m.at, 0, uintptr(max(m.n, 1)), d.stream); err != nil { // numbers, not what was there
@@ -86,7 +86,7 @@ func (t *trial) time(p *convPlan) (ms float32, err error) {
 		}
 	}
 	if err = joinFree(err, cu.EventRecord(t.end, t.d.stream)); err == nil {
-		err = joinFree(cu.EventSynchronize(t.end), cu.EventElapsedTime(&ms, t.begin, t.end))
+		err = joinFree(t.d.await(t.d.stream, t.end, to("a convolution that is timed")), cu.EventElapsedTime(&ms, t.begin, t.end))
 	}
 	return ms, err
 }

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"math"
 	"unsafe"
 
@@ -32,18 +31,28 @@ type (
 type updater struct {
 	dev     *Device
 	rule    plan.Rule
-	wide    tensor.DType // whose kernels compute: F32 or F64
-	numbers []numbersEntry
-	sums    []float64 // by part
-	n       int       // parts
+	wide    tensor.DType   // whose kernels compute: F32 or F64
+	numbers []numbersEntry // by slot, pinned
+	copied  driver.Event   // numbers were read
+	sums    []float64      // by part, pinned: kernels write it
+	n       int            // parts
 
-	slotsAt, partsAt, numbersAt, sumsAt driver.DevicePtr
+	slotsAt, partsAt, numbersAt driver.DevicePtr
+	numbersIn, sumsIn           pinned
+
+	// The parameters of update.cu's kernels.
+	common             numbersEntry
+	own                driver.DevicePtr // numbersAt where slots differ
+	nesterov, maximize int32
+	sgd                [6]unsafe.Pointer
+	adam               [5]unsafe.Pointer
+	squares            [3]unsafe.Pointer
 }
 
 // Updater implements [plan.Resident].
 func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err error) {
 	defer d.enter()()
-	u := &updater{dev: d, rule: rule, wide: tensor.F32, numbers: make([]numbersEntry, len(slots))}
+	u := &updater{dev: d, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
 	entries, parts := make([]slotEntry, len(slots)), []partEntry(nil)
 	for i, s := range slots {
 		if s.Weight.DType == tensor.F64 {
@@ -56,19 +65,37 @@ func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err
 			parts = append(parts, partEntry{slot: uint32(i), from: from, to: entries[i].n})
 		}
 	}
-	u.n, u.sums = len(parts), make([]float64, len(parts))
-	for _, a := range []struct {
-		at   *driver.DevicePtr
-		size int
-	}{{&u.slotsAt, sizeOf(entries)}, {&u.partsAt, sizeOf(parts)}, {&u.numbersAt, sizeOf(u.numbers)}, {&u.sumsAt, 8 * u.n}} {
-		if *a.at, err = d.alloc(a.size); err != nil {
-			return nil, joinFree(fmt.Errorf("cuda: the optimizer's tables: %w", err), u.Close())
-		}
-	}
-	if err := joinFree(d.put(u.slotsAt, bytesOf(entries)), d.put(u.partsAt, bytesOf(parts))); err != nil {
+	u.n = len(parts)
+	if err := u.room(entries, parts); err != nil {
 		return nil, joinFree(err, u.Close())
 	}
 	return u, nil
+}
+
+// room allocates the tables and fills those that stay as they are.
+func (u *updater) room(entries []slotEntry, parts []partEntry) (err error) {
+	d, slots := u.dev, len(entries)
+	for _, a := range []struct {
+		at   *driver.DevicePtr
+		size int
+	}{{&u.slotsAt, sizeOf(entries)}, {&u.partsAt, sizeOf(parts)}, {&u.numbersAt, slots * int(unsafe.Sizeof(u.common))}} {
+		if *a.at, err = d.alloc(a.size, "the optimizer's tables"); err != nil {
+			return err
+		}
+	}
+	if u.numbersIn, err = d.allocPinned(slots * int(unsafe.Sizeof(u.common))); err != nil {
+		return err
+	}
+	if u.sumsIn, err = d.allocPinned(8 * u.n); err != nil {
+		return err
+	}
+	u.numbers, u.sums = unsafe.Slice((*numbersEntry)(u.numbersIn.host), slots), unsafe.Slice((*float64)(u.sumsIn.host), u.n)
+	p := unsafe.Pointer(&u.slotsAt)
+	u.sgd = [6]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.common), unsafe.Pointer(&u.own), unsafe.Pointer(&u.nesterov), unsafe.Pointer(&u.maximize)}
+	u.adam = [5]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.common), unsafe.Pointer(&u.own), unsafe.Pointer(&u.maximize)}
+	u.squares = [3]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.sumsIn.at)}
+	err = d.cu.EventCreate(&u.copied, driver.EventDisableTiming)
+	return d.told(joinFree(err, joinFree(d.put(u.slotsAt, bytesOf(entries)), d.put(u.partsAt, bytesOf(parts)))), to("the optimizer's tables"))
 }
 
 func (d *Device) slotEntry(s plan.Slot) slotEntry {
@@ -82,7 +109,7 @@ func (d *Device) slotEntry(s plan.Slot) slotEntry {
 	return e
 }
 
-// put enqueues a copy of host memory that is not pinned: it is read before the call returns.
+// put enqueues a copy of host memory. What is not pinned is read before the call returns.
 func (d *Device) put(at driver.DevicePtr, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -96,41 +123,60 @@ func (u *updater) SquareSum() (total float64, err error) {
 		return 0, nil
 	}
 	d := u.dev
-	defer d.enter()()
-	if err := d.run(u.wide, "square_sums", u.n, u.slotsAt, u.partsAt, u.sumsAt); err != nil {
-		return 0, fmt.Errorf("cuda: the gradients' norm: %w", err)
+	if err := d.gone(); err != nil {
+		return 0, err
 	}
-	b := bytesOf(u.sums)
-	err = joinFree(d.cu.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(b)), u.sumsAt, uintptr(len(b)), d.stream), d.cu.StreamSynchronize(d.stream))
+	defer d.enter()()
+	if err := d.run(u.wide, "square_sums", u.n, &u.squares[0]); err != nil {
+		return 0, err
+	}
+	if err := d.finish(to("the gradients' norm")); err != nil {
+		return 0, err
+	}
 	for _, s := range u.sums {
 		total += s
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cuda: the gradients' norm: %w", err)
 	}
 	return total, nil
 }
 
-// Step implements [plan.Updater].
+// Step implements [plan.Updater]. As a rule all slots have the same numbers,
+// which then travel with the launch.
 func (u *updater) Step(lr, scale float64, steps []int64) error {
 	if u.n == 0 {
 		return nil
 	}
+	d := u.dev
+	if err := d.gone(); err != nil {
+		return err
+	}
+	defer d.enter()()
+	u.own, u.common = 0, numbersOf(u.rule, lr, scale, steps[0])
+	for _, step := range steps {
+		if step != steps[0] {
+			u.own = u.numbersAt
+		}
+	}
+	if u.own != 0 {
+		if err := u.tell(lr, scale, steps); err != nil {
+			return d.told(err, to("the optimizer's step"))
+		}
+	}
+	if u.rule.Adam {
+		return d.run(u.wide, "adam_update", u.n, &u.adam[0])
+	}
+	return d.run(u.wide, "sgd_update", u.n, &u.sgd[0])
+}
+
+// tell gives every slot numbers of its own.
+func (u *updater) tell(lr, scale float64, steps []int64) error {
+	d := u.dev
+	if err := d.await(d.stream, u.copied, to("the optimizer's step before")); err != nil {
+		return err
+	}
 	for i, step := range steps {
 		u.numbers[i] = numbersOf(u.rule, lr, scale, step)
 	}
-	d := u.dev
-	defer d.enter()()
-	err := d.put(u.numbersAt, bytesOf(u.numbers))
-	if err == nil && u.rule.Adam {
-		err = d.run(u.wide, "adam_update", u.n, u.slotsAt, u.partsAt, u.numbersAt, truth(u.rule.Maximize))
-	} else if err == nil {
-		err = d.run(u.wide, "sgd_update", u.n, u.slotsAt, u.partsAt, u.numbersAt, truth(u.rule.Nesterov), truth(u.rule.Maximize))
-	}
-	if err != nil {
-		return fmt.Errorf("cuda: the optimizer's step: %w", err)
-	}
-	return nil
+	return joinFree(d.put(u.numbersAt, bytesOf(u.numbers)), d.cu.EventRecord(u.copied, d.stream))
 }
 
 // numbersOf are the factors of one step; for Adam those of core/kernel's AdamUpdate.
@@ -153,11 +199,19 @@ func numbersOf(r plan.Rule, lr, scale float64, step int64) numbersEntry {
 
 // Close implements [plan.Updater].
 func (u *updater) Close() (err error) {
-	defer u.dev.enter()()
-	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt, u.sumsAt} {
+	d := u.dev
+	if d.gone() != nil {
+		return nil
+	}
+	defer d.enter()()
+	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt} {
 		if p != 0 {
-			err = joinFree(err, u.dev.cu.MemFree(p))
+			err = joinFree(err, d.cu.MemFree(p))
 		}
+	}
+	err = joinFree(err, joinFree(d.freePinned(u.numbersIn), d.freePinned(u.sumsIn)))
+	if u.copied != 0 {
+		err = joinFree(err, d.cu.EventDestroy(u.copied))
 	}
 	u.n = 0
 	return err

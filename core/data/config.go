@@ -40,5 +40,8 @@ func (c Config) Problems() diag.List {
 	if c.Pad != PadRepeat && c.Pad != PadNone {
 		l.Addf("pad", `use "repeat" or "none"`, "unknown padding %q", c.Pad)
 	}
+	if c.DropLast && c.Pad == PadNone {
+		l.Addf("pad", "remove one of the two", "drop_last cuts the tail off, there is nothing left to pad or not")
+	}
 	return l
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/rng"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -34,16 +35,22 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	}
 	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
-		return nil, fmt.Errorf("sampler: %d samples give nothing to each of %d ranks (drop_last = %v); use fewer ranks or more data", n, world, cfg.DropLast)
+		return nil, tooFew("use fewer ranks or more data", "%d samples give nothing to each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
 	}
 	s.total = s.perRank * world
 	if cfg.Pad == PadNone && s.total > n {
 		s.total = n
 	}
 	if s.total < world {
-		return nil, fmt.Errorf("sampler: %d samples leave some of %d ranks without any (pad = %q); use fewer ranks, more data, or pad = %q", n, world, PadNone, PadRepeat)
+		return nil, tooFew(fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "%d samples leave some of %d ranks without any with pad = %q", n, world, PadNone)
 	}
 	return s, nil
+}
+
+func tooFew(help, format string, args ...any) error {
+	var l diag.List
+	l.Addf("sampler", help, format, args...)
+	return l.Err()
 }
 
 // SamplesPerRank is the length of every rank's shard: ceil(n/W), or with

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -94,5 +95,25 @@ func quoteLines(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	return "; its last lines:\n  " + strings.Join(lines, "\n  ")
+	return "; its last lines:\n  " + strings.Join(readable(lines), "\n  ")
+}
+
+// readable are lines without what could steer a terminal, of a length that can
+// be read: a file that is no plugin may print anything.
+func readable(lines []string) []string {
+	const most = 500
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		r := []rune(strings.ToValidUTF8(line, "�"))
+		if len(r) > most {
+			r = append(r[:most:most], '…')
+		}
+		for k, c := range r {
+			if unicode.IsControl(c) && c != '\t' {
+				r[k] = '�'
+			}
+		}
+		out[i] = string(r)
+	}
+	return out
 }

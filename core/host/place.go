@@ -12,6 +12,9 @@ import (
 // written in the TOML, whether it does; any other one runs in its own.
 func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[string]any, need sdk.PlaceRequest) (*Backend, error) {
 	instance, place, err := h.place(plugin, options, need)
+	if diag.Problems(err) != nil {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &StartError{Kind: sdk.KindBackend, Name: plugin, Problem: err.Error(), Err: err}
 	}
@@ -30,13 +33,8 @@ func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[stri
 
 // place asks a built-in backend. The instance has not been opened.
 func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest) (sdk.Backend, sdk.Placement, error) {
-	b := h.builtin(sdk.KindBackend, plugin)
-	if IsPath(plugin) || b == nil || b.Plugin.Backend == nil {
-		return nil, sdk.Placement{}, nil
-	}
-	instance := b.Plugin.Backend()
-	placer, ok := instance.(sdk.Placer)
-	if !ok {
+	instance, placer := h.placer(plugin)
+	if placer == nil {
 		return nil, sdk.Placement{}, nil
 	}
 	var problems diag.List
@@ -44,5 +42,31 @@ func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest)
 		return nil, sdk.Placement{}, problems.Err()
 	}
 	place, err := placer.Place(need)
+	if l := diag.Problems(err); l != nil {
+		var under diag.List
+		under.Under("backend.options", l)
+		err = under.Err()
+	}
 	return instance, place, err
+}
+
+// placer is a built-in backend that decides where it runs; nil for any other one.
+func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
+	b := h.builtin(sdk.KindBackend, plugin)
+	if IsPath(plugin) || b == nil || b.Plugin.Backend == nil {
+		return nil, nil
+	}
+	instance := b.Plugin.Backend()
+	placer, _ := instance.(sdk.Placer)
+	return instance, placer
+}
+
+// CheckPlace finds options of a built-in backend that do not fit what the rank
+// needs. Keys are relative to the options' table. Nothing is started.
+func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) diag.List {
+	if _, placer := h.placer(plugin); placer != nil {
+		_, err := placer.Place(need)
+		return diag.Problems(err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -26,8 +27,11 @@ func (c choosy) Info() sdk.Info {
 }
 
 func (c choosy) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
-	if r.Restarts > 0 {
-		return sdk.Placement{}, errors.New("no restarts")
+	switch {
+	case r.Restarts > 1:
+		return sdk.Placement{}, errors.New("out of order")
+	case r.Restarts > 0:
+		return sdk.Placement{}, diag.List{{Key: "here", Detail: "no restarts"}}.Err()
 	}
 	return sdk.Placement{InProcess: r.Options.Bool("here"), Why: "it was asked for"}, nil
 }
@@ -67,17 +71,33 @@ func TestABackendIsPutWhereItWants(t *testing.T) {
 	if err := b.Restart(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Restart: %v", err)
 	}
-	for word, call := range map[string]func() (*Backend, error){
-		"no restarts": func() (*Backend, error) {
-			return h.PlaceBackend(t.Context(), "choosy", nil, sdk.PlaceRequest{Restarts: 1})
-		},
-		"there": func() (*Backend, error) {
-			return h.PlaceBackend(t.Context(), "choosy", map[string]any{"there": true}, sdk.PlaceRequest{})
-		},
+	var failed *StartError
+	if _, err := h.PlaceBackend(t.Context(), "choosy", nil, sdk.PlaceRequest{Restarts: 2}); !errors.As(err, &failed) || !strings.Contains(err.Error(), "out of order") {
+		t.Error(err)
+	}
+}
+
+// Options that do not fit are the user's to mend, with their key, and no fault of the plugin.
+func TestOptionsThatDoNotFit(t *testing.T) {
+	h, _, _ := choosyHost()
+	for want, c := range map[string]struct {
+		options  map[string]any
+		restarts int
+	}{
+		"backend.options.here: no restarts":   {nil, 1},
+		"backend.options.there: unknown key ": {map[string]any{"there": true}, 0},
 	} {
-		var failed *StartError
-		if _, err := call(); !errors.As(err, &failed) || !strings.Contains(err.Error(), word) {
-			t.Errorf("%s: %v", word, err)
+		_, err := h.PlaceBackend(t.Context(), "choosy", c.options, sdk.PlaceRequest{Restarts: c.restarts})
+		if diag.Problems(err) == nil || errors.As(err, new(*StartError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	if l := h.CheckPlace("choosy", sdk.PlaceRequest{Restarts: 1}); len(l) != 1 || l[0].Key != "here" {
+		t.Errorf("found %v", l)
+	}
+	for _, plugin := range []string{"choosy", "unknown", "./choosy"} {
+		if l := h.CheckPlace(plugin, sdk.PlaceRequest{}); l != nil {
+			t.Errorf("%s: %v", plugin, l)
 		}
 	}
 }

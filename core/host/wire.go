@@ -62,7 +62,10 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	out.Input, errIn = tensorSpec("input", r.Input)
 	out.Target, errTarget = tensorSpec("target", r.Target)
 	if min(r.TrainSamples, r.TestSamples) < 0 || max(r.TrainSamples, r.TestSamples) > math.MaxInt32 { // beyond any order of samples in memory
-		errIn = fmt.Errorf("%d training and %d test samples", r.TrainSamples, r.TestSamples)
+		errIn = fmt.Errorf("%d training and %d test samples; each split has 0 to %d", r.TrainSamples, r.TestSamples, math.MaxInt32)
+	}
+	if n := r.Classes; n < 0 || n > math.MaxInt32 || n == 0 && out.Target.DType == tensor.I32 {
+		errTarget = errors.Join(errTarget, fmt.Errorf("%d classes; int32 targets are indices of at least one class, other targets have 0", n))
 	}
 	return out, errors.Join(errIn, errTarget)
 }

@@ -166,7 +166,7 @@ func (l *lowering) batchNorm(n *graph.Node, d *draft) error {
 		return nil
 	}
 	if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {
-		return fmt.Errorf("plan: %s (%s): a batch of one image of one pixel has no variance to train with; use a larger batch, or drop_last for the rest of an epoch", n.Layer, n.Op)
+		return fmt.Errorf("plan: %s (%s): a batch of one image of one pixel has no variance to train with; choose a batch size with which no batch, the rest of an epoch included, is of one", n.Layer, n.Op)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"time"
-
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -13,7 +11,9 @@ import (
 // counts: programs over tensors that lie in it read and write the copy alone,
 // and the host's bytes are as old as the last Download. Parts are slices of
 // mirrored memory. All methods belong to the goroutine that runs programs, and
-// what they do stands in one order with the runs.
+// what they do stands in one order with the runs. Whatever waits for the device
+// does so for a bounded time; a device that is lost fails every call, and what
+// is to be freed there is left behind.
 type Resident interface {
 	Device
 
@@ -24,8 +24,8 @@ type Resident interface {
 	Mirror(mem []byte) (release func() error, note string, err error)
 
 	// Lend is Mirror in memory that a backend can reach, so that it can reduce
-	// parts of the copy where they lie. patience bounds the device's own waits.
-	Lend(mem []byte, patience time.Duration) (lent Lent, note string, err error)
+	// parts of the copy where they lie.
+	Lend(mem []byte) (lent Lent, note string, err error)
 
 	// Upload makes the copies of parts what the host has; Download the other way
 	// round. Both wait. Without parts they wait for what was enqueued.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -11,20 +12,23 @@ import (
 
 // RunConfig is the table [run].
 type RunConfig struct {
-	Name              string `toml:"name"`                // names the run directory; default: the file's name
-	Seed              uint64 `toml:"seed"`                // of initialisation, order, dropout and augmentation
-	Dir               string `toml:"dir"`                 // runs go to <dir>/<name>/<n>
-	Device            string `toml:"device"`              // "auto", "cpu" or "cuda"
-	AllowSharedDevice bool   `toml:"allow_shared_device"` // let several ranks compute on one GPU
-	Deterministic     bool   `toml:"deterministic"`       // refuse backends that do not promise bitwise repeatability
-	Fuse              bool   `toml:"fuse"`                // let the plan fuse ops
-	TF32              bool   `toml:"tf32"`                // let GPUs make float32 products of 11-bit factors
-	DType             string `toml:"dtype"`               // "f32", or "f64" for reference curves
+	Name              string        `toml:"name"`                // names the run directory; default: the file's name
+	Seed              uint64        `toml:"seed"`                // of initialisation, order, dropout and augmentation
+	Dir               string        `toml:"dir"`                 // runs go to <dir>/<name>/<n>
+	Device            string        `toml:"device"`              // "auto", "cpu" or "cuda"
+	AllowSharedDevice bool          `toml:"allow_shared_device"` // let several ranks compute on one GPU
+	DeviceTimeout     time.Duration `toml:"device_timeout"`      // how long a GPU may take for what its rank waits for
+	Deterministic     bool          `toml:"deterministic"`       // refuse backends that do not promise bitwise repeatability
+	Fuse              bool          `toml:"fuse"`                // let the plan fuse ops
+	TF32              bool          `toml:"tf32"`                // let GPUs make float32 products of 11-bit factors
+	DType             string        `toml:"dtype"`               // "f32", or "f64" for reference curves
 }
 
-// DefaultRun runs deterministically in float32 on whatever device there is.
+// DefaultRun runs deterministically in float32 on whatever device there is. A GPU
+// gets less time than a collective, so that a rank whose GPU hangs tells before
+// its peers give up on it.
 func DefaultRun() RunConfig {
-	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", Deterministic: true, Fuse: true, DType: "f32"}
+	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", DeviceTimeout: 2 * time.Minute, Deterministic: true, Fuse: true, DType: "f32"}
 }
 
 // Problems checks the table by itself.
@@ -38,6 +42,9 @@ func (c RunConfig) Problems() diag.List {
 			help = `use "cuda"; ranks take the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of their local ranks`
 		}
 		l.Addf("device", help, "unknown device %q", c.Device)
+	}
+	if c.DeviceTimeout <= 0 {
+		l.Addf("device_timeout", `nothing waits without an end: give a time such as "2m"`, "%v is not a time to wait", c.DeviceTimeout)
 	}
 	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
 		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is no type to compute in", c.DType)

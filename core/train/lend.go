@@ -20,7 +20,7 @@ func (t *Trainer) copyTo(dev plan.Resident, mem []byte) (note string, err error)
 		var refused error
 		if t.Settings.DDP.Compress != "none" {
 			refused = errors.New("ddp.compress works in the host's memory")
-		} else if h.lent, note, refused = dev.Lend(mem, t.Settings.BackendTimeout); refused == nil {
+		} else if h.lent, note, refused = dev.Lend(mem); refused == nil {
 			h.arena = h.lent.Close
 			return note, nil
 		}

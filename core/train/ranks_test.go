@@ -88,7 +88,7 @@ var device = func(testing.TB, int) plan.Device { return cpu.New() }
 
 // onRanks runs f on every rank of a world at the same time and returns the
 // ranks' errors. change may give a rank settings or parts of its own.
-func onRanks(t *testing.T, world int, change func(rank int, d *Deps), f func(ctx context.Context, d Deps) error) []error {
+func onRanks(t testing.TB, world int, change func(rank int, d *Deps), f func(ctx context.Context, d Deps) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

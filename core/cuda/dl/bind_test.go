@@ -90,7 +90,7 @@ func TestArgumentsArrive(t *testing.T) {
 	if f.Name(5) != "five" || f.Version() != 92800 {
 		t.Errorf("results: %q, %d", f.Name(5), f.Version())
 	}
-	if r := Call(l.Symbol("fakeSixteen"), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16); r != 0 {
+	if r := Call(l.Symbol("fakeSixteen"), 16, Words{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}); r != 0 {
 		t.Errorf("Call: argument %d is wrong", r)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"unsafe"
 )
 
+// environment is the name of a variable, as C wants it and where C can read it.
+var environment = []byte("TRAINCTL_TEST_C_ENVIRONMENT\x00")
+
 // A variable that this process sets for itself is seen by libraries, which ask
 // the C library and not Go.
 func TestLibrariesSeeWhatTheProcessSets(t *testing.T) {
@@ -15,8 +18,8 @@ func TestLibrariesSeeWhatTheProcessSets(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs glibc, whose environment this is about: %v", err)
 	}
-	name := []byte("TRAINCTL_TEST_C_ENVIRONMENT\x00")
-	seen := func() bool { return Call(c.Symbol("getenv"), uintptr(unsafe.Pointer(&name[0]))) != 0 }
+	name := environment
+	seen := func() bool { return Call(c.Symbol("getenv"), 1, Words{uintptr(unsafe.Pointer(&name[0]))}) != 0 }
 	if seen() {
 		t.Fatal("the variable is there before it was set")
 	}

@@ -130,7 +130,7 @@ func (f *Finder) places(s Spec) []place {
 // systemDirs are where distributions and container runtimes put libraries,
 // for systems without a linker cache. The first one is WSL's.
 var systemDirs = []string{
-	"usr/lib/wsl/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib", "usr/local/nvidia/lib64",
+	"usr/lib/wsl/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib", "usr/local/nvidia/lib", "usr/local/nvidia/lib64",
 }
 
 // toolkits are the directories of installed CUDA toolkits: the linked one, then the newest.

@@ -2,7 +2,11 @@
 
 package dl
 
-import "github.com/ebitengine/purego"
+import (
+	"sync"
+
+	"github.com/ebitengine/purego"
+)
 
 func dlopen(path string) (uintptr, error) {
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
@@ -19,13 +23,18 @@ func dlsym(handle uintptr, name string) uintptr {
 // register makes the Go function that fn points to call a C function.
 func register(fn any, address uintptr) { purego.RegisterFunc(fn, address) }
 
-// Call calls a C function of integer and pointer arguments, at most 32, and
-// returns its int result. It costs a fifth of a call through a bound field.
-// Pointers are converted in the argument list itself; they stay valid until
-// Call returns.
-//
-//go:uintptrescapes
-func Call(address uintptr, args ...uintptr) int32 {
-	r, _, _ := purego.SyscallN(address, args...)
+// Words are the integer and pointer arguments of a call.
+type Words [16]uintptr
+
+var frames = sync.Pool{New: func() any { return new(Words) }}
+
+// Call calls a C function with the first n words and returns its int result. It
+// costs a tenth of a call through a bound field, and allocates nothing. What words
+// point to lies on the heap or outside Go, and the caller keeps it alive.
+func Call(address uintptr, n int, w Words) int32 {
+	f := frames.Get().(*Words)
+	*f = w
+	r, _, _ := purego.SyscallN(address, f[:n]...)
+	frames.Put(f)
 	return int32(r)
 }

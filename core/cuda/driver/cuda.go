@@ -54,8 +54,11 @@ type CUDA struct {
 
 	// Pinned host memory.
 
-	MemHostRegister   func(memory unsafe.Pointer, bytes uintptr, flags uint32) error `dl:"cuMemHostRegister_v2"` // whole pages, until MemHostUnregister
-	MemHostUnregister func(memory unsafe.Pointer) error                              `dl:"cuMemHostUnregister"`
+	MemHostAlloc            func(memory *unsafe.Pointer, bytes uintptr, flags uint32) error     `dl:"cuMemHostAlloc"`
+	MemFreeHost             func(memory unsafe.Pointer) error                                   `dl:"cuMemFreeHost"`
+	MemHostGetDevicePointer func(address *DevicePtr, memory unsafe.Pointer, flags uint32) error `dl:"cuMemHostGetDevicePointer_v2"`
+	MemHostRegister         func(memory unsafe.Pointer, bytes uintptr, flags uint32) error      `dl:"cuMemHostRegister_v2"` // whole pages, until MemHostUnregister
+	MemHostUnregister       func(memory unsafe.Pointer) error                                   `dl:"cuMemHostUnregister"`
 
 	// Copies and fills. The asynchronous ones want pinned host memory that
 	// stays valid until the stream has passed them.

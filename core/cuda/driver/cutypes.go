@@ -36,7 +36,8 @@ const (
 	EventDisableTiming uint32 = 2
 	EventInterprocess  uint32 = 4 // needs EventDisableTiming
 
-	HostPortable uint32 = 1 // pinned for all contexts
+	HostPortable  uint32 = 1 // pinned for all contexts
+	HostDeviceMap uint32 = 2 // has a device address
 
 	CaptureThreadLocal int32 = 1
 

@@ -11,7 +11,7 @@ struct Part {
 	u32 slot, from, to, spare;
 };
 
-// Numbers are a slot's own for one step.
+// Numbers are those of one step: common ones, or where own is given a slot's own.
 struct Numbers {
 	double scale, lr, momentum, keep, decay, shrink, w1, w2, b1, b2, step_size, root_scale, eps;
 	int idle, first;
@@ -39,10 +39,10 @@ __device__ inline void put(const Slot* s, u32 i, acc w) {
 }
 
 // sgd_update is PyTorch's SGD (torch/optim/sgd.py).
-KERNEL sgd_update(const Slot* slots, const Part* parts, const Numbers* numbers, int nesterov, int maximize) {
+KERNEL sgd_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int nesterov, int maximize) {
 	Part p = parts[blockIdx.x];
 	const Slot* s = &slots[p.slot];
-	const Numbers* k = &numbers[p.slot];
+	const Numbers* k = own ? &own[p.slot] : &common;
 	if (k->idle) return;
 	acc scale = k->scale, lr = k->lr, momentum = k->momentum, keep = k->keep, decay = k->decay;
 	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
@@ -60,10 +60,10 @@ KERNEL sgd_update(const Slot* slots, const Part* parts, const Numbers* numbers, 
 }
 
 // adam_update is PyTorch's Adam and AdamW (torch/optim/adam.py, adamw.py).
-KERNEL adam_update(const Slot* slots, const Part* parts, const Numbers* numbers, int maximize) {
+KERNEL adam_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int maximize) {
 	Part p = parts[blockIdx.x];
 	const Slot* s = &slots[p.slot];
-	const Numbers* k = &numbers[p.slot];
+	const Numbers* k = own ? &own[p.slot] : &common;
 	if (k->idle) return;
 	acc scale = k->scale, decay = k->decay, shrink = k->shrink, w1 = k->w1, w2 = k->w2, b1 = k->b1, b2 = k->b2;
 	acc step_size = k->step_size, root_scale = k->root_scale, eps = k->eps;

@@ -154,7 +154,7 @@ FAKE(cuIpcGetEventHandle, Handle* h, Event* e) {
 
 FAKE(cuIpcOpenEventHandle, Event** e, Handle h) {
 	ENTER();
-	static std::map<std::pair<int, u64>, Page*> pages;
+	static auto& pages = lasting<std::map<std::pair<int, u64>, Page*>>();
 	if (h.magic != EventMagic || h.which >= Slots) return fail("cuIpcOpenEventHandle", "not the handle of an event");
 	if (h.pid == getpid()) return InvalidContext;
 	Page*& p = pages[{h.pid, h.inode}];

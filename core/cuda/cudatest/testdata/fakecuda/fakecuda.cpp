@@ -71,7 +71,7 @@ FAKE(cuDeviceGetPCIBusId, char* id, int n, int d) {
 }
 
 FAKE(cuDeviceTotalMem_v2, size_t* n, int) {
-	*n = capacity;
+	*n = capacity();
 	return Success;
 }
 
@@ -93,6 +93,7 @@ FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
 	Lock lock(big);
 	if (d < 0 || d >= Devices) return InvalidDevice;
 	if (!contexts[d]++) charge(d, context_size);
+	whole(d);
 	*c = (void*)(uintptr_t)(d + 1);
 	return Success;
 }
@@ -137,9 +138,10 @@ FAKE(cuModuleGetFunction, Function** f, Module* m, const char* name) {
 	return Success;
 }
 
-static std::mutex processor; // kernels take turns: the emulated threads' state is global
+static std::mutex& processor = lasting<std::mutex>(); // kernels take turns: the emulated threads' state is global
 
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
+	blocked(f->name);
 	ENTER();
 	if (!gx || !gy || gz != 1 || by != 1 || bz != 1 || shared || bx > 1024 || gy > 65535) return fail("cuLaunchKernel", f->name);
 	std::shared_ptr<void*> kept(f->module->keep(f->name, params), [](void** all) {
@@ -148,7 +150,8 @@ FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigne
 	});
 	auto launch = f->module->launch;
 	const char* name = f->name;
-	enqueue(lock, s, [=] {
+	enqueue(lock, s, [=, at = device()] {
+		if (spoiled(s, name, at)) return;
 		std::lock_guard<std::mutex> guard(processor);
 		launch(name, gx, gy, gz, bx, kept.get());
 	});

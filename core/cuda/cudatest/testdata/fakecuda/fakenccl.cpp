@@ -344,8 +344,9 @@ static void run_enqueued(void* arg) {
 	w->comm->done++;
 }
 
-static std::mutex big;
-static std::vector<std::shared_ptr<Comm>> comms; // by handle, from 1
+// Threads may still use these when the program ends.
+static std::mutex& big = *new std::mutex;
+static auto& comms = *new std::vector<std::shared_ptr<Comm>>; // by handle, from 1
 static int created;
 
 static std::shared_ptr<Comm> of(uintptr_t handle) {

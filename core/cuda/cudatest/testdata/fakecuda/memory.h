@@ -4,7 +4,7 @@
 #include <dirent.h>
 
 enum { Devices = 16, MemoryMagic = 0xfa4e3e };
-static const u64 capacity = u64(16) << 30, context_size = u64(300) << 20, unit = u64(2) << 20;
+static const u64 context_size = u64(300) << 20, unit = u64(2) << 20;
 
 struct Block {
 	size_t size; // as asked for
@@ -16,8 +16,8 @@ struct Block {
 static size_t length(const Block& b) { return b.size; }
 static size_t length(size_t n) { return n; }
 
-static std::map<Ptr, Block> memory;        // of the devices
-static std::map<uintptr_t, size_t> pinned; // of the host
+static auto& memory = lasting<std::map<Ptr, Block>>();        // of the devices
+static auto& pinned = lasting<std::map<uintptr_t, size_t>>(); // of the host
 static u64 used[Devices];
 static int contexts[Devices];
 
@@ -27,6 +27,12 @@ template <class M, class A> static bool covered(const M& ranges, A at, size_t n)
 	if (r == ranges.begin()) return false;
 	--r;
 	return at + n <= r->first + length(r->second);
+}
+
+// capacity is a device's; CUDA_FAKE_MEMORY makes it small.
+static u64 capacity() {
+	const char* n = std::getenv("CUDA_FAKE_MEMORY");
+	return n ? std::strtoull(n, nullptr, 10) : u64(16) << 30;
 }
 
 static int device() { return int((uintptr_t)current) - 1; }
@@ -73,6 +79,7 @@ static size_t pages(size_t n) { return (n + 4095) & ~size_t(4095); }
 FAKE(cuMemAlloc_v2, Ptr* p, size_t n) {
 	ENTER();
 	if (!n) return InvalidValue;
+	if (used[device()] + n > capacity()) return OutOfMemory;
 	void* m = mmap(nullptr, pages(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (m == MAP_FAILED) return OutOfMemory;
 	std::memset(m, 0xff, n); // NaN in every type
@@ -102,8 +109,32 @@ FAKE(cuMemFree_v2, Ptr p) {
 FAKE(cuMemGetInfo_v2, size_t* available, size_t* total) {
 	ENTER();
 	u64 t = taken(device());
-	*total = capacity;
-	*available = t < capacity ? capacity - t : 0;
+	*total = capacity();
+	*available = t < *total ? *total - t : 0;
+	return Success;
+}
+
+// Memory of the host that kernels reach has one address for both.
+
+FAKE(cuMemHostAlloc, void** m, size_t n, unsigned) {
+	ENTER();
+	*m = mmap(nullptr, pages(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*m == MAP_FAILED) return OutOfMemory;
+	memory[(Ptr)*m] = Block{n, pages(n), -1, -1};
+	pinned[(uintptr_t)*m] = n;
+	return Success;
+}
+
+FAKE(cuMemFreeHost, void* m) {
+	ENTER();
+	advance_all(lock);
+	if (!pinned.erase((uintptr_t)m)) return fail("cuMemFreeHost", "no allocation");
+	forget(memory.find((Ptr)m));
+	return Success;
+}
+
+FAKE(cuMemHostGetDevicePointer_v2, Ptr* p, void* m, unsigned) {
+	*p = (Ptr)m;
 	return Success;
 }
 
@@ -160,7 +191,7 @@ struct Reserved {
 	Physical* mapped;
 };
 
-static std::map<Ptr, Reserved> reserved;
+static auto& reserved = lasting<std::map<Ptr, Reserved>>();
 
 static void drop(Physical* m) {
 	if (--m->uses) return;
@@ -290,7 +321,9 @@ FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
 	ENTER();
 	if (!covered(memory, to, n)) return fail("cuMemcpyHtoDAsync", "not device memory");
 	if (covered(pinned, (uintptr_t)from, n)) {
-		enqueue(lock, s, [=] { std::memcpy((void*)to, from, n); });
+		enqueue(lock, s, [=, at = device()] {
+			if (!spoiled(s, "cuMemcpyHtoDAsync", at)) std::memcpy((void*)to, from, n);
+		});
 		return Success;
 	}
 	std::vector<char> staged((const char*)from, (const char*)from + n); // pageable memory is read before the call returns
@@ -301,7 +334,9 @@ FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
 FAKE(cuMemcpyDtoHAsync_v2, void* to, Ptr from, size_t n, Stream* s) {
 	ENTER();
 	if (!covered(memory, from, n)) return fail("cuMemcpyDtoHAsync", "not device memory");
-	enqueue(lock, s, [=] { std::memcpy(to, (void*)from, n); });
+	enqueue(lock, s, [=, at = device()] {
+		if (!spoiled(s, "cuMemcpyDtoHAsync", at)) std::memcpy(to, (void*)from, n);
+	});
 	if (!covered(pinned, (uintptr_t)to, n)) advance(lock, s, s->enqueued); // and written before it
 	return Success;
 }

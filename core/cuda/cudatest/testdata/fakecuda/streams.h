@@ -1,7 +1,7 @@
 // Streams and what is enqueued on them. Work runs as late as CUDA allows: when
 // somebody waits for it, in this process or in another, so that whoever reads
 // without waiting reads what was there before. CUDA_FAKE_EAGER=1 runs it at once,
-// the other extreme. Who waits runs the work himself; for who only asks, and for
+// the other extreme; CUDA_FAKE_NULL=1 does nothing of it, to time who enqueues. Who waits runs the work himself; for who only asks, and for
 // other processes, a thread of the stream does.
 #include <algorithm>
 #include <condition_variable>
@@ -35,6 +35,8 @@ struct Stream {
 	u64 wanted = 0;          // how far its thread runs
 	bool running = false;    // an operation is being run, by whomever
 	bool thread = false;     // it has one
+	int device = 0;
+	bool stuck = false;      // at work that never ends
 	Graph* capture = nullptr; // what is enqueued goes there
 };
 
@@ -44,9 +46,12 @@ struct Graph {
 };
 
 typedef std::unique_lock<std::mutex> Lock;
-static std::mutex big; // guards everything; operations run without it
-static std::condition_variable moved;
-static std::vector<Stream*> streams;
+// lasting makes what threads that never end may still use when the program does.
+template <class T> static T& lasting() { return *new T; }
+
+static std::mutex& big = lasting<std::mutex>(); // guards everything; operations run without it
+static std::condition_variable& moved = lasting<std::condition_variable>();
+static std::vector<Stream*>& streams = lasting<std::vector<Stream*>>();
 static thread_local void* current;
 
 static bool set(const char* name) {
@@ -58,6 +63,8 @@ static int fail(const char* call, const char* what) {
 	std::fprintf(stderr, "fakecuda: %s: %s\n", call, what);
 	return InvalidValue;
 }
+
+#include "trouble.h"
 
 // aside starts a thread that no signal of the program is delivered to.
 template <class F> static void aside(F f) {
@@ -112,6 +119,8 @@ static void enqueue(Lock& lock, Stream* s, Op op, bool waits = false) {
 		s->capture->work.push_back(std::move(op));
 		return;
 	}
+	static const bool null = set("CUDA_FAKE_NULL");
+	if (null) return;
 	bool behind = s->running || s->done < s->enqueued;
 	s->queue.push_back(std::move(op));
 	s->enqueued++;
@@ -123,11 +132,13 @@ static void enqueue(Lock& lock, Stream* s, Op op, bool waits = false) {
 #define FAKE(name, ...) extern "C" int name(__VA_ARGS__)
 #define ENTER() \
 	Lock lock(big); \
-	if (!current) return InvalidContext
+	if (!current) return InvalidContext; \
+	if (int code = faulty()) return code
 
 FAKE(cuStreamCreate, Stream** s, unsigned) {
 	ENTER();
 	streams.push_back(*s = new Stream);
+	(*s)->device = ordinal();
 	return Success;
 }
 

@@ -1,0 +1,207 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// configuration is a case of testdata/configurations.json: settings beside the
+// defaults, its data, and what PyTorch makes of them.
+type configuration struct {
+	Name      string
+	World     int
+	Data      hashed
+	Model     nn.Config
+	Train     Config
+	Sampler   data.Config
+	DDP       ddp.Config
+	Optimizer optim.Config
+	Schedule  optim.ScheduleConfig
+	Want      outcomeOf
+}
+
+// outcomeOf is what a run of a configuration leaves.
+type outcomeOf struct {
+	Losses, Norms, Rates []float64
+	Evals                [][]float64          // step, loss and, of classes, accuracy
+	State                map[string][]float64 // sum, sum of magnitudes and last element of each tensor
+}
+
+// hashed is the data set of configurations.py.
+type hashed struct {
+	Shape                              tensor.Shape
+	Classes, Outputs, Train, Test, Gap int
+}
+
+func (h hashed) Info() sdk.Info { return sdk.Info{Name: "hashed"} }
+func (h hashed) Close() error   { return nil }
+
+func (h hashed) Open(context.Context, sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	s := sdk.DatasetSpec{
+		Source: "test", Input: tensor.Spec{DType: tensor.F32, Shape: h.Shape}, Target: tensor.Spec{DType: tensor.I32},
+		Classes: h.Classes, TrainSamples: h.Train, TestSamples: h.Test,
+	}
+	if h.Outputs > 0 {
+		s.Target = tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{h.Outputs}}
+	}
+	return s, nil
+}
+
+func (h hashed) Fill(_ context.Context, b *sdk.Batch) error {
+	x, n := tensor.View[float32](b.Input), h.Shape.Elems()
+	for s, i := range b.Indices {
+		fillHashed(x[s*n:][:n], i)
+		switch {
+		case h.Outputs > 0:
+			fillHashed(tensor.View[float32](b.Target)[s*h.Outputs:][:h.Outputs], i+1000)
+		case h.Gap > 0 && i%int64(h.Gap) == 0:
+			tensor.View[int32](b.Target)[s] = -100
+		default:
+			tensor.View[int32](b.Target)[s] = int32((7*i + 3) % int64(h.Classes))
+		}
+	}
+	return nil
+}
+
+func fillHashed(x []float32, i int64) {
+	for k := range x {
+		x[k] = float32(uint32((i*65537+int64(k)+1)*2654435761)>>8)/(1<<23) - 1
+	}
+}
+
+// A run's losses, gradient norms, learning rates, evaluations and model are
+// those of PyTorch, up to the order of sums.
+func TestConfigurationsArePyTorchs(t *testing.T) {
+	b, err := os.ReadFile("testdata/configurations.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []json.RawMessage
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, raw := range cases {
+		c := decodeConfiguration(t, raw)
+		t.Run(c.Name, func(t *testing.T) {
+			checkConfiguration(t, c, true)
+			checkConfiguration(t, c, false)
+		})
+	}
+}
+
+// decodeConfiguration puts a case over the defaults of its tables.
+func decodeConfiguration(t *testing.T, raw json.RawMessage) configuration {
+	t.Helper()
+	c := configuration{Train: Default(), Sampler: data.Default(), DDP: ddp.Default(), Optimizer: optim.Default(), Schedule: optim.DefaultSchedule()}
+	var name struct{ Optimizer struct{ Name string } }
+	if err := json.Unmarshal(raw, &name); err != nil {
+		t.Fatal(err)
+	}
+	c.Optimizer = optim.DefaultFor(name.Optimizer.Name)
+	if err := json.Unmarshal(raw, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func checkConfiguration(t *testing.T, c configuration, fuse bool) {
+	t.Helper()
+	var got outcomeOf
+	errs := onRanks(t, c.World, func(rank int, d *Deps) {
+		s := &d.Settings
+		s.Train, s.Sampler, s.DDP, s.Model, s.Optimizer, s.Schedule = c.Train, c.Sampler, c.DDP, c.Model, c.Optimizer, c.Schedule
+		s.Run.DType, s.Run.Fuse = "f64", fuse
+		s.Dataset, s.DatasetOptions = "hashed", nil
+		d.Dataset = host.InProcessDataset(c.Data)
+		if rank == 0 {
+			d.Events.Add(event.Func(got.note))
+		}
+	}, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		if err := tr.Run(ctx); err != nil || d.World.Rank > 0 {
+			return err
+		}
+		got.State = map[string][]float64{}
+		for i, e := range tr.graph.StateDict() {
+			got.State[e.Name] = summaryOf(tr.model[i])
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if c.Train.MaxNorm == 0 {
+		got.Norms = nil
+	}
+	series(t, "losses", got.Losses, c.Want.Losses)
+	series(t, "gradient norms", got.Norms, c.Want.Norms)
+	series(t, "learning rates", got.Rates, c.Want.Rates)
+	if len(got.Evals) != len(c.Want.Evals) || len(got.State) != len(c.Want.State) {
+		t.Fatalf("%d evaluations and %d tensors, want %d and %d", len(got.Evals), len(got.State), len(c.Want.Evals), len(c.Want.State))
+	}
+	for i, e := range c.Want.Evals {
+		series(t, "evaluation", got.Evals[i], e)
+	}
+	for name, w := range c.Want.State {
+		series(t, name, got.State[name], w)
+	}
+}
+
+func (o *outcomeOf) note(r event.Record) {
+	switch e := r.Event.(type) {
+	case *event.StepDone:
+		o.Losses, o.Norms, o.Rates = append(o.Losses, e.LossMean), append(o.Norms, e.GradNorm), append(o.Rates, e.LR)
+	case *event.EvalDone:
+		v := []float64{float64(e.Step), e.Loss}
+		if e.Accuracy >= 0 {
+			v = append(v, e.Accuracy)
+		}
+		o.Evals = append(o.Evals, v)
+	}
+}
+
+// summaryOf is the sum, the sum of magnitudes and the last element.
+func summaryOf(x tensor.Tensor) []float64 {
+	var v []float64
+	switch x.DType {
+	case tensor.F64:
+		v = x.F64()
+	default:
+		v = []float64{float64(tensor.View[int64](x.Data)[0])}
+	}
+	s := []float64{0, 0, v[len(v)-1]}
+	for _, e := range v {
+		s[0], s[1] = s[0]+e, s[1]+math.Abs(e)
+	}
+	return s
+}
+
+func series(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+		return
+	}
+	for i, w := range want {
+		if !(math.Abs(got[i]-w) <= 1e-9*(1+math.Abs(w))) {
+			t.Errorf("%s: element %d is %v, PyTorch's %v", what, i, got[i], w)
+		}
+	}
+}
