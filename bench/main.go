@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	corebench "github.com/trainctl/trainctl/core/bench"
 )
 
 type options struct {
@@ -72,7 +73,7 @@ func measure(ctx context.Context, o *options, w io.Writer) error {
 	if err := r.print(w); err != nil {
 		return err
 	}
-	return r.save(o.json)
+	return corebench.Save(o.json, r)
 }
 
 // bench is one session of measuring.
@@ -134,15 +135,4 @@ func (b *bench) run(ctx context.Context, c *testCase) (measured, error) {
 		fmt.Fprintln(b.log)
 	}
 	return m, nil
-}
-
-func (r *report) save(path string) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -35,8 +35,8 @@ func TestTermAndResume(t *testing.T) {
 	if n := strings.Count(stopped.stderr, "continue with --resume auto"); n != 1 {
 		t.Errorf("%d ranks say how to go on:\n%s", n, stopped.stderr)
 	}
-	if s := p.summary(t, 2); s.Status != "preempted" {
-		t.Errorf("status %q", s.Status)
+	if s := p.summary(t, 2); s.Status != "preempted" || s.Steps < 10 || s.Train.Loss == 0 || s.Dataset.TrainSamples != 16000 {
+		t.Errorf("summary %+v", s)
 	}
 	p.trainctl(t, append(args, "--resume", "auto")...).expect(t, 0)
 	a, b := p.summary(t, 1), p.summary(t, 3)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -90,7 +89,7 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 		m.print(out)
 		r.Places = append(r.Places, m)
 	}
-	return r.save(o.json)
+	return bench.Save(o.json, r)
 }
 
 // gloo is the command line of its rank, or why there is none.
@@ -126,15 +125,4 @@ func (o *options) at(ctx context.Context, p bench.Program, at place, log io.Writ
 		m.Rounds = append(m.Rounds, round)
 	}
 	return m, nil
-}
-
-func (r *report) save(path string) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -28,6 +28,23 @@ func (e *usageError) ExitCode() int { return launch.ExitConfig }
 
 func usagef(format string, args ...any) error { return &usageError{msg: fmt.Sprintf(format, args...)} }
 
+// ofRun gives an error beside a run's end the run's exit code where that says
+// more than that it failed: a summary that cannot be written is not the news.
+func ofRun(err error, code int) error {
+	if err != nil && code > launch.ExitFailed {
+		return codedError{err, code}
+	}
+	return err
+}
+
+type codedError struct {
+	error
+	code int
+}
+
+func (e codedError) Unwrap() error { return e.error }
+func (e codedError) ExitCode() int { return e.code }
+
 // reported is an error whose text was already written.
 type reported struct{ error }
 
@@ -75,7 +92,7 @@ func exitCode(err error) int {
 		return launch.ExitPreempted
 	case errors.As(err, &preempted):
 		return launch.ExitTerminated
-	case errors.As(err, &locked), diag.Problems(err) != nil:
+	case errors.As(err, &locked), diag.Problems(err) != nil, errors.As(err, new(*rank.EnvError)):
 		return launch.ExitConfig
 	case blamesPeer(err):
 		return launch.ExitPeer

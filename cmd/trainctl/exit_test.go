@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/rank"
 )
 
 func TestExitCode(t *testing.T) {
@@ -27,6 +28,9 @@ func TestExitCode(t *testing.T) {
 		{"configuration whose plugin is missing", &config.Error{Diagnostics: []config.Diagnostic{one, warning}, Causes: []error{start}}, 3},
 		{"configuration with more than a missing plugin", &config.Error{Diagnostics: []config.Diagnostic{one, one}, Causes: []error{start}}, 2},
 		{"checkpoint", fmt.Errorf("x: %w", &checkpoint.UnusableError{Path: "p"}), 6},
+		{"environment", fmt.Errorf("x: %w", &rank.EnvError{Source: "torchrun", Detail: "RANK is missing"}), 2},
+		{"a summary that was not written after a rank failed", ofRun(errors.New("summary: no such directory"), 5), 5},
+		{"a summary that was not written after all went well", ofRun(errors.New("summary: no such directory"), 0), 1},
 		{"already written", reported{usagef("y")}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

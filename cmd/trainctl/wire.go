@@ -67,7 +67,7 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
 	})
 	if err != nil {
-		return err
+		return ofRun(err, code)
 	}
 	if code != launch.ExitOK {
 		return reported{ended(code)}

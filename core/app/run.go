@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,11 +62,13 @@ type job struct {
 	machine Machine
 	nproc   int
 	sockets *sockets.Dir
+	account *account
 	resume  string // directory or checkpoint to continue from; "": none
 }
 
 func newJob(ctx context.Context, o RunOptions) (*job, error) {
-	j := &job{RunOptions: o, fs: checkpoint.OsFS(), bus: event.NewBus(event.Launcher, o.Sinks...)}
+	j := &job{RunOptions: o, fs: checkpoint.OsFS(), account: &account{began: o.Started}}
+	j.bus = event.NewBus(event.Launcher, append(slices.Clip(o.Sinks), j.account)...)
 	if j.Exe == "" {
 		exe, err := os.Executable()
 		if err != nil {
@@ -225,7 +228,7 @@ var (
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
 func (j *job) onEvent(from int, line []byte) {
-	if len(j.Sinks) == 0 || from != 0 && event.KindOf(line) == stepKind {
+	if from != 0 && event.KindOf(line) == stepKind {
 		return // the many, unread
 	}
 	r, err := event.Decode(line)
@@ -276,17 +279,16 @@ func (j *job) report(res launch.Result) error {
 	case res.Signal != nil:
 		status = "interrupted"
 	}
-	out := event.RunDone{Status: status, Accuracy: -1, ExitCode: res.ExitCode, TotalS: time.Since(j.Started).Seconds()}
+	sum := j.account.close(status, res.Restarts)
+	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
+	sum.Dataset.Plugin = j.Config.Dataset.Plugin
+	out := event.RunDone{Status: status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: res.ExitCode, TotalS: float64(sum.Time.TotalS)}
 	f := res.Failure()
 	if f != nil {
 		out.Message = strings.Join(f.Advice(), " ")
 	}
 	j.appendEvents(f, &out)
-	err := event.WriteSummary(j.fs, j.dir.Summary(), event.Summary{
-		Name: j.Config.Run.Name, Status: status, WorldSize: j.world(), Device: j.machine.Device, Backend: Backend(j.Config), Precision: j.Config.Precision.Plugin,
-		Dataset: event.DatasetSummary{Plugin: j.Config.Dataset.Plugin}, Restarts: res.Restarts,
-		Time: event.TimeSummary{TotalS: event.Number(out.TotalS)},
-	})
+	err := event.WriteSummary(j.fs, j.dir.Summary(), sum)
 	if f != nil && status != "preempted" {
 		return errors.Join(err, j.printFailure(f))
 	}

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -83,5 +85,19 @@ func TestCheck(t *testing.T) {
 		if s.Check() == nil {
 			t.Errorf("%+v was accepted", s)
 		}
+	}
+}
+
+func TestSave(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	if err := Save("", 1); err != nil {
+		t.Error(err)
+	}
+	if err := Save(path, map[string]int{"a": 1}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil || string(b) != "{\n  \"a\": 1\n}\n" {
+		t.Errorf("%q %v", b, err)
 	}
 }

@@ -165,6 +165,8 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	other.Dataset = "sha256:1"
 	gpu := base
 	gpu.Device = "cuda"
+	cast := base
+	cast.Policy = "O1"
 	slower, more := base, base
 	slower.Config = []string{"run.seed = 1", "optimizer.lr = 0.5"}
 	more.Config = []string{"run.seed = 1", "optimizer.lr = 0.1", "train.epochs = 2"}
@@ -176,6 +178,7 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 		{wider, "the first difference is fc.bias f32[2] on rank 0 and fc.bias f32[4] on rank 2"},
 		{longer, "rank 0 has 2 parameters and buffers, rank 2 has 3; extra.weight f32[1] is on rank 2 alone"},
 		{other, "ranks read different data"},
+		{cast, "the precision plugin answers ranks differently"},
 		{gpu, "rank 2 on cuda"},
 		{slower, "rank 0 has optimizer.lr = 0.1, rank 2 has optimizer.lr = 0.5"},
 		{more, "rank 0 has no more settings, rank 2 has train.epochs = 2"},

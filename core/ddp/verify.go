@@ -16,6 +16,7 @@ type Replica struct {
 	Build   string        `json:"build"`   // of the trainctl binary, for the message
 	Config  []string      `json:"config"`  // settings that ranks must share, as "key = value" in an order that all have
 	Dataset string        `json:"dataset"` // fingerprint, sizes and source
+	Policy  string        `json:"policy"`  // what the precision plugin answered
 	Device  string        `json:"device"`  // "cpu" or "cuda"
 	GPU     GPU           `json:"gpu"`     // zero on a processor
 	State   []ReplicaItem `json:"state"`   // parameters and buffers in state-dict order
@@ -98,8 +99,11 @@ func (r Replica) compare(o Replica, rank int) error {
 	if r.Dataset != o.Dataset {
 		return fmt.Errorf("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
 	}
+	if r.Policy != o.Policy {
+		return fmt.Errorf("the precision plugin answers ranks differently: rank 0 has %s, rank %d has %s; it must give all of them the same policy", r.Policy, rank, o.Policy)
+	}
 	if r.Device != o.Device {
-		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what rank's machine lacks", r.Device, rank, o.Device)
+		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what that rank's machine lacks", r.Device, rank, o.Device)
 	}
 	return r.compareConfig(o, rank)
 }

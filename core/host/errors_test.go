@@ -1,10 +1,13 @@
 package host
 
 import (
+	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -40,6 +43,39 @@ func TestSpecOfAPluginIsChecked(t *testing.T) {
 		change(r)
 		if _, err := specFromProto(r); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// scaler answers every update with the same scale.
+type scaler struct {
+	sdk.Precision
+	scale float64
+}
+
+func (s scaler) Info() sdk.Info { return sdk.Info{Kind: sdk.KindPrecision, Name: "scaler"} }
+
+func (s scaler) Close() error { return nil }
+
+func (s scaler) Update(context.Context, bool) (sdk.ScaleState, error) {
+	return sdk.ScaleState{Scale: s.scale}, nil
+}
+
+// A loss scale that ruins the gradients is a wrong answer of the plugin, not a
+// loss that is not a number some steps later.
+func TestLossScaleIsChecked(t *testing.T) {
+	for scale, good := range map[float64]bool{1: true, 65536: true, 0.5: true, 0: false, -4: false, math.NaN(): false, math.Inf(1): false, 1e300: false, 1e-300: false} {
+		_, err := policyFromProto(&pb.PolicyReply{Params: uint32(tensor.F32), Scale: scale})
+		if (err == nil) != good {
+			t.Errorf("policy with scale %v: %v", scale, err)
+		}
+		p := InProcessPrecision(scaler{scale: scale})
+		_, err = p.Update(t.Context(), false)
+		if (err == nil) != good || err != nil && !errors.As(err, new(*PluginError)) {
+			t.Errorf("update to scale %v: %v", scale, err)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

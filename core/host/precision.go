@@ -77,8 +77,13 @@ func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, 
 		return sdk.ScaleState{}, err
 	}
 	p.scale = sdk.ScaleState{}
-	err = p.lane.wait(ticket, &p.scale)
-	return p.scale, err
+	if err := p.lane.wait(ticket, &p.scale); err != nil {
+		return p.scale, err
+	}
+	if err := checkScale(p.scale.Scale); err != nil {
+		return p.scale, &PluginError{Kind: sdk.KindPrecision, Name: p.info.Name, PID: p.PID(), Phase: "update", Cause: err}
+	}
+	return p.scale, nil
 }
 
 // State implements [Scaler].

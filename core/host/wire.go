@@ -95,7 +95,10 @@ func policyFromProto(r *pb.PolicyReply) (sdk.Policy, error) {
 		Lower: tensor.DType(r.Lower), Casts: map[string]sdk.Cast{}, Scale: r.Scale, Dynamic: r.Dynamic,
 	}
 	if r.Params > 255 || r.Lower > 255 || !out.Params.Float() || out.Lower != tensor.Invalid && !out.Lower.Float() {
-		return out, fmt.Errorf("the policy's types are %d and %d", r.Params, r.Lower)
+		return out, fmt.Errorf("the policy has Params %v and Lower %v; both are floating-point types, and Lower may be left out", out.Params, out.Lower)
+	}
+	if err := checkScale(r.Scale); err != nil {
+		return out, err
 	}
 	for op, c := range r.Casts {
 		if c > uint32(sdk.CastBanned) {
@@ -107,6 +110,15 @@ func policyFromProto(r *pb.PolicyReply) (sdk.Policy, error) {
 		out.Properties = append(out.Properties, [2]string{p.Name, p.Value})
 	}
 	return out, nil
+}
+
+// checkScale refuses a loss scale that would make every gradient zero, infinite,
+// or of the wrong sign; losses are multiplied by it in float32.
+func checkScale(scale float64) error {
+	if s := float32(scale); !(s > 0) || math.IsInf(float64(s), 0) {
+		return fmt.Errorf("a loss scale of %v: it is a positive number of float32, 1 for none", scale)
+	}
+	return nil
 }
 
 // fromStatus gives the error that the plugin returned, with its type.

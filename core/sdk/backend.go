@@ -154,8 +154,8 @@ type StallError struct {
 	Seq     uint64
 	Op      Op
 	Bucket  int
-	Missing []int         // ranks that did not arrive, ascending
-	Waited  time.Duration // since this rank entered
+	Missing []int         // ranks that did not arrive, ascending; none where all have, and it did not end
+	Waited  time.Duration // since this rank entered; 0: not measured
 }
 
 // MismatchError is what Do returns when ranks called different collectives.

@@ -54,11 +54,13 @@ func (e *StallError) Error() string {
 	if e.Bucket >= 0 {
 		s += fmt.Sprintf(" in bucket %d", e.Bucket)
 	}
-	s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))
-	if len(e.Missing) > 0 {
-		s += ": " + rankList(e.Missing) + " did not arrive"
+	if e.Waited > 0 {
+		s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))
 	}
-	return s
+	if len(e.Missing) == 0 {
+		return s + ": no rank is known to be missing, so the collective itself hangs"
+	}
+	return s + ": " + rankList(e.Missing) + " did not arrive"
 }
 
 func rankList(ranks []int) string {

@@ -179,6 +179,7 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{&StallError{Seq: 12, Op: OpAllReduce, Bucket: 1, Missing: []int{3}, Waited: 30e9}, "all_reduce #12 stalled in bucket 1 after 30s: rank 3 did not arrive"},
+		{&StallError{Seq: 3, Op: OpBarrier, Bucket: -1, Missing: []int{1}}, "barrier #3 stalled: rank 1 did not arrive"},
 		{&StallError{Seq: 2, Op: OpBarrier, Bucket: -1, Missing: []int{1, 2}, Waited: 1e9}, "barrier #2 stalled after 1s: ranks 1, 2 did not arrive"},
 		{&MismatchError{Rank: 0, Peer: 1, Mine: "#1 barrier", Its: "#2 barrier"}, "ranks called different collectives: rank 0 #1 barrier, rank 1 #2 barrier"},
 		{&PeerError{Peer: 4, Seq: 9, Cause: "connection reset"}, "rank 4 in collective #9: connection reset"},

@@ -140,7 +140,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
 	for r, h := range s.ParamsSHA256 {
 		if h != s.ParamsSHA256[0] {
-			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a backend or memory fault", r, h, s.ParamsSHA256[0])
+			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a fault of the backend or precision plugin, or of memory", r, h, s.ParamsSHA256[0])
 		}
 	}
 	return s, nil

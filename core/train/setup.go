@@ -202,7 +202,7 @@ func (t *Trainer) join(ctx context.Context) error {
 
 func (t *Trainer) replica() ddp.Replica {
 	r := ddp.Replica{
-		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU,
+		Build: t.Build, Config: t.Settings.Common, Device: t.Device.Name(), GPU: t.GPU, Policy: fmt.Sprintf("%+v", t.policy),
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()

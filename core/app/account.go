@@ -1,0 +1,73 @@
+package app
+
+import (
+	"time"
+
+	"github.com/trainctl/trainctl/core/event"
+)
+
+// account is what the launcher hears of a run, for the summary of one that does
+// not come to its end: ranks write one only then. It is a sink.
+type account struct {
+	began   time.Time // of the launcher's process
+	summary event.Summary
+
+	first, mark, last time.Time // steps of rank 0: the first, the last of the warm-up, the last
+	counted           int       // steps since the start or a restart
+	samples           int       // over all ranks, since mark
+}
+
+// warmup steps are left out of throughput, as in the ranks' own summary.
+const warmup = 10
+
+// Emit takes note of rank 0's events.
+func (a *account) Emit(r event.Record) {
+	if r.Rank != 0 {
+		return
+	}
+	s := &a.summary
+	switch e := r.Event.(type) {
+	case *event.DatasetOpened:
+		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples}
+	case *event.PlanMade:
+		s.Comm.Buckets, s.Comm.BytesPerStep = e.Buckets, e.BytesPerStep
+		a.counted, a.samples = 0, 0
+	case *event.StepDone:
+		s.Steps, s.Epochs, s.Train.Loss = e.Step, e.Epoch, event.Number(e.LossMean)
+		a.step(r.Time, e.Samples)
+	case *event.EvalDone:
+		s.Eval = &event.EvalSummary{Loss: event.Number(e.Loss)}
+		if n := event.Number(e.Accuracy); n >= 0 {
+			s.Eval.Accuracy = &n
+		}
+	}
+}
+
+func (a *account) step(at time.Time, samples int) {
+	a.counted++
+	a.last = at
+	if a.first.IsZero() {
+		a.first = at
+		a.summary.Time.ToFirstStepS = event.Number(at.Sub(a.began).Seconds())
+	}
+	if a.counted <= warmup {
+		a.mark = at
+		return
+	}
+	a.samples += samples
+}
+
+// Close does nothing.
+func (a *account) Close() error { return nil }
+
+// close gives the summary of a run that ended so; the caller knows the rest of it.
+func (a *account) close(status string, restarts int) event.Summary {
+	s := a.summary
+	s.Status, s.Restarts = status, restarts
+	s.Time.TrainS = event.Number(a.last.Sub(a.first).Seconds())
+	s.Time.TotalS = event.Number(time.Since(a.began).Seconds())
+	if span := a.last.Sub(a.mark).Seconds(); a.counted > warmup && span > 0 {
+		s.Train.SamplesPerSec = event.Number(float64(a.samples) / span)
+	}
+	return s
+}
