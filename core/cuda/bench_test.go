@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -69,4 +70,25 @@ func benchmarkStep(b *testing.B, dev *Device, cfg nn.Config, image tensor.Shape,
 		step()
 	}
 	b.ReportMetric(float64(o.Batch)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+// What a wait costs when the work is done already: a look of ours against CUDA's
+// own wait, over a driver that does nothing.
+func BenchmarkWait(b *testing.B) {
+	cudatest.Libraries(b, 1)
+	d := must(Open(0, b.TempDir()))
+	defer d.Close()
+	for name, wait := range map[string]func() error{
+		"poll":        func() error { return d.finish(to("nothing")) },
+		"synchronize": func() error { return d.cu.StreamSynchronize(d.stream) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			defer d.enter()()
+			for b.Loop() {
+				if err := wait(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

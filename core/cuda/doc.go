@@ -15,6 +15,10 @@
 // State is copied to the device as a run begins; each gradient comes back, and
 // is waited for, before its hook is called; buffers come back at the end.
 //
+// Whatever is waited for has a deadline (wait.go). A GPU that does not keep it, or
+// reports a fault, is lost: every call fails with the same *LostError (lost.go), and what the
+// device holds is left to the driver. watch.go looks after calls that never return.
+//
 // Tests compile the kernels as C++ and run them on the processor behind a fake
 // driver (cudatest), with fakes of the libraries that compute on its memory, so
 // that all but the hardware is held to core/tensor/devicetest without a GPU.
