@@ -146,7 +146,7 @@ func TestNCCLHangs(t *testing.T) {
 			p := fakeGPUs(t, 2)
 			p.env = append(p.env, "NCCL_FAKE_HANG=1:15")
 			p.train(t, lasting(isolation, `backend.timeout="2s"`)...).expect(t, 5).within(t, 30*time.Second).oneBlock(t).
-				says(t, "all_reduce #", "stalled in bucket 0 after ")
+				says(t, "all_reduce #", "stalled in bucket 0 after ", "the collective itself hangs")
 		})
 	}
 }

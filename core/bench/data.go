@@ -117,7 +117,7 @@ func (r *reader) run(ctx context.Context) error {
 	deadline := time.Now().Add(r.Budget)
 	for epoch := 0; epoch == 0 || time.Now().Before(deadline); epoch++ {
 		if err := r.epoch(ctx, loader, epoch, deadline); err != nil {
-			return errors.Join(err, loader.Stop())
+			return err
 		}
 	}
 	return loader.Stop()

@@ -13,9 +13,19 @@ import (
 
 func reference() plan.Device { return cpu.New() }
 
+// alone leaves out in short runs, which are those of the race detector, what
+// computes long on one goroutine.
+func alone(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one goroutine computes here: a race detector has nothing to see")
+	}
+}
+
 // conform runs the suite over fakes, which must have their memory back when all
 // programs are closed, and tells how often each kernel ran.
 func conform(t *testing.T, o devicetest.Options, device func(f *fake) plan.Device) (ran map[string]int) {
+	alone(t)
 	var all []*fake
 	o.Device = func() plan.Device {
 		all = append(all, newFake(t))

@@ -145,6 +145,7 @@ func sameSteps(t *testing.T, a, b [][]byte) {
 // Graphs give the bits that single launches give: with gradients that are
 // added and ones that are not, other masks and scales each time, and exchanges in between.
 func TestGraphsReplayWhatRan(t *testing.T) {
+	alone(t)
 	for name, c := range map[string]struct {
 		opt plan.Options
 		x   plan.Exchange

@@ -9,6 +9,9 @@ import (
 // ignoreIndex marks a row that counts for nothing, as in PyTorch's cross_entropy.
 const ignoreIndex = -100
 
+// manyRows is where it is more work for every row to count all targets than to launch a kernel for it.
+const manyRows = 2048
+
 // lossOut finds what a loss step writes: its report, its gradient, or both.
 func (b *binder) lossOut(loss graph.Op) (stats, dx driver.DevicePtr) {
 	if b.s.Op != loss {
@@ -22,8 +25,12 @@ func bindCrossEntropy(b *binder) {
 	rows, classes := x.Shape[0], x.Shape[1]
 	stats, dx := b.lossOut(graph.CrossEntropyOp)
 	counted, each := b.scratch(8), b.scratch(16*rows)
-	b.launch(x.DType, "check_indices", 1, 1, b.in(1), rows, classes, ignoreIndex, b.step, b.m.fault, counted)
-	b.launch(x.DType, "cross_entropy", rows, 1, b.in(0), b.in(1), classes, ignoreIndex, b.m.call, counted, dx, each)
+	fault := b.m.fault
+	if rows > manyRows {
+		b.launch(x.DType, "check_indices", 1, 1, b.in(1), rows, classes, ignoreIndex, b.step, fault, counted)
+		fault = 0
+	}
+	b.launch(x.DType, "cross_entropy", rows, 1, b.in(0), b.in(1), rows, classes, ignoreIndex, b.step, fault, b.m.call, counted, dx, each)
 	b.report(x.DType, each, rows, counted, stats)
 }
 

@@ -128,12 +128,9 @@ func affines[T Float](lo, hi int, invstd, gamma, beta, scale, shift []T) {
 // from x itself: it overwrites dx, and writes or adds dgamma and dbeta (each may
 // be nil, as gamma may). dx may be dy.
 func BatchNormGrad[T Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	count := float64(n * hw)
-	for ch := range c {
-		sumDy, sumDyXmu := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
-		storeGrad(dgamma, ch, sumDyXmu*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sumDy, accumulate)
-		batchNormInput(n, c, hw, ch, count, x, dy, mean[ch], invstd[ch], gamma, sumDy, sumDyXmu, dx)
+	block := channelBlock(n, hw, 2)
+	for lo := 0; lo < c; lo += block {
+		normGradBlock(lo, min(lo+block, c), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
 	}
 }
 

@@ -35,21 +35,26 @@ func BatchNormReLUGrad[T Float](n, c, hw int, x, y, dy, mean, invstd, gamma, dx,
 // BatchNormReLUGradOf does so for the channels [lo, hi) of c.
 func BatchNormReLUGradOf[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
 	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
-		normReLUGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
 	}
 }
 
-// normReLUGradBlock takes the sums of a block of channels, and then their dx.
-func normReLUGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
+// normGradBlock takes the sums of a block of channels, and then their dx. y is nil without a ReLU.
+func normGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
 	var sums, dots [mostChannels]float64
 	for i := range n {
 		for ch := lo; ch < hi; ch++ {
 			at := (i*c + ch) * hw
-			var to []T
-			if d != nil {
-				to = d[at:][:hw]
+			var a, b float64
+			if y == nil {
+				a, b = planeSums(dy[at:][:hw], x[at:][:hw], mean[ch], c*hw)
+			} else {
+				var to []T
+				if d != nil {
+					to = d[at:][:hw]
+				}
+				a, b = reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to, c*hw)
 			}
-			a, b := reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to, c*hw)
 			sums[ch-lo] += a
 			dots[ch-lo] += b
 		}
@@ -66,9 +71,12 @@ func normReLUGradBlock[T Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, ga
 	for i := range n {
 		for ch := lo; ch < hi; ch++ {
 			at, j := (i*c+ch)*hw, ch-lo
-			if d != nil {
+			switch {
+			case y == nil:
+				normGrad(x[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
+			case d != nil:
 				normGrad(x[at:][:hw], d[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
-			} else {
+			default:
 				reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			}
 		}

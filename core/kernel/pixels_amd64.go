@@ -55,7 +55,3 @@ func vecChannel(dst []float32, pixels []byte, c int, sums *[5]float32) {
 		channelAVX2(&dst[0], &pixels[0], uint64(8*c), &sums[0], len(dst))
 	}
 }
-
-func vecInverseDCT(dst []byte, stride int, coefficients *[BlockSize]int32) {
-	inverseDCTAVX2(&dst[0], stride, &coefficients[0])
-}

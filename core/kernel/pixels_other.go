@@ -9,5 +9,3 @@ func vecColours(dst, y, cb, cr []byte, shared bool)                    { noVecto
 func vecAcrossPixels(dst, src []byte, first, weight []int32, taps int) { noVector() }
 func vecDownPixels(dst, src []byte, stride int, weight []int32)        { noVector() }
 func vecChannel(dst []float32, pixels []byte, c int, sums *[5]float32) { noVector() }
-
-func vecInverseDCT(dst []byte, stride int, coefficients *[BlockSize]int32) { noVector() }

@@ -154,7 +154,7 @@ type StallError struct {
 	Seq     uint64
 	Op      Op
 	Bucket  int
-	Missing []int         // ranks that did not arrive, ascending
+	Missing []int         // ranks that did not arrive, ascending; none where all have, and it did not end
 	Waited  time.Duration // since this rank entered; 0: not measured
 }
 

@@ -66,8 +66,8 @@ type DatasetSpec struct {
 	Notice       string // shown loudly when not empty ("training on generated digits: …")
 }
 
-// Batch is one request for samples. The memory belongs to the host and is
-// shared; it may be read and written until Fill returns.
+// Batch is one request for samples. It and its memory belong to the host, which
+// shares the memory; both may be read and written until Fill returns.
 type Batch struct {
 	Split   Split
 	Epoch   int

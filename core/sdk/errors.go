@@ -57,10 +57,10 @@ func (e *StallError) Error() string {
 	if e.Waited > 0 {
 		s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))
 	}
-	if len(e.Missing) > 0 {
-		s += ": " + rankList(e.Missing) + " did not arrive"
+	if len(e.Missing) == 0 {
+		return s + ": no rank is known to be missing, so the collective itself hangs"
 	}
-	return s
+	return s + ": " + rankList(e.Missing) + " did not arrive"
 }
 
 func rankList(ranks []int) string {

@@ -57,6 +57,7 @@ type server struct {
 	spare  *opContext // for the next operation; under calls
 
 	running Collective // of the ring
+	filling Batch      // of the ring
 }
 
 // opened is what the instance was opened with.

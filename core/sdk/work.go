@@ -221,7 +221,8 @@ func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) 
 	return arena, arena.Bytes()[offset : offset+size : offset+size], nil
 }
 
-// batch checks a submission and finds its memory.
+// batch checks a submission and finds its memory. The result is valid until the
+// next call.
 func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
 	var a pb.FillArgs
 	a.Get(sub.Payload[:])
@@ -244,7 +245,8 @@ func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{
+	b := &s.filling
+	*b = Batch{
 		Split: Split(a.Split), Epoch: int(a.Epoch), Seed: a.Seed,
 		Indices: tensor.View[int64](indices), Input: input, Target: target,
 	}

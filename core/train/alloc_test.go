@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
@@ -48,8 +49,6 @@ func plugged(t *testing.T, d *Deps, precision sdk.Options) {
 // reducer, the ring to the plugins, the scaler, the optimizer or the events.
 // Two ranks of this process share one heap, so the count is that of both.
 func TestSteadyStepAllocatesNothing(t *testing.T) {
-	const from, window, windows = 20, 60, 3
-	const to = from + windows*window
 	for name, c := range map[string]struct {
 		precision sdk.Options
 		change    func(*Settings)
@@ -69,39 +68,68 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var now runtime.MemStats
-			var mallocs [windows + 1]uint64
-			watch := event.Func(func(r event.Record) {
-				e, ok := r.Event.(*event.StepDone)
-				if ok && r.Rank == 0 && e.Step >= from && (e.Step-from)%window == 0 {
-					runtime.ReadMemStats(&now)
-					mallocs[(e.Step-from)/window] = now.Mallocs
-				}
-			})
-			errs := onRanks(t, 2, func(rank int, d *Deps) {
+			allocatesNothing(t, func(_ int, d *Deps) {
 				plugged(t, d, c.precision)
-				s := &d.Settings
-				s.Model = nn.Config{Name: "convnet"}
-				s.DatasetOptions["shape"] = []int64{1, 12, 12}
-				s.DatasetOptions["train_samples"] = int64(2 * 4 * 2 * to)
-				s.Train.EvalEvery, s.Train.MaxSteps = 0, to
-				s.BackendTimeout = 30 * time.Second
-				c.change(s)
-				d.Events.Add(watch)
-			}, trainToTheEnd)
-			if err := errors.Join(errs...); err != nil {
-				t.Fatal(err)
-			}
-			// One allocation in a rank's step would count 60 in every window. Those of
-			// the runtime and of connections at rest, such as for a thread that is
-			// started, come now and then: the quietest window tells.
-			least := mallocs[1] - mallocs[0]
-			for i := range windows {
-				least = min(least, mallocs[i+1]-mallocs[i])
-			}
-			if mallocs[windows] == 0 || least >= window/10 {
-				t.Errorf("at least %d allocations in each %d steps of two ranks, total %v", least, window, mallocs)
-			}
+				c.change(&d.Settings)
+			})
 		})
+	}
+}
+
+// Nor do ranks on GPUs, over a driver that does nothing of what is enqueued.
+func TestSteadyStepOnAGPUAllocatesNothing(t *testing.T) {
+	cudatest.Libraries(t, 2)
+	t.Setenv("CUDA_FAKE_NULL", "1")
+	for name, change := range map[string]func(*Settings){
+		"float32":           func(*Settings) {},
+		"adam, clipped":     func(s *Settings) { s.Optimizer = optim.DefaultFor("adam"); s.Train.MaxNorm = 1 },
+		"a bucket for each": func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocatesNothing(t, func(rank int, d *Deps) {
+				plugged(t, d, sdk.Options{"level": "O0"})
+				d.Device = fakeGPU(t, rank)
+				change(&d.Settings)
+			})
+		})
+	}
+}
+
+// allocatesNothing trains two ranks of this process, and counts.
+func allocatesNothing(t *testing.T, change func(rank int, d *Deps)) {
+	t.Helper()
+	const from, window, windows = 20, 60, 3
+	const to = from + windows*window
+	var now runtime.MemStats
+	var mallocs [windows + 1]uint64
+	watch := event.Func(func(r event.Record) {
+		e, ok := r.Event.(*event.StepDone)
+		if ok && r.Rank == 0 && e.Step >= from && (e.Step-from)%window == 0 {
+			runtime.ReadMemStats(&now)
+			mallocs[(e.Step-from)/window] = now.Mallocs
+		}
+	})
+	errs := onRanks(t, 2, func(rank int, d *Deps) {
+		s := &d.Settings
+		s.Model = nn.Config{Name: "convnet"}
+		s.DatasetOptions["shape"] = []int64{1, 12, 12}
+		s.DatasetOptions["train_samples"] = int64(2 * 4 * 2 * to)
+		s.Train.EvalEvery, s.Train.MaxSteps = 0, to
+		s.BackendTimeout = 30 * time.Second
+		change(rank, d)
+		d.Events.Add(watch)
+	}, trainToTheEnd)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	// One allocation in a rank's step would count 60 in every window. Those of
+	// the runtime and of connections at rest, such as for a thread that is
+	// started, come now and then: the quietest window tells.
+	least := mallocs[1] - mallocs[0]
+	for i := range windows {
+		least = min(least, mallocs[i+1]-mallocs[i])
+	}
+	if mallocs[windows] == 0 || least >= window/10 {
+		t.Errorf("at least %d allocations in each %d steps of two ranks, total %v", least, window, mallocs)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -28,7 +29,8 @@ func shapes(n, size int) []int {
 	return s
 }
 
-// compile makes the plan of one batch shape.
+// compile makes the plan of one batch shape. What the plan refuses is for the
+// user to change: a batch too small for the model, an operation that the precision bans.
 func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool, world int) (*plan.Plan, error) {
 	d, err := tensor.ParseDType(c.Run.DType)
 	if err != nil {
@@ -39,7 +41,7 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("planning batches of %d: %w", rows, err)
+		return nil, diag.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
 	}
 	return p, nil
 }

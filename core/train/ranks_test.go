@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
@@ -124,6 +125,20 @@ func trainToTheEnd(ctx context.Context, d Deps) error {
 	}
 	defer tr.Close()
 	return tr.Run(ctx)
+}
+
+// A batch that cannot be trained is the configuration's mistake, which no restart mends.
+func TestBatchTooSmallForTheModelIsAMistake(t *testing.T) {
+	errs := onRanks(t, 1, func(_ int, d *Deps) {
+		three := 3
+		d.Settings.Train.PerRankBatch = 29 // of 30 samples
+		d.Settings.Model = nn.Config{Layers: []nn.LayerConfig{
+			{Type: "conv2d", OutChannels: &three, KernelSize: nn.IntPair{4, 4}}, {Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three},
+		}}
+	}, trainToTheEnd)
+	if l := diag.Problems(errs[0]); l == nil || !strings.Contains(errs[0].Error(), "planning batches of 1: plan: 1 (batchnorm2d): a batch of one image of one pixel has no variance") {
+		t.Errorf("%v", errs[0])
+	}
 }
 
 // Ranks that mean different things find out before the first collective, all

@@ -26,6 +26,7 @@ type residence struct {
 	stage  plan.Stage   // of buckets that are reduced in the host's memory
 	arena  func() error // releases the copy
 	inputs func() error // unpins the batches
+	part   [1][]byte    // a list of one, for calls in every step
 	err    error
 }
 
@@ -133,14 +134,19 @@ func (t *Trainer) fetchBuffers() error {
 	if t.home.dev == nil {
 		return nil
 	}
-	return t.home.dev.Download(t.group.Bytes(t.memory.buffers))
+	return t.home.dev.Download(t.home.list(t.group.Bytes(t.memory.buffers))...)
 }
 
 func (t *Trainer) storeBuffers() error {
 	if t.home.dev == nil {
 		return nil
 	}
-	return t.home.dev.Upload(t.group.Bytes(t.memory.buffers))
+	return t.home.dev.Upload(t.home.list(t.group.Bytes(t.memory.buffers))...)
+}
+
+func (h *residence) list(part []byte) [][]byte {
+	h.part[0] = part
+	return h.part[:]
 }
 
 // fetchGradients brings all gradients to the host.

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,9 @@ func Finder(t testing.TB) *dl.Finder {
 // the fake NVRTC compiles there too.
 func Dir(t testing.TB) string {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the fake CUDA needs Linux, whose memfd and futex processes share")
+	}
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip("no C++ compiler to build the fake CUDA with: ", err)
 	}

@@ -1,19 +1,24 @@
 // Losses and table look-ups: what reads indices of the batch.
 
-// check_indices has one block. It counts the indices that are not ignored, and
-// remembers the first one outside [0, limit) if nothing else is wrong yet.
-KERNEL check_indices(const int* v, int n, int limit, int ignore, int what, Fault* fault, double* counted) {
-	__shared__ int first[BLOCK];
-	int bad = n, count = 0;
+// seen is how many of a thread's share of n indices are not ignored, and bad
+// becomes the first of them outside [0, limit), n without one.
+__device__ inline int seen(const int* v, int n, int limit, int ignore, int* bad) {
+	int count = 0;
+	*bad = n;
 	for (int i = threadIdx.x; i < n; i += BLOCK) {
 		if (v[i] == ignore) continue;
 		count++;
-		if ((v[i] < 0 || v[i] >= limit) && i < bad) bad = i;
+		if ((v[i] < 0 || v[i] >= limit) && i < *bad) *bad = i;
 	}
+	return count;
+}
+
+// blame remembers the first bad index of a block's threads, if nothing else is wrong yet.
+__device__ inline void blame(int bad, const int* v, int n, int limit, int what, Fault* fault) {
+	__shared__ int first[BLOCK];
 	first[threadIdx.x] = bad;
-	count = block_sum(count);
+	__syncthreads();
 	if (threadIdx.x != 0) return;
-	if (counted) counted[0] = count;
 	for (int t = 1; t < BLOCK; t++)
 		if (first[t] < bad) bad = first[t];
 	if (bad < n && fault->limit == 0) {
@@ -24,6 +29,14 @@ KERNEL check_indices(const int* v, int n, int limit, int ignore, int what, Fault
 	}
 }
 
+// check_indices has one block.
+KERNEL check_indices(const int* v, int n, int limit, int ignore, int what, Fault* fault, double* counted) {
+	int bad, count = seen(v, n, limit, ignore, &bad);
+	count = block_sum(count);
+	if (counted && threadIdx.x == 0) counted[0] = count;
+	blame(bad, v, n, limit, what, fault);
+}
+
 __device__ inline bool larger(acc v, int at, acc w, int than) {
 	bool nan = v != v, other = w != w;
 	if (nan || other) return nan && (!other || at < than);
@@ -31,14 +44,27 @@ __device__ inline bool larger(acc v, int at, acc w, int than) {
 }
 
 // cross_entropy has a block per row: the row's loss, and whether its largest
-// logit is the target's. dx may be null, and may be x.
-KERNEL cross_entropy(const elem* x, const int* target, int classes, int ignore, const Call* call, const double* counted, elem* dx, double* rows) {
+// logit is the target's. dx may be null, and may be x. With a fault to tell every
+// block counts the targets by itself, and the first one checks them; without one
+// check_indices has done so.
+KERNEL cross_entropy(const elem* x, const int* target, int n, int classes, int ignore, int what, Fault* fault, const Call* call, double* counted, elem* dx, double* rows) {
 	__shared__ acc peaks[BLOCK];
 	__shared__ int places[BLOCK];
 	u32 t = threadIdx.x;
 	i64 row = (i64)blockIdx.x * classes;
 	int want = target[blockIdx.x];
 	double* mine = rows + 2 * (i64)blockIdx.x;
+	double all;
+	if (fault) {
+		int bad, count = seen(target, n, classes, ignore, &bad);
+		all = block_sum(count);
+		if (blockIdx.x == 0) {
+			if (t == 0) counted[0] = all;
+			blame(bad, target, n, classes, what, fault);
+		}
+	} else {
+		all = counted[0];
+	}
 	if (want == ignore || want < 0 || want >= classes) {
 		if (dx)
 			for (u32 j = t; j < (u32)classes; j += BLOCK) store(dx, row + j, 0);
@@ -73,7 +99,7 @@ KERNEL cross_entropy(const elem* x, const int* target, int classes, int ignore, 
 	}
 	if (!dx) return;
 	__syncthreads(); // the target's logit is read: dx may go over it
-	acc scale = (acc)(call->grad_scale / counted[0]);
+	acc scale = (acc)(call->grad_scale / all);
 	for (u32 j = t; j < (u32)classes; j += BLOCK) store(dx, row + j, (exp(load(x, row + j) - peak) / sum - (j == (u32)want ? 1 : 0)) * scale);
 }
 

@@ -33,7 +33,6 @@ var families = map[string]func(*asm){
 	"product":     product,
 	"pixels":      pixels,
 	"image":       images,
-	"dct":         dct,
 	"exp":         exp,
 }
 

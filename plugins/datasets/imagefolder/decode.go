@@ -26,32 +26,31 @@ func (e *imageError) Error() string { return e.path + ": " + e.err.Error() }
 func (e *imageError) Unwrap() error { return e.err }
 
 // decode reads and decodes sample index, or the next good one of its split
-// where damaged ones are skipped, and says which it was, and what see makes of its
-// size. Which one follows from the files alone, not from who reads them or what was
-// read before.
-func (d *Dataset) decode(ctx context.Context, w *worker, split sdk.Split, index int, see func(size image.Point) view) (used int, img image.Image, v view, err error) {
+// where damaged ones are skipped, and says which it was. Which one follows from
+// the files alone, not from who reads them or what was read before.
+func (d *Dataset) decode(ctx context.Context, w *worker, split sdk.Split, index int) (used int, img image.Image, err error) {
 	s := &d.list.samples[split]
 	for step := range s.len() {
 		if err := ctx.Err(); err != nil {
-			return 0, nil, v, err
+			return 0, nil, err
 		}
 		used = (index + step) % s.len()
 		if d.damaged.has(split, used) {
 			continue
 		}
-		img, v, err = w.load(d.fs, s.path(used), see)
+		img, err = w.load(d.fs, s.path(used))
 		var bad *imageError
 		switch {
 		case err == nil:
-			return used, img, v, nil
+			return used, img, nil
 		case !errors.As(err, &bad):
-			return 0, nil, v, fmt.Errorf("imagefolder: %w", err)
+			return 0, nil, fmt.Errorf("imagefolder: %w", err)
 		case !d.skip:
-			return 0, nil, v, fmt.Errorf("imagefolder: %w; replace the file, or set corrupt = %q to go on without it", err, corruptSkip)
+			return 0, nil, fmt.Errorf("imagefolder: %w; replace the file, or set corrupt = %q to go on without it", err, corruptSkip)
 		}
 		d.damaged.add(split, used, bad)
 	}
-	return 0, nil, v, fmt.Errorf("imagefolder: none of the %d images in %s can be decoded", s.len(), d.folder(split))
+	return 0, nil, fmt.Errorf("imagefolder: none of the %d images in %s can be decoded", s.len(), d.folder(split))
 }
 
 // damaged remembers the images that were skipped.
@@ -110,15 +109,11 @@ func decodeImage(b []byte) (image.Image, error) {
 	if err != nil {
 		return nil, readable(err)
 	}
-	if !sensible(c.Width, c.Height) {
+	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
 		return nil, fmt.Errorf("announces %d×%d pixels", c.Width, c.Height)
 	}
 	img, err := decode(bytes.NewReader(b))
 	return img, readable(err)
-}
-
-func sensible(width, height int) bool {
-	return width >= 1 && height >= 1 && width <= maxPixels/height
 }
 
 func readable(err error) error {

@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"log/slog"
 
 	"github.com/spf13/afero"
@@ -138,15 +137,15 @@ func (d *Dataset) sample(ctx context.Context, w *worker, b *sdk.Batch, index int
 	if index < 0 || index >= int64(samples.len()) {
 		return 0, fmt.Errorf("imagefolder: index %d is outside of the %d samples", index, samples.len())
 	}
-	used, img, v, err := d.decode(ctx, w, b.Split, int(index), func(size image.Point) view {
-		if d.augment && b.Split == sdk.Train {
-			r := vision.NewSource(b.Seed, b.Epoch, index)
-			return d.crop.random(&r, size, d.size)
-		}
-		return middle(size, d.size, d.resize)
-	})
+	used, img, err := d.decode(ctx, w, b.Split, int(index))
 	if err != nil {
 		return 0, err
+	}
+	size := img.Bounds().Size()
+	v := middle(size, d.size, d.resize)
+	if d.augment && b.Split == sdk.Train {
+		r := vision.NewSource(b.Seed, b.Epoch, index)
+		v = d.crop.random(&r, size, d.size)
 	}
 	d.levels.Planes(out, w.render(img, v))
 	return int32(samples.class(used)), nil

@@ -7,13 +7,11 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/plugins/datasets/jpeg"
 )
 
 // worker is the memory in which one image at a time becomes a square.
 type worker struct {
 	file     bytes.Buffer
-	jpeg     jpeg.Decoder
 	box      []byte // the part of the image that is scaled, as pixels
 	narrow   []byte // after the rows were scaled
 	square   []byte // after the columns were scaled
@@ -23,33 +21,25 @@ type worker struct {
 // keepBytes bounds what a worker keeps from one image for the next.
 const keepBytes = 32 << 20
 
-// load reads and decodes one file. see says what is looked at of an image of a
-// size; the rest of the image may be anything. The image is valid until the next
-// call. Errors of the content are *imageError.
-func (w *worker) load(fs afero.Fs, path string, see func(size image.Point) view) (image.Image, view, error) {
+// load reads and decodes one file. Errors of the content are *imageError.
+func (w *worker) load(fs afero.Fs, path string) (image.Image, error) {
 	f, err := fs.Open(path)
 	if err != nil {
-		return nil, view{}, err
+		return nil, err
 	}
 	defer f.Close()
 	if w.file.Cap() > keepBytes {
-		w.file, w.jpeg = bytes.Buffer{}, jpeg.Decoder{}
+		w.file = bytes.Buffer{}
 	}
 	w.file.Reset()
 	if _, err := w.file.ReadFrom(f); err != nil {
-		return nil, view{}, err
-	}
-	if size, ok := w.jpeg.Open(w.file.Bytes()); ok && sensible(size.X, size.Y) {
-		v := see(size)
-		if img, ok := w.jpeg.Decode(v.box); ok {
-			return img, v, nil
-		}
+		return nil, err
 	}
 	img, err := decodeImage(w.file.Bytes())
 	if err != nil {
-		return nil, view{}, &imageError{path, err}
+		return nil, &imageError{path, err}
 	}
-	return img, see(img.Bounds().Size()), nil
+	return img, nil
 }
 
 // render gives the pixels of the view, valid until the next call.

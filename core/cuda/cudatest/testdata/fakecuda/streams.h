@@ -119,8 +119,7 @@ static void enqueue(Lock& lock, Stream* s, Op op, bool waits = false) {
 		s->capture->work.push_back(std::move(op));
 		return;
 	}
-	static const bool null = set("CUDA_FAKE_NULL");
-	if (null) return;
+	if (idle) return;
 	bool behind = s->running || s->done < s->enqueued;
 	s->queue.push_back(std::move(op));
 	s->enqueued++;

@@ -7,6 +7,7 @@
 
 static std::atomic<int> faulted[64]; // by device: the code
 static std::atomic<int> runs;        // of what has trouble
+static std::atomic<bool> idle;       // CUDA_FAKE_NULL, as the last device that was opened found it
 
 static int ordinal() { return int((uintptr_t)current) - 1; }
 
@@ -49,6 +50,7 @@ static void blocked(const char* name) {
 // streams that are stuck and those that wait for them.
 static void whole(int device) {
 	faulted[device] = runs = 0;
+	idle = set("CUDA_FAKE_NULL");
 	auto of = [device](Stream* s) { return s->device == device; };
 	if (std::none_of(streams.begin(), streams.end(), [&](Stream* s) { return of(s) && s->stuck; })) return;
 	streams.erase(std::remove_if(streams.begin(), streams.end(), of), streams.end());
