@@ -166,5 +166,5 @@ func TestPowerSGD(t *testing.T) {
 	if a, b := r.params(t), again.params(t); a != b {
 		t.Errorf("parameters %.12s, then %.12s", a, b)
 	}
-	p.train(t, append(args, set("precision.plugin=amp", "precision.options.dtype=fp16")...)...).expect(t, 5).says(t, "constant scale")
+	p.train(t, append(args, set("precision.plugin=amp", "precision.options.dtype=fp16")...)...).expect(t, 2).says(t, "constant scale")
 }

@@ -1,8 +1,7 @@
 package plan
 
 import (
-	"fmt"
-
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
 )
@@ -23,7 +22,9 @@ func (p *Plan) Optional() (params []int) {
 func (l *lowering) checkBranches() error {
 	for i := range l.steps {
 		if s := &l.steps[i]; s.branch != 0 && s.op == SyncBatchNormOp {
-			return fmt.Errorf("plan: %s: a batch norm in a branch that layerdrop leaves out on some ranks cannot be synchronised with the others", s.layer)
+			var l diag.List
+			l.Addf("ddp.sync_batchnorm", "set it to false, or layerdrop to 0", "a batch norm in a branch that layerdrop leaves out on some ranks cannot be synchronised with the others: layer %s", s.layer)
+			return l.Err()
 		}
 	}
 	return nil

@@ -2,9 +2,9 @@ package plan_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -67,7 +67,7 @@ func TestBranchesAreLeftOut(t *testing.T) {
 func TestBranchesAreNotSynchronised(t *testing.T) {
 	g := build(t, nn.Config{Layers: layers{dropped(layer("batchnorm2d")), layer("flatten"), linear(10)}}, digits, class)
 	_, err := plan.Compile(g, plan.Options{Batch: 2, Train: true, SyncBatchNorm: true})
-	if err == nil || !strings.Contains(err.Error(), "cannot be synchronised") {
+	if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.sync_batchnorm" {
 		t.Error(err)
 	}
 }

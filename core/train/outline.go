@@ -86,7 +86,8 @@ func (o *Outline) addUsage(cfg ddp.Config, world int) error {
 	for i, p := range optional {
 		names[i] = o.Gradients[p].Name
 	}
-	return fmt.Errorf("these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s; set ddp.find_unused_parameters = true, or layerdrop = 0", strings.Join(names, ", "))
+	return mistake("ddp.find_unused_parameters", "set it to true, or layerdrop to 0",
+		"these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s", strings.Join(names, ", "))
 }
 
 // Memory is what the programs of the run need, which take turns in it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -81,19 +82,28 @@ func (t *Trainer) openBackend(ctx context.Context) error {
 	}, t.Settings.BackendOptions)
 }
 
+// mistake is an error of the configuration that shows only when the plugins or
+// the plan are known.
+func mistake(key, help, format string, args ...any) error {
+	var l diag.List
+	l.Addf(key, help, format, args...)
+	return l.Err()
+}
+
 func (t *Trainer) checkPlugins() error {
 	b := t.Backend.Info()
 	if t.Settings.Run.Deterministic && t.World.Size > 1 && b.Determinism != "bitwise" {
-		return fmt.Errorf("backend %q does not promise that equal runs give equal bits; set run.deterministic = false to use it", b.Name)
+		return mistake("run.deterministic", "set it to false to use this backend", "backend %q does not promise that equal runs give equal bits", b.Name)
 	}
 	if b.MaxWorld > 0 && t.World.Size > b.MaxWorld {
-		return fmt.Errorf("backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.World.Size)
+		return mistake("backend.plugin", "start fewer ranks, or use another", "backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.World.Size)
 	}
 	if t.policy.Dynamic && t.Settings.DDP.Compress == "powersgd" {
-		return fmt.Errorf("ddp.compress = \"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between: use a precision with a constant scale, such as bf16", t.policy.Name)
+		return mistake("ddp.compress", "use a precision with a constant scale, such as bf16",
+			"\"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between", t.policy.Name)
 	}
 	if t.Settings.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
-		return fmt.Errorf("run.dtype = \"f64\" is for reference curves and excludes precision %q", t.policy.Name)
+		return mistake("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and excludes precision %q", t.policy.Name)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/optim"
 )
@@ -116,7 +117,7 @@ func TestUnusedParametersWithoutTheOption(t *testing.T) {
 	}
 	_, _, errs := run(t, []int{3, 3}, off, nil)
 	for r, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "layerdrop leaves their layers out: 2.0.bias, 2.0.weight; set ddp.find_unused_parameters = true") {
+		if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.find_unused_parameters" || !strings.Contains(l[0].Detail, "layerdrop leaves their layers out: 2.0.bias, 2.0.weight") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
