@@ -117,8 +117,10 @@ func chat() {
 	wg.Wait()
 }
 
-// playParent starts a child that leaves the group and session, then idles.
+// playParent starts a child that leaves the group and session, then idles. It
+// tells of itself first, and the child of itself after that.
 func playParent() int {
+	tell(map[string]any{"event": "ready", "pid": os.Getpid()})
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), roleEnv+"=idle", EnvLifelineFD+"=3", EnvEventFD+"=4")
 	c.ExtraFiles = []*os.File{Lifeline(), EventFile()}
@@ -126,7 +128,6 @@ func playParent() int {
 	if err := c.Start(); err != nil {
 		return 9
 	}
-	tell(map[string]any{"event": "ready", "pid": os.Getpid()})
 	time.Sleep(time.Hour)
 	return 0
 }
