@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,6 +51,9 @@ func TestTermAndResume(t *testing.T) {
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
+	heard := make(chan os.Signal, 1) // tests under nohup themselves would hand its deafness on
+	signal.Notify(heard, syscall.SIGHUP)
+	defer signal.Stop(heard)
 	r := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "optimizer.momentum=0.9")...)...)
 	p.trained(t, r, 1, 2)
 	kill(t, r.cmd.Process.Pid, syscall.SIGHUP)
