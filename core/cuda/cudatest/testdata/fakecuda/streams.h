@@ -33,6 +33,7 @@ struct Stream {
 	std::deque<Op> queue;
 	u64 enqueued = 0, done = 0;
 	u64 wanted = 0;          // how far its thread runs
+	std::condition_variable asked; // wakes that thread
 	bool running = false;    // an operation is being run, by whomever
 	bool thread = false;     // it has one
 	int device = 0;
@@ -98,13 +99,13 @@ static void advance(Lock& lock, Stream* s, u64 to) {
 static void want(Stream* s, u64 to) {
 	if (s->done >= to || s->wanted >= to) return;
 	s->wanted = to;
-	moved.notify_all();
+	s->asked.notify_one();
 	if (s->thread) return;
 	s->thread = true;
 	aside([s] {
 		for (Lock lock(big);;) {
 			if (s->done < s->wanted) advance(lock, s, s->wanted);
-			else moved.wait(lock);
+			else s->asked.wait(lock);
 		}
 	});
 }
