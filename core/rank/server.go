@@ -112,13 +112,6 @@ func (s *Server) OnLeave(f func(rank int, err error)) {
 	s.onLeave = f
 }
 
-// Peers lists the ranks that are connected.
-func (s *Server) Peers() []Peer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connected()
-}
-
 func (s *Server) connected() []Peer {
 	var l []Peer
 	for r := range s.peers {

@@ -43,7 +43,6 @@ type CUDA struct {
 	EventDestroy     func(event Event) error                             `dl:"cuEventDestroy_v2"`
 	EventRecord      func(event Event, stream Stream) error              `dl:"cuEventRecord"`
 	EventQuery       func(event Event) error                             `dl:"cuEventQuery"`
-	EventSynchronize func(event Event) error                             `dl:"cuEventSynchronize"`
 	EventElapsedTime func(milliseconds *float32, start, end Event) error `dl:"cuEventElapsedTime"`
 
 	// Device memory. Addresses of MemAlloc are aligned to 256 bytes.

@@ -42,16 +42,16 @@ __device__ inline void put(const Slot* s, u32 i, acc w) {
 KERNEL sgd_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int nesterov, int maximize) {
 	Part p = parts[blockIdx.x];
 	const Slot* s = &slots[p.slot];
-	const Numbers* k = own ? &own[p.slot] : &common;
-	if (k->idle) return;
-	acc scale = k->scale, lr = k->lr, momentum = k->momentum, keep = k->keep, decay = k->decay;
+	const Numbers k = own ? own[p.slot] : common;
+	if (k.idle) return;
+	acc scale = k.scale, lr = k.lr, momentum = k.momentum, keep = k.keep, decay = k.decay;
 	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
 		acc w = load_as(s->weight, s->weight_type, i), d = (acc)load_as(s->grad, s->grad_type, i) * scale;
 		if (maximize) d = -d;
 		d += decay * w;
 		if (s->state[0]) {
 			acc b = d;
-			if (!k->first) b = momentum * (acc)load_as(s->state[0], s->state_type, i) + keep * d;
+			if (!k.first) b = momentum * (acc)load_as(s->state[0], s->state_type, i) + keep * d;
 			store_as(s->state[0], s->state_type, i, b);
 			d = nesterov ? d + momentum * b : b;
 		}
@@ -63,10 +63,10 @@ KERNEL sgd_update(const Slot* slots, const Part* parts, Numbers common, const Nu
 KERNEL adam_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int maximize) {
 	Part p = parts[blockIdx.x];
 	const Slot* s = &slots[p.slot];
-	const Numbers* k = own ? &own[p.slot] : &common;
-	if (k->idle) return;
-	acc scale = k->scale, decay = k->decay, shrink = k->shrink, w1 = k->w1, w2 = k->w2, b1 = k->b1, b2 = k->b2;
-	acc step_size = k->step_size, root_scale = k->root_scale, eps = k->eps;
+	const Numbers k = own ? own[p.slot] : common;
+	if (k.idle) return;
+	acc scale = k.scale, decay = k.decay, shrink = k.shrink, w1 = k.w1, w2 = k.w2, b1 = k.b1, b2 = k.b2;
+	acc step_size = k.step_size, root_scale = k.root_scale, eps = k.eps;
 	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
 		acc w = load_as(s->weight, s->weight_type, i), d = (acc)load_as(s->grad, s->grad_type, i) * scale;
 		acc m = load_as(s->state[0], s->state_type, i), v = load_as(s->state[1], s->state_type, i);
