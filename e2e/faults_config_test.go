@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A mistake that can be known before anything runs is told once, at its
@@ -139,29 +138,4 @@ func TestCheckpointThatIsNotThere(t *testing.T) {
 	if _, err := os.Stat(p.runDir(1)); err == nil {
 		t.Error("there is a run directory")
 	}
-}
-
-// oneBlock asserts that the failure is shown in one block of text that names
-// only what exists.
-func (r result) oneBlock(t *testing.T) result {
-	t.Helper()
-	if n := strings.Count(r.stderr, " FAILED"); n != 1 {
-		t.Errorf("%d failure blocks:\n%s", n, r.stderr)
-	}
-	for _, no := range []string{"trainctl logs", "trainctl doctor", "goroutine "} {
-		if strings.Contains(r.stderr, no) {
-			t.Errorf("standard error speaks of %q:\n%s", no, r.stderr)
-		}
-	}
-	return r
-}
-
-// within asserts that the run ended in time; the bound is generous, since
-// other tests run beside this one.
-func (r result) within(t *testing.T, d time.Duration) result {
-	t.Helper()
-	if r.took > d {
-		t.Errorf("it took %v, more than %v:\n%s", r.took, d, r.stderr)
-	}
-	return r
 }

@@ -3,21 +3,12 @@
 package e2e
 
 import (
-	"encoding/json"
 	"regexp"
 	"syscall"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/flight"
 )
-
-// report is what doctor knows of the n-th run.
-func (p *place) report(t *testing.T, n int) flight.Report {
-	t.Helper()
-	var r flight.Report
-	must(t, json.Unmarshal([]byte(p.trainctl(t, "doctor", "--json", "--run", p.runDir(n)).expect(t, 0).stdout), &r))
-	return r
-}
 
 // When every process of a job was killed at once, its last operations are still
 // there, in order, on all ranks.

@@ -3,43 +3,11 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/trainctl/trainctl/core/event"
 )
-
-// long is a run of 3,200 steps with batch norm, dropout, evaluations and checkpoints.
-func long(more ...string) []string {
-	return set(append([]string{
-		"train.epochs=8", "dataset.options.train_samples=6400", "train.log_freq=1000000", `checkpoint.every="300 steps"`, "optimizer.momentum=0.9",
-		"dataset.options.shape=[1, 8, 8]",
-		`model.layers=[{type="conv2d", out_channels=4, kernel_size=3}, {type="batchnorm2d"}, {type="flatten"}, {type="dropout"}, {type="linear", out_features=4}]`,
-		`backend.timeout="4s"`, `backend.init_timeout="20s"`,
-	}, more...)...)
-}
-
-// restartsOf are the backend's restarts that rank 0 tells of in events.jsonl.
-func (p *place) restartsOf(t *testing.T, n int) (found []*event.BackendRestarted) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(p.runDir(n), "events.jsonl"))
-	must(t, err)
-	for line := range bytes.Lines(b) {
-		r, err := event.Decode(line)
-		if err != nil {
-			continue // the reader is ahead of the writer
-		}
-		if e, ok := r.Event.(*event.BackendRestarted); ok {
-			found = append(found, e)
-		}
-	}
-	return found
-}
 
 // A run whose backend dies or hangs, again and again, ends with the bits of one
 // that was left alone.

@@ -9,31 +9,6 @@ import (
 	"time"
 )
 
-// endless trains until something ends it. A collective or a batch that takes
-// longer than 4 s counts as a fault.
-func endless(more ...string) []string {
-	return set(append([]string{
-		"train.epochs=1000000", "train.eval_every=0", "train.log_freq=1000000", `checkpoint.every="never"`,
-		`backend.timeout="4s"`, `dataset.timeout="4s"`,
-	}, more...)...)
-}
-
-// scaled makes the precision plugin work in every step.
-const scaled = `precision={plugin="amp", options={level="O1", dtype="fp16"}}`
-
-// underWay starts an endless run and waits until it trains.
-func (p *place) underWay(t *testing.T, more ...string) *proc {
-	t.Helper()
-	r := p.start(t, append([]string{"run", p.config}, endless(more...)...)...)
-	p.trained(t, r, 1, 3)
-	return r
-}
-
-func kill(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	must(t, syscall.Kill(pid, sig))
-}
-
 // A plugin that dies or hangs is named by the rank that it serves, although
 // the other rank's collective breaks as well.
 func TestPluginDiesOrHangs(t *testing.T) {

@@ -6,21 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/trainctl/trainctl/core/event"
 )
-
-func sameParams(t *testing.T, a, b event.Summary) {
-	t.Helper()
-	if len(a.ParamsSHA256) == 0 || !slices.Equal(a.ParamsSHA256, b.ParamsSHA256) {
-		t.Errorf("params_sha256 differ: %v and %v", a.ParamsSHA256, b.ParamsSHA256)
-	}
-}
 
 // A run that makes way in the middle of an epoch saves, and ends later with
 // the bits of one that was left alone.

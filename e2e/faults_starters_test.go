@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,26 +11,6 @@ import (
 	"testing"
 	"time"
 )
-
-// freePort is a port that nobody listens on at the moment.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// startRank starts a worker as torchrun --no-python does.
-func (p *place) startRank(t *testing.T, rank, size, port int, args ...string) *proc {
-	t.Helper()
-	r := p.command(append([]string{"worker", p.config}, args...)...)
-	r.cmd.Env = append(r.cmd.Env,
-		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", size),
-		"GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port), "TORCHELASTIC_RUN_ID=by-hand", "TORCHELASTIC_RESTART_COUNT=0",
-	)
-	return r.start(t)
-}
 
 // Ranks that another launcher starts train the same bits as trainctl run's.
 func TestWorkersUnderTorchrunsContract(t *testing.T) {

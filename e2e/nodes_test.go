@@ -6,19 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/bench"
 )
-
-// node prepares the launcher of one machine of two. Only the first keeps its
-// files where the place looks for runs.
-func (p *place) node(rank int, endpoint string, args ...string) *proc {
-	dir := filepath.Join(p.dir, []string{"runs", "elsewhere"}[rank])
-	return p.command(append([]string{"run", p.config, "--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--rdzv-endpoint", endpoint, "--run-dir", dir}, args...)...)
-}
 
 // Two launchers of one rank each train the same bits as one of two.
 func TestTwoNodes(t *testing.T) {

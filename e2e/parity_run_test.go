@@ -17,12 +17,6 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// configure gives the place another configuration. Its run is named "job".
-func (p *place) configure(t *testing.T, tables string) {
-	t.Helper()
-	must(t, os.WriteFile(p.config, []byte("[run]\nname = \"job\"\n"+tables), 0o644))
-}
-
 // run is what a run that went well has left behind.
 type run struct {
 	dir   string

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -73,19 +72,19 @@ func fields(path string) []string {
 }
 
 // worker waits for the process of a rank.
-func (p *place) worker(t *testing.T, rank int) process {
+func (p *place) worker(t tester, rank int) process {
 	t.Helper()
 	return p.find(t, "a worker of rank "+strconv.Itoa(rank), func(q process) bool { return q.isWorker() && q.rank() == rank })
 }
 
 // pluginOf waits for the plugin of a kind that a rank has started.
-func (p *place) pluginOf(t *testing.T, kind string, rank int) process {
+func (p *place) pluginOf(t tester, kind string, rank int) process {
 	t.Helper()
 	w := p.worker(t, rank)
 	return p.find(t, "a "+kind+" plugin", func(q process) bool { return q.plugin() == kind && q.parent == w.pid })
 }
 
-func (p *place) find(t *testing.T, what string, match func(process) bool) (found process) {
+func (p *place) find(t tester, what string, match func(process) bool) (found process) {
 	t.Helper()
 	eventually(t, what, func() bool {
 		all := p.processes()
@@ -99,17 +98,19 @@ func (p *place) find(t *testing.T, what string, match func(process) bool) (found
 }
 
 // eventually polls until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t tester, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain for %s", patience, what)
+	began := time.Now()
+	for !holds() {
+		if t.Context().Err() != nil || time.Since(began) > patience {
+			t.Fatalf("waited %v in vain for %s", time.Since(began).Round(time.Millisecond), what)
 		}
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 
 // trained waits until r, the n-th run of the place, has made that many steps.
-func (p *place) trained(t *testing.T, r *proc, n, steps int) {
+func (p *place) trained(t tester, r *proc, n, steps int) {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -124,13 +125,13 @@ func (p *place) trained(t *testing.T, r *proc, n, steps int) {
 
 // checkClean asserts that nothing is left of the place's runs: no process, no
 // temporary file or socket. A process may take a moment to be gone.
-func (p *place) checkClean(t *testing.T) {
+func (p *place) checkClean(t tester) {
 	t.Helper()
 	p.checkProcesses(t)
 	p.checkFiles(t)
 }
 
-func (p *place) checkProcesses(t *testing.T) {
+func (p *place) checkProcesses(t tester) {
 	t.Helper()
 	var left []process
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -146,7 +147,7 @@ func (p *place) checkProcesses(t *testing.T) {
 	}
 }
 
-func (p *place) checkFiles(t *testing.T) {
+func (p *place) checkFiles(t tester) {
 	t.Helper()
 	files, err := os.ReadDir(p.tmp)
 	must(t, err)
