@@ -103,6 +103,19 @@ func TestRunningStatistics(t *testing.T) {
 	}
 }
 
+// One element has no sample variance: PyTorch's 0/0 is not written.
+func TestRunningStatisticsOfOneElement(t *testing.T) {
+	r := runningStats[float64]{mean: []float64{0}, variance: []float64{2}, batches: []int64{0}, momentum: 0.1, count: 1}
+	r.update([]float64{4}, []float64{0})
+	if math.Abs(r.mean[0]-0.4) > 1e-15 || r.variance[0] != 2 || r.batches[0] != 1 {
+		t.Errorf("%+v", r)
+	}
+	r.count = 0
+	if r.update([]float64{math.NaN()}, []float64{math.NaN()}); r.mean[0] != 0.4 || r.variance[0] != 2 || r.batches[0] != 1 {
+		t.Errorf("no element: %+v", r)
+	}
+}
+
 func TestProgramsTakeTurns(t *testing.T) {
 	defer func() {
 		if recover() == nil {

@@ -57,11 +57,24 @@ type runningStats[T kernel.Float] struct {
 
 // update moves the statistics towards the batch's, with the variance of the
 // sample where normalisation uses that of the batch (torch/nn/modules/batchnorm.py).
+//
+// One element has no sample variance, which is 0/0, so the running one stays.
+// Ranks that share statistics come to that when all but one have run out of
+// data; PyTorch's SyncBatchNorm then writes NaN, and its BatchNorm refuses such
+// a batch. No element at all changes nothing.
 func (r *runningStats[T]) update(mean, variance []T) {
-	m, unbias := r.momentum, r.count/(r.count-1)
+	if r.count < 1 {
+		return
+	}
+	m := r.momentum
 	for i := range mean {
 		r.mean[i] = T(m*float64(mean[i]) + (1-m)*float64(r.mean[i]))
-		r.variance[i] = T(m*float64(variance[i])*unbias + (1-m)*float64(r.variance[i]))
+	}
+	if r.count > 1 {
+		unbias := r.count / (r.count - 1)
+		for i := range variance {
+			r.variance[i] = T(m*float64(variance[i])*unbias + (1-m)*float64(r.variance[i]))
+		}
 	}
 	r.batches[0]++
 }

@@ -52,7 +52,7 @@ func mergeMoments[T kernel.Float](all []float64, mean, variance []T) float64 {
 			count += k
 			mu += delta * k / count
 		}
-		mean[i], variance[i] = T(mu), T(squares/count)
+		mean[i], variance[i] = T(mu), T(squares/max(count, 1))
 	}
 	return count
 }

@@ -109,7 +109,7 @@ func mergeMoments(all, into []float64, c int) {
 			count += k
 			mean += delta * k / count
 		}
-		into[i], into[c+i], into[2*c] = mean, square/count, count
+		into[i], into[c+i], into[2*c] = mean, square/max(count, 1), count
 	}
 }
 

@@ -155,7 +155,8 @@ func (l *lowering) forward(n *graph.Node) error {
 }
 
 // batchNorm drops the batch's statistics from evaluation, and refuses to train
-// where there are none. Over several ranks there always are.
+// where there are none. Over several ranks there are, until all but one have run
+// out of data (ddp.uneven): the running variance then stays.
 func (l *lowering) batchNorm(n *graph.Node, d *draft) error {
 	if !l.opt.Train {
 		d.out = d.out[:1]

@@ -256,3 +256,31 @@ func TestJoinGoesWithEverything(t *testing.T) {
 		})
 	}
 }
+
+// The last rank with data trains on one element for some steps: its running
+// variance, which has no sample then, stays, and nothing becomes NaN.
+func TestJoinWithOneElementInTheWorld(t *testing.T) {
+	models, steps, errs := outcomes(t, []int{1, 4}, func(s *Settings) {
+		s.DDP.Uneven, s.DDP.SyncBatchNorm, s.Train.PerRankBatch = ddp.UnevenJoin, true, 1
+		s.Model.Layers[0].KernelSize = nn.IntPair{4, 4} // of images of 4 × 4
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if steps[0] != 4 {
+		t.Errorf("%d steps", steps[0])
+	}
+	for r, m := range models {
+		for name, values := range m {
+			for _, v := range values {
+				if math.IsNaN(v) {
+					t.Errorf("rank %d: %s is %v", r, name, values)
+					break
+				}
+			}
+		}
+		if n := m["1.num_batches_tracked"]; len(n) != 1 || n[0] != 4 {
+			t.Errorf("rank %d: %v batches tracked", r, n)
+		}
+	}
+}

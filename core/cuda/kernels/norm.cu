@@ -142,12 +142,14 @@ struct Update {
 
 // update writes a channel's mean and 1/σ, and moves the running statistics towards the
 // batch's: with the variance of the sample, where normalisation uses that of the batch.
+// One element has none, so the running one stays; no element changes nothing.
 __device__ inline void update(const Update& u, u32 ch, const Moments& m) {
 	u.mean[ch] = (acc)m.mean;
 	u.invstd[ch] = (acc)(1 / sqrt(m.variance + u.eps));
 	set_affine(ch, u.invstd[ch], u.weight, u.bias, u.type, u.scale, u.shift);
+	if (m.count < 1) return;
 	store_as(u.running_mean, u.type, ch, u.momentum * m.mean + (1 - u.momentum) * load_as(u.running_mean, u.type, ch));
-	store_as(u.running_var, u.type, ch, u.momentum * m.variance * (m.count / (m.count - 1)) + (1 - u.momentum) * load_as(u.running_var, u.type, ch));
+	if (m.count > 1) store_as(u.running_var, u.type, ch, u.momentum * m.variance * (m.count / (m.count - 1)) + (1 - u.momentum) * load_as(u.running_var, u.type, ch));
 	if (ch == 0) u.batches[0]++;
 }
 

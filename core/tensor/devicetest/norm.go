@@ -209,6 +209,7 @@ func (o *other) Sum(v []float64) error {
 func syncBatchNorms(r *rig) {
 	r.each("two_ranks", func(r *rig) { syncBatchNorm(r, 6) })
 	r.each("a_rank_without_samples", func(r *rig) { syncBatchNorm(r, 0) })
+	r.each("one_element_in_the_world", syncBatchNormOfOne)
 	r.each("failure", func(r *rig) {
 		b := newBatchNorm(r, 3, 4, 5, 2, r.base)
 		o := &other{mean: make([]float64, 4), variance: make([]float64, 4), fail: errGone}
@@ -217,6 +218,27 @@ func syncBatchNorms(r *rig) {
 			r.t.Errorf("the exchange failed, the run says %v", res.Err)
 		}
 	})
+}
+
+// syncBatchNormOfOne is a rank with one element, whose peers have run out of
+// data: the mean moves, the variance, which is 0/0, stays.
+func syncBatchNormOfOne(r *rig) {
+	b := newBatchNorm(r, 1, 4, 1, 1, r.base)
+	mean, before := r.now(b.mean), r.now(b.variance)
+	o := &other{mean: make([]float64, b.c), variance: make([]float64, b.c)}
+	y, mu, inv := r.output(b.x.Spec.Shape...), r.outputAs(r.base, b.c), r.outputAs(r.base, b.c)
+	r.step(plan.SyncBatchNormOp, b.attr, b.inputs(), []*arg{y, mu, inv})
+	if res := r.run(plan.Args{Exchange: o}); res.Err != nil {
+		r.t.Fatal(res.Err)
+	}
+	moved := newWant(b.c)
+	moved.terms = normTerms
+	for i, x := range b.x.v {
+		moved.v[i], moved.mag[i] = 0.9*mean[i]+0.1*x, math.Abs(mean[i])+math.Abs(x)
+	}
+	r.check("running_mean", b.mean, moved)
+	r.same("running_var", b.variance, before)
+	r.same("num_batches_tracked", b.count, []float64{42})
 }
 
 // syncBatchNorm lets a second rank bring statistics of rows samples.
