@@ -80,7 +80,7 @@ func exitCode(err error) int {
 		return coder.ExitCode()
 	case errors.As(err, &bad) && !pluginsAlone(bad):
 		return launch.ExitConfig
-	case errors.As(err, &plugin):
+	case errors.As(err, &plugin) && !plugin.Fault:
 		return launch.ExitPlugin
 	case errors.As(err, &said) && said.Code == sdk.CodeUnavailable:
 		return launch.ExitPlugin

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/rank"
 )
@@ -25,6 +26,8 @@ func TestExitCode(t *testing.T) {
 		{"usage", fmt.Errorf("x: %w", usagef("y")), 2},
 		{"configuration", &config.Error{Diagnostics: []config.Diagnostic{one}}, 2},
 		{"plugin", fmt.Errorf("x: %w", start), 3},
+		{"plugin that was ended while it started", fmt.Errorf("x: %w", &host.StartError{Name: "tcp", Problem: "signal: killed", Fault: true}), 1},
+		{"ranks that disagree", fmt.Errorf("x: %w", &ddp.DisagreementError{Detail: "rank 1 has another configuration"}), 2},
 		{"configuration whose plugin is missing", &config.Error{Diagnostics: []config.Diagnostic{one, warning}, Causes: []error{start}}, 3},
 		{"configuration with more than a missing plugin", &config.Error{Diagnostics: []config.Diagnostic{one, one}, Causes: []error{start}}, 2},
 		{"checkpoint", fmt.Errorf("x: %w", &checkpoint.UnusableError{Path: "p"}), 6},

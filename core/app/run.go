@@ -187,7 +187,16 @@ func (j *job) launchOptions() launch.Options {
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: remark,
+		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),
 	}
+}
+
+// settings are what launchers of several hosts compare when they meet.
+func (j *job) settings() []string {
+	if j.Config.Launch.Nnodes.Int() <= 1 {
+		return nil
+	}
+	return append(j.Config.Common(), fmt.Sprint("launch.max_restarts = ", j.Config.Launch.MaxRestarts))
 }
 
 // runID names the job. Launchers of several hosts have only the configuration
@@ -223,6 +232,7 @@ var (
 	stepKind    = (*event.StepDone)(nil).Kind()
 	logKind     = (*event.PluginLog)(nil).Kind()
 	warningKind = (*event.Warning)(nil).Kind()
+	doneKind    = (*event.RankDone)(nil).Kind()
 )
 
 // onEvent passes the workers' events on to the display: everything of rank 0,

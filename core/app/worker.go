@@ -205,7 +205,7 @@ func late(setup context.Context, err error) error {
 	return err
 }
 
-// summarize writes summary.json on rank 0.
+// summarize writes summary.json on rank 0, and says that the rank is done.
 func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 	if r.p.Saves != nil {
 		if err := r.p.Saves.Close(); err != nil {
@@ -229,6 +229,9 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
+	}
+	r.p.Bus.Emit(&event.RankDone{Step: s.Steps})
+	if r.p.World.Rank == 0 {
 		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS), Message: r.p.Dir.Path}
 		if s.Eval != nil && s.Eval.Accuracy != nil {
 			done.Accuracy = float64(*s.Eval.Accuracy)

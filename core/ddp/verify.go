@@ -57,15 +57,28 @@ func (r Replica) Encode() []byte {
 	return b
 }
 
+// DisagreementError says in what ranks differ that must be equal. It is a mistake
+// of whoever started them: starting them again does not help.
+type DisagreementError struct{ Detail string }
+
+func (e *DisagreementError) Error() string { return e.Detail }
+
+// ExitCode is trainctl's for a wrong configuration.
+func (e *DisagreementError) ExitCode() int { return 2 }
+
+func disagree(format string, args ...any) error {
+	return &DisagreementError{Detail: fmt.Sprintf(format, args...)}
+}
+
 // VerifyReplicas compares what all ranks encoded, in rank order, with rank 0.
 // It gives the same error on every rank, naming the first rank that differs
 // and the first parameter it differs in. Two ranks on one GPU are an error
-// unless devices may be shared.
+// unless devices may be shared. The error is a *DisagreementError.
 func VerifyReplicas(encoded [][]byte, shared bool) error {
 	all := make([]Replica, len(encoded))
 	for r, b := range encoded {
 		if err := json.Unmarshal(b, &all[r]); err != nil {
-			return fmt.Errorf("rank %d describes its model in a form that is not understood (another version of trainctl?): %w", r, err)
+			return disagree("rank %d describes its model in a form that is not understood (another version of trainctl?): %v", r, err)
 		}
 	}
 	for r := 1; r < len(all); r++ {
@@ -85,7 +98,7 @@ func ownDevices(all []Replica) error {
 	for r, a := range all {
 		first, taken := user[a.GPU.UUID]
 		if taken && a.GPU.UUID != "" {
-			return fmt.Errorf("ranks %d and %d would both compute on %s (%s): start one rank per GPU (launch.nproc_per_node = \"auto\"), or set run.allow_shared_device = true", first, r, a.GPU.UUID, a.GPU.Name)
+			return disagree("ranks %d and %d would both compute on %s (%s): start one rank per GPU (launch.nproc_per_node = \"auto\"), or set run.allow_shared_device = true", first, r, a.GPU.UUID, a.GPU.Name)
 		}
 		user[a.GPU.UUID] = r
 	}
@@ -97,13 +110,13 @@ func (r Replica) compare(o Replica, rank int) error {
 		return r.withBuilds(err, o, rank)
 	}
 	if r.Dataset != o.Dataset {
-		return fmt.Errorf("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
+		return disagree("ranks read different data: rank 0 has %s, rank %d has %s; give every node the same files", r.Dataset, rank, o.Dataset)
 	}
 	if r.Policy != o.Policy {
-		return fmt.Errorf("the precision plugin answers ranks differently: rank 0 has %s, rank %d has %s; it must give all of them the same policy", r.Policy, rank, o.Policy)
+		return disagree("the precision plugin answers ranks differently: rank 0 has %s, rank %d has %s; it must give all of them the same policy", r.Policy, rank, o.Policy)
 	}
 	if r.Device != o.Device {
-		return fmt.Errorf("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what that rank's machine lacks", r.Device, rank, o.Device)
+		return disagree("ranks compute on different devices: rank 0 on %s, rank %d on %s; set run.device = \"cpu\", or \"cuda\" to see what that rank's machine lacks", r.Device, rank, o.Device)
 	}
 	return r.compareConfig(o, rank)
 }
@@ -117,7 +130,7 @@ func (r Replica) compareConfig(o Replica, rank int) error {
 		i++
 	}
 	a, b := at(r.Config, i), at(o.Config, i)
-	return r.withBuilds(fmt.Errorf("ranks run different configurations: rank 0 has %s, rank %d has %s; give every node the same file and flags", a, rank, b), o, rank)
+	return r.withBuilds(disagree("ranks run different configurations: rank 0 has %s, rank %d has %s; give every node the same file and flags", a, rank, b), o, rank)
 }
 
 // at is a setting, for a message.
@@ -131,7 +144,7 @@ func at(settings []string, i int) string {
 func (r Replica) compareState(o Replica, rank int) error {
 	for i := range min(len(r.State), len(o.State)) {
 		if a, b := r.State[i], o.State[i]; !a.same(b) {
-			return fmt.Errorf("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; the first difference is %v on rank 0 and %v on rank %d",
+			return disagree("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; the first difference is %v on rank 0 and %v on rank %d",
 				len(r.State), rank, len(o.State), a, b, rank)
 		}
 	}
@@ -140,7 +153,7 @@ func (r Replica) compareState(o Replica, rank int) error {
 		if b > a {
 			longer, who = o.State, rank
 		}
-		return fmt.Errorf("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; %v is on rank %d alone",
+		return disagree("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; %v is on rank %d alone",
 			a, rank, b, longer[min(a, b)], who)
 	}
 	return nil
@@ -150,5 +163,5 @@ func (r Replica) withBuilds(err error, o Replica, rank int) error {
 	if r.Build == o.Build || strings.TrimSpace(r.Build+o.Build) == "" {
 		return err
 	}
-	return fmt.Errorf("%w (rank 0 runs build %s, rank %d build %s)", err, r.Build, rank, o.Build)
+	return disagree("%v (rank 0 runs build %s, rank %d build %s)", err, r.Build, rank, o.Build)
 }

@@ -189,6 +189,12 @@ type RankFailed struct {
 	Advice     string   `json:"advice,omitempty"`
 }
 
+// RankDone is a rank's word that all of its work is done: nothing but its end
+// is to come. A launcher takes an exit code of 0 for good only after it.
+type RankDone struct {
+	Step int `json:"step"` // the last one
+}
+
 // RunDone is the last event.
 type RunDone struct {
 	Status   string  `json:"status"` // "ok", "failed", "preempted", "interrupted"
@@ -216,6 +222,7 @@ func (*Warning) Kind() string          { return "warning" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
 func (*BackendPlaced) Kind() string    { return "backend_placed" }
 func (*RankFailed) Kind() string       { return "rank_failed" }
+func (*RankDone) Kind() string         { return "rank_done" }
 func (*RunDone) Kind() string          { return "run_done" }
 
 // New gives an empty event of a kind, nil for a kind this version does not know.
@@ -242,5 +249,6 @@ var kinds = map[string]func() Event{
 	"backend_restarted": func() Event { return new(BackendRestarted) },
 	"backend_placed":    func() Event { return new(BackendPlaced) },
 	"rank_failed":       func() Event { return new(RankFailed) },
+	"rank_done":         func() Event { return new(RankDone) },
 	"run_done":          func() Event { return new(RunDone) },
 }

@@ -156,6 +156,8 @@ func (e *RankFailed) fields(w *encoder) {
 	w.optional("advice", e.Advice)
 }
 
+func (e *RankDone) fields(w *encoder) { w.integer("step", int64(e.Step)) }
+
 func (e *RunDone) fields(w *encoder) {
 	w.str("status", e.Status)
 	w.integer("step", int64(e.Step))

@@ -19,10 +19,19 @@ type StartError struct {
 	Help      string
 	LastLines []string // what the plugin printed last
 	Err       error    // the cause; may be nil
+
+	// Fault is true where nothing speaks against the plugin itself: a signal
+	// ended it, or it is known to be one for this trainctl and stopped
+	// answering. Starting it again may help.
+	Fault bool
 }
 
 func (e *StartError) Error() string {
-	s := fmt.Sprintf("%s plugin %q cannot be used: %s", e.Kind, e.Name, e.Problem)
+	verdict := "cannot be used"
+	if e.Fault {
+		verdict = "did not start"
+	}
+	s := fmt.Sprintf("%s plugin %q %s: %s", e.Kind, e.Name, verdict, e.Problem)
 	if e.Help != "" {
 		s += "; " + e.Help
 	}

@@ -172,6 +172,10 @@ func TestStartErrors(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Name != c.plugin {
 				t.Fatalf("got %v", err)
 			}
+			// What a signal ended may be started again.
+			if fault := c.name == "killed at once"; failed.Fault != fault {
+				t.Errorf("fault is %v: %v", failed.Fault, err)
+			}
 			for _, w := range c.want {
 				if !strings.Contains(err.Error(), w) {
 					t.Errorf("%q does not say %q", err, w)

@@ -41,6 +41,9 @@ type process struct {
 	drained chan struct{} // closed when its last lines were read
 	status  string        // how it ended; valid after dead
 
+	signaled bool // a signal ended it; valid after dead
+	builtin  bool // this very program serves it
+
 	mu     sync.Mutex
 	cause  error // why it is of no use any more
 	id     int   // of the process and its group, 0 until started
@@ -57,6 +60,7 @@ func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *li
 	p.handshake, p.handshakeW = io.Pipe()
 	p.cmd = exec.Command(prog.path, prog.args...)
 	p.cmd.ExtraFiles = []*os.File{p.child}
+	p.builtin = prog.builtin != nil
 	if prog.file != nil {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, prog.file)
 		p.cmd.Path = executablePath(prog)
@@ -140,6 +144,9 @@ func (p *process) wait(stdout, stderr *pipe) {
 	if err != nil {
 		p.status = err.Error()
 	}
+	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		p.signaled = ws.Signaled()
+	}
 	p.mu.Lock()
 	p.signalGroup() // what it left behind; as long as anything is left, the group's number is not reused
 	close(p.dead)
@@ -178,6 +185,10 @@ func handshakeVersion(line string) (int, bool) {
 	v, err := strconv.Atoi(f[1])
 	return v, err == nil && v > 0
 }
+
+// known reports whether the program is a plugin for this trainctl: it is this
+// program, or it said so in its handshake.
+func (p *process) known() bool { return p.builtin || p.version == pb.ProtocolVersion }
 
 func (p *process) pid() int {
 	p.mu.Lock()

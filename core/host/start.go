@@ -196,6 +196,7 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 		_ = p.control.Close()
 	}
 	e := &StartError{Kind: p.proc.kind, Name: p.proc.name, Err: cause}
+	e.Fault = ended && p.proc.signaled || (ended || timedOut) && p.proc.known()
 	p.explain(ctx, e, ended, timedOut)
 	return e
 }
@@ -214,9 +215,13 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 		e.Help = "build the plugin against this trainctl's core/sdk, or take the trainctl it was built for"
 	case timedOut:
 		e.Problem = fmt.Sprintf("it was not ready within %v", p.host.opts.StartTimeout)
-		e.Help = "its set-up belongs into Open; before that it must not wait for anything"
+		if !e.Fault {
+			e.Help = "its set-up belongs into Open; before that it must not wait for anything"
+		}
 	case ctx.Err() != nil:
 		e.Problem, e.Err = "the start was cancelled", ctx.Err()
+	case ended && e.Fault:
+		e.Problem = "its process ended while it started: " + p.proc.status
 	case ended:
 		e.Problem, e.Help = "it ended at once: "+p.proc.status, foreign
 	case version == 0:

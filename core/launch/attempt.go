@@ -107,7 +107,7 @@ func (a *attempt) start() error {
 		}
 		a.workers = append(a.workers, p)
 		a.alive[p] = true
-		go p.wait(a.exits)
+		go p.wait(a.exits, a.l.o.Finished != nil)
 	}
 	return nil
 }

@@ -36,17 +36,26 @@ func (l *launcher) event(rank int, line []byte) {
 	l.o.OnEvent(rank, line)
 }
 
-// note keeps the lines that tell where a rank was. They are parsed only if it
-// fails.
-func (w *worker) note(line []byte) {
+// note keeps the lines that tell where a rank was, which are parsed only if it
+// fails, and that its work is done.
+func (w *worker) note(line []byte, finished func([]byte) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if finished != nil && finished(line) {
+		w.ready = true
+	}
 	if bytes.Contains(line, []byte(`"step":`)) {
 		w.step = append(w.step[:0], line...)
 	}
 	if bytes.Contains(line, []byte(`"phase":`)) {
 		w.phase = append(w.phase[:0], line...)
 	}
+}
+
+func (w *worker) finished() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ready
 }
 
 // place is the last step and phase a rank told of; -1 and "" if it never did.

@@ -40,6 +40,9 @@ func (e exit) cause(host string, oom int) Cause {
 	step, phase := e.w.place()
 	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.pid, ExitCode: e.code,
 		Time: e.at, Step: step, Phase: phase}
+	if e.early {
+		c.Message = "it ended before its work was done, as if all had gone well"
+	}
 	if e.sig != 0 {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
 	}
@@ -88,6 +91,8 @@ func (f *Failure) Advice() []string {
 
 func adviceFor(code int) []string {
 	switch code {
+	case ExitOK:
+		return []string{"Something in the process, or a plugin that runs in it, called exit: its last lines and its log may show what."}
 	case panicked:
 		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that.",
 			"--resume auto goes on from the last checkpoint."}

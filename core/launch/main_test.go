@@ -54,6 +54,13 @@ func play(role string) int {
 		tell(map[string]any{"event": "step", "step": 41, "phase": "backward"})
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "quit": // one rank as if all had gone well, the others when it is gone
+		if os.Getenv("RANK") != arg {
+			fmt.Println("the other one is gone")
+			return ExitPeer
+		}
+	case "done":
+		tell(map[string]any{"event": "rank_done"})
 	case "blame": // rank 0 blames the others, which fail by themselves
 		if os.Getenv("RANK") == "0" {
 			return ExitPeer

@@ -32,8 +32,39 @@ type verdict struct {
 }
 
 type nodeInfo struct {
-	Host  string `json:"host"`
-	Nproc int    `json:"nproc"`
+	Host     string   `json:"host"`
+	Nproc    int      `json:"nproc"`
+	Settings []string `json:"settings,omitempty"`
+}
+
+// SettingsError says in what the nodes of a job differ that must be equal. It is
+// the same on all of them.
+type SettingsError struct {
+	Node         int // the first that differs from node 0
+	First, Other string
+}
+
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("nodes run different configurations: node 0 has %s, node %d has %s; fix: give every node the same file and flags", e.First, e.Node, e.Other)
+}
+
+// sameSettings compares what the nodes brought with node 0's.
+func sameSettings(infos []nodeInfo) error {
+	at := func(list []string, i int) string {
+		if i < len(list) {
+			return list[i]
+		}
+		return "no more settings"
+	}
+	first := infos[0].Settings
+	for n, info := range infos {
+		for i := range max(len(first), len(info.Settings)) {
+			if a, b := at(first, i), at(info.Settings, i); a != b {
+				return &SettingsError{Node: n, First: a, Other: b}
+			}
+		}
+	}
+	return nil
 }
 
 // layout says which ranks run where.
@@ -70,6 +101,9 @@ func meetNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, la
 	l, err := n.introduce(ctx, host, s)
 	if err != nil {
 		n.close()
+		if errors.As(err, new(*SettingsError)) {
+			return nil, layout{}, err
+		}
 		return nil, layout{}, fmt.Errorf("node %d of %d did not meet the others at %s: %w", o.NodeRank, o.Nodes, o.Endpoint, err)
 	}
 	return n, l, nil
@@ -96,7 +130,7 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 	if err != nil {
 		return layout{}, err
 	}
-	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc})
+	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings})
 	all, err := rank.Exchange(ctx, n.client, "nodes", n.o.NodeRank, n.o.Nodes, mine)
 	if err != nil {
 		return layout{}, err
@@ -107,7 +141,7 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 			return layout{}, fmt.Errorf("node %d introduced itself as %q", i, text)
 		}
 	}
-	return newLayout(infos), nil
+	return newLayout(infos), sameSettings(infos)
 }
 
 func (n *nodes) close() {

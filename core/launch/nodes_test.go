@@ -158,3 +158,18 @@ func farOptions(endpoint string, node int) Options {
 	return Options{Name: "job", RunID: "far", Nproc: 1, Nodes: 2, NodeRank: node, Endpoint: endpoint, Grace: time.Second, MaxRestarts: 3,
 		Command: asRole("idle")}
 }
+
+// Nodes of different configurations end before they start anybody, all with 2,
+// and without a restart.
+func TestNodesOfDifferentSettings(t *testing.T) {
+	results, errs, log := fleet(t, []int{1, 1}, func(node int, o *Options) {
+		o.Command, o.MaxRestarts = asRole("idle"), 3
+		o.Settings = []string{"run.name = job", []string{"optimizer.lr = 0.1", "optimizer.lr = 0.5"}[node]}
+	})
+	const want = "node 0 has optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5"
+	for i, r := range results {
+		if r.ExitCode != ExitConfig || r.Restarts != 0 || errs[i] == nil || !strings.Contains(errs[i].Error(), want) {
+			t.Errorf("node %d: %+v %v\n%s", i, r, errs[i], log)
+		}
+	}
+}

@@ -68,6 +68,16 @@ type Options struct {
 	// "" is nothing. Calls may overlap.
 	Remark func(line []byte) string
 
+	// Finished tells whether a line for OnEvent says that the rank's work is done.
+	// A rank that ends with 0 without one has failed. nil takes every 0 for a
+	// good end. Calls may overlap.
+	Finished func(line []byte) bool
+
+	// Settings must be equal on all nodes, as "key = value" in an order that all
+	// have; a *SettingsError names the first that is not. They are compared
+	// before any rank is started.
+	Settings []string
+
 	// Signals replaces the process's own StopSignals. They are syscall.Signals.
 	Signals <-chan os.Signal
 }

@@ -126,8 +126,11 @@ func (l *launcher) meet(ctx context.Context) error {
 }
 
 func meetingCode(err error) int {
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return ExitTerminated
+	case errors.As(err, new(*SettingsError)):
+		return ExitConfig
 	}
 	return ExitRendezvous
 }
@@ -159,6 +162,9 @@ func (c Cause) brief() string {
 		return c.Message
 	case c.Signal != "":
 		return fmt.Sprintf("rank %d was ended by %s", c.Rank, c.Signal)
+	}
+	if c.ExitCode == ExitOK {
+		return fmt.Sprintf("rank %d ended before its work was done", c.Rank)
 	}
 	return fmt.Sprintf("rank %d ended with exit code %d", c.Rank, c.ExitCode)
 }

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,34 @@ func TestWitnesses(t *testing.T) {
 		f := res.Failure()
 		if f == nil || f.Root.Rank != root || res.ExitCode != ExitWorker || len(f.Others)+len(f.Stopped) != 1 {
 			t.Errorf("%s: %+v %+v\n%s", role, res, f, log)
+		}
+	}
+}
+
+// An exit code of 0 says little: a rank is done when it says so. The one that
+// ends before is to blame, also if another one notices it and ends first.
+func TestEndsBeforeItsWorkIsDone(t *testing.T) {
+	finished := func(line []byte) bool { return bytes.Contains(line, []byte("rank_done")) }
+	for _, c := range []struct {
+		role string
+		rank int // to blame, -1: none
+	}{{"exit::0", 0}, {"quit::1", 1}, {"quit::0", 0}, {"done", -1}} {
+		res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, MaxRestarts: 1, Finished: finished, Command: func(w rank.World) Command {
+			return asRole(strings.Replace(c.role, "::", fmt.Sprintf(":%d:", w.Rank), 1))(w)
+		}})
+		f := res.Failure()
+		if c.rank < 0 {
+			if res.ExitCode != ExitOK || f != nil {
+				t.Errorf("%s: %+v\n%s", c.role, res, log)
+			}
+			continue
+		}
+		if res.ExitCode != ExitWorker || res.Restarts != 1 || f == nil || f.Root.ExitCode != 0 || c.role != "exit::0" && f.Root.Rank != c.rank {
+			t.Errorf("%s: %+v\n%s", c.role, res, log)
+			continue
+		}
+		if text := f.Format(); !strings.Contains(text, "ended before its work was done") || !strings.Contains(log, "ended before its work was done") {
+			t.Errorf("%s:\n%s%s", c.role, log, text)
 		}
 	}
 }

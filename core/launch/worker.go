@@ -30,19 +30,21 @@ type worker struct {
 	mu    sync.Mutex
 	step  []byte // last event line with a step
 	phase []byte // last event line with a phase
+	ready bool   // it said that its work is done
 
 	once sync.Once // finish
 }
 
 // exit is the end of one worker.
 type exit struct {
-	w    *worker
-	code int            // -1 when a signal ended it
-	sig  syscall.Signal // 0 when none did
-	at   time.Time
+	w     *worker
+	code  int            // -1 when a signal ended it
+	sig   syscall.Signal // 0 when none did
+	at    time.Time
+	early bool // with 0, before its work was done
 }
 
-func (e exit) bad() bool { return e.code != 0 }
+func (e exit) bad() bool { return e.code != 0 || e.early }
 
 // pipe makes a pipe and remembers our end.
 func (w *worker) pipe() (r, child *os.File, err error) {
@@ -109,7 +111,7 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	sc.Buffer(make([]byte, 64<<10), maxEvent)
 	for sc.Scan() {
 		if len(sc.Bytes()) > 0 {
-			w.note(sc.Bytes())
+			w.note(sc.Bytes(), l.o.Finished)
 			if text := l.o.Remark(sc.Bytes()); text != "" {
 				w.log.remark(text)
 			}
@@ -122,8 +124,9 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	}
 }
 
-// wait collects the process, kills what is left of its group, and tells.
-func (w *worker) wait(exits chan<- exit) {
+// wait collects the process, kills what is left of its group, and tells. With
+// talks a 0 counts only if the rank has said that its work is done.
+func (w *worker) wait(exits chan<- exit, talks bool) {
 	err := w.cmd.Wait()
 	e := exit{w: w, at: time.Now(), code: w.cmd.ProcessState.ExitCode()}
 	if ws, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -134,6 +137,10 @@ func (w *worker) wait(exits chan<- exit) {
 	}
 	syscall.Kill(-w.pid, syscall.SIGKILL)
 	family.forget(w.pid)
+	if e.code == 0 && talks {
+		w.finish() // which reads its last words
+		e.early = !w.finished()
+	}
 	exits <- e
 }
 
