@@ -39,6 +39,27 @@ func TestNodesThatDisagree(t *testing.T) {
 // the collective's deadline.
 func TestCableBetweenNodesBreaks(t *testing.T) {
 	t.Parallel()
+	for i, r := range cutBetweenNodes(t, `backend.timeout="2s"`) {
+		matches(t, r, `ranks? (`+[]string{`2, 3|2|3`, `0, 1|0|1`}[i]+`) did not arrive`)
+	}
+}
+
+// With the default timeouts both sides end as soon as the network is known to
+// be silent, although data is under way on every connection, and say which link
+// it is. The deadline of a collective, five minutes, plays no part.
+func TestCutLinkWithDefaultTimeouts(t *testing.T) {
+	t.Parallel()
+	for i, r := range cutBetweenNodes(t, `backend.timeout="5m"`, `dataset.timeout="5m"`) {
+		here, there := i+1, 2-i
+		matches(t, r, fmt.Sprintf(`\.%d:\d+, seen from \S+\.%d:\d+, acknowledged nothing for 20s: the link between them is cut`, there, here))
+		matches(t, r, fmt.Sprintf(`(rank [%s] .*|launcher of node %d is gone.*)acknowledged nothing`, []string{"23", "01"}[i], 1-i))
+	}
+}
+
+// cutBetweenNodes trains on two machines of two ranks each, takes the cable
+// away once training is under way, and gives how both launchers ended.
+func cutBetweenNodes(t *testing.T, keys ...string) (ends []result) {
+	t.Helper()
 	hosts, err := bench.NewHosts(2)
 	if errors.Is(err, bench.ErrNoHosts) {
 		t.Skipf("needs network namespaces: %v", err)
@@ -48,7 +69,7 @@ func TestCableBetweenNodesBreaks(t *testing.T) {
 	p := newPlace(t)
 	var nodes []*proc
 	for i := range hosts.Len() {
-		r := p.node(i, hosts.Addr(0)+":29511", endless(`backend.timeout="2s"`)...)
+		r := p.node(i, hosts.Addr(0)+":29511", endless(keys...)...)
 		inside := hosts.Command(t.Context(), i, r.cmd.Path, r.cmd.Args[1:]...)
 		r.cmd.Path, r.cmd.Args = inside.Path, inside.Args
 		nodes = append(nodes, r.start(t))
@@ -57,10 +78,17 @@ func TestCableBetweenNodesBreaks(t *testing.T) {
 	if out, err := exec.Command("ip", "-n", hosts.Name(0), "link", "set", hosts.Device(), "down").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for i, beyond := range []string{`ranks? (2, 3|2|3) did not arrive`, `ranks? (0, 1|0|1) did not arrive`} {
-		r := nodes[i].wait(t).expect(t, 5).says(t, "FAILED")
-		if !regexp.MustCompile(beyond).MatchString(r.stderr) {
-			t.Errorf("node %d does not say %q:\n%s", i, beyond, r.stderr)
-		}
+	for i, n := range nodes {
+		r := n.wait(t).expect(t, 5).says(t, "FAILED")
+		t.Logf("node %d after %v:\n%s", i, r.took, r.stderr)
+		ends = append(ends, r)
+	}
+	return ends
+}
+
+func matches(t *testing.T, r result, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(r.stderr) {
+		t.Errorf("standard error does not match %q:\n%s", pattern, r.stderr)
 	}
 }

@@ -227,6 +227,9 @@ func (n *nodes) lost(attempt int, err error) *verdict {
 	if errors.As(err, &left) {
 		c.Host = left.Peer.Host
 		c.Message = fmt.Sprintf("the launcher of node %d is gone (%s, %s)", left.Peer.Rank, left.Peer.Host, left.Peer.Addr)
+		if left.Cause != "" {
+			c.Message += ": " + left.Cause
+		}
 	}
 	return &verdict{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
 }

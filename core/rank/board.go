@@ -14,7 +14,7 @@ type board struct {
 	names map[int]Peer // who is or should be who, as far as known
 	here  map[int]bool // connected now
 	gone  map[int]bool // said goodbye
-	dead  *Peer        // first rank that went without one
+	dead  *departure   // first rank that went without one
 
 	values  map[string][]byte
 	held    int // bytes in values
@@ -22,6 +22,12 @@ type board struct {
 	byKey   map[string]map[ticket]*wait
 	gathers map[string]*gather
 	reply   func(ticket, frame)
+}
+
+// departure is a rank that went, and why, where that is known.
+type departure struct {
+	peer Peer
+	why  string
 }
 
 // ticket names one question: the rank that asked, and its id for it.
@@ -69,8 +75,8 @@ func (b *board) join(p Peer) {
 
 // leave takes a rank out; without a goodbye it ends every wait, since a job
 // that lost a rank can only be started again.
-func (b *board) leave(rank int, clean bool) {
-	p := b.names[rank]
+func (b *board) leave(rank int, clean bool, why string) {
+	d := departure{b.names[rank], why}
 	delete(b.here, rank)
 	for t := range b.waits {
 		if t.rank == rank {
@@ -79,23 +85,23 @@ func (b *board) leave(rank int, clean bool) {
 	}
 	if !clean {
 		if b.dead == nil {
-			b.dead = &p
+			b.dead = &d
 		}
 		for t := range b.waits {
-			b.end(t, leftFrame(p, false))
+			b.end(t, leftFrame(d, false))
 		}
 		return
 	}
 	b.gone[rank] = true
 	for t, w := range b.waits {
 		if g := w.gather; g != nil && rank < g.size && g.vals[rank] == nil {
-			b.end(t, leftFrame(p, true))
+			b.end(t, leftFrame(d, true))
 		}
 	}
 }
 
-func leftFrame(p Peer, clean bool) frame {
-	return frame{op: opPeerLeft, body: fields{}.peers([]Peer{p}).flag(clean)}
+func leftFrame(d departure, clean bool) frame {
+	return frame{op: opPeerLeft, body: fields{}.peers([]Peer{d.peer}).flag(clean).text(d.why)}
 }
 
 func (b *board) ok(t ticket, body fields) { b.reply(t, frame{op: opOK, id: t.id, body: body}) }
@@ -262,7 +268,7 @@ func (b *board) meet(t ticket, name string, rank, size int, val []byte) {
 	}
 	for r := range g.size {
 		if b.gone[r] && g.vals[r] == nil {
-			b.end(t, leftFrame(b.names[r], true))
+			b.end(t, leftFrame(departure{peer: b.names[r]}, true))
 			return
 		}
 	}

@@ -1,13 +1,17 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 // DialOptions say who connects to a store, and who hears about waiting.
@@ -54,6 +58,7 @@ type Client struct {
 	mu      sync.Mutex
 	pending map[uint64]chan frame
 	rounds  map[string]int
+	cause   error // why the connection ended; nil where it was closed
 }
 
 // DialStore connects to the store at addr and tries again until it answers as
@@ -130,7 +135,8 @@ func hostOf(addr string) string {
 }
 
 func dialOnce(ctx context.Context, addr string, o DialOptions) (*Client, error) {
-	d := net.Dialer{Timeout: handshakeTime, KeepAliveConfig: keepAlive}
+	d := keepalive.Dialer(false)
+	d.Timeout = handshakeTime
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -201,6 +207,7 @@ func (c *Client) receive() {
 	for {
 		f, err := readFrame(c.conn, maxFrame)
 		if err != nil {
+			c.ending(err)
 			break
 		}
 		c.mu.Lock()
@@ -213,6 +220,16 @@ func (c *Client) receive() {
 	}
 	c.conn.Close() // nothing to report: the connection has ended
 	close(c.lost)
+}
+
+// ending keeps why nothing comes any more, where that says more than that the
+// other side closed the connection.
+func (c *Client) ending(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.cause = keepalive.Explain(err)
+	}
 }
 
 // call asks and waits for the answer.
@@ -280,6 +297,9 @@ func (c *Client) last(what Progress, answer <-chan frame) (*parser, error) {
 }
 
 func (c *Client) broken(what Progress, err error) error {
+	c.mu.Lock()
+	err = cmp.Or(c.cause, err)
+	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%s %q: %w: %w", what.Op, what.Key, ErrStoreLost, err)
 	}
@@ -330,9 +350,9 @@ func (c *Client) conclude(what Progress, f frame) (*parser, error) {
 	case opOK:
 		return p, nil
 	case opPeerLeft:
-		peers, clean := p.peers(), p.flag()
+		peers, clean, why := p.peers(), p.flag(), p.text()
 		if p.err == nil && len(peers) == 1 {
-			return nil, fmt.Errorf("%s %q: %w", what.Op, what.Key, &PeerLeftError{Peer: peers[0], Clean: clean})
+			return nil, fmt.Errorf("%s %q: %w", what.Op, what.Key, &PeerLeftError{Peer: peers[0], Clean: clean, Cause: why})
 		}
 	case opError:
 		return nil, fmt.Errorf("%s %q: %s", what.Op, what.Key, p.text())

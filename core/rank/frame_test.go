@@ -57,7 +57,7 @@ func FuzzBoard(f *testing.F) {
 				break
 			}
 		}
-		b.leave(0, false)
+		b.leave(0, false, "")
 		if len(b.waits) != 0 || len(b.byKey) != 0 {
 			t.Errorf("waits of a rank that left: %d, %d", len(b.waits), len(b.byKey))
 		}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 // StoreOptions describe the job whose ranks a store serves.
@@ -67,7 +70,7 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
 	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc := keepalive.Listener(false)
 	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the job's store cannot listen on %s, another process has that port (often an earlier run that still ends); free now: %s: %w", addr, freePort(addr), err)
@@ -83,10 +86,6 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	s.wg.Go(s.accept)
 	return s, nil
 }
-
-// keepAlive finds a dead host in 15 s, and leaves a stopped process alone
-// (the kernel answers for it).
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 func freePort(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
@@ -284,7 +283,7 @@ func (s *Server) answer(c *serverConn) (clean bool, err error) {
 func (s *Server) release(c *serverConn, clean bool, err error) {
 	s.mu.Lock()
 	delete(s.peers, c.rank)
-	s.board.leave(c.rank, clean)
+	s.board.leave(c.rank, clean, whyLeft(err))
 	tell := s.onLeave
 	if clean || s.closed {
 		tell = nil
@@ -295,6 +294,14 @@ func (s *Server) release(c *serverConn, clean bool, err error) {
 	if tell != nil {
 		tell(c.rank, fmt.Errorf("rank %d (%s) left the store without a goodbye: %w", c.rank, c.RemoteAddr(), err))
 	}
+}
+
+// whyLeft is what a broken connection says, beyond that it ended.
+func whyLeft(err error) string {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return ""
+	}
+	return keepalive.Explain(err).Error()
 }
 
 // deliver queues an answer; the board calls it under the server's lock.

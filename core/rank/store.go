@@ -128,12 +128,16 @@ func (e *TimeoutError) Unwrap() []error {
 // PeerLeftError ends every wait once a rank is gone for whom others wait.
 type PeerLeftError struct {
 	Peer  Peer
-	Clean bool // it said goodbye, and is therefore missed rather than dead
+	Clean bool   // it said goodbye, and is therefore missed rather than dead
+	Cause string // what its connection ended with, "" where it was just closed
 }
 
 func (e *PeerLeftError) Error() string {
 	if e.Clean {
 		return fmt.Sprintf("%v has left the job before the others were done", e.Peer)
+	}
+	if e.Cause != "" {
+		return fmt.Sprintf("%v is gone without a goodbye: %s", e.Peer, e.Cause)
 	}
 	return fmt.Sprintf("%v is gone without a goodbye: its process or its host died", e.Peer)
 }

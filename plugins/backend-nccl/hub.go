@@ -1,6 +1,7 @@
 package nccl
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -39,7 +41,8 @@ func openHub(g sdk.Group, log *slog.Logger) (*hub, error) {
 	if ip := net.ParseIP(g.MasterAddr); g.MasterAddr == "" || g.MasterAddr == "localhost" || ip != nil && ip.IsLoopback() {
 		host = "127.0.0.1"
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	lc := keepalive.Listener(false)
+	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
 	}

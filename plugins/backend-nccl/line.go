@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -25,7 +26,7 @@ type line struct {
 
 // dial calls the hub and proves who this rank is.
 func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
-	var d net.Dialer
+	d := keepalive.Dialer(false)
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -34,6 +35,7 @@ type Backend struct {
 	conns    [][]net.Conn // by rank and lane, while connecting
 	links    []*link      // those to the ranks on the right first
 	poller   *poller
+	looked   time.Time // when it was last asked which links are cut
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
 	failed   error  // why the group is unusable

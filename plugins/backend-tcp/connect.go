@@ -10,15 +10,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 const (
 	handshakeTimeout = 5 * time.Second
 	maxKnocking      = 64 // handshakes answered at once
 )
-
-// keepAlive finds a dead host in 20 seconds also when nothing is sent.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Connect makes connections to every other rank: the higher rank dials. On
 // one host they are unix sockets, which pass the arenas' descriptors as well.
@@ -232,7 +231,7 @@ func (j *joining) dial(rank, lane int, network, address string) {
 }
 
 func (j *joining) dialOnce(rank, lane int, network, address string) (net.Conn, error) {
-	d := net.Dialer{KeepAliveConfig: keepAlive}
+	d := keepalive.Dialer(true)
 	conn, err := d.DialContext(j.ctx, network, address)
 	if err != nil {
 		return nil, err

@@ -2,12 +2,16 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 // link is one connection to another rank. Between collectives and within them
@@ -23,7 +27,10 @@ type link struct {
 	writable bool  // a write may find room
 	lost     error // why nothing comes any more; io.EOF: the rank closed
 	silent   bool  // the last word is said
-	deaf     bool  // nothing that may come could be taken now
+	watch    keepalive.Watch
+	here     net.Addr // both ends, for messages
+	there    net.Addr
+	deaf     bool // nothing that may come could be taken now
 	in       inbound
 	out      outbound
 	vec      [2][]byte
@@ -55,7 +62,7 @@ var errAgain = errors.New("nothing to read, or no room to write")
 // adopt makes a link of a connection whose handshake is done. It takes the
 // socket away from Go's poller, which would wake a thread for every packet.
 func adopt(rank, lane, lanes int, conn net.Conn) (*link, error) {
-	l := &link{rank: rank, lane: lane, lanes: lanes, readable: true, writable: true}
+	l := &link{rank: rank, lane: lane, lanes: lanes, readable: true, writable: true, here: conn.LocalAddr(), there: conn.RemoteAddr()}
 	plain := conn
 	if s, ok := conn.(*seal); ok {
 		l.seal, plain = s, s.raw
@@ -106,7 +113,7 @@ func (l *link) read(head, body []byte) (n int, err error) {
 		l.vec[0], l.vec[1] = head, body
 		n, err = unix.Readv(l.fd, l.vec[:])
 	}
-	if err = settle(err); err == nil && n <= 0 {
+	if err = l.explain(settle(err)); err == nil && n <= 0 {
 		err = io.EOF
 	}
 	if err == errAgain {
@@ -130,10 +137,23 @@ func (l *link) write(head, body []byte) (n int, err error) {
 		l.vec[0], l.vec[1] = head, body
 		n, err = unix.Writev(l.fd, l.vec[:])
 	}
-	if err = settle(err); err == errAgain {
+	if err = l.explain(settle(err)); err == errAgain {
 		l.writable = false
 	}
 	return max(n, 0), err
+}
+
+// explain names the link where the other host fell silent.
+func (l *link) explain(err error) error {
+	if !keepalive.Silent(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", keepalive.Silence(l.here, l.there), err)
+}
+
+// cut reports whether the other host has long acknowledged nothing that was sent.
+func (l *link) cut(now time.Time) bool {
+	return l.lost == nil && l.watch.Unheard(l.fd, now) >= keepalive.Limit
 }
 
 // flushed reports whether everything written has been handed to the system.

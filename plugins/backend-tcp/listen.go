@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+
+	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 // door is what peers knock on: a TCP listener, and an abstract unix socket
@@ -60,7 +62,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 
 // bind listens on the first free port of the range, or on any.
 func bind(ctx context.Context, ip net.IP, ports [2]int) (l net.Listener, err error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc := keepalive.Listener(true)
 	for port := ports[0]; port <= ports[1]; port++ {
 		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(ip.String(), strconv.Itoa(port)))
 		if err == nil {

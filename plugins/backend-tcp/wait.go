@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -34,8 +35,28 @@ func (b *Backend) overdue() error {
 	}
 	if err := b.op.ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("backend tcp: %v: %w", b.op.call, err)
-	} else if err != nil || !b.op.deadline.IsZero() && !time.Now().Before(b.op.deadline) {
+	}
+	now := time.Now()
+	if err := b.cutOff(now); err != nil {
+		return err
+	}
+	if b.op.ctx.Err() != nil || !b.op.deadline.IsZero() && !now.Before(b.op.deadline) {
 		return b.stall()
+	}
+	return nil
+}
+
+// cutOff names a rank whose host no longer acknowledges what it is sent. Its
+// process may be slow for as long as the deadline allows; its kernel may not.
+func (b *Backend) cutOff(now time.Time) error {
+	if now.Sub(b.looked) < time.Second/2 {
+		return nil
+	}
+	b.looked = now
+	for _, l := range b.links {
+		if l.cut(now) {
+			return b.peerError(l.rank, keepalive.Silence(l.here, l.there))
+		}
 	}
 	return nil
 }
