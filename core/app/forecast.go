@@ -255,8 +255,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 		r.Traffic.GradientBytes += int64(b.Bytes)
 	}
 	r.Caps = forecast.Caps{First: o.CapsMB[0], Rest: o.CapsMB[1], Auto: f.cfg.DDP.BucketCapMB.IsAuto()}
-	wire, _ := o.WireBytes()
-	r.Traffic.WireBytes = int64(wire)
+	r.Traffic.WireBytes = int64(f.cfg.DDP.BytesPerStep(o.Gradients, o.Buckets))
 	r.Traffic.NormBytes = int64(o.NormBytes() * f.cfg.Train.AccumulateSteps)
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
@@ -266,7 +265,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 
 func (f *forecaster) memory(r *forecast.Report) {
 	m := f.outline.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
-	_, copies := f.outline.WireBytes()
+	copies := f.outline.CopyBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace),

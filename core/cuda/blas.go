@@ -149,8 +149,8 @@ func (l *blas) choose(p product) (*driver.LtHeuristicResult, error) {
 	return r, errors.Join(err, x.free())
 }
 
-// alignment is what operands' addresses have at least: the arena's is that of a
-// cache line, and views into buckets start at 64 bytes.
+// alignment is what operands' addresses have at least: activations begin on
+// cache lines, gradients in buckets on multiples of ddp.GradientAlign.
 const alignment uint32 = 16
 
 func (l *blas) ask(x *matmul) (r *driver.LtHeuristicResult, err error) {

@@ -186,6 +186,10 @@ func (b *fakeBlas) matmul(h driver.LtHandle, desc driver.LtMatmulDesc, alpha uns
 	if h != fakeBlasHandle || *(*float32)(alpha) != 1 || c != d || cl != dl || *algo != b.token(desc, xl, wl, dl) || bytes != fakeBlasWorkspace {
 		f.t.Fatalf("a product of handle %d with algorithm %v and %d bytes of workspace", h, algo.Data, bytes)
 	}
+	bias, aux := driver.DevicePtr(b.word(desc, driver.LtDescBiasPointer)), driver.DevicePtr(b.word(desc, driver.LtDescEpilogueAuxPointer))
+	if f.misaligned(x, w, d, bias, aux) { // heuristics were told otherwise
+		return driver.BlasNotSupported
+	}
 	keep := *(*float32)(beta)
 	f.enqueue("cublasLtMatmul", func() {
 		scribble(f.within("the workspace of a product", work, bytes))

@@ -209,6 +209,9 @@ func (n *fakeDNN) execute(h driver.DNNHandle, plan, pack driver.BackendDescripto
 	}
 	at := list[driver.DevicePtr](p[driver.DNNPackPointers])
 	work := one[driver.DevicePtr](p[driver.DNNPackWorkspace])
+	if f.misaligned(at...) { // against what its tensors' descriptors promise
+		return driver.DNNBadParam
+	}
 	if n.takes != nil {
 		f.clock += n.takes[config.engine]
 	}

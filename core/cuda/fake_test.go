@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -53,6 +54,12 @@ func (f *fake) within(what string, p driver.DevicePtr, n uintptr) []byte {
 	}
 	f.t.Fatalf("%s: %d bytes at %#x are not allocated", what, n, p)
 	return nil
+}
+
+// misaligned reports whether the libraries would refuse one of the operands,
+// for they were promised multiples of 16 bytes.
+func (f *fake) misaligned(operands ...driver.DevicePtr) bool {
+	return slices.ContainsFunc(operands, func(p driver.DevicePtr) bool { return !aligned(p) })
 }
 
 func (f *fake) called(what string, s driver.Stream) {

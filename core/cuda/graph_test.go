@@ -67,6 +67,16 @@ func rehearse(t *testing.T, dev plan.Device, o plan.Options) *rehearsal {
 	o.Batch, o.Train, o.Fuse = 6, true, true
 	g := network(t)
 	p := must(plan.Compile(g, o))
+	var grads []tensor.Tensor
+	for _, s := range p.GradSpecs() {
+		grads = append(grads, tensor.New(s.DType, s.Shape...))
+	}
+	return rehearseOver(t, dev, g, p, grads)
+}
+
+// rehearseOver binds a plan of the network to the given gradients.
+func rehearseOver(t *testing.T, dev plan.Device, g *graph.Graph, p *plan.Plan, grads []tensor.Tensor) *rehearsal {
+	t.Helper()
 	r := &rehearsal{input: tensor.New(tensor.F32, 6, 3, 17, 17), target: tensor.New(tensor.I32, 6)}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	fill := func(x tensor.Tensor) {
@@ -86,9 +96,7 @@ func rehearse(t *testing.T, dev plan.Device, o plan.Options) *rehearsal {
 			}
 		}
 	}
-	for _, s := range p.GradSpecs() {
-		r.st.Grads = append(r.st.Grads, tensor.New(s.DType, s.Shape...))
-	}
+	r.st.Grads = grads
 	fill(r.input)
 	for i := range r.target.I32() {
 		r.target.I32()[i] = int32(i)

@@ -12,15 +12,33 @@ type Gradient struct {
 // Bytes is the size of the gradient.
 func (g Gradient) Bytes() int { return g.DType.Size() * g.Shape.Elems() }
 
-// Bucket is a run of gradients that travel in one all-reduce.
+// GradientAlign is the alignment in bytes of every gradient in a bucket. cuDNN
+// refuses to write a weight gradient at any other address, and the fast
+// algorithms of cuBLASLt ask for it too.
+const GradientAlign = 16
+
+// Bucket is a run of gradients that travel in one all-reduce. In memory they
+// lie in arrival order, each on a multiple of GradientAlign; the gaps before them
+// hold zeros, whose sums and averages are zeros again.
 type Bucket struct {
 	DType  tensor.DType
-	Params []int // indices of the parameters, in arrival order; their gradients lie packed in this order
-	Bytes  int
+	Params []int // indices of the parameters, in arrival order
+	At     []int // where their gradients begin, in bytes from the bucket's start
+	Bytes  int   // of the gradients, which decide when a bucket is full, as in PyTorch
+	Span   int   // bytes of memory: those of the gradients and of the gaps between them
 }
 
-// Elems is the number of elements in the bucket.
-func (b Bucket) Elems() int { return b.Bytes / b.DType.Size() }
+// Elems is the number of elements in the bucket's memory.
+func (b Bucket) Elems() int { return b.Span / b.DType.Size() }
+
+// add appends a gradient.
+func (b *Bucket) add(param, bytes int) {
+	at := (b.Span + GradientAlign - 1) &^ (GradientAlign - 1)
+	b.Params = append(b.Params, param)
+	b.At = append(b.At, at)
+	b.Bytes += bytes
+	b.Span = at + bytes
+}
 
 // MiB is the unit of bucket caps.
 const MiB = 1 << 20
@@ -47,8 +65,7 @@ func Assign(grads []Gradient, arrival []int, firstCap, restCap int) []Bucket {
 			open[g.DType] = b
 			types = append(types, g.DType)
 		}
-		b.Params = append(b.Params, p)
-		b.Bytes += g.Bytes()
+		b.add(p, g.Bytes())
 		limit := restCap
 		if count[g.DType] == 0 {
 			limit = firstCap

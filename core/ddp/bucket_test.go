@@ -205,3 +205,36 @@ func TestRanksHaveGPUsOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// Every gradient lies where cuDNN writes it, none on another, and the gaps do
+// not count: not for when a bucket is full, and not for what travels.
+func TestGradientsAreAligned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 12).Draw(t, "n")
+		gs := make([]Gradient, n)
+		sum := 0
+		for i := range gs {
+			gs[i] = Gradient{Name: fmt.Sprint(i), DType: rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F16, tensor.F64}).Draw(t, "dtype"),
+				Shape: tensor.Shape{rapid.IntRange(1, 40).Draw(t, "elems")}}
+			sum += gs[i].Bytes()
+		}
+		limit := rapid.IntRange(0, 400).Draw(t, "limit")
+		buckets := Assign(gs, rapid.Permutation(seq(n)).Draw(t, "order"), limit, limit)
+		regions, _ := Layout(buckets, 0)
+		for b, bucket := range buckets {
+			end := 0
+			for i, p := range bucket.Params {
+				if (regions[b].Offset+bucket.At[i])%GradientAlign != 0 || bucket.At[i] < end {
+					t.Fatalf("bucket %d: gradient %d of %d bytes at %d, behind one that ends at %d", b, p, gs[p].Bytes(), bucket.At[i], end)
+				}
+				end = bucket.At[i] + gs[p].Bytes()
+			}
+			if end != bucket.Span || regions[b].Size != end {
+				t.Fatalf("bucket %d spans %d bytes in a region of %d and ends at %d", b, bucket.Span, regions[b].Size, end)
+			}
+		}
+		if got := (Config{}).BytesPerStep(gs, buckets); got != sum {
+			t.Fatalf("%d bytes per step, the gradients have %d", got, sum)
+		}
+	})
+}

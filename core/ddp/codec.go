@@ -90,12 +90,35 @@ func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, home []Region, of
 	return wire, Align(offset)
 }
 
-// wireBytes is the size of a bucket that travels in another form, 0 for its own.
-func (c Config) wireBytes(grads []Gradient, b Bucket) int {
-	if c.Compress == "powersgd" {
-		if l := newLowRank(grads, b, c.PowerSGDRank); l != nil {
-			return 4 * (l.first + l.second)
+// BytesPerStep is what a rank contributes to the all-reduces of one step's
+// gradients, in bytes of the type in which they travel; with PowerSGD, from its start on.
+// The gaps that align gradients, 15 bytes at most for each, are not counted.
+func (c Config) BytesPerStep(grads []Gradient, buckets []Bucket) (n int) {
+	for _, b := range buckets {
+		switch half := c.half(); {
+		case c.lowRank(grads, b) != nil:
+			n += c.wireBytes(grads, b)
+		case half.Valid():
+			n += b.Bytes / b.DType.Size() * half.Size()
+		default:
+			n += b.Bytes
 		}
+	}
+	return n
+}
+
+// lowRank is how a bucket travels as factors, nil where it does not.
+func (c Config) lowRank(grads []Gradient, b Bucket) *lowRank {
+	if c.Compress != "powersgd" {
+		return nil
+	}
+	return newLowRank(grads, b, c.PowerSGDRank)
+}
+
+// wireBytes is the memory of a bucket that travels in another form, 0 for its own.
+func (c Config) wireBytes(grads []Gradient, b Bucket) int {
+	if l := c.lowRank(grads, b); l != nil {
+		return 4 * (l.first + l.second)
 	}
 	if half := c.half(); half.Valid() && half != b.DType {
 		return b.Elems() * half.Size()

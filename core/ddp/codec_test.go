@@ -156,7 +156,7 @@ func TestCompressionHalvesTheBytes(t *testing.T) {
 		cfg := Default()
 		cfg.Compress = compress
 		wire, last := cfg.LayoutWire(gs, buckets, home, end)
-		if got := Bytes(wire); got != want[0] {
+		if got := cfg.BytesPerStep(gs, buckets); got != want[0] {
 			t.Errorf("%s: %d bytes travel, want %d", compress, got, want[0])
 		}
 		if compress != "bf16" && wire[1] != home[1] {

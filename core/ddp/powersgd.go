@@ -45,9 +45,8 @@ func newLowRank(grads []Gradient, b Bucket, rank int) *lowRank {
 		return nil
 	}
 	l := &lowRank{}
-	at := 0
-	for _, p := range b.Params {
-		n := grads[p].Shape.Elems()
+	for i, p := range b.Params {
+		at, n := b.At[i]/b.DType.Size(), grads[p].Shape.Elems()
 		if m, ok := factor(grads[p].Shape, rank); ok {
 			m.param, m.at = p, at
 			l.mats = append(l.mats, m)
@@ -55,7 +54,6 @@ func newLowRank(grads []Gradient, b Bucket, rank int) *lowRank {
 			l.rest = append(l.rest, run{at, n})
 			l.first += n
 		}
-		at += n
 	}
 	for i := range l.mats {
 		m := &l.mats[i]

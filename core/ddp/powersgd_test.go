@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/rng"
@@ -68,11 +69,15 @@ func steps(t *testing.T, world, n int, cfg Config, shape tensor.Shape, input fun
 	residues = make([][]float32, world)
 	onRanks(t, world, end, func(g *Group) error {
 		r := NewReducer(g, cfg, gs, buckets, home, wire)
-		mem := tensor.View[float32](g.Bytes(home[0]))
+		grads := r.Gradients(gs)
+		b, w := tensor.View[float32](grads[1].Data), tensor.View[float32](grads[0].Data)
 		for step := range n {
 			r.Begin(true)
-			for i := range mem {
-				mem[i] = float32(input(g.Rank, step, i))
+			for i := range b {
+				b[i] = float32(input(g.Rank, step, i))
+			}
+			for i := range w {
+				w[i] = float32(input(g.Rank, step, len(b)+i))
 			}
 			r.GradReady(1)
 			r.GradReady(0)
@@ -80,10 +85,11 @@ func steps(t *testing.T, world, n int, cfg Config, shape tensor.Shape, input fun
 				return err
 			}
 			if g.Rank == 0 {
-				see(step, mem)
+				see(step, slices.Concat(b, w))
 			}
 		}
-		residues[g.Rank] = r.low[0].residue
+		left := r.low[0].residue // laid out as the bucket, gap included
+		residues[g.Rank] = slices.Concat(left[:len(b)], left[len(left)-len(w):])
 		return nil
 	})
 	return residues

@@ -25,6 +25,7 @@ type Reducer struct {
 	kept    int         // step at the last Keep
 	ready   *readiness
 	tickets []uint64
+	perStep int // bytes
 	sync    bool
 	overlap bool
 	err     error
@@ -47,8 +48,8 @@ type Reducer struct {
 func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
 	for _, b := range buckets {
 		offset = Align(offset)
-		regions = append(regions, Region{offset, b.Bytes})
-		offset += b.Bytes
+		regions = append(regions, Region{offset, b.Span})
+		offset += b.Span
 	}
 	return regions, Align(offset)
 }
@@ -65,14 +66,12 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	}
 	r := &Reducer{
 		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
-		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)),
+		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)), perStep: cfg.BytesPerStep(grads, buckets),
 		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart, coming: make([]int, 0, len(buckets)),
 	}
-	if cfg.Compress == "powersgd" {
-		for i, b := range buckets {
-			if l := newLowRank(grads, b, cfg.PowerSGDRank); l != nil {
-				r.low[i] = newPowerSGD(g, l, regions[i], wire[i])
-			}
+	for i, b := range buckets {
+		if l := cfg.lowRank(grads, b); l != nil {
+			r.low[i] = newPowerSGD(g, l, regions[i], wire[i])
 		}
 	}
 	return r
@@ -126,10 +125,10 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 	views := make([]tensor.Tensor, len(grads))
 	for b, bucket := range r.buckets {
 		mem := r.group.Bytes(r.regions[b])
-		for _, p := range bucket.Params {
-			n := grads[p].Bytes()
-			views[p] = tensor.Of(grads[p].DType, grads[p].Shape, mem[:n:n])
-			mem = mem[n:]
+		for i, p := range bucket.Params {
+			from := bucket.At[i]
+			to := from + grads[p].Bytes()
+			views[p] = tensor.Of(grads[p].DType, grads[p].Shape, mem[from:to:to])
 		}
 	}
 	return views
@@ -312,18 +311,8 @@ func (r *Reducer) turn(b int) {
 	}
 }
 
-// BytesPerStep is the memory that is all-reduced in one step, in the type in
-// which it travels; with PowerSGD, from its start on.
-func (r *Reducer) BytesPerStep() int { return Bytes(r.wire) }
-
-// Bytes adds up regions.
-func Bytes(regions []Region) int {
-	n := 0
-	for _, r := range regions {
-		n += r.Size
-	}
-	return n
-}
+// BytesPerStep is [Config.BytesPerStep] of the reducer's buckets.
+func (r *Reducer) BytesPerStep() int { return r.perStep }
 
 // Buckets is the number of all-reduces in one step.
 func (r *Reducer) Buckets() int { return len(r.buckets) }

@@ -93,7 +93,7 @@ func (t *Trainer) planMade(took time.Duration) {
 		params += q.Shape.Elems()
 	}
 	mem := p.Memory(t.Device)
-	_, copies := t.outline.WireBytes()
+	copies := t.outline.CopyBytes()
 	t.Events.Emit(&event.PlanMade{
 		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
 		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),

@@ -108,15 +108,15 @@ func (o *Outline) Rows() int {
 	return o.Batch
 }
 
-// WireBytes is what each rank contributes to the all-reduces of a step, and
-// how much of it lies beside the gradients because it travels in another type.
-func (o *Outline) WireBytes() (total, copies int) {
+// CopyBytes is the memory of buckets that travel in another form than their
+// gradients have, beside these.
+func (o *Outline) CopyBytes() (n int) {
 	for i, w := range o.memory.wire {
 		if w != o.memory.buckets[i] {
-			copies += w.Size
+			n += w.Size
 		}
 	}
-	return ddp.Bytes(o.memory.wire), copies
+	return n
 }
 
 // NormBytes is what synchronised batch norms exchange in a micro-step.

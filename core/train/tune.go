@@ -56,7 +56,7 @@ func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) 
 		_, end = cfg.LayoutWire(grads, buckets, regions, end)
 		room = max(room, end)
 	}
-	return room + 2*ddp.Align(1)*len(grads)
+	return room + 2*ddp.Align(1)*len(grads) // buckets in between begin on cache lines, gradients on multiples of less
 }
 
 // tune chooses the buckets where their caps are "auto": ranks measure a pass
