@@ -95,12 +95,12 @@ func bindCast(m *memory, s *plan.Step) job {
 func scratchElems(s *plan.Step, threads int) int {
 	switch s.Op {
 	case graph.Conv2DOp, graph.Conv2DGradInputOp:
-		return convScratch(s)
+		return convScratch(s, threads)
 	case graph.Conv2DGradWeightOp:
 		if threads == 1 {
-			return convScratch(s)
+			return convScratch(s, threads)
 		}
-		return convScratch(s) + s.Out[0].Spec.Shape.Elems() // for a term of the gradient
+		return convScratch(s, threads) + s.Out[0].Spec.Shape.Elems() // for a term of the gradient
 	case graph.LinearOp, plan.LinearReLUOp, graph.LinearGradInputOp, plan.LinearGradInputReLUOp, graph.LinearGradWeightOp:
 		return kernel.GemmScratch(product(s))
 	case graph.BatchNormOp, plan.NormReLUOp:
@@ -118,12 +118,24 @@ func scratchElems(s *plan.Step, threads int) int {
 	return 0
 }
 
-func convScratch(s *plan.Step) int {
+// convScratch is what a convolution's kernel needs for the largest share of the images.
+func convScratch(s *plan.Step, threads int) int {
 	p := convGeometry(s)
+	p.N = (p.N + threads - 1) / threads
 	if scratchSize(s) == 8 {
-		return kernel.ConvScratch[float64](&p)
+		return convScratchOf[float64](s.Op, &p)
 	}
-	return kernel.ConvScratch[float32](&p)
+	return convScratchOf[float32](s.Op, &p)
+}
+
+func convScratchOf[T kernel.Float](op graph.Op, p *kernel.Conv) int {
+	switch op {
+	case graph.Conv2DGradInputOp:
+		return kernel.ConvGradInputScratch[T](p)
+	case graph.Conv2DGradWeightOp:
+		return kernel.ConvGradWeightScratch[T](p)
+	}
+	return kernel.ConvForwardScratch[T](p)
 }
 
 // scratchSize is the size of the elements that a step computes in.

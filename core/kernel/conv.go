@@ -43,18 +43,44 @@ func (p *Conv) Validate() error {
 	return nil
 }
 
-// ConvScratch is the number of scratch elements that each of the convolution
-// kernels needs, and enough for fewer images of the same geometry.
+// ConvScratch is the number of scratch elements that is enough for each of the
+// convolution kernels.
 func ConvScratch[T Float](p *Conv) int {
+	return max(ConvForwardScratch[T](p), ConvGradInputScratch[T](p), ConvGradWeightScratch[T](p))
+}
+
+// ConvForwardScratch is the number of scratch elements that Conv2D needs at the
+// active level, and enough for fewer images of the same geometry.
+func ConvForwardScratch[T Float](p *Conv) int {
 	switch {
 	case is32[T]() && p.minimal():
 		return minimalScratch[float32](p)
-	case is32[T]() && p.direct() && p.directWeight():
-		return directScratch(p)
 	case is32[T]() && p.direct():
-		return max(directScratch(p), columnScratch(p))
+		return directScratch(p, p.inputFrame(), p.K/p.groups(), p.OutH(), p.OutW())
 	}
 	return columnScratch(p)
+}
+
+// ConvGradInputScratch is ConvForwardScratch for Conv2DGradInput.
+func ConvGradInputScratch[T Float](p *Conv) int {
+	switch {
+	case is32[T]() && p.minimal():
+		return minimalScratch[float32](p)
+	case is32[T]() && p.direct():
+		return directScratch(p, p.gradFrame(), p.C/p.groups(), p.H, p.W)
+	}
+	return columnGradInputScratch(p)
+}
+
+// ConvGradWeightScratch is ConvForwardScratch for Conv2DGradWeight.
+func ConvGradWeightScratch[T Float](p *Conv) int {
+	switch {
+	case is32[T]() && p.minimal():
+		return minimalScratch[float32](p)
+	case is32[T]() && p.directWeight():
+		return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
+	}
+	return columnGradWeightScratch(p)
 }
 
 // Conv2D computes y = conv(x, w) + bias; bias may be nil.

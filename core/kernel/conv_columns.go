@@ -69,10 +69,12 @@ func (c *columnCall) frameElems() int {
 
 func (c *columnCall) columnElems() int { return c.chunk*c.taps()*c.pixels() + runLength }
 
-// scratch is the room for frames, columns, m planes of a block, and the products.
+// room is that for frames, columns and m planes of a block.
+func (c *columnCall) room(m int) int { return c.frameElems() + c.columnElems() + m*c.pixels() }
+
+// scratch is what columnProduct needs for m planes.
 func (c *columnCall) scratch(m int) int {
-	n, k := c.pixels(), c.chunk*c.taps()
-	return c.frameElems() + c.columnElems() + m*n + max(GemmScratch(m, n, k), GemmScratch(m, k, n))
+	return c.room(m) + GemmScratch(m, c.pixels(), c.chunk*c.taps())
 }
 
 // phase is one remainder of a pixel's position modulo the stride: the first such
@@ -142,10 +144,19 @@ func turnWeights[T Float](p *Conv, h, v phase, w, turned []T) {
 	}
 }
 
-// columnScratch has room for turned weights besides.
 func columnScratch(p *Conv) int {
-	in := p.inputColumns()
-	n := in.scratch(p.K / p.groups())
+	c := p.inputColumns()
+	return c.scratch(p.K / p.groups())
+}
+
+func columnGradWeightScratch(p *Conv) int {
+	c, kg := p.inputColumns(), p.K/p.groups()
+	return c.room(kg) + GemmScratch(kg, c.chunk*c.taps(), c.pixels())
+}
+
+// columnGradInputScratch has room for turned weights besides.
+func columnGradInputScratch(p *Conv) int {
+	n := 0
 	p.phases(func(h, w phase) {
 		c := p.phaseColumns(h, w)
 		n = max(n, c.scratch(p.C/p.groups())+p.C/p.groups()*c.channels*c.taps())

@@ -47,11 +47,10 @@ func (p *Conv) gradFrame() frame {
 	return newFrame(p.K/p.groups(), p.OutH(), p.OutW(), p.dilH()*(p.R-1)-p.PadH, p.dilW()*(p.S-1)-p.PadW)
 }
 
-func directScratch(p *Conv) int {
-	weights, taps := p.K/p.groups()*p.patch(), max(p.C, p.K)/p.groups()*p.R*p.S
-	in, grad := p.inputFrame(), p.gradFrame()
-	spread := max(in.spread(p.K/p.groups(), p.OutH(), p.OutW()), grad.spread(p.C/p.groups(), p.H, p.W))
-	return max(max(in.elems(), grad.elems())+spread+weights+taps, p.patch()+p.gradBatch()*(p.inputFrame().elems()+p.stepElems()))
+// directScratch has room for the frame, the spread planes of out channels, the
+// table of taps and the weights.
+func directScratch(p *Conv, f frame, out, oh, ow int) int {
+	return f.elems() + f.spread(out, oh, ow) + f.channels*p.R*p.S*(1+out)
 }
 
 // spread is the room for out planes of oh×ow whose rows lie as far apart as the

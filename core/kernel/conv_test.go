@@ -43,26 +43,63 @@ func testConv[T Float](t *testing.T, p *Conv, tol float64) {
 	}
 	x, w, bias := random[T](1, p.N*p.C*p.H*p.W), random[T](2, p.K*p.patch()), random[T](3, p.K)
 	dy := random[T](4, p.N*p.K*p.OutH()*p.OutW())
-	scratch := poisoned[T](ConvScratch[T](p))
+	// Each kernel gets no more than it asks for, in memory where writing past it is seen.
+	forward, gradInput, gradWeight := exactly[T](ConvForwardScratch[T](p)), exactly[T](ConvGradInputScratch[T](p)), exactly[T](ConvGradWeightScratch[T](p))
 	name := fmt.Sprintf("%+v", *p)
 
 	got, want := random[T](6, len(dy)), make([]T, len(dy))
 	for _, b := range [][]T{bias, nil} {
-		Conv2D(p, x, w, b, got, scratch)
+		Conv2D(p, x, w, b, got, forward.room)
 		convRef(p, x, w, b, want)
 		closeTo(t, "y of "+name, got, want, tol)
 	}
 	got, want = random[T](6, len(x)), make([]T, len(x))
-	Conv2DGradInput(p, dy, w, got, scratch)
+	Conv2DGradInput(p, dy, w, got, gradInput.room)
 	convGradInputRef(p, dy, w, want)
 	closeTo(t, "dx of "+name, got, want, tol)
 
 	for _, accumulate := range []bool{false, true} {
 		got, want = random[T](7, len(w)), random[T](7, len(w))
-		Conv2DGradWeight(p, x, dy, got, scratch, accumulate)
+		Conv2DGradWeight(p, x, dy, got, gradWeight.room, accumulate)
 		convGradWeightRef(p, x, dy, want, accumulate)
 		closeTo(t, "dw of "+name, got, want, tol)
 	}
+	forward.check(t, "Conv2D of "+name)
+	gradInput.check(t, "Conv2DGradInput of "+name)
+	gradWeight.check(t, "Conv2DGradWeight of "+name)
+}
+
+// What a plan says of a step's memory is what the step's kernel asks for, at each
+// level: so a kernel asks for what it writes, give or take a packed panel.
+func TestConvScratchIsUsed(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		for _, p := range []Conv{
+			{N: 2, C: 256, H: 4, W: 4, K: 256, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // weights outweigh images
+			{N: 2, C: 128, H: 8, W: 8, K: 256, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+			{N: 2, C: 32, H: 32, W: 32, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+			{N: 2, C: 3, H: 64, W: 64, K: 64, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},
+		} {
+			if p.minimal() {
+				continue // its three kernels share one figure
+			}
+			x, w, y := random[float32](1, p.N*p.C*p.H*p.W), random[float32](2, p.K*p.patch()), random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			for name, c := range map[string]struct {
+				asked int
+				run   func(scratch []float32)
+			}{
+				"Conv2D":           {ConvForwardScratch[float32](&p), func(s []float32) { Conv2D(&p, x, w, nil, y, s) }},
+				"Conv2DGradInput":  {ConvGradInputScratch[float32](&p), func(s []float32) { Conv2DGradInput(&p, y, w, x, s) }},
+				"Conv2DGradWeight": {ConvGradWeightScratch[float32](&p), func(s []float32) { Conv2DGradWeight(&p, x, y, w, s, false) }},
+			} {
+				s := exactly[float32](c.asked)
+				c.run(s.room)
+				s.check(t, name)
+				if unused := s.unused(); unused > 160<<10 {
+					t.Errorf("%s of %+v asks for %d elements of scratch, and leaves %d of them alone", name, p, c.asked, unused)
+				}
+			}
+		}
+	})
 }
 
 // withoutMinimal keeps a test to direct convolution; minimal_test.go is about the other.
