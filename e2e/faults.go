@@ -1,0 +1,227 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// fault is one case of the fault matrix.
+type fault struct {
+	number  int
+	name    string        // what goes wrong
+	promise string        // what a user may rely on
+	limit   time.Duration // of the whole case; 0 is a minute
+	needs   []need
+	run     func(t *trial)
+}
+
+// need says what this machine lacks for a case, or "".
+type need func() string
+
+// matrix are all cases in the order of their numbers.
+func matrix() []fault {
+	all := slices.Concat(killFaults, stopFaults, endFaults, diskFaults, checkpointFaults, dataFaults, configFaults,
+		pluginFaults, memoryFaults, networkFaults, memberFaults, valueFaults, soakFaults)
+	slices.SortFunc(all, func(a, b fault) int { return a.number - b.number })
+	return all
+}
+
+// Faults is the command of e2e/faults. It builds trainctl, runs the cases of
+// the fault matrix one after the other and returns the exit code: 1 when a case
+// failed, 2 for a mistake on the command line.
+func Faults(args []string, stdout, stderr io.Writer) int {
+	o, err := parseFaults(args, stderr)
+	if err != nil {
+		return 2
+	}
+	if o.list {
+		for _, f := range o.chosen {
+			fmt.Fprintf(stdout, "%2d  %s: %s\n", f.number, f.name, f.promise)
+		}
+		return 0
+	}
+	if !isolated() {
+		return isolate(stderr)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return o.run(ctx, stdout, stderr)
+}
+
+// faultOptions are the command's flags.
+type faultOptions struct {
+	chosen         []fault
+	list, verbose  bool
+	json, markdown string // files to write
+}
+
+func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	only := flags.String("only", "", "run these `cases` alone, as in 7,13,20-25")
+	flags.BoolVar(&o.list, "list", false, "print the cases and run nothing")
+	flags.BoolVar(&o.verbose, "v", false, "print what failed cases have logged")
+	flags.StringVar(&o.json, "json", "", "write the results into this `file` as JSON")
+	flags.StringVar(&o.markdown, "markdown", "", "write the results into this `file` as the page docs/faults.md")
+	if err = flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		err = fmt.Errorf("%q: there are flags alone", flags.Arg(0))
+	} else {
+		o.chosen, err = choose(matrix(), *only)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "faults: %v\n", err)
+	}
+	return o, err
+}
+
+// choose takes the cases that a list of numbers and ranges names, all for "".
+func choose(all []fault, only string) (chosen []fault, err error) {
+	if only == "" {
+		return all, nil
+	}
+	wanted := map[int]bool{}
+	for part := range strings.SplitSeq(only, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		a, err1 := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || a < 1 || b < a || b > len(all) {
+			return nil, fmt.Errorf("-only %s: %q is no case; write numbers from 1 to %d, as in 7,13,20-25", only, part, len(all))
+		}
+		for n := a; n <= b; n++ {
+			wanted[n] = true
+		}
+	}
+	for _, f := range all {
+		if wanted[f.number] {
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen, nil
+}
+
+// outcome is how a case went.
+type outcome struct {
+	Case     int     `json:"case"`
+	Fault    string  `json:"fault"`
+	Promise  string  `json:"promise"`
+	Happened string  `json:"happened"`
+	Seconds  float64 `json:"seconds"`
+	Outcome  string  `json:"outcome"`          // "passed", "failed" or "skipped"
+	Reason   string  `json:"reason,omitempty"` // of a failure or of skipping
+	Log      string  `json:"log,omitempty"`    // of a failure
+}
+
+// faultReport is the file that -json writes.
+type faultReport struct {
+	Schema   int       `json:"schema"`
+	Date     time.Time `json:"date"`
+	Machine  string    `json:"machine"`
+	Version  string    `json:"version"`
+	Seconds  float64   `json:"seconds"`
+	Passed   int       `json:"passed"`
+	Failed   int       `json:"failed"`
+	Skipped  int       `json:"skipped"`
+	Outcomes []outcome `json:"cases"`
+}
+
+func (r *faultReport) add(o outcome) {
+	r.Outcomes = append(r.Outcomes, o)
+	switch o.Outcome {
+	case "passed":
+		r.Passed++
+	case "failed":
+		r.Failed++
+	default:
+		r.Skipped++
+	}
+}
+
+func (r *faultReport) total() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+}
+
+// run builds trainctl and runs the chosen cases.
+func (o faultOptions) run(ctx context.Context, stdout, stderr io.Writer) int {
+	dir, err := os.MkdirTemp("", "trainctl-faults-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = prepareFaults(dir)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "faults: %v\n", err)
+		return 2
+	}
+	report := &faultReport{Schema: 1, Date: time.Now().UTC().Truncate(time.Second), Machine: machineLine(), Version: versionLine()}
+	fmt.Fprintf(stdout, "%4s  %-44s %8s  %s\n", "case", "fault", "seconds", "outcome and what happened")
+	for _, f := range o.chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		res := f.try(ctx, filepath.Join(dir, strconv.Itoa(f.number)))
+		report.add(res)
+		res.print(stdout, o.verbose)
+	}
+	report.Seconds = time.Since(report.Date).Round(time.Second).Seconds()
+	fmt.Fprintf(stdout, "%s of %d cases in %.0f s\n", report.total(), len(o.chosen), report.Seconds)
+	if err := report.write(o); err != nil {
+		fmt.Fprintf(stderr, "faults: %v\n", err)
+		return 2
+	}
+	if report.Failed > 0 || ctx.Err() != nil {
+		return 1
+	}
+	return 0
+}
+
+func (o outcome) print(w io.Writer, verbose bool) {
+	text := o.Happened
+	if o.Reason != "" {
+		text = o.Reason
+		if o.Outcome == "failed" && o.Happened != "" {
+			text += " (" + o.Happened + ")"
+		}
+	}
+	fmt.Fprintf(w, "%4d  %-44s %8.1f  %s: %s\n", o.Case, o.Fault, o.Seconds, o.Outcome, text)
+	if verbose && o.Log != "" {
+		fmt.Fprintln(w, indent(o.Log))
+	}
+}
+
+func indent(text string) string {
+	return "      | " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n      | ")
+}
+
+func (r *faultReport) write(o faultOptions) error {
+	if o.json != "" {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.json, append(b, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if o.markdown != "" {
+		return os.WriteFile(o.markdown, []byte(r.markdown()), 0o644)
+	}
+	return nil
+}
