@@ -28,6 +28,14 @@ const (
 // Default shuffles, pads and reads two batches ahead.
 func Default() Config { return Config{Shuffle: true, Pad: PadRepeat, Prefetch: 2} }
 
+// SeedOr is the seed of the order: the table's own, or that of the run.
+func (c Config) SeedOr(run uint64) uint64 {
+	if c.Seed != nil {
+		return *c.Seed
+	}
+	return run
+}
+
 // Problems checks the table by itself.
 func (c Config) Problems() diag.List {
 	var l diag.List

@@ -29,10 +29,7 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	if world < 1 || rank < 0 || rank >= world {
 		return nil, fmt.Errorf("sampler: rank %d is outside 0..%d", rank, world-1)
 	}
-	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: runSeed}
-	if cfg.Seed != nil {
-		s.seed = *cfg.Seed
-	}
+	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: cfg.SeedOr(runSeed)}
 	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
 		return nil, tooFew("use fewer ranks or more data", "%d samples give nothing to each of %d ranks with drop_last = %v", n, world, cfg.DropLast)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/nn"
@@ -163,10 +164,21 @@ func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
 		return fmt.Errorf("it was trained on other data: %s (%s, %s), now %s (%s, %s); start from its weights with model.init instead",
 			s.Dataset.Plugin, s.Dataset.Source, s.Dataset.Fingerprint, t.Settings.Dataset, t.spec.Source, t.spec.Fingerprint)
 	}
-	if s.Sampler.Offset > 0 && s.Sampler.WorldSize == t.World.Size && s.Sampler.OrderHash != t.sampler.OrderHash(s.Epoch) {
-		return fmt.Errorf("epoch %d is half done in another order of the samples; keep run.seed and [sampler] as they were, or resume from the end of an epoch", s.Epoch)
+	return t.sameOrder(s.Sampler, s.Epoch)
+}
+
+// sameOrder refuses an epoch that was begun in an order which this run would not
+// have given to a job of the checkpoint's size.
+func (t *Trainer) sameOrder(s checkpoint.Sampler, epoch int) error {
+	if s.Offset == 0 {
+		return nil
 	}
-	return nil
+	then, err := data.NewSampler(t.Settings.Sampler, t.Settings.Run.Seed, t.spec.TrainSamples, s.WorldSize, 0)
+	if err == nil && then.OrderHash(epoch) == s.OrderHash {
+		return nil
+	}
+	return fmt.Errorf("epoch %d is half done in another order of the samples (seed %d, shuffle = %v, drop_last = %v, now seed %d, shuffle = %v, drop_last = %v, pad = %q); fix: set run.seed and [sampler] as they were, resume from the end of an epoch, or start from its weights with model.init",
+		epoch, s.Seed, s.Shuffle, s.DropLast, t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), t.Settings.Sampler.Shuffle, t.Settings.Sampler.DropLast, t.Settings.Sampler.Pad)
 }
 
 // offset converts the position within an epoch to this world size: the order

@@ -170,15 +170,11 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	seed := t.Settings.Run.Seed
-	if t.Settings.Sampler.Seed != nil {
-		seed = *t.Settings.Sampler.Seed
-	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
 		Model: t.named(t.full()), Optimizer: t.optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
-			Seed: seed, Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.batch,
+			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.batch,
 			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
 		},
 		Seed:    t.Settings.Run.Seed,

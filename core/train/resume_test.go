@@ -1,0 +1,87 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/data"
+)
+
+// saving gives rank 0 a store in dir, and all ranks the checkpoints that it has.
+func saving(t *testing.T, dir string, cfg checkpoint.Config, change func(s *Settings)) func(rank int, d *Deps) {
+	return func(rank int, d *Deps) {
+		d.Settings.Checkpoint = cfg
+		if change != nil {
+			change(&d.Settings)
+		}
+		if rank != 0 {
+			return
+		}
+		store, err := checkpoint.Open(d.FS, dir, d.Settings.Checkpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Store = store
+	}
+}
+
+// trainAndClose is trainToTheEnd with the end of what saving opened.
+func trainAndClose(ctx context.Context, d Deps) error {
+	err := trainToTheEnd(ctx, d)
+	if d.Store != nil {
+		err = errors.Join(err, d.Store.Close())
+	}
+	return err
+}
+
+// An epoch that is half done goes on in its order, with any number of ranks, or
+// not at all.
+func TestHalfAnEpochKeepsItsOrder(t *testing.T) {
+	const ranks = 2
+	dir := t.TempDir()
+	errs := onRanks(t, ranks, saving(t, dir, checkpoint.Config{Every: "2 steps"}, func(s *Settings) { s.Train.MaxSteps = 2 }), trainAndClose)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	seed := DefaultRun().Seed
+	other := seed + 1
+	for name, c := range map[string]struct {
+		change  func(s *Settings)
+		refused bool
+	}{
+		"as before":               {func(*Settings) {}, false},
+		"the sampler's own seed":  {func(s *Settings) { s.Run.Seed, s.Sampler.Seed = other, &seed }, false},
+		"another seed":            {func(s *Settings) { s.Sampler.Seed = &other }, true},
+		"another seed of the run": {func(s *Settings) { s.Run.Seed = other }, true},
+		"no shuffle":              {func(s *Settings) { s.Sampler.Shuffle = false }, true},
+	} {
+		for world := 1; world <= 3; world++ {
+			t.Run(name, func(t *testing.T) {
+				errs := onRanks(t, world, func(_ int, d *Deps) {
+					d.Settings.DatasetOptions["seed"] = int64(seed) // the data stay
+					d.Resume = filepath.Join(dir, "step-2")
+					c.change(&d.Settings)
+				}, trainToTheEnd)
+				err := errors.Join(errs...)
+				if !c.refused && err != nil || c.refused && (!errors.Is(errs[0], checkpoint.ErrUnusable) || !strings.Contains(errs[0].Error(), "epoch 0 is half done in another order")) {
+					t.Errorf("%d ranks: %v", world, err)
+				}
+			})
+		}
+	}
+}
+
+// A seed of the sampler is its own, or the run's.
+func TestSeedOfTheOrder(t *testing.T) {
+	own := uint64(7)
+	if got := (data.Config{}).SeedOr(3); got != 3 {
+		t.Error(got)
+	}
+	if got := (data.Config{Seed: &own}).SeedOr(3); got != 7 {
+		t.Error(got)
+	}
+}
