@@ -57,8 +57,11 @@ func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
 	if m.Dataset.Source != "" {
 		v.Dataset += " (" + m.Dataset.Source + ")"
 	}
-	if info.Err != nil {
+	switch {
+	case info.Err != nil:
 		v.Problem = info.Err.Error()
+	case m.NonFinite != "":
+		v.Problem = (&checkpoint.NonFiniteError{Tensor: m.NonFinite}).Error()
 	}
 	if len(siblings) > 0 && siblings[0].Manifest.Best != nil && info.Err == nil {
 		v.Best = siblings[0].Manifest.Best.Step == m.Step

@@ -153,6 +153,10 @@ func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Confi
 	}
 	s.OnSaved(func(c checkpoint.Saved) {
 		bus.Emit(&event.CheckpointSaved{Step: c.Step, Path: c.Path, Bytes: c.Bytes, TookMS: float64(c.Took.Microseconds()) / 1e3, Best: c.Best})
+		if c.NonFinite != "" {
+			bus.Emit(&event.Warning{Source: "checkpoint", Message: fmt.Sprintf(
+				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto goes on from the newest finite one", c.Step, c.NonFinite)})
+		}
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})
 	return s, nil

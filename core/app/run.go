@@ -130,7 +130,7 @@ func (j *job) findResume() (string, error) {
 			continue
 		}
 		dir := event.RunDir{Path: filepath.Join(parent, e.Name())}.Checkpoints()
-		if list, err := checkpoint.List(j.fs, dir); err == nil && len(list) > 0 {
+		if checkpoint.AnyGood(j.fs, dir) {
 			best, found = n, dir
 		}
 	}
@@ -214,7 +214,7 @@ func (j *job) command(w rank.World) launch.Command {
 	args := []string{"worker", j.dir.Config()}
 	from := j.resume
 	if w.RestartCount > 0 {
-		if list, err := checkpoint.List(j.fs, j.dir.Checkpoints()); err == nil && len(list) > 0 {
+		if checkpoint.AnyGood(j.fs, j.dir.Checkpoints()) {
 			from = j.dir.Checkpoints()
 		}
 	}

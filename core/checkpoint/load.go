@@ -30,8 +30,8 @@ func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error
 
 // Load reads a checkpoint and holds every byte against its sums. path is one of
 //
-//   - a directory of checkpoints, or a run's directory with one in it: the newest that can be used, by order of saving;
-//   - one checkpoint's directory: this one, or an *UnusableError;
+//   - a directory of checkpoints, or a run's directory with one in it: the newest that can be used and is finite, by order of saving;
+//   - one checkpoint's directory: this one, with a note if it is not finite, or an *UnusableError;
 //   - a safetensors file: its tensors, with everything else of the snapshot zero.
 //
 // Names of model tensors come without the prefix they were saved with. ErrNone
@@ -140,7 +140,11 @@ func loadOne(ctx context.Context, fsys FS, path string) (*Snapshot, Report, erro
 	if err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
-	return snap, Report{Path: path}, nil
+	r := Report{Path: path}
+	if first := FirstNonFinite(snap.Model); first != "" {
+		r.Notes = append(r.Notes, (&NonFiniteError{first}).Error())
+	}
+	return snap, r, nil
 }
 
 func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, error) {
@@ -153,6 +157,9 @@ func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, er
 		snap, err := read(ctx, fsys, c.path)
 		if ctx.Err() != nil {
 			return nil, r, ctx.Err()
+		}
+		if err == nil {
+			err = finiteModel(snap)
 		}
 		if err != nil {
 			r.Skipped = append(r.Skipped, Skip{c.path, err})
@@ -167,6 +174,14 @@ func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, er
 		return nil, r, fmt.Errorf("%s: %w", dir, ErrNone)
 	}
 	return nil, r, &UnusableError{Path: dir, Skipped: r.Skipped}
+}
+
+// finiteModel looks at the tensors: a manifest of an earlier version does not say it.
+func finiteModel(s *Snapshot) error {
+	if first := FirstNonFinite(s.Model); first != "" {
+		return &NonFiniteError{first}
+	}
+	return nil
 }
 
 // addBroken reports the checkpoints without a readable manifest; those of

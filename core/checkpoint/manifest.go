@@ -49,6 +49,7 @@ type Manifest struct {
 	Scaler       map[string]number `json:"scaler"`
 	Metrics      map[string]number `json:"metrics"`
 	Best         *Best             `json:"best,omitempty"`
+	NonFinite    string            `json:"non_finite,omitempty"` // first tensor of the model that is; such a checkpoint does not count as good
 	Config       string            `json:"config"`
 	ConfigSHA256 string            `json:"config_sha256"`
 	Files        map[string]File   `json:"files"`

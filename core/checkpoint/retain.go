@@ -8,10 +8,11 @@ import (
 )
 
 // retain removes what [checkpoint] keep and keep_best do not ask for, and what
-// the checkpoint of this step replaced. Nothing goes before the new one was
-// read back from the file system and found whole.
-func (s *Store) retain(ctx context.Context, step int) error {
-	doomed, err := s.doomed(step)
+// the newest checkpoint replaced. Nothing goes before that one was read back from
+// the file system and found whole.
+func (s *Store) retain(ctx context.Context, newest Manifest) error {
+	step := newest.Step
+	doomed, err := s.doomed(step, newest.NonFinite == "")
 	if err != nil || len(doomed) == 0 {
 		return err
 	}
@@ -27,8 +28,9 @@ func (s *Store) retain(ctx context.Context, step int) error {
 }
 
 // doomed lists what has to go: by order of saving, not by step, because a run
-// that went back to an earlier step writes lower steps later.
-func (s *Store) doomed(step int) ([]name, error) {
+// that went back to an earlier step writes lower steps later. Those that are not
+// finite take no place of one that is; of them the newest alone stays.
+func (s *Store) doomed(step int, finite bool) ([]name, error) {
 	names, err := s.list()
 	if err != nil {
 		return nil, err
@@ -48,6 +50,10 @@ func (s *Store) doomed(step int) ([]name, error) {
 			if err != nil && !broken(err) {
 				return nil, err
 			}
+			if m.NonFinite != "" && s.cfg.Keep > 0 {
+				out = append(out, n)
+				continue
+			}
 			others = append(others, candidate{n, m.Save}) // a broken one counts as the oldest
 		}
 	}
@@ -57,9 +63,13 @@ func (s *Store) doomed(step int) ([]name, error) {
 	slices.SortFunc(others, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.save, a.save), cmp.Compare(b.step, a.step))
 	})
+	room := s.cfg.Keep
+	if finite {
+		room-- // the newest is one of them
+	}
 	for i, c := range others {
 		best := s.cfg.KeepBest != "" && s.best != nil && s.best.Step == c.step
-		if i >= s.cfg.Keep-1 && !best {
+		if i >= room && !best {
 			out = append(out, c.name)
 		}
 	}

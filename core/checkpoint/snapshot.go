@@ -29,7 +29,7 @@ type Snapshot struct {
 	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
 	Dataset Dataset
 
-	Metrics map[string]float64 // values so far: "train.loss", "eval.loss", "eval.accuracy", …
+	Metrics map[string]float64 // measured at this step: "train.loss", "eval.loss", "eval.accuracy", …
 	Best    *Best              // set by Load; Save writes the store's own
 
 	Config     string // the resolved configuration as TOML

@@ -55,6 +55,8 @@ type Saved struct {
 	Bytes int64
 	Took  time.Duration // from Save's copy to durability
 	Best  bool
+
+	NonFinite string // the first tensor that is not finite: the checkpoint does not count as good; "": none
 }
 
 // Open makes dir if need be, locks it against other writers and clears away
@@ -101,6 +103,10 @@ func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
 
 // Dir is the directory of checkpoints.
 func (s *Store) Dir() string { return s.dir }
+
+// Best is the best checkpoint of the directory by keep_best, nil without one. It
+// is asked while nothing is being written.
+func (s *Store) Best() *Best { return s.best }
 
 // Save makes a checkpoint durable and returns its path. In async mode it
 // returns once the snapshot is copied; how the write ended is told by the next
@@ -225,17 +231,22 @@ func (s *Store) restore(old name) error {
 func bestAfter(best *Best, m Manifest, cfg Config) *Best {
 	v, ok := m.Metrics[cfg.KeepBest]
 	value := float64(v)
-	if !ok || math.IsNaN(value) {
+	if !ok || m.NonFinite != "" || !cfg.Improves(value, m.Step, best) {
 		return best
 	}
-	if best != nil {
-		better := value > best.Value
-		if cfg.lowerIsBetter() {
-			better = value < best.Value
-		}
-		if !better && !(value == best.Value && m.Step <= best.Step) {
-			return best
-		}
-	}
 	return &Best{Metric: cfg.KeepBest, Value: value, Step: m.Step}
+}
+
+// Improves reports whether a value of the metric that keep_best names makes the
+// checkpoint of a step the best; of equals it is the earlier step.
+func (c Config) Improves(value float64, step int, best *Best) bool {
+	switch {
+	case math.IsNaN(value) || math.IsInf(value, 0):
+		return false
+	case best == nil:
+		return true
+	case value == best.Value:
+		return step <= best.Step
+	}
+	return (value < best.Value) == c.lowerIsBetter()
 }

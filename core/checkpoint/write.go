@@ -25,10 +25,10 @@ func (s *Store) write(ctx context.Context, snap *Snapshot, start time.Time) (dur
 	if s.onSaved != nil {
 		s.onSaved(Saved{
 			Step: snap.Step, Path: filepath.Join(s.dir, dirName(snap.Step)), Bytes: bytes, Took: s.now().Sub(start),
-			Best: m.Best != nil && m.Best.Step == snap.Step,
+			Best: m.Best != nil && m.Best.Step == snap.Step, NonFinite: m.NonFinite,
 		})
 	}
-	if err := s.retain(ctx, snap.Step); err != nil {
+	if err := s.retain(ctx, m); err != nil {
 		return true, fmt.Errorf("checkpoint of step %d is saved, old ones could not be removed: %w", snap.Step, err)
 	}
 	return true, nil
@@ -39,6 +39,9 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 	final := filepath.Join(s.dir, dirName(snap.Step))
 	tmp := final + s.suffix("tmp")
 	m, size, err := s.writeDir(ctx, tmp, snap)
+	if err == nil && m.NonFinite != "" {
+		err = s.spare(final, m)
+	}
 	if err == nil {
 		err = s.moveIn(tmp, final)
 	}
@@ -47,7 +50,19 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 		return m, 0, err
 	}
 	s.best = m.Best
+	if m.NonFinite != "" {
+		return m, size, nil // latest stays with the last one that counts
+	}
 	return m, size, s.pointLatest(filepath.Base(final))
+}
+
+// spare keeps a checkpoint that counts as good from being replaced by one of the
+// same step that does not.
+func (s *Store) spare(path string, by Manifest) error {
+	if m, err := readManifest(s.fs, path); err == nil && m.NonFinite == "" {
+		return fmt.Errorf("the finite one of this step is kept: %w", &NonFiniteError{by.NonFinite})
+	}
+	return nil
 }
 
 func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manifest, int64, error) {
@@ -57,6 +72,7 @@ func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manif
 	}
 	s.saves++
 	m.Save, m.CreatedAt, m.Prefix = s.saves, s.now().UTC(), s.cfg.Prefix
+	m.NonFinite = FirstNonFinite(snap.Model)
 	m.Best = bestAfter(s.best, m, s.cfg)
 	for _, part := range []struct {
 		file    string

@@ -51,10 +51,10 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
 	}
 	t.evaluated = true
-	t.vals["eval.loss"] = e.Loss
+	t.vals.set("eval.loss", e.Loss, t.pos.Step)
 	if t.spec.Classes > 0 {
 		e.Accuracy = sums[sumCorrect] / sums[sumRows]
-		t.vals["eval.accuracy"] = e.Accuracy
+		t.vals.set("eval.accuracy", e.Accuracy, t.pos.Step)
 	}
 	t.Events.Emit(&e)
 	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
@@ -118,5 +118,5 @@ func (t *Trainer) Evaluate(ctx context.Context) (loss, accuracy float64, err err
 	if err := t.evaluate(ctx); err != nil {
 		return 0, 0, err
 	}
-	return t.vals["eval.loss"], t.vals["eval.accuracy"], nil
+	return t.vals.value("eval.loss"), t.vals.value("eval.accuracy"), nil
 }

@@ -72,18 +72,21 @@ func (t *Trainer) startPass() error {
 	return t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):])
 }
 
-// afterEpoch evaluates and saves where the configuration asks for it. The end
-// of the run has its own rules: finish evaluates and saves once.
+// afterEpoch evaluates and saves where the configuration asks for it, and saves
+// the weights that turn out the best (keep_best). The end of the run has its own
+// rules: finish evaluates and saves once.
 func (t *Trainer) afterEpoch(ctx context.Context) error {
 	if t.atEnd() {
 		return nil
 	}
+	best := false
 	if every := t.Settings.Train.EvalEvery; every > 0 && t.pos.Epoch%every == 0 {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
+		best = t.best.evaluated(t.vals, t.pos.Step) && !t.interval().Never()
 	}
-	if t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) {
+	if best || t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) {
 		return t.save(ctx)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 	} else {
 		s.mark = now
 	}
-	t.vals["train.loss"] = s.lossMean
+	t.vals.set("train.loss", s.lossMean, t.pos.Step)
 	t.done = event.StepDone{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Loss: m.loss, LossMean: s.lossMean, Accuracy: -1, LR: lr,
 		StepMS: ms(took), DataMS: ms(m.data), CommMS: ms(waited),
@@ -67,7 +66,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		t.done.Scale = t.scale
 	}
 	t.Events.Emit(&t.done)
-	if math.IsNaN(s.lossMean) || math.IsInf(s.lossMean, 0) {
+	if !isFinite(s.lossMean) {
 		t.warnLoss()
 	}
 }
@@ -168,9 +167,9 @@ func (t *Trainer) ownSummary() event.Summary {
 	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())
 	if t.evaluated {
-		s.Eval = &event.EvalSummary{Loss: event.Number(t.vals["eval.loss"])}
+		s.Eval = &event.EvalSummary{Loss: event.Number(t.vals.value("eval.loss"))}
 		if acc, ok := t.vals["eval.accuracy"]; ok {
-			n := event.Number(acc)
+			n := event.Number(acc.value)
 			s.Eval.Accuracy = &n
 		}
 	}

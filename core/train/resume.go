@@ -29,6 +29,9 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 			return err
 		}
 	}
+	if t.Store != nil {
+		head.Best = t.Store.Best()
+	}
 	heads, err := t.Gather(ctx, "resume", head.encode())
 	if err != nil {
 		return err
@@ -65,6 +68,7 @@ type resumeHead struct {
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
 	Carried  bool // and what compression carries over
+	Best     *checkpoint.Best
 }
 
 func (h resumeHead) encode() []byte {
@@ -136,11 +140,10 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
 			lines = append(lines, moved)
 		}
-		t.best = s.Best
 		for k, v := range s.Metrics {
-			t.vals[k] = v
+			t.vals.set(k, v, s.Step)
 		}
-		t.stats.lossMean = t.vals["train.loss"]
+		t.stats.lossMean = t.vals.value("train.loss")
 	}
 	t.Events.Emit(&event.CheckpointLoaded{Step: s.Step, Path: r.Path, Notes: lines})
 	return nil
@@ -226,6 +229,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		return err
 	}
 	t.pos = head.Position
+	t.best.known = head.Best
 	t.reducer.Resume(t.pos.Step)
 	if len(head.Scaler) > 0 {
 		if err := t.Precision.Load(ctx, head.Scaler); err != nil {

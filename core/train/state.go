@@ -179,8 +179,8 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 		},
 		Seed:    t.Settings.Run.Seed,
 		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint},
-		Metrics: t.vals, Best: t.best,
-		Config: t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
+		Metrics: t.vals.of(t.pos.Step),
+		Config:  t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
 		Parameters: len(t.graph.Params()), CreatedBy: t.Build,
 	}, nil
 }

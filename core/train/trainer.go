@@ -129,8 +129,8 @@ type Trainer struct {
 	sums     [sumCount]float64
 	stats    stats
 	done     event.StepDone // reused
-	best     *checkpoint.Best
-	vals     map[string]float64 // latest metrics
+	vals     metrics
+	best     bestEval
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	auto       bool             // the caps of buckets are measured
