@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/lossy"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -98,9 +99,11 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// report writes an error where people look for it.
+// report writes an error where people look for it. The program ends also where
+// nobody reads what it says.
 func report(cmd *cobra.Command, err error) {
-	w := cmd.ErrOrStderr()
+	w := lossy.NewWriter(cmd.ErrOrStderr(), lossy.Options{})
+	defer w.Close()
 	var done reported
 	var asked *train.Preempted
 	var early interrupted

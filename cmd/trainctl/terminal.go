@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/trainctl/trainctl/core/lossy"
 )
 
 // colorful reports whether a stream may get colours: NO_COLOR forbids them,
@@ -22,6 +24,9 @@ func colorful(w io.Writer) bool {
 
 // interactive reports whether a person watches a stream.
 func interactive(w io.Writer) bool {
+	if l, ok := w.(*lossy.Writer); ok {
+		w = l.Output()
+	}
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == "" && term.IsTerminal(int(f.Fd()))
 }

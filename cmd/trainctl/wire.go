@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/forecast"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/lossy"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -55,10 +57,14 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	// Who reads the output may go, as head does; training goes on. The signal is
 	// caught, not ignored, because an ignored one is inherited by ranks.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
+	defer screen.Close() // its error is that nobody reads
+	progress := event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
 	var sinks []event.Sink
-	progress := event.NewProgress(r.Stderr, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
 	if r.Events == "json" {
-		sinks = append(sinks, event.NewJSONLines(keepOpen{r.Stdout}, func(err error) {
+		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
+		defer func() { tellLost(screen, events) }()
+		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
 			fmt.Fprintf(progress, "warning: %v; the run goes on\n", err)
 		}))
 	}
@@ -112,9 +118,13 @@ func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult
 	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
 }
 
-// keepOpen hides Close: standard output is not the sink's to close.
-type keepOpen struct {
-	w interface{ Write([]byte) (int, error) }
-}
+// eventBytes is how far a reader of --events json may fall behind: some 30,000 steps.
+const eventBytes = 8 << 20
 
-func (k keepOpen) Write(b []byte) (int, error) { return k.w.Write(b) }
+// tellLost ends the stream of events and says what its reader did not take.
+func tellLost(w io.Writer, events *lossy.Writer) {
+	_ = events.Close() // a reader that is gone was told of already
+	if n := events.Lost(); n > 0 {
+		fmt.Fprintf(w, "warning: the reader of standard output was too slow for %d events; events.jsonl of the run has them\n", n)
+	}
+}

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"time"
 
 	"go.uber.org/fx"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/lossy"
 	"github.com/trainctl/trainctl/core/rank"
 )
 
@@ -37,9 +39,11 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 		if err != nil {
 			return nil, dir, errors.New(envEventFD + " is not a number")
 		}
-		bus.Add(event.NewJSONLines(os.NewFile(uintptr(n), "events"), nil))
+		out := outlet(lc, os.NewFile(uintptr(n), "events"), event.Dropped(w.Rank))
+		bus.Add(event.NewJSONLines(out, nil))
 	} else if w.Rank == 0 && !o.EvalOnly {
-		bus.Add(event.NewProgress(os.Stderr, event.ProgressOptions{Mode: "auto", Env: os.LookupEnv}))
+		out := outlet(lc, os.Stderr, event.DroppedLines)
+		bus.Add(event.NewProgress(out, event.ProgressOptions{Mode: "auto", Env: os.LookupEnv}))
 	}
 	if w.Rank == 0 && !o.EvalOnly {
 		if err := openRunFiles(bus, &dir, cfg, fs); err != nil {
@@ -57,6 +61,20 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w)})
 	return bus, dir, nil
 }
+
+// outlet is an output for which no step waits: a launcher that was stopped reads
+// no events, and nobody may read a terminal. It is closed behind the bus.
+func outlet(lc fx.Lifecycle, f *os.File, notice func(int) []byte) *lossy.Writer {
+	w := lossy.NewWriter(f, lossy.Options{Limit: outletBytes, Notice: notice, Patience: 5 * time.Second})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error {
+		_ = w.Close() // who does not read hears nothing
+		return nil
+	}})
+	return w
+}
+
+// outletBytes are the events of some 15,000 steps.
+const outletBytes = 4 << 20
 
 // openRunFiles opens, or under another launcher than ours makes, the run
 // directory and adds the sinks that write there.

@@ -127,4 +127,14 @@ func (j *JSONLines) Close() error {
 	return j.close()
 }
 
+// Dropped is the line that stands in a stream of events where a reader was too
+// slow for some of them; a lossy.Writer takes it as its notice. rank is of
+// whose events it was. Their sequence numbers show which they were.
+func Dropped(rank int) func(lines int) []byte {
+	return func(lines int) []byte {
+		return Append(nil, Record{Time: time.Now(), Rank: rank, Event: &Warning{Source: "events",
+			Message: fmt.Sprintf("%d events are missing here because their reader was too slow; events.jsonl of the run has those of rank 0", lines)}})
+	}
+}
+
 var _ Sink = (*JSONLines)(nil)

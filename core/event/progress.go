@@ -1,13 +1,17 @@
 package event
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unicode"
 
+	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 )
 
@@ -36,9 +40,10 @@ type Progress struct {
 	logFreq int
 
 	state   status
-	drawn   int // lines of the block on the screen
+	drawn   bool // the block is on the screen, behind the cursor
 	redrawn time.Time
 	held    []*fold
+	unwatch func() // ends watchWidth
 }
 
 type mode uint8
@@ -49,7 +54,8 @@ const (
 	live
 )
 
-// NewProgress writes to w, usually standard error. Mode "auto" draws on a
+// NewProgress writes to w, usually standard error through a lossy.Writer, so
+// that nobody waits for a terminal that stopped taking output. Mode "auto" draws on a
 // terminal, unless TERM is dumb or CI is set, and writes plain lines otherwise.
 // Colour needs a terminal and an unset NO_COLOR.
 func NewProgress(w io.Writer, o ProgressOptions) *Progress {
@@ -61,13 +67,14 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 		return v
 	}
 	terminal, width := terminalOf(w)
+	real := terminal
 	if o.live != nil {
 		terminal = *o.live
 	}
 	if o.Width > 0 {
 		width = func() int { return o.Width }
 	}
-	p := &Progress{w: w, width: width, logFreq: o.LogFreq}
+	p := &Progress{w: w, width: width, logFreq: o.LogFreq, unwatch: func() {}}
 	dumb := env("TERM") == "dumb"
 	switch {
 	case o.Mode == "none":
@@ -77,13 +84,25 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 	default:
 		p.mode = live
 	}
+	if p.mode == live && real {
+		p.watchWidth()
+	}
 	p.color = terminal && !dumb && env("NO_COLOR") == "" || env("CLICOLOR_FORCE") != "" && env("NO_COLOR") == ""
 	return p
+}
+
+// DroppedLines is the line that stands in the progress where a terminal or a
+// pipe did not take some; a lossy.Writer takes it as its notice.
+func DroppedLines(lines int) []byte {
+	return fmt.Appendf(nil, "\r[%d lines are missing here: nothing read this output for a while; trainctl logs latest has the ranks' lines]\n", lines)
 }
 
 // terminalOf tells whether w is one and how to ask for its width.
 func terminalOf(w io.Writer) (bool, func() int) {
 	narrow := func() int { return 80 }
+	if l, ok := w.(interface{ Output() io.Writer }); ok {
+		w = l.Output()
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false, narrow
@@ -174,44 +193,80 @@ func (p *Progress) notice(n notice) {
 	p.write(p.erase() + text + "\n")
 }
 
-// draw renews the block when it is time, and always when the work changes.
+// draw renews the block when it is time, and always when the work changes. A
+// terminal that has yet to take what there was gets no more of it.
 func (p *Progress) draw(r Record) {
 	switch r.Event.(type) {
 	case *StepDone:
-		if r.Time.Sub(p.redrawn) < RedrawEvery && p.drawn > 0 {
+		if r.Time.Sub(p.redrawn) < RedrawEvery && p.drawn {
 			return
 		}
 	case *RunDone:
 		return
 	}
+	if b, ok := p.w.(interface{ Busy() bool }); ok && b.Busy() {
+		return
+	}
 	p.redrawn = r.Time
-	lines := p.state.block()
+	p.block(true)
+}
+
+// block draws the block. The cursor goes back to its first character if it is
+// to be drawn again, so that erasing it is clearing what is behind the cursor,
+// however the terminal has wrapped it meanwhile: nothing above is ever touched.
+func (p *Progress) block(again bool) {
+	lines := p.state.block(p.width() - 1)
 	if len(lines) == 0 {
 		return
 	}
-	width := p.width()
 	out := p.erase()
-	for _, l := range lines {
-		out += clip(printable(l), width-1) + "\n"
+	for i, l := range lines {
+		if i > 0 {
+			out += "\n"
+		}
+		out += printable(l)
 	}
-	p.drawn = len(lines)
+	if !again {
+		p.write(out + "\n")
+		return
+	}
+	out += "\r"
+	if up := len(lines) - 1; up > 0 {
+		out += fmt.Sprintf("\x1b[%dA", up)
+	}
+	p.drawn = true
 	p.write(out)
 }
 
-// erase gives the codes that remove the block: up n lines, clear to the end.
+// erase gives the code that removes the block: clear to the end of the screen.
 func (p *Progress) erase() string {
-	if p.drawn == 0 {
+	if !p.drawn {
 		return ""
 	}
-	out := "\r"
-	for range p.drawn {
-		out += "\x1b[1A"
-	}
-	p.drawn = 0
-	return out + "\x1b[J"
+	p.drawn = false
+	return "\r\x1b[J"
 }
 
 func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }
+
+// watchWidth draws the block anew when the terminal has another width, or is
+// ours again after a stop.
+func (p *Progress) watchWidth() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGWINCH, syscall.SIGCONT)
+	done := make(chan struct{})
+	p.unwatch = func() { signal.Stop(c); close(c); <-done }
+	go func() {
+		defer close(done)
+		for range c {
+			p.mu.Lock()
+			if p.drawn {
+				p.block(true)
+			}
+			p.mu.Unlock()
+		}
+	}()
+}
 
 // printable takes from text of plugins and peers what could steer the terminal.
 func printable(s string) string {
@@ -223,20 +278,27 @@ func printable(s string) string {
 	}, s)
 }
 
-// clip keeps a line from wrapping, which would break the erasing.
-func clip(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width || width < 1 {
+// displayWidth is the number of columns that a terminal needs for s: CJK
+// characters and emoji take two.
+func displayWidth(s string) int { return runewidth.StringWidth(s) }
+
+// clip keeps a line from wrapping.
+func clip(s string, columns int) string {
+	if columns < 1 {
 		return s
 	}
-	return string(r[:width-1]) + "…"
+	return runewidth.Truncate(s, columns, "…")
 }
 
 // Close leaves the last block on the screen.
 func (p *Progress) Close() error {
+	p.unwatch()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flush()
+	if p.drawn {
+		p.block(false)
+	}
 	return nil
 }
 

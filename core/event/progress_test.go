@@ -1,42 +1,69 @@
 package event
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// screen is the little of a terminal that the block needs: lines, cursor up, clear down.
+// screen is the little of a terminal that the block needs: a cursor that goes
+// to the next line, up and back, and clearing what is behind it. Its lines are
+// as long as the text.
 type screen struct {
-	lines []string
-	col   string
-	raw   strings.Builder
+	lines    []string
+	row, col int // of the cursor; col in runes
+	raw      strings.Builder
 }
 
 func (s *screen) Write(b []byte) (int, error) {
 	s.raw.Write(b)
 	for text := string(b); text != ""; {
+		var up int
 		switch {
-		case strings.HasPrefix(text, "\x1b[1A"):
-			s.lines, s.col = s.lines[:len(s.lines)-1], "" // everything above the cursor's line is complete
-			text = text[4:]
-		case strings.HasPrefix(text, "\x1b[J"), strings.HasPrefix(text, "\x1b[0"):
+		case strings.HasPrefix(text, "\x1b[J"):
+			s.line()
+			s.lines = s.lines[:s.row+1]
+			s.lines[s.row] = string([]rune(s.lines[s.row])[:s.col])
 			text = text[3:]
+		case scan(text, "\x1b[%dA", &up):
+			s.row -= up
+			_, text, _ = strings.Cut(text, "A")
+		case strings.HasPrefix(text, "\x1b["):
+			_, text, _ = strings.Cut(text, "m")
 		case text[0] == '\n':
-			s.lines, s.col = append(s.lines, s.col), ""
-			text = text[1:]
+			s.line()
+			s.row, s.col, text = s.row+1, 0, text[1:]
 		case text[0] == '\r':
-			text = text[1:]
+			s.col, text = 0, text[1:]
 		default:
-			s.col += text[:1]
-			text = text[1:]
+			_, n := utf8.DecodeRuneInString(text)
+			line := []rune(s.line())
+			s.lines[s.row] = string(line[:s.col]) + text[:n]
+			if s.col+1 < len(line) {
+				s.lines[s.row] += string(line[s.col+1:])
+			}
+			s.col, text = s.col+1, text[n:]
 		}
 	}
 	return len(b), nil
+}
+
+func scan(text, format string, v *int) bool {
+	_, err := fmt.Sscanf(text, format, v)
+	return err == nil
+}
+
+func (s *screen) line() string {
+	for len(s.lines) <= s.row {
+		s.lines = append(s.lines, "")
+	}
+	return s.lines[s.row]
 }
 
 func env(pairs ...string) func(string) (string, bool) {
@@ -53,7 +80,11 @@ func env(pairs ...string) func(string) (string, bool) {
 // feed plays a short run of two epochs of four steps, a step every 50 ms.
 func feed(t *testing.T, w io.Writer, o ProgressOptions) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { play(NewProgress(w, o)) })
+	synctest.Test(t, func(t *testing.T) {
+		p := NewProgress(w, o)
+		play(p)
+		p.Close()
+	})
 }
 
 func play(p *Progress) {
@@ -89,15 +120,15 @@ func play(p *Progress) {
 const plainRun = `mnist-ddp: 2 × cpu, backend tcp, precision none → runs/mnist-ddp/3
 data   mnist (generated): 512 training and 64 test samples
 NOTICE training on generated digits
-epoch 1/2  step 1/8  loss 1.0000  acc 50.00 %  lr 0.01  12,345 samples/s
-epoch 1/2  step 3/8  loss 0.3333  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.5s
-epoch 1/2  step 4/8  loss 0.2500  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.4s
+epoch 1/2  step 1/8  loss 1.0000  acc 50.00 %  12,345 samples/s  lr 0.01
+epoch 1/2  step 3/8  loss 0.6111  eta 0.5s  acc 50.00 %  12,345 samples/s  lr 0.01
+epoch 1/2  step 4/8  loss 0.5208  eta 0.4s  acc 50.00 %  12,345 samples/s  lr 0.01
 [rank 1] WARNING tcp: slow  [2Jlink
 [ranks 0,1] WARNING train: the loss is NaN
 [rank 0] mnist: slow disk
 eval   epoch 1  loss 0.2500  accuracy 87.50 %  (64 samples, 0.1 s)
-epoch 2/2  step 6/8  loss 0.1667  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.3s
-epoch 2/2  step 8/8  loss 0.1250  acc 50.00 %  lr 0.01  12,345 samples/s  eta 0.0s
+epoch 2/2  step 6/8  loss 0.4083  eta 0.3s  acc 50.00 %  12,345 samples/s  lr 0.01
+epoch 2/2  step 8/8  loss 0.3397  eta 0.0s  acc 50.00 %  12,345 samples/s  lr 0.01
 ok after 8 steps in 1.5s, loss 0.1250, accuracy 90.00 %
 `
 
@@ -178,6 +209,7 @@ func TestLinesAboveTheBlock(t *testing.T) {
 	terminal := true
 	var s screen
 	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 200})
+	defer p.Close()
 	step := func(n int) {
 		p.Emit(Record{Time: noon.Add(time.Duration(n) * time.Second), Event: &StepDone{Step: n, SamplesPerSec: 1}})
 	}
@@ -198,11 +230,11 @@ func TestLinesAboveTheBlock(t *testing.T) {
 	}
 }
 
-// Steps faster than the eye are not all drawn, and no line wraps.
+// Steps faster than the eye are not all drawn.
 func TestLiveProgressRate(t *testing.T) {
 	terminal := true
 	var s screen
-	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 40})
+	p := NewProgress(&s, ProgressOptions{live: &terminal, Width: 80})
 	p.Emit(Record{Time: noon, Event: &PlanMade{Epochs: 1, StepsPerEpoch: 1000, Steps: 1000}})
 	for i := range 1000 {
 		p.Emit(Record{Time: noon.Add(time.Duration(i) * time.Millisecond), Event: &StepDone{Step: i + 1, SamplesPerSec: 1e6}})
@@ -210,9 +242,86 @@ func TestLiveProgressRate(t *testing.T) {
 	if n := strings.Count(s.raw.String(), "epoch 1/1"); n != 10 {
 		t.Errorf("drawn %d times in a second", n)
 	}
-	for _, l := range s.lines {
-		if n := len([]rune(l)); n >= 40 {
-			t.Errorf("%q has %d columns of 40", l, n)
+	p.Close()
+	if len(s.lines) != 2 || !strings.Contains(s.lines[0], "step 1000/1000") {
+		t.Errorf("the block that stays is %q", s.lines)
+	}
+}
+
+// The line fits the terminal, and what matters most is on it: epoch, step,
+// loss and ETA, at every width in use.
+func TestBlockFitsTheTerminal(t *testing.T) {
+	terminal := true
+	for width, want := range map[int]string{
+		20:  "12/90 123456/900000",
+		40:  "12/90 123456/900000 0.1235 eta 17h59m",
+		60:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m",
+		80:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m  acc 97.25 %",
+		200: "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m  acc 97.25 %  12,345 samples/s  lr 0.001  scale 65536",
+	} {
+		var s screen
+		columns := width
+		p := NewProgress(&s, ProgressOptions{live: &terminal, Width: width})
+		step := StepDone{Step: 123_456 - 12, Epoch: 11, LossMean: 0.12345, Accuracy: 0.9725, SamplesPerSec: 12345, LR: 0.001, Scale: 65536}
+		p.Emit(Record{Time: noon, Event: &RunStarted{Name: "モデル", WorldSize: 1}})
+		p.Emit(Record{Time: noon, Event: &PlanMade{Epochs: 90, StepsPerEpoch: 10000, Steps: 900_000}})
+		p.Emit(Record{Time: noon, Event: &step})
+		step.Step = 123_456
+		p.Emit(Record{Time: noon.Add(time.Second), Event: &step})
+		got := s.lines[1:]
+		p.Close()
+		if len(got) != 2 || got[0] != want {
+			t.Errorf("%d columns: %q, want %q", width, got, want)
 		}
+		for _, l := range got {
+			if n := displayWidth(l); n >= columns {
+				t.Errorf("%q takes %d columns of %d", l, n, columns)
+			}
+		}
+	}
+}
+
+// What is shown beside each other is of the same steps: the last 20 that were applied.
+func TestLossAndAccuracyAreOfTheSameSteps(t *testing.T) {
+	var out strings.Builder
+	p := NewProgress(&out, ProgressOptions{Mode: "plain", LogFreq: 30})
+	p.Emit(Record{Time: noon, Event: &PlanMade{Epochs: 2, StepsPerEpoch: 25, Steps: 50}})
+	for n := 1; n <= 30; n++ { // an epoch ends in between
+		e := StepDone{Step: n, Epoch: (n - 1) / 25, LossMean: float64(n), Accuracy: float64(n) / 100, Samples: 10}
+		if n == 30 {
+			e.Samples = 5 // a last batch that is smaller counts for less
+		}
+		p.Emit(Record{Time: noon, Event: &e})
+		p.Emit(Record{Time: noon, Event: &StepDone{Step: n, Epoch: e.Epoch, LossMean: 1e9, Accuracy: 0, Skipped: true}})
+	}
+	p.Close()
+	loss := (float64(11+29)/2*19*10 + 30*5) / 195 // 11 to 29 at 10 samples, 30 at 5
+	want := fmt.Sprintf("loss %.4f", loss)
+	accuracy := fmt.Sprintf("acc %.2f %%", loss)
+	if s := out.String(); !strings.Contains(s, "step 30/50  "+want) || !strings.Contains(s, accuracy) {
+		t.Errorf("want %s and %s in\n%s", want, accuracy, s)
+	}
+}
+
+// busy is a terminal that has yet to take what there was.
+type busy struct {
+	strings.Builder
+	yes bool
+}
+
+func (b *busy) Busy() bool { return b.yes }
+
+// A terminal that is behind gets no stale blocks, but every notice.
+func TestABusyTerminalGetsNoticesAlone(t *testing.T) {
+	terminal := true
+	w := &busy{yes: true}
+	p := NewProgress(w, ProgressOptions{live: &terminal, Width: 80})
+	defer p.Close()
+	for n := range 100 {
+		p.Emit(Record{Time: noon.Add(time.Duration(n) * time.Second), Event: &StepDone{Step: n + 1}})
+	}
+	p.Emit(Record{Time: noon, Event: &EvalDone{Loss: 1}})
+	if got := w.String(); strings.Contains(got, "step") || !strings.Contains(got, "eval") {
+		t.Errorf("%q", got)
 	}
 }

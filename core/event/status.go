@@ -17,9 +17,7 @@ type status struct {
 	logFreq       int
 
 	last    StepDone
-	loss    average
-	correct average
-	speed   average
+	recent  window
 	eval    *EvalDone
 	saved   int
 	first   time.Time // of the first step seen
@@ -29,18 +27,47 @@ type status struct {
 	skipped int
 }
 
-// average follows a noisy value: the mean of the first ones, then exponential.
-type average struct {
-	v float64
-	n int
+// shown is how many steps the loss, the accuracy and the speed of a line are
+// means over: all three over the same ones, since a line that sets the loss of
+// one step beside the accuracy of many describes no moment of the run.
+const shown = 20
+
+// window holds the last steps that were applied.
+type window struct {
+	steps [shown]StepDone
+	n     int
 }
 
-func (a *average) add(x float64) {
-	if x != x {
-		return
+func (w *window) add(e *StepDone) {
+	w.steps[w.n%shown] = *e
+	w.n++
+}
+
+// mean is the sample-weighted mean of what f gives for the steps in the window
+// that have it, false without any.
+func (w *window) mean(f func(*StepDone) (v float64, ok bool)) (float64, bool) {
+	var sum, weight float64
+	for i := range min(w.n, shown) {
+		e := &w.steps[i]
+		if v, ok := f(e); ok {
+			samples := float64(max(1, e.Samples))
+			sum, weight = sum+v*samples, weight+samples
+		}
 	}
-	a.n = min(a.n+1, 20)
-	a.v += (x - a.v) / float64(a.n)
+	return sum / weight, weight > 0
+}
+
+func (w *window) loss() (float64, bool) {
+	return w.mean(func(e *StepDone) (float64, bool) { return e.LossMean, true })
+}
+
+func (w *window) accuracy() (float64, bool) {
+	return w.mean(func(e *StepDone) (float64, bool) { return e.Accuracy, !(e.Accuracy < 0) })
+}
+
+// speed leaves out what was not measured.
+func (w *window) speed() (float64, bool) {
+	return w.mean(func(e *StepDone) (float64, bool) { return e.SamplesPerSec, e.SamplesPerSec > 0 })
 }
 
 // notice is a line that stays on the screen.
@@ -109,18 +136,12 @@ func (s *status) step(e *StepDone) {
 	if s.first.IsZero() {
 		s.first, s.before = s.now, e.Step
 	}
-	if s.last.Epoch != e.Epoch {
-		s.correct = average{}
-	}
 	s.last, s.phase = *e, "train"
-	s.loss.add(e.LossMean)
-	if !(e.Accuracy < 0) {
-		s.correct.add(e.Accuracy)
-	}
-	s.speed.add(e.SamplesPerSec)
 	if e.Skipped {
 		s.skipped++
+		return
 	}
+	s.recent.add(e)
 }
 
 // log keeps downloads in the block and lets other lines of plugins stay.
@@ -222,24 +243,69 @@ func (s *status) evalText(e *EvalDone) string {
 }
 
 // line is the one-line form.
-func (s *status) line() string {
+func (s *status) line() string { return strings.Join(s.fields(), fieldGap) }
+
+const fieldGap = "  "
+
+// fields are what a line says, the most useful first: a narrow terminal shows
+// as many of them as it has room for.
+func (s *status) fields() []string {
 	e := s.last
-	var b strings.Builder
-	fmt.Fprintf(&b, "epoch %s  step %s  loss %.4f", of(e.Epoch+1, s.epochs), of(e.Step, s.steps), e.LossMean)
-	if s.correct.n > 0 {
-		fmt.Fprintf(&b, "  acc %.2f %%", 100*s.correct.v)
+	out := []string{"epoch " + of(e.Epoch+1, s.epochs), "step " + of(e.Step, s.steps)}
+	add := func(ok bool, format string, v any) {
+		if ok {
+			out = append(out, fmt.Sprintf(format, v))
+		}
 	}
-	fmt.Fprintf(&b, "  lr %.4g  %s samples/s", e.LR, count(s.speed.v))
-	if e.Scale != 0 {
-		fmt.Fprintf(&b, "  scale %g", e.Scale)
-	}
-	if s.skipped > 0 {
-		fmt.Fprintf(&b, "  skipped %d", s.skipped)
+	loss, ok := s.recent.loss()
+	add(ok, "loss %.4f", loss)
+	eta, ok := s.eta()
+	add(ok, "eta %s", remaining(eta))
+	accuracy, ok := s.recent.accuracy()
+	add(ok, "acc %.2f %%", 100*accuracy)
+	speed, ok := s.recent.speed()
+	add(ok, "%s samples/s", count(speed))
+	add(s.skipped > 0, "skipped %d", s.skipped)
+	add(true, "lr %.4g", e.LR)
+	add(e.Scale != 0, "scale %g", e.Scale)
+	return out
+}
+
+// terse is the most useful of a line for a terminal that is too narrow for its labels.
+func (s *status) terse() []string {
+	out := []string{of(s.last.Epoch+1, s.epochs), of(s.last.Step, s.steps)}
+	if loss, ok := s.recent.loss(); ok {
+		out = append(out, fmt.Sprintf("%.4f", loss))
 	}
 	if eta, ok := s.eta(); ok {
-		fmt.Fprintf(&b, "  eta %s", seconds(eta.Seconds()))
+		out = append(out, "eta "+remaining(eta))
 	}
-	return b.String()
+	return out
+}
+
+// essential is how many of fields no line goes without: epoch, step, loss and eta.
+const essential = 4
+
+// fitted is the line for a terminal with so many columns.
+func (s *status) fitted(columns int) string {
+	all := s.fields()
+	if must := min(essential, len(all)); displayWidth(strings.Join(all[:must], fieldGap)) > columns {
+		return fit(s.terse(), " ", columns)
+	}
+	return fit(all, fieldGap, columns)
+}
+
+// fit joins the first fields, as many as have room in so many columns and one at least.
+func fit(fields []string, gap string, columns int) string {
+	out := fields[0]
+	for _, f := range fields[1:] {
+		longer := out + gap + f
+		if displayWidth(longer) > columns {
+			break
+		}
+		out = longer
+	}
+	return clip(out, columns)
 }
 
 // eta goes by the pace since the first step that was seen.
@@ -252,39 +318,40 @@ func (s *status) eta() (time.Duration, bool) {
 	return s.now.Sub(s.first) * time.Duration(left) / time.Duration(done), true
 }
 
-// block is the form that is redrawn.
-func (s *status) block() []string {
+// block is the form that is redrawn, in lines of at most so many columns.
+func (s *status) block(columns int) []string {
 	if s.last.Step == 0 {
 		text := s.phase
 		if s.loading != "" {
-			text += "  " + s.loading
+			text += fieldGap + s.loading
 		}
 		if text == "" {
 			return nil
 		}
-		return []string{"… " + text}
+		return []string{clip("… "+text, columns)}
 	}
-	second := bar(s.last.Step, s.steps)
+	second := []string{bar(s.last.Step, s.steps, columns)}
 	if s.phase != "train" {
-		second += "  " + s.phase
+		second = append(second, s.phase)
 	}
 	if s.eval != nil && !(s.eval.Accuracy < 0) {
-		second += fmt.Sprintf("  eval %.2f %%", 100*s.eval.Accuracy)
+		second = append(second, fmt.Sprintf("eval %.2f %%", 100*s.eval.Accuracy))
 	}
 	if s.saved > 0 {
-		second += fmt.Sprintf("  saved step %d", s.saved)
+		second = append(second, fmt.Sprintf("saved step %d", s.saved))
 	}
-	return []string{s.line(), second}
+	return []string{s.fitted(columns), fit(second, fieldGap, columns)}
 }
 
-const barWidth = 30
-
-func bar(n, of int) string {
+// bar takes at most 36 columns.
+func bar(n, of, columns int) string {
+	wide := displayWidth("━") // 2 in the locales of East Asia
 	if of < 1 {
-		return strings.Repeat("─", barWidth)
+		return strings.Repeat("─", max(1, min(30, columns)/wide))
 	}
-	full := min(barWidth, barWidth*n/of)
-	return fmt.Sprintf("%s%s %3d %%", strings.Repeat("━", full), strings.Repeat("─", barWidth-full), min(100, 100*n/of))
+	cells := max(1, min(30, columns-len(" 100 %"))/wide)
+	full := min(cells, cells*n/of)
+	return fmt.Sprintf("%s%s %3d %%", strings.Repeat("━", full), strings.Repeat("─", cells-full), min(100, 100*n/of))
 }
 
 func of(n, total int) string {
@@ -309,6 +376,14 @@ func seconds(s float64) string {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
 	return d.Round(time.Second).String()
+}
+
+// remaining rounds to what a person plans by.
+func remaining(d time.Duration) string {
+	if d < time.Hour {
+		return seconds(d.Seconds())
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
 func bytesText(n int64) string {

@@ -1,0 +1,241 @@
+// Package lossy keeps outputs that stop taking data from stopping who writes to
+// them. A pager that nobody pages, Ctrl-S, a stalled ssh, a pipe without a
+// reader: a write to any of them may block for ever, and with it whoever trains,
+// supervises or answers signals.
+package lossy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Writer takes every Write at once and hands it to a goroutine of its own,
+// which writes to the output. What the output does not take in time is kept up
+// to a limit; then the oldest writes are dropped as a whole and a notice stands
+// in their place. Its methods may be called from any goroutine.
+type Writer struct {
+	out  io.Writer
+	opts Options
+
+	mu      sync.Mutex
+	queue   [][]byte
+	size    int // bytes in queue
+	dropped int // lines dropped since the last notice
+	lost    int // lines dropped in all
+	err     error
+	closed  bool
+	taken   time.Time     // when the output last took something
+	wake    chan struct{} // there is something to write, or Close was called
+	done    chan struct{} // the goroutine has ended
+}
+
+// Options of a Writer.
+type Options struct {
+	Limit int // bytes that wait at most; 0: 1 MiB
+	// Notice is the line that stands where lines were dropped; nil: none.
+	Notice func(lines int) []byte
+	// Patience is how long Close waits for an output that takes nothing; 0: 2 s.
+	Patience time.Duration
+}
+
+// piece is how much is written at once: what a pipe takes as a whole (PIPE_BUF).
+const piece = 4 << 10
+
+// NewWriter starts the goroutine, which lives until Close and, if the output
+// blocks then, until that lets go of it.
+func NewWriter(out io.Writer, o Options) *Writer {
+	if o.Limit == 0 {
+		o.Limit = 1 << 20
+	}
+	if o.Patience == 0 {
+		o.Patience = 2 * time.Second
+	}
+	w := &Writer{out: out, opts: o, taken: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// Output is what NewWriter was given.
+func (w *Writer) Output() io.Writer { return w.out }
+
+// Write takes whole lines. It copies b and never blocks. The error is that of
+// an earlier write to the output, after which everything is dropped.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	if w.closed {
+		return 0, io.ErrClosedPipe
+	}
+	w.queue = append(w.queue, bytes.Clone(b))
+	w.size += len(b)
+	for w.size > w.opts.Limit && len(w.queue) > 1 {
+		w.drop()
+	}
+	w.signal()
+	return len(b), nil
+}
+
+// drop forgets the oldest write; mu is held.
+func (w *Writer) drop() {
+	n := bytes.Count(w.queue[0], []byte("\n"))
+	w.dropped += n
+	w.lost += n
+	w.size -= len(w.queue[0])
+	w.queue = w.queue[1:]
+}
+
+func (w *Writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Busy reports whether the output has yet to take something.
+func (w *Writer) Busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size > 0
+}
+
+// Lost is the number of lines that were dropped so far, or given up by Close.
+func (w *Writer) Lost() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// run writes until Close, or until the output fails.
+func (w *Writer) run() {
+	defer close(w.done)
+	for range w.wake {
+		for {
+			next, ok := w.next()
+			if !ok {
+				break
+			}
+			if err := w.write(next); err != nil {
+				w.fail(err)
+				return
+			}
+			w.wrote(len(next))
+		}
+		if w.over() {
+			return
+		}
+	}
+}
+
+// next is the oldest write, with the notice before it where some were dropped.
+func (w *Writer) next() ([]byte, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return nil, false
+	}
+	if w.dropped > 0 && w.opts.Notice != nil {
+		notice := w.opts.Notice(w.dropped)
+		w.queue = append([][]byte{notice}, w.queue...)
+		w.size += len(notice)
+	}
+	w.dropped = 0
+	next := w.queue[0]
+	w.queue = w.queue[1:]
+	return next, true
+}
+
+// write gives the output b in pieces. Somebody else may have made a terminal
+// that we share non-blocking.
+func (w *Writer) write(b []byte) error {
+	for len(b) > 0 {
+		n, err := w.out.Write(b[:min(piece, len(b))])
+		if n > 0 {
+			w.mu.Lock()
+			w.taken = time.Now()
+			w.mu.Unlock()
+		}
+		b = b[n:]
+		switch {
+		case errors.Is(err, syscall.EAGAIN):
+			time.Sleep(10 * time.Millisecond)
+		case err != nil:
+			return err
+		case n == 0:
+			return io.ErrShortWrite
+		}
+	}
+	return nil
+}
+
+func (w *Writer) wrote(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.size -= n
+}
+
+func (w *Writer) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err, w.queue, w.size = err, nil, 0
+}
+
+func (w *Writer) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed && len(w.queue) == 0
+}
+
+// Close writes out what waits, as long as the output goes on taking it, and
+// gives up on one that takes nothing for Options.Patience. The output stays
+// open. The error is that of the output.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	began := time.Now()
+	w.mu.Unlock()
+	w.signal()
+	tick := time.NewTicker(max(time.Millisecond, w.opts.Patience/20))
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.done:
+			return w.end(nil)
+		case now := <-tick.C:
+			if w.stuck(began, now) {
+				return w.end(errStuck)
+			}
+		}
+	}
+}
+
+var errStuck = errors.New("the output takes nothing")
+
+func (w *Writer) stuck(began, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := began
+	if w.taken.After(last) {
+		last = w.taken
+	}
+	return now.Sub(last) >= w.opts.Patience
+}
+
+// end gives up what still waits.
+func (w *Writer) end(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 {
+		w.drop()
+	}
+	if w.err == nil {
+		w.err = err
+	}
+	return w.err
+}

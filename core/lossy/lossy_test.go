@@ -1,0 +1,138 @@
+package lossy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func dropped(n int) []byte { return fmt.Appendf(nil, "[%d lines dropped]\n", n) }
+
+// A reader that stops reading holds nobody up: the newest lines are kept, one
+// line says how many are missing, and what is there adds up.
+func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := NewWriter(out, Options{Limit: 64 << 10, Notice: dropped})
+	const lines = 100_000 // far more than the pipe and the limit hold
+	for i := range lines {
+		if _, err := fmt.Fprintf(w, "line %d\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(r)
+		text <- string(b)
+	}()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	got := strings.Split(strings.TrimSuffix(<-text, "\n"), "\n")
+	next, missing := 0, 0
+	for _, l := range got {
+		var n int
+		if _, err := fmt.Sscanf(l, "[%d lines dropped]", &n); err == nil {
+			next, missing = next+n, missing+n
+			continue
+		}
+		if l != fmt.Sprintf("line %d", next) {
+			t.Fatalf("%q where line %d should be", l, next)
+		}
+		next++
+	}
+	if next != lines || missing == 0 || missing != w.Lost() {
+		t.Errorf("the last line is %d of %d; %d missing, %d lost", next, lines, missing, w.Lost())
+	}
+}
+
+// stuck is an output that takes nothing until it is let go.
+type stuck struct {
+	free  chan struct{}
+	wrote sync.WaitGroup
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	defer s.wrote.Done()
+	<-s.free
+	return len(b), nil
+}
+
+func TestCloseGivesUpOnAnOutputThatTakesNothing(t *testing.T) {
+	t.Parallel()
+	out := &stuck{free: make(chan struct{})}
+	out.wrote.Add(1)
+	w := NewWriter(out, Options{Patience: 20 * time.Millisecond})
+	for range 3 {
+		if _, err := w.Write([]byte("x\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !w.Busy() {
+		t.Error("it is not busy")
+	}
+	if err := w.Close(); !errors.Is(err, errStuck) {
+		t.Error(err)
+	}
+	if w.Lost() < 2 {
+		t.Errorf("%d lines lost", w.Lost())
+	}
+	close(out.free)
+	out.wrote.Wait()
+	<-w.done
+}
+
+// slow takes a byte now and then, and now and then nothing.
+type slow struct {
+	bytes.Buffer
+	n int
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	if s.n++; s.n%3 == 0 {
+		return 0, syscall.EAGAIN
+	}
+	return s.Buffer.Write(b[:1])
+}
+
+func TestASlowOutputGetsEverything(t *testing.T) {
+	t.Parallel()
+	out := &slow{}
+	w := NewWriter(out, Options{})
+	io.WriteString(w, "one\n")
+	io.WriteString(w, "two\n")
+	if err := w.Close(); err != nil || out.String() != "one\ntwo\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestABrokenOutputIsTold(t *testing.T) {
+	t.Parallel()
+	w := NewWriter(broken{}, Options{})
+	if _, err := w.Write([]byte("x\n")); err != nil {
+		t.Error(err)
+	}
+	<-w.done
+	if _, err := w.Write([]byte("y\n")); !errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
+	}
+	if err := w.Close(); !errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
+	}
+}
