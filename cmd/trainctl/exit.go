@@ -50,16 +50,18 @@ type reported struct{ error }
 
 func (e reported) Unwrap() error { return e.error }
 
-// rankError tells our launcher a worker's mistake in the configuration apart
-// from a panic, which has the same exit code.
-type rankError struct{ error }
-
-func (e rankError) Unwrap() error { return e.error }
-func (e rankError) ExitCode() int { return launch.ExitRefused }
-
+// asRank tells our launcher what other ends of a process share an exit code
+// with: a mistake in the configuration apart from a panic, a run that diverged
+// apart from one that failed.
 func asRank(err error) error {
-	if err != nil && launch.Lifeline() != nil && exitCode(err) == launch.ExitConfig {
-		return rankError{err}
+	if err == nil || launch.Lifeline() == nil {
+		return err
+	}
+	switch {
+	case exitCode(err) == launch.ExitConfig:
+		return codedError{err, launch.ExitRefused}
+	case errors.As(err, new(*train.Diverged)):
+		return codedError{err, launch.ExitDiverged}
 	}
 	return err
 }

@@ -151,9 +151,11 @@ func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Confi
 	if err != nil {
 		return nil, err
 	}
+	told := false
 	s.OnSaved(func(c checkpoint.Saved) {
 		bus.Emit(&event.CheckpointSaved{Step: c.Step, Path: c.Path, Bytes: c.Bytes, TookMS: float64(c.Took.Microseconds()) / 1e3, Best: c.Best})
-		if c.NonFinite != "" {
+		if c.NonFinite != "" && !told { // the run soon ends, and all until then are alike
+			told = true
 			bus.Emit(&event.Warning{Source: "checkpoint", Message: fmt.Sprintf(
 				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto goes on from the newest finite one", c.Step, c.NonFinite)})
 		}

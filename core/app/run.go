@@ -288,6 +288,8 @@ func (j *job) report(res launch.Result) error {
 		status = "preempted"
 	case res.Signal != nil:
 		status = "interrupted"
+	case res.Failure() != nil && res.Failure().Root.ExitCode == launch.ExitDiverged:
+		status = "diverged"
 	}
 	sum := j.account.close(status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin

@@ -197,7 +197,7 @@ type RankDone struct {
 
 // RunDone is the last event.
 type RunDone struct {
-	Status   string  `json:"status"` // "ok", "failed", "preempted", "interrupted"
+	Status   string  `json:"status"` // "ok", "failed", "diverged", "preempted", "interrupted"
 	Step     int     `json:"step"`
 	Loss     float64 `json:"loss"`     // mean over ranks of the last steps
 	Accuracy float64 `json:"accuracy"` // of the last evaluation; negative: none, left out

@@ -12,6 +12,7 @@ const (
 	ExitCheckpoint = 6  // checkpoint unusable
 	ExitPeer       = 7  // of a worker alone: it failed because another rank did
 	ExitRefused    = 8  // of a worker under this launcher alone, for ExitConfig: 2 is what a panic exits with
+	ExitDiverged   = 10 // of a worker under this launcher alone, for ExitFailed: it diverged, which a restart would repeat
 	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
 	ExitInterrupt  = 130
 	ExitTerminated = 143
@@ -20,7 +21,7 @@ const (
 // passesThrough tells whether a worker's exit code says more than ExitWorker.
 func passesThrough(code int) bool {
 	switch code {
-	case ExitRefused, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitPreempted:
+	case ExitRefused, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitDiverged, ExitPreempted:
 		return true
 	}
 	return false
@@ -30,7 +31,7 @@ func passesThrough(code int) bool {
 // for a host that is about to be taken away.
 func restartHelps(code int) bool {
 	switch code {
-	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitPreempted:
+	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitDiverged, ExitPreempted:
 		return false
 	}
 	return true
@@ -41,8 +42,11 @@ const panicked = 2
 
 // jobCode is the launcher's exit code for one of a worker's that passes through.
 func jobCode(worker int) int {
-	if worker == ExitRefused {
+	switch worker {
+	case ExitRefused:
 		return ExitConfig
+	case ExitDiverged:
+		return ExitFailed
 	}
 	return worker
 }

@@ -28,7 +28,10 @@ func TestFailureFormat(t *testing.T) {
 		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
 		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0}},
 		"peer":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
-		"crash":  {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
+		"diverged": {Job: "mnist-ddp", MaxRestarts: 2, Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines = ExitDiverged, []string{"error: diverged at step 42"}
+		}), Stopped: []int{0}},
+		"crash": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
 		"node": {Job: "mnist-ddp", Root: Cause{Rank: -1, Host: "node1", Time: at, Step: -1,
 			Message: "the launcher of node 1 is gone (node1, 10.0.0.2:5000)"}, Stopped: []int{0, 1}},
 	} {

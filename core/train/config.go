@@ -64,7 +64,7 @@ type Config struct {
 	EvalEvery       int     `toml:"eval_every"`       // epochs between evaluations; 0: never
 	EvalBatch       int     `toml:"eval_batch"`       // samples per rank and evaluation step; 0: as in training
 	LogFreq         int     `toml:"log_freq"`         // steps between progress lines where there is no terminal
-	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row with non-finite gradients; 0: never
+	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
 }
 
 // Default is one epoch with an evaluation at its end.

@@ -110,7 +110,10 @@ func (t *Trainer) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.conclude(ctx)
+	if err := t.conclude(ctx); err != nil {
+		return err
+	}
+	return t.endsFinite()
 }
 
 // Preempted is what Run returns after it was asked to stop: the checkpoint at

@@ -77,8 +77,12 @@ func (t *Trainer) warnLoss() {
 		return
 	}
 	t.lossWarned = true
+	ends := "the run goes on as PyTorch's would, because train.max_skips is 0"
+	if n := t.diverges.limit; n > 0 {
+		ends = fmt.Sprintf("the run ends after %d such steps in a row (train.max_skips)", n)
+	}
 	t.Events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
-		"the loss is %v at step %d; the run goes on as PyTorch's would; lower optimizer.lr or clip with train.max_norm", t.stats.lossMean, t.pos.Step)})
+		"the loss is %v at step %d; %s; lower optimizer.lr or clip with train.max_norm", t.stats.lossMean, t.pos.Step, ends)})
 }
 
 func finite(g tensor.Tensor) bool { return optim.AllFinite(g) }

@@ -26,7 +26,7 @@ func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 // the plan, shares its memory, joins the other ranks, and gives all of them
 // the same weights. The context bounds all of it.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
-	t := &Trainer{Deps: d, vals: metrics{}, best: bestEval{cfg: d.Settings.Checkpoint}}
+	t := &Trainer{Deps: d, vals: metrics{}, best: bestEval{cfg: d.Settings.Checkpoint}, diverges: divergence{limit: d.Settings.Train.MaxSkips}}
 	t.defineSections()
 	for _, phase := range []struct {
 		name string

@@ -195,24 +195,15 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 // them. Unscaling and clipping come after the reduce, so they are the same on
 // all ranks (parity with GradScaler's order: unscale, clip, step, update).
 func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied bool, err error) {
-	if t.policy.Dynamic {
-		if err := t.together(ctx, &t.parts.finite); err != nil {
-			return 0, false, err
-		}
-		next, err := t.Precision.Update(context.Background(), t.found[0] > 0) // the step ends, also when the run is asked to
-		if err != nil {
-			return 0, false, err
-		}
-		used := t.scale
-		t.scale = next.Scale
-		if next.Skip {
-			return math.NaN(), false, t.skipped(next)
-		}
-		t.optimizer.ScaleGrads(1 / used)
-	} else if err := t.precisionFailed(); err != nil {
+	skip, unscale, err := t.precision(ctx)
+	if err != nil {
 		return 0, false, err
-	} else if t.scale != 1 {
-		t.optimizer.ScaleGrads(1 / t.scale)
+	}
+	if err := t.watch(lr, skip); err != nil || skip {
+		return math.NaN(), false, err
+	}
+	if unscale != 1 {
+		t.optimizer.ScaleGrads(unscale)
 	}
 	for _, p := range t.optional {
 		t.optimizer.Use(t.slots[p], t.reducer.Used(p))
@@ -225,6 +216,24 @@ func (t *Trainer) update(ctx context.Context, lr float64) (norm float64, applied
 	return norm, true, t.optimizer.Err()
 }
 
+// precision asks the precision plugin whether to skip a step, and says by what
+// its gradients are to be multiplied.
+func (t *Trainer) precision(ctx context.Context) (skip bool, unscale float64, err error) {
+	if !t.policy.Dynamic {
+		return false, 1 / t.scale, t.precisionFailed()
+	}
+	if err := t.together(ctx, &t.parts.finite); err != nil {
+		return false, 0, err
+	}
+	next, err := t.Precision.Update(context.Background(), t.found[0] > 0) // the step ends, also when the run is asked to
+	if err != nil {
+		return false, 0, err
+	}
+	unscale = 1 / t.scale
+	t.scale = next.Scale
+	return next.Skip, unscale, nil
+}
+
 // precisionFailed looks after a plugin with a fixed policy, which no step asks:
 // without it the next checkpoint could not be written.
 func (t *Trainer) precisionFailed() error {
@@ -232,28 +241,6 @@ func (t *Trainer) precisionFailed() error {
 		return p.Failed()
 	}
 	return nil
-}
-
-// skipped ends a run that does nothing but skip.
-func (t *Trainer) skipped(s sdk.ScaleState) error {
-	if limit := t.Settings.Train.MaxSkips; limit > 0 && s.Skipped >= uint64(limit) {
-		return fmt.Errorf("step %d: gradients were not finite in %d steps in a row (loss scale now %g); first in %s; lower optimizer.lr, or raise train.max_skips",
-			t.pos.Step+1, s.Skipped, s.Scale, t.firstNonFinite())
-	}
-	return nil
-}
-
-// firstNonFinite names the first parameter whose gradient is not finite.
-func (t *Trainer) firstNonFinite() string {
-	if err := t.fetchGradients(); err != nil {
-		return err.Error()
-	}
-	for i, g := range t.grads {
-		if g.Data != nil && !finite(g) {
-			return t.graph.Params()[i].Name
-		}
-	}
-	return "no parameter any more"
 }
 
 // syncBuffers gives every rank rank 0's batch statistics before the forward

@@ -137,6 +137,7 @@ type Trainer struct {
 	pace       ddp.Pace         // of this rank
 	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
 	planning   time.Duration    // took that long
+	diverges   divergence
 	lossWarned bool
 	evaluated  bool // in this process; vals may be a checkpoint's
 
