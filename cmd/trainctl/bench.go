@@ -76,6 +76,9 @@ rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
 		if err := spec.Check(); err != nil {
 			return usagef("%v", err)
 		}
+		if err := checkLevel(); err != nil {
+			return err
+		}
 		p, err := benchProgram()
 		if err != nil {
 			return err

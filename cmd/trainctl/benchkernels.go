@@ -28,6 +28,9 @@ instruction set, TRAINCTL_CONV=direct leaves minimal filtering out.`,
 	budget := cmd.Flags().Duration("budget", 100*time.Millisecond, "measure each kernel for this `TIME`")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object for the machine and one for each kernel")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkLevel(); err != nil {
+			return err
+		}
 		m, err := bench.Measure(*budget)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/kernel"
 )
 
 // configFlags are the flags that change the configuration.
@@ -29,9 +30,12 @@ func (f *configFlags) register(cmd *cobra.Command) {
 	}
 }
 
-// load reads the configuration with everything that overrides it, and prints
-// its warnings.
+// load reads the configuration with everything that overrides it, for a machine
+// whose instructions are those that the environment asks for.
 func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*config.Config, error) {
+	if err := checkLevel(); err != nil {
+		return nil, err
+	}
 	o := config.LoadOptions{Set: f.set, Env: os.LookupEnv, Stdin: cmd.InOrStdin()}
 	for _, sc := range shortcuts {
 		if fl := cmd.Flags().Lookup(sc.flag); fl != nil && fl.Changed {
@@ -48,6 +52,15 @@ func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*confi
 		return nil, unreadable(err)
 	}
 	return c, nil
+}
+
+// checkLevel reports that the environment asks for instructions that this CPU lacks,
+// before a kernel has to.
+func checkLevel() error {
+	if _, err := kernel.Active(); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
 }
 
 // unreadable makes a file that cannot be read a mistake of the command line.

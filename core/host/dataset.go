@@ -176,7 +176,7 @@ func (d *Dataset) Wait(slot int) (input, target []byte, err error) {
 	ticket, n := s.ticket, s.n
 	d.mu.Unlock()
 	if err := d.lane.wait(ticket, nil); err != nil {
-		return nil, nil, err
+		return nil, nil, fillError(err)
 	}
 	return s.input[:n*d.spec.Input.Bytes()], s.target[:n*d.spec.Target.Bytes()], nil
 }

@@ -72,9 +72,8 @@ func (e *PluginError) Error() string {
 
 func (e *PluginError) Unwrap() error { return e.Cause }
 
-// DataError says that a data set cannot be opened as its options ask for it:
-// files that are missing or no data set. Neither the plugin nor a restart is to
-// blame or of help.
+// DataError says that the data cannot be used: files are missing, damaged, or no
+// data set. Neither the plugin nor a restart is to blame or of help.
 type DataError struct{ Err error }
 
 func (e *DataError) Error() string { return e.Err.Error() }
@@ -83,6 +82,15 @@ func (e *DataError) Unwrap() error { return e.Err }
 
 // ExitCode is trainctl's for a wrong configuration.
 func (e *DataError) ExitCode() int { return 2 }
+
+// fillError makes a data set's word that its data cannot be used a *DataError.
+// Any other error may pass when the job starts again.
+func fillError(err error) error {
+	if sdk.IsCorrupt(err) {
+		return &DataError{Err: err}
+	}
+	return err
+}
 
 // dataError makes the plugin's own verdict on its data a *DataError. Death,
 // hang, a panic and an end of the caller's patience are none.

@@ -151,7 +151,10 @@ func (d *fakeDataset) Fill(_ context.Context, b *sdk.Batch) error {
 	in, out := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
 	for i, index := range b.Indices {
 		if d.broken && index == 13 {
-			return &sdk.Error{Code: "dataset.corrupt", Text: "sample 13 is corrupt"}
+			return sdk.Corrupt(errors.New("sample 13 is corrupt"))
+		}
+		if d.broken && index == 14 {
+			return errors.New("the network is away")
 		}
 		in[2*i], in[2*i+1], out[i] = float32(index), float32(b.Epoch), int32(index)
 	}

@@ -98,8 +98,13 @@ func TestDatasetRoundTrip(t *testing.T) {
 		}
 		must(t, d.Request(0, sdk.Train, 0, 0, []int64{13}))
 		var reported *sdk.Error
-		if _, _, err := d.Wait(0); !errors.As(err, &reported) || reported.Code != "dataset.corrupt" {
+		var useless *host.DataError
+		if _, _, err := d.Wait(0); !errors.As(err, &useless) || !errors.As(err, &reported) || reported.Text != "sample 13 is corrupt" {
 			t.Errorf("a corrupt sample gives %v", err)
+		}
+		must(t, d.Request(0, sdk.Train, 0, 0, []int64{14}))
+		if _, _, err := d.Wait(0); err == nil || errors.As(err, &useless) {
+			t.Errorf("a failure of the moment gives %v", err)
 		}
 		if !inside {
 			must(t, d.Request(0, sdk.Test, 0, 0, []int64{10}))

@@ -12,7 +12,7 @@ import (
 // returns reach the host as *StallError, *MismatchError, *PeerError,
 // *diag.Error or, for everything else, as *Error with the text.
 type Error struct {
-	Code string // for programs: "dataset.corrupt"; empty if the plugin gave none
+	Code string // for programs, one of the codes below or your own; empty if the plugin gave none
 	Text string
 }
 
@@ -27,10 +27,40 @@ const (
 	// library, is not on this machine. The job ends with exit code 3.
 	CodeUnavailable = "unavailable"
 
+	// CodeCorrupt says that the data cannot be used as they are: a file is
+	// damaged, or gone since the data set was opened. Only the user can change
+	// that: the job ends with exit code 2 at once, whatever restarts are left. An
+	// error that may pass, as of a network, has another code or none. See [Corrupt].
+	CodeCorrupt = "dataset.corrupt"
+
 	// CodeEndOfData says that a data set has no more samples for this rank in
 	// this epoch; see [ErrEndOfData].
 	CodeEndOfData = "dataset.end"
 )
+
+// Corrupt is what Fill returns for data that cannot be used. The text is the
+// error's, and names the file and what to do about it.
+func Corrupt(err error) error { return corrupt{err} }
+
+type corrupt struct{ error }
+
+func (c corrupt) Unwrap() error { return c.error }
+
+// As makes it an *Error with the code, which is what travels.
+func (c corrupt) As(target any) bool {
+	e, ok := target.(**Error)
+	if ok {
+		*e = &Error{Code: CodeCorrupt, Text: c.Error()}
+	}
+	return ok
+}
+
+// IsCorrupt reports whether err is of [Corrupt], also when it has come from
+// another process.
+func IsCorrupt(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == CodeCorrupt
+}
 
 // ErrEndOfData is what Fill returns when it has none of the batch's samples and
 // will have none of the epoch's later ones: a stream that ends before the

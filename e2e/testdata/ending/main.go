@@ -1,9 +1,10 @@
 // Command ending is a data set plugin for tests: synthetic, except that one
-// rank's training data end at a sample.
+// rank's training data end, or are damaged, at a sample.
 package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -13,6 +14,7 @@ import (
 type ending struct {
 	*synthetic.Dataset
 	ends bool
+	why  error
 	at   int64
 }
 
@@ -22,20 +24,25 @@ func (e *ending) Info() sdk.Info {
 	info.Name = "ending"
 	info.Options = append(info.Options,
 		sdk.Option{Name: "end_rank", Type: sdk.Int, Required: true, Doc: "the rank whose data end early"},
-		sdk.Option{Name: "end_at", Type: sdk.Int, Required: true, Doc: "the first sample that it does not have"})
+		sdk.Option{Name: "end_at", Type: sdk.Int, Required: true, Doc: "the first sample that it does not have"},
+		sdk.Option{Name: "corrupt", Type: sdk.String, Default: "", Doc: "the file whose damage is why, instead of the end of the data"})
 	return info
 }
 
 // Open takes note of the options.
 func (e *ending) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	e.ends, e.at = req.Options.Int("end_rank") == int64(req.Rank), req.Options.Int("end_at")
+	e.why = sdk.ErrEndOfData
+	if file := req.Options.String("corrupt"); file != "" {
+		e.why = sdk.Corrupt(fmt.Errorf("%s: is damaged", file))
+	}
 	return e.Dataset.Open(ctx, req)
 }
 
 // Fill is synthetic's, until the end.
 func (e *ending) Fill(ctx context.Context, b *sdk.Batch) error {
 	if b.Split == sdk.Train && e.ends && slices.Max(b.Indices) >= e.at {
-		return sdk.ErrEndOfData
+		return e.why
 	}
 	return e.Dataset.Fill(ctx, b)
 }

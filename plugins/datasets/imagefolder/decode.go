@@ -9,6 +9,7 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/bits"
 	"sync"
@@ -43,14 +44,16 @@ func (d *Dataset) decode(ctx context.Context, w *worker, split sdk.Split, index 
 		switch {
 		case err == nil:
 			return used, img, nil
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w, though it was listed when the run began", err))
 		case !errors.As(err, &bad):
 			return 0, nil, fmt.Errorf("imagefolder: %w", err)
 		case !d.skip:
-			return 0, nil, fmt.Errorf("imagefolder: %w; replace the file, or set corrupt = %q to go on without it", err, corruptSkip)
+			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w; replace the file, or set dataset.options.corrupt = %q to go on without it", err, corruptSkip))
 		}
 		d.damaged.add(split, used, bad)
 	}
-	return 0, nil, fmt.Errorf("imagefolder: none of the %d images in %s can be decoded", s.len(), d.folder(split))
+	return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: none of the %d images in %s can be decoded", s.len(), d.folder(split)))
 }
 
 // damaged remembers the images that were skipped.

@@ -243,7 +243,7 @@ func TestCorruptImagesEndTheRun(t *testing.T) {
 	}
 	for i, want := range []string{"0.PNG: is neither a JPEG nor a PNG image", "1.JPEG: is truncated", "2.PNG: is empty"} {
 		_, _, err := fill(t.Context(), d, sdk.Train, 0, 3, int64(i))
-		if err == nil || !strings.Contains(err.Error(), "/r/train/ant/"+want) || !strings.Contains(err.Error(), `set corrupt = "skip"`) {
+		if err == nil || !strings.Contains(err.Error(), "/r/train/ant/"+want) || !strings.Contains(err.Error(), `set dataset.options.corrupt = "skip"`) || !sdk.IsCorrupt(err) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -299,7 +299,7 @@ func TestMissingFileIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = fsys.Remove("/r/train/ant/0.PNG")
-	if _, _, err := fill(t.Context(), d, sdk.Train, 0, 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := fill(t.Context(), d, sdk.Train, 0, 0); !errors.Is(err, fs.ErrNotExist) || !sdk.IsCorrupt(err) {
 		t.Error(err)
 	}
 }

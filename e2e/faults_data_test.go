@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A damaged image ends the job at once with the configuration's exit code and
+// the file's name, whichever rank reads it and whatever restarts are left.
+func TestDamagedImageEndsTheJob(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, name := range []string{"a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3", "b/4"} {
+		path := filepath.Join(p.dir, "images", "train", name+".png")
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		f, err := os.Create(path)
+		must(t, err)
+		must(t, png.Encode(f, image.NewGray(image.Rect(0, 0, 32, 32))))
+		must(t, f.Close())
+	}
+	damaged := filepath.Join(p.dir, "images", "train", "b", "3.png")
+	must(t, os.Truncate(damaged, 60))
+	p.configure(t, `
+[launch]
+nproc_per_node = 2
+max_restarts = 3
+[dataset]
+plugin = "imagefolder"
+[dataset.options]
+root = "images"
+size = 32
+[train]
+per_rank_batch = 2
+[model]
+layers = [{ name = "flat", type = "flatten" }, { name = "fc", type = "linear", in_features = 3072, out_features = 2 }]
+`)
+	p.endsByData(t, "images/train/b/3.png", "unexpected EOF", `dataset.options.corrupt = "skip"`)
+}
+
+// Other people's plugins say it in the same way, over shared memory and without.
+func TestDamagedDataOfAPlugin(t *testing.T) {
+	t.Parallel()
+	for rank := range 2 {
+		p := newPlace(t)
+		if rank == 1 {
+			p.env = []string{"TRAINCTL_DATA_PLANE=inline"}
+		}
+		plugin, err := build(p.dir, "e2e/testdata/ending")
+		must(t, err)
+		p.endsByData(t, "shard-7.bin: is damaged", set("dataset.plugin="+plugin, "dataset.options.end_rank="+strconv.Itoa(rank),
+			"dataset.options.end_at=3", "dataset.options.corrupt=shard-7.bin", "launch.max_restarts=3")...)
+	}
+}
+
+// endsByData runs the job, which has to end by what is wrong with its data.
+func (p *place) endsByData(t *testing.T, says string, more ...string) {
+	t.Helper()
+	var args []string
+	if len(more) > 0 && more[0] == "--set" {
+		args, more = more, nil
+	}
+	r := p.train(t, args...).expect(t, 2).says(t, append(more, says, "job FAILED", "Restarting does not help")...).oneBlock(t)
+	if strings.Contains(r.stderr, "attempt 2") || p.summary(t, 1).Restarts != 0 {
+		t.Errorf("it was started again:\n%s", r.stderr)
+	}
+}
