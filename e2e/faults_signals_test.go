@@ -105,3 +105,41 @@ func TestSecondInterruptKills(t *testing.T) {
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
 	r.wait(t).expect(t, 130).within(t, 3*time.Second)
 }
+
+// A run that cannot save when it is asked to make way has failed: it says what
+// went wrong, and names no checkpoint that is not there.
+func TestTermThatCannotSave(t *testing.T) {
+	t.Parallel()
+	for _, async := range []string{"true", "false"} {
+		t.Run("async "+async, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			r := p.underWay(t, `checkpoint.every="1000000 steps"`, "checkpoint.async="+async)
+			must(t, os.Rename(p.runDir(1)+"/checkpoints", p.runDir(1)+"/gone"))
+			kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+			res := r.wait(t).expect(t, 1).oneBlock(t).says(t, "rank      : 0", "as asked, and it was not saved", "There is no checkpoint to continue from")
+			if strings.Contains(res.stderr, "--resume auto") {
+				t.Errorf("there is nothing to resume:\n%s", res.stderr)
+			}
+			if s := p.summary(t, 1); s.Status != "failed" {
+				t.Errorf("summary %+v", s)
+			}
+		})
+	}
+}
+
+// The block names the newest checkpoint that is whole.
+func TestFailureNamesWhatToResume(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.train(t, set(`checkpoint.every="4 steps"`)...).expect(t, 0) // steps 4 and 8
+	broken := p.runDir(1) + "/checkpoints/step-8/model.safetensors"
+	b, err := os.ReadFile(broken)
+	must(t, err)
+	b[len(b)-1] ^= 1
+	must(t, os.WriteFile(broken, b, 0o644))
+	r := p.start(t, append([]string{"run", p.config}, endless()...)...)
+	p.trained(t, r, 2, 3)
+	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
+	r.wait(t).expect(t, 5).oneBlock(t).says(t, "--resume auto goes on from the newest good checkpoint: step 4, ", "runs/job/1/checkpoints/step-4")
+}

@@ -115,27 +115,9 @@ func (j *job) findResume() (string, error) {
 		}
 		return fixed(j.Resume)
 	}
-	parent := filepath.Join(j.Config.Run.Dir, j.Config.Run.Name)
-	entries, err := afero.ReadDir(j.fs, parent)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("--resume auto: %w", err)
-	}
-	best, found := -1, ""
-	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
-		if err != nil || n < best {
-			continue
-		}
-		dir := event.RunDir{Path: filepath.Join(parent, e.Name())}.Checkpoints()
-		if checkpoint.AnyGood(j.fs, dir) {
-			best, found = n, dir
-		}
-	}
+	found, err := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
 	if found == "" {
-		return "", nil
+		return "", err
 	}
 	return filepath.Abs(found)
 }
@@ -282,29 +264,13 @@ func (j *job) report(res launch.Result) error {
 	if res.ExitCode == launch.ExitOK {
 		return nil
 	}
-	status := "failed"
-	switch {
-	case res.ExitCode == launch.ExitPreempted:
-		status = "preempted"
-	case res.Signal != nil:
-		status = "interrupted"
-	case res.Failure() != nil && res.Failure().Root.ExitCode == launch.ExitDiverged:
-		status = "diverged"
-	}
-	sum := j.account.close(status, res.Restarts)
+	o := j.outcome(res)
+	sum := j.account.close(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
-	out := event.RunDone{Status: status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: res.ExitCode, TotalS: float64(sum.Time.TotalS)}
-	f := res.Failure()
-	if f != nil {
-		out.Message = strings.Join(f.Advice(), " ")
-	}
-	j.appendEvents(f, &out)
-	err := event.WriteSummary(j.fs, j.dir.Summary(), sum)
-	if f != nil && status != "preempted" {
-		return errors.Join(err, j.printFailure(f))
-	}
-	return err
+	out := event.RunDone{Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message()}
+	j.appendEvents(o.failure, &out)
+	return errors.Join(event.WriteSummary(j.fs, j.dir.Summary(), sum), o.show(j.Log))
 }
 
 // appendEvents adds the launcher's own account of a bad end to events.jsonl.
@@ -327,9 +293,4 @@ func (j *job) appendEvents(f *launch.Failure, done *event.RunDone) {
 		})
 	}
 	bus.Emit(done)
-}
-
-func (j *job) printFailure(f *launch.Failure) error {
-	_, err := io.WriteString(j.Log, f.Format())
-	return err
 }

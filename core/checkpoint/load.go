@@ -184,6 +184,29 @@ func finiteModel(s *Snapshot) error {
 	return nil
 }
 
+// Newest is the newest checkpoint of a directory, or of a run's directory, that
+// Load would use: all of it was read and is whole. ErrNone says that there is none.
+func Newest(ctx context.Context, fsys FS, path string) (Info, error) {
+	dir, _ := resolve(fsys, path)
+	candidates, _, err := scan(fsys, dir)
+	if err != nil {
+		return Info{}, Unusable(dir, err)
+	}
+	for _, c := range candidates {
+		if c.manifest.NonFinite != "" {
+			continue
+		}
+		err := Verify(ctx, fsys, c.path)
+		if ctx.Err() != nil {
+			return Info{}, ctx.Err()
+		}
+		if err == nil {
+			return Info{Path: c.path, Manifest: c.manifest, Bytes: c.manifest.size()}, nil
+		}
+	}
+	return Info{}, fmt.Errorf("%s: %w", dir, ErrNone)
+}
+
 // addBroken reports the checkpoints without a readable manifest; those of
 // earlier steps would not have been chosen anyway.
 func (r *Report) addBroken(broken []found, step int) {

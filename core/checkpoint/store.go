@@ -162,6 +162,26 @@ func (s *Store) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Settle waits for the write in progress and reads the checkpoint of a step
+// back from the file system. nil means that it is there, whole and finite; the
+// error says what became of it.
+func (s *Store) Settle(ctx context.Context, step int) error {
+	before := s.Wait(ctx)
+	path := filepath.Join(s.dir, dirName(step))
+	err := Verify(ctx, s.fs, path)
+	switch {
+	case err != nil && before != nil:
+		return before
+	case err != nil:
+		return err
+	}
+	m, err := readManifest(s.fs, path)
+	if err == nil && m.NonFinite != "" {
+		err = &NonFiniteError{m.NonFinite}
+	}
+	return err
+}
+
 // Close waits for the write in progress, returns its error and gives the directory free.
 func (s *Store) Close() error {
 	unlock := s.unlock

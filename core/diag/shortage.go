@@ -12,8 +12,8 @@ var shortages = []struct{ says, mend string }{
 	{syscall.ENFILE.Error(), "The whole machine has too many files open: look who has, or raise fs.file-max."},
 	{syscall.EAGAIN.Error(), "Raise the limit of processes: ulimit -u, or pids.max of the container."},
 	{syscall.EFBIG.Error(), "Raise the limit of a file's size, which counts for shared memory too: ulimit -f."},
-	{syscall.ENOSPC.Error(), "Make room where the run directory is, or choose another by --run-dir; --resume auto goes on from the last checkpoint."},
-	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir; --resume auto goes on from the last checkpoint."},
+	{syscall.ENOSPC.Error(), "Make room where the run directory is, or choose another by --run-dir;"},
+	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir;"},
 	{syscall.ENOMEM.Error(), memory},
 	{"fatal error: runtime: out of memory", memory},
 }

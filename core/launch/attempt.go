@@ -213,9 +213,7 @@ func (a *attempt) failed(e exit) {
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
-	e.w.finish() // its last words
-	f.Root.LastLines, f.Root.Log = e.w.log.lines(), e.w.log.path
-	f.Root.Step, f.Root.Phase = e.w.place()
+	f.Root.hear(e.w)
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
 
@@ -274,8 +272,7 @@ func (a *attempt) ending() ending {
 	case v == nil:
 		return ending{code: ExitOK}
 	case v.Failure == nil:
-		sig := syscall.Signal(v.Signal)
-		return ending{code: a.signalCode(sig), signal: sig}
+		return a.stopped(syscall.Signal(v.Signal))
 	}
 	f := v.Failure
 	f.Others, f.Stopped = a.followers()
@@ -290,26 +287,61 @@ func (a *attempt) ending() ending {
 	return end
 }
 
-// signalCode is 75 after a SIGTERM or SIGHUP when the ranks say that they have saved.
-func (a *attempt) signalCode(sig syscall.Signal) int {
-	saved := func(e exit) bool { return e.code == ExitPreempted }
-	unsaved := func(e exit) bool { return e.bad() && e.code != ExitPreempted }
-	if sig != syscall.SIGINT && slices.ContainsFunc(a.ended, saved) && !slices.ContainsFunc(a.ended, unsaved) {
-		return ExitPreempted
+// stopped judges an attempt that a signal ended. It is preempted when every rank
+// that says how it ended says that it has saved, and failed when one could not
+// do as it was told; after SIGINT the code is the shell's in any case.
+func (a *attempt) stopped(sig syscall.Signal) ending {
+	end := ending{code: signalExit(sig), signal: sig, failure: a.unable()}
+	saved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.code == ExitPreempted })
+	unsaved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.bad() && e.code != ExitPreempted })
+	switch {
+	case sig == syscall.SIGINT:
+	case end.failure != nil:
+		end.code = ExitFailed
+	case saved && !unsaved:
+		end.code = ExitPreempted
 	}
-	return signalExit(sig)
+	return end
+}
+
+// unable is the failure of ranks that were asked to end and could not, nil where
+// none failed by itself. The lowest is the root cause: rank 0 saves, and the
+// others fail with it.
+func (a *attempt) unable() *Failure {
+	root := -1
+	for i, e := range a.ended {
+		if e.obeyed() || e.code == ExitPeer {
+			continue
+		}
+		if root < 0 || e.w.world.Rank < a.ended[root].w.world.Rank {
+			root = i
+		}
+	}
+	if root < 0 {
+		return nil
+	}
+	e := a.ended[root]
+	a.ended = slices.Delete(a.ended, root, root+1)
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
+	f.Root.hear(e.w)
+	f.Others, f.Stopped = a.followers()
+	return f
+}
+
+// obeyed reports whether a rank ended as it was told.
+func (e exit) obeyed() bool {
+	switch e.code {
+	case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
+		return true
+	}
+	return e.sig == syscall.SIGTERM || e.sig == syscall.SIGKILL
 }
 
 // followers parts the ranks that ended after the verdict into those that failed
 // by themselves and those that did as they were told.
 func (a *attempt) followers() (others []Cause, stopped []int) {
 	for _, e := range a.ended {
-		told := e.sig == syscall.SIGTERM || e.sig == syscall.SIGKILL
-		switch e.code {
-		case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
-			told = true
-		}
-		if told {
+		if e.obeyed() {
 			stopped = append(stopped, e.w.world.Rank)
 			continue
 		}

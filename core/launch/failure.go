@@ -17,6 +17,9 @@ type Failure struct {
 	Root        Cause   `json:"root"`
 	Others      []Cause `json:"others,omitempty"`  // failed by themselves, later
 	Stopped     []int   `json:"stopped,omitempty"` // ranks that the launcher ended
+
+	// Next is what to continue from, in sentences; the caller of Run knows.
+	Next []string `json:"next,omitempty"`
 }
 
 // Cause is how one rank, or one launcher, failed.
@@ -52,6 +55,13 @@ func (e exit) cause(host string, oom int) Cause {
 	return c
 }
 
+// hear adds what the rank said last.
+func (c *Cause) hear(w *worker) {
+	w.finish()
+	c.LastLines, c.Log = w.log.lines(), w.log.path
+	c.Step, c.Phase = w.place()
+}
+
 // signals are those with which processes end, the same numbers everywhere
 // but SIGBUS.
 var signals = map[syscall.Signal]string{
@@ -68,9 +78,10 @@ func signalName(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(s))
 }
 
-// Advice is what to do about the root cause.
-func (f *Failure) Advice() []string {
-	c := f.Root
+// Advice is what to do about the root cause, and next.
+func (f *Failure) Advice() []string { return append(f.Root.advice(), f.Next...) }
+
+func (c Cause) advice() []string {
 	switch {
 	case c.Memory != "":
 		return []string{"The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."}
@@ -94,8 +105,7 @@ func adviceFor(code int) []string {
 	case ExitOK:
 		return []string{"Something in the process, or a plugin that runs in it, called exit: its last lines and its log may show what."}
 	case panicked:
-		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that.",
-			"--resume auto goes on from the last checkpoint."}
+		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that."}
 	case ExitRefused:
 		return []string{"Mend the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
 	case ExitPlugin:
@@ -112,7 +122,7 @@ func adviceFor(code int) []string {
 	case ExitPeer:
 		return []string{"It gave up because of the rank that its last lines name: look at that rank's log, and whether its process was stopped or is waiting for something."}
 	}
-	return []string{"Its last lines above usually say it.", "--resume auto goes on from the last checkpoint."}
+	return []string{"Its last lines above usually say it."}
 }
 
 const (

@@ -26,8 +26,9 @@ func TestFailureFormat(t *testing.T) {
 			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
 		})},
 		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
-		"exit":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0}},
-		"peer":   {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
+		"exit": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0},
+			Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/mnist-ddp/1/checkpoints/step-40."}},
+		"peer": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
 		"diverged": {Job: "mnist-ddp", MaxRestarts: 2, Root: with(func(c *Cause) {
 			c.ExitCode, c.LastLines = ExitDiverged, []string{"error: diverged at step 42"}
 		}), Stopped: []int{0}},

@@ -280,6 +280,8 @@ func TestSignals(t *testing.T) {
 		{"drain::75", []os.Signal{syscall.SIGTERM}, ExitPreempted},
 		{"drain::75", []os.Signal{syscall.SIGINT}, ExitInterrupt},
 		{"drain::75", []os.Signal{syscall.SIGHUP}, ExitPreempted},
+		{"drain::1", []os.Signal{syscall.SIGTERM}, ExitFailed}, // they could not save
+		{"drain::7", []os.Signal{syscall.SIGTERM}, ExitTerminated},
 		{"idle", []os.Signal{syscall.SIGTERM}, ExitTerminated},
 		{"stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, ExitInterrupt},
 	} {
@@ -298,7 +300,11 @@ func TestSignals(t *testing.T) {
 			cmd = func(w rank.World) Command { return asRole(fmt.Sprintf("drain:%d:%s", w.Rank, code))(w) }
 		}
 		res, log := run(t, Options{Nproc: 2, Grace: time.Hour, Command: cmd, OnEvent: onEvent, Signals: signals})
-		if res.ExitCode != tc.want || res.Failure() != nil || res.Signal != tc.send[0] {
+		failed := tc.want == ExitFailed
+		if f := res.Failure(); (f != nil) != failed || failed && (f.Root.Rank != 0 || f.Root.ExitCode != ExitFailed) {
+			t.Errorf("%s %v: %+v\n%s", tc.role, tc.send, f, log)
+		}
+		if res.ExitCode != tc.want || res.Signal != tc.send[0] {
 			t.Errorf("%s %v: %+v\n%s", tc.role, tc.send, res, log)
 		}
 	}

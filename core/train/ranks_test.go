@@ -257,3 +257,45 @@ func TestSaveOutlivesTheOrderToStop(t *testing.T) {
 		t.Errorf("%v, warnings %q", errs, warnings)
 	}
 }
+
+// No rank says that the run can be continued when its last checkpoint is not on
+// disk, whichever way it is written.
+func TestPreemptedMeansSaved(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		disk := faultfs.New()
+		errs := onRanks(t, 2, func(rank int, d *Deps) {
+			d.Settings.Checkpoint = checkpoint.Config{Every: "2 steps", Keep: 5, Async: async}
+			if rank > 0 {
+				return
+			}
+			d.FS = disk
+			store, err := checkpoint.Open(d.FS, "/checkpoints", d.Settings.Checkpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Store = store
+		}, func(ctx context.Context, d Deps) error {
+			if d.Store != nil {
+				defer d.Store.Close()
+			}
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			d.Events.Add(event.Func(func(r event.Record) {
+				if e, ok := r.Event.(*event.StepDone); ok && e.Step == 2 && d.World.Rank == 0 {
+					if err := d.Store.Wait(ctx); err != nil {
+						t.Error(err)
+					}
+					disk.SetSpace(0)
+					stop()
+				}
+			}))
+			return trainToTheEnd(ctx, d)
+		})
+		if errors.As(errs[0], new(*Preempted)) || errs[0] == nil || !strings.Contains(errs[0].Error(), "it was not saved") || !strings.Contains(errs[0].Error(), "no space left") {
+			t.Errorf("async %v: rank 0: %v", async, errs[0])
+		}
+		if errors.As(errs[1], new(*Preempted)) || errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 0 stopped after step") {
+			t.Errorf("async %v: rank 1: %v", async, errs[1])
+		}
+	}
+}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
@@ -127,19 +128,30 @@ func (t *Trainer) saveDueAfterEpoch() bool {
 	return n > 0 && t.pos.Epoch%n == 0
 }
 
-// save writes a checkpoint from rank 0. All ranks take part: batch statistics
-// are rank 0's from here on. A save that fails during the run is a warning,
+// save makes a checkpoint. A save that fails during the run is a warning,
 // because the training is still good and older checkpoints are intact; the
-// last one of a run fails the run. What was begun is completed, also when the
-// run is asked to stop meanwhile.
+// last one of a run fails the run.
 func (t *Trainer) save(ctx context.Context) error {
+	unsaved, err := t.store(ctx)
+	if err != nil || unsaved == nil || t.atEnd() {
+		return errors.Join(err, unsaved)
+	}
+	t.Events.Emit(&event.Warning{Source: "checkpoint", Message: unsaved.Error() + "; training continues"})
+	return nil
+}
+
+// store writes a checkpoint from rank 0, and in async mode begins to. All ranks
+// take part: batch statistics are rank 0's from here on. What was begun is
+// completed, also when the run is asked to stop meanwhile. unsaved, on rank 0
+// alone, says why there is no checkpoint; with err this rank cannot go on.
+func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	ctx = context.WithoutCancel(ctx)
 	if err := t.settleBuffers(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	carried, err := t.carryOver(ctx)
 	if err != nil || t.World.Rank != 0 || t.Store == nil {
-		return err
+		return nil, err
 	}
 	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
 	mark := t.trace.Now()
@@ -150,15 +162,10 @@ func (t *Trainer) save(ctx context.Context) error {
 	}
 	t.trace.Since(timeline.Checkpoint, "snapshot", -1, mark)
 	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
-	if err == nil {
-		return nil
+	if err != nil {
+		err = fmt.Errorf("saving a checkpoint after step %d: %w", t.pos.Step, err)
 	}
-	err = fmt.Errorf("saving a checkpoint after step %d: %w", t.pos.Step, err)
-	if t.atEnd() {
-		return err
-	}
-	t.Events.Emit(&event.Warning{Source: "checkpoint", Message: err.Error() + "; training continues"})
-	return nil
+	return err, nil
 }
 
 // snapshot collects everything that an exact resume needs.

@@ -1,0 +1,128 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/launch"
+)
+
+// outcome is how a run ended, judged once: the block, the summary, the last
+// event, the exit code and what to do next all render it.
+type outcome struct {
+	status  string // as in event.RunDone
+	code    int
+	failure *launch.Failure // nil where no rank failed
+	ended   string          // the signal that ended it; "" if none did
+	resume  string          // what --resume auto would go on from, in words; "" if that is unknown or of no use
+}
+
+// outcome judges a run that did not end well.
+func (j *job) outcome(res launch.Result) outcome {
+	o := outcome{status: "failed", code: res.ExitCode, failure: res.Failure()}
+	if o.code == launch.ExitPreempted {
+		o.status = "preempted" // the ranks have read their checkpoint back, and say how to go on
+		return o
+	}
+	switch {
+	case res.Signal != nil:
+		o.ended = res.Signal.String()
+		if o.failure == nil {
+			o.status = "interrupted"
+		}
+	case o.failure != nil && o.failure.Root.ExitCode == launch.ExitDiverged:
+		o.status = "diverged"
+	}
+	switch o.code {
+	case launch.ExitConfig, launch.ExitPlugin, launch.ExitRendezvous, launch.ExitCheckpoint:
+	default:
+		o.resume = j.resumable()
+	}
+	if o.failure != nil && o.resume != "" {
+		o.failure.Next = []string{o.resume}
+	}
+	return o
+}
+
+// message is the one line that says what to do next.
+func (o outcome) message() string {
+	if o.failure != nil {
+		return strings.Join(o.failure.Advice(), " ")
+	}
+	return o.resume
+}
+
+// show is for people. Ranks that were preempted have told it all themselves.
+func (o outcome) show(w io.Writer) error {
+	var text string
+	switch {
+	case o.status == "preempted":
+	case o.failure != nil:
+		text = o.failure.Format()
+	case o.ended != "" && o.resume != "":
+		text = fmt.Sprintf("ended by %s. %s\n", o.ended, o.resume)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// proof bounds how long the end of a run reads checkpoints back.
+const proof = 10 * time.Second
+
+// resumable says what --resume auto would go on from. It has been read back and
+// is whole. Nodes that do not see rank 0's run directory cannot know.
+func (j *job) resumable() string {
+	dir, err := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
+	if j.Config.Launch.NodeRank != 0 && filepath.Clean(dir) != filepath.Clean(j.dir.Checkpoints()) {
+		return ""
+	}
+	const none = "There is no checkpoint to continue from; checkpoint.every says when one is saved."
+	if err != nil || dir == "" {
+		return none
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), proof)
+	defer cancel()
+	switch c, err := checkpoint.Newest(ctx, j.fs, dir); {
+	case err == nil:
+		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, c.Path)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("There are checkpoints in %s; \"trainctl ckpt verify\" tells which are sound.", dir)
+	}
+	return none
+}
+
+// newestRun is the directory of checkpoints that --resume auto means: that of
+// the newest run of the name that has one, "" if none has.
+func newestRun(fsys checkpoint.FS, base, name string) (string, error) {
+	parent := filepath.Join(base, name)
+	entries, err := afero.ReadDir(fsys, parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("--resume auto: %w", err)
+	}
+	best, found := -1, ""
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil || n < best {
+			continue
+		}
+		dir := event.RunDir{Path: filepath.Join(parent, e.Name())}.Checkpoints()
+		if checkpoint.AnyGood(fsys, dir) {
+			best, found = n, dir
+		}
+	}
+	return found, nil
+}
