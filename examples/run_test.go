@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/afero"
@@ -65,6 +66,31 @@ func TestStarTrainsTheConvNet(t *testing.T) {
 	tcp := run(t, dir, config, append(args, "--set", "backend.plugin=tcp", "--set", "run.name=tcp")...)
 	if star.ParamsSHA256[0] != tcp.ParamsSHA256[0] {
 		t.Errorf("the star ends with weights %.12s, the TCP backend with %.12s", star.ParamsSHA256[0], tcp.ParamsSHA256[0])
+	}
+}
+
+// A setting that asks for more than the backend publishes is refused before
+// anything is summed, by every command, with the setting and the way out.
+func TestStarIsNotAskedForWhatItDoesNotOffer(t *testing.T) {
+	dir := build(t, "backend", "trainctl-plugin-star")
+	config, err := filepath.Abs("../configs/mnist-ddp.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"config", "check"}, {"plan"}, {"run"}} {
+		args := append(command, config, "--nproc-per-node", "2", "--set", "dataset.plugin=synthetic", "--set", "dataset.options={}",
+			"--set", "backend.plugin=./trainctl-plugin-star", "--set", `ddp.compress="fp16"`)
+		cmd := exec.CommandContext(t.Context(), "./trainctl", args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 2 {
+			t.Errorf("%v: %v", command, err)
+		}
+		for _, want := range []string{"ddp.compress", `backend "star" does not offer all_reduce of f16 (gradients)`, `set it to "none"`} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%v does not say %q:\n%s", command, want, out)
+			}
+		}
 	}
 }
 

@@ -50,8 +50,21 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	}
 	c := f.cfg
 	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
-	f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0)
-	return err
+	if f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0); err != nil {
+		return err
+	}
+	return f.backend(ctx)
+}
+
+// backend compares what the plan asks of the backend with what that publishes.
+func (f *forecaster) backend(ctx context.Context) error {
+	name := Backend(f.cfg)
+	info, err := f.host.Describe(ctx, sdk.KindBackend, name)
+	if err != nil {
+		return err
+	}
+	f.uses(sdk.KindBackend, name, info)
+	return train.CheckBackend(info, f.world, f.machine.Device, f.outline.Calls(f.cfg.DDP))
 }
 
 // newForecaster counts the ranks that a configuration starts here and
@@ -154,7 +167,7 @@ func (f *forecaster) precision(ctx context.Context) (sdk.Policy, error) {
 	if err != nil {
 		return sdk.Policy{}, err
 	}
-	return f.policyOf(ctx, p.Precision(), info)
+	return f.policyOf(ctx, host.InProcessPrecision(p.Precision()), info)
 }
 
 // started starts a precision plugin and asks it.
@@ -182,11 +195,6 @@ func (f *forecaster) policyOf(ctx context.Context, p policer, info sdk.Info) (sd
 
 func (f *forecaster) report() (*forecast.Report, error) {
 	c, o := f.cfg, f.outline
-	if b := Backend(c); host.IsPath(b) {
-		f.uses(sdk.KindBackend, b, sdk.Info{})
-	} else if _, _, err := f.builtin(sdk.KindBackend, b); err != nil {
-		return nil, err
-	}
 	hostname, _ := os.Hostname()
 	r := &forecast.Report{
 		Name: c.Run.Name, Config: c.Path,

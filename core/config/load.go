@@ -20,8 +20,9 @@ import (
 // path in the file, sha256 the sum that the executable must have or "". Keys of
 // problems are relative to the options table.
 // resolved holds every option, defaults filled in; it may be nil. err says
-// that the plugin could not be asked at all; it is reported at the plugin's
-// name and stays reachable through [Error.Unwrap]. c is read for what options must
+// that the plugin could not be asked, or cannot be used; it is reported at the plugin's
+// name and stays reachable through [Error.Unwrap]. A diag.Error has problems of
+// other tables, with their whole keys. c is read for what options must
 // agree with; it may have problems of its own.
 type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
 

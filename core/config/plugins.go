@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/host"
 )
 
@@ -59,7 +60,9 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 			continue
 		}
 		resolved, problems, err := check(c, t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
-		if err != nil {
+		if l := diag.Problems(err); l != nil {
+			c.report.problems("", l)
+		} else if err != nil {
 			msg, help := startError(err)
 			c.report.errorf(t.Kind+".plugin", atValue, help, "%s", msg)
 			causes = append(causes, err)

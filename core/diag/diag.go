@@ -39,6 +39,7 @@ func (l *List) Addf(key, help, format string, args ...any) {
 func (l *List) Under(prefix string, inner List) {
 	for _, p := range inner {
 		switch {
+		case prefix == "":
 		case p.Key == "":
 			p.Key = prefix
 		case strings.HasPrefix(p.Key, "["):

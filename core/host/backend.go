@@ -154,6 +154,10 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := b.now.Load()
+	if !now.info.Does(c.Op, c.DType) {
+		return 0, unpublished(&now.info, c)
+	}
 	size := c.Size(b.world)
 	b.op = operation{code: uint8(c.Op), call: *c, size: size, timed: b.timed}
 	if c.Channel < 0 || c.Channel >= max(b.channels, 1) {
@@ -162,11 +166,17 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
-	ticket, err = b.now.Load().lane.submit(&b.op)
+	ticket, err = now.lane.submit(&b.op)
 	if err == nil {
 		b.record.submit(ticket, &b.op)
 	}
 	return ticket, err
+}
+
+// unpublished refuses a call before the plugin sees it: one that does not know
+// it might complete it all the same, with the buffer as it was.
+func unpublished(info *sdk.Info, c *sdk.Collective) error {
+	return fmt.Errorf("backend %q does not publish what %v needs (Info.Ops, Info.DTypes): %w", info.Name, c, errors.ErrUnsupported)
 }
 
 // findMemory sets Buf from the arena; its errors are mistakes of the caller.

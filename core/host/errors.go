@@ -10,8 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// StartError says why a plugin could not be started and what to do about it.
-// Nothing of the plugin is running any more.
+// StartError says why a plugin cannot be used and what to do about it: it did
+// not start, and then nothing of it is running any more, or what it publishes
+// is not what a run needs.
 type StartError struct {
 	Kind      sdk.Kind
 	Name      string // as written in the TOML

@@ -60,7 +60,7 @@ func (b *fakeBackend) Info() sdk.Info {
 			{Name: "rates", Type: sdk.FloatList, Default: []float64{0.5, 2}, Doc: "Unused."},
 			{Name: "chunk", Type: sdk.Int, Default: int64(1 << 60), Unit: "bytes", Doc: "Unused."},
 		},
-		DTypes: []tensor.DType{tensor.F32}, Ops: []sdk.Op{sdk.OpAllReduce}, Devices: []string{"cpu"},
+		DTypes: []tensor.DType{tensor.F32}, Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBarrier}, Devices: []string{"cpu"},
 		Determinism: "bitwise",
 	}
 }

@@ -73,6 +73,49 @@ func TestBackendRoundTrip(t *testing.T) {
 	})
 }
 
+// What a plugin does not publish it is not asked: it might complete a call that it
+// does not know, with the buffer as it was.
+func TestUnpublishedCallsAreRefused(t *testing.T) {
+	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
+		b := newBackend(t, h, inside)
+		arena := openBackend(t, b, "ok", time.Minute)
+		for want, change := range map[string]func(*sdk.Collective){
+			"all_reduce f16[2]": func(c *sdk.Collective) { c.DType = tensor.F16 },
+			"broadcast f32[2]":  func(c *sdk.Collective) { c.Op = sdk.OpBroadcast },
+			"op(99)":            func(c *sdk.Collective) { c.Op = 99 },
+		} {
+			c := allReduce(arena, 1, 64, 2)
+			change(c)
+			if _, err := b.Submit(c); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		ticket, err := b.Submit(allReduce(arena, 1, 64, 2)) // and it goes on with what it knows
+		must(t, err)
+		must(t, b.Wait(ticket))
+		must(t, b.Close(t.Context()))
+	})
+}
+
+// A policy that casts what no model has is refused, wherever the plugin runs.
+func TestUnknownCastsAreRefused(t *testing.T) {
+	p := host.InProcessPrecision(misspelt{})
+	defer p.Close(t.Context())
+	_, err := p.Policy(t.Context(), nil)
+	var unusable *host.StartError
+	if !errors.As(err, &unusable) || !strings.Contains(err.Error(), `casts "lineer", which is no operation`) || !strings.Contains(unusable.Help, "linear") {
+		t.Errorf("%v", err)
+	}
+}
+
+type misspelt struct{ sdk.Precision }
+
+func (misspelt) Info() sdk.Info { return sdk.Info{Name: "misspelt"} }
+func (misspelt) Close() error   { return nil }
+func (misspelt) Policy(context.Context, sdk.Options) (sdk.Policy, error) {
+	return sdk.Policy{Params: tensor.F32, Lower: tensor.F16, Scale: 1, Casts: map[string]sdk.Cast{"linear": sdk.CastLower, "lineer": sdk.CastLower}}, nil
+}
+
 func TestDatasetRoundTrip(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {
 		d := newDataset(t, h, inside)

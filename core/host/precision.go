@@ -2,9 +2,13 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -60,7 +64,25 @@ func (p *Precision) Failed() error {
 
 // Policy implements [Scaler].
 func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
-	return p.ctl.Policy(ctx, options)
+	policy, err := p.ctl.Policy(ctx, options)
+	if err != nil {
+		return policy, err
+	}
+	return policy, p.checkCasts(policy.Casts)
+}
+
+// checkCasts refuses a policy that casts what no model has: a misspelt
+// operation would be computed in another type than the plugin means.
+func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
+	for _, name := range slices.Sorted(maps.Keys(casts)) {
+		if slices.Contains(graph.Ops(), graph.Op(name)) {
+			continue
+		}
+		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
+			Problem: fmt.Sprintf("its policy casts %q, which is no operation of trainctl", name),
+			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", graph.Ops())}
+	}
+	return nil
 }
 
 // Update implements [Scaler]. The call is too short to be worth a context of

@@ -1,6 +1,10 @@
 package sdk
 
-import "github.com/trainctl/trainctl/core/tensor"
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
 
 // Kind is what a plugin is for.
 type Kind string
@@ -58,4 +62,11 @@ type Option struct {
 	Enum     []string // allowed strings; empty = any
 	Required bool
 	Doc      string // one sentence: what it does and when to change it
+}
+
+// Does reports whether a backend publishes an operation, and the element type
+// where the operation combines elements.
+func (i *Info) Does(op Op, d tensor.DType) bool {
+	reduces := op == OpAllReduce || op == OpReduceScatter
+	return slices.Contains(i.Ops, op) && (!reduces || slices.Contains(i.DTypes, d))
 }

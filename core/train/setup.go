@@ -95,9 +95,6 @@ func (t *Trainer) checkPlugins() error {
 	if t.Settings.Run.Deterministic && t.World.Size > 1 && b.Determinism != "bitwise" {
 		return mistake("run.deterministic", "set it to false to use this backend", "backend %q does not promise that equal runs give equal bits", b.Name)
 	}
-	if b.MaxWorld > 0 && t.World.Size > b.MaxWorld {
-		return mistake("backend.plugin", "start fewer ranks, or use another", "backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, t.World.Size)
-	}
 	if t.policy.Dynamic && t.Settings.DDP.Compress == "powersgd" {
 		return mistake("ddp.compress", "use a precision with a constant scale, such as bf16",
 			"\"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between", t.policy.Name)
@@ -117,6 +114,9 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	o := t.outline
 	t.auto = t.Settings.DDP.BucketCapMB.IsAuto()
 	t.batch, t.sampler, t.graph, t.memory = o.Batch, o.sampler, o.Graph, o.memory
+	if err := CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
+		return err
+	}
 	if t.arena, err = arenaFor(t.memory.size); err != nil {
 		return err
 	}

@@ -1,31 +1,46 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // compute does on rank 0 what the operation asks of all: afterwards bufs[r] is
-// what rank r shall have.
-func compute(c *sdk.Collective, bufs [][]byte) {
+// what rank r shall have. What it does not know is an error: done in silence, it
+// would leave every rank with its own gradients.
+func compute(c *sdk.Collective, bufs [][]byte) error {
 	size := c.Count * c.DType.Size()
 	whole := bufs[0]
 	switch c.Op {
 	case sdk.OpAllReduce, sdk.OpReduceScatter:
-		reduce(c, whole, bufs)
+		if err := reduce(c, whole, bufs); err != nil {
+			return err
+		}
 	case sdk.OpBroadcast:
 		copy(whole, bufs[c.Root])
 	case sdk.OpAllGather:
 		for r := range bufs {
 			copy(whole[r*size:][:size], bufs[r][r*size:])
 		}
+	case sdk.OpBarrier:
+	default:
+		return fmt.Errorf("star: %v: it does not know this operation", c)
 	}
 	for r := range bufs {
 		copy(bufs[r], whole)
 	}
+	return nil
 }
 
-func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) {
+func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) error {
+	switch {
+	case !c.Reduce.Valid():
+		return fmt.Errorf("star: %v: it does not know this reduction", c)
+	case c.Reduce == sdk.Avg && !c.DType.Float():
+		return fmt.Errorf("star: %v: an average of integers", c)
+	}
 	switch c.DType {
 	case tensor.F32:
 		reduceAs[float32](c.Reduce, dst, bufs)
@@ -37,7 +52,10 @@ func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) {
 		reduceAs[int32](c.Reduce, dst, bufs)
 	case tensor.I64:
 		reduceAs[int64](c.Reduce, dst, bufs)
+	default:
+		return fmt.Errorf("star: %v: it does not reduce this type", c)
 	}
+	return nil
 }
 
 // reduceAs combines in rank order, so that results are the same in every run.

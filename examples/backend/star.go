@@ -191,7 +191,9 @@ func (s *Star) serve(ctx context.Context, c *sdk.Collective, deadline time.Time)
 	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {
 		return err
 	}
-	compute(c, bufs)
+	if err := compute(c, bufs); err != nil {
+		return errors.Join(err, s.Close()) // the others wait for results that do not come
+	}
 	errs = s.each(func(r int, conn net.Conn) error {
 		_, err := conn.Write(bufs[r])
 		return failure(c, r, err)

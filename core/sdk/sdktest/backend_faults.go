@@ -18,6 +18,7 @@ import (
 // in bounded time.
 func (b *backendSuite) testFaults(t *testing.T) {
 	b.need(t, sdk.OpAllReduce)
+	t.Run("unlisted type", b.testUnlisted)
 	t.Run("mismatch", b.testMismatch)
 	t.Run("missing rank", b.testStall)
 	t.Run("late rank", b.testLate)
@@ -78,6 +79,30 @@ func (b *backendSuite) testMismatch(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// testUnlisted asks for a sum of a type that Info does not list. Every rank must
+// get an error: a call that completes with the buffers as they were trains every
+// rank on its own gradients.
+func (b *backendSuite) testUnlisted(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F16, tensor.BF16, tensor.I16, tensor.Bool} {
+		if slices.Contains(b.info.DTypes, d) || len(b.worlds(2)) == 0 {
+			continue
+		}
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			g := b.start(t, b.worlds(2)[0], true, patience)
+			errs := g.errors("sum of a type that Info.DTypes does not list", func(ctx context.Context, rank int) error {
+				c := sdk.Collective{Seq: 1, Op: sdk.OpAllReduce, DType: d, Count: 16, Bucket: -1}
+				return g.call(ctx, rank, g.place(c, rank, 1, make([]byte, c.Size(2))))
+			})
+			for rank, err := range errs {
+				if err == nil {
+					t.Errorf("rank %d: a sum of %v was completed, though Info.DTypes does not list it; end the switches over types with an error", rank, d)
+				}
+			}
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -120,6 +121,11 @@ func checkPolicy(ctx context.Context, s *precisionSuite) error {
 	}
 	if p.Lower == tensor.Invalid && slices.Contains(slices.Collect(maps.Values(p.Casts)), sdk.CastLower) {
 		complain("it casts to a lower type and names none")
+	}
+	for op := range p.Casts {
+		if !slices.Contains(graph.Ops(), graph.Op(op)) {
+			complain("it casts %q, which is no operation; they are %v", op, graph.Ops())
+		}
 	}
 	if p.MasterWeights && p.Params == tensor.F32 {
 		complain("MasterWeights are copies in float32, and Params is float32 already")

@@ -1,0 +1,76 @@
+package ddp
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Call is a kind of collective that a run makes. A backend has to publish it
+// before the run asks for it (sdk.Info.Does).
+type Call struct {
+	Op    sdk.Op
+	DType tensor.DType
+	For   string // what it carries
+	Key   string // the setting that asks for it; "" where every run of several ranks makes it
+	Help  string // what to set instead
+}
+
+func (c Call) String() string {
+	if c.Op == sdk.OpAllReduce {
+		return fmt.Sprintf("%v of %v (%s)", c.Op, c.DType, c.For)
+	}
+	return fmt.Sprintf("%v (%s)", c.Op, c.For)
+}
+
+// Calls lists every kind of collective that a run of several ranks makes whose
+// gradients have the given types. Whoever makes a collective of another kind
+// adds it here: it is all that is compared with what a backend publishes before
+// the first one.
+func (c Config) Calls(types []tensor.DType) []Call {
+	calls := []Call{
+		{Op: sdk.OpBroadcast, DType: tensor.U8, For: "weights and buffers"},
+		{Op: sdk.OpAllReduce, DType: tensor.F64, For: "totals of a step"},
+		{Op: sdk.OpAllGather, DType: tensor.F64, For: "which ranks have data left, and batch statistics"},
+	}
+	for _, d := range types {
+		calls = append(calls, c.gradientCall(d))
+	}
+	if c.Compress == "powersgd" {
+		calls = append(calls, Call{sdk.OpAllReduce, tensor.F32, "PowerSGD's factors", "ddp.compress", `set it to "none"`})
+	}
+	if c.FindUnusedParameters {
+		calls = append(calls, Call{sdk.OpAllReduce, tensor.I32, "which parameters were used", "ddp.find_unused_parameters", "set it to false"})
+	}
+	if c.BucketCapMB.IsAuto() {
+		const key, help = "ddp.bucket_cap_mb", "give a number, as 25"
+		calls = append(calls, Call{sdk.OpBarrier, tensor.U8, "measuring", key, help}, Call{sdk.OpAllReduce, tensor.F32, "measuring", key, help})
+	}
+	return calls
+}
+
+// gradientCall is how a bucket of type d travels, and what to change where that
+// cannot be.
+func (c Config) gradientCall(d tensor.DType) Call {
+	call := Call{Op: sdk.OpAllReduce, DType: codec{half: c.half()}.wireType(d), For: "gradients"}
+	switch {
+	case call.DType != d:
+		call.Key, call.Help = "ddp.compress", `set it to "none"`
+	case d == tensor.F16 || d == tensor.BF16:
+		call.Key, call.Help = "precision.plugin", "use a precision whose parameters are float32"
+	case d == tensor.F64:
+		call.Key, call.Help = "run.dtype", `set it to "f32"`
+	}
+	return call
+}
+
+// Missing are the calls that a backend does not publish.
+func Missing(info *sdk.Info, calls []Call) (missing []Call) {
+	for _, c := range calls {
+		if !info.Does(c.Op, c.DType) {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
