@@ -48,48 +48,81 @@ func (b *binder) filter(c convolution) driver.DevicePtr {
 	return at
 }
 
+// planar reports whether a step whose images have their channels side by side
+// has to turn them into planes, because cuDNN has no plan for c as they lie; c
+// is then a convolution of planes.
+func (b *binder) planar(c *convolution) bool {
+	if !c.last || b.m.dev.lib.planned(*c) {
+		return false
+	}
+	c.last = false
+	return true
+}
+
+// planes turns input i into planes beside it.
+func (b *binder) planes(i int) driver.DevicePtr {
+	s := b.s.In[i].Spec
+	at := b.scratch(s.Bytes())
+	b.turn(s, b.in(i), s, at, false)
+	return at
+}
+
 func bindConv(b *binder) {
 	y, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
-	if b.m.dev.lib.planned(c) {
-		b.convolve(c, b.in(0), b.filter(c), b.out(0))
-		if len(b.s.In) > 2 && b.s.In[2].Present() {
-			v := b.images(y.Shape)
-			b.elementwise(y.DType, "channel_bias", y.Shape.Elems(), b.out(0), b.in(2), v.c, v.hw)
-		}
+	x, out := b.in(0), b.out(0)
+	if b.planar(&c) {
+		x, out = b.planes(0), b.scratch(y.Bytes())
+		defer b.turn(y, out, y, b.out(0), true)
+	}
+	if !b.m.dev.lib.planned(c) {
+		b.elementwise(y.DType, "conv", y.Shape.Elems(), x, b.in(1), b.in(2), out, c.g)
 		return
 	}
-	b.elementwise(y.DType, "conv", y.Shape.Elems(), b.in(0), b.in(1), b.in(2), b.out(0), c.g)
+	b.convolve(c, x, b.filter(c), out)
+	if len(b.s.In) > 2 && b.s.In[2].Present() {
+		v := b.imagesOf(y.Shape, c.last)
+		b.elementwise(y.DType, "channel_bias", y.Shape.Elems(), out, b.in(2), v.c, v.hw)
+	}
 }
 
 func bindConvGradInput(b *binder) {
 	x, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	dy, out := b.in(0), b.out(0)
+	if b.planar(&c) {
+		dy, out = b.planes(0), b.scratch(x.Bytes())
+		defer b.turn(x, out, x, b.out(0), true)
+	}
 	if b.m.dev.lib.planned(c) {
-		b.convolve(c, b.out(0), b.filter(c), b.in(0))
+		b.convolve(c, out, b.filter(c), dy)
 		return
 	}
-	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), b.in(0), b.in(1), b.out(0), c.g)
+	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), dy, b.in(1), out, c.g)
 }
 
 // bindConvGradWeight lets cuDNN write where the gradient belongs, or beside it
 // where it is added or its channels are turned.
 func bindConvGradWeight(b *binder) {
 	w, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	x, dy := b.in(0), b.in(1)
+	if b.planar(&c) {
+		x, dy = b.planes(0), b.planes(1)
+	}
 	if !b.m.dev.lib.planned(c) {
-		b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, b.in(0), b.in(1), b.out(0), c.g, b.adds(0))
+		b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, x, dy, b.out(0), c.g, b.adds(0))
 		return
 	}
 	turned, add, before := c.last && c.taps() > 1, b.adds(0), len(b.items)
 	at, channels, taps := b.scratch(w.Bytes()), w.Shape[1], 1
 	if !turned {
 		used := b.used
-		b.convolve(c, b.in(0), b.out(0), b.in(1))
+		b.convolve(c, x, b.out(0), dy)
 		b.only(before, nil, add)
 		before, b.used = len(b.items), used // one of the two runs
 	}
 	if turned {
 		taps = c.taps()
 	}
-	b.convolve(c, b.in(0), at, b.in(1))
+	b.convolve(c, x, at, dy)
 	b.elementwise(w.DType, "filter_grad", w.Shape.Elems(), at, b.out(0), channels, taps, add)
 	if !turned {
 		b.only(before, add, nil)

@@ -220,6 +220,28 @@ func TestLibrariesThatRefuse(t *testing.T) {
 	}
 }
 
+// A convolution that cuDNN has no plan for with channels side by side turns what
+// it reads and writes; the network around it keeps its layout.
+func TestConvolutionWithoutAPlanForChannelsLast(t *testing.T) {
+	want := rehearse(t, newFake(t).device(), plan.Options{Policy: autocast}).steps(t, 2, nil)
+	for name, also := range map[string]bool{"planes": false, "neither": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			d, n := f.device(), newFakeDNN(f)
+			n.refuse = func(x, w, _ fakeTensor) bool { return w.dims[2] == 3 && (also || x.strides[1] == 1) }
+			d.lib.dnn = must(openDNN(n.api(), d.stream))
+			got := rehearse(t, d, plan.Options{Policy: autocast}).steps(t, 2, nil)
+			for i := range want {
+				near(t, i, vector{tensor.F32, got[i]}, vector{tensor.F32, want[i]}, 0.2) // of bfloat16; images the wrong way round are off by 1
+			}
+			mustRun(t, f.ran, "cudnnBackendExecute", "turn", "bn_moments_last", "bn_grad_sums_last", "filter_last")
+			if own := f.ran["conv"] > 0; own != also {
+				t.Errorf("kernels of our own ran %d times", f.ran["conv"])
+			}
+		})
+	}
+}
+
 // A cuDNN that does not understand us costs speed, and the device says so.
 func TestLibraryThatDoesNotUnderstand(t *testing.T) {
 	f := newFake(t)

@@ -13,9 +13,12 @@ type images struct {
 
 // images of a shape [n, c, h, w]. Channels that lie side by side are planes of
 // one element, which a block reads together.
-func (b *binder) images(s tensor.Shape) images {
+func (b *binder) images(s tensor.Shape) images { return b.imagesOf(s, b.last()) }
+
+// imagesOf is images for images that lie otherwise than the step's.
+func (b *binder) imagesOf(s tensor.Shape, last bool) images {
 	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
-	if b.last() {
+	if last {
 		v.n, v.hw, v.lanes, v.fours = v.n*v.hw, 1, 32, v.c%4 == 0
 		for v.fours && v.lanes > 1 && 4*(v.lanes/2) >= v.c {
 			v.lanes /= 2

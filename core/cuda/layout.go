@@ -30,19 +30,20 @@ var convolutions = map[graph.Op]bool{graph.Conv2DOp: true, graph.Conv2DGradInput
 func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }
 
 // layouts are sets of values in the arena that lie alike. A set has its
-// channels last if convolutions are among its steps, cuDNN has plans for all of
-// them that way, and every step that touches it can take it so.
+// channels last if every step that touches it can take it so, and cuDNN has
+// plans that way for most of the work of its convolutions. The others turn what they
+// read and write (see planar), so that one of them does not decide for a network.
 type layouts struct {
 	lib    *libraries
 	parent []int
-	keep   []bool // by root: stays in planes
-	conv   []bool // by root: has a convolution
+	keep   []bool  // by root: stays in planes
+	gain   []int64 // by root: FLOPs of convolutions with a plan for channels last, less those without
 	now    map[place]int
 }
 
 func (l *layouts) value() int {
 	l.parent = append(l.parent, len(l.parent))
-	l.keep, l.conv = append(l.keep, false), append(l.conv, false)
+	l.keep, l.gain = append(l.keep, false), append(l.gain, 0)
 	return len(l.parent) - 1
 }
 
@@ -55,8 +56,10 @@ func (l *layouts) root(v int) int {
 
 func (l *layouts) join(v, w int) int {
 	v, w = l.root(v), l.root(w)
-	l.parent[w] = v
-	l.keep[v], l.conv[v] = l.keep[v] || l.keep[w], l.conv[v] || l.conv[w]
+	if v != w {
+		l.parent[w] = v
+		l.keep[v], l.gain[v] = l.keep[v] || l.keep[w], l.gain[v]+l.gain[w]
+	}
 	return v
 }
 
@@ -71,7 +74,7 @@ func layOut(steps []plan.Step, lib *libraries) []layout {
 		in[i], out[i] = l.step(&steps[i])
 	}
 	all := make([]layout, len(steps))
-	last := func(v int) bool { return v != none && l.conv[l.root(v)] && !l.keep[l.root(v)] }
+	last := func(v int) bool { return v != none && l.gain[l.root(v)] > 0 && !l.keep[l.root(v)] }
 	for i := range steps {
 		all[i] = layout{last(in[i]), last(out[i])}
 	}
@@ -97,10 +100,11 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 		in = l.join(in, out)
 	}
 	if convolutions[s.Op] {
-		l.conv[l.root(in)] = true
+		work := max(s.FLOPs, 1)
 		if !l.lib.planned(convolutionOf(s, true)) {
-			l.keep[l.root(in)] = true
+			work = -work
 		}
+		l.gain[l.root(in)] += work
 	}
 	return in, in
 }
