@@ -140,13 +140,21 @@ func (l *blas) choose(p product) (*driver.LtHeuristicResult, error) {
 		return nil, err
 	}
 	r, err := l.ask(x)
-	if errors.Is(err, driver.BlasNotSupported) {
+	if refusal(err) {
 		r, err = nil, nil
 	}
 	if err == nil {
 		l.chosen[p] = r
 	}
 	return r, errors.Join(err, x.free())
+}
+
+// refusal reports whether heuristics said that nothing does what was asked for.
+// Versions differ in the status that they say it with: epilogues that one does not know
+// are invalid values, and types that a GPU lacks are a mismatch.
+func refusal(err error) bool {
+	var s driver.BlasStatus
+	return errors.As(err, &s) && (s == driver.BlasNotSupported || s == driver.BlasInvalidValue || s == driver.BlasArchMismatch)
 }
 
 // alignment is what operands' addresses have at least: activations begin on

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -60,7 +61,7 @@ func Open(ordinal int, cache string) (*Device, error) {
 		return nil, err
 	}
 	if err := cu.Init(0); err != nil {
-		return nil, err
+		return nil, cu.Refused(0, os.Getenv, err)
 	}
 	var dev driver.Device
 	var major, minor int32
@@ -85,7 +86,7 @@ func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]b
 		runtime.UnlockOSThread()
 	}
 	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
-		return nil, fmt.Errorf("cuda: %w", err)
+		return nil, fmt.Errorf("cuda: %w", cu.Refused(dev, os.Getenv, err))
 	}
 	defer d.enter()()
 	if err := cu.StreamCreate(&d.stream, driver.StreamNonBlocking); err != nil {

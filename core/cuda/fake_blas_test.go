@@ -54,6 +54,7 @@ type fakeBlas struct {
 	next    uintptr
 	compute driver.ComputeType         // of the last product
 	refuse  func(epilogue uint32) bool // what has no algorithm
+	refusal driver.BlasStatus          // with which that is said
 }
 
 type fakeLayout struct {
@@ -65,7 +66,7 @@ type fakeLayout struct {
 const fakeBlasHandle, fakeBlasWorkspace = 11, 300
 
 func newFakeBlas(f *fake) *fakeBlas {
-	return &fakeBlas{f: f, descs: map[driver.LtMatmulDesc]map[int32][]byte{}, layouts: map[driver.LtLayout]*fakeLayout{}, prefs: map[driver.LtPreference]map[int32]uint64{}, refuse: func(uint32) bool { return false }}
+	return &fakeBlas{f: f, descs: map[driver.LtMatmulDesc]map[int32][]byte{}, layouts: map[driver.LtLayout]*fakeLayout{}, prefs: map[driver.LtPreference]map[int32]uint64{}, refuse: func(uint32) bool { return false }, refusal: driver.BlasNotSupported}
 }
 
 func (b *fakeBlas) id() uintptr { b.next++; return b.next }
@@ -149,7 +150,7 @@ func (b *fakeBlas) heuristic(h driver.LtHandle, desc driver.LtMatmulDesc, x, w, 
 		b.f.t.Fatalf("heuristics on handle %d for %d results with %d preferences", h, n, len(b.prefs[pref]))
 	}
 	if b.refuse(e) {
-		return driver.BlasNotSupported
+		return b.refusal
 	}
 	*out = driver.LtHeuristicResult{Algo: b.token(desc, x, w, d), WorkspaceSize: fakeBlasWorkspace}
 	*returned = 1

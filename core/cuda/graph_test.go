@@ -202,6 +202,12 @@ func TestLibrariesThatRefuse(t *testing.T) {
 			n.refuse = func(_, _, _ fakeTensor) bool { return true }
 		},
 		"epilogues": func(b *fakeBlas, _ *fakeDNN) { b.refuse = func(e uint32) bool { return e != driver.EpilogueDefault } },
+		"epilogues that it does not know": func(b *fakeBlas, _ *fakeDNN) {
+			b.refuse, b.refusal = func(e uint32) bool { return e != driver.EpilogueDefault }, driver.BlasInvalidValue
+		},
+		"what the GPU lacks": func(b *fakeBlas, _ *fakeDNN) {
+			b.refuse, b.refusal = func(e uint32) bool { return e == driver.EpilogueDReLU }, driver.BlasArchMismatch
+		},
 		"slopes": func(b *fakeBlas, _ *fakeDNN) {
 			b.refuse = func(e uint32) bool { return e == driver.EpilogueDReLU || e == driver.EpilogueBGradB }
 		},

@@ -160,17 +160,20 @@ func bindBatchNormGrad(b *binder) { b.normGrad(0, b.in(1), b.in(2), b.in(3), 4) 
 func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 	x := b.s.In[0].Spec
 	v := b.images(x.Shape)
-	part := b.scratch(8 * 2 * v.c * v.shares)
+	part, open := b.scratch(8*2*v.c*v.shares), driver.DevicePtr(0)
+	if b.s.Op == plan.NormReLUGradOp {
+		open = b.scratch(x.Shape.Elems())
+	}
 	if v.fours {
-		b.launch(x.DType, "bn_grad_sums_last", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.lanes, part)
+		b.launch(x.DType, "bn_grad_sums_last", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.lanes, part, open)
 	} else {
-		b.launch(x.DType, "bn_grad_sums", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.hw, v.lanes, part)
+		b.launch(x.DType, "bn_grad_sums", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.hw, v.lanes, part, open)
 	}
 	if !b.s.Out[0].Present() {
 		b.mergeGrad(part, v, invstd, weight, 0, 0)
 		return
 	}
-	b.normGradInput(v, gate, dy, mean, b.slopes(part, v, invstd, weight))
+	b.normGradInput(v, open, dy, mean, b.slopes(part, v, invstd, weight))
 }
 
 // slopes makes what the input's gradient is computed with, of the ranks' sums if they share theirs.
@@ -187,13 +190,13 @@ func (b *binder) slopes(part driver.DevicePtr, v images, invstd driver.DevicePtr
 	return slopes
 }
 
-func (b *binder) normGradInput(v images, gate, dy, mean, slopes driver.DevicePtr) {
+func (b *binder) normGradInput(v images, open, dy, mean, slopes driver.DevicePtr) {
 	x := b.s.In[0].Spec
 	if v.fours {
-		b.launch(x.DType, "bn_grad_input_last", v.blocks(), v.spread, b.in(0), gate, dy, mean, slopes, v.n, v.c, v.lanes, b.out(0), b.out(3))
+		b.launch(x.DType, "bn_grad_input_last", v.blocks(), v.spread, b.in(0), open, dy, mean, slopes, v.n, v.c, v.lanes, b.out(0), b.out(3))
 		return
 	}
-	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), gate, dy, mean, slopes, v.c, v.hw, b.out(0), b.out(3))
+	b.elementwise(x.DType, "bn_grad_input", x.Shape.Elems(), b.in(0), open, dy, mean, slopes, v.c, v.hw, b.out(0), b.out(3))
 }
 
 // mergeGrad adds up the shares' sums, and writes the gradients of weight and

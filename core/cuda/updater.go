@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"math"
+	"runtime"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -9,8 +10,17 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// partElems is how much of a parameter one block updates.
-const partElems = 16 << 10
+// A block updates this many elements of a parameter at most: fewer while there
+// are too few blocks to keep a GPU busy, but enough for its threads to have some each.
+const (
+	mostPerPart  = 16 << 10
+	leastPerPart = 1 << 10
+)
+
+// perPart is how many of n elements in all one block updates.
+func perPart(n int) uint32 {
+	return uint32(min(max(n/most, leastPerPart), mostPerPart))
+}
 
 // The structs of update.cu.
 type (
@@ -53,7 +63,10 @@ type updater struct {
 func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err error) {
 	defer d.enter()()
 	u := &updater{dev: d, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
-	entries, parts := make([]slotEntry, len(slots)), []partEntry(nil)
+	entries, parts, total := make([]slotEntry, len(slots)), []partEntry(nil), 0
+	for _, s := range slots {
+		total += s.Value.Shape.Elems()
+	}
 	for i, s := range slots {
 		if s.Weight.DType == tensor.F64 {
 			u.wide = tensor.F64
@@ -61,7 +74,7 @@ func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err
 		entries[i] = d.slotEntry(s)
 		for n := uint32(s.Value.Shape.Elems()); entries[i].n < n; {
 			from := entries[i].n
-			entries[i].n = min(n, from+partElems)
+			entries[i].n = min(n, from+perPart(total))
 			parts = append(parts, partEntry{slot: uint32(i), from: from, to: entries[i].n})
 		}
 	}
@@ -95,7 +108,13 @@ func (u *updater) room(entries []slotEntry, parts []partEntry) (err error) {
 	u.adam = [5]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.common), unsafe.Pointer(&u.own), unsafe.Pointer(&u.maximize)}
 	u.squares = [3]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.sumsIn.at)}
 	err = d.cu.EventCreate(&u.copied, driver.EventDisableTiming)
-	return d.told(joinFree(err, joinFree(d.put(u.slotsAt, bytesOf(entries)), d.put(u.partsAt, bytesOf(parts)))), to("the optimizer's tables"))
+	if err = joinFree(err, joinFree(d.put(u.slotsAt, bytesOf(entries)), d.put(u.partsAt, bytesOf(parts)))); err != nil {
+		return d.told(err, to("the optimizer's tables"))
+	}
+	err = d.finish(to("the optimizer's tables")) // they are not pinned: a driver may read them until then
+	runtime.KeepAlive(entries)
+	runtime.KeepAlive(parts)
+	return err
 }
 
 func (d *Device) slotEntry(s plan.Slot) slotEntry {
@@ -109,7 +128,7 @@ func (d *Device) slotEntry(s plan.Slot) slotEntry {
 	return e
 }
 
-// put enqueues a copy of host memory. What is not pinned is read before the call returns.
+// put enqueues a copy of host memory, which stays as it is until the stream has come so far.
 func (d *Device) put(at driver.DevicePtr, b []byte) error {
 	if len(b) == 0 {
 		return nil

@@ -69,6 +69,10 @@ func visible(f *dl.Finder) ([]GPU, error) {
 		return nil, missing("no NVIDIA driver", driver.SpecCUDA, 0, err)
 	}
 	gpus, err := cu.Devices()
+	var refused *driver.RefusedError
+	if errors.As(cu.Refused(0, os.Getenv, err), &refused) {
+		return nil, &MissingError{What: refused.What, Mend: refused.Fix, Err: err, Driver: true}
+	}
 	if err != nil {
 		return nil, &MissingError{What: "the NVIDIA driver gives no devices: " + err.Error(), Mend: "nvidia-smi says more", Err: err, Driver: true}
 	}

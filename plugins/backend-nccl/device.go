@@ -3,6 +3,7 @@ package nccl
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"unsafe"
 
@@ -96,7 +97,7 @@ func (d *device) open(ordinal int32) error {
 	d.uuid, d.name, d.bus = uuid.String(), driver.FromBuffer(name[:]), d.place()
 	var context driver.Context
 	if err := c.PrimaryCtxRetain(&context, d.id); err != nil {
-		return err
+		return c.Refused(d.id, os.Getenv, err)
 	}
 	d.retained = true
 	return c.CtxSetCurrent(context)

@@ -5,8 +5,12 @@ import "unsafe"
 // BlasStatus is a cublasStatus_t. It is an error.
 type BlasStatus int32
 
-// BlasNotSupported says that no algorithm does what a descriptor asks for.
-const BlasNotSupported BlasStatus = 15
+// Statuses with which heuristics refuse.
+const (
+	BlasInvalidValue BlasStatus = 7  // a value that this version does not know, or not together with the others
+	BlasArchMismatch BlasStatus = 8  // something that this GPU lacks
+	BlasNotSupported BlasStatus = 15 // no algorithm does what a descriptor asks for
+)
 
 var blasNames = map[int32]string{
 	1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH", 11: "MAPPING_ERROR",

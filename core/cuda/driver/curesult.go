@@ -30,6 +30,7 @@ const (
 	SystemNotReady           CUResult = 802
 	SystemDriverMismatch     CUResult = 803
 	MPSConnectionFailed      CUResult = 805
+	MPSClientTerminated      CUResult = 810
 	StreamCaptureUnsupported CUResult = 900
 	StreamCaptureInvalidated CUResult = 901
 	GraphExecUpdateFailure   CUResult = 910

@@ -21,6 +21,7 @@ type DeviceAttribute int32
 // The device attributes that are asked for.
 const (
 	AttrMultiprocessors        DeviceAttribute = 16
+	AttrComputeMode            DeviceAttribute = 20
 	AttrComputeCapabilityMajor DeviceAttribute = 75
 	AttrComputeCapabilityMinor DeviceAttribute = 76
 	AttrVirtualMemory          DeviceAttribute = 102

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,8 @@ type DeviceReport struct {
 	Capability string `json:"capability"` // "9.0"
 	Memory     int64  `json:"memory_bytes"`
 	SMs        int    `json:"multiprocessors"`
-	IPC        string `json:"ipc"` // how buckets are shared with a plugin: "fd", "legacy" or "none"
+	IPC        string `json:"ipc"`                    // how buckets are shared with a plugin: "fd", "legacy" or "none"
+	Mode       string `json:"compute_mode,omitempty"` // as nvidia-smi calls it; "" for DEFAULT
 }
 
 // Inspect opens every library and asks the driver for its devices. It creates
@@ -85,9 +87,17 @@ func (in *Inspection) add(s dl.Spec, l Library, err error, cuda int) {
 func (in *Inspection) devices(c *CUDA) {
 	devices, err := c.Devices()
 	if err != nil {
-		in.Problems = append(in.Problems, "the driver gives no devices: "+err.Error())
+		in.Problems = append(in.Problems, "the driver gives no devices: "+c.Refused(0, os.Getenv, err).Error())
 	}
 	in.Devices = append(in.Devices, devices...)
+	for _, d := range devices {
+		if d.Mode != "" {
+			in.Problems = append(in.Problems, fmt.Sprintf("device %d is in compute mode %s, not DEFAULT: a rank and a plugin of its own cannot both use it without MPS", d.Ordinal, d.Mode))
+		}
+	}
+	if dir := StaleMPS(os.Getenv); dir != "" {
+		in.Problems = append(in.Problems, fmt.Sprintf("nobody listens at the MPS pipe %s/control: start nvidia-cuda-mps-control -d, or remove the folder", dir))
+	}
 }
 
 // Devices initialises the driver and describes its devices. A machine without
@@ -129,9 +139,11 @@ func (c *CUDA) describe(ordinal int32) (DeviceReport, error) {
 	return DeviceReport{
 		Ordinal: int(ordinal), Name: FromBuffer(name[:]), UUID: uuid.String(), Memory: int64(bytes),
 		Capability: fmt.Sprintf("%d.%d", c.Attribute(d, AttrComputeCapabilityMajor), c.Attribute(d, AttrComputeCapabilityMinor)),
-		SMs:        c.Attribute(d, AttrMultiprocessors), IPC: c.sharing(d),
+		SMs:        c.Attribute(d, AttrMultiprocessors), IPC: c.sharing(d), Mode: modes[c.Attribute(d, AttrComputeMode)],
 	}, nil
 }
+
+var modes = map[int]string{ComputeProhibited: "PROHIBITED", ComputeExclusive: "EXCLUSIVE_PROCESS"}
 
 // Attribute is a device's attribute, 0 where the driver does not know it.
 func (c *CUDA) Attribute(d Device, a DeviceAttribute) int {

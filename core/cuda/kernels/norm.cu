@@ -246,13 +246,18 @@ KERNEL bn_apply_last(const elem* x, const acc* means, const acc* scales, const a
 }
 
 // bn_grad_sums writes each share's Σdy and Σdy·(x−mean). With a gate, dy counts
-// only where that is positive: it has come through a ReLU.
-KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, int hw, u32 lanes, double* part) {
+// only where that is positive: it has come through a ReLU. What counts is left in
+// open, a byte for each element, which is less to read again than the gate.
+KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, int hw, u32 lanes, double* part, u8* open) {
 	Share s = share_of((u32)n * hw, c, lanes);
 	acc sum = 0, dot = 0, mu = s.idle ? 0 : mean[s.ch];
 	for (u32 i = s.from; i < s.hi; i += s.step) {
 		i64 at = in_channel(i, c, hw, s.ch);
-		acc g = gate && load(gate, at) <= 0 ? 0 : load(dy, at);
+		acc g = load(dy, at);
+		if (gate) {
+			open[at] = !(load(gate, at) <= 0);
+			if (!open[at]) g = 0;
+		}
 		sum += g;
 		dot += g * (load(x, at) - mu);
 	}
@@ -264,21 +269,32 @@ KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* 
 	part[1] = dot;
 }
 
-// pass lets through of dy what comes out of a ReLU, whose output is y.
-__device__ inline void pass(four* dy, const four& y) {
-	for (int j = 0; j < 4; j++)
-		if (y.v[j] <= 0) dy->v[j] = 0;
+// open_of has a bit for each of four elements that come out of a ReLU.
+__device__ inline u8 open_of(const four& y) {
+	u8 bits = 0;
+	for (int j = 0; j < 4; j++) bits |= (u8)(!(y.v[j] <= 0)) << j;
+	return bits;
 }
 
-// bn_grad_sums_last is bn_grad_sums over a strip.
-KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, u32 lanes, double* part) {
+// pass lets through of dy what a ReLU let through.
+__device__ inline void pass(four* dy, u8 open) {
+	for (int j = 0; j < 4; j++)
+		if (!(open >> j & 1)) dy->v[j] = 0;
+}
+
+// bn_grad_sums_last is bn_grad_sums over a strip. open has a byte for four elements.
+KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, u32 lanes, double* part, u8* open) {
 	Strip s = strip_of(n, c, lanes);
 	four mu = of_channels(mean, s), sum = {}, dot = {};
 	UNROLL
 	for (u32 i = s.from; i < s.hi; i += s.step) {
 		u32 at = i * c + s.ch;
 		four v = load_four(x, at, s.total), g = load_four(dy, at, s.total);
-		if (gate) pass(&g, load_four(gate, at, s.total));
+		if (gate) {
+			u8 bits = open_of(load_four(gate, at, s.total));
+			open[at / 4] = bits;
+			pass(&g, bits);
+		}
 		for (int j = 0; j < 4; j++) {
 			sum.v[j] += g.v[j];
 			dot.v[j] += g.v[j] * (v.v[j] - mu.v[j]);
@@ -331,13 +347,16 @@ KERNEL bn_slopes(const double* sums, const acc* invstd, const void* weight, int 
 	each(ch, c) set_slopes(ch, c, sums[ch], sums[c + ch], sums[2 * c], invstd, weight, type, slopes);
 }
 
-// bn_grad_input writes dx, and with a gate, if asked for, what passed it. dx may be dy.
-KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* slopes, int c, int hw, elem* dx, elem* passed, u32 n) {
+// bn_grad_input writes dx, and of a dy that passes a ReLU where open says so,
+// if asked for, what passed it. dx may be dy.
+KERNEL bn_grad_input(const elem* x, const u8* open, const elem* dy, const acc* mean, const acc* slopes, int c, int hw, elem* dx, elem* passed, u32 n) {
 	const acc *mean_dy = slopes, *slope = slopes + c, *scale = slopes + 2 * c;
 	each_four(i, n) {
 		four f = load_four(x, i, n), g = load_four(dy, i, n);
 		Channels k = channels_of(i, c, hw);
-		if (gate) pass(&g, load_four(gate, i, n));
+		if (open)
+			for (u32 j = 0; j < 4 && i + j < n; j++)
+				if (!open[i + j]) g.v[j] = 0;
 		if (passed) store_four(passed, i, n, g);
 		for (int j = 0; j < 4; j++) {
 			u32 ch = k.ch[j];
@@ -348,7 +367,7 @@ KERNEL bn_grad_input(const elem* x, const elem* gate, const elem* dy, const acc*
 }
 
 // bn_grad_input_last is bn_grad_input over a strip.
-KERNEL bn_grad_input_last(const elem* x, const elem* gate, const elem* dy, const acc* mean, const acc* slopes, int n, int c, u32 lanes, elem* dx, elem* passed) {
+KERNEL bn_grad_input_last(const elem* x, const u8* open, const elem* dy, const acc* mean, const acc* slopes, int n, int c, u32 lanes, elem* dx, elem* passed) {
 	Strip s = strip_of(n, c, lanes);
 	four mu = of_channels(mean, s), mean_dy = of_channels(slopes, s), slope = of_channels(slopes + c, s), scale = of_channels(slopes + 2 * c, s);
 	for (u32 from = s.from; from < s.hi; from += ROUNDS * s.step) {
@@ -359,7 +378,7 @@ KERNEL bn_grad_input_last(const elem* x, const elem* gate, const elem* dy, const
 			if (i >= s.hi) continue;
 			f[k] = load_four(x, at, s.total);
 			g[k] = load_four(dy, at, s.total);
-			if (gate) pass(&g[k], load_four(gate, at, s.total));
+			if (open) pass(&g[k], open[at / 4]);
 		}
 		UNROLL
 		for (u32 k = 0; k < ROUNDS; k++) {

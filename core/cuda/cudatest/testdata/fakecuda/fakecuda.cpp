@@ -19,7 +19,10 @@ struct Function {
 	const char* name;
 };
 
-FAKE(cuInit, unsigned) { return Success; }
+FAKE(cuInit, unsigned) {
+	const char* code = std::getenv("CUDA_FAKE_INIT");
+	return code ? std::atoi(code) : Success;
+}
 
 FAKE(cuDriverGetVersion, int* v) {
 	*v = 12000;
@@ -79,6 +82,7 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 	switch (attribute) {
 	case 75: *v = 9; break;
 	case 16: *v = 4; break;
+	case 20: *v = set("CUDA_FAKE_EXCLUSIVE") ? 3 : 0; break; // compute mode
 	case 99: *v = 1; break;
 	case 102: // virtual memory
 	case 103: // that travels as a descriptor
@@ -92,6 +96,7 @@ FAKE(cuDeviceGetAttribute, int* v, int attribute, int) {
 FAKE(cuDevicePrimaryCtxRetain, void** c, int d) {
 	Lock lock(big);
 	if (d < 0 || d >= Devices) return InvalidDevice;
+	if (set("CUDA_FAKE_EXCLUSIVE")) return 46; // DEVICE_UNAVAILABLE: another process has it
 	if (!contexts[d]++) charge(d, context_size);
 	whole(d);
 	*c = (void*)(uintptr_t)(d + 1);

@@ -320,14 +320,11 @@ FAKE(cuMemHostUnregister, void* m) {
 FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
 	ENTER();
 	if (!covered(memory, to, n)) return fail("cuMemcpyHtoDAsync", "not device memory");
-	if (covered(pinned, (uintptr_t)from, n)) {
-		enqueue(lock, s, [=, at = device()] {
-			if (!spoiled(s, "cuMemcpyHtoDAsync", at)) std::memcpy((void*)to, from, n);
-		});
-		return Success;
-	}
-	std::vector<char> staged((const char*)from, (const char*)from + n); // pageable memory is read before the call returns
-	enqueue(lock, s, [to, staged, n] { std::memcpy((void*)to, staged.data(), n); });
+	// Pageable memory may be read before the call returns, or as late as pinned
+	// memory is, where the GPU reads the system's page tables: here it is late.
+	enqueue(lock, s, [=, at = device()] {
+		if (!spoiled(s, "cuMemcpyHtoDAsync", at)) std::memcpy((void*)to, from, n);
+	});
 	return Success;
 }
 
