@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"bytes"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
 )
@@ -77,25 +79,82 @@ func TestStoppedLauncherGoesOn(t *testing.T) {
 	}
 }
 
-// watched reads what a terminal shows.
-func watched(person io.Reader) (text func() string) {
-	var mu sync.Mutex
-	var seen bytes.Buffer
+// A healthy run shows its progress to who follows its log.
+func TestLogsFollowShowsProgress(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, append([]string{"run", p.config, "--progress", "none"}, endless("train.log_freq=10")...)...)
+	p.trained(t, r, 1, 1)
+	logs := p.start(t, "logs", "job", "--follow")
+	eventually(t, "progress in the followed log", func() bool {
+		s := logs.stdout.String()
+		return strings.Contains(s, "[rank 0] epoch ") && strings.Contains(s, "  step 30/") && strings.Contains(s, "  loss ")
+	})
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 143)
+	logs.wait(t).expect(t, 0)
+}
+
+// tty reads what a terminal of a run shows from now on.
+type tty struct {
+	person *os.File
+	mu     sync.Mutex
+	seen   []byte
+}
+
+func watchTerminal(person *os.File) *tty {
+	w := &tty{person: person}
 	go func() {
 		b := make([]byte, 4096)
 		for {
 			n, err := person.Read(b)
-			mu.Lock()
-			seen.Write(b[:n])
-			mu.Unlock()
+			w.mu.Lock()
+			w.seen = append(w.seen, b[:n]...)
+			w.mu.Unlock()
 			if err != nil {
 				return
 			}
 		}
 	}()
-	return func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return seen.String()
+	return w
+}
+
+// since gives what came after the first n bytes, and how many there are.
+func (w *tty) since(n int) (string, int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.seen[n:]), len(w.seen)
+}
+
+// blockLine finds the line of a block that is drawn after n bytes: what is
+// between clearing the screen and the end of the line.
+var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*step[^\r\n]*|[0-9]+/[^\r\n]*)\r\n`)
+
+// The block fits the terminal at every width, also one that it is given while
+// the run goes on and no step ends, and the same program is plain where it must be.
+func TestBlockOnATerminal(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.command(append([]string{"run", p.config}, endless()...)...)
+	person := terminal(t, r, 200)
+	screen := watchTerminal(person)
+	r.start(t)
+	p.trained(t, r, 1, 3)
+	for _, columns := range []int{200, 80, 60, 40} {
+		_, mark := screen.since(0)
+		must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: uint16(columns)}))
+		kill(t, r.cmd.Process.Pid, syscall.SIGWINCH) // which a terminal sends to its session; the test has another one
+		eventually(t, fmt.Sprintf("a block of %d columns", columns), func() bool {
+			text, _ := screen.since(mark)
+			all := blockLine.FindAllStringSubmatch(text, -1)
+			if len(all) < 3 { // the first may be of before
+				return false
+			}
+			line := all[2][1]
+			n := utf8.RuneCountInString(line)
+			return n < columns && strings.Contains(line, "eta ") && (columns < 200 || strings.Contains(line, " lr "))
+		})
 	}
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 143)
 }

@@ -168,7 +168,7 @@ func (j *job) launchOptions() launch.Options {
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: remark,
+		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),
 	}
 }
@@ -235,27 +235,6 @@ func (j *job) onEvent(from int, line []byte) {
 		}
 	}
 	j.bus.Relay(r)
-}
-
-// remark is what belongs into a rank's log beside its output: what its plugins
-// logged, and its warnings. The terminal leaves out some of it, of ranks above 0.
-func remark(line []byte) string {
-	if kind := event.KindOf(line); kind != logKind && kind != warningKind {
-		return "" // the many, unread
-	}
-	r, err := event.Decode(line)
-	if err != nil {
-		return ""
-	}
-	switch e := r.Event.(type) {
-	case *event.PluginLog:
-		if e.Total == 0 { // else it is progress
-			return fmt.Sprintf("%s %s: %s", e.Level, e.Plugin, e.Message)
-		}
-	case *event.Warning:
-		return fmt.Sprintf("warn %s: %s", e.Source, e.Message)
-	}
-	return ""
 }
 
 // report ends the run for people and for programs: the failure block, the

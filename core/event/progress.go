@@ -136,7 +136,7 @@ func (p *Progress) Emit(r Record) {
 	}
 	switch p.mode {
 	case plain:
-		if p.due(r) {
+		if p.state.due(r, p.logFreq) {
 			p.write(p.state.line() + "\n")
 		}
 	case live:
@@ -165,23 +165,6 @@ func troubled(r Record) bool {
 		return r.Rank >= 0 && (e.Level == "error" || e.Level == "warn")
 	}
 	return false
-}
-
-// due says whether a plain line follows this event.
-func (p *Progress) due(r Record) bool {
-	step, ok := r.Event.(*StepDone)
-	if !ok || r.Rank > 0 {
-		return false
-	}
-	every := p.logFreq
-	if every == 0 {
-		every = p.state.logFreq
-	}
-	if every == 0 {
-		every = 100
-	}
-	per := p.state.stepsPerEpoch
-	return step.Step%every == 0 || step.Step == 1 || per > 0 && step.Step%per == 0
 }
 
 // notice writes a line that stays, above the block.

@@ -253,7 +253,7 @@ func TestLiveProgressRate(t *testing.T) {
 func TestBlockFitsTheTerminal(t *testing.T) {
 	terminal := true
 	for width, want := range map[int]string{
-		20:  "12/90 123456/900000",
+		30:  "12 123456 0.1235 eta 17h59m",
 		40:  "12/90 123456/900000 0.1235 eta 17h59m",
 		60:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m",
 		80:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m  acc 97.25 %",

@@ -247,6 +247,38 @@ func (s *status) line() string { return strings.Join(s.fields(), fieldGap) }
 
 const fieldGap = "  "
 
+// due says whether a plain line follows this event: every few steps, 0 for as
+// many as PlanMade says, and at the end of every epoch.
+func (s *status) due(r Record, every int) bool {
+	step, ok := r.Event.(*StepDone)
+	if !ok || r.Rank > 0 {
+		return false
+	}
+	if every == 0 {
+		every = s.logFreq
+	}
+	if every == 0 {
+		every = 100
+	}
+	per := s.stepsPerEpoch
+	return step.Step%every == 0 || step.Step == 1 || per > 0 && step.Step%per == 0
+}
+
+// Lines puts a run into the lines of plain progress, for a log. Its zero value
+// is ready to use, from one goroutine.
+type Lines struct{ state status }
+
+// Of gives the lines that an event makes due, without their newlines.
+func (l *Lines) Of(r Record) (lines []string) {
+	for _, n := range l.state.take(r) {
+		lines = append(lines, printable(n.text))
+	}
+	if l.state.due(r, 0) {
+		lines = append(lines, l.state.line())
+	}
+	return lines
+}
+
 // fields are what a line says, the most useful first: a narrow terminal shows
 // as many of them as it has room for.
 func (s *status) fields() []string {
@@ -271,9 +303,14 @@ func (s *status) fields() []string {
 	return out
 }
 
-// terse is the most useful of a line for a terminal that is too narrow for its labels.
-func (s *status) terse() []string {
-	out := []string{of(s.last.Epoch+1, s.epochs), of(s.last.Step, s.steps)}
+// terse is the most useful of a line for a terminal that is too narrow for its
+// labels, or for the totals too.
+func (s *status) terse(totals bool) []string {
+	epochs, steps := s.epochs, s.steps
+	if !totals {
+		epochs, steps = 0, 0
+	}
+	out := []string{of(s.last.Epoch+1, epochs), of(s.last.Step, steps)}
 	if loss, ok := s.recent.loss(); ok {
 		out = append(out, fmt.Sprintf("%.4f", loss))
 	}
@@ -288,11 +325,15 @@ const essential = 4
 
 // fitted is the line for a terminal with so many columns.
 func (s *status) fitted(columns int) string {
+	room := func(fields []string, gap string) bool { return displayWidth(strings.Join(fields, gap)) <= columns }
 	all := s.fields()
-	if must := min(essential, len(all)); displayWidth(strings.Join(all[:must], fieldGap)) > columns {
-		return fit(s.terse(), " ", columns)
+	switch short := s.terse(true); {
+	case room(all[:min(essential, len(all))], fieldGap):
+		return fit(all, fieldGap, columns)
+	case room(short, " "):
+		return strings.Join(short, " ")
 	}
-	return fit(all, fieldGap, columns)
+	return fit(s.terse(false), " ", columns)
 }
 
 // fit joins the first fields, as many as have room in so many columns and one at least.
