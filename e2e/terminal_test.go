@@ -128,7 +128,7 @@ func (w *tty) since(n int) (string, int) {
 
 // blockLine finds the line of a block that is drawn after n bytes: what is
 // between clearing the screen and the end of the line.
-var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*step[^\r\n]*|[0-9]+/[^\r\n]*)\r\n`)
+var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*eta [^\r\n]*)\r\n`)
 
 // The block fits the terminal at every width, also one that it is given while
 // the run goes on and no step ends, and the same program is plain where it must be.

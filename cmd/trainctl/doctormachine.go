@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/sockets"
@@ -27,8 +28,8 @@ func machineChecks(ctx context.Context) []check {
 
 func cores() check {
 	c := check{Name: "cores", Verdict: fine, Found: fmt.Sprintf("%d usable, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
-	if n := runtime.GOMAXPROCS(0); n < runtime.NumCPU() {
-		c.Found += fmt.Sprintf("; GOMAXPROCS or a CPU quota leaves %d", n)
+	if n := cgroup.Cores(); n < runtime.NumCPU() {
+		c.Found += fmt.Sprintf("; the CPU quota of the control group leaves %d", n)
 	}
 	return c
 }

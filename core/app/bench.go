@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/cpu"
 )
 
@@ -20,7 +20,7 @@ func BenchStep(ctx context.Context, o ForecastOptions, budget time.Duration) (*b
 	if err != nil {
 		return nil, err
 	}
-	threads := c.Launch.Threads(f.nproc, runtime.NumCPU())
+	threads := c.Launch.Threads(f.nproc, cgroup.Cores())
 	steps, err := bench.Steps(ctx, f.outline.Plan, cpu.NewParallel(threads), &m, threads, budget)
 	if err != nil {
 		return nil, err

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/host"
@@ -32,8 +32,8 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	if err != nil {
 		return nil, err
 	}
-	nproc := c.Launch.Nproc(len(machine.GPUs), runtime.NumCPU())
-	world, threads := nproc*max(1, c.Launch.Nnodes.Int()), c.Launch.Threads(nproc, runtime.NumCPU())
+	nproc := c.Launch.Nproc(len(machine.GPUs), cgroup.Cores())
+	world, threads := nproc*max(1, c.Launch.Nnodes.Int()), c.Launch.Threads(nproc, cgroup.Cores())
 	batch, err := c.PerRankBatch(world)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	}
 	r = &bench.DataReport{
 		Plugin: c.Dataset.Plugin, Source: f.spec.Source, Notice: f.spec.Notice, Samples: f.spec.TrainSamples, SampleBytes: sample,
-		Batch: batch, Prefetch: train.LoaderSlots(c.Sampler) - 1, Ranks: nproc, Threads: threads, CPUs: runtime.NumCPU(),
+		Batch: batch, Prefetch: train.LoaderSlots(c.Sampler) - 1, Ranks: nproc, Threads: threads, CPUs: cgroup.Cores(),
 		FirstMS: float64(first) / float64(time.Millisecond), Results: results,
 	}
 	r.Explain()

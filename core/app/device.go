@@ -11,10 +11,12 @@ import (
 
 	"go.uber.org/fx"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/cuda"
 	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
 )
@@ -76,7 +78,7 @@ func survey(cfg *config.Config) (Machine, error) { return Survey(context.Backgro
 func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bus *event.Bus) *Starting[plan.Device] {
 	s := Start(func() (plan.Device, error) {
 		if m.Device == "cpu" {
-			return cpu.NewParallel(runtime.GOMAXPROCS(0)), nil // launch.threads_per_rank
+			return cpu.NewParallel(threads(cfg.Launch, w, os.LookupEnv)), nil
 		}
 		d, err := cuda.Open(m.GPU(w).Ordinal, kernelCache())
 		if err != nil {
@@ -101,6 +103,20 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bu
 		return nil
 	}})
 	return s
+}
+
+// threads is how many threads of the CPU a rank computes on. GOMAXPROCS is what
+// our launcher, or a person, has said; other launchers say nothing. torchrun's
+// ranks share their host, those of batch systems have cores of their own.
+func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int {
+	_, told := env("GOMAXPROCS")
+	switch {
+	case told:
+		return runtime.GOMAXPROCS(0)
+	case w.Source == "torchrun" || !c.ThreadsPerRank.IsAuto():
+		return c.Threads(w.LocalSize, cgroup.Cores())
+	}
+	return cgroup.Cores()
 }
 
 // lateness is how long what ends waits for what a driver may never do.

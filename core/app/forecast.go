@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/diag"
@@ -77,7 +77,7 @@ func newForecaster(ctx context.Context, o ForecastOptions) *forecaster {
 		f.machine.Device = c.Run.Device
 		f.warnings = append(f.warnings, err.Error())
 	}
-	f.nproc = c.Launch.Nproc(len(f.machine.GPUs), runtime.NumCPU())
+	f.nproc = c.Launch.Nproc(len(f.machine.GPUs), cgroup.Cores())
 	f.world = f.nproc * max(1, c.Launch.Nnodes.Int())
 	return f
 }
@@ -200,7 +200,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 		Name: c.Run.Name, Config: c.Path,
 		World: forecast.World{
 			Ranks: f.world, PerNode: f.nproc, Nodes: max(1, c.Launch.Nnodes.Int()), Device: f.machine.Device, DeviceReason: f.machine.Why,
-			Threads: c.Launch.Threads(f.nproc, runtime.NumCPU()), Host: fmt.Sprintf("%s, %d cores", hostname, runtime.NumCPU()),
+			Threads: c.Launch.Threads(f.nproc, cgroup.Cores()), Host: fmt.Sprintf("%s, %d cores", hostname, cgroup.Cores()),
 		},
 		Batch: forecast.Batch{PerRank: o.Batch, Accumulate: c.Train.AccumulateSteps, Global: o.Batch * f.world * c.Train.AccumulateSteps},
 		Steps: forecast.Steps{PerEpoch: o.StepsPerEpoch, Epochs: c.Train.Epochs, Total: o.Steps},
@@ -272,7 +272,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 }
 
 func (f *forecaster) memory(r *forecast.Report) {
-	m := f.outline.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, runtime.NumCPU())))
+	m := f.outline.Memory(cpu.NewParallel(f.cfg.Launch.Threads(f.nproc, cgroup.Cores())))
 	copies := f.outline.CopyBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/diag"
@@ -80,7 +80,7 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
 		return nil, err
 	}
-	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), runtime.NumCPU())
+	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), cgroup.Cores())
 	if _, err := o.Config.PerRankBatch(j.world()); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 func (j *job) launchOptions() launch.Options {
 	c := j.Config.Launch
 	return launch.Options{
-		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, runtime.NumCPU()),
+		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
@@ -130,7 +131,7 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 	}
 	j := &job{lifeline: near, far: far}
 	w := rank.World{Size: s.World, LocalSize: s.World, Nodes: 1, MasterAddr: "127.0.0.1", RunID: fmt.Sprintf("bench-%d", os.Getpid())}
-	settings := rank.WorkerSettings{Secret: rank.NewSecret(), Threads: max(1, runtime.NumCPU()/s.World), Inherited: os.LookupEnv}
+	settings := rank.WorkerSettings{Secret: rank.NewSecret(), Threads: max(1, cgroup.Cores()/s.World), Inherited: os.LookupEnv}
 	switch {
 	case hosts.Len() > 0: // no address of this process leads into them: rank 0 has the store
 		w.Nodes, w.LocalSize, w.MasterAddr, w.MasterPort = hosts.Len(), s.World/hosts.Len(), hosts.Addr(0), masterPort

@@ -16,6 +16,7 @@ var shortages = []struct{ says, mend string }{
 	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir;"},
 	{syscall.ENOMEM.Error(), memory},
 	{"fatal error: runtime: out of memory", memory},
+	{"for want of memory", memory}, // core/cgroup: a plugin was killed
 }
 
 const memory = "Less memory is there than the run wants (trainctl plan says how much): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -40,6 +41,7 @@ type process struct {
 	dead    chan struct{} // closed when the process has ended
 	drained chan struct{} // closed when its last lines were read
 	status  string        // how it ended; valid after dead
+	oom     int           // the kernel's out-of-memory kills before it was started
 
 	signaled bool // a signal ended it; valid after dead
 	builtin  bool // this very program serves it
@@ -52,7 +54,7 @@ type process struct {
 
 // newProcess prepares the process of a program; start starts it.
 func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *lines) (*process, error) {
-	p := &process{kind: kind, name: name, out: out, dead: make(chan struct{}), drained: make(chan struct{})}
+	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), drained: make(chan struct{})}
 	var err error
 	if p.link, p.child, err = socketPair(); err != nil {
 		return nil, err
@@ -144,6 +146,9 @@ func (p *process) wait(stdout, stderr *pipe) {
 	if err != nil {
 		p.status = err.Error()
 	}
+	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signal() == syscall.SIGKILL && !p.wasKilled() {
+		p.status += p.starved()
+	}
 	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
 		p.signaled = ws.Signaled()
 	}
@@ -157,6 +162,14 @@ func (p *process) wait(stdout, stderr *pipe) {
 	readers.Wait()
 	_, _ = stdout.r.Close(), stderr.r.Close()
 	close(p.drained)
+}
+
+// starved says that the kernel killed for want of memory while the process ran.
+func (p *process) starved() string {
+	if why := cgroup.Evidence(p.oom); why != "" {
+		return ": " + why
+	}
+	return ""
 }
 
 // takeHandshake lets go-plugin see the handshake line and nothing else that

@@ -32,7 +32,7 @@ type Config struct {
 	MaxRestarts int `toml:"max_restarts"`
 
 	// ThreadsPerRank is GOMAXPROCS of a rank. "auto" is cores / nproc_per_node,
-	// at least 1.
+	// at least 1, of the cores that a CPU quota leaves (cgroup.Cores).
 	ThreadsPerRank Count `toml:"threads_per_rank"`
 
 	// Grace is how long ranks may save and drain after a signal to the launcher

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/diag"
 )
 
@@ -50,7 +51,7 @@ func (e exit) cause(host string, oom int) Cause {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
 	}
 	if e.sig == syscall.SIGKILL || e.code == 128+int(syscall.SIGKILL) {
-		c.Memory = oomEvidence(oom)
+		c.Memory = cgroup.Evidence(oom)
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/rank"
 )
 
@@ -44,7 +45,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{ExitCode: ExitConfig}, err
 	}
-	l := &launcher{o: o, host: hostname(), sink: &sink{w: o.Log}, oom: oomKills()}
+	l := &launcher{o: o, host: hostname(), sink: &sink{w: o.Log}, oom: cgroup.OOMKills()}
 	l.lifeline, l.lifelineEnd, err = os.Pipe()
 	if err != nil {
 		return Result{ExitCode: ExitFailed}, fmt.Errorf("lifeline: %w", err)

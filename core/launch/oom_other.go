@@ -1,7 +1,0 @@
-//go:build !linux
-
-package launch
-
-func oomKills() int { return -1 }
-
-func oomEvidence(int) string { return "" }
