@@ -43,9 +43,13 @@ func GemmFinish[T Float](transA, transB bool, m, n, k int, alpha T, a []T, lda i
 	f.apply(m, n, c, ldc)
 }
 
-// GemmScratch is the number of scratch elements that Gemm needs for these dimensions.
+// GemmScratch is the number of scratch elements that Gemm needs for these
+// dimensions at the active level.
 func GemmScratch(m, n, k int) int {
 	along := min(k, blockK) * (min(m, blockM) + min(n, blockN) + maxTileCols)
+	if level() == Generic {
+		return along + 2*packSlack
+	}
 	across := min(k, deepest) * (min(m, blockN) + maxTileCols)
 	return max(along, across) + 2*packSlack
 }
