@@ -31,11 +31,14 @@ func configCheckCommand(s *services) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print the report as one JSON object on standard output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.load(cmd, s, args[0])
+		if err == nil && s.CheckModel != nil {
+			err = s.CheckModel(cmd.Context(), c)
+		}
 		list := config.Diagnostics(err)
 		if err != nil && list == nil {
 			return err
 		}
-		if c != nil {
+		if err == nil {
 			checkDevice(cmd.Context(), c)
 			list = c.Warnings
 		}

@@ -16,6 +16,9 @@ type services struct {
 	// CheckPlugin gives the check of plugin options, and what releases it.
 	CheckPlugin func() (check config.CheckPlugin, done func())
 
+	// CheckModel finds what the data set's published shape makes impossible.
+	CheckModel func(context.Context, *config.Config) error
+
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
 	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)

@@ -33,7 +33,11 @@ func newServices(started time.Time) *services {
 		Run:    func(ctx context.Context, r runRequest) error { return run(ctx, r, started) },
 		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
 		Plan: func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error) {
-			return app.Forecast(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: openData})
+			r, err := app.Forecast(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: openData})
+			return r, app.AtPlace(c, err)
+		},
+		CheckModel: func(ctx context.Context, c *config.Config) error {
+			return app.CheckModel(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h})
 		},
 		Bench: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
 			o := app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: true}

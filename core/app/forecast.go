@@ -48,12 +48,17 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	if f.policy, err = f.precision(ctx); err != nil {
 		return err
 	}
-	c := f.cfg
-	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
-	if f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0); err != nil {
+	if err := f.outlineOf(); err != nil {
 		return err
 	}
 	return f.backend(ctx)
+}
+
+func (f *forecaster) outlineOf() (err error) {
+	c := f.cfg
+	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
+	f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0)
+	return err
 }
 
 // backend compares what the plan asks of the backend with what that publishes.

@@ -137,10 +137,14 @@ func (j *job) findInit() error {
 	if init == "" || j.Config.Launch.NodeRank != 0 {
 		return nil
 	}
-	if err := checkpoint.Find(j.fs, init); errors.Is(err, fs.ErrNotExist) {
+	err := checkpoint.Find(j.fs, init)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
 		return diag.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()
 	}
-	return nil
+	return fmt.Errorf("model.init: %w", err)
 }
 
 // FindCheckpoint looks whether there is a checkpoint at a path, or in a run
@@ -158,6 +162,8 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return diag.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
+	case errors.As(err, new(*checkpoint.PickleError)): // says itself what helps
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return fmt.Errorf("%s: %w (%s)", flag, err, help)
 }

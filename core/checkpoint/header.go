@@ -49,6 +49,9 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	if _, err := r.ReadAt(length[:], 0); err != nil {
 		return Header{}, err
 	}
+	if isPickle(r) {
+		return Header{}, &PickleError{"model.pth"}
+	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > MaxHeader {
 		return Header{}, badf("header length %d is over the limit of %d", n, MaxHeader)

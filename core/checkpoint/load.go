@@ -74,8 +74,14 @@ func Unusable(path string, reason error) error {
 // holds no checkpoint.
 func Find(fsys FS, path string) error {
 	path, info, err := find(fsys, path)
-	if err != nil || !info.IsDir() {
+	if err != nil {
 		return err
+	}
+	if !info.IsDir() {
+		if err := refusePickle(fsys, path); err != nil {
+			return Unusable(path, err)
+		}
+		return nil
 	}
 	dir, single := resolve(fsys, path)
 	if single {
@@ -123,6 +129,9 @@ func find(fsys FS, path string) (string, fs.FileInfo, error) {
 }
 
 func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
+	if err := refusePickle(fsys, path); err != nil {
+		return nil, Report{}, Unusable(path, err)
+	}
 	b, err := readFile(fsys, path, size)
 	if err != nil {
 		return nil, Report{}, Unusable(path, err)

@@ -111,6 +111,10 @@ func (t *tree) set(key, value string, src *source, keySpan span, valueAt int) {
 		return
 	}
 	v, inner, err := parseValue(value)
+	if value == "" && err != nil {
+		t.add(SeverityError, key, src, keySpan, fmt.Sprintf(`write a value behind the equals sign; an empty string is %s='""'`, key), "the value is missing")
+		return
+	}
 	if err != nil {
 		t.addAt(src, span{valueAt, len(src.text)}, valueHelp(value), "%v", err)
 		return
@@ -143,8 +147,6 @@ func within(p, path string) bool {
 
 func valueHelp(s string) string {
 	switch {
-	case s == "":
-		return `an empty string is written key='""'`
 	case strings.ContainsAny(s[:1], "[{"):
 		return `close the bracket, and put strings inside in quotes: '["a", "b"]'`
 	}
@@ -170,9 +172,6 @@ func parseValue(s string) (any, map[string]place, error) {
 	}
 	if word(s) {
 		return s, nil, nil
-	}
-	if s == "" {
-		return nil, nil, fmt.Errorf("the value is missing")
 	}
 	return nil, nil, fmt.Errorf("%q is neither a TOML value nor a plain word", s)
 }

@@ -117,6 +117,15 @@ func (r *report) failed() bool {
 	return slices.ContainsFunc(r.list, func(f found) bool { return f.Severity == SeverityError })
 }
 
+// Refuse adds errors that only whoever knows the data can see, at their
+// places, and returns the whole report as an [*Error].
+func (c *Config) Refuse(l diag.List) error {
+	for _, p := range l {
+		c.report.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
+	}
+	return &Error{Diagnostics: c.report.sorted()}
+}
+
 // Warn adds a warning that only whoever knows the machine can give.
 func (c *Config) Warn(key, help, summary string) {
 	c.report.warnf(key, help, "%s", summary)

@@ -51,6 +51,18 @@ func (l *List) Under(prefix string, inner List) {
 	}
 }
 
+// Under prefixes the keys of the problems that an error is made of, as the
+// method does. Other errors stay as they are.
+func Under(prefix string, err error) error {
+	inner := Problems(err)
+	if inner == nil {
+		return err
+	}
+	var l List
+	l.Under(prefix, inner)
+	return l.Err()
+}
+
 // Err is nil for an empty list and an *Error otherwise.
 func (l List) Err() error {
 	if len(l) == 0 {

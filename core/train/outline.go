@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/ddp"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/plan"
@@ -48,7 +49,7 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 		return nil, err
 	}
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
-		return nil, err
+		return nil, diag.Under("model", err)
 	}
 	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err

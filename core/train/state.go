@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/timeline"
@@ -68,6 +69,23 @@ func (t *Trainer) assign(src []tensor.Named) (notes []string, err error) {
 	}
 	t.putFull(full)
 	return notes, nil
+}
+
+// CheckInit reads model.init as training does, and says whether its tensors are
+// those of the model.
+func CheckInit(ctx context.Context, fsys checkpoint.FS, g *graph.Graph, path string) error {
+	snap, _, err := checkpoint.Load(ctx, fsys, path)
+	if err != nil {
+		return err
+	}
+	var to []tensor.Named
+	for _, e := range g.StateDict() {
+		to = append(to, tensor.Named{Name: e.Name, Tensor: tensor.New(e.Spec.DType, e.Spec.Shape...)})
+	}
+	if _, err := checkpoint.Fill(to, floatsAs(tensor.F32, snap.Model)); err != nil {
+		return checkpoint.Unusable(path, err)
+	}
+	return nil
 }
 
 // floatType is the floating type of checkpoints of this run.

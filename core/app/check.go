@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/train"
+)
+
+// CheckModel holds a configuration against what its data set publishes of its
+// samples: what a plan finds impossible, and a model.init that is here and is not
+// this model's. It starts nothing. A data set that is given by a path, or that
+// says nothing without files that are not on this machine, is no problem. The error
+// is a *config.Error with the places.
+func CheckModel(ctx context.Context, o ForecastOptions) error {
+	f := newForecaster(ctx, o)
+	if host.IsPath(f.cfg.Dataset.Plugin) {
+		return nil
+	}
+	var err error
+	if f.spec, err = f.dataset(ctx); err != nil {
+		if diag.Problems(err) == nil {
+			return nil
+		}
+		return AtPlace(f.cfg, diag.Under("dataset.options", err))
+	}
+	if err := f.outlined(ctx); err != nil {
+		return AtPlace(f.cfg, err)
+	}
+	return AtPlace(f.cfg, f.checkInit(ctx))
+}
+
+// outlined makes the outline without starting a precision plugin: shapes are the
+// same under any policy.
+func (f *forecaster) outlined(ctx context.Context) (err error) {
+	if host.IsPath(f.cfg.Precision.Plugin) {
+		c := *f.cfg
+		c.Precision.Plugin, c.Precision.Options = "none", nil
+		f.cfg = &c
+	}
+	if f.policy, err = f.precision(ctx); err != nil {
+		return err
+	}
+	return f.outlineOf()
+}
+
+func (f *forecaster) checkInit(ctx context.Context) error {
+	path := f.cfg.Model.Init
+	if path == "" {
+		return nil
+	}
+	err := train.CheckInit(ctx, checkpoint.OsFS(), f.outline.Graph, path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be on another machine
+		return nil
+	}
+	return diag.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()
+}
+
+// AtPlace gives the problems that an error is made of their places in the
+// configuration; other errors stay as they are.
+func AtPlace(c *config.Config, err error) error {
+	if l := diag.Problems(err); l != nil {
+		return c.Refuse(l)
+	}
+	return err
+}

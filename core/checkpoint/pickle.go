@@ -1,0 +1,61 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+// PickleError says that a file is what torch.save writes: Python objects, whose
+// reading may run any code. It is never read here.
+type PickleError struct{ Path string }
+
+func (e *PickleError) Error() string {
+	to := strings.TrimSuffix(e.Path, filepath.Ext(e.Path)) + ".safetensors"
+	return fmt.Sprintf(`it is a pickle, as torch.save writes it, and reading a pickle can run any code that is in it; fix: convert it with Python, where you trust it, and give the new file:
+  import torch; from safetensors.torch import save_file
+  save_file({k: v.clone().contiguous() for k, v in torch.load(%q, map_location="cpu", weights_only=True).items()}, %q)`, e.Path, to)
+}
+
+// Unwrap makes it one of the errors of a file that is no safetensors file.
+func (e *PickleError) Unwrap() error { return ErrFormat }
+
+// The first bytes of torch.save's files: since 1.6 a zip archive in which
+// data.pkl comes first, before that a pickle of a number.
+var (
+	zipMagic    = []byte("PK\x03\x04")
+	zipEntry    = []byte("data.pkl")
+	legacyMagic = []byte("\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19")
+)
+
+// pickleHead is how much of a file tells: the first entry's name is in it.
+const pickleHead = 1024
+
+// isPickle goes by the content.
+func isPickle(r io.ReaderAt) bool {
+	head := make([]byte, pickleHead)
+	n, _ := r.ReadAt(head, 0) // a short file is read whole
+	head = head[:n]
+	switch {
+	case bytes.HasPrefix(head, zipMagic):
+		return bytes.Contains(head, zipEntry)
+	case n > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5: // PROTO 2 to 5
+		return bytes.HasPrefix(head[2:], legacyMagic) || n > 8 && head[8] != '{' // a safetensors header would begin there
+	}
+	return false
+}
+
+// refusePickle is the error for a file that is a pickle, nil for any other.
+func refusePickle(fsys FS, path string) error {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil // whoever reads it says so
+	}
+	defer f.Close()
+	if !isPickle(f) {
+		return nil
+	}
+	return &PickleError{path}
+}
