@@ -16,7 +16,7 @@ import (
 
 // Dataset is a dataset plugin in use; see [Batches].
 type Dataset struct {
-	// Timeout bounds one batch; set before Open, 0 = as long as the plugin lives.
+	// Timeout bounds one batch, and opening; set before Open, 0 = as long as the plugin lives.
 	Timeout time.Duration
 
 	info  sdk.Info
@@ -69,7 +69,13 @@ func (d *Dataset) PID() int { return d.proc.pid() }
 // Open implements [Batches]. Records of the plugin reach the host's Log;
 // req.Log is used by an instance in this process alone.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
-	spec, err := d.ctl.Open(ctx, req, d.Timeout)
+	inner, cancel := d.bounded(ctx)
+	defer cancel()
+	spec, err := d.ctl.Open(inner, req, d.Timeout)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return spec, &PluginError{Kind: sdk.KindDataset, Name: d.info.Name, PID: d.PID(), Phase: "open",
+			Cause: fmt.Errorf("it was not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or fetch: %w", d.Timeout, err)}
+	}
 	if err != nil {
 		return spec, dataError(ctx, err)
 	}
@@ -78,6 +84,14 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 		d.lane.limit(d.Timeout + margin)
 	}
 	return spec, nil
+}
+
+// bounded is a context for opening.
+func (d *Dataset) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.Timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d.Timeout)
 }
 
 // Prepare implements [Batches].

@@ -61,12 +61,18 @@ type PluginError struct {
 	LastLines []string // what the plugin printed last; set when it died or hung
 	// LastFlight is what it was doing then, in words; "" without shared memory.
 	LastFlight string
+	// Stack is where a plugin hung: the first frames of the goroutine that was in
+	// the plugin's code. Go plugins only.
+	Stack []string
 }
 
 func (e *PluginError) Error() string {
 	s := fmt.Sprintf("%s plugin %q: %s: %v", e.Kind, e.Name, e.Phase, e.Cause)
 	if e.LastFlight != "" {
 		s += "; its last operation: " + e.LastFlight
+	}
+	if len(e.Stack) > 0 {
+		s += "; it hangs in:\n  " + strings.Join(readable(e.Stack), "\n  ")
 	}
 	return s + quoteLines(e.LastLines)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -25,6 +26,8 @@ type lines struct {
 	mu    sync.Mutex
 	tail  []string
 	crash string // first line of a Go panic, which its own stack pushes out of the tail
+	dump  dump   // of goroutines, when the plugin was asked where it hangs
+	rate  rate
 }
 
 // read takes lines until the stream ends. A line that accept takes is not logged.
@@ -45,12 +48,46 @@ func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
 }
 
 func (l *lines) add(line string) {
+	if l.stack(line) {
+		l.log.Info(line)
+		return
+	}
+	if !l.allowed() {
+		l.keep(line)
+		return
+	}
 	if message, ok := l.record(line); ok {
 		l.keep(message)
 		return
 	}
 	l.keep(line)
 	l.log.Info(line)
+}
+
+// stack takes a line that belongs to a dump of goroutines.
+func (l *lines) stack(line string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dump.take(line)
+}
+
+// hanging is where the plugin's code hung, nil where it did not say.
+func (l *lines) hanging() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dump.hanging()
+}
+
+// allowed lets a line into the log, unless there are too many. What is left out
+// is counted, and told once a second.
+func (l *lines) allowed() bool {
+	l.mu.Lock()
+	pass, dropped := l.rate.admit(time.Now())
+	l.mu.Unlock()
+	if dropped > 0 {
+		l.log.Warn("the plugin prints too fast; lines are left out of the log", "dropped", dropped, "limit", fmt.Sprintf("%d lines/s", linesPerSecond))
+	}
+	return pass
 }
 
 func (l *lines) keep(line string) {

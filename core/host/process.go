@@ -243,19 +243,27 @@ func (p *process) isDead() bool {
 }
 
 // giveUp notes why the process is of no use any more and kills it. The first
-// cause stays.
+// cause stays. One that hangs is first asked where: Go's runtime answers SIGQUIT
+// with the stacks of all goroutines, and any other process ends.
 func (p *process) giveUp(cause error) {
-	p.retire(cause)
+	if p.retire(cause) && errors.Is(cause, ErrHung) && p.pid() != 0 {
+		_ = unix.Kill(p.pid(), unix.SIGQUIT)
+		p.endsWithin(lastStack)
+	}
 	p.killGroup()
 }
 
-// retire lets all calls fail from now on.
-func (p *process) retire(cause error) {
+// lastStack is how long a process that hangs has for its stacks.
+const lastStack = time.Second
+
+// retire lets all calls fail from now on, and reports whether nothing else did before.
+func (p *process) retire(cause error) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cause == nil {
+	if first = p.cause == nil && !p.isDead(); first {
 		p.cause = cause
 	}
+	return first
 }
 
 // failure is nil while the process can be used.

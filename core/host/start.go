@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +47,9 @@ type plugin struct {
 
 // start brings a plugin to the point where it can be opened.
 func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, error) {
+	if os.Getenv(pb.Handshake.MagicCookieKey) == pb.Handshake.MagicCookieValue {
+		return nil, &StartError{Kind: kind, Name: name, Problem: "this process is a plugin itself", Help: "a plugin starts no plugins, or they would start each other without end; call sdk.Serve before anything else in main"}
+	}
 	prog, failed := h.locate(kind, name)
 	if failed != nil {
 		return nil, failed
@@ -57,7 +61,12 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
 	p := &plugin{proc: proc, host: h, quit: make(chan struct{}), watched: make(chan struct{})}
-	p.client = goplugin.NewClient(h.clientConfig(proc))
+	cert, secured, err := certificate()
+	if err != nil {
+		return nil, err
+	}
+	proc.cmd.Env = append(proc.cmd.Env, envClientCert+"="+string(cert))
+	p.client = goplugin.NewClient(h.clientConfig(proc, secured))
 	ctx, cancel := context.WithTimeout(ctx, h.opts.StartTimeout)
 	defer cancel()
 	if err := p.connect(ctx); err != nil {
@@ -70,7 +79,10 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	return p, nil
 }
 
-func (h *Host) clientConfig(proc *process) *goplugin.ClientConfig {
+// envClientCert is how go-plugin tells a plugin the host's certificate.
+const envClientCert = "PLUGIN_CLIENT_CERT"
+
+func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.ClientConfig {
 	return &goplugin.ClientConfig{
 		HandshakeConfig:  pb.Handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: service{}}},
@@ -80,7 +92,7 @@ func (h *Host) clientConfig(proc *process) *goplugin.ClientConfig {
 			return proc, nil
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         true,
+		TLSConfig:        secured, // go-plugin adds the plugin's certificate from the handshake
 		SkipHostEnv:      true,
 		StartTimeout:     h.opts.StartTimeout,
 		Logger:           hclog.NewNullLogger(),
@@ -243,8 +255,11 @@ func (p *plugin) error(phase string, err error) error {
 	}
 	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: phase, Cause: cause}
 	if failure := p.proc.failure(); failure != nil {
+		if errors.Is(failure, ErrHung) {
+			p.proc.endsWithin(2 * lastStack) // it is being asked where it hangs
+		}
 		e.Cause = failure
-		e.LastLines = p.proc.lastLines()
+		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.hanging()
 		e.LastFlight = p.record.last(p.ring)
 	}
 	return e

@@ -1,0 +1,37 @@
+package host
+
+import "time"
+
+// What a plugin may print for long, and at once: a log that takes everything
+// would fill the disk, and slow training down.
+const (
+	linesPerSecond = 200
+	lineBurst      = 2000
+)
+
+// rate is a token bucket for lines.
+type rate struct {
+	tokens  float64
+	last    time.Time
+	told    time.Time
+	dropped int
+}
+
+// admit takes a token for a line. dropped is how many lines were left out since
+// that was last told, at most once a second.
+func (r *rate) admit(now time.Time) (pass bool, dropped int) {
+	if r.last.IsZero() {
+		r.tokens = lineBurst
+	}
+	r.tokens = min(lineBurst, r.tokens+now.Sub(r.last).Seconds()*linesPerSecond)
+	r.last = now
+	if pass = r.tokens >= 1; pass {
+		r.tokens--
+	} else {
+		r.dropped++
+	}
+	if r.dropped > 0 && now.Sub(r.told) >= time.Second {
+		dropped, r.dropped, r.told = r.dropped, 0, now
+	}
+	return pass, dropped
+}
