@@ -179,11 +179,11 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	d, err := r.deps(setup)
 	if err != nil {
-		return late(setup, err)
+		return train.Late(setup, err)
 	}
-	t, err := train.Setup(setup, d)
+	t, err := train.Setup(ctx, d)
 	if err != nil {
-		return late(setup, err)
+		return err
 	}
 	if err := t.Run(ctx); err != nil {
 		return err
@@ -195,14 +195,6 @@ func (r *runner) run(ctx context.Context) error {
 		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "giving the device back: " + err.Error()})
 	}
 	return nil
-}
-
-// late adds the limit that a set-up ran into to what it was doing then.
-func late(setup context.Context, err error) error {
-	if cause := context.Cause(setup); errors.Is(setup.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
-		return fmt.Errorf("%w; %w", err, cause)
-	}
-	return err
 }
 
 // summarize writes summary.json on rank 0, and says that the rank is done.

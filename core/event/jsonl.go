@@ -1,16 +1,13 @@
 package event
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"strings"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/spf13/afero"
-
-	"github.com/trainctl/trainctl/core/appendfile"
 )
 
 const (
@@ -23,14 +20,12 @@ const (
 
 // JSONLines writes one object per line. Events are written as they come, but
 // steps that follow each other within [gather] are written together: a write
-// for each costs more than a small model's step. A failed write is reported
-// through warn and the run goes on. So does the sink, as soon as writing works
-// again, with a warning event in the place of what is missing; when its reader
-// is gone it stays silent. warn is called by the Bus outside of its Emit, so it
-// may emit an event itself.
+// for each costs more than a small model's step. The first failed write is reported
+// through warn, once; after it the sink is silent and the run goes on. warn is
+// called by the Bus outside of its Emit, so it may emit an event itself.
 type JSONLines struct {
 	mu      sync.Mutex
-	out     *appendfile.File
+	w       io.Writer
 	close   func() error
 	lines   encoder   // not yet written
 	written time.Time // when, by the time of the event that was written last
@@ -43,23 +38,16 @@ type JSONLines struct {
 // NewJSONLines writes to w, for example standard output for --events json.
 // warn may be nil. Close does not close w.
 func NewJSONLines(w io.Writer, warn func(error)) *JSONLines {
-	return &JSONLines{out: appendfile.New(w, missing), warn: trouble{tell: warn}, close: func() error { return nil }}
+	return &JSONLines{w: w, warn: trouble{tell: warn}, close: func() error { return nil }}
 }
 
 // OpenJSONLines appends to a file, so that a restarted run continues it.
 func OpenJSONLines(fsys afero.Fs, path string, warn func(error)) (*JSONLines, error) {
-	out, file, err := appendfile.Open(fsys, path, false, missing)
+	f, err := fsys.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	return &JSONLines{out: out, warn: trouble{tell: warn}, close: file.Close}, nil
-}
-
-// missing is the event in the place of those that could not be written.
-func missing(lost int, cause error) string {
-	var e encoder
-	e.record(Record{Time: time.Now(), Rank: Launcher, Event: &Warning{Source: "events", Message: appendfile.Missing("events", lost, cause)}})
-	return strings.TrimSuffix(string(e.b), "\n")
+	return &JSONLines{w: f, warn: trouble{tell: warn}, close: f.Close}, nil
 }
 
 // Emit writes the record's line, with those that wait before it, in a single
@@ -114,14 +102,9 @@ func (j *JSONLines) write(now time.Time) {
 		return
 	}
 	j.written = now
-	err := j.out.Append(j.lines.b, bytes.Count(j.lines.b, []byte{'\n'}))
-	switch {
-	case err == nil:
-	case appendfile.Gone(err):
+	if _, err := j.w.Write(j.lines.b); err != nil {
 		j.dead = true
 		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
-	default:
-		j.warn.happened(fmt.Errorf("events are not written until there is room: %w", err))
 	}
 	j.lines.b = j.lines.b[:0]
 }
@@ -137,9 +120,6 @@ func (j *JSONLines) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.write(time.Now())
-	if !j.dead {
-		j.out.Flush()
-	}
 	j.dead = true
 	if j.later != nil {
 		j.later.Stop()

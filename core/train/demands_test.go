@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/diag"
@@ -130,5 +131,35 @@ func TestSetupRefusesWhatTheBackendDoesNotOffer(t *testing.T) {
 		if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.compress" {
 			t.Errorf("rank %d: %v", r, err)
 		}
+	}
+}
+
+// slowOpening is a data set that takes its time to open on one rank.
+type slowOpening struct {
+	host.Batches
+	takes time.Duration
+}
+
+func (s slowOpening) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	select {
+	case <-time.After(s.takes): // as files take that are fetched
+	case <-ctx.Done():
+		return sdk.DatasetSpec{}, context.Cause(ctx)
+	}
+	return s.Batches.Open(ctx, req)
+}
+
+// Opening the data has dataset.timeout, and not what the rest of the set-up has;
+// ranks whose data are there wait for the others.
+func TestOpeningDataHasItsOwnLimit(t *testing.T) {
+	const init = 2 * time.Second
+	errs := onRanks(t, 2, func(rank int, d *Deps) {
+		d.Settings.BackendInit = init
+		if rank == 1 {
+			d.Dataset = slowOpening{d.Dataset, init + init/2}
+		}
+	}, trainToTheEnd)
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func testSettings() Settings {
 		Run: DefaultRun(), Train: Default(), Sampler: data.Default(), DDP: ddp.Default(),
 		Model:     nn.Config{Name: "mlp", Hidden: []int{8}},
 		Optimizer: optim.DefaultFor("sgd"), Schedule: optim.DefaultSchedule(),
-		Checkpoint: checkpoint.Config{Every: "never"}, Dataset: "synthetic", BackendTimeout: 10 * time.Second, BackendInit: 10 * time.Second,
+		Checkpoint: checkpoint.Config{Every: "never"}, Dataset: "synthetic", BackendTimeout: 10 * time.Second, BackendInit: time.Minute,
 	}
 	s.Optimizer.LR, s.Optimizer.Momentum = 0.05, 0.9
 	s.Train.PerRankBatch = 4

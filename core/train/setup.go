@@ -24,15 +24,21 @@ func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 
 // Setup makes a rank ready for its first step: it opens the plugins, makes
 // the plan, shares its memory, joins the other ranks, and gives all of them
-// the same weights. The context bounds all of it.
+// the same weights. Opening the data has a limit of its own, and what comes after
+// it, on all ranks, has Settings.BackendInit.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d, vals: metrics{}, best: bestEval{cfg: d.Settings.Checkpoint}, diverges: divergence{limit: d.Settings.Train.MaxSkips}}
 	t.defineSections()
+	t.Events.Emit(&event.PhaseChanged{Phase: "plugins"})
+	if err := t.openPlugins(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.limited(ctx)
+	defer cancel()
 	for _, phase := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"plugins", t.openPlugins},
 		{"plan", t.makePlan},
 		{"rendezvous", t.join},
 		{"buckets", t.tune},
@@ -40,16 +46,47 @@ func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	} {
 		t.Events.Emit(&event.PhaseChanged{Phase: phase.name})
 		if err := phase.do(ctx); err != nil {
-			return nil, err
+			return nil, Late(ctx, err)
 		}
 	}
 	return t, nil
 }
 
+// limited bounds what does not wait for data.
+func (t *Trainer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := t.Settings.BackendInit
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the job was not ready within backend.init_timeout = %v", limit))
+}
+
+// Late adds the limit that a set-up ran into to what it was doing then.
+func Late(setup context.Context, err error) error {
+	if cause := context.Cause(setup); errors.Is(setup.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
+		return fmt.Errorf("%w; %w", err, cause)
+	}
+	return err
+}
+
 // openPlugins configures the three plugins at the same time: the data set may
-// have files to read.
+// have files to read. It returns when all ranks have, so that a rank that only
+// waits for another one's data does not run out of its own time.
 func (t *Trainer) openPlugins(ctx context.Context) error {
+	if err := t.openOwn(ctx); err != nil {
+		return err
+	}
+	if _, err := t.Gather(ctx, "opened", []byte{1}); err != nil {
+		return fmt.Errorf("waiting for the data sets of all ranks: %w", err)
+	}
+	return t.checkPlugins()
+}
+
+func (t *Trainer) openOwn(ctx context.Context) error {
+	quick, cancel := t.limited(ctx)
+	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, cancel)()
 	g.Go(func() (err error) {
 		t.spec, err = t.Dataset.Open(ctx, sdk.DatasetRequest{
 			Options: t.Settings.DatasetOptions, Rank: t.World.Rank, LocalRank: t.World.LocalRank, WorldSize: t.World.Size, Seed: t.Settings.Run.Seed,
@@ -57,11 +94,11 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() (err error) {
-		t.policy, err = t.Precision.Policy(ctx, t.Settings.PrecisionOpts)
-		return err
+		t.policy, err = t.Precision.Policy(quick, t.Settings.PrecisionOpts)
+		return Late(quick, err)
 	})
 	g.Go(func() error {
-		return t.openBackend(ctx)
+		return Late(quick, t.openBackend(quick))
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -71,7 +108,7 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 		Plugin: t.Settings.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
 	})
-	return t.checkPlugins()
+	return nil
 }
 
 func (t *Trainer) openBackend(ctx context.Context) error {
