@@ -18,7 +18,7 @@ const module = "github.com/trainctl/trainctl/"
 var layers = [][]string{
 	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/timeline", "core/cuda/dl"},
 	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/rank"},
-	{"core/sdk", "core/sdk/pb", "core/checkpoint"},
+	{"core/sdk", "core/sdk/pb", "core/checkpoint", "core/op"},
 	{"core/plan", "core/flight"},
 	{"core/cpu", "core/cuda"},
 	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},

@@ -50,7 +50,8 @@
 //
 // core/launch binds the rendezvous store before it spawns anybody, so no port
 // can be lost. Each worker starts its three plugins at the same time, opens
-// them, builds the model (core/nn), differentiates it (core/graph), plans one
+// them, builds the model (core/nn, of the operations of core/op), differentiates
+// it (core/graph), plans one
 // step (core/plan), lays out one shared arena for buckets and weights
 // (core/train/outline.go), and compares notes with all ranks through the store
 // (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
@@ -73,6 +74,6 @@
 // # Who imports whom
 //
 // Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
-// (plan, checkpoint, sdk, cpu) → (graph, tensor, kernel, event, rank, shm,
+// (plan, op, checkpoint, sdk, cpu) → (graph, tensor, kernel, event, rank, shm,
 // sockets, rng, diag). core/arch_test.go holds the rules, each with its reason.
 package core

@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/forecast"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
-	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )
@@ -231,14 +231,10 @@ func (f *forecaster) layers(r *forecast.Report) {
 	flops := map[string]int64{}
 	for _, s := range p.Steps() {
 		r.Totals.FLOPs += s.FLOPs
-		op := s.Op
-		if op == plan.SyncBatchNormOp {
-			op = graph.BatchNormOp
-		}
-		flops[s.Layer+" "+string(op)] += s.FLOPs
+		flops[s.Layer+" "+string(op.Plain(s.Op))] += s.FLOPs
 	}
 	for _, n := range g.Forward() {
-		if n.Op.Loss() {
+		if op.Of(n.Op).Loss {
 			continue
 		}
 		l := forecast.Layer{

@@ -195,7 +195,7 @@ func TestSet(t *testing.T) {
 		`model.name=""`, `model.layers=[{type="flatten"}, {type="linear", out_features=3}]`,
 		"model.layers[1].out_features=10", "model.layers[1].bias=false",
 	}})
-	if len(c.Model.Layers) != 2 || *c.Model.Layers[1].OutFeatures != 10 || *c.Model.Layers[1].Bias {
+	if len(c.Model.Layers) != 2 || c.Model.Layers[1].Args["out_features"] != 10 || c.Model.Layers[1].Args["bias"] != false {
 		t.Errorf("%+v", c.Model.Layers)
 	}
 }

@@ -25,7 +25,7 @@ func fields(t reflect.Type) (names []string, index map[string]int) {
 	index = map[string]int{}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
-		if name == "" || name == "-" {
+		if name == "" || name == "-" || t.Field(i).Type == argsType {
 			continue
 		}
 		names = append(names, name)
@@ -35,13 +35,13 @@ func fields(t reflect.Type) (names []string, index map[string]int) {
 }
 
 func (d decoder) table(path string, raw map[string]any, v reflect.Value) {
-	names, idx := fields(v.Type())
+	_, idx := fields(v.Type())
 	for key, val := range raw {
 		at := join(path, key)
 		if i, ok := idx[key]; ok {
 			d.value(at, val, v.Field(i))
-		} else {
-			d.unknown(path, key, names)
+		} else if !d.argument(at, key, val, v) {
+			d.unknown(path, key, siblings(v))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/trainctl/trainctl/core/nn"
 )
 
 // Schema describes the file as a JSON Schema (draft 4, which the TOML editors
@@ -32,7 +34,11 @@ func (s *schema) object(t reflect.Type, def reflect.Value) map[string]any {
 		}
 		props[name] = s.of(t.Field(idx[name]).Type, d)
 	}
-	return map[string]any{"type": "object", "properties": props, "additionalProperties": false}
+	out := map[string]any{"type": "object", "properties": props, "additionalProperties": false}
+	if t == reflect.TypeFor[nn.LayerConfig]() {
+		s.layer(out, props)
+	}
+	return out
 }
 
 // of describes a type; def is its default, invalid when there is none.

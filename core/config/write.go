@@ -125,6 +125,7 @@ func (w *writer) tableAs(path, header string, v reflect.Value) {
 			w.setting(join(path, name), name, s)
 		}
 	}
+	w.arguments(path, v)
 	for _, name := range names {
 		f := v.Field(idx[name])
 		at, head := join(path, name), join(header, name)

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -25,19 +24,8 @@ func nativeOf(s *plan.Step) native {
 	if !kernel.HasBF16() || len(s.In) == 0 || !isBF16(s.In[0]) {
 		return native{}
 	}
-	switch s.Op {
-	case graph.LinearOp, plan.LinearReLUOp, graph.LinearGradInputOp, plan.LinearGradInputReLUOp, graph.LinearGradWeightOp:
-		return nativeLinear(s)
-	case graph.Conv2DOp, graph.Conv2DGradInputOp, graph.Conv2DGradWeightOp:
-		if isBF16(s.In[1]) {
-			return nativeConv(s)
-		}
-	case graph.ReLUOp, graph.ReLUGradOp, graph.AddOp:
-		return nativeElementwise(s)
-	case graph.BatchNormOp, plan.NormReLUOp, graph.BatchNormGradOp, plan.NormReLUGradOp:
-		return nativeNorm(s)
-	case plan.NormPoolOp, plan.NormPoolGradOp:
-		return nativeNormPool(s)
+	if f := implementations[s.Op].bf16; f != nil {
+		return f(s)
 	}
 	return native{}
 }

@@ -1,19 +1,20 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
 
 func nativeConv(s *plan.Step) native {
 	p := convGeometry(s)
 	switch {
-	case s.Op == graph.Conv2DOp && p.ForwardBF16() && isBF16(s.Out[0]):
+	case !isBF16(s.In[1]):
+	case s.Op == op.Conv2D && p.ForwardBF16() && isBF16(s.Out[0]):
 		return native{bind: bindConvBF16, scratch: kernel.ConvBF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == graph.Conv2DGradInputOp && p.GradInputBF16() && isBF16(s.Out[0]):
+	case s.Op == op.Conv2DGradInput && p.GradInputBF16() && isBF16(s.Out[0]):
 		return native{bind: bindConvGradInputBF16, scratch: kernel.ConvBF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == graph.Conv2DGradWeightOp && p.GradWeightBF16():
+	case s.Op == op.Conv2DGradWeight && p.GradWeightBF16():
 		return native{bind: bindConvGradWeightBF16, scratch: kernel.ConvBF16Scratch(&p), term: s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
 	}
 	return native{}

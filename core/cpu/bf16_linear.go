@@ -1,8 +1,8 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
 
@@ -11,7 +11,7 @@ func nativeLinear(s *plan.Step) native {
 	if !isBF16(s.In[1]) {
 		return native{}
 	}
-	if s.Op == graph.LinearGradWeightOp {
+	if s.Op == op.LinearGradWeight {
 		return native{bind: bindLinearGradWeightBF16, scratch: kernel.GemmBF16Scratch(m, n, k), direct: []int{0, 1}}
 	}
 	if !isBF16(s.Out[0]) {
@@ -19,9 +19,9 @@ func nativeLinear(s *plan.Step) native {
 	}
 	rounded := native{bind: bindLinearBF16, scratch: kernel.GemmBF16RoundedScratch(m, n, k), direct: []int{0, 1, ^0}}
 	switch s.Op {
-	case graph.LinearGradInputOp:
+	case op.LinearGradInput:
 		rounded.bind = bindLinearGradInputBF16
-	case plan.LinearGradInputReLUOp:
+	case op.LinearGradInputReLU:
 		rounded.bind, rounded.direct = bindLinearGradInputBF16, append(rounded.direct, 2)
 		if !isBF16(s.In[2]) {
 			return native{}
@@ -33,7 +33,7 @@ func nativeLinear(s *plan.Step) native {
 func bindLinearBF16(b *binder[float32]) job {
 	m, n, k := product(b.s)
 	x, w, bias, scratch := b.half(0), b.half(1), b.in(2), b.scratches()
-	y, relu := b.halfOut(0), b.s.Op == plan.LinearReLUOp
+	y, relu := b.halfOut(0), b.s.Op == op.LinearReLU
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
 		f := kernel.FinishBF16{ReLU: relu}
 		if v := bias(c); v != nil {
@@ -47,7 +47,7 @@ func bindLinearGradInputBF16(b *binder[float32]) job {
 	m, n, k := product(b.s)
 	dy, w, dx, scratch := b.half(0), b.half(1), b.halfOut(0), b.scratches()
 	gate := func(*plan.Call) []uint16 { return nil }
-	if b.s.Op == plan.LinearGradInputReLUOp {
+	if b.s.Op == op.LinearGradInputReLU {
 		gate = b.half(2)
 	}
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {

@@ -1,8 +1,8 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
 
@@ -13,7 +13,7 @@ func nativeNorm(s *plan.Step) native {
 		return native{}
 	}
 	switch s.Op {
-	case graph.BatchNormOp, plan.NormReLUOp:
+	case op.BatchNorm, op.NormReLU:
 		n := native{bind: bindNormBF16, direct: []int{0, 6, ^0}}
 		if len(s.In) > 6 && s.In[6].Present() && !isBF16(s.In[6]) {
 			return native{}
@@ -22,11 +22,11 @@ func nativeNorm(s *plan.Step) native {
 			n.scratch = c
 		}
 		return n
-	case graph.BatchNormGradOp:
+	case op.BatchNormGrad:
 		if isBF16(s.In[1]) {
 			return native{bind: bindNormGradBF16, direct: []int{0, 1, ^0}}
 		}
-	case plan.NormReLUGradOp:
+	case op.NormReLUGrad:
 		if isBF16(s.In[1]) && isBF16(s.In[2]) && (len(s.Out) < 4 || !s.Out[3].Present() || isBF16(s.Out[3])) {
 			return native{bind: bindNormGradBF16, direct: []int{0, 1, 2, ^0, ^3}}
 		}
@@ -37,8 +37,8 @@ func nativeNorm(s *plan.Step) native {
 func bindNormBF16(b *binder[float32]) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	x, weight, bias, residual, y := b.half(0), b.in(1), b.in(2), b.optionalHalf(6), b.halfOut(0)
-	relu, image := b.s.Op == plan.NormReLUOp, ch*hw
-	mean, invstd, stats := normStatsBF16(b, b.s.Attr.(graph.BatchNorm), x, 1)
+	relu, image := b.s.Op == op.NormReLU, ch*hw
+	mean, invstd, stats := normStatsBF16(b, b.s.Attr.(op.BatchNormAttr), x, 1)
 	apply := b.split(n, 1, func(c *plan.Call, _, lo, hi int) {
 		r := residual(c)
 		if r != nil {
@@ -54,7 +54,7 @@ func bindNormBF16(b *binder[float32]) job {
 
 // normStatsBF16 finds what a batch norm of bfloat16 images normalises with: the
 // batch's statistics, which it writes to outputs first and first+1, or the running ones.
-func normStatsBF16(b *binder[float32], a graph.BatchNorm, x func(*plan.Call) []uint16, first int) (mean func(*plan.Call) []float32, invstd []float32, stats job) {
+func normStatsBF16(b *binder[float32], a op.BatchNormAttr, x func(*plan.Call) []uint16, first int) (mean func(*plan.Call) []float32, invstd []float32, stats job) {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	if !b.s.Train {
 		invstd = b.scratch()
@@ -71,7 +71,7 @@ func normStatsBF16(b *binder[float32], a graph.BatchNorm, x func(*plan.Call) []u
 func bindNormGradBF16(b *binder[float32]) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	x, y, at := b.half(0), b.optionalHalf(-1), 1
-	if b.s.Op == plan.NormReLUGradOp {
+	if b.s.Op == op.NormReLUGrad {
 		y, at = b.half(1), 2
 	}
 	dy, mean, invstd, weight := b.half(at), b.in(at+1), b.in(at+2), b.in(at+3)

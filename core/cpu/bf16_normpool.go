@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
 
@@ -11,7 +12,7 @@ func nativeNormPool(s *plan.Step) native {
 	if !p.NormPoolBF16() || !isBF16(s.Out[0]) {
 		return native{}
 	}
-	if s.Op == plan.NormPoolOp {
+	if s.Op == op.NormPool {
 		n := native{bind: bindNormPoolBF16, direct: []int{0, ^0}}
 		if !s.Train {
 			n.scratch = p.C
@@ -25,7 +26,7 @@ func nativeNormPool(s *plan.Step) native {
 }
 
 func bindNormPoolBF16(b *binder[float32]) job {
-	a, p := b.s.Attr.(plan.NormPool), poolGeometry(b.s, b.s.In[0].Spec.Shape)
+	a, p := b.s.Attr.(op.NormPoolAttr), poolGeometry(b.s, b.s.In[0].Spec.Shape)
 	x, weight, bias, y, at := b.half(0), b.in(1), b.in(2), b.halfOut(0), index[int32](b.m, &b.s.Out[1])
 	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
 	mean, invstd, stats := normStatsBF16(b, a.Norm, x, 2)

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -90,7 +91,7 @@ type job func(c *plan.Call)
 
 func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 	switch s.Op {
-	case plan.CastOp:
+	case op.Cast:
 		return bindCast(m, s), nil
 	case "":
 		return func(*plan.Call) {}, nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rng"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -29,7 +29,7 @@ func operand(t tensor.Tensor, p plan.Place, index, offset int) plan.Operand {
 func TestHalfStepRoundsOnce(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
 		x, w, bias, y := random(d, 1, 3, 7), random(d, 2, 5, 7), random(d, 3, 5), tensor.New(d, 3, 5)
-		s := &plan.Step{Op: graph.LinearOp, Layer: "fc",
+		s := &plan.Step{Op: op.Linear, Layer: "fc",
 			In:  []plan.Operand{operand(x, plan.PlaceInput, 0, 0), operand(w, plan.PlaceState, 0, 0), operand(bias, plan.PlaceState, 1, 0)},
 			Out: []plan.Operand{operand(y, plan.PlaceArena, 0, 0)}}
 		dev := New()

@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -16,7 +16,7 @@ func unrounded(steps []plan.Step) []plan.Step {
 	run := append([]plan.Step(nil), steps...)
 	for i := range run[:max(0, len(run)-1)] {
 		s, cast := &run[i], &run[i+1]
-		if paramGrad(s.Op) && roundsOnly(&s.Out[0], cast) {
+		if implementations[s.Op].sums && roundsOnly(&s.Out[0], cast) {
 			s.Out = append([]plan.Operand{cast.Out[0]}, s.Out[1:]...)
 			*cast = plan.Step{Layer: cast.Layer}
 		}
@@ -24,19 +24,9 @@ func unrounded(steps []plan.Step) []plan.Step {
 	return run
 }
 
-// paramGrad reports whether an operation's first output is a parameter's gradient
-// and nothing else reads it.
-func paramGrad(op graph.Op) bool {
-	switch op {
-	case graph.LinearGradWeightOp, graph.LinearGradBiasOp, graph.Conv2DGradWeightOp, graph.Conv2DGradBiasOp:
-		return true
-	}
-	return false
-}
-
 // roundsOnly reports whether a step casts from to a float32 gradient.
 func roundsOnly(from *plan.Operand, cast *plan.Step) bool {
-	return cast.Op == plan.CastOp && from.Place == plan.PlaceArena && from.Spec.DType == tensor.BF16 &&
+	return cast.Op == op.Cast && from.Place == plan.PlaceArena && from.Spec.DType == tensor.BF16 &&
 		cast.In[0].Place == plan.PlaceArena && cast.In[0].Offset == from.Offset &&
 		cast.Out[0].Place == plan.PlaceGrad && cast.Out[0].Spec.DType == tensor.F32
 }

@@ -1,19 +1,30 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/tensor"
 )
+
+func init() {
+	scratch := func(s *plan.Step, _ int) int { return kernel.GemmScratch(product(s)) }
+	forward := implementation{f32: bindLinear[float32], f64: bindLinear[float64], bf16: nativeLinear, scratch: scratch}
+	gradInput := implementation{f32: bindLinearGradInput[float32], f64: bindLinearGradInput[float64], bf16: nativeLinear, scratch: scratch}
+	implement(op.Linear, forward)
+	implement(op.LinearReLU, forward)
+	implement(op.LinearGradInput, gradInput)
+	implement(op.LinearGradInputReLU, gradInput)
+	implement(op.LinearGradWeight, implementation{f32: bindLinearGradWeight[float32], f64: bindLinearGradWeight[float64], bf16: nativeLinear, scratch: scratch, sums: true})
+	implement(op.LinearGradBias, implementation{f32: bindLinearGradBias[float32], f64: bindLinearGradBias[float64], sums: true})
+}
 
 // product is the m, n and k of a linear layer's matrix product.
 func product(s *plan.Step) (m, n, k int) {
 	switch s.Op {
-	case graph.LinearOp, plan.LinearReLUOp: // y [rows, out] = x [rows, in] · wᵀ
+	case op.Linear, op.LinearReLU: // y [rows, out] = x [rows, in] · wᵀ
 		w := s.In[1].Spec.Shape
 		return s.In[0].Spec.Shape.Elems() / w[1], w[0], w[1]
-	case graph.LinearGradInputOp, plan.LinearGradInputReLUOp: // dx [rows, in] = dy [rows, out] · w
+	case op.LinearGradInput, op.LinearGradInputReLU: // dx [rows, in] = dy [rows, out] · w
 		w := s.In[1].Spec.Shape
 		return s.In[0].Spec.Shape.Elems() / w[0], w[1], w[0]
 	default: // dw [out, in] = dyᵀ · x
@@ -36,7 +47,7 @@ func bindLinear[T kernel.Float](b *binder[T]) job {
 	m, n, k := product(b.s)
 	x, w, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
-	relu := b.s.Op == plan.LinearReLUOp
+	relu := b.s.Op == op.LinearReLU
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
 		f := kernel.Finish[T]{ReLU: relu}
 		if v := bias(c); v != nil {
@@ -78,26 +89,4 @@ func bindLinearGradBias[T kernel.Float](b *binder[T]) job {
 	dy := b.in(0)
 	db, add := b.out(0)
 	return func(c *plan.Call) { kernel.BiasGrad(rows, cols, dy(c), db, add(c)) }
-}
-
-func bindEmbedding[T kernel.Float](b *binder[T]) job {
-	at, table, dim := b.m.place(&b.s.In[0]), b.in(1), b.s.In[1].Spec.Shape[1]
-	y, _ := b.out(0)
-	entries := b.s.In[1].Spec.Shape[0]
-	return func(c *plan.Call) {
-		v := tensor.View[int32](at.bytes(c))
-		if b.m.check(b.s.Layer, v, entries, 0) {
-			kernel.Embedding(v, dim, table(c), y)
-		}
-	}
-}
-
-func bindEmbeddingGrad[T kernel.Float](b *binder[T]) job {
-	at, dy, dim := b.m.place(&b.s.In[0]), b.in(1), b.s.Out[0].Spec.Shape[1]
-	dt, add := b.out(0)
-	return func(c *plan.Call) {
-		if b.m.fault.limit == 0 {
-			kernel.EmbeddingGrad(tensor.View[int32](at.bytes(c)), dim, dy(c), dt, add(c))
-		}
-	}
 }

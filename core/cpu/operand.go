@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -206,9 +207,9 @@ func roundUp(n int) int { return (n + 63) &^ 63 }
 // directly, and needs room only where it adds to a gradient.
 func copyBytes(s *plan.Step, o *plan.Operand) int {
 	switch {
-	case s.Op == plan.CastOp && o.Place == plan.PlaceGrad:
+	case s.Op == op.Cast && o.Place == plan.PlaceGrad:
 		return roundUp(o.Spec.Bytes())
-	case s.Op == plan.CastOp || !half(o.Spec.DType):
+	case s.Op == op.Cast || !half(o.Spec.DType):
 		return 0
 	}
 	return roundUp(4 * o.Spec.Shape.Elems())

@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -170,26 +172,11 @@ func (b *binder) elementwise(d tensor.DType, name string, n int, args ...any) {
 	b.launch(d, name, grid(n), 1, append(args, n)...)
 }
 
-var lossOps = []graph.Op{graph.CrossEntropyOp, graph.CrossEntropyGradOp, graph.MSEOp, graph.MSEGradOp}
-
 // bindings prepare the operations.
-var bindings map[graph.Op]func(*binder)
+var bindings = map[graph.Op]func(*binder){}
 
-func init() {
-	bindings = map[graph.Op]func(*binder){
-		plan.CastOp:    bindCast,
-		graph.Conv2DOp: bindConv, graph.Conv2DGradInputOp: bindConvGradInput, graph.Conv2DGradWeightOp: bindConvGradWeight, graph.Conv2DGradBiasOp: bindConvGradBias,
-		graph.LinearOp: bindLinear, graph.LinearGradInputOp: bindLinearGradInput, graph.LinearGradWeightOp: bindLinearGradWeight, graph.LinearGradBiasOp: bindLinearGradBias,
-		plan.LinearReLUOp: bindLinearReLU, plan.LinearGradInputReLUOp: bindLinearGradInputReLU,
-		graph.EmbeddingOp: bindEmbedding, graph.EmbeddingGradOp: bindEmbeddingGrad,
-		graph.BatchNormOp: bindBatchNorm, graph.BatchNormGradOp: bindBatchNormGrad, plan.SyncBatchNormOp: bindSyncBatchNorm, plan.SyncBatchNormGradOp: bindBatchNormGrad,
-		plan.NormReLUOp: bindNormReLU, plan.NormReLUGradOp: bindNormReLUGrad, plan.NormPoolOp: bindNormPool, plan.NormPoolGradOp: bindNormPoolGrad, graph.LayerNormOp: bindLayerNorm, graph.LayerNormGradOp: bindLayerNormGrad,
-		graph.MaxPoolOp: bindMaxPool, graph.MaxPoolGradOp: bindMaxPoolGrad, graph.AvgPoolOp: bindAvgPool, graph.AvgPoolGradOp: bindAvgPool,
-		graph.AdaptiveAvgPoolOp: bindAdaptivePool, graph.AdaptiveAvgPoolGradOp: bindAdaptivePool,
-		graph.ReLUOp: bindReLU, graph.SigmoidOp: unary("sigmoid"), graph.TanhOp: unary("tanh_of"), graph.GELUOp: bindGELU, graph.AddOp: bindAdd,
-		graph.ReLUGradOp: binary("relu_grad"), graph.SigmoidGradOp: binary("sigmoid_grad"), graph.TanhGradOp: binary("tanh_grad"), graph.GELUGradOp: bindGELU,
-		graph.BranchOp: bindBranch, graph.BranchGradOp: bindBranch,
-		graph.DropoutOp: bindDropout, graph.DropoutGradOp: bindDropoutGrad,
-		graph.CrossEntropyOp: bindCrossEntropy, graph.CrossEntropyGradOp: bindCrossEntropy, graph.MSEOp: bindMSE, graph.MSEGradOp: bindMSE,
-	}
-}
+// implement enters how steps are prepared; each file calls it from init.
+func implement(o graph.Op, bind func(*binder)) { bindings[o] = bind }
+
+// Operations lists the steps that GPUs run, sorted.
+func Operations() []graph.Op { return slices.Sorted(maps.Keys(bindings)) }

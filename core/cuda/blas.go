@@ -80,7 +80,7 @@ func (l *blas) describe(p product, bias, aux driver.DevicePtr) (x *matmul, err e
 			err = l.api.MatmulDescSetAttribute(x.desc, attribute, value, bytes)
 		}
 	}
-	transA, transB := op(p.transA), op(p.transB)
+	transA, transB := operation(p.transA), operation(p.transB)
 	set(driver.LtDescTransA, unsafe.Pointer(&transA), 4)
 	set(driver.LtDescTransB, unsafe.Pointer(&transB), 4)
 	set(driver.LtDescEpilogue, unsafe.Pointer(&p.epilogue), 4)
@@ -110,7 +110,7 @@ func (l *blas) describe(p product, bias, aux driver.DevicePtr) (x *matmul, err e
 // epilogueAux is the bit of epilogues that write or read a mask.
 const epilogueAux uint32 = 128
 
-func op(trans bool) int32 {
+func operation(trans bool) int32 {
 	if trans {
 		return driver.OpT
 	}

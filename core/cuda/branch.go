@@ -1,15 +1,20 @@
 package cuda
 
 import (
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
+
+func init() {
+	implement(op.Branch, bindBranch)
+	implement(op.BranchGrad, bindBranch)
+}
 
 // bindBranch hands on what it reads, or zeros behind a branch that was left out:
 // forward at its end, backward at its start.
 func bindBranch(b *binder) {
-	end := b.s.Attr.(graph.BranchEnd)
-	zero := end.Last == (b.s.Op == graph.BranchOp)
+	end := b.s.Attr.(op.BranchAttr)
+	zero := end.Last == (b.s.Op == op.Branch)
 	x, y, n := b.in(0), b.out(0), uintptr(b.s.Out[0].Spec.Bytes())
 	if b.measure {
 		return

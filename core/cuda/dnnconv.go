@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -117,9 +118,9 @@ func (n *dnn) operation(o *descriptorList, c convolution) (driver.BackendDescrip
 	}
 	kind, first := driver.DNNOpConvForwardDescriptor, driver.DNNForwardAlpha
 	switch c.op {
-	case graph.Conv2DGradInputOp:
+	case op.Conv2DGradInput:
 		kind, first = driver.DNNOpConvBackwardDataDescriptor, driver.DNNBackwardDataAlpha
-	case graph.Conv2DGradWeightOp:
+	case op.Conv2DGradWeight:
 		kind, first = driver.DNNOpConvBackwardFilterDescriptor, driver.DNNBackwardFilterAlpha
 	}
 	op, err := o.add(kind, many(first, driver.DNNTypeFloat, float32(1)), many(first+1, driver.DNNTypeFloat, float32(0)), // the three have alpha, beta, convolution, w, x and y in this order

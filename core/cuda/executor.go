@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -41,7 +41,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 		return nil, err
 	}
 	steps, w := p.Steps(), newWhole(p.Steps(), &d.lib)
-	e.random = slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Op == graph.DropoutOp || s.Op == graph.DropoutGradOp })
+	e.random = slices.ContainsFunc(steps, func(s plan.Step) bool { return op.Of(s.Op).Random })
 	for i := range steps {
 		e.m.dev.calls.Add(1) // libraries compile here
 		items, err := e.bind(w, i, &steps[i])
@@ -295,7 +295,7 @@ func (e *executor) copyOut() error {
 
 // blame names what a step's indices are.
 func (e *executor) blame(step int) string {
-	if s := e.plan.Steps()[step]; !slices.Contains(lossOps, s.Op) {
+	if s := e.plan.Steps()[step]; !op.Of(s.Op).Loss {
 		return s.Layer
 	}
 	return "target class"

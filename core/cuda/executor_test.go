@@ -13,6 +13,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -24,7 +25,7 @@ func relus(t *testing.T, d *Device) *plan.Program {
 	step := func(op graph.Op) plan.Step {
 		return plan.Step{Op: op, Layer: "act", In: []plan.Operand{o}, Out: []plan.Operand{o}}
 	}
-	p := plan.Assemble(plan.Parts{Batch: 1, DType: tensor.F32, State: []tensor.Spec{x.Spec()}, Steps: []plan.Step{step(graph.ReLUOp), step(graph.TanhOp)}})
+	p := plan.Assemble(plan.Parts{Batch: 1, DType: tensor.F32, State: []tensor.Spec{x.Spec()}, Steps: []plan.Step{step(op.ReLU), step(op.Tanh)}})
 	return must(p.Bind(d, plan.State{Tensors: []tensor.Tensor{x}}))
 }
 

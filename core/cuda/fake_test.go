@@ -136,6 +136,11 @@ func (f *fake) driver() *driver.CUDA {
 			copy(unsafe.Slice((*byte)(to), n), f.within("MemcpyDtoHAsync", from, n))
 			return nil
 		},
+		MemcpyDtoDAsync: func(to, from driver.DevicePtr, n uintptr, s driver.Stream) error {
+			f.called("MemcpyDtoDAsync", s)
+			copy(f.within("MemcpyDtoDAsync", to, n), f.within("MemcpyDtoDAsync", from, n))
+			return nil
+		},
 		MemsetD8Async: func(to driver.DevicePtr, v uint8, n uintptr, s driver.Stream) error {
 			f.called("MemsetD8Async", s)
 			for i, b := 0, f.within("MemsetD8Async", to, n); i < len(b); i++ {

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -32,20 +33,20 @@ func network(t *testing.T) *graph.Graph {
 	}
 	conv := func(out, kernel, stride int) nn.LayerConfig {
 		return layer("conv2d", func(c *nn.LayerConfig) {
-			c.OutChannels, c.KernelSize, c.Stride, c.Padding = &out, nn.IntPair{kernel, kernel}, nn.IntPair{stride, stride}, nn.IntPair{kernel / 2, kernel / 2}
+			c.Args = op.Args{"out_channels": out, "kernel_size": op.Pair{kernel, kernel}, "stride": op.Pair{stride, stride}, "padding": op.Pair{kernel / 2, kernel / 2}}
 		})
 	}
 	linear := func(out int) nn.LayerConfig {
-		return layer("linear", func(c *nn.LayerConfig) { c.OutFeatures = &out })
+		return layer("linear", func(c *nn.LayerConfig) { c.Args = op.Args{"out_features": out} })
 	}
 	cfg := nn.Config{Layers: []nn.LayerConfig{
 		conv(4, 5, 1), layer("batchnorm2d", nil), layer("relu", nil),
 		layer("maxpool2d", func(c *nn.LayerConfig) {
-			c.KernelSize, c.Stride, c.Padding = nn.IntPair{3, 3}, nn.IntPair{2, 2}, nn.IntPair{1, 1}
+			c.Args = op.Args{"kernel_size": op.Pair{3, 3}, "stride": op.Pair{2, 2}, "padding": op.Pair{1, 1}}
 		}),
-		conv(8, 3, 1), layer("batchnorm2d", nil), layer("relu", nil), layer("avgpool2d", func(c *nn.LayerConfig) { c.KernelSize = nn.IntPair{2, 2} }),
-		conv(40, 1, 1), layer("relu", nil), layer("maxpool2d", func(c *nn.LayerConfig) { c.KernelSize = nn.IntPair{2, 2} }),
-		layer("adaptive_avgpool2d", func(c *nn.LayerConfig) { c.OutputSize = nn.IntPair{1, 1} }), layer("flatten", nil),
+		conv(8, 3, 1), layer("batchnorm2d", nil), layer("relu", nil), layer("avgpool2d", func(c *nn.LayerConfig) { c.Args = op.Args{"kernel_size": op.Pair{2, 2}} }),
+		conv(40, 1, 1), layer("relu", nil), layer("maxpool2d", func(c *nn.LayerConfig) { c.Args = op.Args{"kernel_size": op.Pair{2, 2}} }),
+		layer("adaptive_avgpool2d", func(c *nn.LayerConfig) { c.Args = op.Args{"output_size": op.Pair{1, 1}} }), layer("flatten", nil),
 		linear(24), layer("relu", nil), linear(16), layer("relu", nil), layer("dropout", nil), linear(10),
 	}}
 	g, err := nn.Build(cfg, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 17, 17}}, tensor.Spec{DType: tensor.I32}, 10)

@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -50,7 +51,7 @@ func TestPlansForAnH100(t *testing.T) {
 		{"bottleneck", convolution{g: middle, d: tensor.BF16, last: true}}, {"bottleneck_f16", convolution{g: middle, d: tensor.F16, last: true}},
 		{"bottleneck_f32", convolution{g: middle, d: tensor.F32}}, {"bottleneck_bf16_planes", convolution{g: middle, d: tensor.BF16}},
 	} {
-		for _, op := range []graph.Op{graph.Conv2DOp, graph.Conv2DGradInputOp, graph.Conv2DGradWeightOp} {
+		for _, op := range []graph.Op{op.Conv2D, op.Conv2DGradInput, op.Conv2DGradWeight} {
 			c.op = op
 			t.Run(c.name+"/"+string(op), func(t *testing.T) {
 				p, err := n.plan(c.convolution)
@@ -75,7 +76,7 @@ func TestLayoutOfResNet50(t *testing.T) {
 	most, turns := 0, 0
 	for i, l := range layOut(steps, &libraries{dnn: n}) {
 		s := &steps[i]
-		if s.Op == plan.CastOp && l.in != l.out {
+		if s.Op == op.Cast && l.in != l.out {
 			turns++
 		}
 		if !convolutions[s.Op] {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -11,20 +12,7 @@ import (
 // side by side, which tensor cores want of half types.
 type layout struct{ in, out bool } // channels last
 
-// turnable are the operations that take images either way. Their images all
-// lie the same way; a cast may turn them.
-var turnable = map[graph.Op]bool{
-	plan.CastOp:    true,
-	graph.Conv2DOp: true, graph.Conv2DGradInputOp: true, graph.Conv2DGradWeightOp: true, graph.Conv2DGradBiasOp: true,
-	graph.BatchNormOp: true, graph.BatchNormGradOp: true, plan.SyncBatchNormOp: true, plan.SyncBatchNormGradOp: true,
-	plan.NormReLUOp: true, plan.NormReLUGradOp: true, plan.NormPoolOp: true, plan.NormPoolGradOp: true,
-	graph.MaxPoolOp: true, graph.MaxPoolGradOp: true, graph.AvgPoolOp: true, graph.AvgPoolGradOp: true,
-	graph.AdaptiveAvgPoolOp: true, graph.AdaptiveAvgPoolGradOp: true,
-	graph.ReLUOp: true, graph.ReLUGradOp: true, graph.SigmoidOp: true, graph.SigmoidGradOp: true, graph.TanhOp: true, graph.TanhGradOp: true,
-	graph.GELUOp: true, graph.GELUGradOp: true, graph.AddOp: true,
-}
-
-var convolutions = map[graph.Op]bool{graph.Conv2DOp: true, graph.Conv2DGradInputOp: true, graph.Conv2DGradWeightOp: true}
+var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true}
 
 // isImage says that the order of channels and places makes a difference.
 func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }
@@ -90,7 +78,7 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 	for j := range s.Out {
 		l.operand(s, &s.Out[j], func() int { return l.write(&s.Out[j]) }, &out)
 	}
-	if s.Op == plan.CastOp || in == none && out == none {
+	if s.Op == op.Cast || in == none && out == none {
 		return in, out
 	}
 	switch {
@@ -112,12 +100,12 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 // operand adds an operand to its step's set. What is no image, or not as an
 // image to this step, stays as it is.
 func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *int) {
-	image := turnable[s.Op] && isImage(o.Spec.Shape)
+	image := op.StepOf(s.Op).AnyLayout && isImage(o.Spec.Shape)
 	isFilter := convolutions[s.Op] && o == filterOf(s)
 	switch {
 	case !o.Present():
 	case o.Place != plan.PlaceArena:
-		if image && !isFilter && s.Op != plan.CastOp {
+		if image && !isFilter && s.Op != op.Cast {
 			v := l.value()
 			l.keep[v] = true
 			l.into(set, v)
@@ -135,7 +123,7 @@ func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *
 
 // filterOf is a convolution's weight or its gradient, which has four dimensions and is no image.
 func filterOf(s *plan.Step) *plan.Operand {
-	if s.Op == graph.Conv2DGradWeightOp {
+	if s.Op == op.Conv2DGradWeight {
 		return &s.Out[0]
 	}
 	return &s.In[1]

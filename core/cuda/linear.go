@@ -2,9 +2,18 @@ package cuda
 
 import (
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 )
+
+func init() {
+	implement(op.Linear, bindLinear)
+	implement(op.LinearGradInput, bindLinearGradInput)
+	implement(op.LinearGradWeight, bindLinearGradWeight)
+	implement(op.LinearGradBias, bindLinearGradBias)
+	implement(op.LinearReLU, bindLinearReLU)
+	implement(op.LinearGradInputReLU, bindLinearGradInputReLU)
+}
 
 // gemm is C [m, n] = A·B (+ bias) by a kernel, the strides of A by row and column, then of B.
 func (b *binder) gemm(a driver.DevicePtr, ai, al int, w driver.DevicePtr, bl, bj int, bias driver.DevicePtr, m, n, k int) {
@@ -53,7 +62,7 @@ func bindLinearReLU(b *binder) {
 	}
 	bindLinear(b)
 	y := b.s.Out[0].Spec
-	b.elementwise(y.DType, "relu", y.Shape.Elems(), b.out(0), b.out(0))
+	b.elementwise(y.DType, "relu_of", y.Shape.Elems(), b.out(0), b.out(0))
 }
 
 // gated reports whether a later step asks which elements of the output are positive.
@@ -62,7 +71,7 @@ func (b *binder) gated() bool {
 		return false
 	}
 	for j := b.step + 1; j < len(b.flow.steps); j++ {
-		if w, ok := b.flow.writer(j, 2); ok && w == b.step && b.flow.steps[j].Op == plan.LinearGradInputReLUOp {
+		if w, ok := b.flow.writer(j, 2); ok && w == b.step && b.flow.steps[j].Op == op.LinearGradInputReLU {
 			return true
 		}
 	}
@@ -149,7 +158,7 @@ func (b *binder) weightNext() *plan.Step {
 		return nil
 	}
 	s := &b.flow.steps[b.step+1]
-	if s.Op != graph.LinearGradWeightOp || s.Branch != b.s.Branch || placeOf(&s.In[1]) != placeOf(&b.s.In[0]) {
+	if s.Op != op.LinearGradWeight || s.Branch != b.s.Branch || placeOf(&s.In[1]) != placeOf(&b.s.In[0]) {
 		return nil
 	}
 	w, own := &s.Out[0], &b.s.Out[0]

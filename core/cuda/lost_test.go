@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -48,7 +49,7 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 	d.lent = lent
 	spec := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{8}}
 	out := tensor.New(spec.DType, spec.Shape...)
-	step := plan.Step{Op: plan.CastOp, Layer: "copy", In: []plan.Operand{{Spec: spec, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: spec, Place: plan.PlaceState}}}
+	step := plan.Step{Op: op.Cast, Layer: "copy", In: []plan.Operand{{Spec: spec, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: spec, Place: plan.PlaceState}}}
 	d.prog = must(plan.Assemble(plan.Parts{Batch: 8, DType: spec.DType, State: []tensor.Spec{spec}, Steps: []plan.Step{step}, Input: spec}).Bind(d, plan.State{Tensors: []tensor.Tensor{out}}))
 	d.Watch(Watch{Owner: "rank 3", Timeout: limit, Slow: func(what string) { d.said = append(d.said, what) }})
 	d.free = []func() error{d.prog.Close, d.stage.Close, d.updater.Close, d.lent.Close, release}

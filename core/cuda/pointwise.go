@@ -1,73 +1,39 @@
 package cuda
 
 import (
-	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func unary(name string) func(*binder) {
-	return func(b *binder) {
-		x := b.s.In[0].Spec
-		b.elementwise(x.DType, name, x.Shape.Elems(), b.in(0), b.out(0))
-	}
-}
-
-func binary(name string) func(*binder) {
-	return func(b *binder) {
-		x := b.s.In[0].Spec
-		b.elementwise(x.DType, name, x.Shape.Elems(), b.in(0), b.in(1), b.out(0))
-	}
-}
-
-// bindAdd clips the sum on the way to memory where the next step is the ReLU that takes its place.
-func bindAdd(b *binder) {
-	if next := b.step + 1; next < len(b.flow.steps) {
-		y, s := &b.s.Out[0], &b.flow.steps[next]
-		if s.Op == graph.ReLUOp && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
-			binary("add_relu")(b)
-			b.done[next] = true
-			return
+// A pointwise function is its file kernels/NAME.cu: a kernel NAME_of from x to y,
+// and NAME_grad from what the operation saves and dy to dx. Both take the
+// operation's arguments in the order of its keys, and the number of elements.
+func init() {
+	for _, d := range op.All() {
+		if _, err := files.Open("kernels/" + string(d.Name) + ".cu"); err == nil && d.Pointwise.Saved != op.SavedNothing {
+			for _, s := range d.Steps {
+				if bindings[s.Op] == nil {
+					implement(s.Op, bindPointwise)
+				}
+			}
 		}
 	}
-	binary("add")(b)
 }
 
-func bindReLU(b *binder) {
-	if !b.done[b.step] {
-		unary("relu")(b)
+func bindPointwise(b *binder) {
+	d, x := op.Of(b.s.Op), b.s.In[0].Spec
+	name, args := string(b.s.Op), []any{b.in(0)}
+	if b.s.Op == d.Name {
+		name += "_of"
+	} else {
+		args = append(args, b.in(1))
 	}
-}
-
-func bindGELU(b *binder) {
-	x, tanh := b.s.In[0].Spec, 0
-	if b.s.Attr.(graph.GELU).Tanh {
-		tanh = 1
+	args = append(args, b.out(0))
+	given, _ := b.s.Attr.(op.Scalars)
+	for i := range d.Keys {
+		args = append(args, scalar(x.DType, given[i]))
 	}
-	n := x.Shape.Elems()
-	if b.s.Op == graph.GELUOp {
-		b.launch(x.DType, "gelu", grid(n), 1, b.in(0), b.out(0), n, tanh)
-		return
-	}
-	b.launch(x.DType, "gelu_grad", grid(n), 1, b.in(0), b.in(1), b.out(0), n, tanh)
-}
-
-// bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
-func bindCast(b *binder) {
-	n, lay := b.s.In[0].Spec.Shape.Elems(), b.lay[b.step]
-	if lay.in == lay.out {
-		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
-		return
-	}
-	b.turn(b.s.In[0].Spec, b.in(0), b.s.Out[0].Spec, b.out(0), lay.out)
-}
-
-// turn copies images from planes to channels side by side if last is set, and
-// the other way if not, and rounds them to the type of what it writes.
-func (b *binder) turn(from tensor.Spec, x driver.DevicePtr, to tensor.Spec, y driver.DevicePtr, last bool) {
-	s := from.Shape
-	b.launch(tensor.F32, "turn", grid(s.Elems()), 1, x, code(from.DType), y, code(to.DType), s[1], s[2]*s[3], flag(last), s.Elems())
+	b.elementwise(x.DType, name, x.Shape.Elems(), args...)
 }
 
 // scalar is v in the type that kernels for d compute in.
@@ -76,14 +42,4 @@ func scalar(d tensor.DType, v float64) any {
 		return v
 	}
 	return float32(v)
-}
-
-func bindDropout(b *binder) {
-	a, x := b.s.Attr.(graph.Dropout), b.s.In[0].Spec
-	b.elementwise(x.DType, "dropout", x.Shape.Elems(), b.m.call, a.Layer, uint64(a.P*(1<<32)), scalar(x.DType, 1/(1-a.P)), b.in(0), b.out(0), b.out(1))
-}
-
-func bindDropoutGrad(b *binder) {
-	a, x := b.s.Attr.(graph.Dropout), b.s.In[1].Spec
-	b.elementwise(x.DType, "dropout_grad", x.Shape.Elems(), b.in(0), scalar(x.DType, 1/(1-a.P)), b.in(1), b.out(0))
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -119,7 +120,7 @@ func TestBatchesAreFedAhead(t *testing.T) {
 // copier is a program that hands on its batch.
 func copier(t *testing.T, d *Device, s tensor.Spec) (*plan.Program, tensor.Tensor) {
 	out := tensor.New(s.DType, s.Shape...)
-	step := plan.Step{Op: plan.CastOp, Layer: "copy", In: []plan.Operand{{Spec: s, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: s, Place: plan.PlaceState}}}
+	step := plan.Step{Op: op.Cast, Layer: "copy", In: []plan.Operand{{Spec: s, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: s, Place: plan.PlaceState}}}
 	p := plan.Assemble(plan.Parts{Batch: s.Shape[0], DType: s.DType, State: []tensor.Spec{s}, Steps: []plan.Step{step}, Input: s})
 	prog := must(p.Bind(d, plan.State{Tensors: []tensor.Tensor{out}}))
 	t.Cleanup(func() {

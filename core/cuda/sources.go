@@ -3,6 +3,8 @@ package cuda
 import (
 	"embed"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -10,8 +12,23 @@ import (
 //go:embed kernels/*.cu
 var files embed.FS
 
-// families are the source files in the order in which they build on each other.
-var families = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss", "update"}
+// shared are the source files that build on each other, in their order.
+var shared = []string{"common", "pointwise", "norm", "pool", "conv", "gemm", "loss", "update"}
+
+// families are all source files: behind the shared ones, those of pointwise functions.
+var families = func() []string {
+	all := slices.Clone(shared)
+	entries, err := files.ReadDir("kernels")
+	if err != nil {
+		panic("cuda: " + err.Error())
+	}
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".cu"); !slices.Contains(shared, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}()
 
 // source is the program of one element type for blocks of so many threads:
 // every family, with the two in front.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -30,7 +30,7 @@ func TestTF32(t *testing.T) {
 			t.Errorf("%v, allowed %v: products in %d, want %d (%v)", c.d, c.allow, b.compute, c.compute, err)
 		}
 		g := convGeometry{n: 1, c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, oh: 1, ow: 1, strideH: 1, strideW: 1, dilH: 1, dilW: 1, groups: 1}
-		p, err := d.lib.dnn.plan(convolution{op: graph.Conv2DOp, g: g, d: c.d})
+		p, err := d.lib.dnn.plan(convolution{op: op.Conv2D, g: g, d: c.d})
 		if err != nil || p == nil {
 			t.Fatalf("no plan: %v", err)
 		}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -21,7 +21,7 @@ func TestFastestPlan(t *testing.T) {
 	engine := func() int32 {
 		t.Helper()
 		defer d.enter()()
-		p, err := d.lib.dnn.plan(convolution{op: graph.Conv2DOp, g: g, d: tensor.BF16, last: true})
+		p, err := d.lib.dnn.plan(convolution{op: op.Conv2D, g: g, d: tensor.BF16, last: true})
 		if err != nil || p == nil {
 			t.Fatalf("no plan: %v", err)
 		}

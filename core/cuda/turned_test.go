@@ -3,7 +3,7 @@ package cuda
 import (
 	"testing"
 
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/tensor/devicetest"
@@ -34,7 +34,7 @@ func (d turned) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 		for i, o := range list {
 			small := o.Spec.DType == tensor.F16 || o.Spec.DType == tensor.BF16
 			places := o.Spec.DType == tensor.I32
-			if o.Place != plan.PlaceState || !isImage(o.Spec.Shape) || !small && !places || !turnable[s.Op] || convolutions[s.Op] && &list[i] == filterOf(s) {
+			if o.Place != plan.PlaceState || !isImage(o.Spec.Shape) || !small && !places || !op.StepOf(s.Op).AnyLayout || convolutions[s.Op] && &list[i] == filterOf(s) {
 				continue
 			}
 			if places {
@@ -44,8 +44,8 @@ func (d turned) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 			if !ok {
 				a = plan.Operand{Spec: o.Spec, Place: plan.PlaceArena, Offset: room(o.Spec.Bytes())}
 				moved[o.Index] = a
-				before = append(before, plan.Step{Op: plan.CastOp, In: []plan.Operand{o}, Out: []plan.Operand{a}})
-				after = append(after, plan.Step{Op: plan.CastOp, In: []plan.Operand{a}, Out: []plan.Operand{o}})
+				before = append(before, plan.Step{Op: op.Cast, In: []plan.Operand{o}, Out: []plan.Operand{a}})
+				after = append(after, plan.Step{Op: op.Cast, In: []plan.Operand{a}, Out: []plan.Operand{o}})
 			}
 			out[i] = a
 		}
@@ -68,7 +68,7 @@ func (d turned) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 		y := plan.Operand{Spec: tensor.Spec{DType: a.Spec.DType, Shape: tensor.Shape{x[0], 1, x[2], x[3]}}, Place: plan.PlaceArena}
 		w.Offset, y.Offset = room(w.Spec.Bytes()), room(y.Spec.Bytes())
 		one := [2]int{1, 1}
-		beside = append(beside, plan.Step{Op: graph.Conv2DOp, Attr: graph.Conv2D{Stride: one, Dilation: one, Groups: 1}, In: []plan.Operand{a, w}, Out: []plan.Operand{y}})
+		beside = append(beside, plan.Step{Op: op.Conv2D, Attr: op.Conv2DAttr{Stride: one, Dilation: one, Groups: 1}, In: []plan.Operand{a, w}, Out: []plan.Operand{y}})
 	}
 	before = append(before, beside...)
 	parts.Steps = append(append(append([]plan.Step{}, before...), during...), after...)

@@ -1,13 +1,17 @@
 package graph
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
-// backward holds what the gradient rules share while a graph is differentiated.
-type backward struct {
+// Sum is the one operation that differentiation adds of its own: it adds up the
+// gradients that arrive for one value.
+const Sum Op = "add"
+
+// Rule appends the gradient of a node: it reads b.In(n), emits nodes, and
+// delivers to each input that needs it, and to parameters, their gradients.
+type Rule func(b *Backward, n *Node)
+
+// Backward is a graph while it is differentiated.
+type Backward struct {
 	g     *Graph
 	at    int       // the forward node at hand
 	needs []bool    // by value: depends on a trained parameter
@@ -26,14 +30,14 @@ func (g *Graph) Differentiate() error {
 		return fmt.Errorf("graph: no loss to differentiate")
 	}
 	g.forward = len(g.Nodes)
-	b := &backward{g: g, needs: g.dependsOnParams(), grad: make([]ValueID, len(g.Values))}
+	b := &Backward{g: g, needs: g.dependsOnParams(), grad: make([]ValueID, len(g.Values))}
 	for i := range b.grad {
 		b.grad[i] = None
 	}
 	for b.at = g.forward - 1; b.at >= 0; b.at-- {
 		n := g.Nodes[b.at]
-		if rule := rules[n.Op]; rule != nil && b.wanted(&n) {
-			rule(b, &n)
+		if n.Gradient != nil && b.wanted(&n) {
+			n.Gradient(b, &n)
 		}
 	}
 	return nil
@@ -41,7 +45,7 @@ func (g *Graph) Differentiate() error {
 
 // wanted reports whether a node's gradient leads to a parameter: it has to
 // have a trained input, and a gradient coming in unless it is the loss itself.
-func (b *backward) wanted(n *Node) bool {
+func (b *Backward) wanted(n *Node) bool {
 	if n.Out[0] != b.g.stats && b.grad[n.Out[0]] == None {
 		return false
 	}
@@ -70,22 +74,22 @@ func (g *Graph) dependsOnParams() []bool {
 	return needs
 }
 
-// in is the gradient that arrives for the node's first output.
-func (b *backward) in(n *Node) ValueID { return b.grad[n.Out[0]] }
+// In is the gradient that arrives for the node's first output.
+func (b *Backward) In(n *Node) ValueID { return b.grad[n.Out[0]] }
 
-// fresh declares a gradient value of the shape of v.
-func (b *backward) fresh(v ValueID) ValueID {
+// Fresh declares a gradient value of the shape of v.
+func (b *Backward) Fresh(v ValueID) ValueID {
 	of := b.g.Values[v]
 	return b.g.add(Value{Name: of.Name, Kind: Gradient, Spec: of.Spec, Batched: of.Batched, Of: v, Wide: of.Wide})
 }
 
-// emit appends a backward node.
-func (b *backward) emit(n *Node, op Op, in, out []ValueID) {
+// Emit appends a backward node.
+func (b *Backward) Emit(n *Node, op Op, in, out []ValueID) {
 	b.g.Nodes = append(b.g.Nodes, Node{Op: op, Layer: n.Layer, Attr: n.Attr, In: in, Out: out, Forward: b.at, Branch: n.Branch})
 }
 
-// param is the gradient value of a trained parameter, and None for a frozen or absent one.
-func (b *backward) param(v ValueID) ValueID {
+// Param is the gradient value of a trained parameter, and None for a frozen or absent one.
+func (b *Backward) Param(v ValueID) ValueID {
 	if v == None || !b.needs[v] {
 		return None
 	}
@@ -96,42 +100,34 @@ func (b *backward) param(v ValueID) ValueID {
 	return p.Gradient
 }
 
-// deliver hands a gradient to a value; a second one for the same value is summed with the first.
-func (b *backward) deliver(n *Node, v, grad ValueID) {
+// Deliver hands a gradient to a value; a second one for the same value is summed with the first.
+func (b *Backward) Deliver(n *Node, v, grad ValueID) {
 	if b.grad[v] == None {
 		b.grad[v] = grad
 		return
 	}
-	sum := b.fresh(v)
-	b.emit(n, AddOp, []ValueID{b.grad[v], grad}, []ValueID{sum})
+	sum := b.Fresh(v)
+	b.Emit(n, Sum, []ValueID{b.grad[v], grad}, []ValueID{sum})
 	b.grad[v] = sum
 }
 
-// through is the common rule of an operation with one differentiable input x:
-// one gradient node that reads saved and the incoming gradient.
-func (b *backward) through(n *Node, op Op, saved ...ValueID) {
+// Needs reports whether a value depends on a trained parameter.
+func (b *Backward) Needs(v ValueID) bool { return b.needs[v] }
+
+// Through is the common rule of an operation with one differentiable input: one
+// gradient node that reads saved and the incoming gradient.
+func (b *Backward) Through(n *Node, op Op, saved ...ValueID) {
+	b.Input(n, op, append(append([]ValueID{}, saved...), b.In(n))...)
+}
+
+// Input gives the node's first input its gradient, if it needs one, by a node
+// that reads in.
+func (b *Backward) Input(n *Node, op Op, in ...ValueID) {
 	x := n.In[0]
 	if !b.needs[x] {
 		return
 	}
-	dx := b.fresh(x)
-	b.emit(n, op, append(append([]ValueID{}, saved...), b.in(n)), []ValueID{dx})
-	b.deliver(n, x, dx)
+	dx := b.Fresh(x)
+	b.Emit(n, op, in, []ValueID{dx})
+	b.Deliver(n, x, dx)
 }
-
-// rules holds the gradient rule of every forward operation.
-var rules = map[Op]func(*backward, *Node){
-	Conv2DOp: convGrad, LinearOp: linearGrad, EmbeddingOp: embeddingGrad,
-	BatchNormOp: batchNormGrad, LayerNormOp: layerNormGrad,
-	ReLUOp: outputGrad, SigmoidOp: outputGrad, TanhOp: outputGrad, GELUOp: geluGrad,
-	MaxPoolOp: maxPoolGrad, AvgPoolOp: avgPoolGrad, AdaptiveAvgPoolOp: avgPoolGrad,
-	FlattenOp: flattenGrad, DropoutOp: dropoutGrad, AddOp: addGrad, BranchOp: branchGrad,
-	CrossEntropyOp: lossGrad, MSEOp: lossGrad,
-}
-
-// GradOp names the node that computes an operation's input gradient, or all of
-// its gradients where they come from one pass.
-func (op Op) GradOp() Op { return op + "_grad" }
-
-// Ops lists the forward operations, sorted.
-func Ops() []Op { return slices.Sorted(maps.Keys(rules)) }

@@ -2,18 +2,18 @@
 // differentiates it once, before anything runs.
 //
 // A graph speaks of one sample: batched values carry the shape of one, and the
-// plan puts the batch dimension in front. Every operation family has one file
-// with its shape rule and its gradient rule side by side. The gradient is more
-// graph: nodes appended behind the forward ones, in the order in which PyTorch's
-// autograd would visit them, so that gradients become complete in the order in
-// which DistributedDataParallel sees them arrive.
+// plan puts the batch dimension in front. What the operations are, with their
+// shape and gradient rules, is package op's. The gradient is more graph: nodes
+// appended behind the forward ones, in the order in which PyTorch's autograd would
+// visit them, so that gradients become complete in the order in which
+// DistributedDataParallel sees them arrive.
 //
 // Types are left open. A value of type F32 means "floating point"; the plan
 // chooses F64, F16 or BF16 for it from the run's precision policy.
 package graph
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -69,6 +69,8 @@ type Node struct {
 	Out     []ValueID
 	Forward int // index of the forward node that this one differentiates; its own for forward nodes
 	Branch  int // number of the branch it lies in, 0 for none
+
+	Gradient Rule // differentiates it; nil: nothing to differentiate
 }
 
 // Role says what a parameter is to its layer, for initialisation and for
@@ -112,7 +114,7 @@ type Entry struct {
 	Index  int // into Params or Buffers
 }
 
-// Graph is built by its operation methods, differentiated once, and read-only after.
+// Graph is built node by node, differentiated once, and read-only after.
 type Graph struct {
 	Values  []Value
 	Nodes   []Node // forward nodes, then backward nodes
@@ -203,23 +205,29 @@ func (g *Graph) add(v Value) ValueID {
 	return ValueID(len(g.Values) - 1)
 }
 
-// activation declares a batched output of a forward operation.
-func (g *Graph) activation(layer string, d tensor.DType, shape ...int) ValueID {
-	return g.add(Value{Name: layer, Spec: tensor.Spec{DType: d, Shape: shape}, Batched: true})
+// Append adds an operation with outputs of those specifications, and returns
+// their values. It panics after Differentiate, which has already given every
+// node its gradient.
+func (g *Graph) Append(n Node, outputs []Value) []ValueID {
+	if g.forward != 0 {
+		panic("graph: " + string(n.Op) + " added after Differentiate")
+	}
+	n.In, n.Forward, n.Branch = slices.Clone(n.In), len(g.Nodes), g.branch
+	for _, v := range outputs {
+		v.Name = n.Layer
+		n.Out = append(n.Out, g.add(v))
+	}
+	g.Nodes = append(g.Nodes, n)
+	return n.Out
 }
 
-// node appends an operation. It panics after Differentiate, which has already
-// given every node its gradient.
-func (g *Graph) node(op Op, layer string, attr any, in, out []ValueID) {
-	if g.forward != 0 {
-		panic("graph: " + string(op) + " added after Differentiate")
+// SetLoss ends the graph: output is what the model computes, and stats what the loss reports.
+func (g *Graph) SetLoss(output, stats ValueID) {
+	if g.stats != None {
+		panic("graph: a second loss")
 	}
-	g.Nodes = append(g.Nodes, Node{Op: op, Layer: layer, Attr: attr, In: in, Out: out, Forward: len(g.Nodes), Branch: g.branch})
+	g.output, g.stats = output, stats
 }
 
 // Shape is the shape of a value, of one sample if it is batched.
 func (g *Graph) Shape(id ValueID) tensor.Shape { return g.Values[id].Spec.Shape }
-
-func fail(layer string, op Op, format string, args ...any) error {
-	return fmt.Errorf("%s (%s): %s", layer, op, fmt.Sprintf(format, args...))
-}

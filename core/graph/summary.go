@@ -15,7 +15,7 @@ func (g *Graph) Layers() []LayerInfo {
 	var layers []LayerInfo
 	for _, n := range g.Forward() {
 		info := LayerInfo{Path: n.Layer, Op: n.Op}
-		if !n.Op.Loss() {
+		if n.Out[0] != g.stats {
 			info.Output = g.Shape(n.Out[0])
 		}
 		for _, id := range n.In {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -75,12 +76,12 @@ func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy
 // operation would be computed in another type than the plugin means.
 func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
 	for _, name := range slices.Sorted(maps.Keys(casts)) {
-		if slices.Contains(graph.Ops(), graph.Op(name)) {
+		if slices.Contains(op.Names(), graph.Op(name)) {
 			continue
 		}
 		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
 			Problem: fmt.Sprintf("its policy casts %q, which is no operation of trainctl", name),
-			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", graph.Ops())}
+			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", op.Names())}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -65,11 +66,18 @@ func (b *builder) chain(path, key string, layers []LayerConfig, x graph.ValueID)
 }
 
 func (b *builder) layer(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
-	y, err := types[c.Type].build(b, path, key, c, x)
+	y, err := b.build(path, key, c, x)
 	if err != nil && diag.Problems(err) == nil {
 		err = diag.List{{Key: key, Detail: err.Error()}}.Err()
 	}
 	return y, err
+}
+
+func (b *builder) build(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
+	if d := op.Layer(c.Type); d != nil {
+		return d.Build(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut}, c.Args, x)
+	}
+	return containers[c.Type].build(b, path, key, c, x)
 }
 
 // freeze takes parameters out of training, by their paths or those of layers
@@ -105,16 +113,12 @@ func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	}
 	target := b.g.Values[b.g.Target()].Spec
 	if name == "" {
-		name = "mse"
+		name = string(op.MSE)
 		if target.DType == tensor.I32 {
-			name = "cross_entropy"
+			name = string(op.CrossEntropy)
 		}
 	}
-	end := b.g.MSE
-	if name == "cross_entropy" {
-		end = b.g.CrossEntropy
-	}
-	if err := end(y); err != nil {
+	if _, err := op.Apply(b.g, graph.Op(name), "loss", nil, y, b.g.Target()); err != nil {
 		return diag.List{{Key: "loss", Detail: err.Error()}}.Err()
 	}
 	return nil

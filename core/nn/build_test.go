@@ -8,12 +8,13 @@ import (
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
 type layers = []nn.LayerConfig
 
-func pair(n int) nn.IntPair { return nn.IntPair{n, n} }
+func pair(n int) op.Pair { return op.Pair{n, n} }
 
 func names(t *testing.T, cfg nn.Config, in tensor.Spec) string {
 	t.Helper()
@@ -41,13 +42,13 @@ func TestStateDictNames(t *testing.T) {
 				"fc.weight[10, 2048] fc.bias[10]"},
 		{nn.Config{Layers: layers{
 			{Type: "residual", Name: "block", Layers: layers{
-				{Type: "conv2d", Name: "conv1", OutChannels: ptr(2), KernelSize: pair(1), Bias: ptr(false)},
-				{Type: "batchnorm2d", Affine: ptr(false)},
-			}, Shortcut: layers{{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(1), Bias: ptr(false)}}},
-			{Type: "residual", Layers: layers{{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(1), Bias: ptr(false)}},
-				Shortcut: layers{{Type: "sequential", Name: "downsample", Layers: layers{{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(1), Bias: ptr(false)}}}}},
+				{Type: "conv2d", Name: "conv1", Args: op.Args{"out_channels": 2, "kernel_size": pair(1), "bias": false}},
+				{Type: "batchnorm2d", Args: op.Args{"affine": false}},
+			}, Shortcut: layers{{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(1), "bias": false}}}},
+			{Type: "residual", Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 3, "kernel_size": pair(1), "bias": false}}},
+				Shortcut: layers{{Type: "sequential", Name: "downsample", Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 3, "kernel_size": pair(1), "bias": false}}}}}},
 			{Type: "flatten"},
-			{Type: "linear", OutFeatures: ptr(10)},
+			{Type: "linear", Args: op.Args{"out_features": 10}},
 		}}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 2, 2}},
 			"block.conv1.weight[2, 1, 1, 1] block.1.running_mean[2] block.1.running_var[2] block.1.num_batches_tracked[] block.shortcut.0.weight[2, 1, 1, 1] " +
 				"1.0.weight[3, 2, 1, 1] 1.downsample.0.weight[3, 2, 1, 1] 3.weight[10, 12] 3.bias[10]"},
@@ -69,14 +70,14 @@ func TestProblems(t *testing.T) {
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (drop one of the two)", "hidden: only the model mlp has hidden widths", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
-			{Type: "conv2d", OutChannels: ptr(6), Groups: ptr(4), Padding: nn.IntPair{0, -1}},
+			{Type: "conv2d", Args: op.Args{"out_channels": 6, "groups": 4, "padding": op.Pair{0, -1}}},
 			{Type: "rellu"},
-			{Type: "relu", P: ptr(0.5), Name: "x"},
-			{Type: "dropout", P: ptr(1.5), Name: "x"},
+			{Type: "relu", Args: op.Args{"p": 0.5}, Name: "x"},
+			{Type: "dropout", Args: op.Args{"p": 1.5}, Name: "x"},
 			{Type: "sequential", Name: "a.b", Layers: layers{{Type: "linear"}, {}}},
-			{Type: "residual", Layers: layers{{Type: "relu"}}, Shortcut: layers{{Type: "maxpool2d", KernelSize: nn.IntPair{0, 1}, CountPad: ptr(true)}}},
-			{Type: "gelu", Approximate: ptr("erf")},
-			{Type: "batchnorm2d", Eps: ptr(0.0)},
+			{Type: "residual", Layers: layers{{Type: "relu"}}, Shortcut: layers{{Type: "maxpool2d", Args: op.Args{"kernel_size": op.Pair{0, 1}, "count_include_pad": true}}}},
+			{Type: "gelu", Args: op.Args{"approximate": "erf"}},
+			{Type: "batchnorm2d", Args: op.Args{"eps": 0.0}},
 			{Type: "sequential"},
 		}}, []string{
 			"layers[0].groups: 6 output channels do not divide into 4 groups",
@@ -116,13 +117,13 @@ func TestBuildErrors(t *testing.T) {
 		want   string
 	}{
 		{nn.Config{Layers: layers{{Type: "sequential", Name: "layer1", Layers: layers{{Type: "relu"},
-			{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(29)}}}}}, class,
+			{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(29)}}}}}}, class,
 			"layers[0].layers[1]: layer1.1 (conv2d): kernel 29 (dilation 1) does not fit into 28×28 with padding 0"},
-		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", InFeatures: ptr(700), OutFeatures: ptr(10)}}}, class,
+		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", Args: op.Args{"in_features": 700, "out_features": 10}}}}, class,
 			"layers[1].in_features: 700 given, the input has 784 (leave it out, it follows from the input)"},
-		{nn.Config{Layers: layers{{Type: "conv2d", OutChannels: ptr(4), Groups: ptr(2), KernelSize: pair(3)}}}, class,
+		{nn.Config{Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 4, "groups": 2, "kernel_size": pair(3)}}}}, class,
 			"layers[0]: 0 (conv2d): 1 input and 4 output channels do not divide into 2 groups"},
-		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", OutFeatures: ptr(11)}}}, class,
+		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": 11}}}}, class,
 			"layers: the model gives [11], the data set wants 10 outputs"},
 		{nn.Config{Name: "mlp", Loss: "mse"}, class, "loss: loss (mse): the model gives [10], the data set's targets are i32[]"},
 		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): wants one int32 class index"},

@@ -2,11 +2,13 @@ package nn
 
 import (
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 )
 
 // Problems lists everything that is wrong with the table and can be said
@@ -21,8 +23,8 @@ func (c Config) Problems() diag.List {
 	case c.Name != "" && !known(c.Name):
 		l.Addf("name", "one of "+strings.Join(Names(), ", "), "there is no model %q", c.Name)
 	}
-	if c.Loss != "" && c.Loss != "cross_entropy" && c.Loss != "mse" {
-		l.Addf("loss", "cross_entropy or mse", "there is no loss %q", c.Loss)
+	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
+		l.Addf("loss", strings.Join(losses, " or "), "there is no loss %q", c.Loss)
 	}
 	if len(c.Hidden) > 0 && c.Name != "mlp" {
 		l.Addf("hidden", "", "only the model mlp has hidden widths")
@@ -63,111 +65,56 @@ func checkLayers(l *diag.List, key string, layers []LayerConfig) {
 
 // problems checks one layer without its children.
 func (c *LayerConfig) problems() (l diag.List) {
-	t, known := types[c.Type]
-	if !known {
-		help := "one of " + strings.Join(typeNames(), ", ")
-		if c.Type == "" {
-			l.Addf("type", help, "the layer has no type")
-		} else {
-			l.Addf("type", help, "there is no layer type %q", c.Type)
-		}
+	d, box := op.Layer(c.Type), containers[c.Type]
+	switch {
+	case c.Type == "":
+		l.Addf("type", "one of "+typeNames(), "the layer has no type")
 		return l
+	case d == nil && box.build == nil:
+		l.Addf("type", "one of "+typeNames(), "there is no layer type %q", c.Type)
+		return l
+	case d == nil:
+		d = &op.Definition{Name: graph.Op(c.Type), Keys: box.keys()}
 	}
-	given := c.given()
-	for _, key := range t.needs {
-		if !slices.Contains(given, key) {
-			l.Addf(key, "", "%s needs %s", c.Type, key)
-		}
-	}
-	for _, key := range given {
-		if !slices.Contains(t.needs, key) && !slices.Contains(t.takes, key) {
-			l.Addf(key, takes(t), "%s takes no %s", c.Type, key)
-		}
-	}
-	c.values(&l)
+	l = d.Problems(c.arguments())
+	slices.SortStableFunc(l, func(a, b diag.Problem) int { return strings.Compare(a.Key, b.Key) })
 	return l
 }
 
-func takes(t layerType) string {
-	all := append(slices.Clone(t.needs), t.takes...)
-	if len(all) == 0 {
-		return "it takes no arguments"
+// arguments are those of the operation, and the container's keys that are given.
+func (c *LayerConfig) arguments() op.Args {
+	a := maps.Clone(c.Args)
+	if a == nil {
+		a = op.Args{}
 	}
-	return "it takes " + strings.Join(all, ", ")
+	if c.Layers != nil {
+		a["layers"] = nil
+	}
+	if c.Shortcut != nil {
+		a["shortcut"] = nil
+	}
+	if c.LayerDrop != nil {
+		a["layerdrop"] = *c.LayerDrop
+	}
+	return a
 }
 
-func typeNames() []string {
-	var names []string
-	for name := range types {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// given lists the arguments that are there, by key.
-func (c *LayerConfig) given() (keys []string) {
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		key := v.Type().Field(i).Tag.Get("toml")
-		if key == "type" || key == "name" || v.Field(i).IsZero() {
-			continue
-		}
-		keys = append(keys, key)
+// keys are those of a container as an operation's.
+func (b container) keys() []op.Key {
+	keys := []op.Key{{Name: "layers", Required: true}}
+	for _, name := range b.takes {
+		keys = append(keys, op.Key{Name: name, Range: [2]float64{0, 1}})
 	}
 	return keys
 }
 
-// values checks the range of every argument that is given.
-func (c *LayerConfig) values(l *diag.List) {
-	for key, n := range map[string]*int{
-		"in_channels": c.InChannels, "out_channels": c.OutChannels, "groups": c.Groups, "in_features": c.InFeatures,
-		"out_features": c.OutFeatures, "num_features": c.NumFeatures, "num_embeddings": c.NumEmbeddings, "embedding_dim": c.EmbeddingDim,
-	} {
-		if n != nil {
-			atLeast(l, key, *n, 1)
-		}
-	}
-	for key, p := range map[string]IntPair{"kernel_size": c.KernelSize, "stride": c.Stride, "dilation": c.Dilation, "output_size": c.OutputSize} {
-		checkPair(l, key, p, 1)
-	}
-	checkPair(l, "padding", c.Padding, 0)
-	for i, n := range c.NormShape {
-		atLeast(l, fmt.Sprintf("normalized_shape[%d]", i), n, 1)
-	}
-	if c.OutChannels != nil && c.Groups != nil && *c.Groups > 0 && *c.OutChannels%*c.Groups != 0 {
-		l.Addf("groups", "", "%d output channels do not divide into %d groups", *c.OutChannels, *c.Groups)
-	}
-	within(l, "p", c.P, 0, 1)
-	within(l, "layerdrop", c.LayerDrop, 0, 1)
-	within(l, "momentum", c.Momentum, 0, 1)
-	if c.Eps != nil && !(*c.Eps > 0) {
-		l.Addf("eps", "", "%v is not positive", *c.Eps)
-	}
-	if c.Approximate != nil && *c.Approximate != "none" && *c.Approximate != "tanh" {
-		l.Addf("approximate", "none or tanh", "there is no approximation %q", *c.Approximate)
-	}
-	slices.SortFunc(*l, func(a, b diag.Problem) int { return strings.Compare(a.Key, b.Key) })
+func typeNames() string {
+	names, _ := Types()
+	return strings.Join(names, ", ")
 }
 
 func atLeast(l *diag.List, key string, n, least int) {
 	if n < least {
 		l.Addf(key, "", "%d is less than %d", n, least)
-	}
-}
-
-func checkPair(l *diag.List, key string, p IntPair, least int) {
-	if len(p) != 0 && len(p) != 2 {
-		l.Addf(key, "one number, or [height, width]", "%d numbers given", len(p))
-		return
-	}
-	for _, n := range p {
-		atLeast(l, key, n, least)
-	}
-}
-
-func within(l *diag.List, key string, v *float64, lo, hi float64) {
-	if v != nil && !(*v >= lo && *v <= hi) {
-		l.Addf(key, "", "%v is outside %v to %v", *v, lo, hi)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -24,14 +25,14 @@ var testModels = map[string]nn.Config{
 	"convnet": {Name: "convnet"},
 	"mlp":     {Name: "mlp"},
 	"layers": {Layers: []nn.LayerConfig{
-		{Type: "conv2d", OutChannels: ptr(4), KernelSize: nn.IntPair{3, 5}, Stride: nn.IntPair{1, 2}, Bias: ptr(false)},
+		{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": op.Pair{3, 5}, "stride": op.Pair{1, 2}, "bias": false}},
 		{Type: "batchnorm2d"},
 		{Type: "relu"},
-		{Type: "conv2d", OutChannels: ptr(6), KernelSize: nn.IntPair{3, 3}, Groups: ptr(2)},
+		{Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": op.Pair{3, 3}, "groups": 2}},
 		{Type: "flatten"},
-		{Type: "linear", OutFeatures: ptr(12)},
-		{Type: "layernorm", NormShape: []int{12}},
-		{Type: "linear", OutFeatures: ptr(10), Bias: ptr(false)},
+		{Type: "linear", Args: op.Args{"out_features": 12}},
+		{Type: "layernorm", Args: op.Args{"normalized_shape": []int{12}}},
+		{Type: "linear", Args: op.Args{"out_features": 10, "bias": false}},
 	}},
 }
 

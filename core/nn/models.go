@@ -1,6 +1,10 @@
 package nn
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/op"
+)
 
 // model is a network that has a name.
 type model struct {
@@ -33,16 +37,16 @@ func Names() []string {
 func convnet(_ Config, classes int) []LayerConfig {
 	block := func(name string, channels int) LayerConfig {
 		return LayerConfig{Type: "sequential", Name: name, Layers: []LayerConfig{
-			{Type: "conv2d", OutChannels: &channels, KernelSize: IntPair{5, 5}, Padding: IntPair{2, 2}},
+			{Type: "conv2d", Args: op.Args{"out_channels": channels, "kernel_size": op.Pair{5, 5}, "padding": op.Pair{2, 2}}},
 			{Type: "batchnorm2d"},
 			{Type: "relu"},
-			{Type: "maxpool2d", KernelSize: IntPair{2, 2}},
+			{Type: "maxpool2d", Args: op.Args{"kernel_size": op.Pair{2, 2}}},
 		}}
 	}
 	return []LayerConfig{
 		block("layer1", 16), block("layer2", 32),
 		{Type: "flatten"},
-		{Type: "linear", Name: "fc", OutFeatures: &classes},
+		{Type: "linear", Name: "fc", Args: op.Args{"out_features": classes}},
 	}
 }
 
@@ -54,7 +58,7 @@ func mlp(c Config, classes int) []LayerConfig {
 	}
 	layers := []LayerConfig{{Type: "flatten"}}
 	for i, width := range hidden {
-		layers = append(layers, LayerConfig{Type: "linear", Name: numbered("fc", i+1), OutFeatures: &width}, LayerConfig{Type: "relu"})
+		layers = append(layers, LayerConfig{Type: "linear", Name: numbered("fc", i+1), Args: op.Args{"out_features": width}}, LayerConfig{Type: "relu"})
 	}
-	return append(layers, LayerConfig{Type: "linear", Name: numbered("fc", len(hidden)+1), OutFeatures: &classes})
+	return append(layers, LayerConfig{Type: "linear", Name: numbered("fc", len(hidden)+1), Args: op.Args{"out_features": classes}})
 }

@@ -1,6 +1,10 @@
 package nn
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/trainctl/trainctl/core/op"
+)
 
 // The stems of a ResNet.
 const (
@@ -26,9 +30,9 @@ func resnet(block func(name string, channels, stride int, first bool) []LayerCon
 			layers, channels = append(layers, stage), 2*channels
 		}
 		return append(layers,
-			LayerConfig{Type: "adaptive_avgpool2d", Name: "avgpool", OutputSize: IntPair{1, 1}},
+			LayerConfig{Type: "adaptive_avgpool2d", Name: "avgpool", Args: op.Args{"output_size": op.Pair{1, 1}}},
 			LayerConfig{Type: "flatten", Name: "flatten"},
-			LayerConfig{Type: "linear", Name: "fc", OutFeatures: &classes})
+			LayerConfig{Type: "linear", Name: "fc", Args: op.Args{"out_features": classes}})
 	}
 }
 
@@ -37,7 +41,7 @@ func stem(kind string) []LayerConfig {
 		return convNormReLU(1, 64, 3, 1)
 	}
 	return append(convNormReLU(1, 64, 7, 2), LayerConfig{Type: "maxpool2d", Name: "maxpool",
-		KernelSize: IntPair{3, 3}, Stride: IntPair{2, 2}, Padding: IntPair{1, 1}})
+		Args: op.Args{"kernel_size": op.Pair{3, 3}, "stride": op.Pair{2, 2}, "padding": op.Pair{1, 1}}})
 }
 
 // basicBlock is two 3×3 convolutions, for ResNet-18 and -34. Only the first
@@ -79,6 +83,5 @@ func convNorm(i, channels, kernel, stride int) []LayerConfig {
 // norm follows.
 func conv(name string, channels, kernel, stride int) LayerConfig {
 	pad, bias := kernel/2, false
-	return LayerConfig{Type: "conv2d", Name: name, OutChannels: &channels, KernelSize: IntPair{kernel, kernel},
-		Stride: IntPair{stride, stride}, Padding: IntPair{pad, pad}, Bias: &bias}
+	return LayerConfig{Type: "conv2d", Name: name, Args: op.Args{"out_channels": channels, "kernel_size": op.Pair{kernel, kernel}, "stride": op.Pair{stride, stride}, "padding": op.Pair{pad, pad}, "bias": bias}}
 }

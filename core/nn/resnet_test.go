@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rng"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -52,7 +53,7 @@ func TestResNetParameters(t *testing.T) {
 			t.Errorf("%s: %d parameters in %d tensors, torchvision has %d in %d", c.cfg.Name, n, len(g.Params()), c.want, c.tensors)
 		}
 		for _, node := range g.Forward() {
-			if node.Op == graph.AdaptiveAvgPoolOp && !g.Shape(node.In[0]).Equal(c.final) {
+			if node.Op == op.AdaptiveAvgPool && !g.Shape(node.In[0]).Equal(c.final) {
 				t.Errorf("%s pools %v, want %v", c.cfg.Name, g.Shape(node.In[0]), c.final)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/op"
 )
 
 // Optional lists the parameters whose gradient a run may leave out, because
@@ -21,7 +22,7 @@ func (p *Plan) Optional() (params []int) {
 // branches independently, and would wait for each other.
 func (l *lowering) checkBranches() error {
 	for i := range l.steps {
-		if s := &l.steps[i]; s.branch != 0 && s.op == SyncBatchNormOp {
+		if s := &l.steps[i]; s.branch != 0 && op.StepOf(s.op).Exchange != nil {
 			var l diag.List
 			l.Addf("ddp.sync_batchnorm", "set it to false, or layerdrop to 0", "a batch norm in a branch that layerdrop leaves out on some ranks cannot be synchronised with the others: layer %s", s.layer)
 			return l.Err()

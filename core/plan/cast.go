@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -29,7 +30,7 @@ func newTypes(g *graph.Graph, opt Options) types {
 		t.model = t.policy.Params
 	}
 	for _, n := range g.Forward() {
-		if n.Op == graph.BatchNormOp {
+		if op.Of(n.Op).Norm.Float32 {
 			for _, id := range n.In[1:] {
 				t.norm[id] = true
 			}
@@ -67,7 +68,7 @@ func (t *types) forward(n *graph.Node, in []tensor.DType) (tensor.DType, error) 
 	case sdk.CastBanned:
 		return 0, fmt.Errorf("%s (%s): the precision policy %q refuses this operation, it is unsafe in half precision", n.Layer, n.Op, t.policy.Name)
 	}
-	if n.Op.Loss() && half(c) {
+	if op.Of(n.Op).Loss && half(c) {
 		c = t.base // apex hands the criterion float32, autocast lists every loss
 	}
 	return c, nil
@@ -118,26 +119,20 @@ func (t *types) made(id graph.ValueID, c tensor.DType) tensor.DType {
 // fixed reports whether a node reads a value in the type it has: indices,
 // statistics and buffers always, and the parameters of norms, which take
 // float32 ones beside half activations.
-func (t *types) fixed(op graph.Op, id graph.ValueID) bool {
+func (t *types) fixed(of graph.Op, id graph.ValueID) bool {
 	v := &t.g.Values[id]
-	return !t.open(id) || v.Wide || v.Kind == graph.Buffer || v.Kind == graph.Parameter && mixed(op)
+	return !t.open(id) || v.Wide || v.Kind == graph.Buffer || v.Kind == graph.Parameter && mixed(of)
 }
 
 // gradient is the type in which a backward node writes a gradient whose home has the type have.
-func (t *types) gradient(op graph.Op, id graph.ValueID, c, have tensor.DType) tensor.DType {
-	if t.g.Values[id].Kind == graph.ParamGradient && mixed(op) {
+func (t *types) gradient(of graph.Op, id graph.ValueID, c, have tensor.DType) tensor.DType {
+	if t.g.Values[id].Kind == graph.ParamGradient && mixed(of) {
 		return have
 	}
 	return c
 }
 
-func mixed(op graph.Op) bool {
-	switch op {
-	case graph.BatchNormOp, graph.BatchNormGradOp, graph.LayerNormOp, graph.LayerNormGradOp:
-		return true
-	}
-	return false
-}
+func mixed(of graph.Op) bool { return op.StepOf(of).Mixed }
 
 type castKey struct {
 	val int
@@ -157,6 +152,6 @@ func (l *lowering) cast(v int, to tensor.DType, name string) int {
 	}
 	c := l.declare(tensor.Spec{DType: to, Shape: l.vals[v].spec.Shape}, PlaceArena, 0)
 	l.casts[key] = c
-	l.steps = append(l.steps, draft{op: CastOp, layer: name, in: []int{v}, out: []int{c}, branch: l.branch})
+	l.steps = append(l.steps, draft{op: op.Cast, layer: name, in: []int{v}, out: []int{c}, branch: l.branch})
 	return c
 }

@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/trainctl/trainctl/core/op"
+
 // Exchange is how a step works with the same step on the other ranks in the
 // middle of a run. Every rank makes the same calls in the same order, because
 // all run the same plan; a call returns when all ranks have made it.
@@ -43,7 +45,7 @@ func (s *Step) shadow(x Exchange) (err error) {
 	n := s.Exchanges()
 	switch {
 	case n == 0 || x == nil:
-	case s.Op == SyncBatchNormOp:
+	case op.StepOf(s.Op).Exchange.Gather:
 		_, err = x.Gather(make([]float64, n))
 	default:
 		err = x.Sum(make([]float64, n))
@@ -51,12 +53,10 @@ func (s *Step) shadow(x Exchange) (err error) {
 	return err
 }
 
-// Exchanges is the length of the vector that the step exchanges: two sums per
-// channel and the number of elements that they are over. 0 is none: a gradient
-// that stops at the layer needs nothing from elsewhere.
+// Exchanges is the length of the vector that the step exchanges; 0 for none.
 func (s *Step) Exchanges() int {
-	if s.Op == SyncBatchNormOp || s.Op == SyncBatchNormGradOp && s.Out[0].Present() {
-		return 2*s.In[0].Spec.Shape[1] + 1
+	if x := op.StepOf(s.Op).Exchange; x != nil {
+		return x.Len(specs(s.In), specs(s.Out))
 	}
 	return 0
 }

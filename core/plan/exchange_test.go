@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -18,8 +19,8 @@ import (
 func normModel() nn.Config {
 	return nn.Config{Layers: layers{
 		layer("batchnorm2d"),
-		{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Stride: pair(3, 3), Bias: ptr(false)}, layer("batchnorm2d"), layer("relu"),
-		{Type: "conv2d", OutChannels: ptr(5), KernelSize: pair(3, 3), Stride: pair(2, 2)}, {Type: "batchnorm2d", Affine: ptr(false)}, layer("relu"),
+		{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "stride": pair(3, 3), "bias": false}}, layer("batchnorm2d"), layer("relu"),
+		{Type: "conv2d", Args: op.Args{"out_channels": 5, "kernel_size": pair(3, 3), "stride": pair(2, 2)}}, {Type: "batchnorm2d", Args: op.Args{"affine": false}}, layer("relu"),
 		layer("flatten"), linear(10),
 	}}
 }

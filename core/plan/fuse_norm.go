@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -13,16 +14,16 @@ import (
 // step looks at what is in between.
 func (l *lowering) fuseNormPool(i int) {
 	norm := &l.steps[i]
-	relu, ok := l.onlyReader(norm.out[0], graph.ReLUOp)
+	relu, ok := l.onlyReader(norm.out[0], op.ReLU)
 	if !ok {
 		return
 	}
 	active := l.steps[relu].out[0]
-	pool, ok := l.reader(active, graph.MaxPoolOp)
+	pool, ok := l.reader(active, op.MaxPool)
 	if !ok {
 		return
 	}
-	attr := NormPool{Norm: norm.attr.(graph.BatchNorm), Pool: l.steps[pool].attr.(graph.Pool)}
+	attr := op.NormPoolAttr{Norm: norm.attr.(op.BatchNormAttr), Pool: l.steps[pool].attr.(op.PoolAttr)}
 	switch readers := l.readers(active); {
 	case len(readers) == 2:
 		if !l.fuseNormPoolGrad(active, pool, attr) {
@@ -31,28 +32,28 @@ func (l *lowering) fuseNormPool(i int) {
 	case len(readers) > 2:
 		return
 	}
-	norm.op, norm.attr = NormPoolOp, attr
+	norm.op, norm.attr = op.NormPool, attr
 	norm.out = append(slices.Clone(l.steps[pool].out), norm.out[1:]...)
 	l.remove(relu, pool)
 }
 
 // fuseNormPoolGrad merges the three gradients, if they are there.
-func (l *lowering) fuseNormPoolGrad(active, pool int, attr NormPool) bool {
-	relu, ok := l.reader(active, graph.ReLUGradOp)
+func (l *lowering) fuseNormPoolGrad(active, pool int, attr op.NormPoolAttr) bool {
+	relu, ok := l.reader(active, op.ReLUGrad)
 	if !ok {
 		return false
 	}
-	unpool, ok := l.writer(l.steps[relu].in[1], graph.MaxPoolGradOp)
+	unpool, ok := l.writer(l.steps[relu].in[1], op.MaxPoolGrad)
 	if !ok || len(l.readers(l.steps[relu].in[1])) != 1 {
 		return false
 	}
-	norm, ok := l.onlyReader(l.steps[relu].out[0], graph.BatchNormGradOp)
+	norm, ok := l.onlyReader(l.steps[relu].out[0], op.BatchNormGrad)
 	if !ok || l.steps[norm].out[0] == absent {
 		return false
 	}
 	d, out := &l.steps[norm], l.steps[pool].out
 	x, mean, invstd, weight := d.in[0], d.in[2], d.in[3], d.in[4]
-	d.op, d.attr = NormPoolGradOp, attr
+	d.op, d.attr = op.NormPoolGrad, attr
 	d.in = []int{x, out[0], l.steps[unpool].in[1], out[1], mean, invstd, weight}
 	d.out = append(d.out, l.sumForBias(d.out[0]))
 	l.remove(unpool, relu)
@@ -62,7 +63,7 @@ func (l *lowering) fuseNormPoolGrad(active, pool int, attr NormPool) bool {
 // sumForBias lets the gradient of a convolution's bias read the sums that the
 // step which writes dx makes on its way; absent if there is no such bias.
 func (l *lowering) sumForBias(dx int) int {
-	bias, ok := l.reader(dx, graph.Conv2DGradBiasOp)
+	bias, ok := l.reader(dx, op.Conv2DGradBias)
 	if !ok {
 		return absent
 	}

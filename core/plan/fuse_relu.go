@@ -3,7 +3,7 @@ package plan
 import (
 	"slices"
 
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 )
 
 // fuseNormReLU merges the batch norm of step i with the ReLU behind it, and with
@@ -13,7 +13,7 @@ import (
 func (l *lowering) fuseNormReLU(i int) {
 	norm := &l.steps[i]
 	out, residual, gone := norm.out[0], absent, []int(nil)
-	if sum, ok := l.onlyReader(out, graph.AddOp); ok {
+	if sum, ok := l.onlyReader(out, op.Add); ok {
 		in := l.steps[sum].in
 		if residual = in[0]; residual == out {
 			residual = in[1]
@@ -23,11 +23,11 @@ func (l *lowering) fuseNormReLU(i int) {
 		}
 		out, gone = l.steps[sum].out[0], append(gone, sum)
 	}
-	relu, ok := l.onlyReader(out, graph.ReLUOp)
+	relu, ok := l.onlyReader(out, op.ReLU)
 	if !ok || l.steps[relu].branch != norm.branch {
 		return
 	}
-	norm.op, norm.out = NormReLUOp, append(slices.Clone(l.steps[relu].out), norm.out[1:]...)
+	norm.op, norm.out = op.NormReLU, append(slices.Clone(l.steps[relu].out), norm.out[1:]...)
 	if residual != absent {
 		norm.in = append(slices.Clone(norm.in), residual)
 	}
@@ -51,11 +51,11 @@ func (l *lowering) fuseNormReLUGrad(i int) {
 	}
 	relu, norm := &l.steps[i], &l.steps[i+1]
 	d := relu.out[0]
-	if norm.op != graph.BatchNormGradOp || norm.in[1] != d || norm.in[0] == d || norm.out[0] == absent || norm.branch != relu.branch {
+	if norm.op != op.BatchNormGrad || norm.in[1] != d || norm.in[0] == d || norm.out[0] == absent || norm.branch != relu.branch {
 		return
 	}
 	x, mean, invstd, weight := norm.in[0], norm.in[2], norm.in[3], norm.in[4]
-	norm.op, norm.in = NormReLUGradOp, []int{x, relu.in[0], relu.in[1], mean, invstd, weight}
+	norm.op, norm.in = op.NormReLUGrad, []int{x, relu.in[0], relu.in[1], mean, invstd, weight}
 	if len(l.readers(d)) > 0 {
 		norm.out = append(slices.Clone(norm.out), d)
 	}

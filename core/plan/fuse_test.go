@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -22,8 +23,8 @@ func ops(p *plan.Plan) (list []graph.Op) {
 // gradients, running statistics and the order in which gradients are complete.
 func TestFusionKeepsResults(t *testing.T) {
 	merged := map[string][]graph.Op{
-		"convnet": {plan.NormPoolOp, plan.NormPoolGradOp},
-		"mlp":     {plan.LinearReLUOp, plan.LinearGradInputReLUOp},
+		"convnet": {op.NormPool, op.NormPoolGrad},
+		"mlp":     {op.LinearReLU, op.LinearGradInputReLU},
 	}
 	for model, fusions := range merged {
 		for _, d := range []tensor.DType{tensor.F32, tensor.F64} {
@@ -32,12 +33,12 @@ func TestFusionKeepsResults(t *testing.T) {
 			fused := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d, Fuse: true}, 3)
 			plain := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d}, 3)
 			list := ops(fused.p)
-			for _, op := range fusions {
-				if !slices.Contains(list, op) || slices.Contains(list, graph.ReLUOp) || slices.Contains(list, graph.ReLUGradOp) {
-					t.Fatalf("%s: steps %v, want %v", model, list, op)
+			for _, o := range fusions {
+				if !slices.Contains(list, o) || slices.Contains(list, op.ReLU) || slices.Contains(list, op.ReLUGrad) {
+					t.Fatalf("%s: steps %v, want %v", model, list, o)
 				}
 			}
-			if list := ops(plain.p); slices.ContainsFunc(fusions, func(op graph.Op) bool { return slices.Contains(list, op) }) {
+			if list := ops(plain.p); slices.ContainsFunc(fusions, func(o graph.Op) bool { return slices.Contains(list, o) }) {
 				t.Fatalf("%s without fusion: steps %v", model, list)
 			}
 			if !slices.Equal(fused.p.GradOrder(), plain.p.GradOrder()) {
@@ -69,10 +70,10 @@ func TestLinearFusionNeedsTheOnlyReader(t *testing.T) {
 		linear(10)}}
 	p := must(plan.Compile(build(t, cfg, digits, class), plan.Options{Batch: 2, Train: true, Fuse: true}))
 	count := map[graph.Op]int{}
-	for _, op := range ops(p) {
-		count[op]++
+	for _, o := range ops(p) {
+		count[o]++
 	}
-	want := map[graph.Op]int{plan.LinearReLUOp: 1, plan.LinearGradInputReLUOp: 0, graph.ReLUOp: 1, graph.ReLUGradOp: 2}
+	want := map[graph.Op]int{op.LinearReLU: 1, op.LinearGradInputReLU: 0, op.ReLU: 1, op.ReLUGrad: 2}
 	for op, n := range want {
 		if count[op] != n {
 			t.Errorf("%d steps of %s, want %d: %v", count[op], op, n, ops(p))
@@ -93,12 +94,12 @@ func sameTensor(t *testing.T, name string, got, want tensor.Tensor, tol float64)
 func TestFusionNeedsTheOnlyReader(t *testing.T) {
 	cfg := nn.Config{Layers: layers{
 		conv(4, 3), layer("batchnorm2d"), layer("relu"),
-		{Type: "residual", Name: "r", Layers: layers{{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1)}}},
-		{Type: "maxpool2d", KernelSize: pair(2, 2)}, layer("flatten"), linear(10)}}
+		{Type: "residual", Name: "r", Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}}},
+		{Type: "maxpool2d", Args: op.Args{"kernel_size": pair(2, 2)}}, layer("flatten"), linear(10)}}
 	g := build(t, cfg, digits, class)
 	for _, train := range []bool{true, false} {
 		p := must(plan.Compile(g, plan.Options{Batch: 2, Train: train, Fuse: true}))
-		if list := ops(p); slices.Contains(list, plan.NormPoolOp) || !slices.Contains(list, plan.NormReLUOp) {
+		if list := ops(p); slices.Contains(list, op.NormPool) || !slices.Contains(list, op.NormReLU) {
 			t.Errorf("steps %v", list)
 		}
 	}
@@ -112,7 +113,7 @@ func count(p *plan.Plan, op graph.Op) int {
 // A residual joins the batch norm whose output it is added to, if it is there in
 // time, in either order; a batch norm that somebody else reads stays as it is.
 func TestNormReLUFusion(t *testing.T) {
-	same := nn.LayerConfig{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1), Bias: ptr(false)}
+	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}
 	norm, relu := layer("batchnorm2d"), layer("relu")
 	block := func(main, shortcut layers) layers {
 		return layers{same, norm, relu, {Type: "residual", Name: "r", Layers: main, Shortcut: shortcut}, relu, layer("flatten"), linear(10)}
@@ -121,10 +122,10 @@ func TestNormReLUFusion(t *testing.T) {
 		layers layers
 		want   map[graph.Op]int
 	}{
-		"identity":             {block(layers{same, norm, relu, same, norm}, nil), map[graph.Op]int{plan.NormReLUOp: 3, plan.NormReLUGradOp: 3, graph.BatchNormOp: 0, graph.ReLUOp: 0, graph.ReLUGradOp: 0}},
-		"projection":           {block(layers{same, norm}, layers{same, norm}), map[graph.Op]int{plan.NormReLUOp: 2, plan.NormReLUGradOp: 2, graph.BatchNormOp: 1, graph.BatchNormGradOp: 1, graph.ReLUOp: 0}},
-		"residual comes later": {block(layers{same, norm}, layers{same}), map[graph.Op]int{plan.NormReLUOp: 1, graph.BatchNormOp: 1, graph.ReLUOp: 1, plan.NormReLUGradOp: 1, graph.ReLUGradOp: 1}},
-		"no norm at the end":   {block(layers{same, norm, same}, nil), map[graph.Op]int{plan.NormReLUOp: 1, graph.BatchNormOp: 1, graph.ReLUOp: 1, plan.NormReLUGradOp: 1, graph.ReLUGradOp: 1}},
+		"identity":             {block(layers{same, norm, relu, same, norm}, nil), map[graph.Op]int{op.NormReLU: 3, op.NormReLUGrad: 3, op.BatchNorm: 0, op.ReLU: 0, op.ReLUGrad: 0}},
+		"projection":           {block(layers{same, norm}, layers{same, norm}), map[graph.Op]int{op.NormReLU: 2, op.NormReLUGrad: 2, op.BatchNorm: 1, op.BatchNormGrad: 1, op.ReLU: 0}},
+		"residual comes later": {block(layers{same, norm}, layers{same}), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, op.ReLU: 1, op.NormReLUGrad: 1, op.ReLUGrad: 1}},
+		"no norm at the end":   {block(layers{same, norm, same}, nil), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, op.ReLU: 1, op.NormReLUGrad: 1, op.ReLUGrad: 1}},
 	} {
 		g := build(t, nn.Config{Layers: c.layers}, digits, class)
 		fused, plain := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true}, 3)
@@ -135,8 +136,8 @@ func TestNormReLUFusion(t *testing.T) {
 		}
 		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} { // which rounds once less
 			half, full := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true, Policy: autocast(d)}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true, Policy: autocast(d)}, 3)
-			if got, want := count(half.p, plan.NormReLUOp), c.want[plan.NormReLUOp]; got != want {
-				t.Errorf("%s in %v: %d steps of %s, want %d", name, d, got, plan.NormReLUOp, want)
+			if got, want := count(half.p, op.NormReLU), c.want[op.NormReLU]; got != want {
+				t.Errorf("%s in %v: %d steps of %s, want %d", name, d, got, op.NormReLU, want)
 			}
 			x, y := goldenBatch(1, 3)
 			a, b := half.prog.Run(plan.Args{Input: x, Target: y}), full.prog.Run(plan.Args{Input: x, Target: y})

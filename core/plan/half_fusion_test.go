@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 	"pgregory.net/rapid"
@@ -17,12 +18,12 @@ import (
 func drawBlocks(t *rapid.T) (ls layers) {
 	conv := func(name string) nn.LayerConfig {
 		k := rapid.SampledFrom([]int{1, 3, 3, 5}).Draw(t, name)
-		return nn.LayerConfig{Type: "conv2d", OutChannels: ptr(16), KernelSize: pair(k, k), Padding: pair(k/2, k/2), Bias: ptr(rapid.Bool().Draw(t, name+" bias"))}
+		return nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 16, "kernel_size": pair(k, k), "padding": pair(k/2, k/2), "bias": rapid.Bool().Draw(t, name+" bias")}}
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "blocks") {
 		first := conv("kernel")
 		if s := rapid.IntRange(1, 2).Draw(t, "stride"); s > 1 {
-			first.Stride = pair(s, s)
+			first.Args["stride"] = pair(s, s)
 		}
 		ls = append(ls, first)
 		if rapid.IntRange(0, 3).Draw(t, "norm") > 0 {
@@ -31,9 +32,9 @@ func drawBlocks(t *rapid.T) (ls layers) {
 		ls = append(ls, layer("relu"))
 		switch rapid.SampledFrom([]string{"none", "pool", "overlap", "residual"}).Draw(t, "end") {
 		case "pool":
-			ls = append(ls, nn.LayerConfig{Type: "maxpool2d", KernelSize: pair(2, 2), CeilMode: ptr(true)})
+			ls = append(ls, nn.LayerConfig{Type: "maxpool2d", Args: op.Args{"kernel_size": pair(2, 2), "ceil_mode": true}})
 		case "overlap":
-			ls = append(ls, nn.LayerConfig{Type: "maxpool2d", KernelSize: pair(3, 3), Stride: pair(2, 2), Padding: pair(1, 1)})
+			ls = append(ls, nn.LayerConfig{Type: "maxpool2d", Args: op.Args{"kernel_size": pair(3, 3), "stride": pair(2, 2), "padding": pair(1, 1)}})
 		case "residual":
 			ls = append(ls, nn.LayerConfig{Type: "residual", Layers: layers{conv("inner"), layer("batchnorm2d")}}, layer("relu"))
 		}

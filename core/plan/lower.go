@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -110,10 +111,10 @@ func (l *lowering) activation(id graph.ValueID, d tensor.DType) int {
 
 // moves reports whether a node only renames its input.
 func (l *lowering) moves(n *graph.Node) bool {
-	switch n.Op {
-	case graph.FlattenOp, graph.FlattenGradOp:
+	switch op.Of(n.Op).Renames {
+	case op.Always:
 		return true
-	case graph.DropoutOp, graph.BranchOp:
+	case op.InEvaluation:
 		return !l.opt.Train
 	}
 	return false
@@ -145,29 +146,30 @@ func (l *lowering) forward(n *graph.Node) error {
 		l.home[id] = l.activation(id, l.types.made(id, c))
 		d.out = append(d.out, l.home[id])
 	}
-	if n.Op == graph.BatchNormOp {
-		if err := l.batchNorm(n, &d); err != nil {
-			return err
-		}
+	if err := l.norm(n, &d); err != nil {
+		return err
 	}
 	l.steps = append(l.steps, d)
 	return nil
 }
 
-// batchNorm drops the batch's statistics from evaluation, and refuses to train
-// where there are none. Over several ranks there are, until all but one have run
-// out of data (ddp.uneven): the running variance then stays.
-func (l *lowering) batchNorm(n *graph.Node, d *draft) error {
-	if !l.opt.Train {
-		d.out = d.out[:1]
+// norm leaves what only training needs out of an evaluation, and refuses to
+// train where a batch has no statistics. Over several ranks there are, until all
+// but one have run out of data (ddp.uneven): the running variance then stays.
+func (l *lowering) norm(n *graph.Node, d *draft) error {
+	norm := op.Of(n.Op).Norm
+	if k := norm.EvalOutputs; k > 0 && !l.opt.Train {
+		d.out = d.out[:k]
+	}
+	if synced := norm.Synced[n.Op]; synced != "" && l.opt.Train && l.opt.SyncBatchNorm {
+		d.op = synced
 		return nil
 	}
-	if l.opt.SyncBatchNorm {
-		d.op = SyncBatchNormOp
+	if norm.CheckTrain == nil || !l.opt.Train {
 		return nil
 	}
-	if x := l.vals[d.in[0]].spec.Shape; x[0]*x[2]*x[3] == 1 {
-		return fmt.Errorf("plan: %s (%s): a batch of one image of one pixel has no variance to train with; choose a batch size with which no batch, the rest of an epoch included, is of one", n.Layer, n.Op)
+	if err := norm.CheckTrain(l.vals[d.in[0]].spec.Shape); err != nil {
+		return fmt.Errorf("plan: %s (%s): %w", n.Layer, n.Op, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -14,12 +15,12 @@ func (l *lowering) backward(n *graph.Node) {
 		return
 	}
 	c := l.compute[n.Forward]
-	if n.Op == graph.AddOp { // the sum of a value's gradients, in the value's own type
+	if n.Op == graph.Sum { // the sum of a value's gradients, in the value's own type
 		c = l.vals[l.home[l.g.Values[n.Out[0]].Of]].spec.DType
 	}
 	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), out: make([]int, len(n.Out)), branch: n.Branch}
-	if n.Op == graph.BatchNormGradOp && l.opt.SyncBatchNorm {
-		d.op = SyncBatchNormGradOp
+	if synced := op.Of(n.Op).Norm.Synced[n.Op]; synced != "" && l.opt.SyncBatchNorm {
+		d.op = synced
 	}
 	var after []draft
 	for i, id := range n.Out {
@@ -30,7 +31,7 @@ func (l *lowering) backward(n *graph.Node) {
 		have := l.vals[d.out[i]].spec.DType
 		if want := l.types.gradient(n.Op, id, c, have); want != have {
 			raw := l.activation(id, want)
-			after = append(after, draft{op: CastOp, layer: l.g.Values[id].Name + ".grad", in: []int{raw}, out: []int{d.out[i]}, branch: n.Branch})
+			after = append(after, draft{op: op.Cast, layer: l.g.Values[id].Name + ".grad", in: []int{raw}, out: []int{d.out[i]}, branch: n.Branch})
 			d.out[i] = raw
 		}
 	}

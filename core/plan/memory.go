@@ -3,7 +3,7 @@ package plan
 import (
 	"sort"
 
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 )
 
 // align is the boundary on which every value starts: a cache line, and the
@@ -59,16 +59,15 @@ func (l *lowering) blocks() map[int]*block {
 // shareInPlace lets a step's first output take the memory of an input that ends there.
 func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 	for i := range l.steps {
-		s := &l.steps[i]
-		slots := inPlace[s.op]
-		if len(slots) == 0 || s.out[0] == absent || ((s.op == graph.BatchNormOp || s.op == NormReLUOp) && l.opt.Train) {
+		s, known := &l.steps[i], op.StepOf(l.steps[i].op)
+		if len(known.InPlace) == 0 || s.out[0] == absent || known.EvalInPlace && l.opt.Train {
 			continue
 		}
 		out := m[l.vals[s.out[0]].alias]
 		if out == nil || out.first != i {
 			continue
 		}
-		for _, slot := range slots {
+		for _, slot := range known.InPlace {
 			in := m[l.vals[s.in[slot]].alias]
 			if in == nil || in == out || in.last != i || in.size != out.size || l.readTwice(s, slot) {
 				continue

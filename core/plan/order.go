@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 )
 
 // order makes sure that the graph has the passes that the plan wants.
@@ -66,7 +67,7 @@ func gradOrder(steps []Step) (order []int) {
 // turn is the first step behind the loss.
 func turn(steps []Step) int {
 	for i := range steps {
-		if steps[i].Op.Loss() {
+		if d := op.Of(steps[i].Op); d != nil && d.Loss && d.Name == steps[i].Op {
 			return i + 1
 		}
 	}

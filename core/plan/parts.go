@@ -38,6 +38,7 @@ type Parts struct {
 	State, Grads  []tensor.Spec
 	Input, Target tensor.Spec // with the batch dimension; zero if there is none
 	Arena         int         // bytes that the steps' operands take there
+	Branches      []graph.Branch
 }
 
 // StatsOperand is where the loss of a plan of these parts reports: behind everything else in the arena.
@@ -49,7 +50,8 @@ func (p *Parts) StatsOperand() Operand {
 func Assemble(parts Parts) *Plan {
 	p := &Plan{
 		Batch: parts.Batch, Train: parts.Train, DType: parts.DType, steps: parts.Steps, state: parts.State, grads: parts.Grads,
-		stats: parts.StatsOperand(), input: parts.Input, tgt: parts.Target,
+		branches: parts.Branches,
+		stats:    parts.StatsOperand(), input: parts.Input, tgt: parts.Target,
 	}
 	p.arena = p.stats.Offset + roundUp(p.stats.Spec.Bytes())
 	for i := range parts.State {

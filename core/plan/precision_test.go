@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -101,11 +101,11 @@ func TestHalfModelTypes(t *testing.T) {
 		}
 		for _, s := range p.Steps() {
 			switch s.Op {
-			case graph.BatchNormOp:
+			case op.BatchNorm:
 				if got := []tensor.DType{s.In[0].Spec.DType, s.In[1].Spec.DType, s.Out[0].Spec.DType, s.Out[1].Spec.DType}; !slices.Equal(got, []tensor.DType{tensor.F16, c.norm, tensor.F16, tensor.F32}) {
 					t.Errorf("%s: batch norm runs in %v", c.policy.Name, got)
 				}
-			case graph.CrossEntropyOp:
+			case op.CrossEntropy:
 				if s.In[0].Spec.DType != tensor.F32 {
 					t.Errorf("%s: the loss runs in %v", c.policy.Name, s.In[0].Spec.DType)
 				}

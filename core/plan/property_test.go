@@ -7,6 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 	"pgregory.net/rapid"
@@ -15,11 +16,11 @@ import (
 // imageLayers draws layers that keep images of c channels at their size.
 func imageLayers(t *rapid.T, depth int) (ls layers) {
 	for range rapid.IntRange(0, 4).Draw(t, "layers") {
-		same := nn.LayerConfig{Type: "conv2d", OutChannels: ptr(2), KernelSize: pair(3, 3), Padding: pair(1, 1)}
-		smooth := nn.LayerConfig{Type: "avgpool2d", KernelSize: pair(3, 3), Stride: pair(1, 1), Padding: pair(1, 1)}
-		peak := nn.LayerConfig{Type: "maxpool2d", KernelSize: pair(3, 3), Stride: pair(1, 1), Padding: pair(1, 1)}
+		same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}
+		smooth := nn.LayerConfig{Type: "avgpool2d", Args: op.Args{"kernel_size": pair(3, 3), "stride": pair(1, 1), "padding": pair(1, 1)}}
+		peak := nn.LayerConfig{Type: "maxpool2d", Args: op.Args{"kernel_size": pair(3, 3), "stride": pair(1, 1), "padding": pair(1, 1)}}
 		l := rapid.SampledFrom(layers{same, same, smooth, peak, layer("batchnorm2d"), layer("relu"), layer("gelu"), layer("sigmoid"),
-			layer("tanh"), layer("dropout"), {Type: "layernorm", NormShape: []int{5}}, layer("residual"), layer("sequential")}).Draw(t, "layer")
+			layer("tanh"), layer("dropout"), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{5}}}, layer("residual"), layer("sequential")}).Draw(t, "layer")
 		if l.Type == "residual" || l.Type == "sequential" {
 			if depth == 0 {
 				continue

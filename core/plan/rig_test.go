@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rng"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -24,14 +25,14 @@ func goldenModel(name string) nn.Config {
 		return nn.Config{Name: name}
 	}
 	return nn.Config{Layers: layers{
-		{Type: "conv2d", OutChannels: ptr(4), KernelSize: pair(3, 3), Padding: pair(1, 1), Bias: ptr(false)}, layer("batchnorm2d"), layer("gelu"),
+		{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}, layer("batchnorm2d"), layer("gelu"),
 		{Type: "residual", Name: "block", Layers: layers{
-			{Type: "conv2d", OutChannels: ptr(6), KernelSize: pair(3, 3), Stride: pair(2, 2), Padding: pair(1, 1)}, layer("relu"), layer("batchnorm2d"),
+			{Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3, 3), "stride": pair(2, 2), "padding": pair(1, 1)}}, layer("relu"), layer("batchnorm2d"),
 		}, Shortcut: layers{{Type: "sequential", Name: "downsample", Layers: layers{
-			{Type: "avgpool2d", KernelSize: pair(2, 2)}, {Type: "conv2d", OutChannels: ptr(6), KernelSize: pair(1, 1), Bias: ptr(false)},
+			{Type: "avgpool2d", Args: op.Args{"kernel_size": pair(2, 2)}}, {Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(1, 1), "bias": false}},
 		}}}},
-		layer("relu"), {Type: "adaptive_avgpool2d", OutputSize: pair(3, 3)}, layer("flatten"),
-		{Type: "layernorm", NormShape: []int{54}}, linear(16), layer("tanh"), linear(10),
+		layer("relu"), {Type: "adaptive_avgpool2d", Args: op.Args{"output_size": pair(3, 3)}}, layer("flatten"),
+		{Type: "layernorm", Args: op.Args{"normalized_shape": []int{54}}}, linear(16), layer("tanh"), linear(10),
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -20,10 +21,10 @@ import (
 // with hooks, accumulation and loss scale on.
 func TestRunDoesNotAllocate(t *testing.T) {
 	all := nn.Config{Layers: layers{
-		conv(3, 3), layer("batchnorm2d"), layer("relu"), {Type: "maxpool2d", KernelSize: pair(2, 2)},
-		{Type: "residual", Layers: layers{{Type: "conv2d", OutChannels: ptr(3), KernelSize: pair(3, 3), Padding: pair(1, 1)}, layer("gelu")}},
-		{Type: "avgpool2d", KernelSize: pair(2, 2)}, {Type: "adaptive_avgpool2d", OutputSize: pair(4, 4)},
-		layer("flatten"), {Type: "layernorm", NormShape: []int{48}}, layer("dropout"), linear(20), layer("tanh"), layer("sigmoid"), linear(10),
+		conv(3, 3), layer("batchnorm2d"), layer("relu"), {Type: "maxpool2d", Args: op.Args{"kernel_size": pair(2, 2)}},
+		{Type: "residual", Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 3, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}, layer("gelu")}},
+		{Type: "avgpool2d", Args: op.Args{"kernel_size": pair(2, 2)}}, {Type: "adaptive_avgpool2d", Args: op.Args{"output_size": pair(4, 4)}},
+		layer("flatten"), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{48}}}, layer("dropout"), linear(20), layer("tanh"), layer("sigmoid"), linear(10),
 	}}
 	for name, opt := range map[string]plan.Options{
 		"f32":      {Train: true, Fuse: true},
@@ -167,8 +168,8 @@ func TestCompileAndBindErrors(t *testing.T) {
 	w := lost.NewParam("fc.weight", graph.Weight, 4, 3, 4)
 	lost.NewParam("spare.weight", graph.Weight, 4, 3, 4)
 	lost.NewParam("spare.bias", graph.Bias, 4, 3)
-	y := must(lost.Linear("fc", lost.Input(), w, graph.None))
-	if err := lost.CrossEntropy(y); err != nil {
+	y := must(op.Apply(lost, op.Linear, "fc", nil, lost.Input(), w, graph.None))
+	if _, err := op.Apply(lost, op.CrossEntropy, "loss", nil, y, lost.Target()); err != nil {
 		t.Fatal(err)
 	}
 	point := build(t, nn.Config{Layers: layers{conv(2, 28), layer("batchnorm2d"), layer("flatten"), linear(10)}}, digits, class)
@@ -250,11 +251,11 @@ func TestSharedParameter(t *testing.T) {
 	in := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{6}}
 	g := graph.New(in, class)
 	w := g.NewParam("tied.weight", graph.Weight, 6, 6, 6)
-	x := must(g.Linear("a", g.Input(), w, graph.None))
-	x = g.Tanh("b", x)
-	x = must(g.Linear("c", x, w, graph.None))
-	x = must(g.Linear("fc", x, g.NewParam("fc.weight", graph.Weight, 6, 10, 6), graph.None))
-	if err := g.CrossEntropy(x); err != nil {
+	x := must(op.Apply(g, op.Linear, "a", nil, g.Input(), w, graph.None))
+	x = must(op.Apply(g, op.Tanh, "b", nil, x))
+	x = must(op.Apply(g, op.Linear, "c", nil, x, w, graph.None))
+	x = must(op.Apply(g, op.Linear, "fc", nil, x, g.NewParam("fc.weight", graph.Weight, 6, 10, 6), graph.None))
+	if _, err := op.Apply(g, op.CrossEntropy, "loss", nil, x, g.Target()); err != nil {
 		t.Fatal(err)
 	}
 	r := newRig(t, g, plan.Options{Batch: 3, Train: true, DType: tensor.F64, Fuse: true}, 3)
@@ -265,7 +266,7 @@ func TestSharedParameter(t *testing.T) {
 	lower := must(plan.Compile(g, plan.Options{Batch: 3, Train: true, Fuse: true, Policy: autocast(tensor.BF16)}))
 	casts := 0
 	for _, s := range lower.Steps() {
-		if s.Op == plan.CastOp && s.Layer == "tied.weight" {
+		if s.Op == op.Cast && s.Layer == "tied.weight" {
 			casts++
 		}
 	}
@@ -288,7 +289,7 @@ func TestForecast(t *testing.T) {
 				sum += o.Spec.Bytes()
 			}
 		}
-		if s.Op == graph.Conv2DOp && s.Layer == "layer1.0" && s.FLOPs != 64*16*28*28*(2*25+1) {
+		if s.Op == op.Conv2D && s.Layer == "layer1.0" && s.FLOPs != 64*16*28*28*(2*25+1) {
 			t.Errorf("%s: %d FLOPs", s.Layer, s.FLOPs)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
@@ -95,8 +96,8 @@ func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (ha
 		s.Checkpoint = checkpoint.Config{Every: "3 steps", Keep: 1}
 		one, two := 3, 6
 		s.Model = nn.Config{Layers: []nn.LayerConfig{
-			{Type: "conv2d", OutChannels: &one, KernelSize: nn.IntPair{2, 2}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"},
-			{Type: "linear", OutFeatures: &two}, {Type: "dropout"}, {Type: "linear", OutFeatures: &one},
+			{Type: "conv2d", Args: op.Args{"out_channels": one, "kernel_size": op.Pair{2, 2}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"},
+			{Type: "linear", Args: op.Args{"out_features": two}}, {Type: "dropout"}, {Type: "linear", Args: op.Args{"out_features": one}},
 		}}
 		if change != nil {
 			change(d)

@@ -17,6 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
@@ -133,7 +134,7 @@ func TestBatchTooSmallForTheModelIsAMistake(t *testing.T) {
 		three := 3
 		d.Settings.Train.PerRankBatch = 29 // of 30 samples
 		d.Settings.Model = nn.Config{Layers: []nn.LayerConfig{
-			{Type: "conv2d", OutChannels: &three, KernelSize: nn.IntPair{4, 4}}, {Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three},
+			{Type: "conv2d", Args: op.Args{"out_channels": three, "kernel_size": op.Pair{4, 4}}}, {Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
 	}, trainToTheEnd)
 	if l := diag.Problems(errs[0]); l == nil || !strings.Contains(errs[0].Error(), "planning batches of 1: plan: 1 (batchnorm2d): a batch of one image of one pixel has no variance") {

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -93,7 +94,7 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	two, three := 2, 3
 	norms := func(s *Settings) {
 		s.Model = nn.Config{Layers: []nn.LayerConfig{
-			{Type: "conv2d", OutChannels: &two, KernelSize: []int{3, 3}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three},
+			{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": []int{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
 		s.Train.MaxSteps = 3
 	}

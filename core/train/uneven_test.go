@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
@@ -68,7 +69,7 @@ func uneven(counts []int, change func(s *Settings)) func(rank int, d *Deps) {
 		s.Run.DType, s.Sampler.Shuffle, s.Train.PerRankBatch, s.Train.EvalEvery = "f64", false, 2, 0
 		two, three := 2, 3
 		s.Model = nn.Config{Layers: []nn.LayerConfig{
-			{Type: "conv2d", OutChannels: &two, KernelSize: nn.IntPair{3, 3}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three},
+			{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": op.Pair{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
 		s.Optimizer.LR, s.Optimizer.Momentum, s.Optimizer.WeightDecay = 0.1, 0.9, 0.01
 		change(s)
@@ -176,7 +177,7 @@ func TestJoinEndsWithTheMostMicroSteps(t *testing.T) {
 		s.DatasetOptions, s.DDP.Uneven, s.Sampler.Pad = opts, ddp.UnevenJoin, data.PadNone
 		s.Train.PerRankBatch, s.Train.AccumulateSteps, s.Train.EvalEvery = 1, 3, 0
 		three := 3
-		s.Model = nn.Config{Layers: []nn.LayerConfig{{Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", OutFeatures: &three}}}
+		s.Model = nn.Config{Layers: []nn.LayerConfig{{Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}}}}
 	}, func(ctx context.Context, d Deps) error {
 		tr, err := Setup(ctx, d)
 		if err != nil {
@@ -262,7 +263,7 @@ func TestJoinGoesWithEverything(t *testing.T) {
 func TestJoinWithOneElementInTheWorld(t *testing.T) {
 	models, steps, errs := outcomes(t, []int{1, 4}, func(s *Settings) {
 		s.DDP.Uneven, s.DDP.SyncBatchNorm, s.Train.PerRankBatch = ddp.UnevenJoin, true, 1
-		s.Model.Layers[0].KernelSize = nn.IntPair{4, 4} // of images of 4 × 4
+		s.Model.Layers[0].Args["kernel_size"] = op.Pair{4, 4} // of images of 4 × 4
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)

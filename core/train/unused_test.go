@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
 )
 
@@ -20,9 +21,9 @@ import (
 func dropping(s *Settings) {
 	six, three, half := 6, 3, 0.5
 	s.Model = nn.Config{Layers: []nn.LayerConfig{
-		{Type: "flatten"}, {Type: "linear", OutFeatures: &six},
-		{Type: "residual", LayerDrop: &half, Layers: []nn.LayerConfig{{Type: "linear", OutFeatures: &six}, {Type: "tanh"}}},
-		{Type: "linear", OutFeatures: &three},
+		{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": six}},
+		{Type: "residual", LayerDrop: &half, Layers: []nn.LayerConfig{{Type: "linear", Args: op.Args{"out_features": six}}, {Type: "tanh"}}},
+		{Type: "linear", Args: op.Args{"out_features": three}},
 	}}
 	s.DDP.FindUnusedParameters = true
 }

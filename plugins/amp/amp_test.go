@@ -1,6 +1,7 @@
 package amp
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -220,4 +221,27 @@ func TestContract(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		sdktest.Precision(t, sdktest.PrecisionOptions{New: func(testing.TB) sdk.Precision { return NewNone() }})
 	})
+}
+
+// The lists have what torch.autocast's and apex's have: an operation's class does
+// not change by mistake.
+func TestLists(t *testing.T) {
+	autocast := map[string]sdk.Cast{"conv2d": sdk.CastLower, "linear": sdk.CastLower, "cross_entropy": sdk.CastF32, "mse": sdk.CastF32}
+	apex := maps.Clone(autocast)
+	apex["gelu"], apex["layernorm"], apex["add"] = sdk.CastF32, sdk.CastF32, sdk.CastPromote
+	for name, c := range apex {
+		if got := autocastLists()[name]; got != autocast[name] {
+			t.Errorf("autocast: %s is %v, want %v", name, got, autocast[name])
+		}
+		if got := o1Lists()[name]; got != c {
+			t.Errorf("O1: %s is %v, want %v", name, got, c)
+		}
+	}
+	for _, lists := range []map[string]sdk.Cast{autocastLists(), o1Lists()} {
+		for _, name := range []string{"batchnorm2d", "relu", "tanh", "sigmoid", "maxpool2d", "avgpool2d", "dropout", "flatten", "embedding"} {
+			if c, ok := lists[name]; ok {
+				t.Errorf("%s is %v", name, c)
+			}
+		}
+	}
 }

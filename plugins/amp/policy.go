@@ -4,30 +4,37 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// The cast lists name operations of the plan. What is in neither list runs in
-// the type its inputs have; batch norm is in none and takes float32 statistics
-// beside half inputs, as cuDNN does.
+// The cast lists are the classes that operations have in core/op. What is in no
+// list runs in the type its inputs have; batch norm is in none and takes float32
+// statistics beside half inputs, as cuDNN does.
 
 // autocastLists are those of torch.autocast on CPUs
 // (aten/src/ATen/autocast_mode.cpp): convolution and linear run in the lower
 // type, losses in float32.
 func autocastLists() map[string]sdk.Cast {
-	return map[string]sdk.Cast{
-		"conv2d": sdk.CastLower, "linear": sdk.CastLower,
-		"cross_entropy": sdk.CastF32, "mse": sdk.CastF32,
-	}
+	return lists(func(d *op.Definition) op.Class { return d.Autocast })
 }
 
-// o1Lists are those of apex/amp/lists: like autocast's, and GELU and layer norm
-// in float32, and additions in the wider of their types.
+// o1Lists are those of apex/amp/lists: like autocast's, and costly functions and
+// layer norm in float32, and additions in the wider of their types.
 func o1Lists() map[string]sdk.Cast {
-	m := autocastLists()
-	m["gelu"], m["layernorm"] = sdk.CastF32, sdk.CastF32
-	m["add"] = sdk.CastPromote
+	return lists(func(d *op.Definition) op.Class { return d.Apex })
+}
+
+var casts = map[op.Class]sdk.Cast{op.Lower: sdk.CastLower, op.Full: sdk.CastF32, op.Promote: sdk.CastPromote}
+
+func lists(class func(*op.Definition) op.Class) map[string]sdk.Cast {
+	m := map[string]sdk.Cast{}
+	for _, d := range op.All() {
+		if c := class(d); c != op.Any {
+			m[string(d.Name)] = casts[c]
+		}
+	}
 	return m
 }
 

@@ -1,60 +1,31 @@
-// Functions of one element: activations, their slopes, sums, masks and casts.
+// Functions of one element: what their files share, sums, masks and casts.
 
-__device__ inline acc gelu_phi(acc x, int tanh_form) {
-	const acc scale = (acc)0.7978845608028654, cubic = (acc)0.044715;
-	if (tanh_form) return (acc)0.5 * (1 + tanh(scale * (x + cubic * x * x * x)));
-	return (acc)0.5 * (1 + erf(x * (acc)0.7071067811865476));
-}
+__device__ inline acc relu_value(acc x) { return x < 0 ? 0 : x; }
+__device__ inline acc clipped_sum(acc a, acc b) { return relu_value(rounded(a + b)); }
 
-__device__ inline acc gelu_slope(acc x, int tanh_form) {
-	const acc scale = (acc)0.7978845608028654, cubic = (acc)0.044715, density = (acc)0.3989422804014327;
-	if (!tanh_form) return gelu_phi(x, 0) + x * density * exp((acc)-0.5 * x * x);
-	acc t = tanh(scale * (x + cubic * x * x * x));
-	return (acc)0.5 * (1 + t) + (acc)0.5 * x * (1 - t * t) * scale * (1 + 3 * cubic * x * x);
-}
-
-__device__ inline acc relu_of(acc x) { return x < 0 ? 0 : x; }
-__device__ inline acc relu_slope(acc y, acc dy) { return y <= 0 ? 0 : dy; }
-__device__ inline acc sigmoid_of(acc x) { return 1 / (1 + exp(-x)); }
-__device__ inline acc sigmoid_slope(acc y, acc dy) { return dy * y * (1 - y); }
-__device__ inline acc hyperbolic(acc x) { return tanh(x); }
-__device__ inline acc hyperbolic_slope(acc y, acc dy) { return dy * (1 - y * y); }
-__device__ inline acc sum_of(acc a, acc b) { return a + b; }
-__device__ inline acc clipped_sum(acc a, acc b) { return relu_of(rounded(a + b)); }
-
-// function_of is the body of a kernel y[i] = f(x[i]), function_of_two of y[i] = f(x[i], w[i]).
-#define function_of(f)                                  \
-	each_four(i, n) {                                   \
-		four a = load_four(x, i, n);                    \
-		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j]); \
-		store_four(y, i, n, a);                         \
+// function_of is the body of a kernel y[i] = f(v), where v is x[i], and
+// function_of_two of dx[i] = f(v, dv), where dv is dy[i]. f is an expression.
+#define function_of(f)                    \
+	each_four(i, n) {                     \
+		four a = load_four(x, i, n);      \
+		for (int j = 0; j < 4; j++) {     \
+			acc v = a.v[j];               \
+			a.v[j] = f;                   \
+		}                                 \
+		store_four(y, i, n, a);           \
 	}
-#define function_of_two(f)                                          \
-	each_four(i, n) {                                               \
-		four a = load_four(x, i, n), b = load_four(w, i, n);        \
-		for (int j = 0; j < 4; j++) a.v[j] = f(a.v[j], b.v[j]);     \
-		store_four(y, i, n, a);                                     \
+#define function_of_two(f)                                        \
+	each_four(i, n) {                                             \
+		four a = load_four(x, i, n), b = load_four(dy, i, n);     \
+		for (int j = 0; j < 4; j++) {                             \
+			acc v = a.v[j], dv = b.v[j];                          \
+			a.v[j] = f;                                           \
+		}                                                         \
+		store_four(dx, i, n, a);                                  \
 	}
 
-KERNEL relu(const elem* x, elem* y, u32 n) { function_of(relu_of) }
-KERNEL sigmoid(const elem* x, elem* y, u32 n) { function_of(sigmoid_of) }
-KERNEL tanh_of(const elem* x, elem* y, u32 n) { function_of(hyperbolic) }
-KERNEL relu_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(relu_slope) }
-KERNEL sigmoid_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sigmoid_slope) }
-KERNEL tanh_grad(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(hyperbolic_slope) }
-KERNEL add(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(sum_of) }
-KERNEL add_relu(const elem* x, const elem* w, elem* y, u32 n) { function_of_two(clipped_sum) } // a residual block's end in one pass
-
-KERNEL gelu(const elem* x, elem* y, u32 n, int tanh_form) {
-	each(i, n) {
-		acc v = load(x, i);
-		store(y, i, v * gelu_phi(v, tanh_form));
-	}
-}
-
-KERNEL gelu_grad(const elem* x, const elem* dy, elem* dx, u32 n, int tanh_form) {
-	each(i, n) store(dx, i, load(dy, i) * gelu_slope(load(x, i), tanh_form));
-}
+KERNEL add(const elem* x, const elem* dy, elem* dx, u32 n) { function_of_two(v + dv) }
+KERNEL add_relu(const elem* x, const elem* dy, elem* dx, u32 n) { function_of_two(clipped_sum(v, dv)) } // a residual block's end in one pass
 
 // cast converts between any two types, or adds what it converted.
 KERNEL cast(const void* x, int from, void* y, int to, u32 n, int add) {

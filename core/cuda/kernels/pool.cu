@@ -173,7 +173,7 @@ KERNEL norm_pool(const elem* x, const acc* mean, const acc* scales, const acc* s
 		Window v = window_of(p, o.at);
 		Max m = {least(), v.h0 * p.w + v.w0};
 		for (int h = v.h0; h < v.h1; h++)
-			for (int w = v.w0; w < v.w1; w++) consider(&m, relu_of((load(plane, (i64)(h * p.w + w) * o.step) - mu) * scale + shift), h * p.w + w);
+			for (int w = v.w0; w < v.w1; w++) consider(&m, relu_value((load(plane, (i64)(h * p.w + w) * o.step) - mu) * scale + shift), h * p.w + w);
 		store(y, i, m.best);
 		places[i] = m.at;
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -122,9 +123,9 @@ func checkPolicy(ctx context.Context, s *precisionSuite) error {
 	if p.Lower == tensor.Invalid && slices.Contains(slices.Collect(maps.Values(p.Casts)), sdk.CastLower) {
 		complain("it casts to a lower type and names none")
 	}
-	for op := range p.Casts {
-		if !slices.Contains(graph.Ops(), graph.Op(op)) {
-			complain("it casts %q, which is no operation; they are %v", op, graph.Ops())
+	for name := range p.Casts {
+		if !slices.Contains(op.Names(), graph.Op(name)) {
+			complain("it casts %q, which is no operation; they are %v", name, op.Names())
 		}
 	}
 	if p.MasterWeights && p.Params == tensor.F32 {

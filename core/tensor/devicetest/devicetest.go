@@ -17,9 +17,15 @@
 package devicetest
 
 import (
+	"flag"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -41,34 +47,51 @@ type Options struct {
 	// BiasApart says that a convolution's result is stored before its bias is
 	// added, which rounds half types once more (torch.nn.Conv2d over cuDNN does so).
 	BiasApart bool
+
+	ran map[graph.Op]bool // steps that did
 }
 
-// family is a group of operations that are tested together.
-type family struct {
-	name string
-	run  func(r *rig)
-}
+// cases are the operations with how each is tested, in one element type.
+var cases = map[graph.Op]func(r *rig){}
 
-var families = []family{
-	{"conv2d", convolutions}, {"linear", linears}, {"embedding", embeddings},
-	{"batchnorm2d", batchNorms}, {"sync_batchnorm2d", syncBatchNorms}, {"batchnorm2d+relu", normReLUs}, {"batchnorm2d+relu+maxpool2d", normPools}, {"layernorm", layerNorms},
-	{"pooling", poolings}, {"pointwise", pointwise}, {"dropout", dropouts}, {"cast", casts}, {"loss", losses},
-}
+// register enters the case of an operation; each file calls it from init. It has
+// to run all steps of the operation.
+func register(o graph.Op, run func(r *rig)) { cases[o] = run }
+
+// Operations lists the operations that the suite tests, sorted.
+func Operations() []graph.Op { return slices.Sorted(maps.Keys(cases)) }
 
 // Run runs the suite.
 func Run(t *testing.T, o Options) {
 	if o.DTypes == nil {
 		o.DTypes = []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16}
 	}
-	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
+	o.ran = map[graph.Op]bool{}
+	for _, name := range Operations() {
+		t.Run(string(name), func(t *testing.T) {
 			for _, d := range o.DTypes {
-				t.Run(d.String(), func(t *testing.T) { f.run(newRig(t, o, d)) })
+				t.Run(d.String(), func(t *testing.T) { cases[name](newRig(t, o, d)) })
 			}
 		})
 	}
+	o.complete(t)
 	if o.Reference != nil {
 		t.Run("models", func(t *testing.T) { models(t, o) })
+	}
+}
+
+// complete fails the test if a step of an operation did not run at all, unless
+// subtests were chosen, or types in which losses do not run.
+func (o *Options) complete(t *testing.T) {
+	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") || !slices.Contains(o.DTypes, tensor.F32) {
+		return
+	}
+	for _, d := range op.All() {
+		for _, s := range d.Steps {
+			if !o.ran[s.Op] {
+				t.Errorf("the suite does not run the step %q: extend core/tensor/devicetest/%s.go", s.Op, strings.ReplaceAll(string(d.Name), "+", "_"))
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -31,13 +32,15 @@ var (
 
 func ptr[T any](v T) *T { return &v }
 
-func square(n int) nn.IntPair { return nn.IntPair{n, n} }
+func square(n int) op.Pair { return op.Pair{n, n} }
 
 func conv(out, kernel, stride int, bias bool) nn.LayerConfig {
-	return nn.LayerConfig{Type: "conv2d", OutChannels: ptr(out), KernelSize: square(kernel), Stride: square(stride), Padding: square(kernel / 2), Bias: ptr(bias)}
+	return nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": out, "kernel_size": square(kernel), "stride": square(stride), "padding": square(kernel / 2), "bias": bias}}
 }
 
-func linearTo(n int) nn.LayerConfig { return nn.LayerConfig{Type: "linear", OutFeatures: ptr(n)} }
+func linearTo(n int) nn.LayerConfig {
+	return nn.LayerConfig{Type: "linear", Args: op.Args{"out_features": n}}
+}
 
 func of(types ...string) (l []nn.LayerConfig) {
 	for _, t := range types {
@@ -64,17 +67,17 @@ func residual(out int) nn.LayerConfig {
 var nets = []model{
 	{"mlp", nn.Config{Name: "mlp", Hidden: []int{33, 17}}, digits, class},
 	{"convnet", nn.Config{Layers: join(
-		[]nn.LayerConfig{conv(4, 5, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", KernelSize: square(2)}},
-		[]nn.LayerConfig{conv(6, 3, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", KernelSize: square(2)}},
+		[]nn.LayerConfig{conv(4, 5, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", Args: op.Args{"kernel_size": square(2)}}},
+		[]nn.LayerConfig{conv(6, 3, 1, true)}, of("batchnorm2d", "relu"), []nn.LayerConfig{{Type: "maxpool2d", Args: op.Args{"kernel_size": square(2)}}},
 		of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"residual", nn.Config{Layers: join(
 		[]nn.LayerConfig{conv(3, 3, 1, false)}, of("batchnorm2d", "relu"), []nn.LayerConfig{residual(4)}, of("relu"), []nn.LayerConfig{residual(5)}, of("relu"),
 		[]nn.LayerConfig{{Type: "residual", Layers: []nn.LayerConfig{conv(5, 3, 1, true)}}}, of("relu"),
-		[]nn.LayerConfig{{Type: "adaptive_avgpool2d", OutputSize: square(1)}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
+		[]nn.LayerConfig{{Type: "adaptive_avgpool2d", Args: op.Args{"output_size": square(1)}}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"words", nn.Config{Layers: join(
-		[]nn.LayerConfig{{Type: "embedding", NumEmbeddings: ptr(11), EmbeddingDim: ptr(8)}, {Type: "layernorm", NormShape: []int{8}}}, of("gelu"),
+		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}}, of("gelu"),
 		[]nn.LayerConfig{linearTo(9)}, of("tanh", "dropout", "flatten"), []nn.LayerConfig{linearTo(10)}, of("sigmoid"), []nn.LayerConfig{linearTo(10)})}, words, class},
-	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", KernelSize: square(2)}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
+	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", Args: op.Args{"kernel_size": square(2)}}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
 }
 
 // policies are the types that a model may train in, with how far the loss may

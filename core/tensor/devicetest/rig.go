@@ -91,6 +91,7 @@ func (r *rig) gradient(d tensor.DType, shape ...int) *arg {
 
 // step is the operation with its operands; nil ones are absent.
 func (r *rig) step(op graph.Op, attr any, in, out []*arg) {
+	r.opt.ran[op] = true
 	s := plan.Step{Op: op, Layer: string(op), Attr: attr, Train: r.parts.Train}
 	operands := func(list []*arg) (o []plan.Operand) {
 		for _, a := range list {

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
@@ -124,4 +125,10 @@ func (r *rig) same(name string, a *arg, v []float64) {
 			return
 		}
 	}
+}
+
+// clone is a want whose values can be changed.
+func (w want) clone() want {
+	w.v, w.mag = slices.Clone(w.v), slices.Clone(w.mag)
+	return w
 }

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
+)
+
+// A layer's table has keys beside its struct's fields: the arguments that
+// operations define. They lie in the field of type op.Args.
+
+var argsType = reflect.TypeFor[op.Args]()
+
+// argsOf is the field of a struct that holds arguments.
+func argsOf(v reflect.Value) (args reflect.Value, ok bool) {
+	for i := range v.NumField() {
+		if v.Field(i).Type() == argsType {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+// argument decodes a key that an operation defines; false if none does.
+func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
+	args, ok := argsOf(v)
+	k, known := op.KeyNamed(key)
+	if !ok || !known {
+		return false
+	}
+	p := reflect.New(reflect.TypeOf(k.Kind.Zero())).Elem()
+	d.value(path, raw, p)
+	if p.Kind() == reflect.Slice && p.IsNil() { // was not one
+		return true
+	}
+	if args.IsNil() {
+		args.Set(reflect.ValueOf(op.Args{}))
+	}
+	args.SetMapIndex(reflect.ValueOf(key), p)
+	return true
+}
+
+// siblings are the keys of a struct, and those of its arguments.
+func siblings(v reflect.Value) []string {
+	names, _ := fields(v.Type())
+	if _, ok := argsOf(v); ok {
+		names = slices.Concat(names, op.KeyNames())
+	}
+	return names
+}
+
+// arguments writes a table's arguments, in the order in which its type documents them.
+func (w *writer) arguments(path string, v reflect.Value) {
+	args, ok := argsOf(v)
+	if !ok {
+		return
+	}
+	given := args.Interface().(op.Args)
+	for _, name := range v.Interface().(interface{ ArgKeys() []string }).ArgKeys() {
+		if x, ok := given[name]; ok {
+			if s, ok := formatValue(reflect.ValueOf(x)); ok {
+				w.setting(join(path, name), name, s)
+			}
+		}
+	}
+}
+
+// layer completes the schema of a layer by what its types take.
+func (s *schema) layer(table, props map[string]any) {
+	types, docs := nn.Types()
+	lines := make([]string, len(types))
+	for i, name := range types {
+		lines[i] = name + ": " + docs[name]
+	}
+	props["type"] = map[string]any{"type": "string", "enum": types, "description": strings.Join(lines, "\n")}
+	table["required"] = []string{"type"}
+	for _, d := range op.Layers() {
+		for _, k := range d.Keys {
+			p, ok := props[k.Name].(map[string]any)
+			if !ok {
+				p = s.argument(k)
+				props[k.Name] = p
+			}
+			text := string(d.Name) + ": " + k.Doc
+			if before, ok := p["description"]; ok {
+				text = before.(string) + "\n" + text
+			}
+			p["description"] = text
+		}
+	}
+}
+
+// argument describes a key that an operation defines.
+func (s *schema) argument(k op.Key) map[string]any {
+	out := s.of(reflect.TypeOf(k.Kind.Zero()), reflect.Value{})
+	switch k.Kind {
+	case op.Pairs:
+		one := map[string]any{"type": "integer", "minimum": k.Min}
+		out["oneOf"] = []any{one, map[string]any{"type": "array", "items": one, "minItems": 2, "maxItems": 2}}
+	case op.Ints:
+		out["items"] = map[string]any{"type": "integer", "minimum": k.Min}
+	case op.Int:
+		out["minimum"] = k.Min
+	case op.String:
+		out["enum"] = k.Enum
+	case op.Float:
+		if k.Range[0] != k.Range[1] {
+			out["minimum"], out["maximum"] = k.Range[0], k.Range[1]
+		}
+		if k.Positive {
+			out["minimum"], out["exclusiveMinimum"] = 0, true
+		}
+	}
+	return out
+}
