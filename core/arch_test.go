@@ -17,7 +17,8 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/timeline", "core/cuda/dl"},
-	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/rank"},
+	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/secret", "core/hostnet"},
+	{"core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint", "core/op"},
 	{"core/plan", "core/flight"},
 	{"core/cpu", "core/cuda"},

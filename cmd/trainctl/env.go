@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // environment is what env prints: all that a bug report needs.
@@ -67,6 +68,9 @@ func describeEnvironment() environment {
 		if ours(name) {
 			e.Vars = append(e.Vars, masked(v))
 		}
+	}
+	if given := secret.Take(); given.Source != "" { // no longer in the environment
+		e.Vars = append(e.Vars, given.Source+"=(hidden)")
 	}
 	return e
 }

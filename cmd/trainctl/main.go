@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 func main() {
 	started := time.Now()
+	secret.Take() // out of the environment, before anything is started that could inherit it
 	host.ServeBuiltin(builtins(), os.Args[1:])
 	os.Exit(execute(context.Background(), newServices(started), os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }

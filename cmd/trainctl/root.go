@@ -57,7 +57,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s),
-		ckptCommand(), pluginsCommand(s), benchCommand(s), doctorCommand(s), envCommand(), logsCommand(), versionCommand(),
+		ckptCommand(), pluginsCommand(s), benchCommand(s), doctorCommand(s), envCommand(), logsCommand(), secretCommand(), versionCommand(),
 	)
 	return root
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/core/secret"
 	"github.com/trainctl/trainctl/plugins/amp"
 	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
@@ -92,7 +93,8 @@ func TestWorkerIsWired(t *testing.T) {
 // goroutines, two workers train together without a process beside them.
 func TestBackendCanBeReplaced(t *testing.T) {
 	const size = 2
-	store, err := rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: "wired", WorldSize: size})
+	key := secret.New()
+	store, err := rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: "wired", Secret: key, WorldSize: size})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func TestBackendCanBeReplaced(t *testing.T) {
 	ended := make(chan error, size)
 	for r := range size {
 		w := rank.World{Rank: r, Size: size, LocalRank: r, LocalSize: size, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: store.Addr().Port, RunID: "wired", Source: "test"}
-		go func() { ended <- Worker(t.Context(), o, inProcess(w, meeting.New())) }()
+		go func() { ended <- Worker(t.Context(), o, inProcess(w, key, meeting.New())) }()
 	}
 	for range size {
 		if err := <-ended; err != nil {
@@ -120,9 +122,9 @@ func TestBackendCanBeReplaced(t *testing.T) {
 }
 
 // inProcess replaces a worker's place in the job and all of its plugins.
-func inProcess(w rank.World, b sdk.Backend) fx.Option {
+func inProcess(w rank.World, key secret.Secret, b sdk.Backend) fx.Option {
 	return fx.Replace(
-		w,
+		w, key,
 		Ready[host.Collectives](host.InProcessBackend(b)),
 		Ready[host.Batches](host.InProcessDataset(synthetic.New())),
 		Ready[host.Scaler](host.InProcessPrecision(amp.NewNone())),

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/lossy"
 	"github.com/trainctl/trainctl/core/rank"
 )
@@ -21,7 +21,6 @@ import (
 const (
 	envRunDir  = "TRAINCTL_RUN_DIR"    // directory of this run, made by the launcher
 	envStarted = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
-	envEventFD = "TRAINCTL_EVENT_FD"   // descriptor that takes event lines
 	envSockets = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
 )
 
@@ -34,12 +33,8 @@ type RunDir struct{ event.RunDir }
 func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
 	bus := event.NewBus(w.Rank)
 	var dir RunDir
-	if fd, ok := os.LookupEnv(envEventFD); ok {
-		n, err := strconv.Atoi(fd)
-		if err != nil {
-			return nil, dir, errors.New(envEventFD + " is not a number")
-		}
-		out := outlet(lc, os.NewFile(uintptr(n), "events"), event.Dropped(w.Rank))
+	if f := launch.EventFile(); f != nil {
+		out := outlet(lc, f, event.Dropped(w.Rank))
 		bus.Add(event.NewJSONLines(out, nil))
 	} else if w.Rank == 0 && !o.EvalOnly {
 		out := outlet(lc, os.Stderr, event.DroppedLines)

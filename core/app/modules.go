@@ -15,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // modules are the parts of a worker, one per concern.
@@ -23,7 +24,7 @@ func modules(o WorkerOptions) fx.Option {
 		fx.Supply(o),
 		fx.Module("config", fx.Supply(o.Config)),
 		fx.Module("fs", fx.Provide(checkpoint.OsFS)),
-		fx.Module("rank", fx.Provide(World, startJoin)),
+		fx.Module("rank", fx.Provide(World, jobSecret, startJoin)),
 		fx.Module("event", fx.Provide(openEvents)),
 		fx.Module("host", fx.Provide(NewHost)),
 		fx.Module("backend", fx.Provide(startBackend)),
@@ -37,6 +38,11 @@ func modules(o WorkerOptions) fx.Option {
 
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
+
+// jobSecret is what this rank's job alone knows.
+func jobSecret(w rank.World, cfg *config.Config) (secret.Secret, error) {
+	return rank.SecretOf(w, cfg.Launch.SecretFile)
+}
 
 // NewHost makes the host of this rank's plugins. Their log becomes events.
 func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
@@ -68,11 +74,12 @@ func hangTimeout(collective time.Duration) time.Duration {
 type joined = *Starting[*rank.Client]
 
 // startJoin begins to look for the other ranks.
-func startJoin(lc fx.Lifecycle, w rank.World, cfg *config.Config, bus *event.Bus) joined {
+func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Config, bus *event.Bus) joined {
 	s := Start(func() (*rank.Client, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
 		defer cancel()
 		return rank.Join(ctx, w, rank.JoinOptions{
+			Secret: key, Ports: cfg.Launch.Ports(),
 			OnWait: func(p rank.Progress) { bus.Emit(&event.Warning{Source: "rendezvous", Message: p.String()}) },
 			Log: func(format string, args ...any) {
 				bus.Emit(&event.Warning{Source: "rendezvous", Message: fmt.Sprintf(format, args...)})

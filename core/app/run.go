@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/secret"
 	"github.com/trainctl/trainctl/core/sockets"
 )
 
@@ -62,6 +63,7 @@ type job struct {
 	machine Machine
 	nproc   int
 	sockets *sockets.Dir
+	secret  secret.Secret // zero: a single host draws one
 	account *account
 	resume  string // directory or checkpoint to continue from; "": none
 }
@@ -77,6 +79,9 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 		j.Exe = exe
 	}
 	var err error
+	if j.secret, err = launchSecret(o.Config.Launch); err != nil {
+		return nil, err
+	}
 	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
 		return nil, err
 	}
@@ -97,6 +102,16 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	return j, nil
+}
+
+// launchSecret is the secret of a job over several hosts, which nobody may join
+// without.
+func launchSecret(c launch.Config) (secret.Secret, error) {
+	s, err := secret.Find(c.SecretFile)
+	if n := c.Nnodes.Int(); err == nil && s.IsZero() && n > 1 {
+		err = secret.Missing(fmt.Sprintf("the job runs on %d hosts", n))
+	}
+	return s, err
 }
 
 func (j *job) world() int { return j.nproc * max(1, j.Config.Launch.Nnodes.Int()) }
@@ -172,7 +187,7 @@ func (j *job) launchOptions() launch.Options {
 	c := j.Config.Launch
 	return launch.Options{
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
-		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint,
+		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),

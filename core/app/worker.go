@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"github.com/trainctl/trainctl/core/plan"
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/secret"
 	"github.com/trainctl/trainctl/core/timeline"
 	"github.com/trainctl/trainctl/core/train"
 )
@@ -76,6 +76,7 @@ type runnerParts struct {
 	Config    *config.Config
 	FS        checkpoint.FS
 	World     rank.World
+	Secret    secret.Secret
 	Store     joined
 	Bus       *event.Bus
 	Dir       RunDir
@@ -95,9 +96,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		World: r.p.World, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
 		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
 	}
-	if d.Secret, err = secret(r.p.World); err != nil {
-		return d, err
-	}
+	d.Secret = r.p.Secret.Key("data plane")
 	if d.Backend, err = r.p.Backend.Get(ctx); err != nil {
 		return d, err
 	}
@@ -146,21 +145,6 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s.PrecisionOpts = check("precision.options", d.Precision.Info(), c.Precision.Options)
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
 	return s, all.Err()
-}
-
-// secret is what this job's processes know and others do not. Without one
-// from a launcher of ours it follows from the run id, which only guards
-// against mix-ups.
-func secret(w rank.World) ([]byte, error) {
-	text := os.Getenv(rank.EnvSecret)
-	if text == "" {
-		return rank.DeriveSecret(w.RunID), nil
-	}
-	s, err := hex.DecodeString(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not hexadecimal", rank.EnvSecret)
-	}
-	return s, nil
 }
 
 // rootCause takes fx's account of constructors off an error.

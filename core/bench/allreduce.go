@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // AllReduce measures every size of s and calls each with its result, as it
@@ -113,6 +114,7 @@ type job struct {
 	store    *rank.Server // nil: rank 0 has it
 	lifeline *os.File     // its end here; ranks end when it is closed
 	far      *os.File
+	key      secret.Secret
 	ranks    []*member
 
 	mu     sync.Mutex
@@ -124,14 +126,25 @@ type member struct {
 	stderr bytes.Buffer
 }
 
+// start passes the job's secret on as descriptor 4.
+func (m *member) start(key secret.Secret) error {
+	f, err := key.Pipe()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, f)
+	return m.cmd.Start()
+}
+
 func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error) {
 	far, near, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	j := &job{lifeline: near, far: far}
+	j := &job{lifeline: near, far: far, key: secret.New()}
 	w := rank.World{Size: s.World, LocalSize: s.World, Nodes: 1, MasterAddr: "127.0.0.1", RunID: fmt.Sprintf("bench-%d", os.Getpid())}
-	settings := rank.WorkerSettings{Secret: rank.NewSecret(), Threads: max(1, cgroup.Cores()/s.World), Inherited: os.LookupEnv}
+	settings := rank.WorkerSettings{Threads: max(1, cgroup.Cores()/s.World), Inherited: os.LookupEnv}
 	switch {
 	case hosts.Len() > 0: // no address of this process leads into them: rank 0 has the store
 		w.Nodes, w.LocalSize, w.MasterAddr, w.MasterPort = hosts.Len(), s.World/hosts.Len(), hosts.Addr(0), masterPort
@@ -140,7 +153,7 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 			return nil, errors.Join(err, far.Close(), near.Close())
 		}
 	default:
-		j.store, err = rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: w.RunID, Secret: settings.Secret, WorldSize: s.World})
+		j.store, err = rank.ListenStore("127.0.0.1:0", rank.StoreOptions{RunID: w.RunID, Secret: j.key, WorldSize: s.World})
 		if err != nil {
 			return nil, errors.Join(err, far.Close(), near.Close())
 		}
@@ -158,7 +171,7 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 			m.cmd = hosts.Command(j.ctx, w.NodeRank, p.Exe, p.Args...)
 		}
 		m.cmd.Env = append(append(os.Environ(), rank.WorkerEnv(w, settings)...), envSpec+"="+string(spec),
-			launch.EnvLifelineFD+"=3", envDevice+"="+hosts.device())
+			launch.EnvLifelineFD+"=3", secret.EnvFD+"=4", envDevice+"="+hosts.device())
 		m.cmd.ExtraFiles = []*os.File{far}
 		m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		m.cmd.Stderr = &m.stderr
@@ -198,7 +211,7 @@ func (j *job) run(line func([]byte) error) error {
 	}
 	var running sync.WaitGroup
 	for r, m := range j.ranks {
-		if err := m.cmd.Start(); err != nil {
+		if err := m.start(j.key); err != nil {
 			j.fail(fmt.Errorf("rank %d: %w", r, err))
 			break
 		}

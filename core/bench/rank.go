@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func (r *rig) connect(ctx context.Context, store *rank.Client) error {
 	if err != nil {
 		return err
 	}
-	secret, err := hex.DecodeString(os.Getenv(rank.EnvSecret))
+	key, err := rank.SecretOf(r.world, "")
 	if err != nil {
 		return err
 	}
@@ -107,7 +106,7 @@ func (r *rig) connect(ctx context.Context, store *rank.Client) error {
 		device = r.gpu.uuid
 	}
 	if err := r.backend.Open(ctx, sdk.Group{
-		Device: device, JobID: r.world.RunID, Secret: secret, Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
+		Device: device, JobID: r.world.RunID, Secret: key.Key("data plane"), Rank: r.world.Rank, WorldSize: r.world.Size, LocalRank: r.world.LocalRank,
 		LocalSize: r.world.LocalSize, Timeout: r.Timeout, MasterAddr: r.world.MasterAddr,
 	}, options); err != nil {
 		return err

@@ -103,6 +103,7 @@ func (p *process) Start(context.Context) error {
 		return err
 	}
 	p.cmd.Stdout, p.cmd.Stderr = stdout.w, stderr.w
+	keepDescriptors()
 	err := p.cmd.Start()
 	_ = p.child.Close()
 	_, _ = stdout.w.Close(), stderr.w.Close()

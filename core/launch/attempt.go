@@ -100,8 +100,8 @@ func failedCode(err error) int {
 
 func (a *attempt) start() error {
 	for _, w := range a.worlds {
-		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Secret: a.store.secret, Threads: a.l.o.Threads, Inherited: os.LookupEnv})
-		p, err := a.l.startWorker(w, env, a.n)
+		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Threads: a.l.o.Threads, Inherited: os.LookupEnv})
+		p, err := a.l.startWorker(w, env, a.store.secret, a.n)
 		if err != nil {
 			return err
 		}

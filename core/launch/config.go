@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/hostnet"
 )
 
 // Config is the table [launch].
@@ -27,6 +28,15 @@ type Config struct {
 	// RdzvEndpoint is host:port where node 0's launcher meets the others;
 	// needed for more than one node.
 	RdzvEndpoint string `toml:"rdzv_endpoint"`
+
+	// SecretFile holds the secret by which the processes of a job over several
+	// hosts know each other, unless TRAINCTL_JOB_SECRET does. Its mode must be 0600
+	// or less.
+	SecretFile string `toml:"secret_file"`
+
+	// PortRange is "first-last", where everything listens that other hosts have to
+	// reach: the rendezvous, the ranks' store and the backend. "" is any port.
+	PortRange string `toml:"port_range"`
 
 	// MaxRestarts is how often the whole group is started again after a failure.
 	MaxRestarts int `toml:"max_restarts"`
@@ -61,8 +71,20 @@ func (c Config) Problems() diag.List {
 	if c.Grace.raw != "" || c.Grace.d < 0 {
 		l.Addf("grace", `write a duration such as "5s"`, "%s is not a duration from 0 up", c.Grace)
 	}
+	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
+		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)
+	}
 	c.nodeProblems(&l)
 	return l
+}
+
+// Ports is PortRange for programs; any port where Problems complains about it.
+func (c Config) Ports() hostnet.Ports {
+	p, err := hostnet.ParsePorts(c.PortRange)
+	if err != nil {
+		return hostnet.Ports{}
+	}
+	return p
 }
 
 func (c Config) nodeProblems(l *diag.List) {
@@ -75,7 +97,9 @@ func (c Config) nodeProblems(l *diag.List) {
 	}
 	_, port, err := net.SplitHostPort(c.RdzvEndpoint)
 	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
-		l.Addf("rdzv_endpoint", `write node 0's "host:port", such as "node0:29400"`, "%q is not an address, and %d nodes need one to meet", c.RdzvEndpoint, nodes)
+		l.Addf("rdzv_endpoint", `write node 0's "host:port", such as "node0:29400" or "[fd00::1]:29400"`, "%q is not an address, and %d nodes need one to meet", c.RdzvEndpoint, nodes)
+	} else if p := c.Ports(); !p.Holds(n) {
+		l.Addf("rdzv_endpoint", "", "port %d is not in launch.port_range %v, and the launchers meet there", n, p)
 	}
 }
 

@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,9 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // nodes is this launcher's line to the launchers of the other hosts. A nil
@@ -109,14 +109,14 @@ func meetNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, la
 	return n, l, nil
 }
 
-// bindAddr listens on all interfaces: the name by which others know this host
-// need not be one of its own addresses.
+// bindAddr listens where others look for this node, and on all interfaces if
+// they know it by a name.
 func bindAddr(endpoint string) string {
-	_, port, err := net.SplitHostPort(endpoint)
+	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
 		return endpoint // and let the listener complain
 	}
-	return ":" + port
+	return net.JoinHostPort(hostnet.LocalHost(host), port)
 }
 
 func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
@@ -239,7 +239,7 @@ type groupStore struct {
 	server *rank.Server // on node 0
 	host   string
 	port   int
-	secret []byte
+	secret secret.Secret
 }
 
 func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
@@ -253,17 +253,17 @@ func (s *groupStore) close() {
 // openStore opens a fresh store for attempt n on node 0, before anybody is
 // spawned who could look for it, and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
-	s := &groupStore{host: "127.0.0.1", secret: attemptSecret(l.o.Secret, n)}
+	s := &groupStore{host: "127.0.0.1", secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
 	bind := "127.0.0.1:0"
 	if l.nodes != nil {
 		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
-		bind = ":0"
+		bind = net.JoinHostPort(hostnet.LocalHost(s.host), "0")
 	} else if err := checkLoopback(); err != nil {
 		return nil, err
 	}
 	if l.o.NodeRank == 0 {
 		var err error
-		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, WorldSize: l.layout.size,
+		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
 			Generation: n, Roster: l.layout.peers, Log: l.sink.printf})
 		if err != nil {
 			return nil, err
@@ -298,12 +298,4 @@ func checkLoopback() error {
 		return fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", err)
 	}
 	return c.Close()
-}
-
-// attemptSecret gives the ranks of each attempt a secret that all launchers can
-// work out and none has to send.
-func attemptSecret(job []byte, attempt int) []byte {
-	m := hmac.New(sha256.New, job)
-	fmt.Fprintf(m, "ranks of attempt %d", attempt)
-	return m.Sum(nil)
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // fleet runs one launcher per entry of nproc, all in this process, and returns
@@ -24,11 +26,12 @@ func fleet(t *testing.T, nproc []int, change func(node int, o *Options)) ([]Resu
 	}
 	endpoint := ln.Addr().String()
 	ln.Close()
+	key := secret.New()
 	log := &buffer{}
 	results, errs := make([]Result, len(nproc)), make([]error, len(nproc))
 	var wg sync.WaitGroup
 	for i, n := range nproc {
-		o := Options{Name: "job", RunID: "fleet-" + t.Name(), Nproc: n, Nodes: len(nproc), NodeRank: i, Endpoint: endpoint, Grace: time.Second,
+		o := Options{Name: "job", RunID: "fleet-" + t.Name(), Nproc: n, Nodes: len(nproc), NodeRank: i, Endpoint: endpoint, Secret: key, Grace: time.Second,
 			Log: log, Signals: make(chan os.Signal), RendezvousTimeout: 20 * time.Second}
 		change(i, &o)
 		wg.Go(func() {
@@ -104,7 +107,7 @@ func TestSignalOnOneNodeEndsAll(t *testing.T) {
 }
 
 func TestMissingNodeTimesOut(t *testing.T) {
-	res, err := Run(t.Context(), Options{RunID: "lonely", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", RendezvousTimeout: 30 * time.Millisecond,
+	res, err := Run(t.Context(), Options{RunID: "lonely", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", Secret: farSecret, RendezvousTimeout: 30 * time.Millisecond,
 		Command: asRole("idle"), Signals: make(chan os.Signal)})
 	if err == nil || res.ExitCode != ExitRendezvous || !strings.Contains(err.Error(), "did not meet") {
 		t.Errorf("%+v %v", res, err)
@@ -114,7 +117,7 @@ func TestMissingNodeTimesOut(t *testing.T) {
 func TestSignalWhileNodesAreMissing(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGINT
-	res, err := Run(t.Context(), Options{RunID: "lonely", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", RendezvousTimeout: time.Hour,
+	res, err := Run(t.Context(), Options{RunID: "lonely", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", Secret: farSecret, RendezvousTimeout: time.Hour,
 		Command: asRole("idle"), Signals: signals})
 	if err != nil || res.ExitCode != ExitInterrupt || res.Signal != syscall.SIGINT {
 		t.Errorf("%+v %v", res, err)
@@ -154,8 +157,25 @@ func TestLauncherThatVanishesEndsTheOthers(t *testing.T) {
 	}
 }
 
+// farSecret is known to the test and to the launcher that it starts.
+var farSecret = func() secret.Secret {
+	s, err := secret.Parse("known to both launchers")
+	if err != nil {
+		panic(err)
+	}
+	return s
+}()
+
+// Nobody starts a job of several nodes that anybody could join.
+func TestNodesWithoutASecretAreRefused(t *testing.T) {
+	res, err := Run(t.Context(), Options{RunID: "open", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", Command: asRole("idle"), Signals: make(chan os.Signal)})
+	if err == nil || res.ExitCode != ExitConfig || !strings.Contains(err.Error(), "trainctl secret") {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
 func farOptions(endpoint string, node int) Options {
-	return Options{Name: "job", RunID: "far", Nproc: 1, Nodes: 2, NodeRank: node, Endpoint: endpoint, Grace: time.Second, MaxRestarts: 3,
+	return Options{Name: "job", RunID: "far", Nproc: 1, Nodes: 2, NodeRank: node, Endpoint: endpoint, Secret: farSecret, Grace: time.Second, MaxRestarts: 3,
 		Command: asRole("idle")}
 }
 

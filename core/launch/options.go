@@ -3,13 +3,16 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // Command is how to start one rank.
@@ -39,9 +42,11 @@ type Options struct {
 	NodeRank int    // of this launcher
 	Endpoint string // host:port where node 0's launcher meets the others
 
-	// Secret is known to all launchers of the job. nil derives it from RunID.
-	// The ranks' own secret follows from it and never travels.
-	Secret []byte
+	// Secret is known to all launchers of the job; a single node may leave it out
+	// and gets a random one. The ranks' own follows from it and never travels.
+	Secret secret.Secret
+
+	Ports hostnet.Ports // for what listens between nodes
 
 	MaxRestarts       int
 	Grace             time.Duration // for draining after a signal; 0 kills at once
@@ -90,6 +95,8 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("launch: no command")
 	case o.Nodes > 1 && (o.RunID == "" || o.Endpoint == ""):
 		return o, errors.New("launch: several nodes need a run id and an endpoint in common")
+	case o.Nodes > 1 && o.Secret.IsZero():
+		return o, secret.Missing(fmt.Sprintf("the job runs on %d hosts", o.Nodes))
 	}
 	o.Nodes = max(1, o.Nodes)
 	if o.RunID == "" {
@@ -98,11 +105,8 @@ func (o Options) filled() (Options, error) {
 	if o.Name == "" {
 		o.Name = o.RunID
 	}
-	if o.Secret == nil {
-		o.Secret = rank.DeriveSecret(o.RunID)
-		if o.Nodes == 1 {
-			o.Secret = rank.NewSecret()
-		}
+	if o.Secret.IsZero() {
+		o.Secret = secret.New()
 	}
 	if o.RendezvousTimeout == 0 {
 		o.RendezvousTimeout = 2 * time.Minute

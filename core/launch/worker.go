@@ -13,6 +13,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // maxEvent bounds one event line.
@@ -56,7 +57,7 @@ func (w *worker) pipe() (r, child *os.File, err error) {
 }
 
 // startWorker starts one rank. onEvent must be safe to call from any goroutine.
-func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*worker, error) {
+func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int) (*worker, error) {
 	w := &worker{world: world, log: openRankLog(l.o.FS, l.o.LogDir, world.Rank, attempt, l.sink)}
 	c := l.o.Command(world)
 	cmd := exec.Command(c.Path, c.Args...)
@@ -65,22 +66,23 @@ func (l *launcher) startWorker(world rank.World, env []string, attempt int) (*wo
 	out, outChild, err1 := w.pipe()
 	errs, errsChild, err2 := w.pipe()
 	events, eventsChild, err3 := w.pipe()
-	theirs := []*os.File{outChild, errsChild, eventsChild}
+	keyChild, err4 := key.Pipe()
+	theirs := []*os.File{outChild, errsChild, eventsChild, keyChild}
 	defer func() {
 		for _, f := range theirs {
 			f.Close()
 		}
 	}()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		w.closeFiles()
 		return nil, fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
 	}
 	widen(events)
 	cmd.Stdout, cmd.Stderr = outChild, errsChild
 	fd := 3 + len(c.ExtraFiles)
-	cmd.ExtraFiles = append(append(cmd.ExtraFiles, c.ExtraFiles...), l.lifeline, eventsChild)
+	cmd.ExtraFiles = append(append(cmd.ExtraFiles, c.ExtraFiles...), l.lifeline, eventsChild, keyChild)
 	cmd.Env = append(append(append(os.Environ(), env...), c.Env...),
-		fmt.Sprintf("%s=%d", EnvLifelineFD, fd), fmt.Sprintf("%s=%d", EnvEventFD, fd+1))
+		fmt.Sprintf("%s=%d", EnvLifelineFD, fd), fmt.Sprintf("%s=%d", EnvEventFD, fd+1), fmt.Sprintf("%s=%d", secret.EnvFD, fd+2))
 
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()

@@ -3,6 +3,7 @@ package rank
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // DialOptions say who connects to a store, and who hears about waiting.
 type DialOptions struct {
 	RunID      string
-	Secret     []byte // nil: DeriveSecret(RunID)
+	Secret     secret.Secret // without it no store answers
 	Rank, Size int
 	Generation int    // restart count of the group
 	Host       string // empty: the host's name
@@ -29,9 +32,6 @@ type DialOptions struct {
 }
 
 func (o DialOptions) filled() DialOptions {
-	if o.Secret == nil {
-		o.Secret = DeriveSecret(o.RunID)
-	}
 	if o.Host == "" {
 		o.Host = hostname()
 	}
@@ -47,7 +47,7 @@ func (o DialOptions) filled() DialOptions {
 // Client is a rank's connection to the store of its job.
 type Client struct {
 	opts  DialOptions
-	conn  net.Conn
+	conn  *tls.Conn
 	host  *Server // when this process hosts the store as well
 	id    atomic.Uint64
 	lost  chan struct{}
@@ -70,12 +70,16 @@ func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error)
 
 // dialAny tries the addresses in turn, round after round.
 func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error) {
+	keys, err := secured(o.Secret)
+	if err != nil {
+		return nil, err
+	}
 	start, reported := time.Now(), time.Now()
 	pause := 20 * time.Millisecond
 	var last error
 	for {
 		for _, addr := range addrs {
-			c, err := dialOnce(ctx, addr, o)
+			c, err := dialOnce(ctx, addr, keys, o)
 			if err == nil {
 				return c, nil
 			}
@@ -134,20 +138,21 @@ func hostOf(addr string) string {
 	return host
 }
 
-func dialOnce(ctx context.Context, addr string, o DialOptions) (*Client, error) {
+func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions) (*Client, error) {
 	d := keepalive.Dialer(false)
 	d.Timeout = handshakeTime
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	raw, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	conn := keys.Client(raw)
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	err = greet(conn, o)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		conn.Close()
+		raw.Close()
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
 	c := &Client{opts: o, conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
@@ -155,10 +160,14 @@ func dialOnce(ctx context.Context, addr string, o DialOptions) (*Client, error) 
 	return c, nil
 }
 
-func greet(conn net.Conn, o DialOptions) error {
+// greet proves both sides and then says who this is.
+func greet(conn *tls.Conn, o DialOptions) error {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	if err := proveClient(conn, o.Secret); err != nil {
-		return err
+	switch err := conn.Handshake(); {
+	case errors.Is(err, hostnet.ErrStranger):
+		return ErrNotThisJob
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotThisJob, err)
 	}
 	h := hello{rank: o.Rank, size: o.Size, generation: o.Generation, runID: o.RunID, host: o.Host}
 	if err := writeFrame(conn, h.frame(0)); err != nil {
@@ -166,7 +175,7 @@ func greet(conn net.Conn, o DialOptions) error {
 	}
 	f, err := readFrame(conn, maxHelloFrame)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotThisJob, err) // a server that finds our proof wrong just hangs up
+		return fmt.Errorf("%w: %w", ErrNotThisJob, err) // a server that does not know our key says so only now
 	}
 	if f.op == opRefused {
 		p := &parser{rest: f.body}
@@ -182,9 +191,7 @@ func (c *Client) Lost() <-chan struct{} { return c.lost }
 // waits up to ten seconds for the others to do the same.
 func (c *Client) Close() error {
 	c.post(frame{op: opBye})
-	if tcp, ok := c.conn.(*net.TCPConn); ok {
-		tcp.CloseWrite() // the goodbye must not be cut off by a reset
-	}
+	c.conn.CloseWrite() // the goodbye must not be cut off by a reset
 	c.conn.SetReadDeadline(time.Now().Add(time.Second))
 	c.ended.Wait()
 	if c.host == nil {

@@ -21,12 +21,9 @@
 //
 // # Trust
 //
-// Every connection to a store starts with a challenge in both directions: each
-// side proves with an HMAC over two fresh nonces that it knows the job's
-// secret, before the other parses anything it says. The launcher draws the
-// secret at random and hands it to its workers in TRAINCTL_JOB_SECRET. Without
-// one, as under torchrun, the secret is derived from the run id; that keeps
-// two jobs from mixing by accident and stops nobody who knows the run id.
-// What follows the handshake is neither encrypted nor signed: the store
-// belongs on a network whose hosts are trusted.
+// Every connection to a store is under TLS 1.3, and both ends prove with a key
+// derived from the job's secret that they belong to the job, before either says
+// anything of it: who does not know the secret learns neither the job's name nor
+// its configuration, and cannot change them on the way. SecretOf says where a rank
+// has the secret from. What a stranger can hold open is bounded (hostnet.Limiter).
 package rank

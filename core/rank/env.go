@@ -12,9 +12,8 @@ type Lookup = func(name string) (value string, ok bool)
 
 // Environment variables of trainctl's own launcher, beside torchrun's.
 const (
-	EnvStore  = "TRAINCTL_STORE"      // host:port of the store that the launcher hosts
-	EnvSecret = "TRAINCTL_JOB_SECRET" // hex, proves membership of the job
-	EnvRunID  = "TRAINCTL_RUN_ID"     // replaces the run id of any other source
+	EnvStore = "TRAINCTL_STORE"  // host:port of the store that the launcher hosts
+	EnvRunID = "TRAINCTL_RUN_ID" // replaces the run id of any other source
 )
 
 // EnvError is a set of variables that names a rank incompletely or wrongly.

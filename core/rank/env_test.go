@@ -203,11 +203,11 @@ func FuzzExpandHosts(f *testing.F) {
 
 func TestWorkerEnv(t *testing.T) {
 	w := World{5, 6, 2, 3, 1, 2, "10.0.0.1", 4000, "id", 1, 3, "trainctl"}
-	got := WorkerEnv(w, WorkerSettings{Store: "10.0.0.1:4000", Secret: []byte{0xab}, Threads: 4})
+	got := WorkerEnv(w, WorkerSettings{Store: "10.0.0.1:4000", Threads: 4})
 	want := []string{"RANK=5", "LOCAL_RANK=2", "GROUP_RANK=1", "ROLE_RANK=5", "ROLE_NAME=default", "WORLD_SIZE=6", "LOCAL_WORLD_SIZE=3",
 		"GROUP_WORLD_SIZE=2", "ROLE_WORLD_SIZE=6", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=4000", "TORCHELASTIC_RESTART_COUNT=1",
 		"TORCHELASTIC_MAX_RESTARTS=3", "TORCHELASTIC_RUN_ID=id", "TORCHELASTIC_USE_AGENT_STORE=True", "TRAINCTL_RUN_ID=id",
-		"TRAINCTL_STORE=10.0.0.1:4000", "TRAINCTL_JOB_SECRET=ab", "GOMAXPROCS=4", "OMP_NUM_THREADS=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}
+		"TRAINCTL_STORE=10.0.0.1:4000", "GOMAXPROCS=4", "OMP_NUM_THREADS=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

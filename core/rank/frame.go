@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// The wire: after the handshake (auth.go) both sides send frames. A frame is
+// The wire: after the handshake of TLS (secure.go) both sides send frames. A frame is
 // its length (4 bytes, big endian, counting what follows), an operation
 // (1 byte), an id that ties an answer to its question (8 bytes), and a body of
 // fields: byte strings as uvarint length and bytes, integers as varints.

@@ -2,7 +2,6 @@ package rank
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -10,10 +9,15 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/trainctl/trainctl/core/hostnet"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // JoinOptions shape how a rank finds its job's store.
 type JoinOptions struct {
+	Secret      secret.Secret                    // of the job; zero: SecretOf(w, "")
+	Ports       hostnet.Ports                    // where rank 0 hosts, if it does; any: as Join says
 	Env         Lookup                           // nil: os.LookupEnv
 	OnWait      func(Progress)                   // as in DialOptions
 	ReportEvery time.Duration                    // as in DialOptions
@@ -33,9 +37,8 @@ const agentPorts = 16
 //     the others look for it there.
 //   - Otherwise rank 0 hosts it on MASTER_PORT.
 //
-// The secret is TRAINCTL_JOB_SECRET, or derived from the run id, which only
-// guards against mix-ups between jobs. ctx bounds the whole of it. The caller
-// closes the Client after the last use by any rank it answers to.
+// ctx bounds the whole of it. The caller closes the Client after the last use by any
+// rank it answers to.
 func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
@@ -43,21 +46,17 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
 	}
-	d := DialOptions{RunID: w.RunID, Rank: w.Rank, Size: w.Size, Generation: w.RestartCount, OnWait: o.OnWait, ReportEvery: o.ReportEvery}
-	if text, ok := o.Env(EnvSecret); ok && text != "" {
-		secret, err := hex.DecodeString(text)
-		if err != nil {
-			return nil, &EnvError{Source: w.Source, Var: EnvSecret, Detail: EnvSecret + " is not hexadecimal"}
+	if o.Secret.IsZero() {
+		var err error
+		if o.Secret, err = SecretOf(w, ""); err != nil {
+			return nil, err
 		}
-		d.Secret = secret
 	}
+	d := DialOptions{RunID: w.RunID, Secret: o.Secret, Rank: w.Rank, Size: w.Size, Generation: w.RestartCount, OnWait: o.OnWait, ReportEvery: o.ReportEvery}
 	if addr, ok := o.Env(EnvStore); ok && addr != "" {
 		return DialStore(ctx, addr, d)
 	}
-	ports := []int{w.MasterPort}
-	if agent, _ := o.Env("TORCHELASTIC_USE_AGENT_STORE"); agent == "True" {
-		ports = portsAfter(w.MasterPort)
-	}
+	ports := storePorts(w, o)
 	if w.Rank == 0 {
 		return hostStore(ctx, w, ports, d, o)
 	}
@@ -68,17 +67,27 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	return dialAny(ctx, addrs, d.filled())
 }
 
-func portsAfter(port int) []int {
-	var ports []int
-	for p := port + 1; p <= port+agentPorts && p <= 65535; p++ {
-		ports = append(ports, p)
+// storePorts are those that a rank's store may listen on, in the order in which
+// they are tried.
+func storePorts(w World, o JoinOptions) (ports []int) {
+	first, last := w.MasterPort, w.MasterPort
+	if agent, _ := o.Env("TORCHELASTIC_USE_AGENT_STORE"); agent == "True" {
+		first, last = w.MasterPort+1, w.MasterPort+agentPorts
+	}
+	if w.LocalSize < w.Size && !o.Ports.Any() && !(first == last && o.Ports.Holds(first)) {
+		first, last = o.Ports.First, o.Ports.Last
+	}
+	for p := first; p <= min(last, 65535); p++ {
+		if !(p == w.MasterPort && first < last) { // that one is torch's
+			ports = append(ports, p)
+		}
 	}
 	return ports
 }
 
 // hostStore binds the first free port of ports and connects to it.
 func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinOptions) (*Client, error) {
-	host := "" // all interfaces: peers on other hosts know rank 0 by a name of its own
+	host := hostnet.LocalHost(w.MasterAddr)
 	if w.Size == w.LocalSize {
 		host = w.MasterAddr
 	}
@@ -94,7 +103,7 @@ func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinO
 	if err != nil {
 		return nil, fmt.Errorf("%w (MASTER_PORT chooses the port)", err)
 	}
-	dial := w.MasterAddr
+	dial := host
 	if host == "" {
 		dial = "localhost"
 	}

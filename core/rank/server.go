@@ -2,21 +2,28 @@ package rank
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // StoreOptions describe the job whose ranks a store serves.
 type StoreOptions struct {
 	RunID  string
-	Secret []byte // nil: DeriveSecret(RunID)
+	Secret secret.Secret // without it there is no store
+
+	// Ports is where to listen if the address leaves the port open ("host:0").
+	Ports hostnet.Ports
 
 	// WorldSize is the number of ranks; one that expects another is refused.
 	WorldSize int
@@ -33,15 +40,20 @@ type StoreOptions struct {
 	// a goodbye, from a goroutine of the server. Server.OnLeave sets it later.
 	OnLeave func(rank int, err error)
 
-	// Log receives one line for every peer that is refused. nil drops them.
+	// Log receives a line for peers that are refused, one a minute for each
+	// cause. nil drops them.
 	Log func(format string, args ...any)
+
+	door *hostnet.Limiter // of tests; nil: as large as the process's limits allow
 }
 
 // Server hosts the board of a job. Close ends it.
 type Server struct {
-	opts StoreOptions
-	ln   net.Listener
-	wg   sync.WaitGroup
+	opts  StoreOptions
+	ln    net.Listener
+	tls   *hostnet.TLS
+	notes hostnet.Notes
+	wg    sync.WaitGroup
 
 	mu      sync.Mutex
 	board   *board
@@ -52,39 +64,54 @@ type Server struct {
 	changed chan struct{} // closed and replaced when a peer leaves
 }
 
-const (
-	handshakeTime = 5 * time.Second
-	writeTime     = 30 * time.Second // for a peer that stopped reading
-)
+const writeTime = 30 * time.Second // for a peer that stopped reading
 
-// ListenStore binds addr ("host:port"; port 0 takes any) and serves the job
+// ListenStore binds addr ("host:port"; port 0 takes one of Ports) and serves the job
 // there at once. The server owns the listener, so a launcher that passes its
 // Addr to the ranks it spawns races with nobody for the port.
 func ListenStore(addr string, o StoreOptions) (*Server, error) {
-	if o.WorldSize < 1 {
-		panic("rank: ListenStore without a world size")
+	if o.WorldSize < 1 || o.Secret.IsZero() {
+		panic("rank: ListenStore without a world size or a secret")
 	}
-	if o.Secret == nil {
-		o.Secret = DeriveSecret(o.RunID)
+	keys, err := secured(o.Secret)
+	if err != nil {
+		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = func(string, ...any) {}
+	ln, err := bind(addr, o.Ports)
+	if err != nil {
+		return nil, err
 	}
-	lc := keepalive.Listener(false)
-	ln, err := lc.Listen(context.Background(), "tcp", addr)
+	if o.door == nil {
+		o.door = hostnet.NewLimiter(64 + 2*o.WorldSize) // all ranks may come at once
+	}
+	s := &Server{
+		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
+		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
+	}
+	if o.Log != nil {
+		s.notes.Write = func(line string) { o.Log("%s", line) }
+	}
+	s.board = newBoard(o.WorldSize, o.Roster, s.deliver)
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+func bind(addr string, ports hostnet.Ports) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && port != "0" {
+		ports, err = hostnet.ParsePorts(port)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
+	}
+	ln, err := hostnet.Listen(context.Background(), keepalive.Listener(false), host, ports)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the job's store cannot listen on %s, another process has that port (often an earlier run that still ends); free now: %s: %w", addr, freePort(addr), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
 	}
-	s := &Server{
-		opts: o, ln: ln, onLeave: o.OnLeave,
-		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
-	}
-	s.board = newBoard(o.WorldSize, o.Roster, s.deliver)
-	s.wg.Go(s.accept)
-	return s, nil
+	return ln, nil
 }
 
 func freePort(addr string) string {
@@ -155,30 +182,27 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) accept() {
-	strangers := make(chan struct{}, max(64, 2*s.opts.WorldSize)) // handshakes at a time
 	for {
 		conn, err := s.ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			s.opts.Log("store: accept: %v", err)
+			s.notes.Say("accept", "store: accept: %v", err)
 			time.Sleep(50 * time.Millisecond) // out of descriptors; the ranks try again
 			continue
 		}
-		select {
-		case strangers <- struct{}{}:
-		default:
-			s.opts.Log("store: too many unfinished handshakes, closed %s", conn.RemoteAddr())
-			conn.Close()
-			continue
+		visit, evicted := s.opts.door.Enter(conn)
+		if evicted {
+			s.notes.Say("crowd", "store: too many connections that prove nothing, the oldest one of the address with most of them is closed; a new one came from %s", conn.RemoteAddr())
 		}
-		c := &serverConn{Conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
+		c := &serverConn{Conn: s.tls.Server(visit), visit: visit, wake: make(chan struct{}, 1), done: make(chan struct{})}
 		if !s.track(c) {
+			visit.Leave()
 			conn.Close()
 			return
 		}
-		s.wg.Go(func() { s.serve(c, func() { <-strangers }) })
+		s.wg.Go(func() { s.serve(c) })
 	}
 }
 
@@ -193,17 +217,20 @@ func (s *Server) track(c *serverConn) bool {
 }
 
 // serve is the life of one connection: prove, greet, answer, leave.
-func (s *Server) serve(c *serverConn, known func()) {
+func (s *Server) serve(c *serverConn) {
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
 		c.Close()
 	}()
-	err := s.admit(c)
-	known()
-	if err != nil {
-		s.opts.Log("store: refused %s: %v", c.RemoteAddr(), err)
+	defer c.visit.Leave()
+	if err := s.admit(c); err != nil {
+		cause, text := refusal(err)
+		if no := (*misfit)(nil); errors.As(err, &no) {
+			cause, text = no.kind, err.Error()
+		}
+		s.notes.Say(cause, "store: refused %s: %s", c.RemoteAddr(), text)
 		return
 	}
 	s.wg.Go(c.send)
@@ -215,8 +242,11 @@ func (s *Server) serve(c *serverConn, known func()) {
 // admit lets a peer in that proves the secret and fits the job.
 func (s *Server) admit(c *serverConn) error {
 	c.SetDeadline(time.Now().Add(handshakeTime))
-	if err := proveServer(c, s.opts.Secret); err != nil {
+	if err := c.Handshake(); err != nil {
 		return err
+	}
+	if !c.visit.Leave() {
+		return net.ErrClosed
 	}
 	f, err := readFrame(c, maxHelloFrame)
 	if err != nil {
@@ -230,7 +260,8 @@ func (s *Server) admit(c *serverConn) error {
 	peer := Peer{Rank: h.rank, Host: h.host, Addr: c.RemoteAddr().String()}
 	if reason, again := s.enlist(c, h, peer); reason != "" {
 		writeFrame(c, frame{op: opRefused, id: f.id, body: fields{}.text(reason).flag(again)})
-		return fmt.Errorf("%s on %s: %s", peer, h.host, reason)
+		kind, _, _ := strings.Cut(reason, ":")
+		return &misfit{kind: kind, text: fmt.Sprintf("%s on %s: %s", peer, h.host, reason)}
 	}
 	if err := writeFrame(c, frame{op: opOK, id: f.id}); err != nil {
 		s.release(c, false, err)
@@ -238,6 +269,11 @@ func (s *Server) admit(c *serverConn) error {
 	}
 	return c.SetDeadline(time.Time{})
 }
+
+// misfit is a peer that knows the secret and has no place in the job.
+type misfit struct{ kind, text string }
+
+func (m *misfit) Error() string { return m.text }
 
 // enlist registers the peer, or says why not.
 func (s *Server) enlist(c *serverConn, h hello, p Peer) (reason string, again bool) {
@@ -252,7 +288,7 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) (reason string, again bo
 	case h.size != o.WorldSize:
 		return fmt.Sprintf("wrong world size: this job has %d ranks, the rank expects %d", o.WorldSize, h.size), false
 	case h.rank < 0 || h.rank >= o.WorldSize:
-		return fmt.Sprintf("rank %d is outside a world of %d", h.rank, o.WorldSize), false
+		return fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize), false
 	case s.peers[h.rank] != nil:
 		return fmt.Sprintf("duplicate rank: %s is already connected", s.board.names[h.rank]), false
 	}
@@ -314,14 +350,19 @@ func (s *Server) deliver(t ticket, f frame) {
 // serverConn is a peer's connection with its outgoing answers, which a slow
 // peer must not let the board wait for.
 type serverConn struct {
-	net.Conn
-	rank int
-	wake chan struct{} // something is queued
-	done chan struct{} // the peer has left
+	*tls.Conn
+	visit *hostnet.Visit
+	rank  int
+	wake  chan struct{} // something is queued
+	done  chan struct{} // the peer has left
 
 	mu  sync.Mutex
 	out []frame
 }
+
+// Close ends the connection at once. TLS would say goodbye first, and wait for a
+// peer that does not read.
+func (c *serverConn) Close() error { return c.visit.Close() }
 
 func (c *serverConn) queue(f frame) {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package rank
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,14 +11,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/trainctl/trainctl/core/hostnet"
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ours, another = secret.New(), secret.New()
 
 // logbook collects a server's log lines.
 type logbook struct {
@@ -41,6 +48,9 @@ func serve(t *testing.T, o StoreOptions) (*Server, string) {
 	if o.RunID == "" {
 		o.RunID = "test"
 	}
+	if o.Secret.IsZero() {
+		o.Secret = ours
+	}
 	s, err := ListenStore("127.0.0.1:0", o)
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +63,9 @@ func dial(t *testing.T, addr string, o DialOptions) *Client {
 	t.Helper()
 	if o.RunID == "" {
 		o.RunID = "test"
+	}
+	if o.Secret.IsZero() {
+		o.Secret = ours
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -203,7 +216,7 @@ func TestDialTimesOut(t *testing.T) {
 	ln.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = DialStore(ctx, addr, DialOptions{RunID: "x", Size: 2, Rank: 1})
+	_, err = DialStore(ctx, addr, DialOptions{RunID: "x", Secret: ours, Size: 2, Rank: 1})
 	var late *TimeoutError
 	if !errors.As(err, &late) || !strings.Contains(err.Error(), addr) || late.Cause == nil {
 		t.Error(err)
@@ -212,8 +225,8 @@ func TestDialTimesOut(t *testing.T) {
 
 func TestStoreRefuses(t *testing.T) {
 	book := newLogbook()
-	_, addr := serve(t, StoreOptions{RunID: "a", Secret: []byte("s"), WorldSize: 2, Generation: 1, Log: book.log})
-	dial(t, addr, DialOptions{RunID: "a", Secret: []byte("s"), Rank: 0, Size: 2, Generation: 1})
+	_, addr := serve(t, StoreOptions{RunID: "a", WorldSize: 2, Generation: 1, Log: book.log})
+	dial(t, addr, DialOptions{RunID: "a", Rank: 0, Size: 2, Generation: 1})
 	for _, tc := range []struct {
 		o    DialOptions
 		want string
@@ -224,7 +237,7 @@ func TestStoreRefuses(t *testing.T) {
 		{DialOptions{RunID: "a", Rank: 1, Size: 2}, "wrong start"},
 		{DialOptions{RunID: "a", Rank: 2, Size: 2, Generation: 1}, "outside"},
 	} {
-		tc.o.Secret = []byte("s")
+		tc.o.Secret = ours
 		_, err := DialStore(t.Context(), addr, tc.o)
 		var no *RefusedError
 		if !errors.As(err, &no) || !strings.Contains(err.Error(), tc.want) {
@@ -238,26 +251,156 @@ func TestStoreRefuses(t *testing.T) {
 
 func TestStrangersAreRefusedBeforeAnythingIsParsed(t *testing.T) {
 	book := newLogbook()
-	_, addr := serve(t, StoreOptions{WorldSize: 1, Secret: []byte("right"), Log: book.log})
-	for _, tc := range []struct{ say, want string }{
-		{"GET / HTTP/1.1\r\nHost: a.example.org\r\n\r\n", "another protocol"},
-		{magic + strings.Repeat("n", nonceSize) + strings.Repeat("p", proofSize), "does not know the job's secret"},
-	} {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Write([]byte(tc.say))
-		io.Copy(io.Discard, conn)
-		conn.Close()
-		if line := <-book.new; !strings.Contains(line, tc.want) {
-			t.Errorf("log says %q, want %s", line, tc.want)
+	_, addr := serve(t, StoreOptions{WorldSize: 1, Log: book.log})
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write([]byte("GET / HTTP/1.1\r\nHost: a.example.org\r\n\r\n"))
+	io.Copy(io.Discard, conn)
+	conn.Close()
+	if line := <-book.new; !strings.Contains(line, "another protocol") {
+		t.Errorf("log says %q", line)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: another, Size: 1}); !errors.Is(err, ErrNotThisJob) {
+		t.Error(err)
+	}
+	if c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}); err == nil { // and shows no certificate at all
+		io.Copy(io.Discard, c)
+		c.Close()
+	}
+	if line := <-book.new; !strings.Contains(line, "does not know the job's secret") && !strings.Contains(line, "did not prove") {
+		t.Errorf("log says %q", line)
+	}
+	dial(t, addr, DialOptions{Size: 1}) // one that does is let in
+}
+
+// What passes between a rank and the store shows neither the job's id nor a
+// value, and does not change under somebody's hands.
+func TestNothingTravelsInClear(t *testing.T) {
+	_, addr := serve(t, StoreOptions{RunID: "the-id-of-the-run", WorldSize: 1})
+	wire := tap(t, addr)
+	c := dial(t, wire.addr, DialOptions{RunID: "the-id-of-the-run", Size: 1, Host: "the-host-of-the-rank"})
+	if err := c.Set(t.Context(), "the-key", []byte("learning_rate = 0.1")); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Get(t.Context(), "the-key"); err != nil || string(v) != "learning_rate = 0.1" {
+		t.Fatal(string(v), err)
+	}
+	seen := wire.seen()
+	for _, word := range []string{"the-id", "the-host", "the-key", "learning_rate"} {
+		if bytes.Contains(seen, []byte(word)) {
+			t.Errorf("%q is readable on the wire", word)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: []byte("wrong"), Size: 1}); !errors.Is(err, ErrNotThisJob) {
+	if len(seen) < 500 {
+		t.Errorf("only %d bytes were seen", len(seen))
+	}
+}
+
+// wiretap passes bytes on and keeps a copy.
+type wiretap struct {
+	addr string
+	mu   sync.Mutex
+	b    []byte
+}
+
+func (w *wiretap) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b = append(w.b, p...)
+	return len(p), nil
+}
+
+func (w *wiretap) seen() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Clone(w.b)
+}
+
+func tap(t *testing.T, addr string) *wiretap {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wiretap{addr: ln.Addr().String()}
+	var pumps sync.WaitGroup
+	t.Cleanup(pumps.Wait)
+	t.Cleanup(func() { ln.Close() })
+	pumps.Go(func() {
+		near, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", addr)
+		if err != nil {
+			near.Close()
+			return
+		}
+		t.Cleanup(func() { near.Close(); far.Close() })
+		pumps.Go(func() { io.Copy(io.MultiWriter(far, w), near) })
+		pumps.Go(func() { io.Copy(io.MultiWriter(near, w), far) })
+	})
+	return w
+}
+
+// Silent connections, more than may wait at a time and all from the ranks' own
+// address, neither keep ranks out nor fill the log.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	const crowd, room = 300, 64
+	book := newLogbook()
+	_, addr := serve(t, StoreOptions{WorldSize: 8, Log: book.log, door: hostnet.LimitTo(room)})
+	stop := make(chan struct{})
+	var idlers, there sync.WaitGroup
+	var opened atomic.Int64
+	there.Add(crowd)
+	for range crowd {
+		idlers.Go(func() {
+			arrived := sync.OnceFunc(there.Done)
+			defer arrived()
+			for {
+				conn, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
+				}
+				opened.Add(1)
+				arrived()
+				ended := make(chan struct{})
+				go func() { io.Copy(io.Discard, conn); close(ended) }()
+				select {
+				case <-ended: // and comes again
+					conn.Close()
+				case <-stop:
+					conn.Close()
+					<-ended
+					return
+				}
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	there.Wait()
+	clients := dialAll(t, addr, 8)
+	var g errgroup.Group
+	for r, c := range clients {
+		g.Go(func() error { return c.Barrier(t.Context(), "b", r, 8) })
+	}
+	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+	close(stop)
+	idlers.Wait()
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	if len(book.lines) > 5 {
+		t.Errorf("%d connections left %d lines, one a minute and cause is enough:\n%s", opened.Load(), len(book.lines), strings.Join(book.lines[:5], "\n"))
 	}
 }
 
@@ -340,8 +483,9 @@ func TestGatherRefusesMisfits(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	secret := vars{EnvSecret: "abcd"}
-	for name, env := range map[string]vars{"plain": {}, "secret": secret, "torchrun": {"TORCHELASTIC_USE_AGENT_STORE": "True"}} {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	given := map[string]secret.Secret{"secret": ours}
+	for name, env := range map[string]vars{"plain": {}, "secret": {}, "torchrun": {"TORCHELASTIC_USE_AGENT_STORE": "True"}} {
 		t.Run(name, func(t *testing.T) {
 			// The port of this listener stands for torch's own store under torchrun.
 			busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -361,7 +505,7 @@ func TestJoin(t *testing.T) {
 			for r := range size {
 				w := World{Rank: r, Size: size, LocalRank: r, LocalSize: size, Nodes: 1, MasterAddr: "127.0.0.1", MasterPort: port, RunID: "join-" + name}
 				g.Go(func() error {
-					c, err := Join(ctx, w, JoinOptions{Env: env.lookup})
+					c, err := Join(ctx, w, JoinOptions{Env: env.lookup, Secret: given[name]})
 					if err != nil {
 						return err
 					}
@@ -394,16 +538,15 @@ func TestJoinSaysThatThePortIsTaken(t *testing.T) {
 }
 
 func TestJoinThroughTheLaunchersStore(t *testing.T) {
-	secret := NewSecret()
-	_, addr := serve(t, StoreOptions{RunID: "r", Secret: secret, WorldSize: 1, Generation: 2})
+	_, addr := serve(t, StoreOptions{RunID: "r", WorldSize: 1, Generation: 2})
 	env := vars{}
 	w := Single()
 	w.RunID, w.RestartCount = "r", 2
-	for _, kv := range WorkerEnv(w, WorkerSettings{Store: addr, Secret: secret}) {
+	for _, kv := range WorkerEnv(w, WorkerSettings{Store: addr}) {
 		k, v, _ := strings.Cut(kv, "=")
 		env[k] = v
 	}
-	c, err := Join(t.Context(), w, JoinOptions{Env: env.lookup})
+	c, err := Join(t.Context(), w, JoinOptions{Env: env.lookup, Secret: ours})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,11 @@
 package rank
 
-import (
-	"encoding/hex"
-	"strconv"
-)
+import "strconv"
 
-// WorkerSettings is what a launcher gives its workers beside their World.
+// WorkerSettings is what a launcher gives its workers beside their World. The
+// secret is not among it: that goes through a pipe (secret.Secret.Pipe).
 type WorkerSettings struct {
 	Store   string // host:port of the store it hosts
-	Secret  []byte // the job's secret
 	Threads int    // GOMAXPROCS of the worker; 0 leaves it alone
 
 	// Inherited is the environment that the worker gets anyway. A preset
@@ -35,9 +32,6 @@ func WorkerEnv(w World, s WorkerSettings) []string {
 	}
 	if s.Store != "" {
 		env = append(env, EnvStore+"="+s.Store)
-	}
-	if len(s.Secret) > 0 {
-		env = append(env, EnvSecret+"="+hex.EncodeToString(s.Secret))
 	}
 	if s.Threads > 0 {
 		env = append(env, "GOMAXPROCS="+num(s.Threads))

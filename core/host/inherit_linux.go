@@ -1,0 +1,16 @@
+package host
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepDescriptors keeps this process's descriptors from its children, but for
+// those that a child is given on purpose: what a shell or a batch system has left
+// open here, or a library of the GPU, is nothing to a plugin.
+func keepDescriptors() {
+	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11
+		keepListed()
+	}
+}

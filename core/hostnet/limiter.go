@@ -1,0 +1,160 @@
+package hostnet
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Limiter bounds how many connections may be open before their peers have
+// proven who they are. Beyond the bound a new one takes the place of another of the
+// address that holds most: of one that has said nothing yet, or else of the
+// oldest. So who connects from elsewhere is not in the way of others, and who
+// proves itself at once gets through even beside thousands of silent
+// connections from its own address. Its methods may be called from any goroutine.
+type Limiter struct {
+	most int
+
+	mu      sync.Mutex
+	waiting map[netip.Prefix]*crowd
+	total   int
+}
+
+// crowd is who waits at one address, the oldest first.
+type crowd struct{ silent, talking list.List }
+
+func (c *crowd) len() int { return c.silent.Len() + c.talking.Len() }
+
+// Visit is the connection of a stranger.
+type Visit struct {
+	net.Conn
+	limiter *Limiter
+	from    netip.Prefix
+	heard   atomic.Bool
+
+	// Under the limiter's lock.
+	list    *list.List // nil: it has left, or was closed
+	seat    *list.Element
+	evicted bool
+}
+
+// NewLimiter bounds strangers by what the process may open, but to no fewer than
+// `least`.
+func NewLimiter(least int) *Limiter { return LimitTo(max(least, openFiles()/4)) }
+
+// LimitTo bounds strangers to a number.
+func LimitTo(most int) *Limiter {
+	return &Limiter{most: most, waiting: map[netip.Prefix]*crowd{}}
+}
+
+// openFiles is the process's limit of descriptors, at most 8192.
+func openFiles() int {
+	const most = 8192
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > most {
+		return most
+	}
+	return int(limit.Cur)
+}
+
+// Enter takes note of a stranger, from whom is read through the visit until it
+// leaves. evicted reports whether another one was closed for it.
+func (l *Limiter) Enter(conn net.Conn) (v *Visit, evicted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total >= l.most {
+		l.evict()
+		evicted = true
+	}
+	v = &Visit{Conn: conn, limiter: l, from: origin(conn.RemoteAddr())}
+	if l.waiting[v.from] == nil {
+		l.waiting[v.from] = &crowd{}
+	}
+	v.sit(&l.waiting[v.from].silent)
+	l.total++
+	return v, evicted
+}
+
+// Read implements net.Conn.
+func (v *Visit) Read(p []byte) (int, error) {
+	n, err := v.Conn.Read(p)
+	if n > 0 && !v.heard.Swap(true) {
+		v.limiter.talks(v)
+	}
+	return n, err
+}
+
+// Leave is called when the peer is known or gone; it may be called again. It is false
+// for a visit that was closed to make room.
+func (v *Visit) Leave() bool {
+	l := v.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(v)
+	return !v.evicted
+}
+
+func (v *Visit) sit(at *list.List) { v.list, v.seat = at, at.PushBack(v) }
+
+func (l *Limiter) talks(v *Visit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v.list != nil {
+		v.list.Remove(v.seat)
+		v.sit(&l.waiting[v.from].talking)
+	}
+}
+
+func (l *Limiter) evict() {
+	var largest *crowd
+	for _, c := range l.waiting {
+		if largest == nil || c.len() > largest.len() {
+			largest = c
+		}
+	}
+	if largest == nil {
+		return
+	}
+	from := &largest.silent
+	if from.Len() == 0 {
+		from = &largest.talking
+	}
+	v := from.Front().Value.(*Visit)
+	l.remove(v)
+	v.evicted = true
+	v.Close()
+}
+
+func (l *Limiter) remove(v *Visit) {
+	if v.list == nil {
+		return
+	}
+	v.list.Remove(v.seat)
+	v.list = nil
+	if l.waiting[v.from].len() == 0 {
+		delete(l.waiting, v.from)
+	}
+	l.total--
+}
+
+// origin is what one sender can speak from: an address, and of IPv6 the whole
+// network, whose addresses a host may choose.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{} // all of one kind, as on a unix socket
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, err := ip.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}

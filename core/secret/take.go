@@ -1,0 +1,102 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// EnvFD names the descriptor from which a rank reads the secret that its
+// launcher gives it.
+const EnvFD = "TRAINCTL_SECRET_FD"
+
+// Given is the secret that this process was started with.
+type Given struct {
+	Secret Secret // zero: none was given
+	Source string // the variable that gave it
+	Err    error  // why it cannot be used; a mistake of the user
+
+	// Exposed says why the secret is still in what the kernel shows of this
+	// process's environment, nil where it is not.
+	Exposed error
+}
+
+// Take gives the secret that this process was started with. The first call, which
+// belongs at the beginning of main, before any child is started, removes it
+// from the environment: from what children inherit, and from the memory that
+// /proc/PID/environ shows.
+func Take() Given { return take() }
+
+var take = sync.OnceValue(func() Given {
+	g := fromEnv()
+	if _, set := os.LookupEnv(EnvFD); set {
+		g = fromFD()
+	}
+	os.Unsetenv(EnvFD)
+	return g
+})
+
+func fromEnv() Given {
+	text, set := os.LookupEnv(Env)
+	if !set {
+		return Given{}
+	}
+	os.Unsetenv(Env)
+	g := Given{Source: Env, Exposed: scrub(Env)}
+	if text == "" {
+		return Given{}
+	}
+	var err error
+	if g.Secret, err = Parse(text); err != nil {
+		g.Err = unusable(Env, err)
+	}
+	return g
+}
+
+func fromFD() Given {
+	g := Given{Source: EnvFD}
+	fd, err := strconv.Atoi(os.Getenv(EnvFD))
+	if err != nil || fd < 3 {
+		g.Err = fmt.Errorf("%s is %q, not a descriptor", EnvFD, os.Getenv(EnvFD))
+		return g
+	}
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "secret")
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longest+1))
+	if err == nil {
+		g.Secret, err = Parse(string(text))
+	}
+	if err != nil {
+		g.Err = fmt.Errorf("the secret that the launcher passed on: %w", err)
+	}
+	return g
+}
+
+// Pipe gives the end of a pipe from which a child reads the secret. The caller
+// passes it on, with its number there in EnvFD, and closes it.
+func (s Secret) Pipe() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(s.b) // a pipe takes 4096 bytes without a reader
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// Find is the secret that this process was given, or else that of the file;
+// zero where there is neither. path is launch.secret_file or "".
+func Find(path string) (Secret, error) {
+	g := Take()
+	if g.Err != nil || !g.Secret.IsZero() || path == "" {
+		return g.Secret, g.Err
+	}
+	return ReadFile(path)
+}
