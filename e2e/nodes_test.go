@@ -5,7 +5,9 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -20,8 +22,30 @@ func TestTwoNodes(t *testing.T) {
 	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
 	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
 	p.node(0, endpoint, "--nproc-per-node", "1").start(t).wait(t).expect(t, 0).says(t, "ok after 8 steps")
-	other.wait(t).expect(t, 0)
+	other.wait(t).expect(t, 0).says(t, "ok: the job ended well", filepath.Join(p.dir, "runs", "job", "2"))
 	sameParams(t, p.summary(t, 1), p.summary(t, 2))
+}
+
+// Two hosts on one file system write into one directory, that of rank 0's
+// number, and latest is that. Both say how the job ended.
+func TestNodesShareARunDirectory(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
+	shared := []string{"--nproc-per-node", "1", "--run-dir", filepath.Join(p.dir, "runs")}
+	other := p.node(1, endpoint, shared...).start(t)
+	p.node(0, endpoint, shared...).start(t).wait(t).expect(t, 0)
+	other.wait(t).expect(t, 0).says(t, "ok: the job ended well")
+	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "job", "[0-9]*"))
+	must(t, err)
+	if len(runs) != 1 {
+		t.Errorf("run directories %v", runs)
+	}
+	for _, f := range []string{"summary.json", "config.toml", "logs/rank-0.log", "logs/rank-1.log", "checkpoints/latest"} {
+		if _, err := os.Stat(filepath.Join(p.dir, "runs", "job", "latest", f)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Two machines that disagree about the training are told in what.

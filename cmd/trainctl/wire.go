@@ -98,8 +98,8 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 		return interrupted{}
 	}
 	var stopped *train.Preempted
-	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.Rank != 0 {
-		return reported{err} // rank 0 says it for all
+	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.LocalRank != 0 {
+		return reported{err} // the first of the host says it for all
 	}
 	return err
 }

@@ -70,8 +70,8 @@ func (o outcome) show(w io.Writer) error {
 	case o.status == "preempted":
 	case o.failure != nil:
 		text = o.failure.Format()
-	case o.ended != "" && o.resume != "":
-		text = fmt.Sprintf("ended by %s. %s\n", o.ended, o.resume)
+	case o.ended != "":
+		text = strings.TrimSpace(fmt.Sprintf("ended by %s. %s", o.ended, o.resume)) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +61,8 @@ type job struct {
 	RunOptions
 	fs      checkpoint.FS
 	dir     event.RunDir
+	rank0   event.Invitation // on other nodes than 0: where rank 0's files are
+	config  string           // that ranks read; "": the run directory's
 	bus     *event.Bus
 	machine Machine
 	nproc   int
@@ -95,13 +99,58 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	if err := j.findInit(); err != nil {
 		return nil, err
 	}
+	if o.Config.Launch.NodeRank > 0 {
+		return j, nil // its directory is agreed on when the launchers meet
+	}
 	if j.dir, err = event.CreateRunDir(j.fs, o.Config.Run.Dir, o.Config.Run.Name); err != nil {
 		return nil, err
 	}
-	if err := afero.WriteFile(j.fs, j.dir.Config(), o.Config.Resolved(), 0o644); err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
+	return j, writeConfig(j.fs, j.dir, o.Config)
+}
+
+func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
+	if err := afero.WriteFile(fsys, dir.Config(), c.Resolved(), 0o644); err != nil {
+		return fmt.Errorf("run directory: %w", err)
 	}
-	return j, nil
+	return nil
+}
+
+// brief is what node 0 tells the other nodes of its run directory.
+func (j *job) brief() []byte {
+	if j.dir.Path == "" {
+		return nil
+	}
+	inv, err := j.dir.Invite()
+	if err != nil {
+		return nil // and the others have directories of their own
+	}
+	b, err := json.Marshal(inv)
+	if err != nil {
+		panic("app: " + err.Error())
+	}
+	return b
+}
+
+// briefed takes node 0's run directory, or on another file system one of its own.
+// config.toml is this node's where it stands alone: ranks read it, and keys
+// such as paths may differ between nodes.
+func (j *job) briefed(brief []byte) (logDir string, err error) {
+	if err := json.Unmarshal(brief, &j.rank0); err != nil {
+		return "", fmt.Errorf("node 0's run directory: %w", err)
+	}
+	var shared bool
+	j.dir, shared, err = event.JoinRunDir(j.fs, j.Config.Run.Dir, j.Config.Run.Name, j.rank0)
+	if err != nil {
+		return "", err
+	}
+	j.config = j.dir.Config()
+	if shared {
+		j.config = filepath.Join(j.dir.Path, fmt.Sprintf("config-node-%d.toml", j.Config.Launch.NodeRank))
+	}
+	if err := afero.WriteFile(j.fs, j.config, j.Config.Resolved(), 0o644); err != nil {
+		return "", fmt.Errorf("run directory: %w", err)
+	}
+	return j.dir.Logs(), nil
 }
 
 // launchSecret is the secret of a job over several hosts, which nobody may join
@@ -185,11 +234,16 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 
 func (j *job) launchOptions() launch.Options {
 	c := j.Config.Launch
+	logs := ""
+	if j.dir.Path != "" {
+		logs = j.dir.Logs()
+	}
 	return launch.Options{
+		Brief: j.brief(), Briefed: j.briefed,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: j.dir.Logs(), Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
+		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),
 	}
 }
@@ -214,7 +268,7 @@ func (j *job) runID() string {
 // command is how to start a rank. After a restart the run continues from its
 // own checkpoints, if it has any.
 func (j *job) command(w rank.World) launch.Command {
-	args := []string{"worker", j.dir.Config()}
+	args := []string{"worker", cmp.Or(j.config, j.dir.Config())}
 	from := j.resume
 	if w.RestartCount > 0 {
 		if checkpoint.AnyGood(j.fs, j.dir.Checkpoints()) {
@@ -262,15 +316,32 @@ func (j *job) onEvent(from int, line []byte) {
 // last events, and a summary that says what happened if no rank wrote one.
 func (j *job) report(res launch.Result) error {
 	if res.ExitCode == launch.ExitOK {
-		return nil
+		return j.tellOther()
 	}
 	o := j.outcome(res)
+	if j.dir.Path == "" || j.sees0() {
+		return o.show(j.Log) // there is none, or it is rank 0's, whose launcher writes there
+	}
 	sum := j.account.close(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
 	out := event.RunDone{Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message()}
 	j.appendEvents(o.failure, &out)
 	return errors.Join(event.WriteSummary(j.fs, j.dir.Summary(), sum), o.show(j.Log))
+}
+
+// sees0 reports whether this is another node than 0 whose run directory is node 0's.
+func (j *job) sees0() bool {
+	return j.Config.Launch.NodeRank > 0 && j.config != "" && j.config != j.dir.Config()
+}
+
+// tellOther says on other nodes than 0 how the job ended: rank 0 is elsewhere.
+func (j *job) tellOther() error {
+	if j.Config.Launch.NodeRank == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(j.Log, "ok: the job ended well; rank 0's results are in %s on %s\n", j.rank0.Path, j.rank0.Host)
+	return err
 }
 
 // appendEvents adds the launcher's own account of a bad end to events.jsonl.

@@ -270,3 +270,29 @@ func TestRunDirWithoutSymlinks(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Hosts on one file system get one run directory, others one of their own that
+// all ranks of the host share, and no run takes the place of another.
+func TestJoinRunDir(t *testing.T) {
+	fsys, other := afero.NewMemMapFs(), afero.NewMemMapFs()
+	first, err := CreateRunDir(fsys, "runs", "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv, err := first.Invite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, shared, err := JoinRunDir(fsys, "runs", "job", inv); err != nil || !shared || d.Path != first.Path {
+		t.Errorf("%v %v %v", d, shared, err)
+	}
+	if _, err := CreateRunDir(other, "runs", "job"); err != nil { // its number 1 is another run
+		t.Fatal(err)
+	}
+	for rank := range 2 {
+		d, shared, err := JoinRunDir(other, "runs", "job", inv)
+		if err != nil || shared != (rank > 0) || d.Path != filepath.Join("runs", "job", "2") {
+			t.Errorf("rank %d: %v %v %v", rank, d, shared, err)
+		}
+	}
+}

@@ -1,12 +1,15 @@
 package event
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/afero"
 )
@@ -32,15 +35,92 @@ func CreateRunDir(fsys afero.Fs, base, name string) (RunDir, error) {
 	if err != nil {
 		return RunDir{}, err
 	}
-	for _, sub := range []string{d.Logs(), d.Checkpoints()} {
-		if err := fsys.MkdirAll(sub, 0o755); err != nil {
-			return RunDir{}, fmt.Errorf("run directory: %w", err)
+	return d, d.furnish(rand.Text())
+}
+
+// Invitation is what the host of rank 0 tells the others, so that hosts on one
+// file system write into one run directory.
+type Invitation struct {
+	Number int    // of the run
+	Token  string // in the directory, and in no other
+	Path   string // of the directory, for people
+	Host   string
+}
+
+// tokenFile holds the token of a run's directory.
+const tokenFile = ".run"
+
+// Invite gives others of the job the means to find this run directory.
+func (d RunDir) Invite() (Invitation, error) {
+	token, err := afero.ReadFile(d.fs, filepath.Join(d.Path, tokenFile))
+	if err != nil {
+		return Invitation{}, fmt.Errorf("run directory: %w", err)
+	}
+	number, err := strconv.Atoi(filepath.Base(d.Path))
+	if err != nil {
+		return Invitation{}, fmt.Errorf("run directory: %s has no number", d.Path)
+	}
+	path, err := filepath.Abs(d.Path)
+	if err != nil {
+		path = d.Path
+	}
+	host, _ := os.Hostname()
+	return Invitation{Number: number, Token: string(token), Path: path, Host: host}, nil
+}
+
+// JoinRunDir is the run directory that an invitation means, as this host sees
+// it: that of rank 0 where both are on one file system, else one of this host's
+// own, of the same number where that is free. Several ranks of a host get the
+// same. shared tells whether it was there, whoever made it.
+func JoinRunDir(fsys afero.Fs, base, name string, inv Invitation) (d RunDir, shared bool, err error) {
+	parent := filepath.Join(base, name)
+	if err := fsys.MkdirAll(parent, 0o755); err != nil {
+		return RunDir{}, false, fmt.Errorf("run directory: %w (choose another with --run-dir or [run] dir)", err)
+	}
+	for n := inv.Number; ; n++ {
+		d := RunDir{fsys, filepath.Join(parent, strconv.Itoa(n))}
+		err := fsys.Mkdir(d.Path, 0o755) // also where this host's cache knows of none
+		switch {
+		case err == nil:
+			return d, false, d.furnish(inv.Token)
+		case !errors.Is(err, fs.ErrExist):
+			return RunDir{}, false, fmt.Errorf("run directory: %w (choose another with --run-dir or [run] dir)", err)
+		case d.hasToken(inv.Token):
+			return d, true, nil
 		}
 	}
-	if err := pointLatest(fsys, parent, filepath.Base(d.Path)); err != nil {
-		return RunDir{}, fmt.Errorf("run directory: %w", err)
+}
+
+// hasToken waits a moment for the token of a directory that is being made.
+func (d RunDir) hasToken(token string) bool {
+	for range 20 {
+		b, err := afero.ReadFile(d.fs, filepath.Join(d.Path, tokenFile))
+		if err == nil && len(b) > 0 {
+			return string(b) == token
+		}
+		if logs, err := afero.DirExists(d.fs, d.Logs()); err == nil && logs {
+			return false // of a version without tokens
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	return d, nil
+	return false
+}
+
+// furnish fills a directory that was just made, and points latest at it.
+func (d RunDir) furnish(token string) error {
+	fsys := d.fs
+	if err := writeAtomic(fsys, filepath.Join(d.Path, tokenFile), []byte(token)); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	for _, sub := range []string{d.Logs(), d.Checkpoints()} {
+		if err := fsys.MkdirAll(sub, 0o755); err != nil {
+			return fmt.Errorf("run directory: %w", err)
+		}
+	}
+	if err := pointLatest(fsys, filepath.Dir(d.Path), filepath.Base(d.Path)); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	return nil
 }
 
 // OpenRunDir views an existing run directory; a path that ends in "latest"

@@ -35,6 +35,7 @@ type nodeInfo struct {
 	Host     string   `json:"host"`
 	Nproc    int      `json:"nproc"`
 	Settings []string `json:"settings,omitempty"`
+	Brief    []byte   `json:"brief,omitempty"`
 }
 
 // SettingsError says in what the nodes of a job differ that must be equal. It is
@@ -72,6 +73,7 @@ type layout struct {
 	first []int // first global rank of each node
 	size  int
 	peers []rank.Peer // every rank with its host
+	brief []byte      // of node 0
 }
 
 func newLayout(infos []nodeInfo) layout {
@@ -130,7 +132,7 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 	if err != nil {
 		return layout{}, err
 	}
-	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings})
+	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings, Brief: n.o.Brief})
 	all, err := rank.Exchange(ctx, n.client, "nodes", n.o.NodeRank, n.o.Nodes, mine)
 	if err != nil {
 		return layout{}, err
@@ -141,7 +143,9 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 			return layout{}, fmt.Errorf("node %d introduced itself as %q", i, text)
 		}
 	}
-	return newLayout(infos), sameSettings(infos)
+	l := newLayout(infos)
+	l.brief = infos[0].Brief
+	return l, sameSettings(infos)
 }
 
 func (n *nodes) close() {

@@ -61,6 +61,12 @@ type Options struct {
 	// cleaned up.
 	Prepare func(ctx context.Context, attempt int, local []rank.World) error
 
+	// Brief is what this node tells the others when they meet. Briefed gets that
+	// of node 0 on every other node, before the first attempt, and gives LogDir;
+	// its error ends the run. nil: nobody wants to know.
+	Brief   []byte
+	Briefed func(brief []byte) (logDir string, err error)
+
 	FS     afero.Fs  // for LogDir; nil means the operating system's
 	LogDir string    // gets rank-<r>.log, which ReadLogs reads; empty writes none
 	Log    io.Writer // gets whole lines, one Write each; nil drops them

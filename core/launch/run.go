@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
@@ -122,7 +123,12 @@ func (l *launcher) meet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
 	defer cancel()
 	var err error
-	l.nodes, l.layout, err = meetNodes(ctx, l.o, l.host, l.sink)
+	if l.nodes, l.layout, err = meetNodes(ctx, l.o, l.host, l.sink); err != nil || l.o.Briefed == nil || l.o.NodeRank == 0 {
+		return err
+	}
+	if l.o.LogDir, err = l.o.Briefed(l.layout.brief); err != nil {
+		l.nodes.close()
+	}
 	return err
 }
 
@@ -132,6 +138,8 @@ func meetingCode(err error) int {
 		return ExitTerminated
 	case errors.As(err, new(*SettingsError)):
 		return ExitConfig
+	case errors.As(err, new(*fs.PathError)):
+		return ExitFailed // of Briefed
 	}
 	return ExitRendezvous
 }
