@@ -83,6 +83,9 @@ func newJob(ctx context.Context, o RunOptions) (*job, error) {
 		j.Exe = exe
 	}
 	var err error
+	if err := rank.CheckAlone(os.LookupEnv, o.Config.Launch.Nnodes.Int()); err != nil {
+		return nil, err
+	}
 	if j.secret, err = launchSecret(o.Config.Launch); err != nil {
 		return nil, err
 	}

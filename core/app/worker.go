@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -124,6 +126,23 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	return d, err
 }
 
+// withPorts gives a backend that listens between hosts (its option port_range)
+// the ports of launch.port_range, unless it has some of its own.
+func withPorts(info sdk.Info, c *config.Config, w rank.World) map[string]any {
+	ports := c.Launch.Ports()
+	_, given := c.Backend.Options["port_range"]
+	takes := slices.ContainsFunc(info.Options, func(o sdk.Option) bool { return o.Name == "port_range" })
+	if given || !takes || ports.Any() || w.LocalSize == w.Size {
+		return c.Backend.Options
+	}
+	all := maps.Clone(c.Backend.Options)
+	if all == nil {
+		all = map[string]any{}
+	}
+	all["port_range"] = []any{int64(ports.First), int64(ports.Last)}
+	return all
+}
+
 // settings takes the tables that the loop reads out of the configuration.
 func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s := train.Settings{
@@ -140,7 +159,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		return opts
 	}
 	if !d.EvalOnly { // an evaluation has no backend to check them against
-		s.BackendOptions = check("backend.options", d.Backend.Info(), c.Backend.Options)
+		s.BackendOptions = check("backend.options", d.Backend.Info(), withPorts(d.Backend.Info(), c, d.World))
 	}
 	s.PrecisionOpts = check("precision.options", d.Precision.Info(), c.Precision.Options)
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)

@@ -146,6 +146,7 @@ func TestPods(t *testing.T) {
 		endpoint, origin string
 	}{
 		{map[string]string{"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "t", "PET_MASTER_PORT": "29500"}, 4, 2, "t:29500", "env PET_MASTER_ADDR"},
+		{map[string]string{"PET_NNODES": "2", "PET_RDZV_ENDPOINT": "[fd77::1]:29400"}, 2, 0, "[fd77::1]:29400", "env PET_RDZV_ENDPOINT"},
 		{map[string]string{"PET_MASTER_ADDR": "t", "PET_NNODES": "2", "PET_RDZV_ENDPOINT": "u:1"}, 2, 0, "u:1", "env PET_RDZV_ENDPOINT"},
 		{map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "23456", "KUBERNETES_SERVICE_HOST": "k"}, 2, 1, "m:23456", "env RANK"},
 		{map[string]string{"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "KUBERNETES_SERVICE_HOST": "k"}, 1, 0, "", "default"},

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"strconv"
 	"strings"
@@ -56,7 +57,9 @@ func (t *tree) pod(lookup func(string) (string, bool)) {
 		return
 	}
 	put := func(key, value string) { t.set("launch."+key, value, src, span{0, len(n.Source)}, len(n.Source)+1) }
-	put("rdzv_endpoint", strconv.Quote(n.Endpoint))
+	if n.Endpoint != "" {
+		put("rdzv_endpoint", strconv.Quote(n.Endpoint))
+	}
 	if n.Nodes > 0 {
 		put("nnodes", strconv.Itoa(n.Nodes))
 		put("node_rank", strconv.Itoa(n.Rank))
@@ -170,10 +173,16 @@ func parseValue(s string) (any, map[string]place, error) {
 		}
 		return m["x"], inner, nil
 	}
-	if word(s) {
+	if word(s) || bracketed(s) {
 		return s, nil, nil
 	}
 	return nil, nil, fmt.Errorf("%q is neither a TOML value nor a plain word", s)
+}
+
+// bracketed reports whether s is an IPv6 address with its port, "[fd77::1]:29400".
+func bracketed(s string) bool {
+	_, err := netip.ParseAddrPort(s)
+	return err == nil
 }
 
 // word reports whether s, which is no TOML value, can be meant as a string: it

@@ -174,6 +174,8 @@ type Node struct {
 func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 	r := &reader{env: env, source: "kubeflow"}
 	switch {
+	case r.any("JOB_COMPLETION_INDEX") && !r.any("RANK", "LOCAL_RANK", "PET_NODE_RANK"):
+		n = indexedNode(r)
 	case r.any("PET_MASTER_ADDR"):
 		n = Node{Endpoint: readEndpoint(r, "PET_MASTER_ADDR", "PET_MASTER_PORT"), Source: "PET_MASTER_ADDR"}
 	case r.any("RANK") && r.any("KUBERNETES_SERVICE_HOST") && !r.any("LOCAL_RANK"):
@@ -186,6 +188,41 @@ func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 		return Node{}, false, nil
 	}
 	return n, true, r.err
+}
+
+// indexedNode reads a pod of an Indexed Job of Kubernetes, which is told its index
+// and nothing else: the number of pods and the address of the first are the
+// user's to say.
+func indexedNode(r *reader) Node {
+	r.source = "kubernetes"
+	n := Node{Rank: r.number("JOB_COMPLETION_INDEX"), Source: "JOB_COMPLETION_INDEX"}
+	for _, size := range []string{"PET_NNODES", "WORLD_SIZE"} {
+		if n.Nodes == 0 && r.any(size) {
+			n.Nodes = r.number(size)
+		}
+	}
+	for _, prefix := range []string{"PET_", ""} {
+		if n.Endpoint == "" && r.any(prefix+"MASTER_ADDR") {
+			n.Endpoint = readEndpoint(r, prefix+"MASTER_ADDR", prefix+"MASTER_PORT")
+		}
+	}
+	if n.Nodes == 0 {
+		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and nothing says how many pods train together: set PET_NNODES to the Job's completions, or unset JOB_COMPLETION_INDEX for pods that train alone", n.Rank)
+	} else if n.Rank >= n.Nodes {
+		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and the job has %d pods", n.Rank, n.Nodes)
+	}
+	return n
+}
+
+// CheckAlone refuses a launcher that something else started several times at
+// once: each would train a job of its own. nodes is how many launchers the job has.
+func CheckAlone(env Lookup, nodes int) error {
+	w, err := FromEnv(env)
+	if err != nil || w.Size <= 1 || w.Size == max(1, nodes) {
+		return nil // an environment that is no rank's is none of a launcher's business
+	}
+	return &EnvError{Source: w.Source, Detail: fmt.Sprintf(
+		"%d tasks were started, and each would launch a job of its own; fix: \"trainctl worker\" instead of \"trainctl run\" makes each task one rank", w.Size)}
 }
 
 func readEndpoint(r *reader, addr, port string) string {

@@ -58,7 +58,9 @@ func TestFromEnv(t *testing.T) {
 		{"slurm, NTASKS_PER_NODE and TASKS unset", underSlurm.with(vars{"SLURM_STEP_TASKS_PER_NODE": "-", "SLURM_NTASKS": "6"}),
 			World{3, 6, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
 		{"slurm, no job id", underSlurm.with(vars{"SLURM_JOB_ID": "-"}), World{3, 5, 1, 2, 1, 3, "a1", 12910, "none", 0, 0, "slurm"}},
-		{"slurm, interactive", underSlurm.with(vars{"SLURM_JOB_NAME": "bash"}), Single()},
+		{"slurm, a job named bash", underSlurm.with(vars{"SLURM_JOB_NAME": "bash"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
+		{"slurm, salloc and srun", underSlurm.with(vars{"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "9"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
+		{"slurm, the shell of salloc", underSlurm.with(vars{"SLURM_STEP_ID": "4294967290"}), Single()},
 		{"openmpi", underOpenMPI, World{3, 4, 1, 2, 1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
 		{"openmpi mapped by node", underOpenMPI.with(vars{"OMPI_COMM_WORLD_RANK": "2"}), World{2, 4, 1, 2, -1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
 		{"mpich on one host", underMPICH, World{1, 2, 1, 2, 0, 1, "127.0.0.1", 29500, "none", 0, 0, "mpich"}},
@@ -155,6 +157,8 @@ func TestNodeFromEnv(t *testing.T) {
 		{pod.with(vars{"LOCAL_RANK": "0"}), Node{}, false},
 		{pet, Node{Endpoint: "t:29500", Source: "PET_MASTER_ADDR"}, true},
 		{vars{"PET_NNODES": "4"}, Node{}, false},
+		{vars{"JOB_COMPLETION_INDEX": "2", "PET_NNODES": "4", "MASTER_ADDR": "job-0.job"}, Node{Rank: 2, Nodes: 4, Endpoint: "job-0.job:29500", Source: "JOB_COMPLETION_INDEX"}, true},
+		{vars{"JOB_COMPLETION_INDEX": "1", "WORLD_SIZE": "3", "PET_MASTER_ADDR": "fd77::1", "PET_MASTER_PORT": "7"}, Node{1, 3, "[fd77::1]:7", "JOB_COMPLETION_INDEX"}, true},
 	} {
 		got, ok, err := NodeFromEnv(tc.env.lookup)
 		if got != tc.want || ok != tc.ok || err != nil {
@@ -166,6 +170,31 @@ func TestNodeFromEnv(t *testing.T) {
 	}
 	if _, ok, err := NodeFromEnv(pod.with(vars{"WORLD_SIZE": "1"}).lookup); !ok || err == nil || !strings.Contains(err.Error(), "WORLD_SIZE is 1") {
 		t.Errorf("a pod too many: %v %v", ok, err)
+	}
+}
+
+// A pod of an Indexed Job that does not know how many pods train together would
+// train alone, as all others would.
+func TestIndexedJobWantsItsSize(t *testing.T) {
+	_, ok, err := NodeFromEnv(vars{"JOB_COMPLETION_INDEX": "0"}.lookup)
+	if !ok || err == nil || !strings.Contains(err.Error(), "PET_NNODES") {
+		t.Errorf("%v %v", ok, err)
+	}
+}
+
+func TestTasksWouldEachTrainAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env   vars
+		nodes int
+		want  string
+	}{
+		"nothing": {vars{}, 1, ""}, "srun": {underSlurm, 1, "slurm"}, "mpirun": {underOpenMPI, 1, "openmpi"}, "torchrun": {underTorchrun, 1, "torchrun"},
+		"one launcher per task": {underSlurm, 5, ""}, "some launchers": {underSlurm, 2, "slurm"}, "a stray WORLD_SIZE": {vars{"WORLD_SIZE": "2"}, 1, ""},
+	} {
+		err := CheckAlone(tc.env.lookup, tc.nodes)
+		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "trainctl worker")) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -12,19 +12,25 @@ import (
 var slurm = contract{
 	source:   "slurm",
 	triggers: []string{"SLURM_PROCID"},
-	vars: []string{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+	vars: []string{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
 		"SLURM_NTASKS_PER_NODE", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID",
 		"SLURM_JOB_NAME", "SLURM_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"},
 	read: readSlurm,
 }
 
 func readSlurm(r *reader) World {
-	if name, _ := r.get("SLURM_JOB_NAME"); name == "bash" || name == "interactive" {
-		r.err = fmt.Errorf("SLURM_JOB_NAME is %q, an interactive shell rather than a task: %w", name, errOff)
+	// srun alone numbers a step's tasks. In a batch script, or the shell of salloc,
+	// SLURM_PROCID says nothing of ranks; the name of the job never does.
+	if step, _ := r.get("SLURM_STEP_ID"); step == "4294967291" || step == "4294967290" {
+		r.err = fmt.Errorf("SLURM_STEP_ID is that of a batch script or an interactive shell, not of srun's tasks: %w", errOff)
 		return World{}
 	}
+	size := "SLURM_NTASKS"
+	if r.any("SLURM_STEP_NUM_TASKS") { // SLURM_NTASKS may be the allocation's
+		size = "SLURM_STEP_NUM_TASKS"
+	}
 	w := World{
-		Rank: r.number("SLURM_PROCID"), Size: r.number("SLURM_NTASKS"),
+		Rank: r.number("SLURM_PROCID"), Size: r.number(size),
 		LocalRank: r.number("SLURM_LOCALID"), NodeRank: r.numberOr("SLURM_NODEID", 0), Nodes: r.numberOr("SLURM_NNODES", 1),
 		RestartCount: r.numberOr("SLURM_RESTART_COUNT", 0),
 		RunID:        slurmRunID(r), Source: r.source,

@@ -6,17 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/keepalive"
 )
 
 const (
 	handshakeTimeout = 5 * time.Second
-	maxKnocking      = 64 // handshakes answered at once
+	maxKnocking      = 64 // handshakes answered at once, at the least
 )
 
 // Connect makes connections to every other rank: the higher rank dials. On
@@ -128,6 +130,7 @@ type joining struct {
 	seal    *tls.Config
 	arrived chan arrival
 	running sync.WaitGroup
+	notes   hostnet.Notes
 
 	mu      sync.Mutex
 	claimed map[[2]int]bool // rank and lane
@@ -152,6 +155,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 		}
 	}
 	j := &joining{b: b, ctx: ctx, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
+	j.notes.Write = func(line string) { b.log().Warn(line) }
 	if b.set.tls {
 		var err error
 		if j.seal, err = sealing(b.group.Secret, b.group.JobID); err != nil {
@@ -259,32 +263,26 @@ func (j *joining) sealed(conn net.Conn, rank int, server bool) (net.Conn, error)
 
 // accept answers the door until it is closed.
 func (j *joining) accept(l net.Listener) {
-	places := make(chan struct{}, maxKnocking)
+	door := hostnet.NewLimiter(maxKnocking + j.total)
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
-		select {
-		case places <- struct{}{}:
-		case <-j.ctx.Done():
-			conn.Close()
-			return
-		}
-		j.running.Go(func() {
-			j.answer(conn)
-			<-places
-		})
+		visit, _ := door.Enter(conn)
+		j.running.Go(func() { j.answer(visit) })
 	}
 }
 
 // answer admits one caller or turns it away with a line in the log.
-func (j *joining) answer(conn net.Conn) {
+func (j *joining) answer(visit *hostnet.Visit) {
+	defer visit.Leave()
+	conn := visit.Conn
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	stop := context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	claimed := false
-	h, err := j.b.receive(conn, func(rank, lane int) bool {
+	h, err := j.b.receive(visit, func(rank, lane int) bool {
 		claimed = j.claim(rank, lane)
 		return claimed
 	})
@@ -303,7 +301,7 @@ func (j *joining) answer(conn net.Conn) {
 		j.release(rank, lane)
 	}
 	if j.ctx.Err() == nil {
-		j.b.log().Warn("refused a connection", "from", from, "cause", err)
+		j.notes.Say(refusalCause(err), "refused a connection from %v: %v", from, err)
 	}
 }
 
@@ -321,4 +319,15 @@ func (j *joining) release(rank, lane int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.claimed, [2]int{rank, lane})
+}
+
+// refusalCause sorts refusals, of which the log tells one a minute each.
+func refusalCause(err error) string {
+	if no := (refusal{}); errors.As(err, &no) {
+		return no.verdict.String()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "silence"
+	}
+	return "handshake"
 }
