@@ -158,3 +158,30 @@ func TestBlockOnATerminal(t *testing.T) {
 	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
 	r.wait(t).expect(t, 143)
 }
+
+// SIGUSR1 saves and the run goes on; with launch.requeue it saves and ends with
+// the code that batch systems requeue for.
+func TestSaveSignal(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.underWay(t, `checkpoint.every="1000000 steps"`)
+	kill(t, r.cmd.Process.Pid, syscall.SIGUSR1)
+	eventually(t, "a checkpoint", func() bool {
+		all, _ := filepath.Glob(filepath.Join(p.runDir(1), "checkpoints", "*", "manifest.json"))
+		return len(all) > 0
+	})
+	p.more(t, 1, 10)
+	kill(t, p.worker(t, 1).pid, syscall.SIGUSR1) // as srun sends it to the ranks
+	eventually(t, "another checkpoint", func() bool {
+		b, _ := os.ReadFile(filepath.Join(p.runDir(1), "events.jsonl"))
+		return bytes.Count(b, []byte(`"event":"checkpoint_saved"`)) >= 2
+	})
+	p.more(t, 1, 10)
+	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 75).says(t, "the ranks save after the step under way and go on")
+
+	again := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "launch.requeue=true")...)...)
+	p.trained(t, again, 2, 3)
+	kill(t, again.cmd.Process.Pid, syscall.SIGUSR1)
+	again.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -60,7 +61,8 @@ func (e ended) ExitCode() int { return int(e) }
 func run(ctx context.Context, r runRequest, started time.Time) error {
 	// Who reads the output may go, as head does; training goes on. The signal is
 	// caught, not ignored, because an ignored one is inherited by ranks.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	// So is the one that asks to save, which comes before there is what to save.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1)
 	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
 	defer screen.Close() // its error is that nobody reads
 	progress := event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
@@ -89,9 +91,13 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 // ranks save together. Before the first step there is nothing to save.
 func worker(ctx context.Context, r runRequest, started time.Time) error {
 	launch.WatchLifeline(nil)
-	ctx, stop := signal.NotifyContext(ctx, launch.StopSignals()...)
-	defer stop()
+	stops := launch.StopSignals()
 	o := workerOptions(r.Config, r.Resume, started)
+	if o.SaveAsked = countSignals(launch.SaveSignal); r.Config.Launch.Requeue {
+		stops = append(stops, launch.SaveSignal)
+	}
+	ctx, stop := signal.NotifyContext(ctx, stops...)
+	defer stop()
 	o.ResumeAuto = r.Resume == "auto"
 	err := app.Worker(ctx, o)
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
@@ -102,6 +108,19 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 		return reported{err} // the first of the host says it for all
 	}
 	return err
+}
+
+// countSignals catches a signal for good and counts how often it came.
+func countSignals(s os.Signal) func() int64 {
+	var n atomic.Int64
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	go func() {
+		for range c {
+			n.Add(1)
+		}
+	}()
+	return n.Load
 }
 
 // interrupted is the end of a worker that was stopped while it set up.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/afero"
@@ -69,7 +70,9 @@ type job struct {
 	sockets *sockets.Dir
 	secret  secret.Secret // zero: a single host draws one
 	account *account
-	resume  string // directory or checkpoint to continue from; "": none
+
+	slowestSave atomic.Int64 // nanoseconds, until it was durable
+	resume      string       // directory or checkpoint to continue from; "": none
 }
 
 func newJob(ctx context.Context, o RunOptions) (*job, error) {
@@ -245,7 +248,7 @@ func (j *job) launchOptions() launch.Options {
 		Brief: j.brief(), Briefed: j.briefed,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
-		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), RendezvousTimeout: j.Config.Backend.InitTimeout,
+		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),
 	}
@@ -257,6 +260,15 @@ func (j *job) settings() []string {
 		return nil
 	}
 	return append(j.Config.Common(), fmt.Sprint("launch.max_restarts = ", j.Config.Launch.MaxRestarts))
+}
+
+// saving gives the launcher what saves were measured to take, twice, where the
+// configuration leaves the grace to it.
+func (j *job) saving() func() time.Duration {
+	if !j.Config.Launch.Grace.IsAuto() {
+		return nil
+	}
+	return func() time.Duration { return 2 * time.Duration(j.slowestSave.Load()) }
 }
 
 // runID names the job. Launchers of several hosts have only the configuration
@@ -311,6 +323,10 @@ func (j *job) onEvent(from int, line []byte) {
 		if from != 0 {
 			return
 		}
+	}
+	if e, ok := r.Event.(*event.CheckpointSaved); ok {
+		took := int64(time.Duration(e.TookMS * float64(time.Millisecond)))
+		j.slowestSave.Store(max(j.slowestSave.Load(), took)) // events do not overlap
 	}
 	j.bus.Relay(r)
 }

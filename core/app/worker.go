@@ -34,7 +34,8 @@ type WorkerOptions struct {
 	Resume string // "", a checkpoint, or a directory of checkpoints
 	// ResumeAuto makes a directory without checkpoints a fresh start.
 	ResumeAuto bool
-	EvalOnly   bool // evaluate Resume instead of training
+	EvalOnly   bool         // evaluate Resume instead of training
+	SaveAsked  func() int64 // see train.Deps
 	Builtins   []host.Builtin
 	Exe        string    // executable that serves the built-in plugins; "": this one
 	Build      string    // version, for checkpoints and messages
@@ -96,7 +97,7 @@ func newRunner(p runnerParts) *runner { return &runner{p: p} }
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
 		World: r.p.World, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
-		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
+		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS, SaveAsked: r.p.Options.SaveAsked,
 	}
 	d.Secret = r.p.Secret.Key("data plane")
 	if d.Backend, err = r.p.Backend.Get(ctx); err != nil {

@@ -208,7 +208,7 @@ func (a *attempt) failed(e exit) {
 	}
 	grace := min(a.l.o.Grace, afterFailure)
 	if e.code == ExitPreempted {
-		grace = a.l.o.Grace // the others are saving as well
+		grace = a.grace() // the others are saving as well
 	}
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
@@ -220,6 +220,10 @@ func (a *attempt) failed(e exit) {
 // interrupted passes the first signal on, so that the ranks save and drain, and
 // takes the second one at its word.
 func (a *attempt) interrupted(s os.Signal) {
+	if s == SaveSignal && !a.l.o.Requeue {
+		a.saveNow()
+		return
+	}
 	if a.signaled++; a.signaled > 1 {
 		a.killAll()
 		return
@@ -227,15 +231,29 @@ func (a *attempt) interrupted(s os.Signal) {
 	a.drain(s)
 }
 
+// saveNow asks the ranks of this node to save; one is enough, since they save
+// together. One that has not told of itself yet does not catch the signal.
+func (a *attempt) saveNow() {
+	a.l.sink.printf("%v: the ranks save after the step under way and go on", SaveSignal)
+	for w := range a.alive {
+		if w.told() {
+			w.signal(SaveSignal)
+		}
+	}
+}
+
+// grace is how long the ranks may save.
+func (a *attempt) grace() time.Duration { return max(a.l.o.Grace, a.l.o.Saving()) }
+
 func (a *attempt) drain(s os.Signal) {
 	if a.verdict != nil {
 		a.l.late = s // they are being stopped already, and are not to be started again
 		return
 	}
 	sig, _ := s.(syscall.Signal)
-	a.l.sink.printf("%v: the ranks may save and drain for %v; once more kills them", s, a.l.o.Grace)
-	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig)}
-	a.stop(a.l.o.Grace)
+	a.l.sink.printf("%v: the ranks may save and drain for %v; once more kills them", s, a.grace())
+	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
+	a.stop(a.grace())
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
 
@@ -247,7 +265,7 @@ func (a *attempt) obey(v *verdict) {
 	a.verdict = v
 	grace := min(a.l.o.Grace, afterFailure)
 	if v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted {
-		grace = a.l.o.Grace
+		grace = max(a.grace(), v.Grace)
 	}
 	a.stop(grace)
 }

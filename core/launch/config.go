@@ -46,13 +46,18 @@ type Config struct {
 	ThreadsPerRank Count `toml:"threads_per_rank"`
 
 	// Grace is how long ranks may save and drain after a signal to the launcher
-	// before they are killed. After a failure they get at most a second of it.
+	// before they are killed. "auto" is twice what the slowest save of the run
+	// took so far, at least 5 s. After a failure they get at most a second of it.
 	Grace Duration `toml:"grace"`
+
+	// Requeue makes SIGUSR1, with which a batch system announces the end of a
+	// job's time, save and end with ExitPreempted. Otherwise it saves and goes on.
+	Requeue bool `toml:"requeue"`
 }
 
-// Default is one host, automatic numbers, no restarts, 5 s of grace.
+// Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: Seconds(5)}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -69,7 +74,7 @@ func (c Config) Problems() diag.List {
 		l.Addf("max_restarts", "0 never restarts", "%d is negative", c.MaxRestarts)
 	}
 	if c.Grace.raw != "" || c.Grace.d < 0 {
-		l.Addf("grace", `write a duration such as "5s"`, "%s is not a duration from 0 up", c.Grace)
+		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)
 	}
 	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
 		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)
@@ -193,9 +198,16 @@ func (c Count) check(l *diag.List, key, help string, auto bool) {
 
 // Duration is "5s" or "1m30s" in TOML.
 type Duration struct {
-	d   time.Duration
-	raw string // what was written, when it is none
+	d    time.Duration
+	auto bool
+	raw  string // what was written, when it is none
 }
+
+// AutoGrace is "auto" for Config.Grace: d is the least that it comes to.
+var AutoGrace = Duration{d: 5 * time.Second, auto: true}
+
+// IsAuto is true for "auto".
+func (d Duration) IsAuto() bool { return d.auto }
 
 // Seconds is a Duration of n seconds.
 func Seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second} }
@@ -204,8 +216,11 @@ func Seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second
 func (d Duration) Std() time.Duration { return d.d }
 
 func (d Duration) String() string {
-	if d.raw != "" {
+	switch {
+	case d.raw != "":
 		return strconv.Quote(d.raw)
+	case d.auto:
+		return "auto"
 	}
 	return d.d.String()
 }
@@ -214,6 +229,10 @@ func (d Duration) String() string {
 // not a duration.
 func (d *Duration) UnmarshalTOML(v any) error {
 	text := fmt.Sprint(v)
+	if text == "auto" {
+		*d = AutoGrace
+		return nil
+	}
 	std, err := time.ParseDuration(text)
 	if err != nil {
 		*d = Duration{raw: text}
@@ -231,5 +250,5 @@ func (d Duration) MarshalText() ([]byte, error) {
 	if d.raw != "" {
 		return []byte(d.raw), nil
 	}
-	return []byte(d.d.String()), nil
+	return []byte(d.String()), nil
 }

@@ -33,7 +33,7 @@ func TestConfigProblems(t *testing.T) {
 		`threads_per_rank: "many" is not a number from 1 up (a number from 1 up, or "auto")`,
 		`nnodes: "1:4" is a range; elastic jobs are not supported, the number of hosts is fixed (give one number, such as "2")`,
 		`max_restarts: -1 is negative (0 never restarts)`,
-		`grace: "5" is not a duration from 0 up (write a duration such as "5s")`,
+		`grace: "5" is not a duration from 0 up (write a duration such as "5s", or "auto")`,
 		`node_rank: 1 is outside 1 nodes (0 to 0)`,
 	}
 	if d := cmp.Diff(want, got); d != "" {

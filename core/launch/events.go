@@ -58,6 +58,13 @@ func (w *worker) finished() bool {
 	return w.ready
 }
 
+// told reports whether the rank has told of itself: it catches signals then.
+func (w *worker) told() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.phase) > 0 || len(w.step) > 0
+}
+
 // place is the last step and phase a rank told of; -1 and "" if it never did.
 func (w *worker) place() (step int64, phase string) {
 	w.mu.Lock()

@@ -29,6 +29,10 @@ type verdict struct {
 	Node    int      `json:"node"` // that reported it
 	Failure *Failure `json:"failure,omitempty"`
 	Signal  int      `json:"signal,omitempty"`
+
+	// Grace is how long the node that got the signal lets its ranks save: that of
+	// rank 0 has seen how long saves take.
+	Grace time.Duration `json:"grace,omitempty"`
 }
 
 type nodeInfo struct {

@@ -49,8 +49,10 @@ type Options struct {
 	Ports hostnet.Ports // for what listens between nodes
 
 	MaxRestarts       int
-	Grace             time.Duration // for draining after a signal; 0 kills at once
-	RendezvousTimeout time.Duration // for the launchers to meet; 0 means 2 minutes
+	Grace             time.Duration        // for draining after a signal; 0 kills at once
+	Saving            func() time.Duration // raises Grace to what saving is known to need; nil: nothing is
+	Requeue           bool                 // SaveSignal saves and ends the job, instead of going on
+	RendezvousTimeout time.Duration        // for the launchers to meet; 0 means 2 minutes
 
 	// Command is called once per rank and attempt, from Run's goroutine.
 	Command func(w rank.World) Command
@@ -128,6 +130,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if o.Remark == nil {
 		o.Remark = func([]byte) string { return "" }
+	}
+	if o.Saving == nil {
+		o.Saving = func() time.Duration { return 0 }
 	}
 	if o.Prepare == nil {
 		o.Prepare = func(context.Context, int, []rank.World) error { return nil }

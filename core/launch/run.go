@@ -75,7 +75,7 @@ func (l *launcher) catchSignals() (stop func()) {
 		return func() {}
 	}
 	c := make(chan os.Signal, 4)
-	signal.Notify(c, StopSignals()...)
+	signal.Notify(c, append(StopSignals(), SaveSignal)...)
 	l.signals = c
 	return func() { signal.Stop(c) }
 }
@@ -90,6 +90,10 @@ func StopSignals() []os.Signal {
 	return s
 }
 
+// SaveSignal asks a run to save a checkpoint and to go on, or with
+// Options.Requeue to end then.
+const SaveSignal = syscall.SIGUSR1
+
 // interruptible runs f, which must heed its ctx, until it ends or a signal
 // comes. There are no ranks then that could drain, so the first signal does.
 func (l *launcher) interruptible(ctx context.Context, f func(context.Context) error) (os.Signal, error) {
@@ -97,12 +101,18 @@ func (l *launcher) interruptible(ctx context.Context, f func(context.Context) er
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
-	select {
-	case err := <-done:
-		return nil, err
-	case s := <-l.signals:
-		cancel()
-		return s, <-done
+	for {
+		select {
+		case err := <-done:
+			return nil, err
+		case s := <-l.signals:
+			if s == SaveSignal && !l.o.Requeue {
+				l.sink.printf("%v: there is nothing to save yet", s)
+				continue
+			}
+			cancel()
+			return s, <-done
+		}
 	}
 }
 

@@ -74,7 +74,7 @@ func (f *startFailure) String() string { return f.text }
 // from ranks that are about to write their checkpoint. The signals are caught
 // rather than ignored, because an ignored signal is inherited by children.
 func outliveSignals() {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 }
 
 func exitWith(w io.Writer, err error) {

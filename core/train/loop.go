@@ -46,7 +46,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 		if next.passes == 0 {
 			break
 		}
-		if t.pos.Step > begun && t.saveDueAt(t.pos.Step) {
+		if t.pos.Step > begun && (t.saveDueAt(t.pos.Step) || t.saveIsAsked()) {
 			if err := t.save(ctx); err != nil {
 				return false, err
 			}
@@ -62,6 +62,22 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	t.pos.Epoch++
 	t.pos.Offset = 0
 	return false, t.endEpoch(ctx)
+}
+
+// saveIsAsked reports whether any rank was asked to save during the last step,
+// which is the same on all of them, and takes the requests for met.
+func (t *Trainer) saveIsAsked() bool {
+	if t.sums[sumSave] == 0 {
+		return false
+	}
+	t.sums[sumSave] = 0
+	if t.SaveAsked != nil {
+		t.saved = t.SaveAsked()
+	}
+	if t.interval().Never() && t.World.Rank == 0 {
+		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `asked to save, but checkpoint.every = "never"; training continues`})
+	}
+	return true
 }
 
 // startPass asks for the epoch's batches from the position on.
@@ -87,7 +103,7 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 		}
 		best = t.best.evaluated(t.vals, t.pos.Step) && !t.interval().Never()
 	}
-	if best || t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) {
+	if best || t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) || t.saveIsAsked() {
 		return t.save(ctx)
 	}
 	return nil

@@ -176,6 +176,7 @@ const (
 	sumCounted
 	sumRows
 	sumStop  // ranks that were asked to stop
+	sumSave  // ranks that were asked to save
 	sumEnded // ranks whose data ended, where that must not be
 	sumCount
 )
@@ -184,6 +185,9 @@ func (t *Trainer) report(ctx context.Context, m measures) []float64 {
 	t.sums = [sumCount]float64{sumLoss: m.loss, sumCorrect: float64(m.correct), sumCounted: float64(m.counted), sumRows: float64(m.rows)}
 	if ctx.Err() != nil {
 		t.sums[sumStop] = 1
+	}
+	if t.SaveAsked != nil && t.SaveAsked() > t.saved {
+		t.sums[sumSave] = 1
 	}
 	if m.ended && t.Settings.DDP.Uneven == ddp.UnevenError {
 		t.sums[sumEnded] = 1

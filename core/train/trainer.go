@@ -79,6 +79,9 @@ type Deps struct {
 
 	Build   string    // of the binary, for messages between ranks
 	Started time.Time // of the launcher's process, for time to the first step
+	// SaveAsked counts the requests to save a checkpoint after the step under
+	// way and to go on, of this rank; nil: nobody asks.
+	SaveAsked func() int64
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64
 }
@@ -127,6 +130,7 @@ type Trainer struct {
 	scale    float64
 	taken    int // batches of the epoch's pass handed to steps
 	sums     [sumCount]float64
+	saved    int64 // of SaveAsked, those that were met
 	stats    stats
 	done     event.StepDone // reused
 	vals     metrics
