@@ -267,12 +267,12 @@ func killDataset(t *trial) {
 func killLeader(t *trial) {
 	p := newPlace(t)
 	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	node := func(rank int, nodes string) *proc {
+	node := func(p *place, rank int, nodes string) *proc {
 		r := p.node(min(rank, 1), endpoint, append(endless(`backend.init_timeout="40s"`), "--nproc-per-node", "1")...)
 		r.cmd.Args = append(r.cmd.Args, "--nnodes", nodes, "--node-rank", fmt.Sprint(rank))
 		return r.start(t)
 	}
-	leader, other := node(0, "3"), node(1, "3") // the third never comes
+	leader, other := node(p, 0, "3"), node(p, 1, "3") // the third never comes
 	eventually(t, "the leader to wait for the third", func() bool { return strings.Contains(leader.stderr.String(), "waiting for the other nodes' launchers") })
 	at := time.Now()
 	kill(t, leader.cmd.Process.Pid, syscall.SIGKILL)
@@ -281,7 +281,8 @@ func killLeader(t *trial) {
 	t.ended(res, 4)
 	t.soon("while nodes met the other one ended", res.since(other, at), 15*time.Second)
 
-	leader, other = node(0, "2"), node(1, "2")
+	p = newPlace(t)
+	leader, other = node(p, 0, "2"), node(p, 1, "2")
 	p.trained(t, leader, 1, 3)
 	at = time.Now()
 	kill(t, leader.cmd.Process.Pid, syscall.SIGKILL)

@@ -2,4 +2,68 @@
 
 package e2e
 
-var memberFaults []fault
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// memberFaults are ranks that do not belong together.
+var memberFaults = []fault{
+	{number: 49, name: "duplicate rank, wrong world size, wrong run id", run: strangers,
+		promise: "refused with the reason, in bounded time"},
+	{number: 52, name: "ranks call different collectives", run: mismatch,
+		promise: "both calls are named, no hang"},
+}
+
+func strangers(t *trial) {
+	for _, c := range []struct {
+		name, env, says string
+		second          bool // the right rank 1 is there as well
+	}{
+		{"a second rank 0", "RANK=0", "another process has that port", false},
+		{"a second rank 1", "RANK=1", "rank 1", true},
+		{"a world of 4", "WORLD_SIZE=4", "4", false},
+		{"another run", "TORCHELASTIC_RUN_ID=another", "another", false},
+	} {
+		p := newPlace(t)
+		port := freePort(t)
+		args := set(`backend.init_timeout="6s"`)
+		procs := []*proc{p.startRank(t, 0, 3, port, args...)}
+		eventually(t, "rank 0's store", func() bool { return listens(port) })
+		if c.second {
+			procs = append(procs, p.startRank(t, 1, 3, port, args...))
+		}
+		stranger := p.command(append([]string{"worker", p.config}, args...)...)
+		stranger.cmd.Env = append(stranger.cmd.Env, "RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=3", "LOCAL_WORLD_SIZE=3", "GROUP_RANK=0", "MASTER_ADDR=127.0.0.1",
+			fmt.Sprint("MASTER_PORT=", port), "TORCHELASTIC_RUN_ID=by-hand", "TORCHELASTIC_RESTART_COUNT=0", c.env)
+		procs = append(procs, stranger.start(t))
+		var text strings.Builder
+		var codes []int
+		for _, r := range procs {
+			res := r.wait(t).within(t, 25*time.Second)
+			codes = append(codes, res.code)
+			fmt.Fprintf(&text, "%s--\n", res.stderr)
+		}
+		if slices.Contains(codes, 0) || !strings.Contains(text.String(), c.says) {
+			t.Errorf("%s: exit codes %v, and nobody says %q:\n%s", c.name, codes, c.says, text.String())
+		}
+		t.saw("%s: exit codes %v", c.name, codes)
+	}
+}
+
+// listens says whether a port of this host is taken.
+func listens(port int) bool {
+	return strings.Contains(strings.ToUpper(read("/proc/net/tcp")+read("/proc/net/tcp6")), fmt.Sprintf(":%04X 0", port))
+}
+
+func mismatch(t *trial) {
+	p := newPlace(t)
+	p.faulty(t)
+	for fault, says := range map[string]string{"other size": `rank 0 .*\[\d+\].*rank 1 .*\[\d+\]|rank 1 .*\[\d+\].*rank 0 .*\[\d+\]`, "other op": "broadcast"} {
+		r := p.train(t, p.withFault("backend", fault)...)
+		r.expect(t, 5).matches(t, says, `rank [01]`).oneBlock(t).within(t, 15*time.Second)
+	}
+	t.saw("exit 5, another size and another operation are named")
+}

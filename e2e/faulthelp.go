@@ -198,3 +198,44 @@ func anyAlive(pids []int) bool {
 	}
 	return false
 }
+
+// faulty puts the plugin that misbehaves into the place.
+func (p *place) faulty(t tester) {
+	t.Helper()
+	_, err := build(p.dir, "e2e/testdata/faulty")
+	must(t, err)
+}
+
+// withFault are the settings that give a kind of plugin a fault.
+func (p *place) withFault(kind, what string) []string {
+	return endless(kind+`.plugin="./faulty"`, fmt.Sprintf("%s.options.fault=%q", kind, what))
+}
+
+// read is the content of a file, "" if it cannot be read.
+func read(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// blockSays asserts that the one failure block holds all of the texts.
+func (r result) blockSays(t tester, texts ...string) result {
+	t.Helper()
+	_, block, ok := strings.Cut(r.stderr, " FAILED")
+	if !ok || strings.Contains(block, " FAILED") {
+		t.Errorf("there is not one failure block:\n%s", r.stderr)
+	}
+	for _, s := range texts {
+		if !strings.Contains(block, s) {
+			t.Errorf("the failure block does not say %q:\n%s", s, r.stderr)
+		}
+	}
+	return r
+}
+
+// hasLandlock is the need of the sandbox.
+func hasLandlock() string {
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 {
+		return "this kernel has no Landlock: " + errno.Error()
+	}
+	return ""
+}

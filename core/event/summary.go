@@ -72,6 +72,10 @@ type CommSummary struct {
 	// ImbalanceMSP50 is by how much longer the first rank stood still than the last.
 	ImbalanceMSP50 Number `json:"imbalance_ms_p50"`
 
+	// SlowestRank is the rank that came last nearly always, where the others
+	// waited more than a fifth of a step for it; nil if there is none.
+	SlowestRank *int `json:"slowest_rank,omitempty"`
+
 	// BackendRestarts is how often the ranks went on with new backend plugins,
 	// since they were started last.
 	BackendRestarts int `json:"backend_restarts"`

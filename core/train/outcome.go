@@ -141,12 +141,27 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		waits = append(waits, floats(o.Waits))
 	}
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
+	t.nameSlowest(&s, waits)
 	for r, h := range s.ParamsSHA256 {
 		if h != s.ParamsSHA256[0] {
 			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a fault of the backend or precision plugin, or of memory", r, h, s.ParamsSHA256[0])
 		}
 	}
 	return s, nil
+}
+
+// nameSlowest names the rank for which the others stood still, where that cost
+// more than a fifth of a step.
+func (t *Trainer) nameSlowest(s *event.Summary, waits [][]float32) {
+	r, waited := slowest(waits), float64(s.Comm.ImbalanceMSP50)
+	if r < 0 || waited < float64(s.Train.StepMSP50)/5 {
+		return
+	}
+	s.Comm.SlowestRank = &r
+	if t.World.Rank == 0 {
+		t.Events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
+			"rank %d was slower than the others: they waited %.3g ms of a step of %.3g ms for it; look at what else runs on its host and at its clock rate", r, waited, float64(s.Train.StepMSP50))})
+	}
 }
 
 func (t *Trainer) ownSummary() event.Summary {

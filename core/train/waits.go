@@ -62,3 +62,30 @@ func divideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
 	}
 	return quantile(least, 0.5), quantile(spread, 0.5)
 }
+
+// slowest is the rank that came last in three of four steps, so that the others
+// stood still for it; -1 if they took turns.
+func slowest(ranks [][]float32) int {
+	last, steps := make([]int, len(ranks)), len(ranks[0])
+	for _, w := range ranks {
+		steps = min(steps, len(w))
+	}
+	for i := range steps {
+		least := 0
+		for r, w := range ranks {
+			if w[i] < ranks[least][i] {
+				least = r
+			}
+		}
+		last[least]++
+	}
+	for r, n := range last {
+		if len(ranks) > 1 && steps >= enoughWaits && 4*n >= 3*steps {
+			return r
+		}
+	}
+	return -1
+}
+
+// enoughWaits is from how many steps on a rank is called slow.
+const enoughWaits = 50

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -31,5 +32,28 @@ func TestWaitsAreDivided(t *testing.T) {
 	}
 	if exposed, imbalance := divideWaits([][]float32{{0.5, 4, 0.25}}); exposed != 0.5 || imbalance != 0 {
 		t.Errorf("a rank alone: %v and %v", exposed, imbalance)
+	}
+}
+
+// A rank is slow when it comes last nearly always, not when ranks take turns.
+func TestSlowestRank(t *testing.T) {
+	short, long := make([]float32, 100), make([]float32, 100)
+	for i := range long {
+		short[i], long[i] = 1, 9
+	}
+	turns := slices.Concat(short[:50], long[:50])
+	for _, c := range []struct {
+		ranks [][]float32
+		want  int
+	}{
+		{[][]float32{long, short}, 1},
+		{[][]float32{short, long, long}, 0},
+		{[][]float32{turns, slices.Concat(long[:50], short[:50])}, -1},
+		{[][]float32{long[:20], short[:20]}, -1},
+		{[][]float32{long}, -1},
+	} {
+		if got := slowest(c.ranks); got != c.want {
+			t.Errorf("the slowest of %d ranks is %d, want %d", len(c.ranks), got, c.want)
+		}
 	}
 }

@@ -1,0 +1,186 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/flight"
+)
+
+// soak disturbs one run after the other: it kills or stops one of its processes
+// at a random moment.
+type soak struct {
+	*place
+	rnd   *rand.Rand
+	cast  string // precision of all runs, so that each can go on from the one before
+	codes map[int]int
+	roles map[string]int
+}
+
+// soaked disturbs a number of runs. Every run ends in bounded time and leaves
+// nothing but its directory, the next one goes on from there, and the last one
+// ends with the bits of a run that nobody disturbed.
+func soaked(t tester, kills, seed int) *soak {
+	t.Helper()
+	s := &soak{place: newPlace(t), rnd: rand.New(rand.NewPCG(uint64(seed), 0)), codes: map[int]int{}, roles: map[string]int{}, cast: `precision.plugin="none"`}
+	if seed%2 == 0 {
+		s.cast = scaled
+	}
+	for n := range kills {
+		s.round(t)
+		if t.Failed() {
+			t.Fatalf("seed %d, disturbance %d", seed, n+1)
+		}
+	}
+	s.finish(t)
+	return s
+}
+
+func (s *soak) String() string { return fmt.Sprintf("disturbed %v, exit codes %v", s.roles, s.codes) }
+
+// finish lets the last run end some steps after its newest checkpoint, and
+// compares.
+func (s *soak) finish(t tester) {
+	t.Helper()
+	last := 0
+	for _, dir := range matching(s.dir, "runs/job/[0-9]*/checkpoints") {
+		last = max(last, newest(dir))
+	}
+	args := s.settings("train.epochs=1000000", fmt.Sprint("train.max_steps=", last+20))
+	s.trainctl(t, append([]string{"run", s.config, "--resume", "auto"}, args...)...).expect(t, 0)
+	s.trainctl(t, append([]string{"run", s.config, "--run-dir", filepath.Join(s.dir, "undisturbed")}, args...)...).expect(t, 0)
+	a, err := event.ReadSummary(checkpoint.OsFS(), filepath.Join(s.dir, "runs", "job", "latest", "summary.json"))
+	must(t, err)
+	b, err := event.ReadSummary(checkpoint.OsFS(), filepath.Join(s.dir, "undisturbed", "job", "latest", "summary.json"))
+	must(t, err)
+	sameParams(t, a, b)
+}
+
+// settings train for ever, unless more say otherwise, and save all the while.
+func (s *soak) settings(more ...string) []string {
+	return set(append([]string{
+		"train.eval_every=3", "train.log_freq=1000000", `checkpoint.every="7 steps"`, "checkpoint.keep=2", "optimizer.momentum=0.9",
+		`backend.timeout="4s"`, `backend.init_timeout="10s"`, `dataset.timeout="4s"`, `launch.grace="2s"`, s.cast,
+	}, more...)...)
+}
+
+// launch starts one host of two ranks, or two of one.
+func (s *soak) launch(t tester) []*proc {
+	t.Helper()
+	more := []string{"train.epochs=1000000"}
+	if s.rnd.IntN(2) == 0 {
+		more = append(more, "backend.restarts=3")
+	}
+	if s.rnd.IntN(2) == 0 {
+		more = append(more, "launch.max_restarts=1")
+	}
+	args := append([]string{"--resume", "auto"}, s.settings(more...)...)
+	if s.rnd.IntN(3) > 0 {
+		return []*proc{s.start(t, append([]string{"run", s.config}, args...)...)}
+	}
+	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
+	var nodes []*proc
+	for i := range 2 {
+		nodes = append(nodes, s.node(i, endpoint, append(args, "--nproc-per-node", "1")...).start(t))
+	}
+	return nodes
+}
+
+// round is one run with one disturbance.
+func (s *soak) round(t tester) {
+	t.Helper()
+	nodes := s.launch(t)
+	time.Sleep(time.Duration(s.rnd.IntN(600)) * time.Millisecond) // the moment of the disturbance
+	role := s.strike(t, nodes)
+	enough := time.AfterFunc(time.Duration(200+s.rnd.IntN(800))*time.Millisecond, func() { _ = nodes[0].cmd.Process.Signal(syscall.SIGTERM) })
+	defer enough.Stop()
+	s.roles[role]++
+	for _, r := range nodes {
+		res := r.wait(t) // it ends by itself, or was healed and is asked to
+		s.codes[res.code]++
+		if allowed := []int{3, 4, 5, 75, 143, -int(syscall.SIGKILL)}; !slices.Contains(allowed, res.code) || res.code == 4 && len(nodes) == 1 {
+			t.Errorf("%s: exit code %d:\n%s", role, res.code, res.stderr)
+		}
+		if res.took > 25*time.Second {
+			t.Errorf("%s: the run ended after %v:\n%s", role, res.took, res.stderr)
+		}
+	}
+	s.checkProcesses(t)
+	if !strings.HasPrefix(role, "launcher") || strings.Contains(role, "(paused)") { // what it leaves to be removed, the next one removes
+		s.checkFiles(t)
+	}
+	s.checkRun(t)
+}
+
+// strike kills, stops, or stops for a while one of the run's processes and says
+// what it was.
+func (s *soak) strike(t tester, nodes []*proc) string {
+	t.Helper()
+	all := s.processes()
+	if len(all) == 0 {
+		return "nothing"
+	}
+	victim := all[s.rnd.IntN(len(all))]
+	role := "launcher"
+	switch {
+	case victim.isWorker():
+		role = "rank"
+	case victim.plugin() != "":
+		role = victim.plugin()
+	}
+	sig := syscall.SIGKILL
+	switch n := s.rnd.IntN(5); {
+	case n == 0:
+		role += " (paused)"
+		sig = syscall.SIGSTOP
+		pause := time.Duration(s.rnd.IntN(3000)) * time.Millisecond
+		time.AfterFunc(pause, func() { _ = syscall.Kill(victim.pid, syscall.SIGCONT) })
+	case n == 1 && victim.plugin() != "":
+		role += " (stopped)"
+		sig = syscall.SIGSTOP
+	}
+	if len(nodes) > 1 {
+		role += " of a node of two"
+	}
+	if err := syscall.Kill(victim.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+	return role
+}
+
+// checkRun reads everything that the last run has left.
+func (s *soak) checkRun(t tester) {
+	fs := checkpoint.OsFS()
+	dir, err := filepath.EvalSymlinks(filepath.Join(s.dir, "runs", "job", "latest"))
+	if err != nil {
+		return // killed before it made one
+	}
+	if _, err := event.ReadSummary(fs, filepath.Join(dir, "summary.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if r, err := flight.Read(filepath.Join(dir, "flight")); err == nil && len(r.Notes) > 0 || err != nil && !errors.Is(err, flight.ErrNone) {
+		t.Errorf("flight records: %v %v", r, err)
+	}
+	checkpoints := filepath.Join(dir, "checkpoints")
+	if there, err := afero.DirExists(fs, checkpoints); err != nil || !there {
+		return
+	}
+	_, report, err := checkpoint.Load(context.Background(), fs, checkpoints)
+	if err != nil && !errors.Is(err, checkpoint.ErrNone) || len(report.Skipped) > 0 {
+		t.Errorf("%s: %v, passed over %v", checkpoints, err, report.Skipped)
+	}
+}
