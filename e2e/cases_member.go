@@ -25,7 +25,7 @@ func strangers(t *trial) {
 		{"a second rank 0", "RANK=0", "another process has that port", false},
 		{"a second rank 1", "RANK=1", "rank 1", true},
 		{"a world of 4", "WORLD_SIZE=4", "4", false},
-		{"another run", "TORCHELASTIC_RUN_ID=another", "another", false},
+		{"another run", "TORCHELASTIC_RUN_ID=another", "the job's secret", false},
 	} {
 		p := newPlace(t)
 		port := freePort(t)

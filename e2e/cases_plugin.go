@@ -204,7 +204,7 @@ func lyingPlugin(t *trial) {
 			t.Errorf("%s: neither the plugin nor the data set is named:\n%s", fault, r.stderr)
 		}
 	}
-	r := p.train(t, append(p.withFault("dataset", "flood"), set("train.max_steps=30")...)...)
+	r := p.train(t, append(p.withFault("dataset", "flood"), set("train.max_steps=30", `dataset.timeout="40s"`)...)...)
 	r.expect(t, 0)
 	if len(r.stderr) > 2<<20 {
 		t.Errorf("flood: %d bytes of standard error", len(r.stderr))

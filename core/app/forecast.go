@@ -76,7 +76,7 @@ func (f *forecaster) backend(ctx context.Context) error {
 // elsewhere. A device that this machine lacks keeps nobody from a plan.
 func newForecaster(ctx context.Context, o ForecastOptions) *forecaster {
 	c := o.Config
-	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithChecksums(c.Checksums()), openData: o.OpenData}
+	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithChecksums(c.Checksums()).WithSandboxes(c.Sandboxes()), openData: o.OpenData}
 	var err error
 	if f.machine, err = Survey(ctx, c.Run.Device); err != nil {
 		f.machine.Device = c.Run.Device

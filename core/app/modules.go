@@ -49,7 +49,7 @@ func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: flightDir(dir), SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
-		Checksums: o.Config.Checksums(),
+		Checksums: o.Config.Checksums(), Sandboxes: o.Config.Sandboxes(),
 	})
 }
 

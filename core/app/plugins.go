@@ -24,7 +24,7 @@ func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) co
 		if kind == string(sdk.KindBackend) {
 			plugin = Backend(c)
 		}
-		k := pluginCheck{host: h.WithChecksums(map[string]string{plugin: sum}), builtins: builtins, config: c}
+		k := pluginCheck{host: h.WithChecksums(map[string]string{plugin: sum}).WithSandboxes(c.Sandboxes()), builtins: builtins, config: c}
 		info, err := k.host.Describe(ctx, sdk.Kind(kind), plugin)
 		if err != nil {
 			return nil, nil, err

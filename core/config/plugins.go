@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/host"
@@ -33,6 +34,28 @@ func (c *Config) Checksums() map[string]string {
 		}
 	}
 	return sums
+}
+
+// Sandboxes are the plugins that are started in a sandbox, by path, and what
+// they may read: files and folders that their options name.
+func (c *Config) Sandboxes() map[string][]string {
+	readable := map[string][]string{}
+	add := func(plugin string, sandbox bool, options map[string]any) {
+		if !sandbox {
+			return
+		}
+		paths := readable[plugin]
+		for _, v := range options {
+			if path, ok := v.(string); ok && path != "" {
+				paths = append(paths, path) // what is no path is not there to be read
+			}
+		}
+		slices.Sort(paths)
+		readable[plugin] = paths
+	}
+	add(c.Precision.Plugin, c.Precision.Sandbox, c.Precision.Options)
+	add(c.Dataset.Plugin, c.Dataset.Sandbox, c.Dataset.Options)
+	return readable
 }
 
 // checkSums refuses two sums for one file.

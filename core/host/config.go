@@ -24,8 +24,9 @@ type BackendConfig struct {
 
 // PrecisionConfig is the table [precision].
 type PrecisionConfig struct {
-	Plugin  string         `toml:"plugin"` // "none", "amp" or a path
-	SHA256  string         `toml:"sha256"` // of a plugin given by its path; "" does not check
+	Plugin  string         `toml:"plugin"`  // "none", "amp" or a path
+	SHA256  string         `toml:"sha256"`  // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"` // start a plugin given by its path without network and foreign files
 	Options map[string]any `toml:"options"`
 }
 
@@ -33,6 +34,7 @@ type PrecisionConfig struct {
 type DatasetConfig struct {
 	Plugin  string         `toml:"plugin"`  // "mnist", "fashion-mnist", "synthetic" or a path
 	SHA256  string         `toml:"sha256"`  // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"` // start a plugin given by its path without network and foreign files
 	Timeout time.Duration  `toml:"timeout"` // for one batch
 	Options map[string]any `toml:"options"`
 }
@@ -63,13 +65,20 @@ func (c BackendConfig) Problems() diag.List {
 
 // Problems checks the table by itself.
 func (c PrecisionConfig) Problems() diag.List {
-	return pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`)
+	return append(pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`), sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 
 // Problems checks the table by itself.
 func (c DatasetConfig) Problems() diag.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
 	positive(&l, "timeout", c.Timeout, "5m")
+	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
+}
+
+func sandboxProblems(plugin string, sandbox bool) (l diag.List) {
+	if sandbox && !IsPath(plugin) {
+		l.Addf("sandbox", "remove the key; it is for plugins that are given by a path", "%q is built in, and part of trainctl", plugin)
+	}
 	return l
 }
 

@@ -54,6 +54,10 @@ type Options struct {
 	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
 	// in the TOML. A plugin with another sum is not executed.
 	Checksums map[string]string
+	// Sandboxes are the plugins, by their path as written in the TOML, that are
+	// started without a network and with the right to read system folders, their
+	// own executable and what is listed here. They write nowhere.
+	Sandboxes map[string][]string
 }
 
 // Collectives is a backend as the ranks use it. Submit, Wait and Close may be

@@ -18,6 +18,9 @@ const builtinArg = "plugin"
 // command line without the program's name, are "plugin KIND NAME" of one of
 // them. Otherwise it returns false at once.
 func ServeBuiltin(builtins []Builtin, args []string) bool {
+	if len(args) > 1 && args[0] == sandboxArg {
+		serveSandboxed(args[1:])
+	}
 	if len(args) != 3 || args[0] != builtinArg {
 		return false
 	}
@@ -67,6 +70,8 @@ type program struct {
 	path    string
 	args    []string
 	file    *os.File // open executable whose checksum was verified, or nil
+	within  bool     // path is what makes the sandbox; file is what runs in it
+	env     []string // beside the host's
 	builtin *Builtin
 }
 
@@ -121,12 +126,9 @@ func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError)
 	if b == nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: "there is no built-in plugin of this name", Help: h.suggest(kind)}
 	}
-	exe := h.opts.Exe
-	if exe == "" {
-		var err error
-		if exe, err = os.Executable(); err != nil {
-			return nil, &StartError{Kind: kind, Name: name, Problem: "the program cannot find its own executable", Err: err}
-		}
+	exe, err := h.exe()
+	if err != nil {
+		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
 	return &program{path: exe, args: []string{builtinArg, string(kind), name}, builtin: b}, nil
 }

@@ -65,9 +65,11 @@ func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *li
 	p.builtin = prog.builtin != nil
 	if prog.file != nil {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, prog.file)
-		p.cmd.Path = executablePath(prog)
+		if !prog.within {
+			p.cmd.Path = executablePath(prog)
+		}
 	}
-	p.cmd.Env = append(env, pb.EnvKind+"="+string(kind), pb.EnvChannel+"=3")
+	p.cmd.Env = append(append(env, prog.env...), pb.EnvKind+"="+string(kind), pb.EnvChannel+"=3")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return p, nil
 }

@@ -55,6 +55,12 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		return nil, failed
 	}
 	defer prog.close()
+	if readable, ok := h.opts.Sandboxes[name]; ok {
+		var err error
+		if prog, err = h.sandboxed(prog, readable); err != nil {
+			return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+		}
+	}
 	log := h.opts.Log.With("plugin", name)
 	proc, err := newProcess(kind, name, prog, h.environment(), &lines{log: log})
 	if err != nil {

@@ -261,13 +261,17 @@ func (s *groupStore) close() {
 // openStore opens a fresh store for attempt n on node 0, before anybody is
 // spawned who could look for it, and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
-	s := &groupStore{host: "127.0.0.1", secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
-	bind := "127.0.0.1:0"
+	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
+	var bind string
 	if l.nodes != nil {
 		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
 		bind = net.JoinHostPort(hostnet.LocalHost(s.host), "0")
-	} else if err := checkLoopback(); err != nil {
-		return nil, err
+	} else {
+		var err error
+		if s.host, err = loopback(); err != nil {
+			return nil, err
+		}
+		bind = net.JoinHostPort(s.host, "0")
 	}
 	if l.o.NodeRank == 0 {
 		var err error
@@ -294,16 +298,23 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	return s, nil
 }
 
-// checkLoopback finds out whether the ranks of one host can reach each other.
-// Without it they would try until the rendezvous times out. A connected UDP
-// socket asks for the route and sends nothing.
-func checkLoopback() error {
-	c, err := net.Dial("udp", "127.0.0.1:9")
-	if err != nil && diag.Shortage(err.Error()) != "" {
-		return diag.Mended(err)
+// loopback is the address by which the ranks of one host reach each other: of
+// IPv6 on a host without IPv4. Without either they would try until the
+// rendezvous times out. A connected UDP socket asks for the route and sends
+// nothing.
+func loopback() (string, error) {
+	var first error
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
+		if err == nil {
+			return host, c.Close()
+		}
+		if first == nil {
+			first = err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", err)
+	if diag.Shortage(first.Error()) != "" {
+		return "", diag.Mended(first)
 	}
-	return c.Close()
+	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", first)
 }

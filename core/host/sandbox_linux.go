@@ -1,0 +1,139 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+)
+
+// systemDirs are what every program may read: libraries, interpreters, and what
+// the kernel tells.
+var systemDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/opt", "/etc", "/proc", "/sys", "/dev"}
+
+// What the sandbox's rules of Landlock are about: include/uapi/linux/landlock.h.
+const (
+	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	fileRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	allRights   = unix.LANDLOCK_ACCESS_FS_IOCTL_DEV - 1 // of version 3
+	netRights   = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	scopeRights = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	leastABI    = 4 // of Linux 6.7, the first that knows the network
+)
+
+// lockIn takes from this process, and from what it becomes and starts, the
+// files that it may not read, all but one directory to write into, and sockets
+// of every network. Then it executes the program. It returns only on failure.
+func lockIn(readable, argv, env []string) error {
+	runtime.LockOSThread() // rules are a thread's; the others end with exec
+	rules, err := newRules()
+	if err != nil {
+		return err
+	}
+	for _, path := range append(readable, systemDirs...) {
+		if err := allow(rules, path, readRights); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, path := range []string{os.Getenv(goplugin.EnvUnixSocketDir), "/dev/null"} {
+		if err := allow(rules, path, allRights); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+		return os.NewSyscallError("landlock_restrict_self", errno)
+	}
+	if err := denySockets(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", argv[0], unix.Exec(argv[0], argv, env))
+}
+
+// newRules is a set of rules that deny everything they know of.
+func newRules() (fd int, err error) {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || abi < leastABI {
+		return 0, fmt.Errorf("this kernel has no Landlock of Linux 6.7 or newer (version %d, %v); set sandbox = false, or isolate the whole run, as in a container", int(abi), errno)
+	}
+	attr, size := unix.LandlockRulesetAttr{Handled_access_fs: allRights, Handled_access_net: netRights}, uintptr(16)
+	if abi >= 6 {
+		attr.Scoped, size = scopeRights, 24
+	}
+	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return 0, os.NewSyscallError("landlock_create_ruleset", errno)
+	}
+	return int(n), nil
+}
+
+// allow lets rights hold for a file, or for a directory and all below it.
+func allow(rules int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("landlock_add_rule", errno)
+	}
+	return nil
+}
+
+// Offsets in struct seccomp_data of include/uapi/linux/seccomp.h, and the
+// architectures on which the filter knows the system calls' numbers.
+const (
+	dataNumber, dataArch, dataFirst = 0, 4, 16
+	x32Bit                          = 0x40000000
+)
+
+var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+
+// denySockets leaves unix sockets alone: Landlock knows TCP, and what it does
+// not know of, such as UDP, is a way out too.
+func denySockets() error {
+	arch, ok := auditArch[runtime.GOARCH]
+	if !ok {
+		return fmt.Errorf("it is not made for %s; set sandbox = false", runtime.GOARCH)
+	}
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	end := func(what uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what} }
+	filter := []unix.SockFilter{
+		load(dataArch),
+		jump(unix.BPF_JEQ, arch, 0, 7), // of another architecture: denied
+		load(dataNumber),
+		jump(unix.BPF_JGE, x32Bit, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 4, 0), // could open sockets behind the filter
+		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 2),
+		load(dataFirst),
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+		end(unix.SECCOMP_RET_ALLOW),
+		end(unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)),
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return os.NewSyscallError("seccomp", errno)
+	}
+	return nil
+}
