@@ -103,7 +103,7 @@ func (c *LayerConfig) arguments() op.Args {
 func (b container) keys() []op.Key {
 	keys := []op.Key{{Name: "layers", Required: true}}
 	for _, name := range b.takes {
-		keys = append(keys, op.Key{Name: name, Range: [2]float64{0, 1}})
+		keys = append(keys, op.Key{Name: name, Kind: op.Float, Range: [2]float64{0, 1}})
 	}
 	return keys
 }

@@ -3,6 +3,7 @@ package op
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -43,6 +44,11 @@ const (
 // Zero is a value of the kind's Go type.
 func (k Kind) Zero() any {
 	return [...]any{Int: 0, Float: 0.0, Bool: false, String: "", Pairs: Pair(nil), Ints: []int(nil)}[k]
+}
+
+// String is what a value of the kind is.
+func (k Kind) String() string {
+	return [...]string{Int: "an integer", Float: "a number", Bool: "true or false", String: "a string", Pairs: "one number or [height, width]", Ints: "a list of integers"}[k]
 }
 
 // KeyNamed is the key of that name of some operation. Keys of one name have one kind.
@@ -88,6 +94,10 @@ func (d *Definition) Problems(a Args) (l diag.List) {
 		if !mine {
 			k = keys[name]
 			l.Addf(name, d.takes(), "%s takes no %s", d.Name, name)
+		}
+		if v := a[name]; v != nil && reflect.TypeOf(v) != reflect.TypeOf(k.Kind.Zero()) {
+			l.Addf(name, "", "want %s, got %v", k.Kind, v)
+			continue
 		}
 		k.check(&l, a[name])
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/data"
@@ -13,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -114,7 +117,47 @@ func decodeConfiguration(t *testing.T, raw json.RawMessage) configuration {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		t.Fatal(err)
 	}
+	var model struct {
+		Model struct{ Layers []map[string]json.RawMessage }
+	}
+	if err := json.Unmarshal(raw, &model); err != nil {
+		t.Fatal(err)
+	}
+	giveArgs(t, c.Model.Layers, model.Model.Layers)
 	return c
+}
+
+// giveArgs fills in the arguments of layers, whose keys the file writes in one
+// word, and some shorter.
+func giveArgs(t *testing.T, layers []nn.LayerConfig, raw []map[string]json.RawMessage) {
+	t.Helper()
+	short := map[string]string{"normshape": "normalized_shape", "elementwise": "elementwise_affine", "countpad": "count_include_pad"}
+	for i, table := range raw {
+		layers[i].Args = op.Args{}
+		for _, name := range op.KeyNames() {
+			for word, value := range table {
+				word = strings.ToLower(word)
+				if word != strings.ReplaceAll(name, "_", "") && short[word] != name {
+					continue
+				}
+				k, _ := op.KeyNamed(name)
+				v := reflect.New(reflect.TypeOf(k.Kind.Zero()))
+				if err := json.Unmarshal(value, v.Interface()); err != nil {
+					t.Fatal(err)
+				}
+				layers[i].Args[name] = v.Elem().Interface()
+			}
+		}
+		for key, inner := range map[string][]nn.LayerConfig{"Layers": layers[i].Layers, "Shortcut": layers[i].Shortcut} {
+			var tables []map[string]json.RawMessage
+			if table[key] != nil {
+				if err := json.Unmarshal(table[key], &tables); err != nil {
+					t.Fatal(err)
+				}
+			}
+			giveArgs(t, inner, tables)
+		}
+	}
 }
 
 func checkConfiguration(t *testing.T, c configuration, fuse bool) {

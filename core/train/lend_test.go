@@ -235,7 +235,7 @@ func TestGradientsAreReducedWhereTheyLie(t *testing.T) {
 		{"layers left out", 2, false, func(s *Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},
 		{"batch norms together", 2, false, func(s *Settings, _ *Deps) {
 			s.Model = nn.Config{Layers: []nn.LayerConfig{
-				{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": []int{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
+				{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": op.Pair{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 			}}
 			s.DDP.SyncBatchNorm, s.Train.MaxSteps, s.DDP.FirstBucketMB, s.DDP.BucketCapMB = true, 3, 1e-6, 1e-6
 		}},

@@ -94,7 +94,7 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	two, three := 2, 3
 	norms := func(s *Settings) {
 		s.Model = nn.Config{Layers: []nn.LayerConfig{
-			{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": []int{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
+			{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": op.Pair{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
 		s.Train.MaxSteps = 3
 	}
