@@ -1,6 +1,9 @@
 package cuda
 
 import (
+	"strings"
+
+	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -10,22 +13,30 @@ import (
 // operation's arguments in the order of its keys, and the number of elements.
 func init() {
 	for _, d := range op.All() {
-		if _, err := files.Open("kernels/" + string(d.Name) + ".cu"); err == nil && d.Pointwise.Saved != op.SavedNothing {
-			for _, s := range d.Steps {
-				if bindings[s.Op] == nil {
-					implement(s.Op, bindPointwise)
-				}
+		source, err := files.ReadFile("kernels/" + string(d.Name) + ".cu")
+		if err != nil || d.Pointwise.Saved == op.SavedNothing {
+			continue
+		}
+		for _, s := range d.Steps {
+			if bindings[s.Op] == nil && strings.Contains(string(source), "KERNEL "+kernelOf(d, s.Op)+"(") {
+				implement(s.Op, bindPointwise)
 			}
 		}
 	}
 }
 
+// kernelOf is the kernel of a step of a pointwise function. tanh itself is taken, so the forward one has an ending.
+func kernelOf(d *op.Definition, step graph.Op) string {
+	if step == d.Name {
+		return string(step) + "_of"
+	}
+	return string(step)
+}
+
 func bindPointwise(b *binder) {
 	d, x := op.Of(b.s.Op), b.s.In[0].Spec
-	name, args := string(b.s.Op), []any{b.in(0)}
-	if b.s.Op == d.Name {
-		name += "_of"
-	} else {
+	args := []any{b.in(0)}
+	if b.s.Op != d.Name {
 		args = append(args, b.in(1))
 	}
 	args = append(args, b.out(0))
@@ -33,7 +44,7 @@ func bindPointwise(b *binder) {
 	for i := range d.Keys {
 		args = append(args, scalar(x.DType, given[i]))
 	}
-	b.elementwise(x.DType, name, x.Shape.Elems(), args...)
+	b.elementwise(x.DType, kernelOf(d, b.s.Op), x.Shape.Elems(), args...)
 }
 
 // scalar is v in the type that kernels for d compute in.

@@ -75,9 +75,21 @@ var nets = []model{
 		[]nn.LayerConfig{{Type: "residual", Layers: []nn.LayerConfig{conv(5, 3, 1, true)}}}, of("relu"),
 		[]nn.LayerConfig{{Type: "adaptive_avgpool2d", Args: op.Args{"output_size": square(1)}}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"words", nn.Config{Layers: join(
-		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}}, of("gelu"),
+		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}},
 		[]nn.LayerConfig{linearTo(9)}, of("tanh", "dropout", "flatten"), []nn.LayerConfig{linearTo(10)}, of("sigmoid"), []nn.LayerConfig{linearTo(10)})}, words, class},
+	{"pointwise", nn.Config{Layers: pointwiseLayers()}, thumbs, class},
 	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", Args: op.Args{"kernel_size": square(2)}}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
+}
+
+// pointwiseLayers have every pointwise function in a residual of its own.
+func pointwiseLayers() []nn.LayerConfig {
+	layers := join(of("flatten"), []nn.LayerConfig{linearTo(8)})
+	for _, d := range op.Layers() {
+		if d.Pointwise.Saved != op.SavedNothing {
+			layers = append(layers, nn.LayerConfig{Type: "residual", Layers: join([]nn.LayerConfig{linearTo(8)}, of(string(d.Name)))})
+		}
+	}
+	return append(layers, linearTo(10))
 }
 
 // policies are the types that a model may train in, with how far the loss may

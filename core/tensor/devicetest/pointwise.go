@@ -1,8 +1,11 @@
 package devicetest
 
 import (
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/op"
@@ -31,7 +34,69 @@ func pointwise(o graph.Op, variants ...function) {
 				r.each(fmt.Sprintf("%v_%d", f.attr, n), func(r *rig) { f.test(r, n) })
 			}
 		}
+		likePyTorch(r, o)
 	})
+}
+
+// pointwise.json has what PyTorch's functions of these names give in float64;
+// testdata/pointwise.py wrote it.
+//
+//go:embed testdata/pointwise.json
+var torchValues []byte
+
+var torch = sync.OnceValue(func() (t struct {
+	X, Dy []float64
+	Cases []struct {
+		Name    graph.Op
+		Scalars []float64
+		Y, Dx   []float64
+	}
+}) {
+	if err := json.Unmarshal(torchValues, &t); err != nil {
+		panic(err)
+	}
+	return t
+})
+
+// likePyTorch checks a function against PyTorch's, with each of the arguments
+// that the values are there for.
+func likePyTorch(r *rig, o graph.Op) {
+	if r.d != r.base { // a slope of a rounded output is another one
+		return
+	}
+	cases, keys := 0, len(op.Of(o).Keys)
+	for _, c := range torch().Cases {
+		if c.Name != o {
+			continue
+		}
+		cases++
+		var attr any
+		if keys > 0 {
+			attr = op.Scalars(append(c.Scalars, make([]float64, 2-keys)...))
+		}
+		r.each(fmt.Sprintf("as_in_pytorch_%v", c.Scalars), func(r *rig) { compare(r, o, attr, torch().X, torch().Dy, c.Y, c.Dx) })
+	}
+	if cases == 0 {
+		r.t.Errorf("there are no values of PyTorch's %s: add it to testdata/pointwise.py and run that", o)
+	}
+}
+
+func compare(r *rig, o graph.Op, attr any, in, slope, out, grad []float64) {
+	n := len(in)
+	x, dy, y, dx := r.given(in, n), r.given(slope, n), newWant(n), newWant(n)
+	y.terms, dx.terms, y.v, dx.v = functionTerms, functionTerms, out, grad
+	for i := range n {
+		y.mag[i], dx.mag[i] = max(1, math.Abs(in[i])), math.Abs(slope[i])*max(1, out[i]*out[i])
+	}
+	res, gx := r.output(n), r.output(n)
+	r.do(o, attr, []*arg{x}, []*arg{res})
+	r.check("y", res, y)
+	saved := x
+	if op.Of(o).Pointwise.Saved == op.SavedOutput {
+		saved = res
+	}
+	r.do(op.GradOp(o), attr, []*arg{saved, dy}, []*arg{gx})
+	r.check("dx", gx, dx)
 }
 
 // test uses magnitudes that bound the inner terms of the formula: 1 − y² and its

@@ -14,6 +14,7 @@ func init() {
 			r.each(fmt.Sprint(n), func(r *rig) { f.test(r, n) })
 		}
 		r.each("of_nan", reluOfNaN)
+		likePyTorch(r, op.ReLU)
 	})
 }
 

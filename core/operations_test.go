@@ -1,0 +1,129 @@
+package core_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/tensor/devicetest"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
+
+// TestOperationsAreComplete walks all operations and names the files that they
+// lack: an operation is its definition, an implementation on each device, a case
+// of the conformance suite, and its lines in the schema and the documentation.
+func TestOperationsAreComplete(t *testing.T) {
+	layer := config.Schema()["definitions"].(map[string]any)["LayerConfig"].(map[string]any)["properties"].(map[string]any)
+	types := layer["type"].(map[string]any)["enum"].([]string)
+	onCPU, onGPU, tested := cpu.Operations(), cuda.Operations(), devicetest.Operations()
+	for _, d := range op.All() {
+		file := strings.ReplaceAll(string(d.Name), "+", "_")
+		lacks := func(where, format string, args ...any) {
+			t.Errorf("%s: %s; see %s", d.Name, fmt.Sprintf(format, args...), fmt.Sprintf(where, file))
+		}
+		if d.Doc == "" {
+			lacks("core/op/%s.go", "there is no Doc")
+		}
+		for _, s := range d.Steps {
+			if s.Cost == nil {
+				lacks("core/op/%s.go", "the step %s has no Cost, which buckets and forecasts need", s.Op)
+			}
+			if !slices.Contains(onCPU, s.Op) {
+				lacks("core/cpu/%s.go", "the CPU does not implement %s", s.Op)
+			}
+			switch {
+			case slices.Contains(onGPU, s.Op):
+			case d.Pointwise.Saved != op.SavedNothing:
+				lacks("core/cuda/kernels/%s.cu", "GPUs do not implement %s", s.Op)
+			default:
+				lacks("core/cuda/%s.go", "GPUs do not implement %s", s.Op)
+			}
+		}
+		if len(d.Steps) > 0 && !slices.Contains(tested, d.Name) {
+			lacks("core/tensor/devicetest/%s.go", "the conformance suite has no case")
+		}
+		if d.Build != nil && !slices.Contains(types, string(d.Name)) {
+			lacks("core/config/schema.go", "it is no type of a layer in the schema")
+		}
+		for _, k := range d.Keys {
+			if k.Doc == "" {
+				lacks("core/op/%s.go", "the key %s has no Doc", k.Name)
+			}
+			if layer[k.Name] == nil {
+				lacks("core/config/schema.go", "the key %s is not in the schema", k.Name)
+			}
+		}
+	}
+	for _, list := range [][]graph.Op{onCPU, onGPU, tested} {
+		for _, o := range list {
+			if op.Of(o) == nil {
+				t.Errorf("%s is implemented or tested, and has no definition in core/op", o)
+			}
+		}
+	}
+}
+
+const manual = "../docs/configuration.md"
+
+// TestOperationsAreDocumented compares the tables of layers with the
+// definitions; with -update it writes them.
+func TestOperationsAreDocumented(t *testing.T) {
+	raw, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- tables of core/op: go test ./core -update -->\n", "<!-- end of tables -->\n"
+	text := string(raw)
+	a, b := strings.Index(text, begin), strings.Index(text, end)
+	if a < 0 || b < a {
+		t.Fatalf("%s lacks the marks %q and %q", manual, begin, end)
+	}
+	want := text[:a+len(begin)] + tables() + text[b:]
+	if want == text {
+		return
+	}
+	if !*update {
+		t.Fatalf("the tables of %s are not those of core/op: run go test ./core -update", manual)
+	}
+	if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tables are the types of layers, and the keys of operations with who takes them.
+func tables() string {
+	s := &strings.Builder{}
+	fmt.Fprint(s, "\n| `type` | what it is |\n|---|---|\n")
+	types, docs := nn.Types()
+	for _, name := range types {
+		fmt.Fprintf(s, "| %s | %s |\n", name, docs[name])
+	}
+	fmt.Fprint(s, "\n| key | used by | meaning |\n|---|---|---|\n")
+	type row struct{ key, doc string }
+	var rows []row
+	users := map[row][]string{}
+	for _, d := range op.Layers() {
+		for _, k := range d.Keys {
+			r := row{k.Name, k.Doc}
+			if users[r] == nil {
+				rows = append(rows, r)
+			}
+			users[r] = append(users[r], string(d.Name))
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.key, b.key) })
+	for _, r := range rows {
+		fmt.Fprintf(s, "| `%s` | %s | %s |\n", r.key, strings.Join(users[r], ", "), r.doc)
+	}
+	return s.String() + "\n"
+}
