@@ -24,7 +24,6 @@ import (
 	"github.com/trainctl/trainctl/core/rank"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/secret"
-	"github.com/trainctl/trainctl/core/timeline"
 	"github.com/trainctl/trainctl/core/train"
 )
 
@@ -214,14 +213,10 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 	if err != nil {
 		return err
 	}
-	ranks, err := t.Timeline(ctx)
-	if err != nil {
-		return err
+	if t.TimelineOn() {
+		r.timeline(ctx, t.Timeline())
 	}
 	if r.p.World.Rank == 0 {
-		if ranks != nil {
-			r.writeTimeline(ranks)
-		}
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
@@ -235,15 +230,4 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		r.p.Bus.Emit(&done)
 	}
 	return nil
-}
-
-// writeTimeline writes timeline.json. A run does not fail for it.
-func (r *runner) writeTimeline(ranks [][]timeline.Slice) {
-	f, err := r.p.FS.Create(r.p.Dir.Timeline())
-	if err == nil {
-		err = errors.Join(timeline.Write(f, ranks), f.Close())
-	}
-	if err != nil {
-		r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: err.Error()})
-	}
 }

@@ -44,13 +44,17 @@ type Recorder struct {
 	tail   []Slice // a ring of the last slices
 	next   int     // in tail
 	lost   bool    // the ring has overwritten something
+	torn   int     // the step for whose rest the head had no room; 0: none
 }
+
+// room bounds each of head and tail: 5 MB.
+const room = 1 << 16
 
 // New makes a recorder for a rank whose steps make about perStep slices. Times
 // count from the start of the job, which is the same for all ranks.
 func New(job time.Time, perStep int) *Recorder {
 	now := time.Now()
-	n := Steps*perStep + 64 // evaluations and checkpoints come on top
+	n := min(Steps*min(perStep, room)+64, room) // evaluations and checkpoints come on top
 	return &Recorder{job: job.Round(0), origin: now, ahead: now.Sub(job), head: make([]Slice, 0, n), tail: make([]Slice, 0, n)}
 }
 
@@ -100,6 +104,11 @@ func (r *Recorder) add(s Slice) {
 	switch {
 	case r.step < r.first+Steps && len(r.head) < cap(r.head):
 		r.head = append(r.head, s)
+		return
+	case r.torn == 0 && r.step < r.first+Steps && r.step > 0:
+		r.torn = r.step
+	}
+	switch {
 	case len(r.tail) < cap(r.tail):
 		r.tail = append(r.tail, s)
 	default:
@@ -114,13 +123,18 @@ func (r *Recorder) Slices() []Slice {
 	if r == nil {
 		return nil
 	}
-	out := append([]Slice(nil), r.head...)
+	var out []Slice
+	for _, s := range r.head {
+		if s.Step != r.torn || s.Step == 0 {
+			out = append(out, s)
+		}
+	}
 	from := r.step - Steps + 1
 	if r.lost {
 		from = max(from, r.tail[r.next].Step+1) // of which a part was overwritten
 	}
 	for i := range r.tail {
-		if s := r.tail[(r.next+i)%len(r.tail)]; s.Step >= from {
+		if s := r.tail[(r.next+i)%len(r.tail)]; s.Step >= from && s.Step != r.torn {
 			out = append(out, s)
 		}
 	}

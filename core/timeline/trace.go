@@ -27,10 +27,18 @@ type event struct {
 
 // Write writes the slices of all ranks, by rank, as a trace that
 // chrome://tracing and ui.perfetto.dev open: a process per rank and a thread
-// per stream.
-func Write(w io.Writer, ranks [][]Slice) error {
+// per stream. Notes say what is not in it.
+func Write(w io.Writer, ranks [][]Slice, notes ...string) error {
 	out := bufio.NewWriter(w)
-	if _, err := out.WriteString(`{"displayTimeUnit":"ms","traceEvents":[`); err != nil {
+	head := `{"displayTimeUnit":"ms",`
+	if len(notes) > 0 {
+		b, err := json.Marshal(map[string][]string{"notes": notes})
+		if err != nil {
+			return err
+		}
+		head += `"otherData":` + string(b) + ","
+	}
+	if _, err := out.WriteString(head + `"traceEvents":[`); err != nil {
 		return err
 	}
 	sep := "\n"

@@ -1,10 +1,6 @@
 package train
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-
 	"github.com/trainctl/trainctl/core/timeline"
 )
 
@@ -20,25 +16,8 @@ func (t *Trainer) record() {
 	t.onLoss = func() { t.begun = t.trace.Since(timeline.Compute, "forward", -1, t.begun) }
 }
 
-// Timeline collects what all ranks recorded, by rank; nil when it is off. All
-// ranks call it after Run.
-func (t *Trainer) Timeline(ctx context.Context) ([][]timeline.Slice, error) {
-	if t.trace == nil {
-		return nil, nil
-	}
-	mine, err := json.Marshal(t.trace.Slices())
-	if err != nil {
-		return nil, err
-	}
-	all, err := t.Gather(ctx, "timeline", mine)
-	if err != nil {
-		return nil, err
-	}
-	ranks := make([][]timeline.Slice, len(all))
-	for r, b := range all {
-		if err := json.Unmarshal(b, &ranks[r]); err != nil {
-			return nil, fmt.Errorf("rank %d's timeline: %w", r, err)
-		}
-	}
-	return ranks, nil
-}
+// Timeline is what this rank recorded; nil when it is off.
+func (t *Trainer) Timeline() []timeline.Slice { return t.trace.Slices() }
+
+// TimelineOn reports whether ranks record what they do.
+func (t *Trainer) TimelineOn() bool { return t.trace != nil }

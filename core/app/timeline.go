@@ -1,0 +1,114 @@
+package app
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/timeline"
+)
+
+// Traces of ranks go to rank 0 over the job's store, each in pieces that are far
+// below what a frame holds, and only to rank 0. A trace is never a reason for a
+// run to fail: what is missing is told.
+
+// piece is the most bytes of a trace that are sent at once.
+const piece = 1 << 20
+
+// trace is what a rank sends.
+type trace struct {
+	Slices []timeline.Slice
+	Note   string // what was left out
+}
+
+// timeline sends this rank's trace, or on rank 0 collects all and writes timeline.json.
+func (r *runner) timeline(ctx context.Context, own []timeline.Slice) {
+	store, err := r.p.Store.Get(ctx)
+	w := r.p.World
+	mine := trace{}
+	mine.Slices, mine.Note = timeline.Cut(own, timeline.Share(w.Size))
+	switch {
+	case err != nil:
+	case w.Rank != 0:
+		err = sendTrace(ctx, store, w.Rank, mine)
+	default:
+		ranks, notes := collectTraces(ctx, store, w.Size, mine)
+		for _, n := range notes[:min(1, len(notes))] {
+			r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: fmt.Sprintf("%s (%d such notes are in timeline.json)", n, len(notes))})
+		}
+		err = r.writeTimeline(ranks, notes)
+	}
+	if err != nil {
+		r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: err.Error()})
+	}
+}
+
+func (r *runner) writeTimeline(ranks [][]timeline.Slice, notes []string) error {
+	f, err := r.p.FS.Create(r.p.Dir.Timeline())
+	if err != nil {
+		return err
+	}
+	return errors.Join(timeline.Write(f, ranks, notes...), f.Close())
+}
+
+func pieceKey(rank, i int) string { return fmt.Sprintf("timeline/%d/%d", rank, i) }
+
+// sendTrace leaves a trace in the store. Its last piece is shorter than the others.
+func sendTrace(ctx context.Context, store rank.Store, from int, t trace) error {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := errors.Join(json.NewEncoder(z).Encode(t), z.Close()); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		part := b.Next(piece)
+		if err := store.Set(ctx, pieceKey(from, i), part); err != nil {
+			return fmt.Errorf("sending the timeline: %w", err)
+		}
+		if len(part) < piece {
+			return nil
+		}
+	}
+}
+
+// collectTraces gives the traces by rank, and what is not in them.
+func collectTraces(ctx context.Context, store rank.Store, world int, own trace) (ranks [][]timeline.Slice, notes []string) {
+	ranks = make([][]timeline.Slice, world)
+	for r := range world {
+		t, err := own, error(nil)
+		if r > 0 {
+			t, err = receiveTrace(ctx, store, r)
+		}
+		if err != nil {
+			t.Note = "its trace did not arrive: " + err.Error()
+		}
+		if ranks[r] = t.Slices; t.Note != "" {
+			notes = append(notes, fmt.Sprintf("rank %d: %s", r, t.Note))
+		}
+	}
+	return ranks, notes
+}
+
+func receiveTrace(ctx context.Context, store rank.Store, from int) (t trace, err error) {
+	var b bytes.Buffer
+	for i, n := 0, piece; n == piece; i++ {
+		part, err := store.Get(ctx, pieceKey(from, i))
+		if err != nil {
+			return t, err
+		}
+		n, _ = b.Write(part)
+		if _, err := store.Delete(ctx, pieceKey(from, i)); err != nil {
+			return t, err
+		}
+	}
+	z, err := gzip.NewReader(&b)
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&t)
+	}
+	return t, err
+}
