@@ -32,6 +32,28 @@ func TestRankThatNeverArrives(t *testing.T) {
 	p.startRank(t, 0, 2, freePort(t), set(`backend.init_timeout="2s"`)...).wait(t).expect(t, 4).within(t, 8*time.Second).says(t, "rank 1")
 }
 
+// What run's flags do they do for worker too: it goes on from the newest run of
+// the name, and writes events and progress as it is asked to.
+func TestWorkerFlagsUnderTorchrunsContract(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.train(t, set("train.epochs=1")...).expect(t, 0)
+	port := freePort(t)
+	flags := []string{"--resume", "auto", "--events", "json", "--progress", "none"}
+	other := p.startRank(t, 1, 2, port, flags...)
+	r := p.startRank(t, 0, 2, port, flags...).wait(t).expect(t, 0)
+	other.wait(t).expect(t, 0)
+	if !strings.Contains(r.stdout, `"event":"checkpoint_loaded","step":4`) || !strings.Contains(r.stdout, `"event":"run_done"`) || strings.Contains(r.stderr, "epoch") {
+		t.Errorf("standard output:\n%s\nstandard error:\n%s", r.stdout, r.stderr)
+	}
+	must(t, exists(filepath.Join(p.runDir(2), "config.toml")))
+}
+
+func exists(path string) error {
+	_, err := os.Stat(path)
+	return err
+}
+
 // Without a launcher it is the ranks that notice a death.
 func TestPeerDiesUnderTorchrunsContract(t *testing.T) {
 	t.Parallel()

@@ -63,18 +63,8 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	// caught, not ignored, because an ignored one is inherited by ranks.
 	// So is the one that asks to save, which comes before there is what to save.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1)
-	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
-	defer screen.Close() // its error is that nobody reads
-	progress := event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
-	var sinks []event.Sink
-	if r.Events == "json" {
-		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
-		defer func() { tellLost(screen, events) }()
-		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
-			fmt.Fprintf(progress, "warning: %v; the run goes on\n", err)
-		}))
-	}
-	sinks = append(sinks, progress)
+	progress, sinks, done := shown(r)
+	defer done()
 	code, err := app.Run(ctx, app.RunOptions{
 		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
 	})
@@ -85,6 +75,25 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 		return reported{ended(code)}
 	}
 	return nil
+}
+
+// shown are the sinks that show a run as --events and --progress ask for. None of
+// them waits for a reader; done gives what is left a moment.
+func shown(r runRequest) (progress *event.Progress, sinks []event.Sink, done func()) {
+	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
+	progress = event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
+	done = func() { _ = screen.Close() } // its error is that nobody reads
+	if r.Events == "json" {
+		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
+		done = func() {
+			tellLost(screen, events)
+			_ = screen.Close()
+		}
+		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
+			fmt.Fprintf(progress, "warning: %v; the run goes on\n", err)
+		}))
+	}
+	return progress, append(sinks, progress), done
 }
 
 // worker stops at the end of a step when it is asked to end, so that all
@@ -99,7 +108,10 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 	ctx, stop := signal.NotifyContext(ctx, stops...)
 	defer stop()
 	o.ResumeAuto = r.Resume == "auto"
+	var done func()
+	_, o.Sinks, done = shown(r)
 	err := app.Worker(ctx, o)
+	done()
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
 		return interrupted{}
 	}

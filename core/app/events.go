@@ -36,9 +36,10 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	if f := launch.EventFile(); f != nil {
 		out := outlet(lc, f, event.Dropped(w.Rank))
 		bus.Add(event.NewJSONLines(out, nil))
-	} else if w.Rank == 0 && !o.EvalOnly {
-		out := outlet(lc, os.Stderr, event.DroppedLines)
-		bus.Add(event.NewProgress(out, event.ProgressOptions{Mode: "auto", Env: os.LookupEnv}))
+	} else if !o.EvalOnly {
+		for _, sink := range o.Sinks {
+			bus.Add(ofRank{sink, w.Rank})
+		}
 	}
 	if w.Rank == 0 && !o.EvalOnly {
 		if err := openRunFiles(bus, &dir, cfg, fs); err != nil {
@@ -55,6 +56,23 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	hostname, _ := os.Hostname()
 	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w)})
 	return bus, dir, nil
+}
+
+// ofRank leaves out what rank 0 says for all.
+type ofRank struct {
+	event.Sink
+	rank int
+}
+
+func (s ofRank) Emit(r event.Record) {
+	switch r.Event.(type) {
+	case *event.PluginLog, *event.Warning:
+	default:
+		if s.rank != 0 {
+			return
+		}
+	}
+	s.Sink.Emit(r)
 }
 
 // outlet is an output for which no step waits: a launcher that was stopped reads
@@ -77,7 +95,9 @@ func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint
 	if path, ok := os.LookupEnv(envRunDir); ok {
 		dir.RunDir, err = event.OpenRunDir(fs, path)
 	} else {
-		dir.RunDir, err = event.CreateRunDir(fs, cfg.Run.Dir, cfg.Run.Name)
+		if dir.RunDir, err = event.CreateRunDir(fs, cfg.Run.Dir, cfg.Run.Name); err == nil {
+			err = writeConfig(fs, dir.RunDir, cfg)
+		}
 	}
 	if err != nil {
 		return err

@@ -39,13 +39,34 @@ type WorkerOptions struct {
 	Exe        string    // executable that serves the built-in plugins; "": this one
 	Build      string    // version, for checkpoints and messages
 	Started    time.Time // when the process began, if nobody says when the job did
+
+	// Sinks show the run to people where no launcher of ours listens. Ranks other
+	// than 0 give them what only they can say.
+	Sinks []event.Sink
 }
 
 // Worker runs one rank to its end. When the context ends the rank finishes
 // its step together with the others, saves, and returns *train.Preempted.
 // Extra options replace parts of the wiring.
 func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
+	if _, launched := os.LookupEnv(envRunDir); !launched && o.Resume != "" {
+		if err := o.findResume(); err != nil {
+			return err
+		}
+	}
 	return withRunner(o, extra, func(r *runner) error { return r.run(ctx) })
+}
+
+// findResume turns --resume into a place before rank 0 makes a new run, as the
+// launcher does for its ranks. Other ranks read nothing.
+func (o *WorkerOptions) findResume() error {
+	w, err := World()
+	if err != nil || w.Rank != 0 {
+		return nil // whoever needs the world says what is wrong with it
+	}
+	j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: checkpoint.OsFS()}
+	o.Resume, err = j.findResume()
+	return err
 }
 
 // withRunner builds a worker, uses it, and ends whatever it started.
