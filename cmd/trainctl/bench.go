@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -193,16 +195,30 @@ func formatSize(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseOptions reads --set KIND.options.KEY=VALUE.
+// parseOptions reads --set KIND.options.KEY=VALUE, values as in the file, and
+// --set KIND.options={KEY = VALUE}.
 func parseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {
-		key, value, ok := strings.Cut(s, "=")
-		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options.")
-		if !ok || !known || name == "" {
+		key, text, ok := strings.Cut(s, "=")
+		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options")
+		name, dotted := strings.CutPrefix(name, ".")
+		if !ok || !known || dotted != (name != "") {
 			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
 		}
-		out[name] = bench.ParseOption(value)
+		value, err := config.ParseValue(strings.TrimSpace(text))
+		if err != nil {
+			return nil, usagef("--set %q: %v", s, err)
+		}
+		table, isTable := value.(map[string]any)
+		switch {
+		case dotted:
+			out[name] = value
+		case isTable:
+			maps.Copy(out, table)
+		default:
+			return nil, usagef("--set %q: %s.options is a table: write {KEY = VALUE}", s, kind)
+		}
 	}
 	return out, nil
 }

@@ -88,6 +88,9 @@ func (p pluginInfo) text(w io.Writer) error {
 	if p.Offers != "" {
 		fmt.Fprintf(w, "  %s\n", p.Offers)
 	}
+	for _, k := range p.Also {
+		fmt.Fprintf(w, "  it is a %s plugin too: --kind %s\n", k, k)
+	}
 	for _, o := range p.Options {
 		notes := o.Type
 		for _, n := range []struct{ name, value string }{{"default ", o.Default}, {"in ", o.Unit}, {"", o.Limits}} {

@@ -21,12 +21,14 @@ const suiteName = "Suite"
 
 // suiteRequest is what plugins test asks of the process that runs the suite.
 type suiteRequest struct {
-	Plugin   string         `json:"plugin"`
-	Kind     sdk.Kind       `json:"kind"`
-	Options  map[string]any `json:"options,omitempty"`
-	Quick    bool           `json:"quick,omitempty"`
-	AnyOrder bool           `json:"any_order,omitempty"`
-	Timeout  time.Duration  `json:"timeout"`
+	Plugin   string        `json:"plugin"`
+	Kind     sdk.Kind      `json:"kind"`
+	Set      []string      `json:"set,omitempty"` // as on the command line: JSON has no integers
+	Quick    bool          `json:"quick,omitempty"`
+	AnyOrder bool          `json:"any_order,omitempty"`
+	Timeout  time.Duration `json:"timeout"`
+
+	options map[string]any
 }
 
 // pluginsSuiteCommand is what plugins test starts: package testing ends the
@@ -38,6 +40,10 @@ func pluginsSuiteCommand() *cobra.Command {
 			var r suiteRequest
 			if err := json.Unmarshal([]byte(args[0]), &r); err != nil {
 				return usagef("%v", err)
+			}
+			var err error
+			if r.options, err = parseOptions(string(r.Kind), r.Set); err != nil {
+				return err
 			}
 			return r.main()
 		},
@@ -66,9 +72,9 @@ func (r suiteRequest) suite(t *testing.T) {
 	case sdk.KindBackend:
 		sdktest.Backend(t, r.backend(h))
 	case sdk.KindDataset:
-		sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, r.Plugin), Options: r.Options, Samples: r.samples()})
+		sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, r.Plugin), Options: r.options, Samples: r.samples()})
 	case sdk.KindPrecision:
-		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.Options})
+		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.options})
 	default:
 		t.Fatalf("there is no suite for %q", r.Kind)
 	}
@@ -78,7 +84,7 @@ func (r suiteRequest) suite(t *testing.T) {
 // bytes travel inline.
 func (r suiteRequest) backend(h *host.Host) sdktest.BackendOptions {
 	o := sdktest.BackendOptions{
-		New: sdktest.BackendProcess(h, r.Plugin), Options: r.Options, AnyOrder: r.AnyOrder,
+		New: sdktest.BackendProcess(h, r.Plugin), Options: r.options, AnyOrder: r.AnyOrder,
 		Worlds: []int{1, 2, 3, 4}, Counts: []int{0, 1, 3, 1000, 65537, 1 << 20},
 	}
 	if r.Quick {

@@ -52,8 +52,8 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if err != nil {
 			return err
 		}
-		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout}
-		if r.Options, err = parseOptions(info.Kind, *set); err != nil {
+		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Set: *set, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout}
+		if _, err = parseOptions(info.Kind, *set); err != nil {
 			return err
 		}
 		info.Options = nil

@@ -82,6 +82,7 @@ type pluginInfo struct {
 	Name    string         `json:"name"`
 	Version string         `json:"version"`
 	Summary string         `json:"summary"`
+	Also    []string       `json:"also,omitempty"`   // other kinds that it serves
 	Path    string         `json:"path,omitempty"`   // empty: built in
 	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
 	Options []pluginOption `json:"options,omitempty"`

@@ -28,16 +28,22 @@ func pluginServices(h *host.Host) plugins {
 				kinds = []sdk.Kind{sdk.Kind(kind)}
 			}
 			var first error
+			var found pluginInfo
 			for _, k := range kinds {
 				info, err := h.Describe(ctx, k, name)
-				if err == nil {
-					return describePlugin(info, pathOf(name)), nil
-				}
-				if first == nil {
+				switch {
+				case err == nil && found.Kind == "":
+					found = describePlugin(info, pathOf(name))
+				case err == nil:
+					found.Also = append(found.Also, string(k))
+				case first == nil:
 					first = err
 				}
 			}
-			return pluginInfo{}, first
+			if found.Kind != "" {
+				first = nil
+			}
+			return found, first
 		},
 		Probe: func(ctx context.Context, kind, name, sum string) (pluginInfo, error) {
 			info, err := h.WithChecksums(map[string]string{name: sum}).Probe(ctx, sdk.Kind(kind), name)

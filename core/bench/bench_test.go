@@ -58,7 +58,7 @@ func TestPercentile(t *testing.T) {
 
 func TestSpecSurvivesItsJourney(t *testing.T) {
 	want := Spec{Backend: "tcp", World: 2, Sizes: []int{4}, DType: tensor.F16, Options: map[string]any{
-		"a": ParseOption("12"), "b": ParseOption("1.5"), "c": ParseOption("word"), "d": ParseOption("[1, 2]"), "e": ParseOption("false"),
+		"a": int64(12), "b": 1.5, "c": "word", "d": []any{int64(1), int64(2)}, "e": false,
 	}}
 	raw, err := json.Marshal(want)
 	if err != nil {

@@ -87,18 +87,6 @@ func number(v any) any {
 	return v
 }
 
-// ParseOption reads an option's value as written on a command line: JSON,
-// which for numbers, lists and quoted strings is what TOML has, or a bare word.
-func ParseOption(text string) any {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil || d.More() {
-		return text
-	}
-	return number(v)
-}
-
 // Result is what was measured for one size.
 type Result struct {
 	Bytes   int     `json:"bytes"`

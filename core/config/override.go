@@ -158,6 +158,20 @@ func valueHelp(s string) string {
 
 const probe = "x = "
 
+// ParseValue reads a value as --set takes it: as in the file, or a bare word for a
+// string. Integers are int64, lists []any, tables map[string]any.
+func ParseValue(s string) (any, error) {
+	v, _, err := parseValue(s)
+	return v, err
+}
+
+// CheckSyntax reports what is wrong with a text as TOML, whatever its keys.
+func CheckSyntax(text string) error {
+	var m map[string]any
+	_, err := toml.Decode(text, &m)
+	return err
+}
+
 // parseValue reads TOML, or a bare word as a string. The places of what is
 // inside the value come back relative to it.
 func parseValue(s string) (any, map[string]place, error) {
