@@ -2,6 +2,8 @@ package launch
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -95,10 +97,31 @@ func (c Cause) advice() []string {
 	case c.Rank < 0:
 		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
 	}
+	if a := c.hungPlugin(); a != nil {
+		return a
+	}
 	if mend := diag.Shortage(strings.Join(c.LastLines, "\n")); mend != "" {
 		return []string{mend}
 	}
 	return adviceFor(c.ExitCode)
+}
+
+// hungPlugin is what to do where a plugin hung, as its host words it; nil elsewhere.
+func (c Cause) hungPlugin() []string {
+	i := slices.IndexFunc(c.LastLines, func(l string) bool { return strings.Contains(l, "the process gives no sign of life") })
+	if i < 0 {
+		return nil
+	}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(c.LastLines[i], "error: "), " plugin ")
+	words := strings.Fields(kind)
+	advice := []string{fmt.Sprintf("A plugin of rank %d hangs: the lines above name it, the operation and, of a Go plugin, where. All its goroutines are in the rank's log.", c.Rank)}
+	if len(words) > 0 && words[len(words)-1] == "backend" {
+		advice = append(advice, "backend.restarts = 1 replaces a backend that hangs while the ranks go on.")
+	}
+	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
+		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", dir))
+	}
+	return advice
 }
 
 func adviceFor(code int) []string {

@@ -77,3 +77,21 @@ func TestAdviceAboutShortages(t *testing.T) {
 		}
 	}
 }
+
+// Advice about a plugin that hangs names the rank, the run and the setting that
+// helps.
+func TestAdviceForAHungPlugin(t *testing.T) {
+	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", LastLines: []string{
+		`error: step 9: backend plugin "star": all_reduce #14: the process gives no sign of life for 10s; it hangs in:`, "  main.(*Star).Do at star.go:118",
+	}}}
+	got := strings.Join(f.Advice(), "\n")
+	for _, want := range []string{"plugin of rank 3 hangs", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	f.Root.LastLines[0] = `error: dataset plugin "mine": fill: the process gives no sign of life`
+	if got := strings.Join(f.Advice(), "\n"); strings.Contains(got, "backend.restarts") {
+		t.Errorf("a data set is no backend:\n%s", got)
+	}
+}
