@@ -63,12 +63,22 @@ func TestProgramsThatAreNoPlugins(t *testing.T) {
 	}
 }
 
+// Data that are not there are told once, in a few lines, before any rank starts.
 func TestDataThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.train(t, set("dataset.plugin=mnist", `dataset.options={root="nowhere", download=false, fallback="error"}`, `model={name="mlp"}`)...)
-	r.expect(t, 2).says(t, `dataset plugin "mnist": open`, "no such folder", `set fallback = "generated"`, "job FAILED", "Mend the configuration, or the data")
-	r.oneBlock(t)
+	for _, args := range [][]string{
+		set("dataset.plugin=mnist", `dataset.options={root="nowhere", download=false, fallback="error"}`, `model={name="mlp"}`),
+		set("dataset.plugin=imagefolder", `dataset.options={root="nowhere"}`, `model={name="mlp"}`),
+	} {
+		r := p.train(t, args...).expect(t, 2).says(t, "error: dataset plugin", "nowhere", "no ", "folder")
+		if n := strings.Count(r.stderr, "\n"); n > 4 || strings.Count(r.stderr, "error") > 1 {
+			t.Errorf("told in %d lines:\n%s", n, r.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "runs")); !os.IsNotExist(err) {
+		t.Errorf("a run directory was made: %v", err)
+	}
 }
 
 func TestCheckpointThatCannotBeUsed(t *testing.T) {

@@ -59,6 +59,9 @@ func (e ended) Error() string { return "the run did not end well" }
 func (e ended) ExitCode() int { return int(e) }
 
 func run(ctx context.Context, r runRequest, started time.Time) error {
+	if err := app.LocateData(r.Config, builtins()); err != nil {
+		return err
+	}
 	// Who reads the output may go, as head does; training goes on. The signal is
 	// caught, not ignored, because an ignored one is inherited by ranks.
 	// So is the one that asks to save, which comes before there is what to save.

@@ -32,6 +32,13 @@ type DatasetDescriber interface {
 	Describe(options Options) (DatasetSpec, error)
 }
 
+// DatasetLocator is a data set that can look whether Open would find data on
+// this machine, without reading or fetching any. The launcher of a job on one host
+// asks it before it starts ranks; an error names the places and the ways out.
+type DatasetLocator interface {
+	Locate(options Options) error
+}
+
 // DatasetRequest is what Open gets.
 type DatasetRequest struct {
 	Options   Options

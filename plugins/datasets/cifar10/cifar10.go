@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/afero"
 
@@ -82,6 +83,30 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 		}
 	}
 	return specification(n[sdk.Train], n[sdk.Test]), nil
+}
+
+// Locate looks for the files' names, where nothing else could give data.
+func (d *Dataset) Locate(o sdk.Options) error {
+	s, err := parseSettings(o)
+	if err != nil || s.download || s.generate {
+		return err
+	}
+	look := &search{settings: s, fs: d.fs, env: d.getenv(dataEnv), records: d.records}
+	places := layouts(s.root)
+	if look.env != "" {
+		places = append(places, shelves(look.env)...)
+	}
+	for _, dir := range places {
+		if look.unpacked(dir) || look.isFile(filepath.Join(dir, archive)) {
+			return nil
+		}
+		look.note(dir, "%s", look.lack(dir))
+	}
+	if look.env == "" {
+		look.note("$"+dataEnv, "not set")
+	}
+	look.note("download", "switched off (download = false)")
+	return fmt.Errorf("%s: %w", name, look.nothing())
 }
 
 func specification(train, test int) sdk.DatasetSpec {

@@ -185,9 +185,9 @@ func (s *search) missing(dir string) (names []string) {
 
 // nothing is the error that tells the whole search and the ways out.
 func (s *search) nothing() error {
-	return fmt.Errorf("found no data\n%s\nPut %s into %s, packed or not, or name a folder that has it by the option root or by $%s, "+
+	return fmt.Errorf("found no data: %s\nfix: put %s into %s, packed or not, or name a folder that has it by the option root or by $%s, "+
 		"or allow the download, or set fallback = %q to train on drawn shapes",
-		strings.Join(s.tried, "\n"), archive, s.root, dataEnv, fallbackGenerated)
+		strings.Join(strings.Fields(strings.Join(s.tried, "; ")), " "), archive, s.root, dataEnv, fallbackGenerated)
 }
 
 func logger(req sdk.DatasetRequest) (*slog.Logger, slog.Level) {

@@ -88,6 +88,16 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	return list.spec(s), nil
 }
 
+// Locate looks for the folder of the training images.
+func (d *Dataset) Locate(o sdk.Options) error {
+	s, err := parseSettings(o)
+	if err != nil {
+		return err
+	}
+	_, err = folders(d.fs, s.folder(sdk.Train))
+	return err
+}
+
 func (l *listing) spec(o settings) sdk.DatasetSpec {
 	return sdk.DatasetSpec{
 		Input:   tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{vision.Channels, o.size, o.size}},
@@ -160,4 +170,5 @@ func (d *Dataset) Close() error {
 var (
 	_ sdk.Dataset          = (*Dataset)(nil)
 	_ sdk.DatasetDescriber = (*Dataset)(nil)
+	_ sdk.DatasetLocator   = (*Dataset)(nil)
 )

@@ -2,6 +2,7 @@ package mnist
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -30,8 +31,36 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	}, nil
 }
 
+// Locate looks for the files' names, where nothing else could give data.
+func (d *Dataset) Locate(o sdk.Options) error {
+	s, err := parseSettings(o)
+	if err != nil || s.download || s.generate {
+		return err
+	}
+	look := &search{variant: d.variant, settings: s, fs: d.fs, env: d.getenv(dataEnv)}
+	places := look.layouts(s.root)
+	if look.env != "" {
+		places = append(places, look.shelves(look.env)...)
+	}
+	for _, dir := range places {
+		_, missing := look.lookAt(dir)
+		if len(missing) == 0 {
+			return nil
+		}
+		look.note(dir, "%s", look.lack(dir, missing))
+	}
+	if look.env == "" {
+		look.note("$"+dataEnv, "not set")
+	}
+	look.note("download", "switched off (download = false)")
+	return fmt.Errorf("%s: %w", d.name, look.nothing())
+}
+
 func inputSpec() tensor.Spec {
 	return tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, digits.Size, digits.Size}}
 }
 
-var _ sdk.DatasetDescriber = (*Dataset)(nil)
+var (
+	_ sdk.DatasetDescriber = (*Dataset)(nil)
+	_ sdk.DatasetLocator   = (*Dataset)(nil)
+)

@@ -192,7 +192,7 @@ func (s *search) fetchLocked(ctx context.Context) error {
 
 // nothing is the error that tells the whole search and the ways out.
 func (s *search) nothing() error {
-	return fmt.Errorf("found no data\n%s\nPut %s (.gz or not) and its three companions into %s, or name a folder that has them by the option root or by $%s, "+
+	return fmt.Errorf("found no data: %s\nfix: put %s (.gz or not) and its three companions into %s, or name a folder that has them by the option root or by $%s, "+
 		"or allow the download, or set fallback = %q to train on drawn digits",
 		s.report(), fileNames[0], s.root, dataEnv, fallbackGenerated)
 }
@@ -200,9 +200,9 @@ func (s *search) nothing() error {
 func (s *search) report() string {
 	lines := make([]string, len(s.tried))
 	for i, t := range s.tried {
-		lines[i] = "  " + t.place + ": " + strings.ReplaceAll(t.why, "\n", "\n    ")
+		lines[i] = t.place + ": " + strings.ReplaceAll(t.why, "\n", ", ")
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(lines, "; ")
 }
 
 func logger(req sdk.DatasetRequest) (*slog.Logger, slog.Level) {
