@@ -27,28 +27,82 @@ func pack(dst []byte, img image.Image, r image.Rectangle) {
 	}
 }
 
+// packYCbCr interpolates colour planes of half the width, or half of both sides, as
+// libjpeg does by default; images without such planes are converted as they lie.
 func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
 	const c = kernel.PixelBytes
-	shared, whole := false, 0 // pixels from whole on are converted by rows
+	var halved, tall bool
 	switch img.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440:
-	case image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420:
-		shared, whole = true, r.Min.X&1 // from the first of two that share chroma
+	case image.YCbCrSubsampleRatio422:
+		halved = true
+	case image.YCbCrSubsampleRatio420:
+		halved, tall = true, true
 	default:
-		whole = r.Dx()
+		packAsColours(dst, img, r)
+		return
+	}
+	var cb, cr []byte
+	if halved {
+		room := make([]byte, 2*r.Dx())
+		cb, cr = room[:r.Dx()], room[r.Dx():]
 	}
 	for y := r.Min.Y; y < r.Max.Y; y++ {
-		row := dst[:c*r.Dx()]
-		for i := range min(whole, r.Dx()) {
-			yi, ci := img.YOffset(r.Min.X+i, y), img.COffset(r.Min.X+i, y)
-			o := row[c*i:][:c]
-			o[0], o[1], o[2] = color.YCbCrToRGB(img.Y[yi], img.Cb[ci], img.Cr[ci])
-		}
-		if x := r.Min.X + whole; x < r.Max.X {
-			i, j := img.YOffset(x, y), img.COffset(x, y)
-			kernel.Colours(row[c*whole:], img.Y[i:i+r.Max.X-x], img.Cb[j:], img.Cr[j:], shared)
+		row, i, j := dst[:c*r.Dx()], img.YOffset(r.Min.X, y), img.COffset(r.Min.X, y)
+		if halved {
+			triangles(cb, img.Cb, img, r.Min.X, y, tall)
+			triangles(cr, img.Cr, img, r.Min.X, y, tall)
+			kernel.Colours(row, img.Y[i:i+r.Dx()], cb, cr, false)
+		} else {
+			kernel.Colours(row, img.Y[i:i+r.Dx()], img.Cb[j:], img.Cr[j:], false)
 		}
 		dst = dst[len(row):]
+	}
+}
+
+// packAsColours is for layouts that are rare.
+func packAsColours(dst []byte, img *image.YCbCr, r image.Rectangle) {
+	for y := r.Min.Y; y < r.Max.Y; y++ {
+		for x := r.Min.X; x < r.Max.X; x++ {
+			i, j := img.YOffset(x, y), img.COffset(x, y)
+			dst[0], dst[1], dst[2] = color.YCbCrToRGB(img.Y[i], img.Cb[j], img.Cr[j])
+			dst = dst[kernel.PixelBytes:]
+		}
+	}
+}
+
+// triangles writes a row of a colour plane at full width, from pixel x of row y on:
+// 3/4 of the nearer sample and 1/4 of the further one along each side that is
+// halved, rounded up and down in turn, which libjpeg calls fancy upsampling.
+func triangles(dst, plane []byte, img *image.YCbCr, x, y int, tall bool) {
+	full := img.Rect
+	w, h := (full.Dx()+1)/2, (full.Dy()+1)/2
+	x, y = x-full.Min.X, y-full.Min.Y
+	var near, far []byte
+	scale, shift := 1, 2
+	if !tall {
+		near = plane[y*img.CStride:][:w]
+	} else {
+		scale, shift = 4, 4
+		near = plane[y/2*img.CStride:][:w]
+		far = plane[max(0, min(y/2-1+2*(y&1), h-1))*img.CStride:][:w]
+	}
+	column := func(i int) int {
+		if tall {
+			return 3*int(near[i]) + int(far[i])
+		}
+		return int(near[i])
+	}
+	for i := range dst {
+		at := x + i
+		mid, side, half := column(at/2), at/2-1+2*(at&1), 2*scale-scale/4*(at&1)
+		if !tall {
+			half = 1 + at&1
+		}
+		if side < 0 || side >= w {
+			side = at / 2
+		}
+		dst[i] = byte((3*mid + column(side) + half) >> shift)
 	}
 }
 
