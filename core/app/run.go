@@ -53,7 +53,8 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
 	}
 	defer j.sockets.Close()
-	res, err := launch.Run(ctx, j.launchOptions())
+	j.stalls = newStalls(j.dir, j.bus)
+	res, err := j.stalls.during(func() (launch.Result, error) { return launch.Run(ctx, j.launchOptions()) })
 	return res.ExitCode, errors.Join(err, j.report(res))
 }
 
@@ -71,6 +72,7 @@ type job struct {
 	secret  secret.Secret // zero: a single host draws one
 	account *account
 
+	stalls      *stalls
 	slowestSave atomic.Int64 // nanoseconds, until it was durable
 	resume      string       // directory or checkpoint to continue from; "": none
 }
@@ -310,12 +312,16 @@ var (
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
 func (j *job) onEvent(from int, line []byte) {
+	j.stalls.heard(from, nil)
 	if from != 0 && event.KindOf(line) == stepKind {
 		return // the many, unread
 	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return // of a newer version, or cut off by a crash
+	}
+	if e, ok := r.Event.(*event.RankStarted); ok {
+		j.stalls.heard(from, e)
 	}
 	switch r.Event.(type) {
 	case *event.PluginLog, *event.Warning:

@@ -39,6 +39,8 @@ type Report struct {
 	Absent []int    `json:"absent,omitempty"` // ranks without a record here: they ran on other hosts, or never opened a backend
 	Notes  []string `json:"notes,omitempty"`  // files that could not be read
 	Differ string   `json:"differ,omitempty"` // which ranks are behind in what, in words
+	// Missing are the ranks that have not called what the others wait for.
+	Missing []int `json:"-"`
 }
 
 // Rank is one rank's record.
@@ -195,7 +197,7 @@ func (r *Report) compare() {
 		}
 	}
 	r.Differ = fmt.Sprintf("%s called %v, and it has ended nowhere", ranks(came), first)
-	if len(missing) > 0 {
+	if r.Missing = missing; len(missing) > 0 {
 		r.Differ = fmt.Sprintf("%s called %v, %s did not", ranks(came), first, ranks(missing))
 	}
 }
