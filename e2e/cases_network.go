@@ -97,19 +97,24 @@ func resetInFrame(t *trial) {
 	nodes := p.remote(t, w, args, "--max-restarts", "1")
 	p.trained(t, nodes[0], 2, 20)
 	var large, done atomic.Int32
+	var forgotten atomic.Int32 // the port of one end of the connection
 	w.set(func(from int, packet []byte) (time.Duration, bool, map[int][]byte) {
 		s, ok := parseSegment(packet)
-		if !ok || s.payload < 4000 || from != 0 || large.Add(1) != 100 { // the hundredth piece of some buckets
+		if ok && s.payload >= 4000 && from == 0 && large.Add(1) == 100 { // the hundredth piece of some buckets
+			forgotten.Store(int32(s.srcPort))
+		}
+		port := forgotten.Load()
+		if !ok || port == 0 || int32(s.srcPort) != port && int32(s.dstPort) != port {
 			return 0, false, nil
 		}
 		done.Add(1)
 		forward, back := s.resets()
-		return 0, true, map[int][]byte{1: forward, 0: back}
+		return 0, true, map[int][]byte{1 - from: forward, from: back}
 	})
 	for _, r := range nodes {
 		t.ended(r.wait(t), 0)
 	}
-	if done.Load() != 1 {
+	if done.Load() == 0 {
 		t.Fatal("no connection was reset")
 	}
 	b := p.summary(t, 2)

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -53,6 +54,9 @@ func Faults(args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
+	if o.from != "" {
+		return o.rewrite(stdout, stderr)
+	}
 	if !isolated() {
 		return isolate(stderr)
 	}
@@ -66,6 +70,7 @@ type faultOptions struct {
 	chosen         []fault
 	list, verbose  bool
 	json, markdown string // files to write
+	from           string // files of results, instead of running
 }
 
 func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
@@ -76,6 +81,7 @@ func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
 	flags.BoolVar(&o.verbose, "v", false, "print what failed cases have logged")
 	flags.StringVar(&o.json, "json", "", "write the results into this `file` as JSON")
 	flags.StringVar(&o.markdown, "markdown", "", "write the results into this `file` as the page docs/faults.md")
+	flags.StringVar(&o.from, "from", "", "run nothing, take the results of these JSON `files`, separated by commas; of a case the last one counts")
 	if err = flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -189,6 +195,37 @@ func (o faultOptions) run(ctx context.Context, stdout, stderr io.Writer) int {
 	if report.Failed > 0 || ctx.Err() != nil {
 		return 1
 	}
+	return 0
+}
+
+// rewrite puts results of several runs together.
+func (o faultOptions) rewrite(stdout, stderr io.Writer) int {
+	var all faultReport
+	byCase := map[int]outcome{}
+	for path := range strings.SplitSeq(o.from, ",") {
+		var r faultReport
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "faults: -from %s: %v\n", path, err)
+			return 2
+		}
+		all.Schema, all.Date, all.Machine, all.Version, all.Seconds = r.Schema, r.Date, r.Machine, r.Version, all.Seconds+r.Seconds
+		for _, c := range r.Outcomes {
+			byCase[c.Case] = c
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(byCase)) {
+		all.add(byCase[n])
+		byCase[n].print(stdout, o.verbose)
+	}
+	if err := all.write(o); err != nil {
+		fmt.Fprintf(stderr, "faults: %v\n", err)
+		return 2
+	}
+	fmt.Fprintln(stdout, all.total())
 	return 0
 }
 

@@ -92,7 +92,7 @@ func failedCode(err error) int {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitTerminated
-	case errors.As(err, new(*rank.TimeoutError)), errors.As(err, new(*rank.PeerLeftError)):
+	case errors.As(err, new(*rank.TimeoutError)), errors.As(err, new(*rank.PeerLeftError)), errors.Is(err, rank.ErrStoreLost):
 		return ExitRendezvous
 	}
 	return ExitFailed

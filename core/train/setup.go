@@ -93,6 +93,10 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		})
 		return err
 	})
+	g.Go(func() error { // data may take their time, a rank may not
+		_, err := t.Gather(quick, "started", []byte{1})
+		return Late(quick, err)
+	})
 	g.Go(func() (err error) {
 		t.policy, err = t.Precision.Policy(quick, t.Settings.PrecisionOpts)
 		return Late(quick, err)
