@@ -142,10 +142,8 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	}
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
 	t.nameSlowest(&s, waits)
-	for r, h := range s.ParamsSHA256 {
-		if h != s.ParamsSHA256[0] {
-			return s, fmt.Errorf("rank %d ended with other parameters than rank 0 (%.12s, %.12s): a fault of the backend or precision plugin, or of memory", r, h, s.ParamsSHA256[0])
-		}
+	if v := compareRanks(s.ParamsSHA256); !v.equal {
+		return s, fmt.Errorf("%v at the end of the run: a fault of the backend or precision plugin, or of memory; fix: look at them there, and start again with --resume auto", v)
 	}
 	return s, nil
 }

@@ -159,12 +159,16 @@ func (t *Trainer) save(ctx context.Context) error {
 }
 
 // store writes a checkpoint from rank 0, and in async mode begins to. All ranks
-// take part: batch statistics are rank 0's from here on. What was begun is
+// take part: batch statistics are rank 0's from here on, and states that differ
+// between ranks are not saved. What was begun is
 // completed, also when the run is asked to stop meanwhile. unsaved, on rank 0
 // alone, says why there is no checkpoint; with err this rank cannot go on.
 func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	ctx = context.WithoutCancel(ctx)
 	if err := t.settleBuffers(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.agree(ctx); err != nil {
 		return nil, err
 	}
 	carried, err := t.carryOver(ctx)

@@ -142,6 +142,7 @@ type Trainer struct {
 	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
 	planning   time.Duration    // took that long
 	diverges   divergence
+	agreed     agreement
 	lossWarned bool
 	evaluated  bool // in this process; vals may be a checkpoint's
 

@@ -1,0 +1,183 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/timeline"
+)
+
+// Ranks are replicas: after every step all have the same parameters, optimizer
+// state and loss scale, bit for bit. A backend that sums wrongly on one rank
+// breaks that without a word, so all compare a hash of it at every checkpoint,
+// before anything is written.
+//
+// Compared are parameters, buffers, the optimizer's state with its master
+// copies, the loss scale, and the count of steps. Buffers are compared after
+// rank 0's were broadcast, which a checkpoint does also without
+// ddp.broadcast_buffers. What is each rank's own by design is left out: errors
+// of compression, and where its data stand.
+
+// agreement is what a rank remembers of comparing itself with the others.
+type agreement struct {
+	step int // after which all were equal last; 0: the start of the run
+}
+
+// agree returns an error on all ranks if their states differ.
+func (t *Trainer) agree(ctx context.Context) error {
+	if t.World.Size == 1 {
+		return nil
+	}
+	if err := t.download(); err != nil {
+		return err
+	}
+	mark := t.trace.Now()
+	names, sums := t.stateSums()
+	t.trace.Since(timeline.Checkpoint, "hash", -1, mark)
+	whole := xxhash.Sum64(tensor.Bytes(sums))
+	all, err := t.numbers(ctx, float64(whole>>11)) // 53 bits: a float64 holds them
+	if err != nil {
+		return err
+	}
+	if v := compareRanks(all); !v.equal {
+		return t.disagree(ctx, v, names, sums)
+	}
+	t.agreed.step = t.pos.Step
+	return nil
+}
+
+// stateSums hashes everything that is equal on all ranks, by name.
+func (t *Trainer) stateSums() (names []string, sums []uint64) {
+	add := func(name string, data []byte) {
+		names, sums = append(names, name), append(sums, xxhash.Sum64(data))
+	}
+	for _, m := range t.named(t.model) {
+		add(m.Name, m.Data)
+	}
+	for _, s := range t.optimizer.State() {
+		add("the optimizer's "+s.Name, s.Data)
+	}
+	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.scale)}))
+	add("the count of steps", tensor.Bytes([]int64{int64(t.pos.Step), int64(t.pos.Applied)}))
+	return names, sums
+}
+
+// disagree finds out with all ranks what differs. Ranks that differ from the
+// majority are to blame, and the others say so.
+func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
+	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: look at the backend and precision plugins, the memory and the GPU there, and start again with --resume auto",
+		v, t.pos.Step, t.differing(ctx, names, sums), t.agreed)
+	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
+		return fmt.Errorf("%s", text)
+	}
+	return newPeerFailed(v.odd[0], text)
+}
+
+func (a agreement) String() string {
+	if a.step == 0 {
+		return "it is the first comparison"
+	}
+	return fmt.Sprintf("all were equal after step %d", a.step)
+}
+
+// differing names the first tensor that is not the same on all ranks. The way
+// is the rendezvous store: the backend is not to be trusted now.
+func (t *Trainer) differing(ctx context.Context, names []string, sums []uint64) string {
+	ctx, cancel := context.WithTimeout(ctx, t.Settings.BackendTimeout)
+	defer cancel()
+	b, err := json.Marshal(sums)
+	if err != nil {
+		panic("train: " + err.Error())
+	}
+	replies, err := t.Gather(ctx, "state", b)
+	if err != nil {
+		return "" // what differs, without where
+	}
+	all := make([][]uint64, len(replies))
+	for r, b := range replies {
+		if json.Unmarshal(b, &all[r]) != nil || len(all[r]) != len(names) {
+			return ""
+		}
+	}
+	first, count := "", 0
+	for i, name := range names {
+		if slices.ContainsFunc(all, func(s []uint64) bool { return s[i] != all[0][i] }) {
+			if count++; count == 1 {
+				first = name
+			}
+		}
+	}
+	return fmt.Sprintf(", first in %s (%d of %d tensors)", first, count, len(names))
+}
+
+// comparison says which ranks have another value than more than half of them.
+type comparison struct {
+	equal bool
+	world int
+	odd   []int   // ranks that differ from the majority; none where there is none
+	parts [][]int // ranks by value, where there is no majority
+}
+
+func compareRanks[T comparable](all []T) comparison {
+	c := comparison{world: len(all)}
+	at := map[T]int{}
+	for r, v := range all {
+		i, ok := at[v]
+		if !ok {
+			i = len(c.parts)
+			at[v], c.parts = i, append(c.parts, nil)
+		}
+		c.parts[i] = append(c.parts[i], r)
+	}
+	c.equal = len(c.parts) == 1
+	for i, p := range c.parts {
+		if 2*len(p) > c.world {
+			c.odd = slices.Concat(slices.Delete(slices.Clone(c.parts), i, i+1)...)
+			slices.Sort(c.odd)
+			c.parts = nil
+			break
+		}
+	}
+	return c
+}
+
+func (c comparison) String() string {
+	switch {
+	case len(c.odd) > 0:
+		return fmt.Sprintf("%s from the other %d in parameters, buffers or optimizer state", differ(c.odd), c.world-len(c.odd))
+	case c.world == 2:
+		return "ranks 0 and 1 differ in parameters, buffers or optimizer state (of two ranks nothing tells which one is wrong)"
+	}
+	groups := make([]string, len(c.parts))
+	for i, p := range c.parts {
+		groups[i] = listRanks(p)
+	}
+	return fmt.Sprintf("the ranks differ in parameters, buffers or optimizer state, and no state is that of most of them: %s", strings.Join(groups, " | "))
+}
+
+func differ(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d differs", ranks[0])
+	}
+	return fmt.Sprintf("ranks %s differ", listRanks(ranks))
+}
+
+// listRanks names up to eight ranks.
+func listRanks(ranks []int) string {
+	const most = 8
+	s := make([]string, 0, most+1)
+	for _, r := range ranks[:min(most, len(ranks))] {
+		s = append(s, fmt.Sprint(r))
+	}
+	if more := len(ranks) - most; more > 0 {
+		s = append(s, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(s, ", ")
+}
