@@ -30,13 +30,10 @@ type agreement struct {
 	step int // after which all were equal last; 0: the start of the run
 }
 
-// agree returns an error on all ranks if their states differ.
+// agree returns an error on all ranks if their states, which are on the host, differ.
 func (t *Trainer) agree(ctx context.Context) error {
 	if t.World.Size == 1 {
 		return nil
-	}
-	if err := t.download(); err != nil {
-		return err
 	}
 	mark := t.trace.Now()
 	names, sums := t.stateSums()

@@ -160,15 +160,14 @@ func (t *Trainer) save(ctx context.Context) error {
 
 // store writes a checkpoint from rank 0, and in async mode begins to. All ranks
 // take part: batch statistics are rank 0's from here on, and states that differ
-// between ranks are not saved. What was begun is
-// completed, also when the run is asked to stop meanwhile. unsaved, on rank 0
-// alone, says why there is no checkpoint; with err this rank cannot go on.
+// between ranks are not saved. What was begun is completed, also when the run is
+// asked to stop meanwhile. unsaved, on rank 0 alone, says why there is no checkpoint; with err this rank cannot go on.
 func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	ctx = context.WithoutCancel(ctx)
 	if err := t.settleBuffers(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.agree(ctx); err != nil {
+	if err := errors.Join(t.download(), t.agree(ctx)); err != nil {
 		return nil, err
 	}
 	carried, err := t.carryOver(ctx)
@@ -190,11 +189,8 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	return err, nil
 }
 
-// snapshot collects everything that an exact resume needs.
+// snapshot collects everything that an exact resume needs, of what is on the host.
 func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
-	if err := t.download(); err != nil {
-		return nil, err
-	}
 	scaler, err := t.Precision.State(ctx)
 	if err != nil {
 		return nil, err
