@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/nn"
 )
 
 var update = flag.Bool("update", false, "rewrite the .want files; read the difference")
@@ -87,7 +88,9 @@ func TestBad(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkPositions(t, string(text), report.Diagnostics)
-			golden(t, strings.TrimSuffix(file, ".toml")+".want", got.Bytes())
+			types, _ := nn.Types() // which grow with every operation
+			text = bytes.ReplaceAll(got.Bytes(), []byte(strings.Join(types, ", ")), []byte("{types of layers}"))
+			golden(t, strings.TrimSuffix(file, ".toml")+".want", text)
 		})
 	}
 }
