@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -106,13 +107,17 @@ func (s *soak) round(t tester) {
 	nodes := s.launch(t)
 	time.Sleep(time.Duration(s.rnd.IntN(600)) * time.Millisecond) // the moment of the disturbance
 	role := s.strike(t, nodes)
-	enough := time.AfterFunc(time.Duration(200+s.rnd.IntN(800))*time.Millisecond, func() { _ = nodes[0].cmd.Process.Signal(syscall.SIGTERM) })
+	var asked atomic.Bool // to stop: a rank that cannot save then ends the run with 1
+	enough := time.AfterFunc(time.Duration(200+s.rnd.IntN(800))*time.Millisecond, func() {
+		asked.Store(true)
+		_ = nodes[0].cmd.Process.Signal(syscall.SIGTERM)
+	})
 	defer enough.Stop()
 	s.roles[role]++
 	for _, r := range nodes {
 		res := r.wait(t) // it ends by itself, or was healed and is asked to
 		s.codes[res.code]++
-		if allowed := []int{3, 4, 5, 75, 143, -int(syscall.SIGKILL)}; !slices.Contains(allowed, res.code) || res.code == 4 && len(nodes) == 1 {
+		if allowed := []int{3, 4, 5, 75, 143, -int(syscall.SIGKILL)}; !slices.Contains(allowed, res.code) && !(res.code == 1 && asked.Load()) || res.code == 4 && len(nodes) == 1 {
 			t.Errorf("%s: exit code %d:\n%s", role, res.code, res.stderr)
 		}
 		if res.took > 25*time.Second {
