@@ -1,13 +1,16 @@
 package event
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/appendfile"
 )
 
 const (
@@ -20,12 +23,14 @@ const (
 
 // JSONLines writes one object per line. Events are written as they come, but
 // steps that follow each other within [gather] are written together: a write
-// for each costs more than a small model's step. The first failed write is reported
-// through warn, once; after it the sink is silent and the run goes on. warn is
-// called by the Bus outside of its Emit, so it may emit an event itself.
+// for each costs more than a small model's step. A failed write is reported
+// through warn and the run goes on. So does the sink, as soon as writing works
+// again, with a warning event in the place of what is missing; when its reader
+// is gone it stays silent. warn is called by the Bus outside of its Emit, so it
+// may emit an event itself.
 type JSONLines struct {
 	mu      sync.Mutex
-	w       io.Writer
+	out     *appendfile.File
 	close   func() error
 	lines   encoder   // not yet written
 	written time.Time // when, by the time of the event that was written last
@@ -38,16 +43,23 @@ type JSONLines struct {
 // NewJSONLines writes to w, for example standard output for --events json.
 // warn may be nil. Close does not close w.
 func NewJSONLines(w io.Writer, warn func(error)) *JSONLines {
-	return &JSONLines{w: w, warn: trouble{tell: warn}, close: func() error { return nil }}
+	return &JSONLines{out: appendfile.New(w, missing), warn: trouble{tell: warn}, close: func() error { return nil }}
 }
 
 // OpenJSONLines appends to a file, so that a restarted run continues it.
 func OpenJSONLines(fsys afero.Fs, path string, warn func(error)) (*JSONLines, error) {
-	f, err := fsys.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, file, err := appendfile.Open(fsys, path, false, missing)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	return &JSONLines{w: f, warn: trouble{tell: warn}, close: f.Close}, nil
+	return &JSONLines{out: out, warn: trouble{tell: warn}, close: file.Close}, nil
+}
+
+// missing is the event in the place of those that could not be written.
+func missing(lost int, cause error) string {
+	var e encoder
+	e.record(Record{Time: time.Now(), Rank: Launcher, Event: &Warning{Source: "events", Message: appendfile.Missing("events", lost, cause)}})
+	return strings.TrimSuffix(string(e.b), "\n")
 }
 
 // Emit writes the record's line, with those that wait before it, in a single
@@ -102,9 +114,14 @@ func (j *JSONLines) write(now time.Time) {
 		return
 	}
 	j.written = now
-	if _, err := j.w.Write(j.lines.b); err != nil {
+	err := j.out.Append(j.lines.b, bytes.Count(j.lines.b, []byte{'\n'}))
+	switch {
+	case err == nil:
+	case appendfile.Gone(err):
 		j.dead = true
 		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
+	default:
+		j.warn.happened(fmt.Errorf("events are not written until there is room: %w", err))
 	}
 	j.lines.b = j.lines.b[:0]
 }
@@ -120,6 +137,9 @@ func (j *JSONLines) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.write(time.Now())
+	if !j.dead {
+		j.out.Flush()
+	}
 	j.dead = true
 	if j.later != nil {
 		j.later.Stop()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/appendfile"
 )
 
 // FlushEvery is the longest that a scalar waits in memory while events arrive.
@@ -26,12 +28,16 @@ type TensorBoard struct {
 	buf     []byte // records not yet written
 	event   []byte // scratch for one record
 	flushed time.Time
-	dead    bool
+	failing bool
 	warn    trouble
 }
 
-// NewTensorBoard makes dir and in it a new event file. The first failed write
-// is reported through warn, once; after it the sink is silent. warn may be nil.
+// keepBytes is how much is kept for a disk that has no room just now.
+const keepBytes = 4 << 20
+
+// NewTensorBoard makes dir and in it a new event file. A failed write is
+// reported through warn, which may be nil; its scalars are written later, or
+// dropped if that takes too long.
 func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, error) {
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -43,7 +49,7 @@ func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, 
 	now := time.Now()
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("events.out.tfevents.%d.%s.%d.%d", now.Unix(), host, os.Getpid(), n)
-		f, err := fsys.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		f, err := fsys.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 		if os.IsExist(err) {
 			continue
 		}
@@ -58,9 +64,6 @@ func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, 
 
 // Emit buffers the scalars of an event.
 func (t *TensorBoard) Emit(r Record) {
-	if t.dead {
-		return
-	}
 	switch e := r.Event.(type) {
 	case *StepDone:
 		t.step(r.Time, e)
@@ -74,7 +77,7 @@ func (t *TensorBoard) Emit(r Record) {
 	default:
 		return
 	}
-	if len(t.buf) >= flushBytes || r.Time.Sub(t.flushed) >= FlushEvery {
+	if len(t.buf) >= flushBytes && !t.failing || r.Time.Sub(t.flushed) >= FlushEvery {
 		t.flush(r.Time)
 	}
 }
@@ -102,19 +105,24 @@ func (t *TensorBoard) step(at time.Time, e *StepDone) {
 
 // Close writes what is buffered and closes the file.
 func (t *TensorBoard) Close() error {
-	if !t.dead {
-		t.flush(time.Now())
-	}
+	t.flush(time.Now())
 	return t.f.Close()
 }
 
 func (t *TensorBoard) flush(now time.Time) {
 	t.flushed = now
-	if _, err := t.f.Write(t.buf); err != nil {
-		t.dead = true
-		t.warn.happened(fmt.Errorf("TensorBoard files are no longer written: %w", err))
+	err := appendfile.Write(t.f, t.buf)
+	if err == nil {
+		t.buf, t.failing = t.buf[:0], false
+		return
 	}
-	t.buf = t.buf[:0]
+	if !t.failing {
+		t.warn.happened(fmt.Errorf("TensorBoard files are not written until there is room: %w", err))
+	}
+	t.failing = true
+	if len(t.buf) > keepBytes {
+		t.buf = t.buf[:0]
+	}
 }
 
 func (t *TensorBoard) report() func() { return t.warn.report() }

@@ -1,15 +1,17 @@
 package launch
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/appendfile"
 )
 
 // sink is the launcher's own log: whole lines, one writer at a time.
@@ -41,7 +43,8 @@ type rankLog struct {
 
 	mu   sync.Mutex
 	path string
-	file afero.File // nil: none, or it failed
+	file *appendfile.File // nil: none
+	done io.Closer        // of the file
 	tail tail
 }
 
@@ -53,13 +56,9 @@ func openRankLog(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankLog {
 		return l
 	}
 	l.path = filepath.Join(dir, logName(rank))
-	mode := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	if attempt == 0 {
-		mode |= os.O_TRUNC
-	}
 	err := fs.MkdirAll(dir, 0o755)
 	if err == nil {
-		l.file, err = fs.OpenFile(l.path, mode, 0o644)
+		l.file, l.done, err = appendfile.Open(fs, l.path, attempt == 0, missing)
 	}
 	if err != nil {
 		l.file = nil
@@ -68,8 +67,13 @@ func openRankLog(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankLog {
 	return l
 }
 
+// missing is the line in the place of those that could not be written.
+func missing(lost int, cause error) string {
+	return time.Now().UTC().Format(stampFormat) + "[trainctl] " + appendfile.Missing("lines", lost, cause)
+}
+
 func (l *rankLog) warn(err error) {
-	l.sink.printf("warning: cannot write %s: %v; its lines appear here only", l.path, err)
+	l.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear here only", l.path, err)
 }
 
 func (l *rankLog) piece(piece []byte, first, last bool) {
@@ -109,10 +113,8 @@ func (l *rankLog) remark(text string) {
 }
 
 func (l *rankLog) write(b []byte) {
-	if _, err := l.file.Write(b); err != nil {
+	if err := l.file.Append(b, bytes.Count(b, []byte{'\n'})); err != nil {
 		l.warn(err)
-		l.file.Close()
-		l.file = nil
 	}
 }
 
@@ -128,7 +130,8 @@ func (l *rankLog) close() {
 	if l.file == nil {
 		return
 	}
-	if err := l.file.Close(); err != nil {
+	l.file.Flush()
+	if err := l.done.Close(); err != nil {
 		l.warn(err)
 	}
 	l.file = nil
