@@ -81,16 +81,22 @@ func TestGPUTable(t *testing.T) {
 	}
 	lines(t, table,
 		`trainctl 0123456, 20\d\d-.*`, ` *ok +CUDA driver +12\.0.*`, ` *ok +NCCL +2\.30\.4.*`, ` *ok +device 0 +a fake GPU.*`, `verdict +measure +target +result`,
-		`ok +kernels compile +1 passed`, `skipped +cuDNN plans for an H100 +needs installed cuDNN`, `failed +device conformance +--- FAIL: TestConformance/b.*`,
-		`ok +NCCL conformance +2 passed`, `skipped +NCCL conformance, 2 on a GPU +NCCL 2.28.9 cannot serve two`,
-		`ok +MNIST, accuracy +>= 0 +[\d.]+`,
+		`failed +device conformance +--- FAIL: TestConformance/b.*`,
 		`ok +ConvNet b100 +[\d.]+ samples/s`, `ok +ConvNet b100, PyTorch +50 samples/s`, `(ok|below) +ConvNet b100, ratio +>= 5 +[\d.]+`,
 		`ok +ResNet-50 224 bf16 b256 +[\d.]+ samples/s`, `ok +ResNet-50 224 bf16 b256, PyTorch +50 samples/s`, `(ok|below) +ResNet-50 224 bf16 b256, ratio +>= 1 +[\d.]+`,
+		`ok +MNIST, accuracy +>= 0 +[\d.]+`,
+		`ok +NCCL conformance +2 passed`, `skipped +NCCL conformance, 2 on a GPU +NCCL 2.28.9 cannot serve two`,
 		`ok +all-reduce 25 MiB, 1 rank, plugin +\d+ µs, 300 MiB of device memory`, `ok +all-reduce 25 MiB, 1 rank, in process +\d+ µs, 0 MiB.*`, `(ok|below) +all-reduce 25 MiB, 1 rank, ratio +>= 0.95 +[\d.]+`,
 		`ok +all-reduce 25 MiB, 2 on a GPU, plugin +\d+ µs, 6\d\d MiB.*`, `ok +all-reduce 25 MiB, 2 on a GPU, in process +\d+ µs.*`, `(ok|below) +all-reduce 25 MiB, 2 on a GPU, ratio .*`,
 		`ok +MNIST, 2 ranks on a GPU, TCP .*`, `ok +MNIST over NCCL, isolated .*`, `ok +MNIST over NCCL, in process .*`, `ok +MNIST over NCCL, 2 on a GPU .*`,
 		`ok +steps alone, convnet_b100_f32-16 +3300 samples/s`,
+		`ok +kernels compile +1 passed`, `skipped +cuDNN plans for an H100 +needs installed cuDNN`,
 	)
+	files, err := filepath.Glob(filepath.Join(p.dir, "out", "*"))
+	must(t, err)
+	if len(files) > 8 {
+		t.Errorf("%d files of results, of which 8 come back at most", len(files))
+	}
 }
 
 // What cannot run says why, in the table.
@@ -112,6 +118,14 @@ func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	if strings.Contains(table, "failed") {
 		t.Errorf("something failed:\n%s", all)
 	}
+
+	p = fakeGPUs(t, 1)
+	p.env = append(p.env, "CUDA_FAKE_TROUBLE=700 gemm")
+	table, all, code = gpuTable(t, p, "echo 50\n", "convnet")
+	if code != 1 {
+		t.Errorf("exit code %d where our side failed:\n%s", code, all)
+	}
+	lines(t, table, `failed +ConvNet b100 +.*`, `ok +ConvNet b100, PyTorch +50 samples/s`)
 
 	p = fakeGPUs(t, 1)
 	p.env = append(p.env, "GPUTEST_SECONDS=1")
