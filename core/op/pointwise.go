@@ -47,6 +47,11 @@ func definePointwise(d Definition) {
 		{Op: d.Name, Cost: PerElement(p.FLOPs[0]), InPlace: []int{0}, AnyLayout: true},
 		{Op: GradOp(d.Name), Cost: PerElement(p.FLOPs[1]), InPlace: []int{1}, AnyLayout: true},
 	}
+	for i := range d.Steps {
+		if p.FLOPs[i] == 0 { // forgotten, which is not for free
+			d.Steps[i].Cost = nil
+		}
+	}
 	define(d)
 }
 
