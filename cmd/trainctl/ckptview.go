@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -17,22 +18,24 @@ import (
 
 // checkpointView is a checkpoint as the ckpt commands print it.
 type checkpointView struct {
-	Path      string             `json:"path"`
-	Step      int                `json:"step"`
-	Epoch     int                `json:"epoch"`
-	Bytes     int64              `json:"bytes"`
-	Created   string             `json:"created,omitempty"` // RFC 3339
-	CreatedBy string             `json:"created_by,omitempty"`
-	Latest    bool               `json:"latest"`
-	Best      bool               `json:"best"`
-	Metrics   map[string]float64 `json:"metrics,omitempty"` // those that are finite
-	WorldSize int                `json:"world_size,omitempty"`
-	Precision string             `json:"precision,omitempty"`
-	Dataset   string             `json:"dataset,omitempty"`
-	Elements  int                `json:"elements,omitempty"` // of the model, buffers included; inspect only
-	Problem   string             `json:"problem,omitempty"`  // why it cannot be read
-	Model     []tensorView       `json:"model,omitempty"`    // inspect only
-	Optimizer []tensorView       `json:"optimizer,omitempty"`
+	Path      string              `json:"path"`
+	Step      int                 `json:"step"`
+	Epoch     int                 `json:"epoch"`
+	Bytes     int64               `json:"bytes"`
+	Created   string              `json:"created,omitempty"` // RFC 3339
+	CreatedBy string              `json:"created_by,omitempty"`
+	Latest    bool                `json:"latest"`
+	Best      bool                `json:"best"`
+	Metrics   map[string]float64  `json:"metrics,omitempty"` // those that are finite
+	WorldSize int                 `json:"world_size,omitempty"`
+	Precision string              `json:"precision,omitempty"`
+	Dataset   string              `json:"dataset,omitempty"`
+	Classes   []string            `json:"classes,omitempty"`  // their names by index
+	Plugins   []checkpoint.Plugin `json:"plugins,omitempty"`  // that trained it
+	Elements  int                 `json:"elements,omitempty"` // of the model, buffers included; inspect only
+	Problem   string              `json:"problem,omitempty"`  // why it cannot be read
+	Model     []tensorView        `json:"model,omitempty"`    // inspect only
+	Optimizer []tensorView        `json:"optimizer,omitempty"`
 }
 
 // tensorView is one tensor of a file.
@@ -48,7 +51,7 @@ func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
 	m := info.Manifest
 	v := checkpointView{
 		Path: info.Path, Step: m.Step, Epoch: m.Epoch, Bytes: info.Bytes, CreatedBy: m.CreatedBy, Latest: info.Latest,
-		WorldSize: m.WorldSize, Precision: m.Precision, Dataset: m.Dataset.Plugin,
+		WorldSize: m.WorldSize, Precision: m.Precision, Dataset: m.Dataset.Plugin, Classes: m.Dataset.Classes, Plugins: m.Plugins,
 		Model: tensorViews(info.Model), Optimizer: tensorViews(info.Optimizer),
 	}
 	if !m.CreatedAt.IsZero() {
@@ -78,6 +81,15 @@ func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
 		v.Elements += e.Shape.Elems()
 	}
 	return v
+}
+
+// someOf are the first names of a list; --json has all.
+func someOf(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
 }
 
 func tensorViews(list []checkpoint.Entry) (out []tensorView) {
@@ -122,6 +134,13 @@ func (v checkpointView) text(w io.Writer) error {
 		fmt.Fprintf(tw, "created\t%s by %s, world size %d\n", v.Created, v.CreatedBy, v.WorldSize)
 		fmt.Fprintf(tw, "precision\t%s\n", v.Precision)
 		fmt.Fprintf(tw, "dataset\t%s\n", v.Dataset)
+		if n := len(v.Classes); n > 0 {
+			fmt.Fprintf(tw, "classes\t%d: %s\n", n, someOf(v.Classes))
+		}
+		for _, p := range v.Plugins {
+			fmt.Fprintf(tw, "%s plugin\t%s\n", p.Type, strings.TrimSpace(fmt.Sprintf("%s %s", p.Name, p.Version)))
+			fmt.Fprintf(tw, "\t%s sha256 %s\n", p.Path, cmp.Or(p.SHA256, "unknown"))
+		}
 		fmt.Fprintf(tw, "metrics\t%s\n", metrics(v.Metrics))
 	}
 	fmt.Fprintf(tw, "model\ttensors %d, elements %d\n", len(v.Model), v.Elements)

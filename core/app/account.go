@@ -28,7 +28,11 @@ func (a *account) Emit(r event.Record) {
 	s := &a.summary
 	switch e := r.Event.(type) {
 	case *event.DatasetOpened:
-		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples}
+		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples, Classes: e.Classes}
+	case *event.PluginStarted:
+		s.Plugins = append(s.Plugins, *e)
+	case *event.RunStarted: // again, where the ranks were restarted
+		s.Plugins = nil
 	case *event.PlanMade:
 		s.Comm.Buckets, s.Comm.BytesPerStep = e.Buckets, e.BytesPerStep
 		a.counted, a.samples = 0, 0

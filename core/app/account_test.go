@@ -16,7 +16,10 @@ func TestAccountOfAnUnfinishedRun(t *testing.T) {
 		at = at.Add(100 * time.Millisecond)
 		a.Emit(event.Record{Rank: rank, Time: at, Event: e})
 	}
-	tell(0, &event.DatasetOpened{Plugin: "mnist", Source: "idx", TrainSamples: 600, TestSamples: 100})
+	tell(0, &event.DatasetOpened{Plugin: "mnist", Source: "idx", TrainSamples: 600, TestSamples: 100, Classes: []string{"cat", "dog"}})
+	tell(0, &event.PluginStarted{Type: "backend", Name: "before a restart"})
+	tell(0, &event.RunStarted{Restart: 1})
+	tell(0, &event.PluginStarted{Type: "backend", Name: "tcp", SHA256: "00ff"})
 	tell(0, &event.PlanMade{Buckets: 2, BytesPerStep: 1000})
 	for step := 1; step <= 15; step++ {
 		tell(0, &event.StepDone{Step: step, Epoch: 1, LossMean: 1 / float64(step), Samples: 20})
@@ -28,7 +31,10 @@ func TestAccountOfAnUnfinishedRun(t *testing.T) {
 		s.Comm.Buckets != 2 || s.Comm.BytesPerStep != 1000 || s.Eval.Loss != 0.5 || *s.Eval.Accuracy != 0.75 {
 		t.Errorf("%+v", s)
 	}
-	if s.Time.ToFirstStepS != 0.3 || s.Time.TrainS != 1.4 || s.Train.SamplesPerSec != 200 {
+	if len(s.Plugins) != 1 || s.Plugins[0].Name != "tcp" || s.Plugins[0].SHA256 != "00ff" || len(s.Dataset.Classes) != 2 {
+		t.Errorf("%+v %+v", s.Plugins, s.Dataset)
+	}
+	if s.Time.ToFirstStepS != 0.6 || s.Time.TrainS != 1.4 || s.Train.SamplesPerSec != 200 {
 		t.Errorf("%+v %+v", s.Time, s.Train)
 	}
 	if s := (&account{began: began}).close("failed", 0); s.Steps != 0 || s.Eval != nil || s.Time.TrainS != 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.uber.org/dig"
@@ -103,6 +104,7 @@ type runnerParts struct {
 	Store     joined
 	Bus       *event.Bus
 	Dir       RunDir
+	Host      *host.Host
 	Backend   *Starting[host.Collectives]
 	Precision *Starting[host.Scaler]
 	Dataset   *Starting[host.Batches]
@@ -205,7 +207,15 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return train.Late(setup, err)
 	}
+	if r.p.World.Rank == 0 {
+		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
+	}
 	t, err := train.Setup(ctx, d)
+	if d.Plugins != nil { // behind the start, which takes a tenth of a second without it
+		var recording sync.WaitGroup
+		recording.Go(func() { d.Plugins() })
+		defer recording.Wait()
+	}
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type Manifest struct {
 	Seed         uint64            `json:"seed"`
 	Sampler      Sampler           `json:"sampler"`
 	Dataset      Dataset           `json:"dataset"`
+	Plugins      []Plugin          `json:"plugins,omitempty"`
 	Scaler       map[string]number `json:"scaler"`
 	Metrics      map[string]number `json:"metrics"`
 	Best         *Best             `json:"best,omitempty"`
@@ -88,7 +89,7 @@ func (s *Snapshot) manifest() Manifest {
 		Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy,
 		Step: s.Step, Epoch: s.Epoch, Applied: s.Applied,
 		WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed,
-		Sampler: s.Sampler, Dataset: s.Dataset,
+		Sampler: s.Sampler, Dataset: s.Dataset, Plugins: s.Plugins,
 		Scaler: convert[number](s.Scaler), Metrics: convert[number](s.Metrics),
 		Config: s.Config, ConfigSHA256: hexSum([]byte(s.Config)),
 		Files: map[string]File{},
@@ -99,7 +100,7 @@ func (s *Snapshot) manifest() Manifest {
 func (m Manifest) snapshot() *Snapshot {
 	return &Snapshot{
 		Step: m.Step, Epoch: m.Epoch, Applied: m.Applied,
-		Scaler: convert[float64](m.Scaler), Sampler: m.Sampler, Seed: m.Seed, Dataset: m.Dataset,
+		Scaler: convert[float64](m.Scaler), Sampler: m.Sampler, Seed: m.Seed, Dataset: m.Dataset, Plugins: m.Plugins,
 		Metrics: convert[float64](m.Metrics), Best: m.Best,
 		Config: m.Config, WorldSize: m.WorldSize, Precision: m.Precision, Parameters: m.Parameters, CreatedBy: m.CreatedBy,
 	}

@@ -28,6 +28,7 @@ type Snapshot struct {
 	Sampler Sampler
 	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
 	Dataset Dataset
+	Plugins []Plugin // that wrote it together; informative
 
 	Metrics map[string]float64 // measured at this step: "train.loss", "eval.loss", "eval.accuracy", …
 	Best    *Best              // set by Load; Save writes the store's own
@@ -53,9 +54,19 @@ type Sampler struct {
 
 // Dataset identifies the data a run was trained on.
 type Dataset struct {
-	Plugin      string `json:"plugin"`
-	Source      string `json:"source"`
-	Fingerprint string `json:"fingerprint"`
+	Plugin      string   `json:"plugin"`
+	Source      string   `json:"source"`
+	Fingerprint string   `json:"fingerprint"`
+	Classes     []string `json:"classes,omitempty"` // names by index, where the data set knows them
+}
+
+// Plugin is a plugin of the run.
+type Plugin struct {
+	Type    string `json:"type"` // "backend", "precision", "dataset"
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path"`             // of its executable
+	SHA256  string `json:"sha256,omitempty"` // of the executable, hexadecimal
 }
 
 // Best is the best value so far of the metric that keep_best names.

@@ -71,6 +71,23 @@ type DatasetOpened struct {
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
 	Fingerprint  string `json:"fingerprint,omitempty"`
+
+	// Classes are their names by index, where the data set knows them; left out
+	// above [MaxClassBytes].
+	Classes []string `json:"classes,omitempty"`
+}
+
+// MaxClassBytes is how much of an event the names of classes may take.
+const MaxClassBytes = 64 << 10
+
+// PluginStarted says which plugin rank 0 trains with. It follows the start of
+// training: sums take a moment.
+type PluginStarted struct {
+	Type    string `json:"type"`              // "backend", "precision", "dataset"
+	Name    string `json:"name"`              // that it gives itself
+	Version string `json:"version,omitempty"` // of the plugin
+	Path    string `json:"path"`              // of its executable, absolute; a built-in plugin's is trainctl's own
+	SHA256  string `json:"sha256,omitempty"`  // of the executable, hexadecimal
 }
 
 // PlanMade sums up the static plan.
@@ -208,6 +225,7 @@ type RunDone struct {
 
 // The names of the events in JSON.
 func (*RunStarted) Kind() string       { return "run_started" }
+func (*PluginStarted) Kind() string    { return "plugin_started" }
 func (*RankStarted) Kind() string      { return "rank_started" }
 func (*PhaseChanged) Kind() string     { return "phase" }
 func (*DatasetOpened) Kind() string    { return "dataset" }
@@ -236,6 +254,7 @@ func New(kind string) Event {
 var kinds = map[string]func() Event{
 	"run_started":       func() Event { return new(RunStarted) },
 	"rank_started":      func() Event { return new(RankStarted) },
+	"plugin_started":    func() Event { return new(PluginStarted) },
 	"buckets":           func() Event { return new(BucketsChosen) },
 	"phase":             func() Event { return new(PhaseChanged) },
 	"dataset":           func() Event { return new(DatasetOpened) },

@@ -38,6 +38,15 @@ func (e *DatasetOpened) fields(w *encoder) {
 	w.integer("train_samples", int64(e.TrainSamples))
 	w.integer("test_samples", int64(e.TestSamples))
 	w.optional("fingerprint", e.Fingerprint)
+	w.list("classes", e.Classes)
+}
+
+func (e *PluginStarted) fields(w *encoder) {
+	w.str("type", e.Type)
+	w.str("name", e.Name)
+	w.optional("version", e.Version)
+	w.str("path", e.Path)
+	w.optional("sha256", e.SHA256)
 }
 
 func (e *PlanMade) fields(w *encoder) {

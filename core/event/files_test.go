@@ -151,7 +151,7 @@ func TestSummaryKeys(t *testing.T) {
 	accuracy := Number(0.99)
 	s := Summary{
 		Name: "mnist-ddp", Status: "ok", WorldSize: 2, Device: "cpu", Backend: "tcp", Precision: "none",
-		Dataset: DatasetSummary{"mnist", "idx", 60000, 10000}, Epochs: 2, Steps: 600,
+		Dataset: DatasetSummary{"mnist", "idx", 60000, 10000, []string{"a", "b"}}, Plugins: []PluginStarted{{"backend", "tcp", "1.2", "/bin/trainctl", "00ff"}}, Epochs: 2, Steps: 600,
 		Train: TrainSummary{0.5, 30000, 4, 9}, Eval: &EvalSummary{0.25, &accuracy}, Time: TimeSummary{0.5, 8, 9},
 		Comm: CommSummary{1, [2]float64{1, 25}, 116000, 0.5, 0.25, nil, 0}, Memory: MemorySummary{[]int64{1, 2}}, ParamsSHA256: []string{"a", "b"}, Restarts: 0,
 	}
@@ -164,7 +164,7 @@ func TestSummaryKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"schema":1,"name":"mnist-ddp","status":"ok","world_size":2,"device":"cpu","backend":"tcp","precision":"none",` +
-		`"dataset":{"plugin":"mnist","source":"idx","train_samples":60000,"test_samples":10000},"epochs":2,"steps":600,` +
+		`"dataset":{"plugin":"mnist","source":"idx","train_samples":60000,"test_samples":10000,"classes":["a","b"]},"plugins":[{"type":"backend","name":"tcp","version":"1.2","path":"/bin/trainctl","sha256":"00ff"}],"epochs":2,"steps":600,` +
 		`"train":{"loss":0.5,"samples_per_sec":30000,"step_ms_p50":4,"step_ms_p99":9},"eval":{"loss":0.25,"accuracy":0.99},` +
 		`"time":{"to_first_step_s":0.5,"train_s":8,"total_s":9},"comm":{"buckets":1,"bucket_caps_mb":[1,25],"bytes_per_step":116000,"exposed_ms_p50":0.5,"imbalance_ms_p50":0.25,"backend_restarts":0},` +
 		`"memory":{"peak_rss_bytes":[1,2]},"params_sha256":["a","b"],"restarts":0}`

@@ -20,13 +20,17 @@ type Summary struct {
 	Backend   string         `json:"backend"`
 	Precision string         `json:"precision"`
 	Dataset   DatasetSummary `json:"dataset"`
-	Epochs    int            `json:"epochs"`
-	Steps     int            `json:"steps"`
-	Train     TrainSummary   `json:"train"`
-	Eval      *EvalSummary   `json:"eval,omitempty"` // nil when nothing was evaluated
-	Time      TimeSummary    `json:"time"`
-	Comm      CommSummary    `json:"comm"`
-	Memory    MemorySummary  `json:"memory"`
+
+	// Plugins are those that rank 0 started; nil where it did not come so far.
+	Plugins []PluginStarted `json:"plugins,omitempty"`
+
+	Epochs int           `json:"epochs"`
+	Steps  int           `json:"steps"`
+	Train  TrainSummary  `json:"train"`
+	Eval   *EvalSummary  `json:"eval,omitempty"` // nil when nothing was evaluated
+	Time   TimeSummary   `json:"time"`
+	Comm   CommSummary   `json:"comm"`
+	Memory MemorySummary `json:"memory"`
 	// ParamsSHA256 has one hex digest per rank, over parameters and buffers in
 	// state-dict order, after the last broadcast of the buffers.
 	ParamsSHA256 []string `json:"params_sha256"`
@@ -39,6 +43,8 @@ type DatasetSummary struct {
 	Source       string `json:"source"` // "idx", "download", "generated", …
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
+
+	Classes []string `json:"classes,omitempty"` // names by index, where the data set knows them
 }
 
 // TrainSummary sums up the steps.

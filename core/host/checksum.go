@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -28,6 +30,38 @@ func Checksum(kind sdk.Kind, path string) (string, error) {
 		return "", &StartError{Kind: kind, Name: path, Problem: err.Error(), Err: err}
 	}
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// Executable is the absolute path of the executable of a plugin as named in the
+// TOML. A built-in plugin's is this host's own.
+func (h *Host) Executable(name string) (string, error) {
+	if IsPath(name) {
+		return filepath.Abs(name)
+	}
+	exe, err := h.exe()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(exe)
+}
+
+// Sum is the SHA-256 sum in hexadecimal of [Host.Executable]: the one that was
+// checked before it was executed, or that of the file now.
+func (h *Host) Sum(name string) (string, error) {
+	if sum := h.opts.Checksums[name]; sum != "" {
+		return strings.ToLower(sum), nil
+	}
+	path, err := h.Executable(name)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	got, err := digest(f)
+	return hex.EncodeToString(got[:]), err
 }
 
 // WithChecksums is a host that knows these sums too, see Options.Checksums.

@@ -167,8 +167,11 @@ func (t *Trainer) ownSummary() event.Summary {
 	s := event.Summary{
 		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: t.Device.Name(),
 		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
-		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples},
+		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Classes: t.spec.ClassNames},
 		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,
+	}
+	if t.Plugins != nil {
+		s.Plugins = t.Plugins()
 	}
 	s.Train.Loss = event.Number(st.lossMean) // of the checkpoint, where no step was left to do
 	if st.steps > 0 {

@@ -111,8 +111,21 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 	t.Events.Emit(&event.DatasetOpened{
 		Plugin: t.Settings.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
+		Classes: fewNames(t.spec.ClassNames),
 	})
 	return nil
+}
+
+// fewNames are the names of classes as far as they go into an event: all or none.
+func fewNames(names []string) []string {
+	size := 0
+	for _, n := range names {
+		size += len(n) + len(`"",`)
+	}
+	if size > event.MaxClassBytes {
+		return nil
+	}
+	return names
 }
 
 func (t *Trainer) openBackend(ctx context.Context) error {

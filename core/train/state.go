@@ -203,9 +203,21 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 			OrderHash: t.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
 		},
 		Seed:    t.Settings.Run.Seed,
-		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint},
+		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint, Classes: t.spec.ClassNames},
+		Plugins: t.usedPlugins(),
 		Metrics: t.vals.of(t.pos.Step),
 		Config:  t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
 		Parameters: len(t.graph.Params()), CreatedBy: t.Build,
 	}, nil
+}
+
+// usedPlugins are the plugins as a manifest has them.
+func (t *Trainer) usedPlugins() (out []checkpoint.Plugin) {
+	if t.Plugins == nil {
+		return nil
+	}
+	for _, p := range t.Plugins() {
+		out = append(out, checkpoint.Plugin(p))
+	}
+	return out
 }

@@ -82,6 +82,8 @@ type Deps struct {
 	// SaveAsked counts the requests to save a checkpoint after the step under
 	// way and to go on, of this rank; nil: nobody asks.
 	SaveAsked func() int64
+	// Plugins says which plugins these are; nil on other ranks than 0.
+	Plugins func() []event.PluginStarted
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64
 }

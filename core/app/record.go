@@ -1,0 +1,40 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train"
+)
+
+// record says which plugins the rank works with, and tells it as events. What
+// several of them are executed from is read once.
+func (r *runner) record(d train.Deps) []event.PluginStarted {
+	cfg := r.p.Config
+	sums := map[string]event.PluginStarted{} // by path
+	var all []event.PluginStarted
+	for _, p := range []struct {
+		kind sdk.Kind
+		name string // in the TOML
+		info sdk.Info
+	}{
+		{sdk.KindBackend, Backend(cfg), d.Backend.Info()},
+		{sdk.KindPrecision, cfg.Precision.Plugin, d.Precision.Info()},
+		{sdk.KindDataset, cfg.Dataset.Plugin, d.Dataset.Info()},
+	} {
+		path, err := r.p.Host.Executable(p.name)
+		e, known := sums[path]
+		if e.Path = path; err == nil && !known {
+			e.SHA256, err = r.p.Host.Sum(p.name)
+		}
+		sums[path] = e
+		if err != nil {
+			r.p.Bus.Emit(&event.Warning{Source: "plugins", Message: fmt.Sprintf("the sum of %s plugin %s is not recorded: %v", p.kind, p.name, err)})
+		}
+		e.Type, e.Name, e.Version = string(p.kind), p.info.Name, p.info.Version
+		r.p.Bus.Emit(&e)
+		all = append(all, e)
+	}
+	return all
+}
