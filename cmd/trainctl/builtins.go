@@ -30,3 +30,18 @@ func builtins() []host.Builtin {
 	}
 	return list
 }
+
+// builtinInfos are what the built-in plugins publish.
+func builtinInfos() (list []sdk.Info) {
+	for _, b := range builtins() {
+		switch b.Kind {
+		case sdk.KindBackend:
+			list = append(list, b.Plugin.Backend().Info())
+		case sdk.KindPrecision:
+			list = append(list, b.Plugin.Precision().Info())
+		case sdk.KindDataset:
+			list = append(list, b.Plugin.Dataset().Info())
+		}
+	}
+	return list
+}

@@ -105,7 +105,7 @@ func configSchemaCommand() *cobra.Command {
 		Example: "  trainctl config schema > trainctl.schema.json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeJSON(cmd.OutOrStdout(), config.Schema())
+			return writeJSON(cmd.OutOrStdout(), config.Schema(builtinInfos()...))
 		},
 	}
 }

@@ -10,11 +10,11 @@ import (
 
 // Config is the table [checkpoint].
 type Config struct {
-	Every    string `toml:"every"`     // "1 epoch", "500 steps" or "never"; the end of a run always saves unless never
-	Keep     int    `toml:"keep"`      // newest checkpoints to keep; 0: all
-	KeepBest string `toml:"keep_best"` // metric whose best checkpoint is kept as well: "eval.accuracy", "eval.loss", "train.loss"; empty: none
-	Prefix   string `toml:"prefix"`    // put before every key: "" or "module."
-	Async    bool   `toml:"async"`     // write while training goes on, from a copy
+	Every    string `toml:"every" pattern:"^( *0*[1-9][0-9]* +(epoch|step)s? *|never)$"` // "1 epoch", "500 steps" or "never"; the end of a run always saves unless never
+	Keep     int    `toml:"keep"`                                                        // newest checkpoints to keep; 0: all
+	KeepBest string `toml:"keep_best" words:",eval.accuracy,eval.loss,train.loss"`       // metric whose best checkpoint is kept as well: "eval.accuracy", "eval.loss", "train.loss"; empty: none
+	Prefix   string `toml:"prefix" words:",module."`                                     // put before every key: "" or "module."
+	Async    bool   `toml:"async"`                                                       // write while training goes on, from a copy
 }
 
 // Default saves every epoch while training goes on, and keeps three.

@@ -95,7 +95,7 @@ func (s *schema) layer(table, props map[string]any) {
 
 // argument describes a key that an operation defines.
 func (s *schema) argument(k op.Key) map[string]any {
-	out := s.of(reflect.TypeOf(k.Kind.Zero()), reflect.Value{})
+	out := s.of(k.Name, reflect.TypeOf(k.Kind.Zero()), reflect.Value{})
 	switch k.Kind {
 	case op.Pairs:
 		one := map[string]any{"type": "integer", "minimum": k.Min}

@@ -1,50 +1,24 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-const docs = "../../docs/configuration.md"
-
-var headline = regexp.MustCompile(`^## \[+([a-z_.]+)\]+$`)
-
-// documented reads the key tables of the documentation: table → key → the
-// second column.
-func documented(t *testing.T) map[string]map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, table := map[string]map[string]string{}, ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "## ") {
-			table = ""
-			if m := headline.FindStringSubmatch(line); m != nil {
-				table = m[1]
-				out[table] = map[string]string{}
-			}
-		}
-		cells := strings.Split(line, "|")
-		if table == "" || len(cells) < 4 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
-			continue
-		}
-		out[table][strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
-	}
-	return out
-}
+const page = "../../docs/configuration.md"
 
 // TestDocs: every key of the structs is documented with its default, and
 // nothing else is.
 func TestDocs(t *testing.T) {
-	doc := documented(t)
+	doc := maps.Clone(manual())
+	for table, rows := range doc {
+		doc[table] = maps.Clone(rows)
+	}
 	def := reflect.ValueOf(Default(""))
 	tables, idx := fields(def.Type())
 	for _, table := range tables {
@@ -54,18 +28,24 @@ func TestDocs(t *testing.T) {
 	layer := def.FieldByName("Model").FieldByName("Layers").Type().Elem()
 	checkTable(t, "model.layers", doc["model.layers"], reflect.New(layer).Elem(), false)
 	delete(doc, "model.layers")
+	for _, table := range tables {
+		if _, ok := doc[""][table]; !ok {
+			t.Errorf("[%s] is not in the list of tables in %s", table, page)
+		}
+	}
+	delete(doc, "")
 	for table := range doc {
 		t.Errorf("[%s] is documented and does not exist", table)
 	}
 }
 
-func checkTable(t *testing.T, table string, doc map[string]string, v reflect.Value, defaults bool) {
+func checkTable(t *testing.T, table string, doc map[string]entry, v reflect.Value, defaults bool) {
 	t.Helper()
 	_, idx := fields(v.Type())
 	for _, name := range siblings(v) {
-		cell, ok := doc[name]
+		row, ok := doc[name]
 		if !ok {
-			t.Errorf("%s.%s is not in %s", table, name, docs)
+			t.Errorf("%s.%s is not in %s", table, name, page)
 			continue
 		}
 		delete(doc, name)
@@ -73,10 +53,10 @@ func checkTable(t *testing.T, table string, doc map[string]string, v reflect.Val
 			continue
 		}
 		want, plain := formatValue(v.Field(idx[name]))
-		if !defaults || !plain || nested(v.Field(idx[name])) || !strings.HasPrefix(cell, "`") {
+		if !defaults || !plain || nested(v.Field(idx[name])) || !strings.HasPrefix(row.def, "`") {
 			continue
 		}
-		if got := strings.Trim(cell, "`"); got != want {
+		if got := strings.Trim(row.def, "`"); got != want {
 			t.Errorf("%s.%s: the default is %s, documented as %s", table, name, want, got)
 		}
 	}
@@ -87,7 +67,7 @@ func checkTable(t *testing.T, table string, doc map[string]string, v reflect.Val
 
 // The example at the top of the page is a whole configuration.
 func TestDocsExample(t *testing.T) {
-	text, err := os.ReadFile(docs)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +112,7 @@ func TestSchema(t *testing.T) {
 		t.Errorf("%d tables, want %d", len(tables), len(names))
 	}
 	train := tables["train"].(map[string]any)
-	want := map[string]any{"type": "integer", "default": 1}
+	want := map[string]any{"type": "integer", "default": 1, "description": manual()["train"]["epochs"].text}
 	if diff := cmp.Diff(want, train["properties"].(map[string]any)["epochs"]); diff != "" {
 		t.Error(diff)
 	}

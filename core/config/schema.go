@@ -3,19 +3,30 @@ package config
 import (
 	"encoding"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Schema describes the file as a JSON Schema (draft 4, which the TOML editors
-// know), generated from the structs. Types of their own, which read several
-// forms, and plugin options are left open; trainctl checks them.
-func Schema() map[string]any {
+// know). Keys, types and defaults come from the structs; descriptions from the
+// manual; the words that a key takes from the struct tags words, separated by
+// commas, and pattern; layers from their operations; plugins, those that are
+// built in, from what they publish. Plugins by path have options of their own,
+// which are left open.
+func Schema(plugins ...sdk.Info) map[string]any {
 	s := &schema{defs: map[string]any{}}
-	root := s.object(reflect.TypeFor[File](), reflect.ValueOf(Default("")))
+	root := s.object("", reflect.TypeFor[File](), reflect.ValueOf(Default("")))
+	tables := root["properties"].(map[string]any)
+	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset} {
+		pluginTable(tables[string(kind)].(map[string]any), slices.DeleteFunc(slices.Clone(plugins), func(p sdk.Info) bool { return p.Kind != kind }))
+	}
 	root["$schema"] = "http://json-schema.org/draft-04/schema#"
 	root["title"] = "trainctl configuration"
 	root["definitions"] = s.defs
@@ -24,7 +35,8 @@ func Schema() map[string]any {
 
 type schema struct{ defs map[string]any }
 
-func (s *schema) object(t reflect.Type, def reflect.Value) map[string]any {
+// object describes a struct; table is its name in the manual.
+func (s *schema) object(table string, t reflect.Type, def reflect.Value) map[string]any {
 	props := map[string]any{}
 	names, idx := fields(t)
 	for _, name := range names {
@@ -32,24 +44,44 @@ func (s *schema) object(t reflect.Type, def reflect.Value) map[string]any {
 		if def.IsValid() {
 			d = def.Field(idx[name])
 		}
-		props[name] = s.of(t.Field(idx[name]).Type, d)
+		f := t.Field(idx[name])
+		p := s.of(join(table, name), f.Type, d)
+		restrict(p, f.Tag)
+		if text := manual()[table][name].text; text != "" {
+			p["description"] = text
+		}
+		props[name] = p
 	}
 	out := map[string]any{"type": "object", "properties": props, "additionalProperties": false}
-	if t == reflect.TypeFor[nn.LayerConfig]() {
+	switch t {
+	case reflect.TypeFor[nn.LayerConfig]():
 		s.layer(out, props)
+	case reflect.TypeFor[nn.Config]():
+		props["name"].(map[string]any)["enum"] = append([]string{""}, nn.Names()...)
+		props["loss"].(map[string]any)["enum"] = append([]string{""}, op.Losses()...)
 	}
 	return out
 }
 
+// restrict enters what a field's tags say of its values.
+func restrict(p map[string]any, tag reflect.StructTag) {
+	if words, ok := tag.Lookup("words"); ok {
+		p["enum"] = strings.Split(words, ",")
+	}
+	if pattern, ok := tag.Lookup("pattern"); ok {
+		p["pattern"] = pattern
+	}
+}
+
 // of describes a type; def is its default, invalid when there is none.
-func (s *schema) of(t reflect.Type, def reflect.Value) map[string]any {
+func (s *schema) of(path string, t reflect.Type, def reflect.Value) map[string]any {
 	if t.Kind() == reflect.Struct && !custom(t) {
 		if def.IsValid() {
-			return s.object(t, def)
+			return s.object(path, t, def)
 		}
-		return s.reference(t)
+		return s.reference(path, t)
 	}
-	out := s.plain(t)
+	out := s.plain(path, t)
 	if def.IsValid() && !def.IsZero() {
 		if v, ok := schemaDefault(def); ok {
 			out["default"] = v
@@ -59,24 +91,26 @@ func (s *schema) of(t reflect.Type, def reflect.Value) map[string]any {
 }
 
 // reference names a struct in the definitions: layers nest in layers.
-func (s *schema) reference(t reflect.Type) map[string]any {
+func (s *schema) reference(path string, t reflect.Type) map[string]any {
 	if _, ok := s.defs[t.Name()]; !ok {
 		s.defs[t.Name()] = nil // stops the recursion
-		s.defs[t.Name()] = s.object(t, reflect.Value{})
+		s.defs[t.Name()] = s.object(path, t, reflect.Value{})
 	}
 	return map[string]any{"$ref": "#/definitions/" + t.Name()}
 }
 
-func (s *schema) plain(t reflect.Type) map[string]any {
+const durationPattern = `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`
+
+func (s *schema) plain(path string, t reflect.Type) map[string]any {
 	if t == durationType {
-		return map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`}
+		return map[string]any{"type": "string", "pattern": durationPattern}
 	}
 	if custom(t) {
-		return map[string]any{}
+		return selfRead(t)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return s.of(t.Elem(), reflect.Value{})
+		return s.of(path, t.Elem(), reflect.Value{})
 	case reflect.String:
 		return map[string]any{"type": "string"}
 	case reflect.Bool:
@@ -88,11 +122,19 @@ func (s *schema) plain(t reflect.Type) map[string]any {
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return map[string]any{"type": "integer"}
 	case reflect.Slice:
-		return map[string]any{"type": "array", "items": s.of(t.Elem(), reflect.Value{})}
+		return map[string]any{"type": "array", "items": s.of(path, t.Elem(), reflect.Value{})}
 	case reflect.Array:
-		return map[string]any{"type": "array", "items": s.of(t.Elem(), reflect.Value{}), "minItems": t.Len(), "maxItems": t.Len()}
+		return map[string]any{"type": "array", "items": s.of(path, t.Elem(), reflect.Value{}), "minItems": t.Len(), "maxItems": t.Len()}
 	}
 	return map[string]any{"type": "object"}
+}
+
+// selfRead describes a type that reads itself from TOML, as far as it says what it takes.
+func selfRead(t reflect.Type) map[string]any {
+	if forms, ok := reflect.Zero(t).Interface().(interface{ SchemaForms() []map[string]any }); ok {
+		return map[string]any{"anyOf": forms.SchemaForms()}
+	}
+	return map[string]any{}
 }
 
 // custom reports whether a type reads itself from TOML.
@@ -110,4 +152,96 @@ func schemaDefault(v reflect.Value) (any, bool) {
 		return nil, false
 	}
 	return v.Interface(), true
+}
+
+// pluginTable completes the table of one kind of plugin: its key plugin names
+// those that are built in or a path, and each of them has its own options.
+func pluginTable(table map[string]any, plugins []sdk.Info) {
+	if len(plugins) == 0 {
+		return
+	}
+	key := table["properties"].(map[string]any)["plugin"].(map[string]any)
+	def, _ := key["default"].(string)
+	names, cases := []string{}, []any{}
+	for _, p := range plugins {
+		names = append(names, p.Name)
+		cases = append(cases, pluginCase(p, def))
+	}
+	if def == "auto" { // stands for one of the others, whose options it takes
+		names = append([]string{def}, names...)
+	}
+	other := map[string]any{"type": "string", "pattern": `[/\\]`, "description": "the path of an executable"}
+	key["anyOf"] = []any{map[string]any{"enum": names}, other}
+	cases = append(cases, map[string]any{"properties": map[string]any{"plugin": other}, "required": []string{"plugin"}})
+	table["anyOf"] = cases
+}
+
+// pluginCase is a plugin's table where that plugin is chosen; def is chosen where
+// none is named.
+func pluginCase(p sdk.Info, def string) map[string]any {
+	options, required := map[string]any{}, []string{}
+	for i := range p.Options {
+		o := &p.Options[i]
+		options[o.Name] = option(o)
+		if o.Required {
+			required = append(required, o.Name)
+		}
+	}
+	table := map[string]any{"type": "object", "properties": options, "additionalProperties": false}
+	out := map[string]any{"title": p.Name}
+	names, needs := []string{p.Name}, []string{"plugin"}
+	if def == "auto" {
+		names = append(names, def)
+	}
+	if slices.Contains(names, def) {
+		needs = nil
+	}
+	if len(required) > 0 {
+		table["required"] = required
+		needs = append(needs, "options")
+	}
+	if needs != nil {
+		out["required"] = needs
+	}
+	out["properties"] = map[string]any{"plugin": map[string]any{"enum": names, "description": p.Summary}, "options": table}
+	return out
+}
+
+// option describes a key that a plugin publishes.
+func option(o *sdk.Option) map[string]any {
+	out := optionType(o)
+	if len(o.Enum) > 0 {
+		out["enum"] = o.Enum
+	}
+	if o.Default != nil {
+		out["default"] = o.Default
+	}
+	out["description"] = o.Doc
+	if o.Unit != "" {
+		out["description"] = o.Doc + " In " + o.Unit + "."
+	}
+	return out
+}
+
+func optionType(o *sdk.Option) map[string]any {
+	name, list := strings.CutSuffix(string(o.Type), " list")
+	one := map[string]any{"type": name}
+	switch sdk.OptionType(name) {
+	case sdk.Int, sdk.Float:
+		one["type"] = map[string]string{"int": "integer", "float": "number"}[name]
+		if o.Min != nil {
+			one["minimum"] = *o.Min
+		}
+		if o.Max != nil {
+			one["maximum"] = *o.Max
+		}
+	case sdk.Boolean:
+		one["type"] = "boolean"
+	case sdk.Duration:
+		one = map[string]any{"type": "string", "pattern": durationPattern}
+	}
+	if list {
+		return map[string]any{"type": "array", "items": one}
+	}
+	return one
 }

@@ -8,11 +8,11 @@ import (
 
 // Config is the table [sampler]: torch.utils.data.DistributedSampler.
 type Config struct {
-	Shuffle  bool    `toml:"shuffle"`   // another order every epoch, from seed + epoch
-	DropLast bool    `toml:"drop_last"` // cut the tail that does not divide by the world size, instead of repeating from the head
-	Pad      string  `toml:"pad"`       // what fills the tail up without drop_last: "repeat" from the head, or "none": some ranks have a sample less
-	Seed     *uint64 `toml:"seed"`      // default: [run] seed
-	Prefetch int     `toml:"prefetch"`  // batches read ahead, 1 to MaxPrefetch
+	Shuffle  bool    `toml:"shuffle"`                 // another order every epoch, from seed + epoch
+	DropLast bool    `toml:"drop_last"`               // cut the tail that does not divide by the world size, instead of repeating from the head
+	Pad      string  `toml:"pad" words:"repeat,none"` // what fills the tail up without drop_last: "repeat" from the head, or "none": some ranks have a sample less
+	Seed     *uint64 `toml:"seed"`                    // default: [run] seed
+	Prefetch int     `toml:"prefetch"`                // batches read ahead, 1 to MaxPrefetch
 }
 
 // MaxPrefetch is the most batches that are read ahead: with the one in use, all

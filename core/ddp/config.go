@@ -10,18 +10,18 @@ import (
 
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
 type Config struct {
-	BucketCapMB          Cap     `toml:"bucket_cap_mb"`                // a bucket closes once it holds this many MiB; "auto": as the time of a step and the cost of messages suggest
-	FirstBucketMB        float64 `toml:"first_bucket_mb"`              // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
-	BroadcastBuffers     bool    `toml:"broadcast_buffers"`            // rank 0's buffers overwrite the others' before every synchronised training step
-	FindUnusedParameters bool    `toml:"find_unused_parameters"`       // parameters may take no part in a step, in branches that layerdrop leaves out: ranks agree on which
-	Uneven               string  `toml:"uneven"`                       // when ranks run out of batches at different times: "error"; "stop" the epoch at the first; "join": go on without them
-	DivideByInitial      bool    `toml:"divide_by_initial_world_size"` // join: average over all ranks, also over those that have run out
-	SyncBatchNorm        bool    `toml:"sync_batchnorm"`               // batch statistics over all ranks
-	Compress             string  `toml:"compress"`                     // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
-	PowerSGDRank         int     `toml:"powersgd_rank"`                // of the factors; more is more exact and larger
-	PowerSGDStart        int     `toml:"powersgd_start_step"`          // gradients travel whole for this many steps first
-	PredivideFactor      float64 `toml:"gradient_predivide_factor"`    // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
-	Overlap              bool    `toml:"overlap"`                      // launch buckets while backward runs; false: after it
+	BucketCapMB          Cap     `toml:"bucket_cap_mb"`                            // a bucket closes once it holds this many MiB; "auto": as the time of a step and the cost of messages suggest
+	FirstBucketMB        float64 `toml:"first_bucket_mb"`                          // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
+	BroadcastBuffers     bool    `toml:"broadcast_buffers"`                        // rank 0's buffers overwrite the others' before every synchronised training step
+	FindUnusedParameters bool    `toml:"find_unused_parameters"`                   // parameters may take no part in a step, in branches that layerdrop leaves out: ranks agree on which
+	Uneven               string  `toml:"uneven" words:"error,stop,join"`           // when ranks run out of batches at different times: "error"; "stop" the epoch at the first; "join": go on without them
+	DivideByInitial      bool    `toml:"divide_by_initial_world_size"`             // join: average over all ranks, also over those that have run out
+	SyncBatchNorm        bool    `toml:"sync_batchnorm"`                           // batch statistics over all ranks
+	Compress             string  `toml:"compress" words:"none,fp16,bf16,powersgd"` // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
+	PowerSGDRank         int     `toml:"powersgd_rank"`                            // of the factors; more is more exact and larger
+	PowerSGDStart        int     `toml:"powersgd_start_step"`                      // gradients travel whole for this many steps first
+	PredivideFactor      float64 `toml:"gradient_predivide_factor"`                // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
+	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
 }
 
 // What [Config].Uneven may be.

@@ -49,6 +49,11 @@ func (c *Cap) UnmarshalTOML(v any) error {
 	return fmt.Errorf("want a number of MiB, or \"auto\", got %v", v)
 }
 
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Cap) SchemaForms() []map[string]any {
+	return []map[string]any{{"type": "number", "minimum": 0}, {"enum": []string{"auto"}}}
+}
+
 // MarshalText is String.
 func (c Cap) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 

@@ -9,10 +9,10 @@ import (
 
 // Config is the table [metrics].
 type Config struct {
-	TensorBoard bool   `toml:"tensorboard"` // write tensorboard/ event files
-	JSONL       bool   `toml:"jsonl"`       // write events.jsonl
-	Timeline    bool   `toml:"timeline"`    // write timeline.json, what every rank did when, of the first and last 50 steps
-	Prometheus  string `toml:"prometheus"`  // address to serve metrics on; empty: off
+	TensorBoard bool   `toml:"tensorboard"`                         // write tensorboard/ event files
+	JSONL       bool   `toml:"jsonl"`                               // write events.jsonl
+	Timeline    bool   `toml:"timeline"`                            // write timeline.json, what every rank did when, of the first and last 50 steps
+	Prometheus  string `toml:"prometheus" pattern:"^(.*:[0-9]+)?$"` // address to serve metrics on; empty: off
 }
 
 // Default writes both kinds of files and serves nothing.

@@ -14,28 +14,28 @@ import (
 
 // BackendConfig is the table [backend].
 type BackendConfig struct {
-	Plugin      string         `toml:"plugin"`       // "auto", "tcp", "nccl" or a path
-	SHA256      string         `toml:"sha256"`       // of a plugin given by its path; "" does not check
-	Timeout     time.Duration  `toml:"timeout"`      // for one collective
-	InitTimeout time.Duration  `toml:"init_timeout"` // from the start of the plugin to the first collective
-	Restarts    int            `toml:"restarts"`     // how often a backend that died or hangs is replaced while the ranks go on
+	Plugin      string         `toml:"plugin"`                                // "auto", "tcp", "nccl" or a path
+	SHA256      string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Timeout     time.Duration  `toml:"timeout"`                               // for one collective
+	InitTimeout time.Duration  `toml:"init_timeout"`                          // from the start of the plugin to the first collective
+	Restarts    int            `toml:"restarts"`                              // how often a backend that died or hangs is replaced while the ranks go on
 	Options     map[string]any `toml:"options"`
 }
 
 // PrecisionConfig is the table [precision].
 type PrecisionConfig struct {
-	Plugin  string         `toml:"plugin"`  // "none", "amp" or a path
-	SHA256  string         `toml:"sha256"`  // of a plugin given by its path; "" does not check
-	Sandbox bool           `toml:"sandbox"` // start a plugin given by its path without network and foreign files
+	Plugin  string         `toml:"plugin"`                                // "none", "amp" or a path
+	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
 	Options map[string]any `toml:"options"`
 }
 
 // DatasetConfig is the table [dataset].
 type DatasetConfig struct {
-	Plugin  string         `toml:"plugin"`  // "mnist", "fashion-mnist", "synthetic" or a path
-	SHA256  string         `toml:"sha256"`  // of a plugin given by its path; "" does not check
-	Sandbox bool           `toml:"sandbox"` // start a plugin given by its path without network and foreign files
-	Timeout time.Duration  `toml:"timeout"` // for one batch
+	Plugin  string         `toml:"plugin"`                                // "mnist", "fashion-mnist", "synthetic" or a path
+	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
+	Timeout time.Duration  `toml:"timeout"`                               // for one batch
 	Options map[string]any `toml:"options"`
 }
 

@@ -36,7 +36,7 @@ type Config struct {
 
 	// PortRange is "first-last", where everything listens that other hosts have to
 	// reach: the rendezvous, the ranks' store and the backend. "" is any port.
-	PortRange string `toml:"port_range"`
+	PortRange string `toml:"port_range" pattern:"^( *[0-9]+ *(- *[0-9]+ *)?)?$"`
 
 	// MaxRestarts is how often the whole group is started again after a failure.
 	MaxRestarts int `toml:"max_restarts"`
@@ -187,6 +187,11 @@ func (c *Count) UnmarshalText(b []byte) error { return c.UnmarshalTOML(string(b)
 // MarshalText is String.
 func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Count) SchemaForms() []map[string]any {
+	return []map[string]any{{"type": "integer", "minimum": 1, "maximum": most}, {"enum": []string{"auto"}}, {"type": "string", "pattern": "^[0-9]+$"}}
+}
+
 func (c Count) check(l *diag.List, key, help string, auto bool) {
 	switch {
 	case c.raw != "" || c.IsAuto() && !auto:
@@ -240,6 +245,11 @@ func (d *Duration) UnmarshalTOML(v any) error {
 	}
 	*d = Duration{d: std}
 	return nil
+}
+
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Duration) SchemaForms() []map[string]any {
+	return []map[string]any{{"enum": []string{"auto"}}, {"type": "string", "pattern": "^0$|^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}}
 }
 
 // UnmarshalText is UnmarshalTOML for flags.

@@ -8,13 +8,13 @@ import (
 
 // Config is the table [model].
 type Config struct {
-	Name   string        `toml:"name"`   // "convnet", "mlp", "resnet18", "resnet34", "resnet50"; empty when layers are given
-	Stem   string        `toml:"stem"`   // ResNets: "imagenet" or "cifar" (3×3, stride 1, no max-pool); empty: "imagenet"
-	Hidden []int         `toml:"hidden"` // mlp: widths of the hidden layers; default [512, 256]
-	Layers []LayerConfig `toml:"layers"` // the model layer by layer instead of a name
-	Freeze []string      `toml:"freeze"` // state-dict paths of parameters, or of layers, that are not trained
-	Init   string        `toml:"init"`   // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
-	Loss   string        `toml:"loss"`   // "cross_entropy" or "mse"; default by the data set's target
+	Name   string        `toml:"name"`                         // "convnet", "mlp", "resnet18", "resnet34", "resnet50"; empty when layers are given
+	Stem   string        `toml:"stem" words:",imagenet,cifar"` // ResNets: "imagenet" or "cifar" (3×3, stride 1, no max-pool); empty: "imagenet"
+	Hidden []int         `toml:"hidden"`                       // mlp: widths of the hidden layers; default [512, 256]
+	Layers []LayerConfig `toml:"layers"`                       // the model layer by layer instead of a name
+	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
+	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
+	Loss   string        `toml:"loss"`                         // "cross_entropy" or "mse"; default by the data set's target
 }
 
 // LayerConfig is one entry of [[model.layers]]. Args carry PyTorch's names;

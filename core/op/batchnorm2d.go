@@ -30,9 +30,9 @@ func init() {
 	define(Definition{
 		Name: BatchNorm, Doc: "normalises each channel over batch and pixels, and keeps running statistics for evaluation (Ioffe and Szegedy, 2015)",
 		Keys: []Key{
-			{Name: "num_features", Min: 1, Doc: "checked against the inferred shape"},
+			{Name: "num_features", Min: 1, Doc: "channels of the input, checked against the inferred shape"},
 			epsKey, momentumKey,
-			{Name: "affine", Kind: Bool, Doc: "default true"},
+			{Name: "affine", Kind: Bool, Doc: "learn a scale and a bias per channel; default true"},
 		},
 		Build: buildBatchNorm, Outputs: batchNormOutputs, Gradient: normGradient,
 		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
@@ -51,8 +51,8 @@ func init() {
 }
 
 var (
-	epsKey      = Key{Name: "eps", Kind: Float, Default: 1e-5, Positive: true, Doc: "default 1e-5"}
-	momentumKey = Key{Name: "momentum", Kind: Float, Default: 0.1, Range: [2]float64{0, 1}, Doc: "default 0.1"}
+	epsKey      = Key{Name: "eps", Kind: Float, Default: 1e-5, Positive: true, Doc: "added to the variance; default 1e-5"}
+	momentumKey = Key{Name: "momentum", Kind: Float, Default: 0.1, Range: [2]float64{0, 1}, Doc: "weight of a batch in the running statistics; default 0.1"}
 )
 
 func buildBatchNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {

@@ -26,13 +26,13 @@ func init() {
 	define(Definition{
 		Name: Conv2D, Doc: "convolution of images [channels, height, width]", Autocast: Lower, Apex: Lower,
 		Keys: []Key{
-			{Name: "in_channels", Min: 1, Doc: "checked against the inferred shape"},
-			{Name: "out_channels", Min: 1, Required: true, Doc: "required"},
+			{Name: "in_channels", Min: 1, Doc: "channels of the input, checked against the inferred shape"},
+			{Name: "out_channels", Min: 1, Required: true, Doc: "channels of the output, required"},
 			kernelSize,
-			{Name: "stride", Kind: Pairs, Min: 1, Doc: "pair; default 1"},
+			{Name: "stride", Kind: Pairs, Min: 1, Doc: "distance of two windows, pair; default 1"},
 			padding,
-			{Name: "dilation", Kind: Pairs, Min: 1, Doc: "pair; default 1"},
-			{Name: "groups", Min: 1, Doc: "default 1"},
+			{Name: "dilation", Kind: Pairs, Min: 1, Doc: "distance of two elements of the kernel, pair; default 1"},
+			{Name: "groups", Min: 1, Doc: "groups of channels that are convolved apart; default 1"},
 			biasKey,
 		},
 		Check: checkGroups, Build: buildConv2D, Outputs: conv2DOutputs, Gradient: conv2DGradient,
@@ -47,9 +47,9 @@ func init() {
 
 // Keys that several operations take.
 var (
-	kernelSize = Key{Name: "kernel_size", Kind: Pairs, Min: 1, Required: true, Doc: "pair, required"}
-	padding    = Key{Name: "padding", Kind: Pairs, Doc: "pair; default 0"}
-	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "default true"}
+	kernelSize = Key{Name: "kernel_size", Kind: Pairs, Min: 1, Required: true, Doc: "size of the window, pair, required"}
+	padding    = Key{Name: "padding", Kind: Pairs, Doc: "zeros around the image, pair; default 0"}
+	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "add a bias that is learned; default true"}
 )
 
 func checkGroups(a Args, l *diag.List) {

@@ -17,8 +17,8 @@ func init() {
 	define(Definition{
 		Name: Embedding, Doc: "the rows of a table that int32 indices name",
 		Keys: []Key{
-			{Name: "num_embeddings", Min: 1, Required: true, Doc: "required"},
-			{Name: "embedding_dim", Min: 1, Required: true, Doc: "required"},
+			{Name: "num_embeddings", Min: 1, Required: true, Doc: "rows of the table, required"},
+			{Name: "embedding_dim", Min: 1, Required: true, Doc: "length of a row, required"},
 		},
 		Build: buildEmbedding, Outputs: embeddingOutputs, Gradient: embeddingGradient,
 		Steps: []Step{{Op: Embedding, Cost: PerElement(0)}, {Op: EmbeddingGrad, Cost: PerElement(0)}},

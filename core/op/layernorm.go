@@ -26,7 +26,7 @@ func init() {
 		Keys: []Key{
 			{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions that are normalised together, required"},
 			epsKey,
-			{Name: "elementwise_affine", Kind: Bool, Doc: "default true"},
+			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale and a bias per element; default true"},
 			biasKey,
 		},
 		Build: buildLayerNorm, Outputs: layerNormOutputs, Gradient: normGradient,

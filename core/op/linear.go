@@ -29,8 +29,8 @@ func init() {
 	define(Definition{
 		Name: Linear, Doc: "x·wᵀ + bias over the last dimension", Autocast: Lower, Apex: Lower,
 		Keys: []Key{
-			{Name: "in_features", Min: 1, Doc: "checked against the inferred shape"},
-			{Name: "out_features", Min: 1, Required: true, Doc: "required"},
+			{Name: "in_features", Min: 1, Doc: "size of the input, checked against the inferred shape"},
+			{Name: "out_features", Min: 1, Required: true, Doc: "size of the output, required"},
 			biasKey,
 		},
 		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient,

@@ -15,7 +15,7 @@ type PoolAttr struct {
 
 // Keys of both poolings.
 var (
-	poolStride = Key{Name: "stride", Kind: Pairs, Min: 1, Doc: "pair; default kernel_size"}
+	poolStride = Key{Name: "stride", Kind: Pairs, Min: 1, Doc: "distance of two windows, pair; default kernel_size"}
 	ceilMode   = Key{Name: "ceil_mode", Kind: Bool, Doc: "round the output's size up; default false"}
 )
 

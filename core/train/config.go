@@ -12,16 +12,16 @@ import (
 
 // RunConfig is the table [run].
 type RunConfig struct {
-	Name              string        `toml:"name"`                // names the run directory; default: the file's name
-	Seed              uint64        `toml:"seed"`                // of initialisation, order, dropout and augmentation
-	Dir               string        `toml:"dir"`                 // runs go to <dir>/<name>/<n>
-	Device            string        `toml:"device"`              // "auto", "cpu" or "cuda"
-	AllowSharedDevice bool          `toml:"allow_shared_device"` // let several ranks compute on one GPU
-	DeviceTimeout     time.Duration `toml:"device_timeout"`      // how long a GPU may take for what its rank waits for
-	Deterministic     bool          `toml:"deterministic"`       // refuse backends that do not promise bitwise repeatability
-	Fuse              bool          `toml:"fuse"`                // let the plan fuse ops
-	TF32              bool          `toml:"tf32"`                // let GPUs make float32 products of 11-bit factors
-	DType             string        `toml:"dtype"`               // "f32", or "f64" for reference curves
+	Name              string        `toml:"name"`                                            // names the run directory; default: the file's name
+	Seed              uint64        `toml:"seed"`                                            // of initialisation, order, dropout and augmentation
+	Dir               string        `toml:"dir"`                                             // runs go to <dir>/<name>/<n>
+	Device            string        `toml:"device" words:"auto,cpu,cuda"`                    // "auto", "cpu" or "cuda"
+	AllowSharedDevice bool          `toml:"allow_shared_device"`                             // let several ranks compute on one GPU
+	DeviceTimeout     time.Duration `toml:"device_timeout"`                                  // how long a GPU may take for what its rank waits for
+	Deterministic     bool          `toml:"deterministic"`                                   // refuse backends that do not promise bitwise repeatability
+	Fuse              bool          `toml:"fuse"`                                            // let the plan fuse ops
+	TF32              bool          `toml:"tf32"`                                            // let GPUs make float32 products of 11-bit factors
+	DType             string        `toml:"dtype" words:"f32,f64,float32,float64,fp32,fp64"` // "f32", or "f64" for reference curves
 }
 
 // DefaultRun runs deterministically in float32 on whatever device there is. A GPU
