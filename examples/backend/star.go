@@ -23,6 +23,7 @@ type Star struct {
 	group    sdk.Group
 	listener net.Listener // rank 0's
 	conns    []net.Conn   // rank 0: by rank; others: only conns[0]
+	broken   error        // of the first round that failed: there is none after it
 }
 
 // Info says what the core may ask for. Nothing else has to work.
@@ -108,30 +109,47 @@ func (s *Star) card(rank int) []byte {
 	return m.Sum(head)
 }
 
-// Do is one round. The calls go to rank 0 first; when they agree the buffers
-// follow, and when all of them are there the results come back. Before each
-// answer rank 0 says whether the round goes on.
+// Do is one round. A rank that failed says so at once to whatever is asked of
+// it later: the others may never call again, and it would wait for them.
 func (s *Star) Do(ctx context.Context, c *sdk.Collective) error {
+	if s.broken == nil {
+		s.broken = s.do(ctx, c)
+	}
+	return s.broken
+}
+
+// do sends the calls to rank 0; when they agree the buffers follow, and when
+// all of them are there the results come back. Before each answer rank 0 says
+// whether the round goes on.
+func (s *Star) do(ctx context.Context, c *sdk.Collective) error {
+	s.limit(ctx)
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) { // a deadline is the connections' own
 			s.giveUp()
 		}
 	})()
-	deadline, _ := ctx.Deadline()
 	if s.group.Rank == 0 {
-		return s.serve(ctx, c, deadline)
+		return s.serve(ctx, c)
 	}
-	conn := s.conns[0]
-	if !deadline.IsZero() { // rank 0 knows who is missing and says so at its own deadline
-		deadline = deadline.Add(time.Second)
-	}
-	conn.SetDeadline(deadline)
-	err := s.round(c, conn)
+	err := s.round(c, s.conns[0])
 	if errors.Is(ctx.Err(), context.Canceled) {
-		conn.Close()
+		s.conns[0].Close()
 		return fmt.Errorf("star: %v: %w", c, ctx.Err())
 	}
 	return err
+}
+
+// limit gives the connections the round's deadline, before anything can shorten it.
+func (s *Star) limit(ctx context.Context) {
+	deadline, ok := ctx.Deadline()
+	if ok && s.group.Rank != 0 { // rank 0 knows who is missing and says so at its own deadline
+		deadline = deadline.Add(time.Second)
+	}
+	for _, conn := range s.conns {
+		if conn != nil {
+			conn.SetDeadline(deadline)
+		}
+	}
 }
 
 // giveUp ends all waiting.
@@ -171,11 +189,10 @@ func (s *Star) hear(c *sdk.Collective, conn net.Conn) error {
 }
 
 // serve is rank 0's side of a round.
-func (s *Star) serve(ctx context.Context, c *sdk.Collective, deadline time.Time) error {
+func (s *Star) serve(ctx context.Context, c *sdk.Collective) error {
 	calls := make([]string, len(s.conns))
 	calls[0] = c.String()
 	errs := s.each(func(r int, conn net.Conn) error {
-		conn.SetDeadline(deadline)
 		return receive(conn, &calls[r])
 	})
 	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {

@@ -123,6 +123,9 @@ func (b *backend) Do(ctx context.Context, c *sdk.Collective) error {
 	if j.err != nil {
 		return j.err
 	}
+	if info := b.Info(); !info.Does(c.Op, c.DType) {
+		return j.fail(fmt.Errorf("backend mem: %v: Info does not list it: %w", c, errors.ErrUnsupported))
+	}
 	turn := j.done[me]
 	j.calls[me] = c
 	if err := j.advance(me); err != nil {
