@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -127,7 +126,7 @@ type joining struct {
 	b       *Backend
 	ctx     context.Context
 	total   int // connections to make
-	seal    *tls.Config
+	seal    *hostnet.TLS
 	arrived chan arrival
 	running sync.WaitGroup
 	notes   hostnet.Notes
@@ -326,8 +325,15 @@ func refusalCause(err error) string {
 	if no := (refusal{}); errors.As(err, &no) {
 		return no.verdict.String()
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "silence"
+	case errors.Is(err, errNoProof):
+		return "secret"
+	case errors.Is(err, errHungUp):
+		return "hung up"
+	case errors.Is(err, errProtocol):
+		return "protocol"
 	}
 	return "handshake"
 }

@@ -116,7 +116,11 @@ func (b *Backend) judge(h hello) verdict {
 	return welcome
 }
 
-var errNoProof = errors.New("it does not know the job's secret")
+var (
+	errNoProof  = errors.New("it does not know the job's secret")
+	errProtocol = errors.New("it does not speak this protocol")
+	errHungUp   = errors.New("it hung up")
+)
 
 // greet is the dialer's half, towards rank to.
 func (b *Backend) greet(c net.Conn, to, lane int) error {
@@ -163,7 +167,7 @@ func (b *Backend) receive(c net.Conn, claim func(rank, lane int) bool) (h hello,
 		return h, hungUp(err)
 	}
 	if !strings.HasPrefix(string(first[:]), magic) {
-		return h, errors.New("it does not speak this protocol")
+		return h, errProtocol
 	}
 	var nonces [2 * nonceSize]byte
 	copy(nonces[:], first[len(magic):])
@@ -203,7 +207,7 @@ func (b *Backend) proof(label string, nonces, message []byte) []byte {
 
 func hungUp(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it hung up")
+		return errHungUp
 	}
 	return err
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"syscall"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/keepalive"
 )
 
@@ -41,7 +42,10 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := bind(ctx, ip, b.set.ports)
+	l, err := hostnet.Listen(ctx, keepalive.Listener(true), ip.String(), b.set.ports)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("backend tcp: %w; fix: a wider launch.port_range, or backend.options.port_range, with a port for each rank", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("backend tcp: listen on %v: %w", ip, err)
 	}
@@ -58,18 +62,6 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 		}
 	}
 	return e.encode(), nil
-}
-
-// bind listens on the first free port of the range, or on any.
-func bind(ctx context.Context, ip net.IP, ports [2]int) (l net.Listener, err error) {
-	lc := keepalive.Listener(true)
-	for port := ports[0]; port <= ports[1]; port++ {
-		l, err = lc.Listen(ctx, "tcp", net.JoinHostPort(ip.String(), strconv.Itoa(port)))
-		if err == nil {
-			return l, nil
-		}
-	}
-	return nil, err
 }
 
 // listenIP finds the address that other ranks can reach.

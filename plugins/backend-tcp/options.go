@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/hostnet"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // settings are the plugin's options after reading.
 type settings struct {
 	iface   string
-	ports   [2]int // inclusive; zero = any
+	ports   hostnet.Ports
 	shm     bool
 	connect time.Duration
 	segment int // bytes
@@ -79,7 +80,7 @@ func readSettings(o sdk.Options) (settings, error) {
 		if len(r) != 2 || r[0] < 1 || r[1] > 65535 || r[0] > r[1] {
 			return s, fmt.Errorf("backend tcp: port_range = %v is not [first, last] with 1 ≤ first ≤ last ≤ 65535", r)
 		}
-		s.ports = [2]int{int(r[0]), int(r[1])}
+		s.ports = hostnet.Ports{First: int(r[0]), Last: int(r[1])}
 	}
 	return s, nil
 }

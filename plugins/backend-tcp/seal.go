@@ -1,19 +1,14 @@
 package tcp
 
 import (
-	"crypto/ed25519"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"io"
-	"math/big"
 	"net"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/hostnet"
 )
 
 // seal is a connection under TLS. During the handshake it is an ordinary
@@ -31,46 +26,16 @@ type seal struct {
 // sealed is the most plain text that is encrypted at a time.
 const sealed = 64 << 10
 
-// identity derives the key pair of the job's ranks and a certificate around
-// it. Whoever has the job's secret has the key; there are no files and nobody
-// to sign.
-func identity(secret []byte, job string) (tls.Certificate, ed25519.PublicKey, error) {
-	seed, err := hkdf.Key(sha256.New, secret, []byte(job), "trainctl backend tcp tls 1", ed25519.SeedSize)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	key := ed25519.NewKeyFromSeed(seed)
-	public := key.Public().(ed25519.PublicKey)
-	t := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
-	der, err := x509.CreateCertificate(nil, t, t, public, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, public, err
-}
-
-// sealing is the configuration of both sides: TLS 1.3, both show the job's
-// key, and nothing else is believed.
-func sealing(secret []byte, job string) (*tls.Config, error) {
-	cert, public, err := identity(secret, job)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAnyClientCert,
-		InsecureSkipVerify: true, // of a chain of signatures; the key itself is compared
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
-				return errors.New("its certificate is not the job's")
-			}
-			return nil
-		},
-		SessionTicketsDisabled: true,
-	}, nil
+// sealing is the TLS of a job's ranks.
+func sealing(secret []byte, job string) (*hostnet.TLS, error) {
+	return hostnet.NewTLS(secret, "backend tcp "+job)
 }
 
 // sealConn puts a connection under TLS; deadlines of conn hold.
-func sealConn(conn net.Conn, config *tls.Config, server bool) (*seal, error) {
+func sealConn(conn net.Conn, keys *hostnet.TLS, server bool) (*seal, error) {
 	s := &seal{Conn: conn, raw: conn}
-	if s.tls = tls.Client(s, config); server {
-		s.tls = tls.Server(s, config)
+	if s.tls = keys.Client(s); server {
+		s.tls = keys.Server(s)
 	}
 	return s, s.tls.Handshake()
 }
