@@ -2,6 +2,8 @@ package rank
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 )
 
 // defaultPort is PyTorch's for env:// (torch/distributed/run.py).
@@ -94,6 +96,10 @@ var mpich = contract{
 	triggers: []string{"PMI_RANK", "PMI_SIZE"},
 	vars:     []string{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", "MASTER_ADDR", "MASTER_PORT"},
 	read: func(r *reader) World {
+		if slurmTask(r) && !r.any("MPI_LOCALRANKID") {
+			r.err = fmt.Errorf("set by srun --mpi=pmi2: %w", errOff)
+			return World{}
+		}
 		return readMPI(r, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID")
 	},
 }
@@ -212,6 +218,31 @@ func indexedNode(r *reader) Node {
 		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and the job has %d pods", n.Rank, n.Nodes)
 	}
 	return n
+}
+
+// indexedJob is a pod of an Indexed Job of Kubernetes that is one rank.
+var indexedJob = contract{
+	source:   "kubernetes",
+	triggers: []string{"JOB_COMPLETION_INDEX"},
+	vars:     []string{"JOB_COMPLETION_INDEX", "PET_NNODES", "WORLD_SIZE", "PET_MASTER_ADDR", "PET_MASTER_PORT", "MASTER_ADDR", "MASTER_PORT"},
+	read:     readIndexedJob,
+}
+
+func readIndexedJob(r *reader) World {
+	n := indexedNode(r)
+	w := World{Rank: n.Rank, Size: n.Nodes, LocalSize: 1, NodeRank: n.Rank, Nodes: n.Nodes, MasterAddr: "127.0.0.1", MasterPort: defaultPort, RunID: "none", Source: r.source}
+	if n.Endpoint == "" {
+		if n.Nodes > 1 {
+			r.fail("MASTER_ADDR", "MASTER_ADDR is missing: the first of %d pods runs rank 0, by the name NAME-0.SERVICE", n.Nodes)
+		}
+		return w
+	}
+	host, port, err := net.SplitHostPort(n.Endpoint)
+	r.failIf(err)
+	w.MasterAddr = host
+	w.MasterPort, err = strconv.Atoi(port)
+	r.failIf(err)
+	return w
 }
 
 // CheckAlone refuses a launcher that something else started several times at

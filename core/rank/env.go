@@ -115,6 +115,12 @@ var (
 	errWeak = errors.New("says too little to be a starter's")
 )
 
+// weak is an error of a set that loses to a complete one.
+type weak struct{ error }
+
+func (w weak) Unwrap() error        { return w.error }
+func (w weak) Is(target error) bool { return target == errWeak }
+
 // contract is one way in which a starter tells a process its rank.
 type contract struct {
 	source   string
@@ -123,8 +129,9 @@ type contract struct {
 	read     func(*reader) World
 }
 
-// contracts stand in order of precedence.
-var contracts = []contract{torchrun, slurm, openMPI, mpich, horovod}
+// contracts stand in order of precedence: mpirun's before Slurm's, which stand
+// around it where it is started in an allocation.
+var contracts = []contract{torchrun, openMPI, mpich, slurm, horovod, indexedJob}
 
 func (c contract) find(env Lookup) (Candidate, bool) {
 	r := &reader{env: env, source: c.source}

@@ -31,7 +31,11 @@ var (
 		"MASTER_ADDR": "node0", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "job7", "TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "3"}
 	underSlurm = vars{"SLURM_PROCID": "3", "SLURM_NTASKS": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_NNODES": "3",
 		"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_JOB_NODELIST": "a[1-3],b7", "SLURM_JOB_ID": "123456"}
-	underOpenMPI = vars{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+	// What sbatch -n2 of Slurm 22.05 gives a batch script.
+	underBatch = vars{"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "5", "SLURM_JOB_NAME": "interactive", "SLURM_LOCALID": "0", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
+		"SLURM_NPROCS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_TASKS_PER_NODE": "2"}
+	underIndexedJob = vars{"JOB_COMPLETION_INDEX": "2", "PET_NNODES": "4", "MASTER_ADDR": "job-0.job", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	underOpenMPI    = vars{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
 		"PMIX_NAMESPACE": "prterun-1", "MASTER_ADDR": "node0", "OMPI_COMM_WORLD_NODE_RANK": "1"}
 	underMPICH   = vars{"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 	underHorovod = vars{"HOROVOD_RANK": "5", "HOROVOD_SIZE": "8", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_RANK": "1",
@@ -60,7 +64,19 @@ func TestFromEnv(t *testing.T) {
 		{"slurm, no job id", underSlurm.with(vars{"SLURM_JOB_ID": "-"}), World{3, 5, 1, 2, 1, 3, "a1", 12910, "none", 0, 0, "slurm"}},
 		{"slurm, a job named bash", underSlurm.with(vars{"SLURM_JOB_NAME": "bash"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
 		{"slurm, salloc and srun", underSlurm.with(vars{"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "9"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
-		{"slurm, the shell of salloc", underSlurm.with(vars{"SLURM_STEP_ID": "4294967290"}), Single()},
+		{"slurm, srun in a batch script", underSlurm.with(vars{"ENVIRONMENT": "BATCH", "SLURM_STEP_ID": "0"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456.0", 0, 0, "slurm"}},
+		{"slurm, a batch script of one task", underBatch.with(vars{"SLURM_NTASKS": "-"}), Single()},
+		{"slurm, the shell of salloc for one task", vars{"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_NNODES": "1"}, Single()},
+		{"SLURM_NTASKS outside an allocation", vars{"SLURM_NTASKS": "8"}, Single()},
+		{"mpirun in a batch script", underOpenMPI.with(underBatch), World{3, 4, 1, 2, 1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
+		{"mpirun's daemon under srun", underOpenMPI.with(underSlurm).with(vars{"SLURM_STEP_ID": "0"}), World{3, 4, 1, 2, 1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
+		{"hydra in a batch script", underMPICH.with(underBatch), World{1, 2, 1, 2, 0, 1, "127.0.0.1", 29500, "none", 0, 0, "mpich"}},
+		{"srun --mpi=pmi2", underSlurm.with(vars{"PMI_RANK": "3", "PMI_SIZE": "5"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
+		{"horovodrun in the shell of salloc", underHorovod.with(vars{"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8"}), World{5, 8, 1, 4, 1, 2, "h0", 29500, "none", 0, 0, "horovod"}},
+		{"a pod of an Indexed Job", underIndexedJob, World{2, 4, 0, 1, 2, 4, "job-0.job", 29500, "none", 0, 0, "kubernetes"}},
+		{"an Indexed Job with WORLD_SIZE, over IPv6", vars{"JOB_COMPLETION_INDEX": "1", "WORLD_SIZE": "2", "PET_MASTER_ADDR": "fd77::1", "PET_MASTER_PORT": "7"},
+			World{1, 2, 0, 1, 1, 2, "fd77::1", 7, "none", 0, 0, "kubernetes"}},
+		{"trainctl run's rank in an Indexed Job", underTorchrun.with(underIndexedJob), World{5, 8, 1, 4, 1, 2, "job-0.job", 29500, "job7", 1, 3, "torchrun"}},
 		{"openmpi", underOpenMPI, World{3, 4, 1, 2, 1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
 		{"openmpi mapped by node", underOpenMPI.with(vars{"OMPI_COMM_WORLD_RANK": "2"}), World{2, 4, 1, 2, -1, 2, "node0", 29500, "prterun-1", 0, 0, "openmpi"}},
 		{"mpich on one host", underMPICH, World{1, 2, 1, 2, 0, 1, "127.0.0.1", 29500, "none", 0, 0, "mpich"}},
@@ -117,6 +133,12 @@ func TestFromEnvRefuses(t *testing.T) {
 		{"pod's numbers", vars{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "count pods"},
 		{"WORLD_SIZE alone", vars{"WORLD_SIZE": "2"}, "RANK is missing"},
 		{"bad node list", underSlurm.with(vars{"SLURM_JOB_NODELIST": "a[1-"}), "SLURM_JOB_NODELIST"},
+		{"a batch script of several tasks", underBatch, "srun trainctl worker"},
+		{"a batch script of several nodes", underBatch.with(vars{"SLURM_NTASKS": "-", "SLURM_NNODES": "2"}), "the allocation is for 2 tasks"},
+		{"the shell of salloc", vars{"SLURM_JOB_ID": "2", "SLURM_JOB_NAME": "bash", "SLURM_NNODES": "1", "SLURM_NPROCS": "2", "SLURM_NTASKS": "2"}, "srun trainctl worker"},
+		{"the shell of salloc that is a step", underSlurm.with(vars{"SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}), "srun trainctl worker"},
+		{"a pod that does not know how many", underIndexedJob.with(vars{"PET_NNODES": "-"}), "PET_NNODES"},
+		{"a pod that does not know the first", underIndexedJob.with(vars{"MASTER_ADDR": "-"}), "MASTER_ADDR is missing"},
 		{"slurm contradiction", underSlurm.with(vars{"SLURM_LOCALID": "2"}), "local rank 2 is outside a local world of 2"},
 		{"incomplete torchrun before complete slurm", underSlurm.with(vars{"RANK": "1"}), "LOCAL_RANK"},
 	} {
@@ -138,7 +160,7 @@ func TestExplainShowsWinnerAndLosers(t *testing.T) {
 		}
 		got = append(got, mark+c.Source+": "+c.Why)
 	}
-	want := []string{"*torchrun: first complete set", " slurm: comes after torchrun", " mpich: comes after torchrun", " single: comes after torchrun"}
+	want := []string{"*torchrun: first complete set", " mpich: comes after torchrun", " slurm: comes after torchrun", " single: comes after torchrun"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -190,6 +212,7 @@ func TestTasksWouldEachTrainAlone(t *testing.T) {
 	}{
 		"nothing": {vars{}, 1, ""}, "srun": {underSlurm, 1, "slurm"}, "mpirun": {underOpenMPI, 1, "openmpi"}, "torchrun": {underTorchrun, 1, "torchrun"},
 		"one launcher per task": {underSlurm, 5, ""}, "some launchers": {underSlurm, 2, "slurm"}, "a stray WORLD_SIZE": {vars{"WORLD_SIZE": "2"}, 1, ""},
+		"a batch script": {underBatch, 1, ""},
 	} {
 		err := CheckAlone(tc.env.lookup, tc.nodes)
 		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "trainctl worker")) {

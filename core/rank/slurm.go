@@ -11,18 +11,16 @@ import (
 // Lightning (src/lightning/fabric/plugins/environments/slurm.py).
 var slurm = contract{
 	source:   "slurm",
-	triggers: []string{"SLURM_PROCID"},
+	triggers: []string{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NNODES"},
 	vars: []string{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
 		"SLURM_NTASKS_PER_NODE", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID",
-		"SLURM_JOB_NAME", "SLURM_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"},
+		"SLURM_JOB_NAME", "SLURM_RESTART_COUNT", "ENVIRONMENT", "MASTER_ADDR", "MASTER_PORT"},
 	read: readSlurm,
 }
 
 func readSlurm(r *reader) World {
-	// srun alone numbers a step's tasks. In a batch script, or the shell of salloc,
-	// SLURM_PROCID says nothing of ranks; the name of the job never does.
-	if step, _ := r.get("SLURM_STEP_ID"); step == "4294967291" || step == "4294967290" {
-		r.err = fmt.Errorf("SLURM_STEP_ID is that of a batch script or an interactive shell, not of srun's tasks: %w", errOff)
+	if !slurmTask(r) {
+		refuseShell(r)
 		return World{}
 	}
 	size := "SLURM_NTASKS"
@@ -40,6 +38,35 @@ func readSlurm(r *reader) World {
 	w.MasterAddr = slurmMaster(r, w)
 	w.MasterPort = slurmPort(r)
 	return w
+}
+
+// slurmTask reports whether srun started this process as a task of a step. A batch
+// script has SLURM_PROCID too, but no step. The shell of salloc has neither, or with
+// LaunchParameters=use_interactive_step a step of its own number; some versions
+// number the batch script as well (slurm/slurm.h). The job's name says nothing.
+func slurmTask(r *reader) bool {
+	const batchScript, interactive = "4294967291", "4294967290"
+	step, in := r.get("SLURM_STEP_ID")
+	if in {
+		return step != batchScript && step != interactive && r.any("SLURM_PROCID")
+	}
+	how, _ := r.get("ENVIRONMENT") // of a batch script and of what it starts
+	return how != "BATCH" && r.any("SLURM_PROCID")
+}
+
+// refuseShell marks the variables of an allocation, which are no rank's. Where it
+// is for several tasks, a process beside them would train alone, or wait for
+// ranks that nobody starts; what mpirun says of ranks counts more.
+func refuseShell(r *reader) {
+	tasks := max(r.numberOr("SLURM_NTASKS", 1), r.numberOr("SLURM_NNODES", 1))
+	switch {
+	case r.err != nil:
+	case tasks == 1 || !r.any("SLURM_JOB_ID", "SLURM_JOBID"):
+		r.err = fmt.Errorf("this process is no task of srun: %w", errOff)
+	default:
+		r.err = weak{&EnvError{Source: r.source, Var: "SLURM_STEP_ID", Detail: fmt.Sprintf(
+			"the allocation is for %d tasks, and this process is its batch script or shell, not one of them; fix: \"srun trainctl worker CONFIG\" starts all, \"trainctl run CONFIG\" those of this host", tasks)}}
+	}
 }
 
 func slurmRunID(r *reader) string {

@@ -32,7 +32,7 @@ type World struct {
 	RestartCount, MaxRestarts int
 
 	// Source names the environment contract that was read: "trainctl",
-	// "torchrun", "slurm", "openmpi", "mpich", "horovod" or "single".
+	// "torchrun", "openmpi", "mpich", "slurm", "horovod", "kubernetes" or "single".
 	Source string
 }
 
