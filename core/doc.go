@@ -14,6 +14,10 @@
 // of their environments. Plugins are the same executable started again, or any
 // other one that core/sdk.Serve serves.
 //
+// Where processes of several hosts meet, core/hostnet listens and puts the
+// connection under TLS with keys that core/secret derives from the job's secret;
+// core/keepalive says when it is cut off.
+//
 // # The walk of a gradient bucket
 //
 // core/plan/run.go finishes the step that completes a parameter's gradient,

@@ -94,7 +94,7 @@ func exitCode(err error) int {
 		return launch.ExitPreempted
 	case errors.As(err, &preempted):
 		return launch.ExitTerminated
-	case errors.As(err, &locked), diag.Problems(err) != nil, errors.As(err, new(*rank.EnvError)):
+	case errors.As(err, &locked), diag.Problems(err) != nil, errors.As(err, new(*rank.EnvError)), errors.As(err, new(*rank.SecretError)):
 		return launch.ExitConfig
 	case blamesPeer(err):
 		return launch.ExitPeer

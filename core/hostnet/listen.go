@@ -50,7 +50,7 @@ func Listen(ctx context.Context, lc net.ListenConfig, host string, ports Ports) 
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("no port of %v is free on this host", ports)
+	return nil, fmt.Errorf("no port of %v is free on this host: %w", ports, syscall.EADDRINUSE)
 }
 
 // LocalHost is host where that is an address of this machine, and "" (all

@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"time"
@@ -14,6 +16,10 @@ import (
 
 // ErrStranger is a peer that speaks TLS and does not know the secret.
 var ErrStranger = errors.New("it does not know the job's secret")
+
+// ErrOtherSecret is an ErrStranger that serves the same purpose for a job of
+// another secret.
+var ErrOtherSecret = fmt.Errorf("%w: its own is another one", ErrStranger)
 
 // TLS puts connections under TLS 1.3 with keys that both ends derive from a
 // secret. Whoever has the secret has both keys; there are no files and nobody to
@@ -32,7 +38,7 @@ func NewTLS(secret []byte, label string) (*TLS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TLS{server: config(server, clientKey), client: config(client, serverKey)}, nil
+	return &TLS{server: config(server, clientKey, label+" client"), client: config(client, serverKey, label+" server")}, nil
 }
 
 // Server is the accepting end of a connection. Its handshake runs with the first
@@ -51,20 +57,29 @@ func identity(secret []byte, label string) (tls.Certificate, ed25519.PublicKey, 
 	}
 	key := ed25519.NewKeyFromSeed(seed)
 	public := key.Public().(ed25519.PublicKey)
-	t := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
+	t := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: commonName(label)}, NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
 	der, err := x509.CreateCertificate(nil, t, t, public, key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, public, err
 }
 
-func config(mine tls.Certificate, theirs ed25519.PublicKey) *tls.Config {
+// commonName says what a certificate is for. It proves nothing: who shows it and
+// has another key was given another secret, or pretends so.
+func commonName(label string) string { return "trainctl " + label }
+
+func config(mine tls.Certificate, theirs ed25519.PublicKey, label string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{mine}, ClientAuth: tls.RequireAnyClientCert,
 		InsecureSkipVerify: true, // of a chain of signatures; the key itself is compared
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) != 1 || !theirs.Equal(s.PeerCertificates[0].PublicKey) {
+			switch shown := s.PeerCertificates; {
+			case len(shown) != 1:
 				return ErrStranger
+			case theirs.Equal(shown[0].PublicKey):
+				return nil
+			case shown[0].Subject.CommonName == commonName(label):
+				return ErrOtherSecret
 			}
-			return nil
+			return ErrStranger
 		},
 		SessionTicketsDisabled: true,
 	}

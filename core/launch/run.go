@@ -146,7 +146,7 @@ func meetingCode(err error) int {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitTerminated
-	case errors.As(err, new(*SettingsError)):
+	case errors.As(err, new(*SettingsError)), errors.As(err, new(*rank.SecretError)):
 		return ExitConfig
 	case errors.As(err, new(*fs.PathError)):
 		return ExitFailed // of Briefed

@@ -63,7 +63,8 @@ type Client struct {
 
 // DialStore connects to the store at addr and tries again until it answers as
 // this job's store, or ctx ends: the host may not be up yet. The deadline gives
-// a *TimeoutError, a store that does not want this rank a *RefusedError at once.
+// a *TimeoutError; a store that does not want this rank a *RefusedError at once, and
+// one of another secret a *SecretError.
 func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error) {
 	return dialAny(ctx, []string{addr}, o.filled())
 }
@@ -83,8 +84,7 @@ func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error
 			if err == nil {
 				return c, nil
 			}
-			var no *RefusedError
-			if errors.As(err, &no) && !no.again && len(addrs) == 1 {
+			if len(addrs) == 1 && final(err) {
 				return nil, err
 			}
 			last = worse(last, err)
@@ -101,6 +101,15 @@ func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error
 			pause = min(2*pause, time.Second)
 		}
 	}
+}
+
+// final reports whether trying again would give the same answer.
+func final(err error) bool {
+	var no *RefusedError
+	if errors.As(err, &no) {
+		return !no.again
+	}
+	return errors.As(err, new(*SecretError))
 }
 
 func connectError(ctx context.Context, p Progress, last error) error {
@@ -164,6 +173,8 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 func greet(conn *tls.Conn, o DialOptions) error {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	switch err := conn.Handshake(); {
+	case errors.Is(err, hostnet.ErrOtherSecret):
+		return &SecretError{Addr: conn.RemoteAddr().String()}
 	case errors.Is(err, hostnet.ErrStranger):
 		return ErrNotThisJob
 	case err != nil:

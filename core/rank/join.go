@@ -100,6 +100,9 @@ func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinO
 			break
 		}
 	}
+	if errors.Is(err, syscall.EADDRINUSE) && len(ports) > 1 {
+		return nil, fmt.Errorf("the job's store finds no free port from %d to %d on this host; fix: a wider launch.port_range, a port for each rank and two more: %w", ports[0], ports[len(ports)-1], err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (MASTER_PORT chooses the port)", err)
 	}

@@ -39,6 +39,13 @@ func SecretOf(w World, file string) (secret.Secret, error) {
 	return s, secret.Missing(fmt.Sprintf("the job has %d ranks on several hosts (%s environment)", w.Size, w.Source))
 }
 
+// hungUpOnUs reports whether the peer refused our key, as one with another secret
+// does: the accepting end proves itself first.
+func hungUpOnUs(err error) bool {
+	var alert *net.OpError
+	return errors.As(err, &alert) && alert.Op == "remote error"
+}
+
 // refusal is why a stranger was turned away: a cause for hostnet.Notes, and
 // what there is to say.
 func refusal(err error) (cause, text string) {
@@ -46,6 +53,8 @@ func refusal(err error) (cause, text string) {
 	switch {
 	case errors.As(err, &other):
 		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
+	case errors.Is(err, hostnet.ErrOtherSecret), hungUpOnUs(err):
+		return "other secret", "does not know the job's secret: it was given another " + secret.Env
 	case errors.Is(err, hostnet.ErrStranger):
 		return "secret", "does not know the job's secret"
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -105,6 +105,9 @@ func bind(addr string, ports hostnet.Ports) (net.Listener, error) {
 		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
 	}
 	ln, err := hostnet.Listen(context.Background(), keepalive.Listener(false), host, ports)
+	if errors.Is(err, syscall.EADDRINUSE) && port == "0" {
+		return nil, fmt.Errorf("the job's store finds no free port in launch.port_range = %v on this host; fix: a wider range, a port for each rank and two more: %w", ports, err)
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the job's store cannot listen on %s, another process has that port (often an earlier run that still ends); free now: %s: %w", addr, freePort(addr), err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/trainctl/trainctl/core/secret"
 )
 
 // Store is the job's shared board, as one rank sees it. All ranks of a job use
@@ -159,6 +161,16 @@ var ErrStoreLost = errors.New("connection to the job's store is lost")
 
 // ErrNotThisJob is a port on which something else than this job's store answers.
 var ErrNotThisJob = errors.New("whatever listens there does not know this job's secret")
+
+// SecretError is a store whose job has another secret than this process. It is an
+// ErrNotThisJob.
+type SecretError struct{ Addr string }
+
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("the job's store at %s has another secret than this process; fix: give all hosts the same %s, or the same launch.secret_file", e.Addr, secret.Env)
+}
+
+func (e *SecretError) Unwrap() error { return ErrNotThisJob }
 
 func rankList(peers []Peer) string {
 	s := make([]string, len(peers))

@@ -262,10 +262,14 @@ func TestStrangersAreRefusedBeforeAnythingIsParsed(t *testing.T) {
 	if line := <-book.new; !strings.Contains(line, "another protocol") {
 		t.Errorf("log says %q", line)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: another, Size: 1}); !errors.Is(err, ErrNotThisJob) {
+	var other *SecretError // at once, not when time is up
+	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: another, Size: 1}); !errors.As(err, &other) || !errors.Is(err, ErrNotThisJob) || ctx.Err() != nil {
 		t.Error(err)
+	}
+	if line := <-book.new; !strings.Contains(line, "was given another "+secret.Env) {
+		t.Errorf("log says %q", line)
 	}
 	if c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}); err == nil { // and shows no certificate at all
 		io.Copy(io.Discard, c)
@@ -520,6 +524,23 @@ func TestJoin(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A range without a free port is told as one.
+func TestPortRangeIsUsedUp(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	port := busy.Addr().(*net.TCPAddr).Port
+	s, err := ListenStore("127.0.0.1:0", StoreOptions{Secret: ours, WorldSize: 1, Ports: hostnet.Ports{First: port, Last: port}})
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("launch.port_range = %d-%d", port, port)) || !strings.Contains(err.Error(), "fix: a wider range") {
+		t.Error(err)
 	}
 }
 
