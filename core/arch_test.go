@@ -16,7 +16,7 @@ const module = "github.com/trainctl/trainctl/"
 // layers from the bottom up. A package imports packages of lower layers, and
 // of its own where that is listed in beside.
 var layers = [][]string{
-	{"core/diag", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/appendfile", "core/timeline", "core/cuda/dl"},
+	{"core/diag", "core/crash", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/appendfile", "core/timeline", "core/cuda/dl"},
 	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/secret", "core/hostnet"},
 	{"core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint", "core/op"},

@@ -16,6 +16,7 @@ var shortages = []struct{ says, mend string }{
 	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir;"},
 	{syscall.ENOMEM.Error(), memory},
 	{"fatal error: runtime: out of memory", memory},
+	{"fatal error: out of memory", memory},
 	{"for want of memory", memory}, // core/cgroup: a plugin was killed
 }
 

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/trainctl/trainctl/core/crash"
 )
 
 const (
-	tailLines = 20
-	maxLine   = 64 << 10 // longer lines are cut
+	tailLines   = 20
+	beforeCrash = 5        // of them are shown with a crash
+	maxLine     = 64 << 10 // longer lines are cut
 )
 
 // lines logs what a plugin prints and keeps the last of it for messages.
@@ -25,8 +28,9 @@ type lines struct {
 
 	mu    sync.Mutex
 	tail  []string
-	crash string // first line of a Go panic, which its own stack pushes out of the tail
-	dump  dump   // of goroutines, when the plugin was asked where it hangs
+	crash crash.Dump
+	dump  dump // of goroutines, when the plugin was asked where it hangs
+	stack int  // lines of both
 	rate  rate
 }
 
@@ -48,7 +52,7 @@ func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
 }
 
 func (l *lines) add(line string) {
-	if l.stack(line) {
+	if l.isStack(line) {
 		l.log.Info(line)
 		return
 	}
@@ -64,11 +68,17 @@ func (l *lines) add(line string) {
 	l.log.Info(line)
 }
 
-// stack takes a line that belongs to a dump of goroutines.
-func (l *lines) stack(line string) bool {
+// isStack takes a line that belongs to a dump of goroutines, which the log has
+// whole, and the last lines in short.
+func (l *lines) isStack(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dump.take(line)
+	asked, crashed := l.dump.take(line), l.crash.Take(line)
+	if l.stack == maxDump || !asked && !crashed {
+		return false
+	}
+	l.stack++
+	return true
 }
 
 // hanging is where the plugin's code hung, nil where it did not say.
@@ -93,22 +103,20 @@ func (l *lines) allowed() bool {
 func (l *lines) keep(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.crash == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
-		l.crash = line
-	}
 	if len(l.tail) == tailLines {
 		l.tail = slices.Delete(l.tail, 0, 1)
 	}
 	l.tail = append(l.tail, line)
 }
 
-// last gives the last lines, and above them the line that announced a crash.
+// last gives the last lines. Of a crash it gives what happened and where, and
+// only a few of the lines before.
 func (l *lines) last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := slices.Clone(l.tail)
-	if l.crash != "" && !slices.Contains(out, l.crash) {
-		out = append([]string{l.crash, "…"}, out...)
+	if r := l.crash.Report(); r != nil && l.dump.hanging() == nil {
+		return append(out[max(0, len(out)-beforeCrash):], r.Lines()...)
 	}
 	return out
 }

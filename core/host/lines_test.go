@@ -10,14 +10,14 @@ import (
 
 func TestLastLines(t *testing.T) {
 	l := &lines{log: slog.New(slog.DiscardHandler)}
-	text := "panic: index out of range\n"
+	var text string
 	for i := range 30 {
 		text += fmt.Sprintf("frame %d\n", i)
 	}
 	text += strings.Repeat("x", 3*maxLine) + "\n" + `{"time":"2026-01-02T03:04:05Z","level":"WARN","msg":"a record","done":1}` + "\n{not a record\n"
 	l.read(strings.NewReader(text), func(line []byte) bool { return string(line) == "frame 29" })
 	got := l.last()
-	if len(got) != tailLines+2 || got[0] != "panic: index out of range" {
+	if len(got) != tailLines {
 		t.Errorf("%d lines, first %q", len(got), got[0])
 	}
 	if len(got[len(got)-3]) != maxLine {
@@ -28,6 +28,28 @@ func TestLastLines(t *testing.T) {
 	}
 	if slices.Contains(got, "frame 29") {
 		t.Error("a line that was taken is kept")
+	}
+}
+
+// A plugin's crash is told by its message and its place, however long its dump
+// is; the log has all of that, and floods are no dump.
+func TestLastLinesOfACrash(t *testing.T) {
+	var logged strings.Builder
+	l := &lines{log: slog.New(slog.NewTextHandler(&logged, nil))}
+	text := strings.Repeat("an ordinary line\n", 30) + "panic: index out of range\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x8 pc=0x48be5e]\n\n"
+	for i := range 300 {
+		text += fmt.Sprintf("goroutine %d [running]:\nmain.(*Star).Do(0x28?)\n\t/src/mine/star.go:%d +0x11e\n\n", i+1, i+118)
+	}
+	l.read(strings.NewReader(text+"rax    0x1\n"), nil)
+	want := append(slices.Repeat([]string{"an ordinary line"}, beforeCrash),
+		"panic: index out of range", "SIGSEGV: segmentation violation, at address 0x8", "  main.(*Star).Do at src/mine/star.go:118")
+	if got := l.last(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, all := range []string{"star.go:417", "rax    0x1"} {
+		if !strings.Contains(logged.String(), all) {
+			t.Errorf("the log lacks %q", all)
+		}
 	}
 }
 

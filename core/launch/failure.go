@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/cgroup"
+	"github.com/trainctl/trainctl/core/crash"
 	"github.com/trainctl/trainctl/core/diag"
 )
 
@@ -39,7 +40,10 @@ type Cause struct {
 	Memory    string    `json:"memory,omitempty"`  // evidence of an out-of-memory kill
 	Message   string    `json:"message,omitempty"` // what happened, when no process tells
 	LastLines []string  `json:"last_lines,omitempty"`
-	Log       string    `json:"log,omitempty"` // file with all of its lines
+
+	// Crash is what the rank's last words, Go's dump of goroutines, come down to.
+	Crash *crash.Report `json:"crash,omitempty"`
+	Log   string        `json:"log,omitempty"` // file with all of its lines
 }
 
 func (e exit) cause(host string, oom int) Cause {
@@ -61,7 +65,7 @@ func (e exit) cause(host string, oom int) Cause {
 // hear adds what the rank said last.
 func (c *Cause) hear(w *worker) {
 	w.finish()
-	c.LastLines, c.Log = w.log.lines(), w.log.path
+	c.LastLines, c.Crash, c.Log = w.log.lines(), w.log.crashed(), w.log.path
 	c.Step, c.Phase = w.place()
 }
 
@@ -85,6 +89,9 @@ func signalName(s syscall.Signal) string {
 func (f *Failure) Advice() []string { return append(f.Root.advice(), f.Next...) }
 
 func (c Cause) advice() []string {
+	if c.Crash != nil && c.Signal == "SIGABRT" { // with which GOTRACEBACK=crash ends a panic
+		c.Signal, c.ExitCode = "", panicked
+	}
 	switch {
 	case c.Memory != "":
 		return []string{"The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."}
@@ -100,10 +107,31 @@ func (c Cause) advice() []string {
 	if a := c.hungPlugin(); a != nil {
 		return a
 	}
-	if mend := diag.Shortage(strings.Join(c.LastLines, "\n")); mend != "" {
+	if mend := diag.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); mend != "" {
 		return []string{mend}
 	}
+	if c.Crash != nil && c.Crash.Signal != "" {
+		return c.crashAdvice()
+	}
 	return adviceFor(c.ExitCode)
+}
+
+// crashAdvice is about a signal that Go's runtime told of: the exit code is that
+// of a panic then.
+func (c Cause) crashAdvice() []string {
+	name, _, _ := strings.Cut(c.Crash.Signal, ":")
+	if c.Crash.Sent {
+		return []string{"Find out who sent " + name + "; the launcher did not."}
+	}
+	return append(adviceFor(panicked), "TRAINCTL_CPU=generic rules the assembly kernels out.")
+}
+
+// crash is what Crash says, in lines.
+func (c Cause) crash() []string {
+	if c.Crash == nil {
+		return nil
+	}
+	return c.Crash.Lines()
 }
 
 // hungPlugin is what to do where a plugin hung, as its host words it; nil elsewhere.
@@ -197,6 +225,7 @@ func (c Cause) format(p func(string, ...any)) {
 	if c.Memory != "" {
 		p("  memory    : %s", c.Memory)
 	}
+	c.formatCrash(p)
 	if len(c.LastLines) > 0 {
 		p("  last lines:")
 	}
@@ -205,6 +234,30 @@ func (c Cause) format(p func(string, ...any)) {
 	}
 	if c.Log != "" {
 		p("  all lines : %s", c.Log)
+	}
+}
+
+func (c Cause) formatCrash(p func(string, ...any)) {
+	r := c.Crash
+	if r == nil {
+		return
+	}
+	for i, line := range strings.Split(r.Message, "\n") {
+		switch {
+		case i > 0:
+			p("              %s", strings.ReplaceAll(line, "\t", "  "))
+		case line != "":
+			p("  crash     : %s", line)
+		}
+	}
+	if s := r.SignalText(); s != "" {
+		p("  signal    : %s", s)
+	}
+	if len(r.Frames) > 0 {
+		p("  at        : %s\n  stack     :", r.At())
+	}
+	for _, f := range r.Frames {
+		p("    | %s", f)
 	}
 }
 

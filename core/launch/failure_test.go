@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/crash"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -33,6 +35,15 @@ func TestFailureFormat(t *testing.T) {
 			c.ExitCode, c.LastLines = ExitDiverged, []string{"error: diverged at step 42"}
 		}), Stopped: []int{0}},
 		"crash": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
+		"panic": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines, c.Log = panicked, []string{"step 41"}, "runs/mnist-ddp/1/logs/rank-1.log"
+			c.Crash = &crash.Report{Message: "panic: runtime error: invalid memory address or nil pointer dereference", Signal: "SIGSEGV: segmentation violation",
+				Address: "0x8", Goroutine: "1 [running]", Frames: []string{"core/train.(*Loop).step at core/train/step.go:41", "main.main at cmd/trainctl/main.go:9"}}
+		})},
+		"sent": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines = panicked, nil
+			c.Crash = &crash.Report{Signal: "SIGSEGV: segmentation violation", Sent: true, Goroutine: "1 [select]", Frames: []string{"main.main at cmd/trainctl/main.go:9"}}
+		})},
 		"node": {Job: "mnist-ddp", Root: Cause{Rank: -1, Host: "node1", Time: at, Step: -1,
 			Message: "the launcher of node 1 is gone (node1, 10.0.0.2:5000)"}, Stopped: []int{0, 1}},
 	} {
@@ -66,6 +77,7 @@ func TestFailureFormat(t *testing.T) {
 // What ran out is the better advice than what the exit code says.
 func TestAdviceAboutShortages(t *testing.T) {
 	for line, want := range map[string]string{
+		"fatal error: out of memory":                                             "trainctl plan",
 		"fatal error: runtime: out of memory":                                    "trainctl plan",
 		"error: checkpoint of step 6: write x: no space left on device":          "--run-dir",
 		"error: shared memory (1 byte): truncate gradients: file too large":      "ulimit -f",

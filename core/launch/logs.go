@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/appendfile"
+	"github.com/trainctl/trainctl/core/crash"
 )
 
 // sink is the launcher's own log: whole lines, one writer at a time.
@@ -46,6 +47,7 @@ type rankLog struct {
 	file *appendfile.File // nil: none
 	done io.Closer        // of the file
 	tail tail
+	dump crash.Dump // of goroutines, as the rank died
 }
 
 // openRankLog starts the file anew on the first attempt and goes on with it on
@@ -76,12 +78,17 @@ func (l *rankLog) warn(err error) {
 	l.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear here only", l.path, err)
 }
 
+// piece takes a line, or a piece of a long one. A dump of goroutines goes to the
+// file alone: the failure block says what it comes down to.
 func (l *rankLog) piece(piece []byte, first, last bool) {
-	l.sink.line(l.prefix, piece)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if first {
+	dump := first && l.dump.Take(string(piece))
+	if first && !dump {
 		l.tail.add(piece)
+	}
+	if !dump || l.file == nil {
+		l.sink.line(l.prefix, piece)
 	}
 	if l.file == nil {
 		return
@@ -122,6 +129,13 @@ func (l *rankLog) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.tail.lines...)
+}
+
+// crashed is how the rank crashed; nil if it did not, or did not say.
+func (l *rankLog) crashed() *crash.Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dump.Report()
 }
 
 func (l *rankLog) close() {

@@ -54,6 +54,9 @@ func play(role string) int {
 		tell(map[string]any{"event": "step", "step": 41, "phase": "backward"})
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "panic":
+		fmt.Fprintln(os.Stderr, "about to crash")
+		(*crasher)(nil).boom(arg)
 	case "quit": // one rank as if all had gone well, the others when it is gone
 		if os.Getenv("RANK") != arg {
 			fmt.Println("the other one is gone")
@@ -105,6 +108,16 @@ func play(role string) int {
 		return playMeet()
 	}
 	return 0
+}
+
+type crasher struct{ value int }
+
+//go:noinline
+func (c *crasher) boom(how string) {
+	if how == "value" {
+		panic("the loss is no number\nof layer fc")
+	}
+	c.value = 1
 }
 
 func tell(v any) {

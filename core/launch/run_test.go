@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -169,6 +170,44 @@ func TestKilledRankIsNamed(t *testing.T) {
 		fmt.Sprintf("-9 (Signal 9 (SIGKILL) received by PID %d)", all[1])} {
 		if !strings.Contains(block, want) {
 			t.Errorf("no %q in\n%s", want, block)
+		}
+	}
+}
+
+// A rank that panics, or that a fault or a signal from outside ends, is told by
+// the message, the signal's name, the file and line and the frames of ours; its
+// log has the whole dump, the terminal none of it.
+func TestCrashesAreToldInShort(t *testing.T) {
+	place := regexp.MustCompile(`(?m)^  at        : core/launch/main_test\.go:\d+$`)
+	frames := regexp.MustCompile(`(?m)^    \| core/launch\.\(\*crasher\)\.boom at core/launch/main_test\.go:\d+\n    \| core/launch\.play at core/launch/main_test\.go:\d+$`)
+	for how, want := range map[string][]string{
+		"panic:1:value": {"  crash     : panic: the loss is no number\n                of layer fc\n", "please report it"},
+		"panic:1:nil":   {"  crash     : panic: runtime error: invalid memory address", "  signal    : SIGSEGV: segmentation violation, at address 0x0", "TRAINCTL_CPU=generic"},
+	} {
+		for _, level := range []string{"single", "all", "system", "crash"} {
+			dir := t.TempDir()
+			res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, LogDir: dir, Command: func(w rank.World) Command {
+				c := asRole(how)(w)
+				c.Env = append(c.Env, "GOTRACEBACK="+level)
+				return c
+			}})
+			f := res.Failure()
+			if f == nil || f.Root.Rank != 1 || f.Root.Crash == nil {
+				t.Fatalf("%s, %s: %+v\n%s", how, level, res, log)
+			}
+			text := f.Format()
+			for _, w := range append(want, "    | about to crash\n") {
+				if !strings.Contains(text, w) {
+					t.Errorf("%s, %s: %q is not in\n%s", how, level, w, text)
+				}
+			}
+			if !place.MatchString(text) || !frames.MatchString(text) || strings.Contains(text+log, "goroutine ") {
+				t.Errorf("%s, %s: terminal\n%sblock\n%s", how, level, log, text)
+			}
+			all, err := os.ReadFile(f.Root.Log)
+			if err != nil || !bytes.Contains(all, []byte("goroutine 1 ")) || level == "crash" && !bytes.Contains(all, []byte(" fp=0x")) {
+				t.Errorf("%s, %s: %v, the log:\n%s", how, level, err, all)
+			}
 		}
 	}
 }

@@ -1,0 +1,251 @@
+// Package crash reads what Go's runtime prints as a process dies of a panic, a
+// fatal error or a signal, and keeps of it what people need: the message, the
+// signal, and where it happened. Registers and the stacks of other goroutines
+// are for the log.
+package crash
+
+import (
+	"regexp"
+	"strings"
+)
+
+const (
+	maxFrames  = 10
+	maxMessage = 6   // lines
+	maxLine    = 500 // bytes of a line of the message
+)
+
+// Report is how a process crashed.
+type Report struct {
+	Message   string   `json:"message,omitempty"`   // "panic: boom"; may have several lines
+	Signal    string   `json:"signal,omitempty"`    // "SIGSEGV: segmentation violation"
+	Address   string   `json:"address,omitempty"`   // that the process touched, "0x8"
+	Sent      bool     `json:"sent,omitempty"`      // the signal came from a process, not from a fault
+	Foreign   bool     `json:"foreign,omitempty"`   // it came while C code, or other code that is not Go's, ran
+	Goroutine string   `json:"goroutine,omitempty"` // "1 [running]"
+	Frames    []string `json:"frames,omitempty"`    // "core/train.(*Loop).step at core/train/step.go:19", the innermost first
+}
+
+// Dump takes the lines that a process prints. The zero value is ready; it keeps
+// a bounded number of them. It is not safe for concurrent use.
+type Dump struct {
+	begun   bool
+	message []string
+	signal  []string // name and description, address
+	sent    bool
+	foreign bool
+
+	head     bool // the message is being read
+	stack    stack
+	reading  bool // a goroutine that may be told of
+	function string
+	chosen   *stack
+}
+
+// stack is one goroutine's.
+type stack struct {
+	name      string
+	ours, all []string
+}
+
+var (
+	sigLine   = regexp.MustCompile(`^(SIG[A-Z0-9]+: .+)$`)
+	sigInside = regexp.MustCompile(`^\[signal (SIG[A-Z0-9]+: .+?)(?: code=\S+)?(?: addr=(\S+))?(?: pc=\S+)?\]?$`)
+	pcLine    = regexp.MustCompile(`^PC=\S+ m=\S+ sigcode=(\S+)(?: addr=(\S+))?`)
+	goroutine = regexp.MustCompile(`^goroutine (\d+) (?:gp=\S+ m=\S+ (?:mp=\S+ )?)?(\[.*\]):$`)
+	call      = regexp.MustCompile(`^[^\s"'=]+\(.*\)$`)
+	elided    = regexp.MustCompile(`^\.\.\.(\d+|additional) frames elided\.\.\.$`)
+	register  = regexp.MustCompile(`^[a-z][a-z0-9]{1,5}\s+0x[0-9a-f]+$`)
+)
+
+// openings begin a dump, beside the name of a signal.
+var openings = []string{"panic: ", "fatal error: ", "runtime: out of memory", "runtime: goroutine stack exceeds", "unexpected fault address "}
+
+// others are lines of a dump that no other rule knows.
+var others = []string{"\t", "goroutine ", "created by ", "runtime stack:", "runtime: ", "[originating from ", "[signal ", "signal arrived ",
+	"-----", "PC=", "stack: frame=", "instruction bytes: "}
+
+// Take reads a line, and reports whether it is part of a dump. All of them are;
+// what another thread prints meanwhile is not.
+func (d *Dump) Take(line string) bool {
+	if !d.begun && !opens(line) {
+		return false
+	}
+	if !d.head && prefixed(line, openings[:2]) {
+		*d = Dump{} // what was before did not end the process
+	}
+	switch {
+	case !d.begun || d.head && opens(line):
+		d.open(line)
+		return true
+	case d.about(line):
+		d.head = false
+		return true
+	case d.head && line != "":
+		d.say(line)
+		return true
+	}
+	d.head = false
+	return d.frame(line) || line == "" || opens(line) || prefixed(line, others) || register.MatchString(line) || elided.MatchString(line)
+}
+
+func opens(line string) bool { return prefixed(line, openings) || sigLine.MatchString(line) }
+
+func prefixed(line string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(line, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Dump) open(line string) {
+	d.begun, d.head = true, true
+	if sigLine.MatchString(line) {
+		d.signal = []string{line, ""}
+		return
+	}
+	d.say(line)
+}
+
+func (d *Dump) say(line string) {
+	if len(d.message) == maxMessage || strings.HasPrefix(line, "runtime: sp=") {
+		return
+	}
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
+	}
+	d.message = append(d.message, line)
+}
+
+// about reads the lines that describe a signal, or begin a stack.
+func (d *Dump) about(line string) bool {
+	if m := sigInside.FindStringSubmatch(line); m != nil {
+		if d.signal == nil {
+			d.signal = m[1:]
+		}
+		return true
+	}
+	if m := pcLine.FindStringSubmatch(line); m != nil {
+		if d.sent = m[1] == "0"; !d.sent && d.signal != nil {
+			d.signal[1] = m[2]
+		}
+		return true
+	}
+	if strings.HasPrefix(line, "signal arrived during cgo") {
+		d.foreign = true
+		return true
+	}
+	if m := goroutine.FindStringSubmatch(line); m != nil {
+		d.next(m[1] + " " + m[2])
+		return true
+	}
+	return line == "runtime stack:"
+}
+
+// next begins another goroutine. The first is the one that crashed; but a signal
+// that was sent may find a thread at rest, and then the first with code of ours
+// tells more.
+func (d *Dump) next(name string) {
+	d.settle()
+	d.stack, d.reading = stack{name: name}, d.chosen == nil || len(d.chosen.ours) == 0
+}
+
+func (d *Dump) settle() {
+	if d.reading && (d.chosen == nil || len(d.chosen.ours) == 0 && len(d.stack.ours) > 0) {
+		s := d.stack
+		d.chosen = &s
+	}
+	d.reading = false
+}
+
+// frame reads a function, or the place of the one above.
+func (d *Dump) frame(line string) bool {
+	if place, ok := strings.CutPrefix(line, "\t"); ok {
+		if d.function != "" && d.reading {
+			d.stack.add(d.function, place)
+		}
+		d.function = ""
+		return true
+	}
+	d.function = ""
+	if !call.MatchString(line) {
+		return false
+	}
+	d.function = line[:strings.LastIndexByte(line, '(')]
+	return true
+}
+
+func (s *stack) add(function, place string) {
+	place, _, _ = strings.Cut(place, " ")
+	text := trim(function) + " at " + trimPlace(function, place)
+	if len(s.all) < maxFrames {
+		s.all = append(s.all, text)
+	}
+	if len(s.ours) < maxFrames && ours(function, place) {
+		s.ours = append(s.ours, text)
+	}
+}
+
+// Report is nil unless a dump began.
+func (d *Dump) Report() *Report {
+	if !d.begun {
+		return nil
+	}
+	if d.reading {
+		d.settle()
+	}
+	r := &Report{Message: strings.Join(d.message, "\n"), Sent: d.sent, Foreign: d.foreign}
+	if d.signal != nil {
+		r.Signal, r.Address = d.signal[0], d.signal[1]
+	}
+	if c := d.chosen; c != nil {
+		r.Goroutine, r.Frames = c.name, c.ours
+		if len(c.ours) == 0 {
+			r.Frames = c.all
+		}
+	}
+	return r
+}
+
+// At is the file and line where it happened, as far as code of ours goes; "" if
+// the process did not say.
+func (r *Report) At() string {
+	if len(r.Frames) == 0 {
+		return ""
+	}
+	_, place, _ := strings.Cut(r.Frames[0], " at ")
+	return place
+}
+
+// Lines are the report for people: what happened, the signal, and the frames.
+func (r *Report) Lines() (out []string) {
+	if r.Message != "" {
+		out = strings.Split(r.Message, "\n")
+	}
+	if s := r.SignalText(); s != "" {
+		out = append(out, s)
+	}
+	for _, f := range r.Frames {
+		out = append(out, "  "+f)
+	}
+	return out
+}
+
+// SignalText names the signal, and what it was about.
+func (r *Report) SignalText() string {
+	s := r.Signal
+	switch {
+	case s == "":
+		return ""
+	case r.Sent:
+		s += ", sent by a process"
+	case r.Address != "":
+		s += ", at address " + r.Address
+	}
+	if r.Foreign {
+		s += ", in code that is not Go's"
+	}
+	return s
+}

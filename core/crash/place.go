@@ -1,0 +1,57 @@
+package crash
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// module is that of trainctl, with the slash that follows it.
+const module = "github.com/trainctl/trainctl/"
+
+// standard are the roots of the packages that come with Go and are found in
+// stacks. "main" is not one.
+var standard = []string{"runtime", "internal", "reflect", "sync", "syscall", "os", "net", "io", "bufio", "bytes", "compress", "container", "context",
+	"crypto", "database", "encoding", "errors", "fmt", "hash", "image", "iter", "log", "maps", "math", "regexp", "slices", "sort", "strconv", "strings",
+	"testing", "text", "html", "time", "unicode", "unique", "weak", "vendor", "panic", "go", "archive", "mime", "path"}
+
+// ours tells trainctl's functions and those of a plugin's own module from those
+// of Go and of dependencies.
+func ours(function, place string) bool {
+	if strings.HasPrefix(place, "_cgo_") {
+		return false
+	}
+	if strings.HasPrefix(function, module) || strings.HasPrefix(function, "main.") {
+		return true
+	}
+	root := function
+	if i := strings.IndexAny(root, "/.("); i >= 0 {
+		root = root[:i]
+	}
+	return !slices.Contains(standard, root) && !strings.Contains(place, "@v") && !strings.Contains(place, "/vendor/")
+}
+
+// trim leaves of a function what tells it from others: "core/train.(*Loop).step".
+func trim(function string) string { return strings.TrimPrefix(function, module) }
+
+// trimPlace leaves of a file what says where in its module it is, whether or not
+// the program was built with -trimpath.
+func trimPlace(function, place string) string {
+	if _, inside, ok := strings.Cut(place, module); ok {
+		return inside
+	}
+	if rest, ok := strings.CutPrefix(function, module); ok {
+		return path.Join(packageOf(rest), path.Base(place))
+	}
+	parts := strings.Split(place, "/")
+	return strings.Join(parts[max(0, len(parts)-3):], "/")
+}
+
+// packageOf cuts "core/train.(*Loop).step" behind its package.
+func packageOf(function string) string {
+	slash := strings.LastIndexByte(function, '/') + 1
+	if i := strings.IndexByte(function[slash:], '.'); i >= 0 {
+		return function[:slash+i]
+	}
+	return function
+}

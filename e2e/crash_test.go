@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A rank and a plugin that a SIGSEGV ends are told by its name and the frames of
+// ours. Registers and other goroutines are in the rank's log alone.
+func TestSegmentationFaultIsToldInShort(t *testing.T) {
+	t.Parallel()
+	for who, pid := range map[string]func(*place) int{
+		"rank":   func(p *place) int { return p.worker(t, 1).pid },
+		"plugin": func(p *place) int { return p.pluginOf(t, "dataset", 1).pid },
+	} {
+		p := newPlace(t)
+		r := p.underWay(t)
+		kill(t, pid(p), syscall.SIGSEGV)
+		res := r.wait(t).expect(t, 5).oneBlock(t).says(t, "rank      : 1", "SIGSEGV: segmentation violation, sent by a process")
+		matches(t, res, `\| +(core|cmd|main)\S* at (core|plugins|cmd)/\S+\.go:\d+`)
+		if regexp.MustCompile(`rip +0x|gp=0x|\[running\]`).MatchString(res.stderr) {
+			t.Errorf("%s: the dump is on the terminal:\n%s", who, res.stderr)
+		}
+		log, err := os.ReadFile(filepath.Join(p.runDir(1), "logs", "rank-1.log"))
+		if err != nil || !strings.Contains(string(log), "goroutine 1 ") || !regexp.MustCompile(`rip +0x`).Match(log) {
+			t.Errorf("%s: %v; its log lacks the dump:\n%s", who, err, log)
+		}
+	}
+}
