@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/host"
 	"github.com/trainctl/trainctl/core/launch"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -159,7 +160,7 @@ type unlockedError struct {
 }
 
 func (e *unlockedError) Error() string {
-	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, e.config)
+	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, diag.Shell(e.config))
 }
 
 func (e *unlockedError) ExitCode() int { return launch.ExitPlugin }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/event"
 	"github.com/trainctl/trainctl/core/launch"
 )
@@ -95,9 +96,9 @@ func (j *job) resumable() string {
 	defer cancel()
 	switch c, err := checkpoint.Newest(ctx, j.fs, dir); {
 	case err == nil:
-		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, c.Path)
+		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, diag.Shell(c.Path))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("There are checkpoints in %s; \"trainctl ckpt verify\" tells which are sound.", dir)
+		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s tells which are sound.", diag.Shell(filepath.Dir(dir)))
 	}
 	return none
 }

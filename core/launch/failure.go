@@ -147,7 +147,7 @@ func (c Cause) hungPlugin() []string {
 		advice = append(advice, "backend.restarts = 1 replaces a backend that hangs while the ranks go on.")
 	}
 	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
-		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", dir))
+		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", diag.Shell(dir)))
 	}
 	return advice
 }

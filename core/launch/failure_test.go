@@ -107,3 +107,11 @@ func TestAdviceForAHungPlugin(t *testing.T) {
 		t.Errorf("a data set is no backend:\n%s", got)
 	}
 }
+
+// A run's folder with a space is quoted in the command that names it.
+func TestAdviceQuotesFiles(t *testing.T) {
+	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", LastLines: []string{"error: backend plugin tcp: the process gives no sign of life"}}
+	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "trainctl doctor --run '/data/my runs/job/7' ") {
+		t.Error(got)
+	}
+}
