@@ -32,7 +32,7 @@ func (a *account) Emit(r event.Record) {
 	case *event.PluginStarted:
 		s.Plugins = append(s.Plugins, *e)
 	case *event.RunStarted: // again, where the ranks were restarted
-		s.Plugins = nil
+		s.Plugins, s.Continues = nil, e.Continues
 	case *event.PlanMade:
 		s.Comm.Buckets, s.Comm.BytesPerStep = e.Buckets, e.BytesPerStep
 		a.counted, a.samples = 0, 0

@@ -19,9 +19,10 @@ import (
 
 // What the launcher tells its workers beside the rank's own variables.
 const (
-	envRunDir  = "TRAINCTL_RUN_DIR"    // directory of this run, made by the launcher
-	envStarted = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
-	envSockets = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
+	envRunDir    = "TRAINCTL_RUN_DIR"    // directory of this run, made by the launcher
+	envStarted   = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
+	envContinues = "TRAINCTL_CONTINUES"  // directory of the run that this one goes on from
+	envSockets   = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
 )
 
 // RunDir is the run directory; the zero value, on other ranks than 0, has none.
@@ -49,7 +50,7 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
 	if w.Rank == 0 && !o.EvalOnly {
 		bus.Emit(&event.RunStarted{
-			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Config: cfg.Path, WorldSize: w.Size, Device: m.Device, DeviceReason: m.Why,
+			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Continues: o.continues(fs), Config: cfg.Path, WorldSize: w.Size, Device: m.Device, DeviceReason: m.Why,
 			Backend: Backend(cfg), Precision: cfg.Precision.Plugin, Epochs: cfg.Train.Epochs, Restart: w.RestartCount,
 		})
 	}

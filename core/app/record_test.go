@@ -73,3 +73,32 @@ func TestPluginsAreRecorded(t *testing.T) {
 		t.Errorf("%d events", told)
 	}
 }
+
+// A resumed run says which run it continues, and has that run's curve.
+func TestResumedRunNamesTheEarlierOne(t *testing.T) {
+	o := options(t)
+	single := fx.Replace(rank.Single())
+	if err := Worker(t.Context(), o, single); err != nil {
+		t.Fatal(err)
+	}
+	earlier := filepath.Join(o.Config.Run.Dir, "wired", "1")
+	if s := summary(t, o); s.Continues != "" {
+		t.Errorf("a fresh run continues %s", s.Continues)
+	}
+	o.Resume = "auto"
+	o.Config.Train.Epochs++
+	if err := Worker(t.Context(), o, single); err != nil {
+		t.Fatal(err)
+	}
+	if s := summary(t, o); s.Continues != earlier {
+		t.Errorf("it continues %q, not %s", s.Continues, earlier)
+	}
+	events, err := os.ReadFile(filepath.Join(o.Config.Run.Dir, "wired", "2", "events.jsonl"))
+	if err != nil || !bytes.Contains(events, []byte(`"continues":"`+earlier+`"`)) {
+		t.Errorf("%v, %.300s", err, events)
+	}
+	curves, err := os.ReadDir(filepath.Join(o.Config.Run.Dir, "wired", "2", "tensorboard"))
+	if err != nil || len(curves) != 2 {
+		t.Errorf("%v, %v", err, curves)
+	}
+}

@@ -297,6 +297,7 @@ func (j *job) command(w rank.World) launch.Command {
 		args = append(args, "--resume", from)
 	}
 	return launch.Command{Path: j.Exe, Args: args, Env: []string{
+		envContinues + "=" + runOf(j.fs, j.resume),
 		envRunDir + "=" + j.dir.Path,
 		envSockets + "=" + j.sockets.Path,
 		envStarted + "=" + strconv.FormatInt(j.Started.UnixNano(), 10),

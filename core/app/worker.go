@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -68,6 +69,30 @@ func (o *WorkerOptions) findResume() error {
 	j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: checkpoint.OsFS()}
 	o.Resume, err = j.findResume()
 	return err
+}
+
+// continues is the directory of the run whose checkpoint this one goes on from,
+// "" if there is none. After a restart that is no longer what Resume names.
+func (o *WorkerOptions) continues(fsys checkpoint.FS) string {
+	if run, launched := os.LookupEnv(envContinues); launched {
+		return run
+	}
+	return runOf(fsys, o.Resume)
+}
+
+// runOf is the directory of the run that a checkpoint belongs to, absolute.
+func runOf(fsys checkpoint.FS, path string) string {
+	if path == "" {
+		return ""
+	}
+	d, ok := event.RunOf(fsys, path)
+	if !ok {
+		return ""
+	}
+	if abs, err := filepath.Abs(d.Path); err == nil {
+		return abs
+	}
+	return d.Path
 }
 
 // withRunner builds a worker, uses it, and ends whatever it started.
@@ -248,6 +273,7 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		r.timeline(ctx, t.Timeline())
 	}
 	if r.p.World.Rank == 0 {
+		s.Continues = r.p.Options.continues(r.p.FS)
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}

@@ -58,6 +58,9 @@ func (f osFS) SymlinkIfPossible(oldname, newname string) error {
 	return os.Symlink(oldname, newname)
 }
 
+// Link gives a file a second name.
+func (f osFS) Link(oldname, newname string) error { return os.Link(oldname, newname) }
+
 var (
 	_ FS           = osFS{}
 	_ afero.Linker = osFS{}

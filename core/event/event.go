@@ -36,7 +36,8 @@ type RunStarted struct {
 	Name          string `json:"name"`
 	Version       string `json:"version"`
 	RunDir        string `json:"run_dir"`
-	Config        string `json:"config"` // path of the TOML file
+	Continues     string `json:"continues,omitempty"` // directory of the run whose checkpoint it goes on from
+	Config        string `json:"config"`              // path of the TOML file
 	WorldSize     int    `json:"world_size"`
 	Device        string `json:"device"`
 	DeviceReason  string `json:"device_reason,omitempty"` // why "auto" is the CPU

@@ -7,6 +7,7 @@ func (e *RunStarted) fields(w *encoder) {
 	w.str("name", e.Name)
 	w.str("version", e.Version)
 	w.str("run_dir", e.RunDir)
+	w.optional("continues", e.Continues)
 	w.str("config", e.Config)
 	w.integer("world_size", int64(e.WorldSize))
 	w.str("device", e.Device)

@@ -296,3 +296,58 @@ func TestJoinRunDir(t *testing.T) {
 		}
 	}
 }
+
+// A resumed run shows one curve: it has the earlier run's files, in front of its
+// own by name, and says which of their steps are void. Once more it is the same,
+// and weights alone or a run that is gone are nothing to go on with.
+func TestTensorBoardGoesOn(t *testing.T) {
+	fs := faultfs.New()
+	run := func(from *CheckpointLoaded) (own string, names []string) {
+		t.Helper()
+		d, err := CreateRunDir(fs, "/runs", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tb, err := NewTensorBoard(fs, d.TensorBoard(), func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus := NewBus(0, tb)
+		if from != nil {
+			bus.Emit(from)
+		}
+		bus.Emit(&StepDone{Step: 9, LossMean: 1, Accuracy: -1})
+		if err := bus.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := afero.ReadDir(fs, d.TensorBoard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		return names[len(names)-1], names
+	}
+	start := []byte{2 << 3, 9, 7<<3 | 2, 2, 1 << 3, 1} // step 9, session_log START
+	first, _ := run(nil)
+	second, names := run(&CheckpointLoaded{Step: 8, Path: "/runs/x/1/checkpoints/step-8"})
+	if want := []string{first, second}; !slices.Equal(names, want) || second <= first {
+		t.Fatal(names, want)
+	}
+	third, names := run(&CheckpointLoaded{Step: 8, Path: "/runs/x/2/checkpoints/step-8"})
+	if want := []string{first, second, third}; !slices.Equal(names, want) {
+		t.Fatal(names, want)
+	}
+	for i, want := range []bool{false, true, true} {
+		b, err := afero.ReadFile(fs, "/runs/x/3/tensorboard/"+names[i])
+		if err != nil || bytes.Contains(b, start) != want {
+			t.Errorf("%s: start %v, %v", names[i], !want, err)
+		}
+	}
+	for _, from := range []*CheckpointLoaded{{Path: "/runs/x/1/checkpoints/step-8"}, {Step: 8, Path: "/gone/checkpoints/step-8"}, {Step: 8, Path: "/weights"}} {
+		if _, names := run(from); len(names) != 1 {
+			t.Errorf("%+v: %v", from, names)
+		}
+	}
+}

@@ -69,6 +69,19 @@ func FindCheckpoints(fsys afero.Fs, base, arg string) (path string, err error) {
 	return d.Path, nil
 }
 
+// RunOf is the run that a checkpoint, its directory of checkpoints, or the run's
+// own path belongs to.
+func RunOf(fsys afero.Fs, path string) (RunDir, bool) {
+	d := RunDir{fsys, filepath.Clean(path)}
+	switch sub := filepath.Base(RunDir{}.Checkpoints()); sub {
+	case filepath.Base(d.Path):
+		d.Path = filepath.Dir(d.Path)
+	case filepath.Base(filepath.Dir(d.Path)):
+		d.Path = filepath.Dir(filepath.Dir(d.Path))
+	}
+	return d, d.isRun()
+}
+
 // isRun tells a run's directory from those around it.
 func (d RunDir) isRun() bool {
 	ok, err := afero.IsDir(d.fs, d.Logs())

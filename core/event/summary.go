@@ -14,7 +14,8 @@ import (
 type Summary struct {
 	Schema    int            `json:"schema"`
 	Name      string         `json:"name"`
-	Status    string         `json:"status"` // as in RunDone
+	Status    string         `json:"status"`              // as in RunDone
+	Continues string         `json:"continues,omitempty"` // as in RunStarted
 	WorldSize int            `json:"world_size"`
 	Device    string         `json:"device"`
 	Backend   string         `json:"backend"`

@@ -7,6 +7,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/afero"
@@ -24,6 +27,9 @@ const flushBytes = 64 << 10
 // TensorBoard writes the scalars of step and evaluation events into one event
 // file, whose X axis is the optimizer step. Other events it passes over.
 type TensorBoard struct {
+	fs      afero.Fs
+	dir     string
+	name    string // of f, which may have changed
 	f       afero.File
 	buf     []byte // records not yet written
 	event   []byte // scratch for one record
@@ -48,15 +54,15 @@ func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, 
 	}
 	now := time.Now()
 	for n := 0; ; n++ {
-		name := fmt.Sprintf("events.out.tfevents.%d.%s.%d.%d", now.Unix(), host, os.Getpid(), n)
-		f, err := fsys.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+		name := filepath.Join(dir, fmt.Sprintf("%s%d.%s.%d.%d", eventFile, now.Unix(), host, os.Getpid(), n))
+		f, err := fsys.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 		if os.IsExist(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tensorboard: %w", err)
 		}
-		t := &TensorBoard{f: f, flushed: now, warn: trouble{tell: warn}}
+		t := &TensorBoard{fs: fsys, dir: dir, name: name, f: f, flushed: now, warn: trouble{tell: warn}}
 		t.version(now)
 		return t, nil
 	}
@@ -65,6 +71,11 @@ func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, 
 // Emit buffers the scalars of an event.
 func (t *TensorBoard) Emit(r Record) {
 	switch e := r.Event.(type) {
+	case *CheckpointLoaded:
+		if e.Step == 0 {
+			return // the weights alone
+		}
+		t.goOn(r.Time, e)
 	case *StepDone:
 		t.step(r.Time, e)
 	case *EvalDone:
@@ -80,6 +91,94 @@ func (t *TensorBoard) Emit(r Record) {
 	if len(t.buf) >= flushBytes && !t.failing || r.Time.Sub(t.flushed) >= FlushEvery {
 		t.flush(r.Time)
 	}
+}
+
+// goOn makes one curve of a run's and that of the run which it goes on from: the
+// earlier files are there too, and what they have of later steps than the
+// checkpoint's is void, as SessionLog.START says (tensorflow/core/util/event.proto).
+// An earlier run that is not there any more has no curve to go on with.
+func (t *TensorBoard) goOn(at time.Time, e *CheckpointLoaded) {
+	if d, ok := RunOf(t.fs, e.Path); ok {
+		if err := t.take(d.TensorBoard()); err != nil {
+			t.warn.happened(fmt.Errorf("TensorBoard shows the curve from step %d on: %w", e.Step+1, err))
+		}
+	}
+	t.begin(at, e.Step+1)
+	t.event = append(t.event, 7<<3|bytesType, 2, 1<<3|varint, 1) // session_log, status, START
+	t.end()
+}
+
+// take links the event files of an earlier run into this one's directory.
+// TensorBoard reads files by their names: this run's becomes the last.
+func (t *TensorBoard) take(from string) error {
+	files, err := afero.Glob(t.fs, filepath.Join(from, eventFile+"*"))
+	if err != nil || len(files) == 0 || sameDir(t.fs, from, t.dir) {
+		return err
+	}
+	if err := t.follow(filepath.Base(slices.Max(files))); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := linkOrCopy(t.fs, f, filepath.Join(t.dir, filepath.Base(f))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow gives the file a name behind another one's, if it has none yet: runs may
+// begin in one second, or on hosts whose clocks differ.
+func (t *TensorBoard) follow(last string) error {
+	own := filepath.Base(t.name)
+	if last < own {
+		return nil
+	}
+	second, _, _ := strings.Cut(strings.TrimPrefix(last, eventFile), ".")
+	n, err := strconv.ParseInt(second, 10, 64)
+	if err != nil {
+		return fmt.Errorf("event file %s has no time in its name", last)
+	}
+	_, rest, _ := strings.Cut(strings.TrimPrefix(own, eventFile), ".")
+	behind := filepath.Join(t.dir, fmt.Sprintf("%s%d.%s", eventFile, n+1, rest))
+	if err := t.fs.Rename(t.name, behind); err != nil {
+		return err
+	}
+	t.name = behind
+	return nil
+}
+
+// eventFile is how the names of event files begin.
+const eventFile = "events.out.tfevents."
+
+func sameDir(fsys afero.Fs, a, b string) bool {
+	x, err1 := fsys.Stat(a)
+	y, err2 := fsys.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// linkOrCopy gives a file a second name, or where that cannot be a copy; one that
+// is there already stays.
+func linkOrCopy(fsys afero.Fs, from, to string) error {
+	if _, err := fsys.Stat(to); err == nil {
+		return nil
+	}
+	if l, ok := fsys.(interface{ Link(from, to string) error }); ok && l.Link(from, to) == nil {
+		return nil
+	}
+	r, err := fsys.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	tmp := filepath.Join(filepath.Dir(to), ".copy-"+strings.TrimPrefix(filepath.Base(to), eventFile))
+	err = afero.WriteReader(fsys, tmp, r)
+	if err == nil {
+		err = fsys.Rename(tmp, to)
+	}
+	if err != nil {
+		_ = fsys.Remove(tmp)
+	}
+	return err
 }
 
 func (t *TensorBoard) step(at time.Time, e *StepDone) {
