@@ -140,3 +140,23 @@ func TestWithoutNetwork(t *testing.T) {
 	}
 	r.wait(t).expect(t, 1).within(t, 10*time.Second).says(t, "cannot reach each other", "ip link set lo up")
 }
+
+// Plugins of a worker that somebody else launched compute on its share of the
+// cores, as those under run do.
+func TestPluginsOfAWorkerFollowItsShare(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	port := freePort(t)
+	args := endless("launch.threads_per_rank=1")
+	r := []*proc{p.startRank(t, 0, 2, port, args...), p.startRank(t, 1, 2, port, args...)}
+	for _, kind := range []string{"backend", "dataset"} {
+		q := p.pluginOf(t, kind, 0)
+		if !q.has("GOMAXPROCS=1") {
+			t.Errorf("%s plugin: %q", kind, q.env)
+		}
+	}
+	for _, w := range r {
+		kill(t, w.cmd.Process.Pid, syscall.SIGKILL)
+		w.wait(t)
+	}
+}

@@ -159,6 +159,34 @@ func TestBlockOnATerminal(t *testing.T) {
 	r.wait(t).expect(t, 143)
 }
 
+// Ctrl-Z leaves the shell a clean line: the block is cleared before the launcher
+// stops, and drawn again after fg.
+func TestStopClearsTheBlock(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.command(append([]string{"run", p.config}, endless()...)...)
+	person := terminal(t, r, 80)
+	screen := watchTerminal(person)
+	r.start(t)
+	p.trained(t, r, 1, 3)
+	pid := r.cmd.Process.Pid
+	eventually(t, "a block", func() bool { text, _ := screen.since(0); return blockLine.MatchString(text) })
+	kill(t, pid, syscall.SIGTSTP)
+	eventually(t, "the launcher to stop", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return strings.Contains(string(b), ") T ")
+	})
+	eventually(t, "the block to be cleared", func() bool {
+		text, _ := screen.since(0)
+		return strings.HasSuffix(text, "\r\x1b[J")
+	})
+	_, mark := screen.since(0)
+	kill(t, pid, syscall.SIGCONT)
+	eventually(t, "the block again", func() bool { text, _ := screen.since(mark); return strings.Contains(text, "eta ") })
+	kill(t, pid, syscall.SIGTERM)
+	r.wait(t).expect(t, 143)
+}
+
 // SIGUSR1 saves and the run goes on; with launch.requeue it saves and ends with
 // the code that batch systems requeue for.
 func TestSaveSignal(t *testing.T) {

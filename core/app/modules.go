@@ -53,12 +53,14 @@ func warnExposed(bus *event.Bus) {
 	}
 }
 
-// NewHost makes the host of this rank's plugins. Their log becomes events.
-func NewHost(o WorkerOptions, bus *event.Bus, dir RunDir) *host.Host {
+// NewHost makes the host of this rank's plugins. Their log becomes events, and
+// they compute on the rank's share of the cores, whoever launched it.
+func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir RunDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: flightDir(dir), SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Checksums: o.Config.Checksums(), Sandboxes: o.Config.Sandboxes(),
+		SetEnv: []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
 	})
 }
 

@@ -43,7 +43,8 @@ type Progress struct {
 	drawn   bool // the block is on the screen, behind the cursor
 	redrawn time.Time
 	held    []*fold
-	unwatch func() // ends watchWidth
+	paused  bool   // by Ctrl-Z: the screen is the shell's
+	unwatch func() // ends watchTerminal
 }
 
 type mode uint8
@@ -85,7 +86,7 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 		p.mode = live
 	}
 	if p.mode == live && real {
-		p.watchWidth()
+		p.watchTerminal()
 	}
 	p.color = terminal && !dumb && env("NO_COLOR") == "" || env("CLICOLOR_FORCE") != "" && env("NO_COLOR") == ""
 	return p
@@ -187,7 +188,7 @@ func (p *Progress) draw(r Record) {
 	case *RunDone:
 		return
 	}
-	if b, ok := p.w.(interface{ Busy() bool }); ok && b.Busy() {
+	if b, ok := p.w.(interface{ Busy() bool }); p.paused || ok && b.Busy() {
 		return
 	}
 	p.redrawn = r.Time
@@ -232,24 +233,56 @@ func (p *Progress) erase() string {
 
 func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }
 
-// watchWidth draws the block anew when the terminal has another width, or is
-// ours again after a stop.
-func (p *Progress) watchWidth() {
-	c := make(chan os.Signal, 1)
+// watchTerminal draws the block anew when the terminal has another width, or is
+// ours again after a stop, and takes it away before Ctrl-Z stops us, so that the
+// shell's prompt has a line of its own.
+func (p *Progress) watchTerminal() {
+	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGWINCH, syscall.SIGCONT)
+	if !signal.Ignored(syscall.SIGTSTP) { // as it is where no shell has jobs
+		signal.Notify(c, syscall.SIGTSTP)
+	}
 	done := make(chan struct{})
 	p.unwatch = func() { signal.Stop(c); close(c); <-done }
 	go func() {
 		defer close(done)
-		for range c {
-			p.mu.Lock()
-			if p.drawn {
-				p.block(true)
+		for s := range c {
+			if s == syscall.SIGTSTP {
+				p.stop()
+				continue
 			}
-			p.mu.Unlock()
+			p.redraw(s == syscall.SIGCONT)
 		}
 	}()
 }
+
+func (p *Progress) redraw(resumed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drawn || resumed && p.paused {
+		p.block(true)
+	}
+	p.paused = p.paused && !resumed
+}
+
+// stop clears the block and stops the process, as SIGTSTP would have.
+func (p *Progress) stop() {
+	p.mu.Lock()
+	p.paused = true
+	if e := p.erase(); e != "" {
+		p.write(e)
+	}
+	p.mu.Unlock()
+	if b, ok := p.w.(interface{ Busy() bool }); ok {
+		for deadline := time.Now().Add(drained); b.Busy() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+}
+
+// drained is how long a stop waits for the terminal to take what there is.
+const drained = 300 * time.Millisecond
 
 // printable takes from text of plugins and peers what could steer the terminal.
 func printable(s string) string {
