@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -40,7 +41,24 @@ func mine() {
 	if _, bad := os.Stat("broken"); bad == nil {
 		p.Dataset = func() sdk.Dataset { return forgetful{builtinDataset("synthetic")} }
 	}
+	if _, bad := os.Stat("deaf"); bad == nil {
+		tcp := p.Backend
+		p.Backend = func() sdk.Backend { return deaf{tcp()} }
+	}
 	sdk.Serve(p)
+}
+
+// deaf is a backend that does not end Do when its context ends.
+type deaf struct{ sdk.Backend }
+
+func (d deaf) Do(ctx context.Context, c *sdk.Collective) error {
+	deadline, _ := ctx.Deadline()
+	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	if c.Bucket == 5 {
+		slog.Info("deaf from now on")
+	}
+	return d.Backend.Do(own, c)
 }
 
 func builtinDataset(name string) sdk.Dataset {

@@ -27,6 +27,7 @@ type suiteRequest struct {
 	Quick    bool          `json:"quick,omitempty"`
 	AnyOrder bool          `json:"any_order,omitempty"`
 	Timeout  time.Duration `json:"timeout"`
+	Call     time.Duration `json:"call_timeout"`
 
 	options map[string]any
 }
@@ -84,7 +85,7 @@ func (r suiteRequest) suite(t *testing.T) {
 // bytes travel inline.
 func (r suiteRequest) backend(h *host.Host) sdktest.BackendOptions {
 	o := sdktest.BackendOptions{
-		New: sdktest.BackendProcess(h, r.Plugin), Options: r.options, AnyOrder: r.AnyOrder,
+		New: sdktest.BackendProcess(h, r.Plugin), Options: r.options, AnyOrder: r.AnyOrder, CallTimeout: r.Call,
 		Worlds: []int{1, 2, 3, 4}, Counts: []int{0, 1, 3, 1000, 65537, 1 << 20},
 	}
 	if r.Quick {

@@ -37,6 +37,7 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 	quick := f.Bool("quick", false, "test fewer ranks, sizes and samples")
 	anyOrder := f.Bool("any-order", false, "take sums in another order than that of the ranks, as of a ring, for equal within rounding")
 	timeout := f.Duration("timeout", 10*time.Minute, "give up after this `TIME`")
+	call := f.Duration("call-timeout", 30*time.Second, "fail a backend's check when one call takes longer than this `TIME`")
 	asJSON := f.Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -45,6 +46,9 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if *timeout <= 0 {
 			return usagef("--timeout %v: give a time such as 10m", *timeout)
 		}
+		if *call <= 0 {
+			return usagef("--call-timeout %v: give a time such as 30s", *call)
+		}
 		if s.Plugins.Info == nil {
 			return absent("plugins test")
 		}
@@ -52,7 +56,7 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if err != nil {
 			return err
 		}
-		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Set: *set, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout}
+		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Set: *set, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
 		if _, err = parseOptions(info.Kind, *set); err != nil {
 			return err
 		}

@@ -123,6 +123,13 @@ func New(o Options) *Host {
 	return &Host{opts: o}
 }
 
+// WithLog is the host with another log, as for one plugin's own.
+func (h *Host) WithLog(log *slog.Logger) *Host {
+	o := h.opts
+	o.Log = log
+	return New(o)
+}
+
 func setDefault(d *time.Duration, value time.Duration) {
 	if *d <= 0 {
 		*d = value

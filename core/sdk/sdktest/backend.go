@@ -3,6 +3,7 @@ package sdktest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -34,6 +35,11 @@ type BackendOptions struct {
 	// NoArena leaves shared memory out, and runs on private buffers alone.
 	NoArena bool
 
+	// CallTimeout is how long a call may take that must end by itself, and a
+	// collective with all ranks there; default 60 s. Calls that are meant to run
+	// into their deadline have one second.
+	CallTimeout time.Duration
+
 	// NoPrivate leaves private buffers out: in a plugin process there are such
 	// only with the inline data plane.
 	NoPrivate bool
@@ -60,9 +66,14 @@ func Backend(t *testing.T, o BackendOptions) {
 			b.Counts = append(b.Counts, 1<<20)
 		}
 	}
+	if b.CallTimeout <= 0 {
+		b.CallTimeout = defaultPatience
+	}
 	instance := o.New(t)
 	b.info = instance.Info()
-	_, b.remote = instance.(*wired)
+	if w, ok := instance.(*wired); ok {
+		b.remote, b.process = true, w.PID() != 0
+	}
 	if err := instance.Close(); err != nil {
 		t.Errorf("Close of an instance that was never opened: %v", err)
 	}
@@ -75,8 +86,9 @@ func Backend(t *testing.T, o BackendOptions) {
 
 type backendSuite struct {
 	BackendOptions
-	info   sdk.Info
-	remote bool // in another process, which contexts do not reach
+	info    sdk.Info
+	remote  bool // behind a host: contexts do not reach it
+	process bool // and in another process, which the host can end
 }
 
 func (b *backendSuite) testInfo(t *testing.T) {

@@ -110,7 +110,7 @@ func (s *deviceSuite) start(t *testing.T, world int) *deviceGroup {
 		}
 		d.arenas = append(d.arenas, &sdk.Arena{ID: deviceArena, Name: "gradients", Device: m})
 	}
-	d.group = s.startWith(t, world, true, patience, func(rank int, g *sdk.Group) { g.Device, g.Channels = d.ranks[rank].UUID(), 2 }, d.attach)
+	d.group = s.startWith(t, world, true, s.CallTimeout, func(rank int, g *sdk.Group) { g.Device, g.Channels = d.ranks[rank].UUID(), 2 }, d.attach)
 	return d
 }
 

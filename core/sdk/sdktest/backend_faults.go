@@ -92,7 +92,7 @@ func (b *backendSuite) testUnlisted(t *testing.T) {
 		}
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			g := b.start(t, b.worlds(2)[0], true, patience)
+			g := b.start(t, b.worlds(2)[0], true, b.CallTimeout)
 			errs := g.errors("sum of a type that Info.DTypes does not list", func(ctx context.Context, rank int) error {
 				c := sdk.Collective{Seq: 1, Op: sdk.OpAllReduce, DType: d, Count: 16, Bucket: -1}
 				return g.call(ctx, rank, g.place(c, rank, 1, make([]byte, c.Size(2))))
@@ -113,7 +113,7 @@ func (b *backendSuite) faultWorlds() []int {
 }
 
 func (b *backendSuite) mismatch(t *testing.T, w int, good, bad sdk.Collective) {
-	g := b.start(t, w, true, patience)
+	g := b.start(t, w, true, b.CallTimeout)
 	odd := w - 1
 	calls, before := make([]*sdk.Collective, w), make([][]byte, w)
 	for rank := range calls {
@@ -186,7 +186,7 @@ func (b *backendSuite) testStall(t *testing.T) {
 func (b *backendSuite) unusable(t *testing.T, g *group, rank int) {
 	t.Helper()
 	c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: 4}
-	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+	ctx, cancel := context.WithTimeout(t.Context(), b.CallTimeout/2)
 	defer cancel()
 	err := g.backends[rank].Do(ctx, g.place(c, rank, 2, make([]byte, 16)))
 	switch {
@@ -201,7 +201,7 @@ func (b *backendSuite) unusable(t *testing.T, g *group, rank int) {
 // without waiting for their deadline.
 func (b *backendSuite) testDeparture(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
-		g := b.start(t, w, true, 10*patience)
+		g := b.start(t, w, true, 10*b.CallTimeout)
 		leaver := w / 2
 		errs := g.errors("departure", func(ctx context.Context, rank int) error {
 			if rank == leaver {
@@ -232,10 +232,10 @@ func (b *backendSuite) checkDeparture(t *testing.T, rank, leaver int, err error)
 	}
 }
 
-// testLate lets a rank come late, and yet in time: nobody may lose patience.
+// testLate lets a rank come late, and yet in time: nobody may lose b.CallTimeout.
 func (b *backendSuite) testLate(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
-		g := b.start(t, w, true, patience)
+		g := b.start(t, w, true, b.CallTimeout)
 		late := time.After(300 * time.Millisecond) // longer than anybody looks before sleeping
 		g.all("late rank", func(ctx context.Context, rank int) error {
 			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 11))
@@ -251,7 +251,7 @@ func (b *backendSuite) testLate(t *testing.T) {
 // way or another, and the next one by an error that is no deadline.
 func (b *backendSuite) testDeath(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
-		g := b.start(t, w, true, 10*patience)
+		g := b.start(t, w, true, 10*b.CallTimeout)
 		victim := w / 2
 		entered := make(chan struct{}, w)
 		errs := g.errors("death", func(ctx context.Context, rank int) error {
@@ -288,25 +288,24 @@ func (b *backendSuite) dieInside(ctx context.Context, g *group, call *sdk.Collec
 	return <-closed
 }
 
-// testAbort cancels the call of one rank while it waits for another. It must
+// testAbort ends the call of one rank while it waits for another. It must
 // end at once, and with it the other ranks that are there.
 func (b *backendSuite) testAbort(t *testing.T) {
-	if b.remote {
-		t.Skip("contexts do not reach another process")
+	if b.remote && !b.process {
+		t.Skip("a backend that was placed into this process gets no context of a single call")
 	}
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
-		g := b.start(t, w, true, 10*patience)
+		g := b.start(t, w, true, 10*b.CallTimeout)
 		away := w - 1
 		errs := g.errors("abort", func(ctx context.Context, rank int) error {
 			if rank == away {
 				return nil
 			}
+			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 13))
 			if rank == 0 {
-				short, cancel := context.WithCancel(ctx)
-				time.AfterFunc(50*time.Millisecond, cancel)
-				ctx = short
+				return b.giveUp(ctx, g, call)
 			}
-			return g.call(ctx, rank, g.place(c, rank, 1, values(c.DType, c.Count, rank, 13)))
+			return g.call(ctx, rank, call)
 		})
 		for rank, err := range errs[:away] {
 			if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*sdk.StallError)) {
@@ -317,10 +316,30 @@ func (b *backendSuite) testAbort(t *testing.T) {
 	})
 }
 
+// giveUp calls a collective on rank 0 and ends the call soon: by its context, or,
+// of a plugin process, as a rank that leaves does, by closing it. Then the SDK
+// ends Do's context, and a plugin that does not heed it has to be killed.
+func (b *backendSuite) giveUp(ctx context.Context, g *group, call *sdk.Collective) error {
+	const soon = 50 * time.Millisecond
+	if !b.remote {
+		short, cancel := context.WithCancel(ctx)
+		defer cancel()
+		time.AfterFunc(soon, cancel)
+		return g.call(short, 0, call)
+	}
+	closed := make(chan error, 1)
+	time.AfterFunc(soon, func() { closed <- g.backends[0].Close() })
+	err := g.call(ctx, 0, call)
+	if failed := <-closed; failed != nil {
+		g.t.Errorf("rank 0 was closed in the middle of a collective; end Do when its context ends: %v", failed)
+	}
+	return err
+}
+
 // testClose closes in every state, twice.
 func (b *backendSuite) testClose(t *testing.T) {
 	w := b.worlds(1)[0]
-	g := b.start(t, w, true, patience)
+	g := b.start(t, w, true, b.CallTimeout)
 	for rank := range g.backends {
 		for range 2 {
 			if err := g.backends[rank].Close(); err != nil {

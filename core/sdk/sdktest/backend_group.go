@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,15 +16,15 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// patience is how long the suite waits for something that must happen by
-// itself. Running out of it fails the test with all goroutines' stacks.
-const patience = 60 * time.Second
+// defaultPatience is BackendOptions.CallTimeout where the test says nothing.
+const defaultPatience = 60 * time.Second
 
 // group is a running process group, one backend per rank.
 type group struct {
 	t        testing.TB
 	world    int
 	timeout  time.Duration
+	patience time.Duration // for what must happen by itself
 	backends []sdk.Backend
 	arenas   []*sdk.Arena // by rank, nil with private buffers
 	seq      uint64
@@ -48,7 +50,7 @@ func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.
 // Open, and in what it attaches. Either may be nil.
 func (b *backendSuite) startWith(t testing.TB, world int, arenas bool, timeout time.Duration, describe func(rank int, g *sdk.Group), attach func(ctx context.Context, rank int, b sdk.Backend) error) *group {
 	t.Helper()
-	g := &group{t: t, world: world, timeout: timeout}
+	g := &group{t: t, world: world, timeout: timeout, patience: b.CallTimeout}
 	t.Cleanup(g.close)
 	options, problems := sdk.CheckOptions("backend.options", b.info.Options, b.Options)
 	if len(problems) > 0 {
@@ -126,27 +128,55 @@ func (g *group) close() {
 	for _, a := range g.arenas {
 		a.Close()
 	}
+	g.showLogs()
 }
 
-// errors runs f for every rank at once and returns what each said.
+// showLogs adds what the ranks' processes said last to the output of a check
+// that failed.
+func (g *group) showLogs() {
+	if !g.t.Failed() {
+		return
+	}
+	for rank, b := range g.backends {
+		if w, ok := b.(*wired); ok && w.said.text() != "" {
+			g.t.Logf("last lines of rank %d's log:\n%s", rank, w.said.text())
+		}
+	}
+}
+
+// errors runs f for every rank at once and returns what each said. Ranks that
+// do not return fail the check by their numbers: processes are ended then, and
+// instances in this process end it with all goroutines' stacks.
 func (g *group) errors(what string, f func(ctx context.Context, rank int) error) []error {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(g.t.Context(), g.patience)
 	defer cancel()
-	errs := make([]error, g.world)
-	var wg sync.WaitGroup
+	errs, ended := make([]error, g.world), make(chan int, g.world)
+	hanging := map[int]bool{}
 	for rank := range g.world {
-		wg.Go(func() { errs[rank] = f(ctx, rank) })
+		hanging[rank] = true
+		go func() { errs[rank] = f(ctx, rank); ended <- rank }()
 	}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	select {
-	case <-done:
-		return errs
-	case <-time.After(patience + 5*time.Second):
-		stacks := make([]byte, 1<<20)
-		panic(fmt.Sprintf("%s hangs\n%s", what, stacks[:runtime.Stack(stacks, true)]))
+	late := time.After(g.patience + 5*time.Second)
+	for len(hanging) > 0 {
+		select {
+		case rank := <-ended:
+			delete(hanging, rank)
+		case <-late:
+			g.hangs(what, slices.Sorted(maps.Keys(hanging)))
+		}
 	}
+	return errs
+}
+
+// hangs ends a check whose ranks do not return.
+func (g *group) hangs(what string, ranks []int) {
+	g.t.Helper()
+	if _, remote := g.backends[0].(*wired); remote {
+		g.t.Fatalf("%s: ranks %v did not return within %v", what, ranks, g.patience)
+	}
+	stacks := make([]byte, 1<<20)
+	panic(fmt.Sprintf("%s hangs on ranks %v\n%s", what, ranks, stacks[:runtime.Stack(stacks, true)]))
 }
 
 // all is errors for what must not fail.

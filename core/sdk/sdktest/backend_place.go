@@ -14,12 +14,12 @@ import (
 func BackendPlaced(h *host.Host, plugin string, options map[string]any, need sdk.PlaceRequest) func(testing.TB) sdk.Backend {
 	return func(t testing.TB) sdk.Backend {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 		defer cancel()
 		b, err := h.PlaceBackend(ctx, plugin, options, need)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &wired{b}
+		return &wired{Backend: b, said: &lastWords{}}
 	}
 }

@@ -2,6 +2,10 @@ package sdktest
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,23 +15,28 @@ import (
 
 // BackendProcess makes a [BackendOptions.New] that starts a process per rank, so that
 // the suite talks to the plugin as a training job does. The plugin is the path
-// of a binary or the name of one that is built into the host.
+// of a binary or the name of one that is built into the host. What the ranks of
+// a failed check printed last is part of the check's output.
 func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
 	return func(t testing.TB) sdk.Backend {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 		defer cancel()
-		b, err := h.StartBackend(ctx, plugin)
+		said := &lastWords{}
+		b, err := h.WithLog(slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{ReplaceAttr: said.brief}))).StartBackend(ctx, plugin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &wired{b}
+		return &wired{Backend: b, said: said}
 	}
 }
 
 // wired is a backend behind the wire. The deadline of a collective is the
 // group's: contexts do not cross it.
-type wired struct{ *host.Backend }
+type wired struct {
+	*host.Backend
+	said *lastWords
+}
 
 func (w *wired) Do(_ context.Context, c *sdk.Collective) error {
 	ticket, err := w.Submit(c)
@@ -44,3 +53,36 @@ func (w *wired) Close() error {
 }
 
 var _ sdk.Backend = (*wired)(nil)
+
+// lastWords keeps the end of what one plugin process logged and printed.
+type lastWords struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// mostWords is how many lines of each rank a failed check shows.
+const mostWords = 20
+
+func (l *lastWords) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lines) == mostWords {
+		l.lines = slices.Delete(l.lines, 0, 1)
+	}
+	l.lines = append(l.lines, strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+func (l *lastWords) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+// brief leaves out what is the same in every line.
+func (*lastWords) brief(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == "plugin" {
+		return slog.Attr{}
+	}
+	return a
+}

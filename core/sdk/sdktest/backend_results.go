@@ -24,7 +24,7 @@ func (b *backendSuite) testResults(t *testing.T, world int) {
 		}
 		name := map[bool]string{true: "arena", false: "private"}[shared]
 		t.Run(name, func(t *testing.T) {
-			g := b.start(t, world, shared, patience)
+			g := b.start(t, world, shared, b.CallTimeout)
 			r := results{b, g}
 			for _, test := range []struct {
 				name string
