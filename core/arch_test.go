@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/diag", "core/crash", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/appendfile", "core/timeline", "core/cuda/dl"},
-	{"core/cuda/driver", "core/graph", "core/kernel", "core/event", "core/secret", "core/hostnet"},
+	{"core/cuda/driver", "core/contract", "core/graph", "core/kernel", "core/event", "core/secret", "core/hostnet"},
 	{"core/rank"},
 	{"core/sdk", "core/sdk/pb", "core/checkpoint", "core/op"},
 	{"core/plan", "core/flight"},
@@ -49,6 +50,16 @@ var only = []struct {
 	{"github.com/ebitengine/purego", []string{"core/cuda/dl"}, "one package opens libraries, and a build without it is static"},
 	{"golang.org/x/term", []string{"core/event", "cmd/trainctl"}, "only what draws asks about terminals"},
 }
+
+// engine are the packages that compute. They share core/contract with plugins,
+// and link nothing that talks to one: a compiler or a kernel is built, tested
+// and read without gRPC, and another way to reach plugins would not touch it.
+var engine = []string{
+	"core/contract", "core/tensor", "core/graph", "core/kernel", "core/op", "core/nn", "core/plan", "core/cpu", "core/cuda", "core/optim", "core/tensor/devicetest",
+}
+
+// wire is what the engine must not link.
+var wire = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/go-plugin", module + "core/sdk"}
 
 // imports maps each package of the module to what its non-test files import.
 func imports(t *testing.T) map[string][]string {
@@ -125,6 +136,30 @@ func TestDependenciesStayWhereTheyBelong(t *testing.T) {
 					t.Errorf("%s imports %s: %s", pkg, p, rule.reason)
 				}
 			}
+		}
+	}
+}
+
+// What is linked is asked of the go command, so that what libraries import counts.
+func TestEngineLinksNoWire(t *testing.T) {
+	for _, pkg := range engine {
+		out, err := exec.Command("go", "list", "-deps", module+pkg).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v\n%s", pkg, err, out)
+		}
+		for dep := range strings.FieldsSeq(string(out)) {
+			if slices.ContainsFunc(wire, func(w string) bool { return dep == w || strings.HasPrefix(dep, w+"/") }) {
+				t.Errorf("%s links %s: what the engine shares with plugins belongs in core/contract", pkg, dep)
+				break
+			}
+		}
+	}
+}
+
+func TestContractIsALeaf(t *testing.T) {
+	for _, p := range imports(t)["core/contract"] {
+		if strings.Contains(strings.Split(p, "/")[0], ".") && p != module+"core/tensor" {
+			t.Errorf("core/contract imports %s: plugins and engine agree on tensors and plain Go types alone", p)
 		}
 	}
 }

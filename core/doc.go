@@ -38,7 +38,7 @@
 // them: core/cuda.Arena allocates and exports, core/train/lend.go shows it,
 // core/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
 // core/ddp/inplace.go submits, and the descriptor names events too, which put
-// the streams of both processes in order (core/sdk/device.go).
+// the streams of both processes in order (core/contract/device.go).
 //
 // # The walk of a batch
 //
@@ -78,6 +78,8 @@
 // # Who imports whom
 //
 // Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
-// (plan, op, checkpoint, sdk, cpu) → (graph, tensor, kernel, event, rank, shm,
-// sockets, rng, diag). core/arch_test.go holds the rules, each with its reason.
+// (plan, op, checkpoint, sdk, cpu) → (contract, graph, tensor, kernel, event,
+// rank, shm, sockets, rng, diag). What the engine shares with plugins is in
+// core/contract, so that nothing from core/plan to core/optim links gRPC.
+// core/arch_test.go holds the rules, each with its reason.
 package core

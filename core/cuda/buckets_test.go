@@ -3,10 +3,10 @@ package cuda
 import (
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/ddp"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -35,7 +35,7 @@ func inBuckets(g *graph.Graph, p *plan.Plan) (mem []byte, grads []tensor.Tensor)
 // them: a last layer of ten classes has a bias of 40 bytes, which is no
 // multiple of what they ask for, and everything else comes behind it.
 func TestLibrariesWriteGradientsInBuckets(t *testing.T) {
-	for name, policy := range map[string]*sdk.Policy{"f32": nil, "bf16": autocast} {
+	for name, policy := range map[string]*contract.Policy{"f32": nil, "bf16": autocast} {
 		t.Run(name, func(t *testing.T) {
 			f, g := newFake(t), network(t)
 			d := f.linked()

@@ -9,17 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/cuda/driver"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-var autocast = &sdk.Policy{Name: "O1", Params: tensor.F32, Lower: tensor.BF16, Casts: map[string]sdk.Cast{"conv2d": sdk.CastLower, "linear": sdk.CastLower, "cross_entropy": sdk.CastF32}}
+var autocast = &contract.Policy{Name: "O1", Params: tensor.F32, Lower: tensor.BF16, Casts: map[string]contract.Cast{"conv2d": contract.CastLower, "linear": contract.CastLower, "cross_entropy": contract.CastF32}}
 
 // network has everything that libraries, layouts and graphs make special: a
 // stem as in a ResNet, layers of linear products with ReLUs, and dropout.

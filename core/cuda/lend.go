@@ -3,8 +3,8 @@ package cuda
 import (
 	"context"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // loan implements [plan.Lent] by an [Arena]: what is enqueued is on the
@@ -31,13 +31,13 @@ func (d *Device) Lend(mem []byte) (_ plan.Lent, note string, err error) {
 }
 
 // Export implements [plan.Lent].
-func (l *loan) Export(inProcess bool) (*sdk.DeviceMemory, error) {
+func (l *loan) Export(inProcess bool) (*contract.DeviceMemory, error) {
 	defer l.dev.enter()()
 	return l.arena.Export(inProcess)
 }
 
 // Attached implements [plan.Lent].
-func (l *loan) Attached(m *sdk.DeviceMemory) error {
+func (l *loan) Attached(m *contract.DeviceMemory) error {
 	defer l.dev.enter()()
 	l.open = 0
 	return l.arena.Attached(m)

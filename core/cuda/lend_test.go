@@ -4,9 +4,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/shm"
 )
 
@@ -14,13 +14,13 @@ import (
 // events, and pinned memory of the same layout.
 type partner struct {
 	d      *Device
-	m      *sdk.DeviceMemory
+	m      *contract.DeviceMemory
 	stream driver.Stream
 	mem    *shm.Arena
 	unpin  func() error
 }
 
-func meet(t *testing.T, d *Device, m *sdk.DeviceMemory) *partner {
+func meet(t *testing.T, d *Device, m *contract.DeviceMemory) *partner {
 	t.Helper()
 	defer d.enter()()
 	p := &partner{d: d, m: m, mem: must(shm.New("partner", m.Size))}

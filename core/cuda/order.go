@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // eventCount is how many events an arena has. With 64 calls in flight the
-// 65th is free again; see [sdk.MaxEvents].
+// 65th is free again; see [contract.MaxEvents].
 const eventCount = 128
 
 // events are those that put the rank's stream and the backend's in order. A
@@ -36,7 +36,7 @@ func newEvents(cu *driver.CUDA) (*events, error) {
 }
 
 // local are the rank's events for a backend in this process.
-func (e *events) local() (out sdk.Events) {
+func (e *events) local() (out contract.Events) {
 	if e == nil {
 		return out
 	}
@@ -47,14 +47,14 @@ func (e *events) local() (out sdk.Events) {
 }
 
 // shared are the rank's events for another process.
-func (e *events) shared() (out sdk.Events, err error) {
+func (e *events) shared() (out contract.Events, err error) {
 	if e == nil {
 		return out, nil
 	}
 	for _, event := range e.ready {
 		var h driver.IPCEventHandle
 		if err := e.cu.IPCGetEventHandle(&h, event); err != nil {
-			return sdk.Events{}, fmt.Errorf("cuda: %w", err)
+			return contract.Events{}, fmt.Errorf("cuda: %w", err)
 		}
 		out.Handles = append(out.Handles, h.Bytes[:])
 	}
@@ -62,7 +62,7 @@ func (e *events) shared() (out sdk.Events, err error) {
 }
 
 // open takes the backend's events in place of those of one before.
-func (e *events) open(from sdk.Events) error {
+func (e *events) open(from contract.Events) error {
 	err := e.drop()
 	for _, h := range from.Local {
 		e.done = append(e.done, driver.Event(h))
@@ -106,7 +106,7 @@ func (e *events) close() error {
 
 // Attached takes the events that the backend's Attach has put into m.Done.
 // Without any, Written waits instead.
-func (a *Arena) Attached(m *sdk.DeviceMemory) error {
+func (a *Arena) Attached(m *contract.DeviceMemory) error {
 	if a.events == nil {
 		return nil
 	}

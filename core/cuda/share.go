@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Arena is memory of a GPU that a backend can map: a rank's gradient buckets.
@@ -25,7 +25,7 @@ type Arena struct {
 	uuid   string
 	at     driver.DevicePtr
 	size   int
-	kind   sdk.HandleKind
+	kind   contract.HandleKind
 	file   *os.File // of HandlePosixFD, once exported
 	events *events
 	undo   []func() error
@@ -110,7 +110,7 @@ func (a *Arena) allocShareable(dev driver.Device) error {
 	if err := a.export(handle); err != nil {
 		return err
 	}
-	a.kind, a.size = sdk.HandlePosixFD, int(n)
+	a.kind, a.size = contract.HandlePosixFD, int(n)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (a *Arena) allocIPC() error {
 		return err
 	}
 	a.later(func() error { return a.cu.MemFree(a.at) })
-	a.kind = sdk.HandleIPC
+	a.kind = contract.HandleIPC
 	return nil
 }
 
@@ -148,17 +148,17 @@ func (a *Arena) Address() driver.DevicePtr { return a.at }
 func (a *Arena) Size() int { return a.size }
 
 // Export says how a backend gets at the arena: one in this process by its
-// address, one in another by a handle. The result goes into an [sdk.Arena]; it
+// address, one in another by a handle. The result goes into an Arena of core/sdk; it
 // names the arena's own descriptor and is good until Close. A new process
 // needs a new Export.
-func (a *Arena) Export(inProcess bool) (*sdk.DeviceMemory, error) {
-	m := &sdk.DeviceMemory{UUID: a.uuid, Size: a.size, Kind: a.kind, File: a.file}
+func (a *Arena) Export(inProcess bool) (*contract.DeviceMemory, error) {
+	m := &contract.DeviceMemory{UUID: a.uuid, Size: a.size, Kind: a.kind, File: a.file}
 	if inProcess {
-		m.Kind, m.File, m.Address = sdk.HandleAddress, nil, uint64(a.at)
+		m.Kind, m.File, m.Address = contract.HandleAddress, nil, uint64(a.at)
 		m.Ready = a.events.local()
 		return m, nil
 	}
-	if a.kind == sdk.HandleIPC {
+	if a.kind == contract.HandleIPC {
 		var h driver.IPCMemHandle
 		if err := a.cu.IPCGetMemHandle(&h, a.at); err != nil {
 			return nil, fmt.Errorf("cuda: %w", err)

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // books is a driver that only keeps books: what was taken and not given back.
@@ -154,14 +154,14 @@ func TestArenaTravelsAsADescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Kind != sdk.HandlePosixFD || m.Size != 2*bookUnit || m.UUID != "GPU-00000000-0000-0000-0000-000000000009" || m.Ready.Len() != eventCount {
+	if m.Kind != contract.HandlePosixFD || m.Size != 2*bookUnit || m.UUID != "GPU-00000000-0000-0000-0000-000000000009" || m.Ready.Len() != eventCount {
 		t.Errorf("exported %+v", m)
 	}
 	if flags, err := unix.FcntlInt(m.File.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("children would inherit the descriptor: %#x, %v", flags, err)
 	}
 	near, err := a.Export(true)
-	if err != nil || near.Kind != sdk.HandleAddress || near.Address != uint64(a.Address()) || near.File != nil || near.Ready.Len() != eventCount {
+	if err != nil || near.Kind != contract.HandleAddress || near.Address != uint64(a.Address()) || near.File != nil || near.Ready.Len() != eventCount {
 		t.Errorf("in this process: %+v, %v", near, err)
 	}
 	if err := a.Close(); err != nil {
@@ -180,7 +180,7 @@ func TestArenaTravelsAsAnIPCHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := a.Export(false)
-	if err != nil || m.Kind != sdk.HandleIPC || len(m.Handle) != sdk.HandleSize || m.Size != 100 || m.Ready.Len() != 0 {
+	if err != nil || m.Kind != contract.HandleIPC || len(m.Handle) != contract.HandleSize || m.Size != 100 || m.Ready.Len() != 0 {
 		t.Errorf("exported %+v, %v", m, err)
 	}
 	if err := a.Close(); err != nil {
@@ -197,7 +197,7 @@ func TestArenaGivesBackWhatItGotBeforeAFailure(t *testing.T) {
 		b.fail = fail
 		a, err := AllocArena(b.driver(), 3, 100)
 		if err == nil {
-			if want := map[bool]sdk.HandleKind{true: sdk.HandleIPC, false: sdk.HandlePosixFD}[fail <= 5]; a.kind != want {
+			if want := map[bool]contract.HandleKind{true: contract.HandleIPC, false: contract.HandlePosixFD}[fail <= 5]; a.kind != want {
 				t.Errorf("call %d fails: %s", fail, a.kind)
 			}
 			err = a.Close()
@@ -230,7 +230,7 @@ func TestEventsAreRecordedBeforeTheyAreNamed(t *testing.T) {
 		t.Errorf("before the backend has events: %d, %v", n, err)
 	}
 	for restart := range 2 {
-		m.Done = sdk.Events{Handles: slices.Clone(m.Ready.Handles)}
+		m.Done = contract.Events{Handles: slices.Clone(m.Ready.Handles)}
 		if err := a.Attached(m); err != nil {
 			t.Fatal(err)
 		}

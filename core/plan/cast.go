@@ -3,9 +3,9 @@ package plan
 import (
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/op"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -15,7 +15,7 @@ import (
 // what it belongs to, as in autograd.
 type types struct {
 	g      *graph.Graph
-	policy sdk.Policy
+	policy contract.Policy
 	base   tensor.DType // F32 or F64: statistics, losses, and everything without a policy
 	model  tensor.DType // parameters, and activations without casts
 	norm   map[graph.ValueID]bool
@@ -59,13 +59,13 @@ func (t *types) owned(id graph.ValueID) tensor.DType {
 func (t *types) forward(n *graph.Node, in []tensor.DType) (tensor.DType, error) {
 	c := t.widest(n, in)
 	switch t.policy.Casts[string(n.Op)] {
-	case sdk.CastLower:
+	case contract.CastLower:
 		if t.policy.Lower.Valid() {
 			c = t.policy.Lower
 		}
-	case sdk.CastF32:
+	case contract.CastF32:
 		c = t.base
-	case sdk.CastBanned:
+	case contract.CastBanned:
 		return 0, fmt.Errorf("%s (%s): the precision policy %q refuses this operation, it is unsafe in half precision", n.Layer, n.Op, t.policy.Name)
 	}
 	if op.Of(n.Op).Loss && half(c) {

@@ -16,17 +16,17 @@ package plan
 import (
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Options fix what a graph leaves open.
 type Options struct {
-	Batch  int          // samples per step, at least 1
-	Train  bool         // backward pass, batch statistics, dropout
-	DType  tensor.DType // F32 or F64; Invalid means F32
-	Policy *sdk.Policy  // nil: everything in DType
+	Batch  int              // samples per step, at least 1
+	Train  bool             // backward pass, batch statistics, dropout
+	DType  tensor.DType     // F32 or F64; Invalid means F32
+	Policy *contract.Policy // nil: everything in DType
 
 	// SyncBatchNorm makes every batch norm that trains normalise over all ranks'
 	// batches (torch.nn.SyncBatchNorm): its steps call Args.Exchange.

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func autocast(d tensor.DType) *sdk.Policy {
-	return &sdk.Policy{Name: "autocast", Params: tensor.F32, Lower: d, Casts: map[string]sdk.Cast{
-		"conv2d": sdk.CastLower, "linear": sdk.CastLower, "cross_entropy": sdk.CastF32, "mse": sdk.CastF32,
-		"layernorm": sdk.CastF32, "add": sdk.CastPromote,
+func autocast(d tensor.DType) *contract.Policy {
+	return &contract.Policy{Name: "autocast", Params: tensor.F32, Lower: d, Casts: map[string]contract.Cast{
+		"conv2d": contract.CastLower, "linear": contract.CastLower, "cross_entropy": contract.CastF32, "mse": contract.CastF32,
+		"layernorm": contract.CastF32, "add": contract.CastPromote,
 	}}
 }
 
@@ -76,11 +76,11 @@ func TestAutocastSteps(t *testing.T) {
 // In O2 the model is half except its batch norms; in O3 all of it is.
 func TestHalfModelTypes(t *testing.T) {
 	for _, c := range []struct {
-		policy sdk.Policy
+		policy contract.Policy
 		norm   tensor.DType
 	}{
-		{sdk.Policy{Name: "O2", Params: tensor.F16, BatchNormF32: true}, tensor.F32},
-		{sdk.Policy{Name: "O3", Params: tensor.F16}, tensor.F16},
+		{contract.Policy{Name: "O2", Params: tensor.F16, BatchNormF32: true}, tensor.F32},
+		{contract.Policy{Name: "O3", Params: tensor.F16}, tensor.F16},
 	} {
 		g := build(t, nn.Config{Name: "convnet"}, digits, class)
 		p := must(plan.Compile(g, plan.Options{Batch: 2, Train: true, Fuse: true, Policy: &c.policy}))
@@ -127,7 +127,7 @@ func TestHalfPrecisionIsAsGoodAsPyTorchs(t *testing.T) {
 			kind, typ, _ := strings.Cut(name, " ")
 			d := must(tensor.ParseDType(typ))
 			quarter := want / 4 * map[tensor.DType]float64{tensor.F16: 1.0 / (1 << 11), tensor.BF16: 1.0 / (1 << 8)}[d]
-			policies := map[string][]*sdk.Policy{"autocast": {autocast(d)}, "O3": {{Name: "O2", Params: d, BatchNormF32: true}, {Name: "O3", Params: d}}}
+			policies := map[string][]*contract.Policy{"autocast": {autocast(d)}, "O3": {{Name: "O2", Params: d, BatchNormF32: true}, {Name: "O3", Params: d}}}
 			for _, policy := range policies[kind] {
 				r := newRig(t, g, plan.Options{Batch: 8, Train: true, Fuse: true, Policy: policy}, 7)
 				loss := r.prog.Run(args).Loss
@@ -148,7 +148,7 @@ func TestHalfPrecisionIsAsGoodAsPyTorchs(t *testing.T) {
 // a half type; in float32 a kernel may add its terms to the old value one by one.
 func TestHalfGradientsAccumulate(t *testing.T) {
 	x, y := goldenBatch(0, 4)
-	for _, policy := range []*sdk.Policy{autocast(tensor.F16), {Name: "O2", Params: tensor.BF16, BatchNormF32: true}, {Name: "O3", Params: tensor.F16}} {
+	for _, policy := range []*contract.Policy{autocast(tensor.F16), {Name: "O2", Params: tensor.BF16, BatchNormF32: true}, {Name: "O3", Params: tensor.F16}} {
 		r := newRig(t, build(t, goldenModel("layers"), digits, class), plan.Options{Batch: 4, Train: true, Fuse: true, Policy: policy}, 7)
 		r.prog.Run(plan.Args{Input: x, Target: y})
 		var once [][]byte

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -109,8 +109,8 @@ type Lent interface {
 	// Export says how a backend gets at the copy, one in this process or one in
 	// another; Attached takes what the backend's Attach has answered. Both are
 	// called anew for every backend, and what one before has left open is void.
-	Export(inProcess bool) (*sdk.DeviceMemory, error)
-	Attached(m *sdk.DeviceMemory) error
+	Export(inProcess bool) (*contract.DeviceMemory, error)
+	Attached(m *contract.DeviceMemory) error
 
 	// Written comes when all work that writes a part has been enqueued, and
 	// returns the Ready and Done of the collective to be submitted for it.

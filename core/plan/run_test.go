@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/cpu"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -31,7 +31,7 @@ func TestRunDoesNotAllocate(t *testing.T) {
 		"f64":      {Train: true, DType: tensor.F64},
 		"eval":     {Fuse: true},
 		"autocast": {Train: true, Fuse: true, Policy: autocast(tensor.BF16)},
-		"O3":       {Train: true, Fuse: true, Policy: &sdk.Policy{Name: "O3", Params: tensor.F16}},
+		"O3":       {Train: true, Fuse: true, Policy: &contract.Policy{Name: "O3", Params: tensor.F16}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opt.Batch = 4
@@ -184,7 +184,7 @@ func TestCompileAndBindErrors(t *testing.T) {
 		{mlp, plan.Options{Train: true}, "batch of 0"},
 		{mlp, plan.Options{Batch: 1, DType: tensor.BF16}, "bf16"},
 		{mlp, plan.Options{Batch: 1, DType: tensor.F64, Policy: autocast(tensor.BF16)}, "f64"},
-		{mlp, plan.Options{Batch: 1, Policy: &sdk.Policy{Name: "strict", Casts: map[string]sdk.Cast{"relu": sdk.CastBanned}}}, `2 (relu): the precision policy "strict"`},
+		{mlp, plan.Options{Batch: 1, Policy: &contract.Policy{Name: "strict", Casts: map[string]contract.Cast{"relu": contract.CastBanned}}}, `2 (relu): the precision policy "strict"`},
 		{graph.New(digits, class), plan.Options{Batch: 1}, "no loss"},
 	} {
 		if _, err := plan.Compile(c.g, c.opt); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -82,32 +83,32 @@ type Arena struct {
 }
 
 // Op is a collective operation.
-type Op uint8
+type Op = contract.Op
 
 // The collective operations. n = Count elements, W = world size.
 const (
-	OpNone          Op = iota
-	OpAllReduce        // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
-	OpBroadcast        // Buf holds n; every rank ends with Root's
-	OpAllGather        // Buf holds W·n; rank r's part lies at r·n before, all parts after
-	OpReduceScatter    // Buf holds W·n; rank r's part at r·n ends reduced, the others are unspecified
-	OpBarrier          // no memory; returns when all ranks have called
-	OpSend             // Buf holds n, for rank Root
-	OpRecv             // Buf receives n from rank Root
+	OpNone          = contract.OpNone
+	OpAllReduce     = contract.OpAllReduce     // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
+	OpBroadcast     = contract.OpBroadcast     // Buf holds n; every rank ends with Root's
+	OpAllGather     = contract.OpAllGather     // Buf holds W·n; rank r's part lies at r·n before, all parts after
+	OpReduceScatter = contract.OpReduceScatter // Buf holds W·n; rank r's part at r·n ends reduced, the others are unspecified
+	OpBarrier       = contract.OpBarrier       // no memory; returns when all ranks have called
+	OpSend          = contract.OpSend          // Buf holds n, for rank Root
+	OpRecv          = contract.OpRecv          // Buf receives n from rank Root
 )
 
 // ReduceOp combines elements of several ranks.
-type ReduceOp uint8
+type ReduceOp = contract.ReduceOp
 
 // The reductions. Half types are accumulated in float32 and rounded once; Avg
 // is Sum divided by the world size and for float types only. NaN propagates
 // through Min and Max.
 const (
-	Sum ReduceOp = iota
-	Avg
-	Min
-	Max
-	Prod
+	Sum  = contract.Sum
+	Avg  = contract.Avg
+	Min  = contract.Min
+	Max  = contract.Max
+	Prod = contract.Prod
 )
 
 // Collective is one call. Memory is in place: results appear in Buf.

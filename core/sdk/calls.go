@@ -101,7 +101,7 @@ func (s *server) Policy(ctx context.Context, r *pb.PolicyRequest) (*pb.PolicyRep
 		return nil, err
 	}
 	s.opened.Store(&opened{})
-	return policy.toProto(), nil
+	return policyToProto(&policy), nil
 }
 
 // State implements pb.PluginServer.

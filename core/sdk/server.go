@@ -218,7 +218,7 @@ func (s *server) attachDevice(ctx context.Context, r *pb.AttachArenaRequest) (*p
 		defer f.Close()
 		m.File = f
 	}
-	if err := m.check(); err != nil {
+	if err := checkMemory(m); err != nil {
 		return nil, err
 	}
 	if s.backend == nil || !s.info.DeviceArena {

@@ -110,7 +110,7 @@ func (s *DatasetSpec) toProto() *pb.OpenDatasetReply {
 	}
 }
 
-func (p *Policy) toProto() *pb.PolicyReply {
+func policyToProto(p *Policy) *pb.PolicyReply {
 	out := &pb.PolicyReply{
 		Name: p.Name, Params: uint32(p.Params), BatchNormF32: p.BatchNormF32, MasterWeights: p.MasterWeights,
 		Lower: uint32(p.Lower), Casts: map[string]uint32{}, Scale: p.Scale, Dynamic: p.Dynamic,

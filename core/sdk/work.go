@@ -212,7 +212,7 @@ func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) 
 		return nil, nil, protocolError("arena %d is not attached", id)
 	}
 	if arena.Device != nil {
-		return arena, nil, arena.Device.within(offset, size)
+		return arena, nil, inMemory(arena.Device, offset, size)
 	}
 	total := uint64(arena.Size())
 	if offset > total || size > total-offset {

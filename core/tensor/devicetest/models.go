@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/graph"
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/op"
 	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -96,12 +96,12 @@ func pointwiseLayers() []nn.LayerConfig {
 // drift from float64's within a few steps.
 var policies = []struct {
 	name   string
-	policy *sdk.Policy
+	policy *contract.Policy
 	drift  float64
 }{
 	{"f32", nil, 5e-4},
-	{"bf16_autocast", &sdk.Policy{Name: "O1", Params: tensor.F32, Lower: tensor.BF16, Casts: map[string]sdk.Cast{"conv2d": sdk.CastLower, "linear": sdk.CastLower, "cross_entropy": sdk.CastF32, "layernorm": sdk.CastF32}}, 0.1},
-	{"f16_model", &sdk.Policy{Name: "O2", Params: tensor.F16, BatchNormF32: true}, 0.05},
+	{"bf16_autocast", &contract.Policy{Name: "O1", Params: tensor.F32, Lower: tensor.BF16, Casts: map[string]contract.Cast{"conv2d": contract.CastLower, "linear": contract.CastLower, "cross_entropy": contract.CastF32, "layernorm": contract.CastF32}}, 0.1},
+	{"f16_model", &contract.Policy{Name: "O2", Params: tensor.F16, BatchNormF32: true}, 0.05},
 }
 
 // models trains every net beside the reference device.
@@ -119,7 +119,7 @@ func models(t *testing.T, o Options) {
 	}
 }
 
-func scaleOf(o Options, p *sdk.Policy) float64 {
+func scaleOf(o Options, p *contract.Policy) float64 {
 	if o.TF32 && p == nil {
 		return 100 // 11 bits where there were 24
 	}
