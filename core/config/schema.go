@@ -11,6 +11,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/nn"
 	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -56,6 +57,8 @@ func (s *schema) object(table string, t reflect.Type, def reflect.Value) map[str
 	switch t {
 	case reflect.TypeFor[nn.LayerConfig]():
 		s.layer(out, props)
+	case reflect.TypeFor[optim.Config]():
+		props["name"].(map[string]any)["enum"] = optim.Names()
 	case reflect.TypeFor[nn.Config]():
 		props["name"].(map[string]any)["enum"] = append([]string{""}, nn.Names()...)
 		props["loss"].(map[string]any)["enum"] = append([]string{""}, op.Losses()...)

@@ -41,7 +41,7 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 	}
 	d.first = tensor.Of(tensor.F32, tensor.Shape{bucketBytes / 4}, d.mem[:bucketBytes])
 	d.stage = must(d.Stage([][]byte{d.mem[:bucketBytes], d.mem[bucketBytes:]}))
-	d.updater = must(d.Updater(plan.Rule{}, []plan.Slot{{Value: d.first, Weight: d.first, Grad: d.first}}))
+	d.updater = must(d.Updater(plan.Rule{Name: "sgd"}, []plan.Slot{{Value: d.first, Weight: d.first, Grad: d.first}}))
 	lent, _, err := d.Lend(other.Bytes())
 	if err != nil {
 		t.Fatal(err)

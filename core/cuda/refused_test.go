@@ -93,7 +93,7 @@ func TestTablesAreCopiedBeforeTheyAreGone(t *testing.T) {
 	d, mem := lent(t, 4096)
 	x := tensor.Of(tensor.F32, tensor.Shape{512}, mem[:2048])
 	g := tensor.Of(tensor.F32, tensor.Shape{512}, mem[2048:])
-	u := must(d.Updater(plan.Rule{}, []plan.Slot{{Value: x, Weight: x, Grad: g}}))
+	u := must(d.Updater(plan.Rule{Name: "sgd"}, []plan.Slot{{Value: x, Weight: x, Grad: g}}))
 	if !d.idle() {
 		t.Error("copies are under way")
 	}

@@ -3,6 +3,7 @@ package cuda
 import (
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/cuda/driver"
@@ -59,8 +60,14 @@ type updater struct {
 	squares            [3]unsafe.Pointer
 }
 
+// updates are the optimizers that update.cu computes.
+var updates = []string{"sgd", "adam", "adamw"}
+
 // Updater implements [plan.Resident].
 func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err error) {
+	if !slices.Contains(updates, rule.Name) {
+		return nil, &plan.NoRuleError{Device: "cuda", Rule: rule.Name, Has: updates}
+	}
 	defer d.enter()()
 	u := &updater{dev: d, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
 	entries, parts, total := make([]slotEntry, len(slots)), []partEntry(nil), 0
@@ -180,10 +187,10 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 			return d.told(err, to("the optimizer's step"))
 		}
 	}
-	if u.rule.Adam {
-		return d.run(u.wide, "adam_update", u.n, &u.adam[0])
+	if u.rule.Name == "sgd" {
+		return d.run(u.wide, "sgd_update", u.n, &u.sgd[0])
 	}
-	return d.run(u.wide, "sgd_update", u.n, &u.sgd[0])
+	return d.run(u.wide, "adam_update", u.n, &u.adam[0])
 }
 
 // tell gives every slot numbers of its own.
@@ -204,13 +211,13 @@ func numbersOf(r plan.Rule, lr, scale float64, step int64) numbersEntry {
 		scale: scale, lr: lr, momentum: r.Momentum, keep: 1 - r.Dampening, decay: r.WeightDecay, shrink: 1,
 		idle: truth(step == 0), first: truth(step == 1),
 	}
-	if !r.Adam || step == 0 {
+	if r.Name == "sgd" || step == 0 {
 		return n
 	}
 	n.w1, n.w2, n.b1, n.b2, n.eps = 1-r.Beta1, 1-r.Beta2, 1-(1-r.Beta1), r.Beta2, r.Eps
 	n.stepSize = lr / (1 - math.Pow(r.Beta1, float64(step)))
 	n.rootScale = math.Sqrt(1 - math.Pow(r.Beta2, float64(step)))
-	if r.Decoupled {
+	if r.Name == "adamw" {
 		n.decay, n.shrink = 0, 1-lr*r.WeightDecay
 	}
 	return n

@@ -3,24 +3,27 @@ package optim
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/diag"
 )
 
 // Config is the table [optimizer]. Names and defaults are PyTorch's.
 type Config struct {
-	Name        string     `toml:"name" words:"sgd,adam,adamw,lars"` // "sgd", "adam", "adamw" or "lars"
-	LR          float64    `toml:"lr"`                               // learning rate at the start, before schedules
-	Momentum    float64    `toml:"momentum"`                         // sgd, lars
-	Dampening   float64    `toml:"dampening"`                        // sgd, lars
-	Nesterov    bool       `toml:"nesterov"`                         // sgd, lars; needs momentum > 0 and dampening = 0
-	WeightDecay float64    `toml:"weight_decay"`                     // adamw: default 0.01
-	Betas       [2]float64 `toml:"betas"`                            // adam, adamw
-	Eps         float64    `toml:"eps"`                              // adam, adamw, lars
-	AMSGrad     bool       `toml:"amsgrad"`                          // adam, adamw
+	Name        string     `toml:"name"`         // one of Names
+	LR          float64    `toml:"lr"`           // learning rate at the start, before schedules
+	Momentum    float64    `toml:"momentum"`     // sgd, lars, rmsprop
+	Dampening   float64    `toml:"dampening"`    // sgd, lars
+	Nesterov    bool       `toml:"nesterov"`     // sgd, lars; needs momentum > 0 and dampening = 0
+	WeightDecay float64    `toml:"weight_decay"` // adamw: default 0.01
+	Betas       [2]float64 `toml:"betas"`        // adam, adamw
+	Eps         float64    `toml:"eps"`          // adam, adamw, lars, rmsprop
+	AMSGrad     bool       `toml:"amsgrad"`      // adam, adamw
 	Maximize    bool       `toml:"maximize"`
 
 	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
+	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
+	Centered         bool    `toml:"centered"`          // rmsprop: divide by the variance's root instead of the mean square's
 }
 
 // Default is plain SGD with PyTorch's values.
@@ -30,9 +33,9 @@ func Default() Config { return DefaultFor("sgd") }
 // name is unknown, so that Problems can report it. LARS, which PyTorch has not,
 // is SGD with its paper's trust coefficient.
 func DefaultFor(name string) Config {
-	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, TrustCoefficient: 1e-3}
-	if name == "adamw" {
-		c.WeightDecay = 0.01
+	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, Alpha: 0.99, TrustCoefficient: 1e-3}
+	if r := c.rule(); r != nil {
+		r.defaults(&c)
 	}
 	return c
 }
@@ -40,57 +43,28 @@ func DefaultFor(name string) Config {
 // Problems checks the table by itself.
 func (c Config) Problems() diag.List {
 	var l diag.List
-	switch c.Name {
-	case "sgd", "adam", "adamw", "lars":
-	default:
-		l.Addf("name", `use "sgd", "adam", "adamw" or "lars"`, "unknown optimizer %q", c.Name)
+	r := c.rule()
+	if r == nil {
+		l.Addf("name", "use "+quoted(Names()), "unknown optimizer %q", c.Name)
 	}
 	nonNegative(&l, "lr", c.LR)
 	nonNegative(&l, "weight_decay", c.WeightDecay)
-	if c.descends() {
-		c.sgdProblems(&l)
-	}
-	if c.Name == "lars" {
-		nonNegative(&l, "eps", c.Eps)
-		nonNegative(&l, "trust_coefficient", c.TrustCoefficient)
-	}
-	if c.Name == "adam" || c.Name == "adamw" {
-		c.adamProblems(&l)
+	if r != nil {
+		r.problems(c, &l)
 	}
 	return l
 }
 
-// descends is true of SGD and of LARS, which is SGD with a rate for each parameter.
-func (c Config) descends() bool { return c.Name == "sgd" || c.Name == "lars" }
-
-func (c Config) sgdProblems(l *diag.List) {
-	nonNegative(l, "momentum", c.Momentum)
-	if math.IsNaN(c.Dampening) || math.IsInf(c.Dampening, 0) {
-		l.Addf("dampening", "0 is the default", "%v is not a number", c.Dampening)
-	}
-	if c.Nesterov && (c.Momentum <= 0 || c.Dampening != 0) {
-		l.Addf("nesterov", "set momentum above 0 and dampening to 0", "Nesterov momentum needs momentum > 0 and dampening = 0, got %v and %v", c.Momentum, c.Dampening)
-	}
-	if c.AMSGrad {
-		l.Addf("amsgrad", `use "adam" or "adamw"`, "%s has no amsgrad", c.Name)
-	}
+// quoted lists names to choose from: "a", "b" or "c".
+func quoted(names []string) string {
+	last := len(names) - 1
+	return `"` + strings.Join(names[:last], `", "`) + `" or "` + names[last] + `"`
 }
 
-func (c Config) adamProblems(l *diag.List) {
-	for _, b := range c.Betas {
-		if !(b >= 0 && b < 1) {
-			l.Addf("betas", "[0.9, 0.999] is the default", "%v is outside [0, 1)", b)
-		}
-	}
-	nonNegative(l, "eps", c.Eps)
-	if c.Momentum != 0 {
-		l.Addf("momentum", "set betas instead", "%s has no momentum", c.Name)
-	}
-	if c.Dampening != 0 {
-		l.Addf("dampening", "leave it out", "%s has no dampening", c.Name)
-	}
-	if c.Nesterov {
-		l.Addf("nesterov", "leave it out", "%s has no Nesterov momentum", c.Name)
+// lacks reports a setting of another optimizer.
+func (c Config) lacks(l *diag.List, key, what string, set bool, help string) {
+	if set {
+		l.Addf(key, help, "%s has no %s", c.Name, what)
 	}
 }
 

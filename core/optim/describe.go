@@ -7,37 +7,35 @@ import (
 )
 
 // StateTensors is how many tensors of a parameter's size a rule keeps.
-func StateTensors(c Config) int { return len((&Optimizer{cfg: c}).kinds()) }
+func StateTensors(c Config) int { return len(c.rule().state(c)) }
 
 // String names the rule with the settings that differ from nothing: "sgd
 // lr=0.05 momentum=0.9".
 func (c Config) String() string {
-	s := []string{c.Name, "lr=" + short(c.LR)}
-	add := func(name string, v float64) {
-		if v != 0 {
-			s = append(s, name+"="+short(v))
-		}
+	s := settings{c.Name, "lr=" + short(c.LR)}
+	if r := c.rule(); r != nil {
+		r.describe(c, &s)
 	}
-	if c.descends() {
-		add("momentum", c.Momentum)
-		add("dampening", c.Dampening)
-		if c.Nesterov {
-			s = append(s, "nesterov")
-		}
-	} else {
-		s = append(s, fmt.Sprintf("betas=[%s, %s]", short(c.Betas[0]), short(c.Betas[1])), "eps="+short(c.Eps))
-		if c.AMSGrad {
-			s = append(s, "amsgrad")
-		}
-	}
-	if c.Name == "lars" {
-		add("trust_coefficient", c.TrustCoefficient)
-	}
-	add("weight_decay", c.WeightDecay)
-	if c.Maximize {
-		s = append(s, "maximize")
-	}
+	s.number("weight_decay", c.WeightDecay)
+	s.flag("maximize", c.Maximize)
 	return strings.Join(s, " ")
+}
+
+// settings are the words that describe an optimizer.
+type settings []string
+
+func (s *settings) text(name, v string) { *s = append(*s, name+"="+v) }
+
+func (s *settings) number(name string, v float64) {
+	if v != 0 {
+		s.text(name, short(v))
+	}
+}
+
+func (s *settings) flag(name string, set bool) {
+	if set {
+		*s = append(*s, name)
+	}
 }
 
 // String names the schedule with the settings it uses.

@@ -28,15 +28,17 @@ func (e *exact) UnmarshalJSON(b []byte) error {
 type golden struct {
 	Start []exact
 	Grads [][]exact
-	Runs  []struct {
-		Config map[string]any
-		Params [][]exact
-	}
-	Clip []struct {
+	Runs  []goldenRun
+	Clip  []struct {
 		MaxNorm float64 `json:"max_norm"`
 		Total   exact
 		Grads   [][]exact
 	}
+}
+
+type goldenRun struct {
+	Config map[string]any
+	Params [][]exact
 }
 
 func readJSON(t *testing.T, path string, v any) {
@@ -63,6 +65,10 @@ func configOf(m map[string]any) Config {
 	if c.Name == "lars" {
 		c.TrustCoefficient = number(m, "trust_coefficient")
 	}
+	if c.Name == "rmsprop" {
+		c.Alpha = number(m, "alpha")
+	}
+	c.Centered, _ = m["centered"].(bool)
 	c.AMSGrad, _ = m["amsgrad"].(bool)
 	c.Maximize, _ = m["maximize"].(bool)
 	if b, ok := m["betas"].([]any); ok {

@@ -1,5 +1,5 @@
-// Package optim updates parameters from their gradients: SGD, Adam and AdamW
-// with PyTorch's exact rules, LARS, gradient clipping, and learning rate schedules.
+// Package optim updates parameters from their gradients: SGD, Adam, AdamW
+// and RMSprop with PyTorch's exact rules, LARS, gradient clipping, and learning rate schedules.
 //
 // A step of a run, after the gradients were reduced over the ranks:
 //
@@ -13,7 +13,6 @@ package optim
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -37,6 +36,7 @@ type Param struct {
 // Optimizer holds the state of all parameters. Its methods are called from one goroutine.
 type Optimizer struct {
 	cfg     Config
+	rule    rule
 	params  []slot
 	step    []byte // one int64: steps applied
 	pending float64
@@ -47,7 +47,7 @@ type slot struct {
 	Param
 	weight tensor.Tensor   // what the rule updates: Value, Master, or scratch
 	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch
-	state  []tensor.Tensor // in the order of kinds
+	state  []tensor.Tensor // in the order of the rule
 	work   []tensor.Tensor // state in the type of weight: itself, or scratch
 	steps  []byte          // one int64, of optional parameters
 	idle   bool
@@ -59,14 +59,14 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 	if err := cfg.Problems().Err(); err != nil {
 		return nil, fmt.Errorf("optimizer: %w", err)
 	}
-	o := &Optimizer{cfg: cfg, step: tensor.Aligned(8), pending: 1}
+	o := &Optimizer{cfg: cfg, rule: cfg.rule(), step: tensor.Aligned(8), pending: 1}
 	seen := make(map[string]bool, len(params))
 	for _, p := range params {
 		if seen[p.Name] {
 			return nil, fmt.Errorf("optimizer: parameter %q is listed twice", p.Name)
 		}
 		seen[p.Name] = true
-		s, err := newSlot(p, o.kinds())
+		s, err := newSlot(p, o.rule.state(cfg))
 		if err != nil {
 			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
 		}
@@ -147,11 +147,7 @@ func (o *Optimizer) Step(lr float64) {
 			continue
 		}
 		s.load(o.pending)
-		if s.weight.DType == tensor.F64 {
-			update[float64](o.cfg, lr, step, s)
-		} else {
-			update[float32](o.cfg, lr, step, s)
-		}
+		o.rule.update(o.cfg, lr, step, s)
 		s.store()
 	}
 	o.pending = 1
@@ -168,27 +164,4 @@ func (s *slot) advance(common int64) int64 {
 	own := &tensor.View[int64](s.steps)[0]
 	*own++
 	return *own
-}
-
-func update[T float32 | float64](c Config, lr float64, step int64, s *slot) {
-	w, g := tensor.View[T](s.weight.Data), tensor.View[T](s.grad.Data)
-	if c.Name == "lars" {
-		ratio := c.trust(s.weight, s.grad)
-		kernel.Scale(g, T(ratio))
-		c.WeightDecay *= ratio
-	}
-	if c.descends() {
-		kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
-		return
-	}
-	kernel.AdamUpdate(w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2),
-		lr, c.Betas[0], c.Betas[1], c.Eps, c.WeightDecay, step, c.Name == "adamw", c.Maximize)
-}
-
-// stateOf is the k-th state tensor, nil where the rule keeps fewer.
-func stateOf[T float32 | float64](s *slot, k int) []T {
-	if k >= len(s.work) {
-		return nil
-	}
-	return tensor.View[T](s.work[k].Data)
 }

@@ -281,7 +281,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	for _, name := range []string{"sgd", "adam", "adamw", "lars"} {
+	for _, name := range Names() {
 		if p := DefaultFor(name).Problems(); p != nil {
 			t.Error(p)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/trainctl/trainctl/core/diag"
 	"github.com/trainctl/trainctl/core/plan"
 )
 
@@ -20,11 +21,9 @@ type away struct {
 // Move gives the arithmetic to a device. Values and gradients lie in memory
 // that was mirrored there; state and master copies are mirrored here, until
 // Return. From then on methods enqueue, and what fails is told by Err.
-// Devices have no LARS.
+// A device that has no rule for the optimizer refuses it by name, as the
+// [diag.Error] of a setting.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {
-	if o.cfg.Name == "lars" {
-		return errors.New(`optimizer.name = "lars" is computed on CPUs alone: set run.device = "cpu", or use another optimizer`)
-	}
 	a := &away{dev: dev, steps: make([]int64, len(o.params))}
 	o.away = a
 	slots := make([]plan.Slot, len(o.params))
@@ -41,12 +40,23 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 		slots[i] = plan.Slot{Value: s.Value, Weight: weight, Grad: s.Grad, State: s.state}
 	}
 	if err == nil {
-		a.updater, err = dev.Updater(o.cfg.rule(), slots)
+		a.updater, err = dev.Updater(o.rule.numbers(o.cfg), slots)
 	}
 	if err != nil {
-		return errors.Join(err, o.Return())
+		return errors.Join(refused(err), o.Return())
 	}
 	return nil
+}
+
+// refused makes a device's lack of a rule a problem of the setting.
+func refused(err error) error {
+	var none *plan.NoRuleError
+	if !errors.As(err, &none) {
+		return err
+	}
+	var l diag.List
+	l.Addf("optimizer.name", `set run.device = "cpu", or use `+quoted(none.Has), "%v", none)
+	return l.Err()
 }
 
 func (a *away) mirror(mem []byte) error {
@@ -55,14 +65,6 @@ func (a *away) mirror(mem []byte) error {
 		a.tensors, a.releases = append(a.tensors, mem), append(a.releases, release)
 	}
 	return err
-}
-
-// rule is the table in numbers.
-func (c Config) rule() plan.Rule {
-	return plan.Rule{
-		Adam: c.Name != "sgd", Momentum: c.Momentum, Dampening: c.Dampening, Nesterov: c.Nesterov, Maximize: c.Maximize,
-		WeightDecay: c.WeightDecay, Decoupled: c.Name == "adamw", Beta1: c.Betas[0], Beta2: c.Betas[1], Eps: c.Eps,
-	}
 }
 
 // Return frees what the device has. State is as old as the last Fetch.

@@ -8,27 +8,15 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// kinds are the names that PyTorch gives the state tensors of the rule.
-func (o *Optimizer) kinds() []string {
-	switch {
-	case o.cfg.descends() && o.cfg.Momentum == 0:
-		return nil
-	case o.cfg.descends():
-		return []string{"momentum_buffer"}
-	case o.cfg.AMSGrad:
-		return []string{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
-	}
-	return []string{"exp_avg", "exp_avg_sq"}
-}
-
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
 // parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
 // master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes.
 func (o *Optimizer) State() []tensor.Named {
 	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
+	kinds := o.rule.state(o.cfg)
 	for i := range o.params {
 		s := &o.params[i]
-		for k, kind := range o.kinds() {
+		for k, kind := range kinds {
 			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
 		}
 		if s.Optional {

@@ -3,16 +3,11 @@ package optim
 // Uses lists the keys of [optimizer] that mean something to the named
 // optimizer, nil when the name is unknown.
 func (c Config) Uses() []string {
-	common := []string{"name", "lr", "weight_decay", "maximize"}
-	switch c.Name {
-	case "sgd":
-		return append(common, "momentum", "dampening", "nesterov")
-	case "lars":
-		return append(common, "momentum", "dampening", "nesterov", "eps", "trust_coefficient")
-	case "adam", "adamw":
-		return append(common, "betas", "eps", "amsgrad")
+	r := c.rule()
+	if r == nil {
+		return nil
 	}
-	return nil
+	return append([]string{"name", "lr", "weight_decay", "maximize"}, r.keys()...)
 }
 
 // Uses lists the keys of [lr_scheduler] that mean something to the named

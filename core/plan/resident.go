@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -56,12 +58,22 @@ type Resident interface {
 
 // Rule is an optimizer in numbers: core/optim's Config, which is above this package.
 type Rule struct {
-	Adam                bool // else SGD
+	Name                string // "sgd"; a device returns a *NoRuleError for one that it does not know
 	Momentum, Dampening float64
 	Nesterov, Maximize  bool
 	WeightDecay         float64
-	Decoupled           bool // AdamW
 	Beta1, Beta2, Eps   float64
+}
+
+// NoRuleError says that a device cannot compute an optimizer.
+type NoRuleError struct {
+	Device string   // "cuda"
+	Rule   string   // optimizer.name
+	Has    []string // the rules that the device has, two or more
+}
+
+func (e *NoRuleError) Error() string {
+	return fmt.Sprintf("the optimizer %q is not implemented on the device %q", e.Rule, e.Device)
 }
 
 // Slot is a parameter with what an optimizer keeps of it.

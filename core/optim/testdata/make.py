@@ -45,6 +45,10 @@ def configs():
         yield dict(name="lars", lr=0.5, momentum=momentum, nesterov=nesterov, weight_decay=wd, maximize=maximize, trust_coefficient=0.02)
 
 
+    for alpha, momentum, centered, wd, maximize in itertools.product([0.99, 0.3], [0, 0.9], [False, True], [0, 0.01], [False, True]):
+        yield dict(name="rmsprop", lr=0.01, alpha=alpha, eps=1e-8, momentum=momentum, centered=centered, weight_decay=wd, maximize=maximize)
+
+
 class LARS(torch.optim.SGD):
     """SGD on gradients that have weight decay and LARS's factor in them already."""
 
@@ -62,7 +66,7 @@ class LARS(torch.optim.SGD):
 
 def run(config, dtype):
     config = dict(config)
-    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lars": LARS}[config.pop("name")]
+    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "lars": LARS, "rmsprop": torch.optim.RMSprop}[config.pop("name")]
     p = torch.nn.Parameter(start(dtype))
     opt = cls([p], foreach=False, **config)
     out = []
