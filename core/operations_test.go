@@ -53,7 +53,7 @@ func TestOperationsAreComplete(t *testing.T) {
 			lacks("core/tensor/devicetest/%s.go", "the conformance suite has no case")
 		}
 		if d.Build != nil && !slices.Contains(types, string(d.Name)) {
-			lacks("core/config/schema.go", "it is no type of a layer in the schema")
+			lacks("core/config/schema.go", "it is not a type of a layer in the schema")
 		}
 		for _, k := range d.Keys {
 			if k.Doc == "" {

@@ -316,7 +316,7 @@ func interruptTwice(t *trial) {
 	r := p.underWay(t, `launch.grace="50s"`)
 	kill(t, p.worker(t, 0).pid, syscall.SIGSTOP) // it will not answer the first one
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
-	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "once more kills them") })
+	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "press Ctrl-C again to kill them") })
 	at := time.Now()
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
 	res := r.wait(t)

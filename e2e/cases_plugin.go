@@ -175,7 +175,7 @@ func spyPlugin(t *trial) {
 	p.env = append(p.env, "TRAINCTL_LIB_SPY="+l.Addr().String()) // let through to plugins
 	open := p.train(t, p.withFault("dataset", "spy")...)
 	if open.code == 0 || !strings.Contains(open.stderr, "the spy read") {
-		t.Errorf("the spy is no spy: exit code %d:\n%s", open.code, open.stderr)
+		t.Errorf("the spy is not a spy: exit code %d:\n%s", open.code, open.stderr)
 	}
 	args := append(p.withFault("dataset", "spy"), set("dataset.sandbox=true", "train.max_steps=50")...)
 	r := p.train(t, args...)

@@ -110,7 +110,7 @@ func choose(all []fault, only string) (chosen []fault, err error) {
 		a, err1 := strconv.Atoi(first)
 		b, err2 := strconv.Atoi(last)
 		if err1 != nil || err2 != nil || a < 1 || b < a || b > len(all) {
-			return nil, fmt.Errorf("-only %s: %q is no case; write numbers from 1 to %d, as in 7,13,20-25", only, part, len(all))
+			return nil, fmt.Errorf("-only %s: %q is not a case; write numbers from 1 to %d, as in 7,13,20-25", only, part, len(all))
 		}
 		for n := a; n <= b; n++ {
 			wanted[n] = true

@@ -20,7 +20,7 @@ func TestMistakesInTheConfiguration(t *testing.T) {
 		"wrong type":            {set("train.epochs=\"many\""), 2, []string{"train.epochs"}},
 		"batch does not divide": {set("train.per_rank_batch=0", "train.global_batch=9"), 2, []string{"9 samples do not divide", "use a multiple of 2"}},
 		"unknown plugin":        {set("dataset.plugin=synthetik"), 3, []string{`"synthetik"`, "known: "}},
-		"no such plugin file":   {set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "there is no such file"}},
+		"no such plugin file":   {set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "no such file"}},
 		"plugin not executable": {set("precision.plugin=./job.toml"), 3, []string{"not executable", "chmod +x"}},
 		"plugin option":         {set("dataset.options.clases=4"), 2, []string{"dataset.options.clases", "classes"}},
 		"options that exclude each other": {set("backend.plugin=nccl", "backend.options.isolation=inproc", "backend.restarts=1"), 2,
@@ -42,7 +42,7 @@ func TestMistakesInTheConfiguration(t *testing.T) {
 	}
 }
 
-// A program that is no plugin is found out before the run begins, however it
+// A program that is not a plugin is found out before the run begins, however it
 // misbehaves.
 func TestProgramsThatAreNoPlugins(t *testing.T) {
 	t.Parallel()

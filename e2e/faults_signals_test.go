@@ -100,7 +100,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	r := p.underWay(t, `launch.grace="50s"`)
 	kill(t, p.worker(t, 0).pid, syscall.SIGSTOP)
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
-	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "once more kills them") })
+	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "press Ctrl-C again to kill them") })
 	r.began = time.Now()
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
 	r.wait(t).expect(t, 130).within(t, 3*time.Second)

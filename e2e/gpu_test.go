@@ -83,7 +83,7 @@ func TestNoGPU(t *testing.T) {
 }
 
 // A GPU that hangs, faults, swallows a call of the driver or has no memory ends
-// the job soon, with a block that names rank, GPU, work and mend. The other rank is
+// the job soon, with a block that names rank, GPU, work and fix. The other rank is
 // stopped, and nothing waits for what the GPU never does.
 func TestGPUThatFails(t *testing.T) {
 	const second = "rank 1's GPU 1 (GPU-00000000-0000-0000-0000-000000000002)"

@@ -183,7 +183,7 @@ func parseSize(text string) (int, error) {
 		}
 		return n * u.bytes, nil
 	}
-	return 0, fmt.Errorf("%q is no size such as 64KiB, 25MiB or 4096", text)
+	return 0, fmt.Errorf("%q is not a size such as 64KiB, 25MiB or 4096", text)
 }
 
 func formatSize(n int) string {

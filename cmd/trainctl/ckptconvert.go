@@ -85,7 +85,7 @@ func free(path string, force bool) error {
 	case err != nil:
 		return usagef("%v", err)
 	case !info.Mode().IsRegular():
-		return usagef("%s is no file: name the safetensors file to write", path)
+		return usagef("%s is not a file: name the safetensors file to write", path)
 	case !force:
 		return usagef("%s is there already: take another name, or --force to replace it", path)
 	}

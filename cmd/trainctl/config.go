@@ -65,7 +65,7 @@ func configCheckCommand(s *services) *cobra.Command {
 func checkDevice(ctx context.Context, c *config.Config) {
 	var missing *cuda.MissingError
 	if _, err := app.Survey(ctx, c.Run.Device); errors.As(err, &missing) {
-		c.Warn("run.device", missing.Mend, missing.What)
+		c.Warn("run.device", missing.Fix, missing.What)
 	}
 }
 

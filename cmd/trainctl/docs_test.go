@@ -50,6 +50,6 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	walk(newRoot(&services{}))
 	for usage := range sections {
-		t.Errorf("docs/cli.md describes %q, which is no command", usage)
+		t.Errorf("docs/cli.md describes %q, which is not a command", usage)
 	}
 }

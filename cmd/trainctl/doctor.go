@@ -29,7 +29,7 @@ type check struct {
 	Name    string  `json:"name"`
 	Verdict verdict `json:"verdict"`
 	Found   string  `json:"found"`
-	Mend    string  `json:"mend,omitempty"`
+	Fix     string  `json:"fix,omitempty"`
 }
 
 // diagnosis is what doctor prints.
@@ -112,8 +112,8 @@ func (d *diagnosis) text(w io.Writer) error {
 			fmt.Fprintf(tw, "%s\n", area)
 		}
 		fmt.Fprintf(tw, "  %s\t%s\t%s\n", c.Verdict, c.Name, c.Found)
-		if c.Mend != "" && c.Verdict != fine {
-			fmt.Fprintf(tw, "  \t\tmend: %s\n", c.Mend)
+		if c.Fix != "" && c.Verdict != fine {
+			fmt.Fprintf(tw, "  \t\tfix: %s\n", c.Fix)
 		}
 	}
 	return tw.Flush()

@@ -39,7 +39,7 @@ func gpuChecks(in driver.Inspection) []check {
 		out = append(out, c)
 	}
 	for _, l := range in.Libraries {
-		c := check{Name: l.Name, Verdict: fine, Found: fmt.Sprintf("%s, %s (%s)", l.Version, l.Path, l.Source), Mend: l.Mend}
+		c := check{Name: l.Name, Verdict: fine, Found: fmt.Sprintf("%s, %s (%s)", l.Version, l.Path, l.Source), Fix: l.Fix}
 		switch {
 		case l.Error != "" && l.Path == "":
 			c.Verdict, c.Found = absence, l.Error

@@ -29,7 +29,7 @@ func openFiles() check {
 	}
 	c := check{Name: "open files", Verdict: fine, Found: limitText(l.Cur, func(n uint64) string { return fmt.Sprint(n) })}
 	if l.Cur < filesEnough {
-		c.Verdict, c.Mend = remark, fmt.Sprintf("ulimit -n %d", filesEnough)
+		c.Verdict, c.Fix = remark, fmt.Sprintf("ulimit -n %d", filesEnough)
 	}
 	return c
 }
@@ -64,7 +64,7 @@ func devShm() []check {
 	size := fs.Blocks * uint64(fs.Bsize)
 	c := check{Name: "/dev/shm", Verdict: fine, Found: bytesText(size)}
 	if size < shmEnough {
-		c.Verdict, c.Mend = remark, "NCCL wants more: start the container with --shm-size=1g"
+		c.Verdict, c.Fix = remark, "NCCL wants more: start the container with --shm-size=1g"
 	}
 	return []check{c}
 }

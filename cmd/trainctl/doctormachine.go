@@ -38,10 +38,10 @@ func instructions() check {
 	level, err := kernel.Active()
 	switch {
 	case err != nil:
-		return check{Name: "instructions", Verdict: broken, Found: err.Error(), Mend: "unset " + kernel.EnvCPU}
+		return check{Name: "instructions", Verdict: broken, Found: err.Error(), Fix: "unset " + kernel.EnvCPU}
 	case level == kernel.Generic && runtime.GOARCH == "amd64":
 		return check{Name: "instructions", Verdict: remark, Found: "no AVX2 and FMA: kernels run as plain Go, many times slower",
-			Mend: "use a newer CPU, or a virtual machine that passes the host's CPU through"}
+			Fix: "use a newer CPU, or a virtual machine that passes the host's CPU through"}
 	}
 	return check{Name: "instructions", Verdict: fine, Found: level.String()}
 }
@@ -51,7 +51,7 @@ func sharedMemory() check {
 	const size = 1 << 20
 	arena, err := shm.New("doctor", size)
 	if err != nil {
-		return check{Name: "shared memory", Verdict: broken, Found: err.Error(), Mend: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
+		return check{Name: "shared memory", Verdict: broken, Found: err.Error(), Fix: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
 	}
 	defer arena.Close()
 	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be made and mapped"}
@@ -61,7 +61,7 @@ func temporary() check {
 	c := check{Name: "temporary files", Verdict: fine, Found: os.TempDir()}
 	f, err := os.CreateTemp("", "trainctl-doctor-*")
 	if err != nil {
-		c.Verdict, c.Found, c.Mend = broken, err.Error(), "point TMPDIR at a directory that can be written"
+		c.Verdict, c.Found, c.Fix = broken, err.Error(), "point TMPDIR at a directory that can be written"
 		return c
 	}
 	if home := sockets.Home(); home != os.TempDir() {
@@ -77,7 +77,7 @@ const resolveBudget = 3 * time.Second
 func loopback(ctx context.Context) check {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Mend: "bring the interface lo up; ranks of one host meet there"}
+		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Fix: "bring the interface lo up; ranks of one host meet there"}
 	}
 	defer l.Close()
 	return check{Name: "loopback", Verdict: fine, Found: "a port can be opened on 127.0.0.1"}
@@ -87,14 +87,14 @@ func loopback(ctx context.Context) check {
 func hostname(ctx context.Context) check {
 	name, err := os.Hostname()
 	if err != nil {
-		return check{Name: "host name", Verdict: remark, Found: err.Error(), Mend: "name this host, or use addresses in --rdzv-endpoint"}
+		return check{Name: "host name", Verdict: remark, Found: err.Error(), Fix: "name this host, or use addresses in --rdzv-endpoint"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveBudget)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, name)
 	if err != nil {
 		return check{Name: "host name", Verdict: remark, Found: fmt.Sprintf("%s does not resolve", name),
-			Mend: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on this host alone do not need it"}
+			Fix: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on this host alone do not need it"}
 	}
 	return check{Name: "host name", Verdict: fine, Found: name + " is " + strings.Join(found, ", ")}
 }

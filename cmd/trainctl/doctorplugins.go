@@ -38,7 +38,7 @@ func probe(ctx context.Context, s *services, p pluginInfo) check {
 	began := time.Now()
 	if _, err := s.Plugins.Probe(ctx, p.Kind, p.Name, ""); err != nil {
 		c.Verdict, c.Found = broken, err.Error()
-		c.Mend = "a plugin is this executable started again: see whether it may be executed, and whether the temporary directory allows sockets"
+		c.Fix = "a plugin is this executable started again: see whether it may be executed, and whether the temporary directory allows sockets"
 		return c
 	}
 	c.Verdict, c.Found = fine, fmt.Sprintf("%s, handshake in %d ms", p.Version, time.Since(began).Milliseconds())

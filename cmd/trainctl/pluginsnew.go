@@ -89,7 +89,7 @@ func (p *newPlugin) complete() error {
 		p.Name = strings.TrimPrefix(filepath.Base(abs), pluginPrefix)
 	}
 	if !pluginNames.MatchString(p.Name) {
-		return usagef("%q is no name for a plugin: use lower-case words joined by -, with --name NAME", p.Name)
+		return usagef("%q is not a valid plugin name: use lower-case words joined by -, with --name NAME", p.Name)
 	}
 	if p.Module == "" {
 		p.Module = "example.com/" + pluginPrefix + p.Name

@@ -77,7 +77,7 @@ func (r suiteRequest) suite(t *testing.T) {
 	case sdk.KindPrecision:
 		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.options})
 	default:
-		t.Fatalf("there is no suite for %q", r.Kind)
+		t.Fatalf("no suite for %q", r.Kind)
 	}
 }
 

@@ -18,8 +18,8 @@ func runCommand(s *services) *cobra.Command {
 func workerCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker CONFIG",
-		Short: "Be one rank, as the environment says",
-		Long: `Be one rank of a job that something else starts: torchrun --no-python, srun or
+		Short: "Run one rank, configured from the environment",
+		Long: `Run one rank of a job that something else starts: torchrun --no-python, srun or
 mpirun. Rank and world size come from the environment; see trainctl env.`,
 		Example: "  srun -n 4 trainctl worker configs/mnist-ddp.toml",
 	}

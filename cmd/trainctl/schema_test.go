@@ -130,7 +130,7 @@ func described(t *testing.T, at string, node map[string]any) {
 		sub, isTable := p["properties"]
 		for line := range strings.Lines(text) {
 			if len(strings.Fields(line)) < 2 || strings.Trim(line, "sgdlramw, ") == "" {
-				t.Errorf("%s.%s: %q is no sentence", at, key, line)
+				t.Errorf("%s.%s: %q is not a sentence", at, key, line)
 			}
 		}
 		if text == "" && !(isTable && key == "options" && sub != nil) {

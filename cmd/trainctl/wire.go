@@ -55,7 +55,7 @@ func newServices(started time.Time) *services {
 // ended is an exit code whose story was told already.
 type ended int
 
-func (e ended) Error() string { return "the run did not end well" }
+func (e ended) Error() string { return "run failed" }
 func (e ended) ExitCode() int { return int(e) }
 
 func run(ctx context.Context, r runRequest, started time.Time) error {

@@ -16,7 +16,7 @@ import (
 // CheckModel holds a configuration against what its data set publishes of its
 // samples: what a plan finds impossible, and a model.init that is here and is not
 // this model's. It starts nothing. A data set that is given by a path, or that
-// says nothing without files that are not on this machine, is no problem. The error
+// says nothing without files that are not on this machine, is not a problem. The error
 // is a *config.Error with the places.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)

@@ -29,7 +29,7 @@ type Machine struct {
 }
 
 // Survey finds out what run.device means on this machine. With "auto" a machine
-// without GPUs is no error; with "cuda" it is a *cuda.MissingError.
+// without GPUs is not an error; with "cuda" it is a *cuda.MissingError.
 func Survey(ctx context.Context, device string) (Machine, error) {
 	if device == "cpu" {
 		return Machine{Device: "cpu"}, nil

@@ -29,7 +29,7 @@ type outcome struct {
 	resume  string          // what --resume auto would go on from, in words; "" if that is unknown or of no use
 }
 
-// outcome judges a run that did not end well.
+// outcome judges a run that failed.
 func (j *job) outcome(res launch.Result) outcome {
 	o := outcome{status: "failed", code: res.ExitCode, failure: res.Failure()}
 	if o.code == launch.ExitPreempted {

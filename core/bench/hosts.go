@@ -7,7 +7,7 @@ import (
 
 // ErrNoHosts says why there can be no network namespaces here. It is wrapped
 // with the reason.
-var ErrNoHosts = errors.New("network namespaces are not to be had")
+var ErrNoHosts = errors.New("network namespaces are unavailable")
 
 // Hosts are network namespaces of this machine, joined by a network of their
 // own. To the processes in them they are hosts: neither loopback nor abstract

@@ -38,7 +38,7 @@ func (r root) cpuQuota() float64 {
 	quota := math.Inf(1)
 	for _, dir := range r.groups("cpu") {
 		var of, period float64
-		if _, err := fmt.Sscanf(r.read(dir, "cpu.max"), "%g %g", &of, &period); err != nil { // "max 100000" is no limit
+		if _, err := fmt.Sscanf(r.read(dir, "cpu.max"), "%g %g", &of, &period); err != nil { // "max 100000" is not a limit
 			_, err1 := fmt.Sscan(r.read(dir, "cpu.cfs_quota_us"), &of)
 			_, err2 := fmt.Sscan(r.read(dir, "cpu.cfs_period_us"), &period)
 			if err1 != nil || err2 != nil {

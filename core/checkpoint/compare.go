@@ -25,7 +25,7 @@ type Difference struct {
 	Elements int     `json:"elements,omitempty"` // how many do
 	Of       int     `json:"of,omitempty"`       // out of how many
 	At       int     `json:"at,omitempty"`       // index of the largest difference, rows first
-	MaxAbs   float64 `json:"-"`                  // |a − b|; infinite where one is no number
+	MaxAbs   float64 `json:"-"`                  // |a − b|; infinite where one is not a number
 	MaxRel   float64 `json:"-"`                  // |a − b| / max(|a|, |b|)
 	ValueA   float64 `json:"-"`                  // at At
 	ValueB   float64 `json:"-"`

@@ -41,7 +41,7 @@ func ParseInterval(s string) (Interval, error) {
 			return Interval{Steps: n}, nil
 		}
 	}
-	return Interval{}, fmt.Errorf("%q is no interval", s)
+	return Interval{}, fmt.Errorf("%q is not an interval", s)
 }
 
 // Problems checks the table by itself.

@@ -200,7 +200,7 @@ func (p parser) numbers() ([]int64, error) {
 		}
 		v, err := strconv.ParseUint(n.String(), 10, 63)
 		if err != nil {
-			return nil, fmt.Errorf("%s is no size", n)
+			return nil, fmt.Errorf("%s is not a size", n)
 		}
 		out = append(out, int64(v))
 	}

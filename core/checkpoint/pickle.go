@@ -19,7 +19,7 @@ func (e *PickleError) Error() string {
   save_file({k: v.clone().contiguous() for k, v in torch.load(%q, map_location="cpu", weights_only=True).items()}, %q)`, e.Path, to)
 }
 
-// Unwrap makes it one of the errors of a file that is no safetensors file.
+// Unwrap makes it one of the errors of a file that is not a safetensors file.
 func (e *PickleError) Unwrap() error { return ErrFormat }
 
 // The first bytes of torch.save's files: since 1.6 a zip archive in which

@@ -17,7 +17,7 @@ func Replace(fsys FS, path string, content func(io.Writer) error) error {
 	info, err := fsys.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	case err == nil:
 		mode = info.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):

@@ -3,7 +3,7 @@
 // Every package owns the struct of its table, with its defaults and its own
 // checks; this package composes them into [File], decodes strictly, adds the
 // checks that need several tables, and reports all problems at once, each
-// with file, line, column, excerpt and mend.
+// with file, line, column, excerpt and fix.
 //
 // The caller's duties, in order: [Load] with the overrides from the command
 // line; print the [*Error] it may return, or the Warnings of the [Config];

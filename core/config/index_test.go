@@ -55,7 +55,7 @@ func checkIndex(t interface{ Fatalf(string, ...any) }, text string) {
 		}
 		var got map[string]any
 		if _, err := toml.Decode("x = "+text[pl.val.start:pl.val.end], &got); err != nil {
-			t.Fatalf("%s: %q is no value: %v", path, text[pl.val.start:pl.val.end], err)
+			t.Fatalf("%s: %q is not a value: %v", path, text[pl.val.start:pl.val.end], err)
 		}
 		if diff := cmp.Diff(plain(v), plain(got["x"]), cmpopts.EquateNaNs()); diff != "" {
 			t.Fatalf("%s: place holds another value:\n%s", path, diff)

@@ -199,7 +199,7 @@ func bracketed(s string) bool {
 	return err == nil
 }
 
-// word reports whether s, which is no TOML value, can be meant as a string: it
+// word reports whether s, which is not a TOML value, can be meant as a string: it
 // holds nothing that TOML gives a meaning to. Where a number was wanted, the
 // type check will say so.
 func word(s string) bool {

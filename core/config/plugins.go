@@ -47,7 +47,7 @@ func (c *Config) Sandboxes() map[string][]string {
 		paths := readable[plugin]
 		for _, v := range options {
 			if path, ok := v.(string); ok && path != "" {
-				paths = append(paths, path) // what is no path is not there to be read
+				paths = append(paths, path) // what is not a path is not there to be read
 			}
 		}
 		slices.Sort(paths)

@@ -121,7 +121,7 @@ func (f *fake) driver() *driver.CUDA {
 		},
 		MemFree: func(p driver.DevicePtr) error {
 			if f.memory[p] == nil {
-				f.t.Fatalf("MemFree of %#x, which is no allocation", p)
+				f.t.Fatalf("MemFree of %#x, which is not an allocation", p)
 			}
 			delete(f.memory, p)
 			return nil

@@ -97,7 +97,7 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 	return in, in
 }
 
-// operand adds an operand to its step's set. What is no image, or not as an
+// operand adds an operand to its step's set. What is not an image, or not as an
 // image to this step, stays as it is.
 func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *int) {
 	image := op.StepOf(s.Op).AnyLayout && isImage(o.Spec.Shape)
@@ -121,7 +121,7 @@ func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *
 	}
 }
 
-// filterOf is a convolution's weight or its gradient, which has four dimensions and is no image.
+// filterOf is a convolution's weight or its gradient, which has four dimensions and is not an image.
 func filterOf(s *plan.Step) *plan.Operand {
 	if s.Op == op.Conv2DGradWeight {
 		return &s.Out[0]

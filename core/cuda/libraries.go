@@ -15,7 +15,7 @@ type libraries struct {
 	missing []error // why one is nil, or does not do what it is there for
 }
 
-// link finds the libraries and makes them ready. What cannot be had costs speed, no more.
+// link finds the libraries and makes them ready. What is unavailable costs speed, no more.
 func (d *Device) link(f *dl.Finder) {
 	defer d.enter()()
 	if api, err := driver.OpenBlasLt(f); err != nil {

@@ -138,6 +138,6 @@ func TestMemoryThatCannotBePinned(t *testing.T) {
 		t.Error("pages that are pinned already were pinned again, and nobody was told")
 	}
 	if unpin, note := d.Pin(mem[1:]); note != "" || unpin() != nil {
-		t.Errorf("what is no whole page is left alone: %q", note)
+		t.Errorf("what is not a whole page is left alone: %q", note)
 	}
 }

@@ -17,17 +17,17 @@ type GPU = driver.DeviceReport
 // MissingError says what keeps this machine from computing on a GPU.
 type MissingError struct {
 	What string // "no NVIDIA driver: libcuda.so.1 was not found"
-	Mend string // the command or deed that brings it
+	Fix  string // the command or deed that brings it
 	Err  error  // of the library that was asked; nil where there was none
 	// Driver is set where there is one: somebody meant to use the GPU.
 	Driver bool
 }
 
 func (e *MissingError) Error() string {
-	if e.Mend == "" {
+	if e.Fix == "" {
 		return e.What
 	}
-	return e.What + "; " + e.Mend
+	return e.What + "; " + e.Fix
 }
 
 // Unwrap gives the library's error.
@@ -58,7 +58,7 @@ func Visible(ctx context.Context) ([]GPU, error) {
 	case a := <-asked:
 		return a.gpus, a.err
 	case <-ctx.Done():
-		return nil, &MissingError{What: "the NVIDIA driver does not answer", Mend: "dmesg may show Xid errors", Err: ctx.Err(), Driver: true}
+		return nil, &MissingError{What: "the NVIDIA driver does not answer", Fix: "dmesg may show Xid errors", Err: ctx.Err(), Driver: true}
 	}
 }
 
@@ -71,10 +71,10 @@ func visible(f *dl.Finder) ([]GPU, error) {
 	gpus, err := cu.Devices()
 	var refused *driver.RefusedError
 	if errors.As(cu.Refused(0, os.Getenv, err), &refused) {
-		return nil, &MissingError{What: refused.What, Mend: refused.Fix, Err: err, Driver: true}
+		return nil, &MissingError{What: refused.What, Fix: refused.Fix, Err: err, Driver: true}
 	}
 	if err != nil {
-		return nil, &MissingError{What: "the NVIDIA driver gives no devices: " + err.Error(), Mend: "nvidia-smi says more", Err: err, Driver: true}
+		return nil, &MissingError{What: "the NVIDIA driver gives no devices: " + err.Error(), Fix: "nvidia-smi says more", Err: err, Driver: true}
 	}
 	if len(gpus) == 0 {
 		return nil, noneVisible()
@@ -90,10 +90,10 @@ func visible(f *dl.Finder) ([]GPU, error) {
 }
 
 func noneVisible() error {
-	e := &MissingError{What: "the NVIDIA driver shows no GPU", Mend: "nvidia-smi lists what there is; a container wants --gpus all", Driver: true}
+	e := &MissingError{What: "the NVIDIA driver shows no GPU", Fix: "nvidia-smi lists what there is; a container wants --gpus all", Driver: true}
 	if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		e.What += fmt.Sprintf(" with CUDA_VISIBLE_DEVICES = %q", v)
-		e.Mend = "unset CUDA_VISIBLE_DEVICES"
+		e.Fix = "unset CUDA_VISIBLE_DEVICES"
 	}
 	return e
 }
@@ -102,7 +102,7 @@ func noneVisible() error {
 func missing(what string, s dl.Spec, cuda int, err error) *MissingError {
 	var none *driver.NotFoundError
 	if errors.As(err, &none) && len(none.Tried) == 0 {
-		return &MissingError{What: fmt.Sprintf("%s: %s was not found", what, s.Sonames[len(s.Sonames)-1]), Mend: s.Mend(cuda), Err: err}
+		return &MissingError{What: fmt.Sprintf("%s: %s was not found", what, s.Sonames[len(s.Sonames)-1]), Fix: s.Fix(cuda), Err: err}
 	}
-	return &MissingError{What: what + ": " + err.Error(), Mend: s.Mend(cuda), Err: err}
+	return &MissingError{What: what + ": " + err.Error(), Fix: s.Fix(cuda), Err: err}
 }

@@ -63,7 +63,7 @@ func (c Config) Problems() diag.List {
 		l.Addf("compress", `use "none", "fp16", "bf16" or "powersgd"`, "unknown compression %q", c.Compress)
 	}
 	if c.PowerSGDRank < 1 {
-		l.Addf("powersgd_rank", "1 is the default", "%d is no rank", c.PowerSGDRank)
+		l.Addf("powersgd_rank", "1 is the default", "%d is less than 1", c.PowerSGDRank)
 	}
 	if c.PowerSGDStart < 0 {
 		l.Addf("powersgd_start_step", "1000 is the default", "%d is negative", c.PowerSGDStart)

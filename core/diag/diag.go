@@ -1,6 +1,6 @@
 // Package diag is the one form in which any part of trainctl reports what is
 // wrong with a user's input, so that all problems can be shown at once with
-// their place and their mend. core/config turns keys into lines and columns.
+// their place and their fix. core/config turns keys into lines and columns.
 package diag
 
 import (

@@ -7,7 +7,7 @@ import (
 )
 
 // shortages are what a machine or a limit runs out of, by what the error says.
-var shortages = []struct{ says, mend string }{
+var shortages = []struct{ says, fix string }{
 	{syscall.EMFILE.Error(), "Raise the limit of open files of a process: ulimit -n."},
 	{syscall.ENFILE.Error(), "The whole machine has too many files open: look who has, or raise fs.file-max."},
 	{syscall.EAGAIN.Error(), "Raise the limit of processes: ulimit -u, or pids.max of the container."},
@@ -20,23 +20,23 @@ var shortages = []struct{ says, mend string }{
 	{"for want of memory", memory}, // core/cgroup: a plugin was killed
 }
 
-const memory = "Less memory is there than the run wants (trainctl plan says how much): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."
+const memory = "Not enough memory for this run (trainctl plan says how much it needs): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."
 
 // Shortage is what to do where a text, an error's or a process's last lines, is
 // about something that ran out; "" for any other.
 func Shortage(text string) string {
 	for _, s := range shortages {
 		if strings.Contains(text, s.says) {
-			return s.mend
+			return s.fix
 		}
 	}
 	return ""
 }
 
-// Mended adds to an error what Shortage knows of it.
-func Mended(err error) error {
-	if mend := Shortage(err.Error()); mend != "" {
-		return fmt.Errorf("%w (%s)", err, mend)
+// Explained adds to an error what Shortage knows of it.
+func Explained(err error) error {
+	if fix := Shortage(err.Error()); fix != "" {
+		return fmt.Errorf("%w (%s)", err, fix)
 	}
 	return err
 }

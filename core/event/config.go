@@ -26,7 +26,7 @@ func (c Config) Problems() diag.List {
 	}
 	_, port, err := net.SplitHostPort(c.Prometheus)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
-		l.Addf("prometheus", `write "127.0.0.1:9100"`, "%q is no host:port", c.Prometheus)
+		l.Addf("prometheus", `write "127.0.0.1:9100"`, "%q is not a host:port address", c.Prometheus)
 	}
 	return l
 }

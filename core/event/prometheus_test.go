@@ -33,7 +33,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, l := range strings.Split(strings.TrimSuffix(string(body), "\n"), "\n") {
 		if !expositionLine.MatchString(l) {
-			t.Errorf("%q is no exposition line", l)
+			t.Errorf("%q is not an exposition line", l)
 		}
 	}
 	for _, l := range []string{"trainctl_steps_total 8", "trainctl_samples_total 256", "trainctl_steps_skipped_total 1", "trainctl_train_loss NaN",

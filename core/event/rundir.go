@@ -134,7 +134,7 @@ func OpenRunDir(fsys afero.Fs, path string) (RunDir, error) {
 		return RunDir{fsys, path}, nil
 	}
 	var b []byte
-	if info.Size() < 32 { // digits; anything longer is no pointer
+	if info.Size() < 32 { // digits; anything longer is not a pointer
 		if b, err = afero.ReadFile(fsys, path); err != nil {
 			return RunDir{}, fmt.Errorf("run directory: %w", err)
 		}

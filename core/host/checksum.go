@@ -83,7 +83,7 @@ func digest(r io.Reader) (sum [sha256.Size]byte, err error) {
 func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(sum) {
-		return sum, fmt.Errorf("%q is no SHA-256 sum, which has %d hexadecimal digits", text, 2*len(sum))
+		return sum, fmt.Errorf("%q is not a SHA-256 sum, which has %d hexadecimal digits", text, 2*len(sum))
 	}
 	return [sha256.Size]byte(b), nil
 }

@@ -123,7 +123,7 @@ func quoteLines(lines []string) string {
 }
 
 // readable are lines without what could steer a terminal, of a length that can
-// be read: a file that is no plugin may print anything.
+// be read: a file that is not a plugin may print anything.
 func readable(lines []string) []string {
 	const most = 500
 	out := make([]string, len(lines))

@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// A file that is no plugin may print anything, and all of it reaches a terminal.
+// A file that is not a plugin may print anything, and all of it reaches a terminal.
 func TestLastLinesDoNotSteerTheTerminal(t *testing.T) {
 	e := &StartError{Kind: "dataset", Name: "./x", Problem: "it ended", Err: errors.New("x"),
 		LastLines: []string{"\x1b[2Jhello\tworld", "\xff\xfe", strings.Repeat("ü", 1000)}}

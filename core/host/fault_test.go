@@ -163,7 +163,7 @@ func TestStartErrors(t *testing.T) {
 		{"newer protocol", script(t, "echo '1|7|unix|/nowhere|grpc|'; exec sleep 60"), []string{"speaks version 7", "speaks 1"}},
 		{"hangs", script(t, "exec sleep 60"), []string{"not ready within 700ms"}},
 		{"dead socket", script(t, "echo '1|1|unix|/nowhere|grpc|'; exec sleep 60"), nil},
-		{"other kind", script(t, "exec "+exe+" plugin dataset fake"), []string{"this plugin is no backend; it serves [dataset]"}},
+		{"other kind", script(t, "exec "+exe+" plugin dataset fake"), []string{"this plugin is not a backend; it serves [dataset]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := host.Options{}

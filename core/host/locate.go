@@ -110,7 +110,7 @@ func executable(kind sdk.Kind, name string) *StartError {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return failed(err, "build the plugin or correct the path; relative paths start at the working directory", "there is no such file")
+		return failed(err, "build the plugin or correct the path; relative paths start at the working directory", "no such file")
 	case err != nil:
 		return failed(err, "", err.Error())
 	case info.IsDir():
@@ -124,7 +124,7 @@ func executable(kind sdk.Kind, name string) *StartError {
 func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError) {
 	b := h.builtin(kind, name)
 	if b == nil {
-		return nil, &StartError{Kind: kind, Name: name, Problem: "there is no built-in plugin of this name", Help: h.suggest(kind)}
+		return nil, &StartError{Kind: kind, Name: name, Problem: "no built-in plugin has this name", Help: h.suggest(kind)}
 	}
 	exe, err := h.exe()
 	if err != nil {

@@ -77,7 +77,7 @@ func TestABackendIsPutWhereItWants(t *testing.T) {
 	}
 }
 
-// Options that do not fit are the user's to mend, with their key, and no fault of the plugin.
+// Options that do not fit are the user's to fix, with their key, and no fault of the plugin.
 func TestOptionsThatDoNotFit(t *testing.T) {
 	h, _, _ := choosyHost()
 	for want, c := range map[string]struct {

@@ -103,7 +103,7 @@ func TestUnknownCastsAreRefused(t *testing.T) {
 	defer p.Close(t.Context())
 	_, err := p.Policy(t.Context(), nil)
 	var unusable *host.StartError
-	if !errors.As(err, &unusable) || !strings.Contains(err.Error(), `casts "lineer", which is no operation`) || !strings.Contains(unusable.Help, "linear") {
+	if !errors.As(err, &unusable) || !strings.Contains(err.Error(), `casts "lineer", which is not an operation`) || !strings.Contains(unusable.Help, "linear") {
 		t.Errorf("%v", err)
 	}
 }

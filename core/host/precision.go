@@ -80,7 +80,7 @@ func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
 			continue
 		}
 		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
-			Problem: fmt.Sprintf("its policy casts %q, which is no operation of trainctl", name),
+			Problem: fmt.Sprintf("its policy casts %q, which is not an operation of trainctl", name),
 			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", op.Names())}
 	}
 	return nil

@@ -61,7 +61,7 @@ func TestBothEndsAreBounded(t *testing.T) {
 }
 
 // A receiver whose process reads nothing for a minute, as one that writes a
-// checkpoint, is no cut link: its kernel answers.
+// checkpoint, is not a cut link: its kernel answers.
 func TestSlowReaderIsNotSilent(t *testing.T) {
 	a, _ := pair(t, true)
 	full := make([]byte, 1<<20)

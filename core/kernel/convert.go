@@ -45,7 +45,7 @@ func RoundTo(d tensor.DType, x []float32) {
 			x = x[n:]
 		}
 	default:
-		panic(fmt.Sprintf("kernel.RoundTo: %v is no float type", d))
+		panic(fmt.Sprintf("kernel.RoundTo: %v is not a float type", d))
 	}
 }
 
@@ -70,7 +70,7 @@ func widen(d tensor.DType, dst []float32, src []byte) {
 			dst[i] = tensor.F32FromBF16(v)
 		}
 	default:
-		panic(fmt.Sprintf("kernel: %v is no half type", d))
+		panic(fmt.Sprintf("kernel: %v is not a half type", d))
 	}
 }
 
@@ -95,7 +95,7 @@ func narrow(d tensor.DType, dst []byte, src []float32) {
 			h[i] = tensor.BF16FromF32(v)
 		}
 	default:
-		panic(fmt.Sprintf("kernel: %v is no half type", d))
+		panic(fmt.Sprintf("kernel: %v is not a half type", d))
 	}
 }
 

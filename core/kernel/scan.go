@@ -64,7 +64,7 @@ func AllFiniteBytes(d tensor.DType, b []byte) bool {
 		exponent = 0x7f80
 	case tensor.F16:
 	default:
-		panic(fmt.Sprintf("kernel.AllFiniteBytes: %v is no float type", d))
+		panic(fmt.Sprintf("kernel.AllFiniteBytes: %v is not a float type", d))
 	}
 	for _, h := range tensor.View[uint16](b) {
 		if h&exponent == exponent {

@@ -107,8 +107,8 @@ func (c Cause) advice() []string {
 	if a := c.hungPlugin(); a != nil {
 		return a
 	}
-	if mend := diag.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); mend != "" {
-		return []string{mend}
+	if fix := diag.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
+		return []string{fix}
 	}
 	if c.Crash != nil && c.Crash.Signal != "" {
 		return c.crashAdvice()
@@ -159,9 +159,9 @@ func adviceFor(code int) []string {
 	case panicked:
 		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that."}
 	case ExitRefused:
-		return []string{"Mend the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
+		return []string{"Fix the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
 	case ExitPlugin:
-		return []string{"Mend the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
+		return []string{"Fix the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
 	case ExitRendezvous:
 		return []string{"Some ranks never arrived: the lines above name them. \"trainctl env\" shows where this host looks for the others."}
 	case ExitCheckpoint:

@@ -104,7 +104,7 @@ func TestAdviceForAHungPlugin(t *testing.T) {
 	}
 	f.Root.LastLines[0] = `error: dataset plugin "mine": fill: the process gives no sign of life`
 	if got := strings.Join(f.Advice(), "\n"); strings.Contains(got, "backend.restarts") {
-		t.Errorf("a data set is no backend:\n%s", got)
+		t.Errorf("a data set is not a backend:\n%s", got)
 	}
 }
 

@@ -115,7 +115,7 @@ type crasher struct{ value int }
 //go:noinline
 func (c *crasher) boom(how string) {
 	if how == "value" {
-		panic("the loss is no number\nof layer fc")
+		panic("the loss is not a number\nof layer fc")
 	}
 	c.value = 1
 }

@@ -314,7 +314,7 @@ func loopback() (string, error) {
 		}
 	}
 	if diag.Shortage(first.Error()) != "" {
-		return "", diag.Mended(first)
+		return "", diag.Explained(first)
 	}
 	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", first)
 }

@@ -181,7 +181,7 @@ func TestCrashesAreToldInShort(t *testing.T) {
 	place := regexp.MustCompile(`(?m)^  at        : core/launch/main_test\.go:\d+$`)
 	frames := regexp.MustCompile(`(?m)^    \| core/launch\.\(\*crasher\)\.boom at core/launch/main_test\.go:\d+\n    \| core/launch\.play at core/launch/main_test\.go:\d+$`)
 	for how, want := range map[string][]string{
-		"panic:1:value": {"  crash     : panic: the loss is no number\n                of layer fc\n", "please report it"},
+		"panic:1:value": {"  crash     : panic: the loss is not a number\n                of layer fc\n", "please report it"},
 		"panic:1:nil":   {"  crash     : panic: runtime error: invalid memory address", "  signal    : SIGSEGV: segmentation violation, at address 0x0", "TRAINCTL_CPU=generic"},
 	} {
 		for _, level := range []string{"single", "all", "system", "crash"} {

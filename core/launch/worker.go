@@ -86,7 +86,7 @@ func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret
 
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()
-		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, diag.Mended(err))
+		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, diag.Explained(err))
 	}
 	w.cmd, w.pid = cmd, cmd.Process.Pid
 	w.pumps.Go(func() { w.pumpLines(out) })

@@ -66,7 +66,7 @@ func TestProblems(t *testing.T) {
 		want []string
 	}{
 		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, resnet18, resnet34, resnet50, or give layers)"}},
-		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: there is no model "lenet" (one of convnet, mlp, resnet18, resnet34, resnet50)`, `loss: there is no loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: unknown model "lenet" (one of convnet, mlp, resnet18, resnet34, resnet50)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (drop one of the two)", "hidden: only the model mlp has hidden widths", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
@@ -83,7 +83,7 @@ func TestProblems(t *testing.T) {
 			"layers[0].groups: 6 output channels do not divide into 4 groups",
 			"layers[0].kernel_size: conv2d needs kernel_size",
 			"layers[0].padding: -1 is less than 0",
-			`layers[1].type: there is no layer type "rellu"`,
+			`layers[1].type: unknown layer type "rellu"`,
 			"layers[2].p: relu takes no p (it takes no arguments)",
 			`layers[3].name: "x" is already the name of layers[2] (give it another name)`,
 			"layers[3].p: 1.5 is outside 0 to 1",
@@ -92,7 +92,7 @@ func TestProblems(t *testing.T) {
 			"layers[4].layers[1].type: the layer has no type",
 			"layers[5].shortcut[0].count_include_pad: maxpool2d takes no count_include_pad (it takes kernel_size, stride, padding, ceil_mode)",
 			"layers[5].shortcut[0].kernel_size: 0 is less than 1",
-			`layers[6].approximate: there is no approximation "erf" (none or tanh)`,
+			`layers[6].approximate: unknown approximation "erf" (none or tanh)`,
 			"layers[7].eps: 0 is not positive",
 			"layers[8].layers: sequential needs layers",
 		}},

@@ -21,10 +21,10 @@ func (c Config) Problems() diag.List {
 	case c.Name != "" && len(c.Layers) > 0:
 		l.Addf("layers", "drop one of the two", "the model has both a name and layers")
 	case c.Name != "" && !known(c.Name):
-		l.Addf("name", "one of "+strings.Join(Names(), ", "), "there is no model %q", c.Name)
+		l.Addf("name", "one of "+strings.Join(Names(), ", "), "unknown model %q", c.Name)
 	}
 	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
-		l.Addf("loss", strings.Join(losses, " or "), "there is no loss %q", c.Loss)
+		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
 	}
 	if len(c.Hidden) > 0 && c.Name != "mlp" {
 		l.Addf("hidden", "", "only the model mlp has hidden widths")
@@ -32,7 +32,7 @@ func (c Config) Problems() diag.List {
 	switch {
 	case c.Stem == "":
 	case c.Stem != StemImageNet && c.Stem != StemCIFAR:
-		l.Addf("stem", StemImageNet+" or "+StemCIFAR, "there is no stem %q", c.Stem)
+		l.Addf("stem", StemImageNet+" or "+StemCIFAR, "unknown stem %q", c.Stem)
 	case !models[c.Name].stem:
 		l.Addf("stem", "leave it out", "only the ResNets have a stem to choose")
 	}
@@ -71,7 +71,7 @@ func (c *LayerConfig) problems() (l diag.List) {
 		l.Addf("type", "one of "+typeNames(), "the layer has no type")
 		return l
 	case d == nil && box.build == nil:
-		l.Addf("type", "one of "+typeNames(), "there is no layer type %q", c.Type)
+		l.Addf("type", "one of "+typeNames(), "unknown layer type %q", c.Type)
 		return l
 	case d == nil:
 		d = &op.Definition{Name: graph.Op(c.Type), Keys: box.keys()}

@@ -78,7 +78,7 @@ func TestStemProblems(t *testing.T) {
 		cfg  nn.Config
 		want string
 	}{
-		{nn.Config{Name: "resnet18", Stem: "mnist"}, `stem: there is no stem "mnist" (imagenet or cifar)`},
+		{nn.Config{Name: "resnet18", Stem: "mnist"}, `stem: unknown stem "mnist" (imagenet or cifar)`},
 		{nn.Config{Name: "convnet", Stem: "cifar"}, "stem: only the ResNets have a stem to choose (leave it out)"},
 		{nn.Config{Layers: layers{{Type: "relu"}}, Stem: "cifar"}, "stem: only the ResNets have a stem to choose (leave it out)"},
 	} {

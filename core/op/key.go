@@ -137,7 +137,7 @@ func (k Key) check(l *diag.List, v any) {
 		k.checkFloat(l, v)
 	case string:
 		if k.Enum != nil && !slices.Contains(k.Enum, v) {
-			l.Addf(k.Name, strings.Join(k.Enum, " or "), "there is no %s %q", k.Noun, v)
+			l.Addf(k.Name, strings.Join(k.Enum, " or "), "unknown %s %q", k.Noun, v)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type exact float64
 func (e *exact) UnmarshalJSON(b []byte) error {
 	s := strings.Trim(string(b), `"`)
 	if !strings.Contains(s, "p") {
-		return fmt.Errorf("%s is no hexadecimal float", s)
+		return fmt.Errorf("%s is not a hexadecimal float", s)
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	*e = exact(f)

@@ -175,7 +175,7 @@ type Node struct {
 // NodeFromEnv reads what a starter of pods says to the launcher inside. Kubeflow
 // Trainer v2 gives the address in PET_MASTER_ADDR and PET_MASTER_PORT; its other
 // PET_ variables are flags of torchrun's like any. PyTorchJob v1 counts pods in RANK and
-// WORLD_SIZE, which is no rank's environment as long as LOCAL_RANK is missing. ok is
+// WORLD_SIZE, which is not a rank's environment as long as LOCAL_RANK is missing. ok is
 // false when neither is set.
 func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 	r := &reader{env: env, source: "kubeflow"}
@@ -250,7 +250,7 @@ func readIndexedJob(r *reader) World {
 func CheckAlone(env Lookup, nodes int) error {
 	w, err := FromEnv(env)
 	if err != nil || w.Size <= 1 || w.Size == max(1, nodes) {
-		return nil // an environment that is no rank's is none of a launcher's business
+		return nil // an environment that is not a rank's is none of a launcher's business
 	}
 	return &EnvError{Source: w.Source, Detail: fmt.Sprintf(
 		"%d tasks were started, and each would launch a job of its own; fix: \"trainctl worker\" instead of \"trainctl run\" makes each task one rank", w.Size)}

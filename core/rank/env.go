@@ -112,7 +112,7 @@ func judge(c *Candidate, won Candidate, before, is bool) {
 
 var (
 	errOff  = errors.New("not meant for this process")
-	errWeak = errors.New("says too little to be a starter's")
+	errWeak = errors.New("is an incomplete launcher environment")
 )
 
 // weak is an error of a set that loses to a complete one.

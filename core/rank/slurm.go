@@ -62,7 +62,7 @@ func refuseShell(r *reader) {
 	switch {
 	case r.err != nil:
 	case tasks == 1 || !r.any("SLURM_JOB_ID", "SLURM_JOBID"):
-		r.err = fmt.Errorf("this process is no task of srun: %w", errOff)
+		r.err = fmt.Errorf("this process is not a task of srun: %w", errOff)
 	default:
 		r.err = weak{&EnvError{Source: r.source, Var: "SLURM_STEP_ID", Detail: fmt.Sprintf(
 			"the allocation is for %d tasks, and this process is its batch script or shell, not one of them; fix: \"srun trainctl worker CONFIG\" starts all, \"trainctl run CONFIG\" those of this host", tasks)}}

@@ -186,7 +186,7 @@ func toDuration(o *Option, v any) (string, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return "", fmt.Errorf("%q is no duration", s)
+		return "", fmt.Errorf("%q is not a duration", s)
 	}
 	return s, o.within(d.Seconds(), s)
 }

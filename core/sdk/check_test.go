@@ -64,7 +64,7 @@ func TestCheckOptionsRefuses(t *testing.T) {
 		{"rate", local, diag.Problem{Detail: "wants a number, got the date or time 2026-01-02 00:00:00 +0000 UTC"}},
 		{"download", "yes", diag.Problem{Detail: `wants true or false, got the string "yes"`}},
 		{"wait", int64(5), diag.Problem{Detail: "wants a duration, got 5", Help: `write it as "30s" or "5m"`}},
-		{"wait", "5 min", diag.Problem{Detail: `"5 min" is no duration`, Help: `write it as "30s" or "5m"`}},
+		{"wait", "5 min", diag.Problem{Detail: `"5 min" is not a duration`, Help: `write it as "30s" or "5m"`}},
 		{"wait", "2m", diag.Problem{Detail: "2m is above the maximum of 60s", Help: `write it as "30s" or "5m"`}},
 		{"mean", []any{0.5, int64(2)}, diag.Problem{Detail: "element 1: 2 is above the maximum of 1"}},
 		{"mean", 0.5, diag.Problem{Detail: "wants a list of numbers, got the number 0.5"}},

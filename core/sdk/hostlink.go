@@ -30,7 +30,7 @@ func openHostLink() (*hostLink, error) {
 	}
 	fd, err := strconv.Atoi(v)
 	if err != nil || fd < 3 {
-		return nil, fmt.Errorf("%s=%q is no descriptor", pb.EnvChannel, v)
+		return nil, fmt.Errorf("%s=%q is not a descriptor", pb.EnvChannel, v)
 	}
 	f := os.NewFile(uintptr(fd), "host")
 	defer f.Close()
@@ -40,7 +40,7 @@ func openHostLink() (*hostLink, error) {
 	}
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, fmt.Errorf("descriptor %d to the host is no unix socket", fd)
+		return nil, fmt.Errorf("descriptor %d to the host is not a unix socket", fd)
 	}
 	return &hostLink{conn: conn, files: map[uint64]*os.File{}, arrived: make(chan struct{})}, nil
 }

@@ -6,7 +6,7 @@ package sdk
 type Placer interface {
 	// Place decides for an instance that was not opened. It only looks, and
 	// takes no time. Options that do not fit the request are a *diag.Error with
-	// keys of the options' table: the user's to mend, and found before anything runs.
+	// keys of the options' table: the user's to fix, and found before anything runs.
 	Place(PlaceRequest) (Placement, error)
 }
 

@@ -35,5 +35,5 @@ func (p Plugin) Info(kind Kind) (Info, error) {
 	case kind == KindPrecision && p.Precision != nil:
 		return p.Precision().Info(), nil
 	}
-	return Info{}, fmt.Errorf("this plugin is no %s; it serves %v", kind, p.Kinds())
+	return Info{}, fmt.Errorf("this plugin is not a %s; it serves %v", kind, p.Kinds())
 }

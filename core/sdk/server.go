@@ -84,7 +84,7 @@ func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
 		s.precision = p.Precision()
 		s.info = s.precision.Info()
 	default:
-		return nil, fmt.Errorf("this plugin is no %s; it serves %v", kind, p.Kinds())
+		return nil, fmt.Errorf("this plugin is not a %s; it serves %v", kind, p.Kinds())
 	}
 	s.info.Kind = kind
 	s.ctx, s.abort = context.WithCancel(context.Background())

@@ -30,7 +30,7 @@ func create(name string, size int) (*os.File, error) {
 func checkSeals(f *os.File) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return fmt.Errorf("the descriptor is no memfd: %w", err)
+		return fmt.Errorf("the descriptor is not a memfd: %w", err)
 	}
 	if seals&unix.F_SEAL_SHRINK == 0 {
 		return errors.New("the descriptor is not sealed against shrinking")

@@ -130,7 +130,7 @@ func ReadFlightFile(path string) (about []byte, flights []Flight, total uint64, 
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	bad := fmt.Errorf("%s is no flight record of this version", path)
+	bad := fmt.Errorf("%s is not a flight record of this version", path)
 	if len(raw) != flightFile || string(raw[:8]) != flightMagic ||
 		binary.LittleEndian.Uint32(raw[8:]) != flightSize || binary.LittleEndian.Uint32(raw[12:]) != Flights {
 		return nil, nil, 0, bad

@@ -96,7 +96,7 @@ type Elem interface {
 }
 
 // View reinterprets bytes as a slice of T, sharing the memory. It panics on a
-// length that is no multiple of the element size or on misaligned memory.
+// length that is not a multiple of the element size or on misaligned memory.
 func View[T Elem](b []byte) []T {
 	var z T
 	size := int(unsafe.Sizeof(z))

@@ -47,7 +47,7 @@ func (c RunConfig) Problems() diag.List {
 		l.Addf("device_timeout", `nothing waits without an end: give a time such as "2m"`, "%v is not a time to wait", c.DeviceTimeout)
 	}
 	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
-		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is no type to compute in", c.DType)
+		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is not a type to compute in", c.DType)
 	}
 	return l
 }
@@ -105,7 +105,7 @@ func (c Config) Problems() diag.List {
 	natural("eval_batch", c.EvalBatch)
 	natural("max_skips", c.MaxSkips)
 	if !(c.MaxNorm >= 0) {
-		l.Addf("max_norm", "0 switches clipping off", "%v is no norm", c.MaxNorm)
+		l.Addf("max_norm", "0 switches clipping off", "%v is not a norm", c.MaxNorm)
 	}
 	switch {
 	case c.PerRankBatch > 0 && c.GlobalBatch > 0:

@@ -36,7 +36,7 @@ func replaceable(err error) bool {
 		errors.As(err, &said) && said.Code == sdk.CodePanic
 }
 
-// heal brings a new group about after cause broke the old one, and tells
+// heal forms a new process group after cause broke the old one, and tells
 // whether this rank is through its section by what the others know. Without a
 // cause the rank is at the end of the run, and heals for others until all are.
 func (t *Trainer) heal(ctx context.Context, s *section, cause error) (through bool, err error) {

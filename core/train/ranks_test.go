@@ -128,7 +128,7 @@ func trainToTheEnd(ctx context.Context, d Deps) error {
 	return tr.Run(ctx)
 }
 
-// A batch that cannot be trained is the configuration's mistake, which no restart mends.
+// A batch that cannot be trained is the configuration's mistake, which no restart fixes.
 func TestBatchTooSmallForTheModelIsAMistake(t *testing.T) {
 	errs := onRanks(t, 1, func(_ int, d *Deps) {
 		three := 3

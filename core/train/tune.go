@@ -117,7 +117,7 @@ func (m *memory) lay(cfg ddp.Config, o *Outline) {
 
 // measure times passes over an empty batch, and all-reduces over the memory of
 // the gradients. All ranks do it at the same time, as they will, and agree on
-// the dearest all-reduce.
+// the slowest all-reduce.
 func (t *Trainer) measure(context.Context) error {
 	t.pace.Ready = make([]time.Duration, len(t.outline.Gradients))
 	err := t.measurePass(&t.pace)

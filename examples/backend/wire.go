@@ -32,7 +32,7 @@ func receive(conn net.Conn, value any) error {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n > maxMessage {
-		return errors.New("it sent something that is no message")
+		return errors.New("it sent something that is not a message")
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(conn, text); err != nil {

@@ -41,7 +41,7 @@ func (h *Halving) Info() sdk.Info {
 func (h *Halving) Policy(_ context.Context, o sdk.Options) (sdk.Policy, error) {
 	h.scale, h.interval = o.Float("init_scale"), o.Int("interval")
 	if fraction, _ := math.Frexp(h.scale); fraction != 0.5 {
-		return sdk.Policy{}, fmt.Errorf("init_scale = %v is no power of two, and would round gradients", h.scale)
+		return sdk.Policy{}, fmt.Errorf("init_scale = %v is not a power of two, and would round gradients", h.scale)
 	}
 	return sdk.Policy{
 		Name: "float16, halving", Params: tensor.F32, Lower: tensor.F16, Scale: h.scale, Dynamic: true,

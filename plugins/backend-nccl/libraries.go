@@ -65,5 +65,5 @@ func look(f *dl.Finder, s dl.Spec, given string) string {
 	if found := f.Find(s); len(found) > 0 {
 		return fmt.Sprintf("found %s (%s)", found[0].Path, found[0].Source)
 	}
-	return fmt.Sprintf("%s was not found, %s", s.Sonames[0], s.Mend(0))
+	return fmt.Sprintf("%s was not found, %s", s.Sonames[0], s.Fix(0))
 }

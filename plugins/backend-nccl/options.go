@@ -46,7 +46,7 @@ func readSettings(o sdk.Options, inProcess bool) (settings, error) {
 	}
 	if o.Has("connect_timeout") {
 		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {
-			return s, fmt.Errorf("backend nccl: connect_timeout = %q is no positive duration such as \"60s\"", o.String("connect_timeout"))
+			return s, fmt.Errorf("backend nccl: connect_timeout = %q is not a positive duration such as \"60s\"", o.String("connect_timeout"))
 		}
 	}
 	return s, nil

@@ -5,7 +5,7 @@ import "math/bits"
 // doubling is the all-reduce by recursive doubling (Thakur, Rabenseifner and
 // Gropp, Optimization of collective communication operations in MPICH, 2005):
 // in round k a rank exchanges the whole buffer with the one whose number
-// differs in bit k. Where the world is no power of two, ranks beyond it hand
+// differs in bit k. Where the world is not a power of two, ranks beyond it hand
 // their contribution to a neighbour first and get the result at the end. Every
 // segment goes through the rounds by itself.
 type doubling struct {

@@ -40,7 +40,7 @@ func (h header) encode(to []byte) {
 	binary.LittleEndian.PutUint32(to[4:], uint32(h.length))
 }
 
-var errFrame = errors.New("it sent something that is no frame of this protocol")
+var errFrame = errors.New("it sent something that is not a frame of this protocol")
 
 // parseHeader checks the bounds that hold for every receiver.
 func parseHeader(raw []byte) (header, error) {

@@ -67,7 +67,7 @@ func readSettings(o sdk.Options) (settings, error) {
 	}
 	if o.Has("connect_timeout") {
 		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {
-			return s, fmt.Errorf("backend tcp: connect_timeout = %q is no positive duration such as \"30s\"", o.String("connect_timeout"))
+			return s, fmt.Errorf("backend tcp: connect_timeout = %q is not a positive duration such as \"30s\"", o.String("connect_timeout"))
 		}
 	}
 	if o.Has("segment_bytes") {

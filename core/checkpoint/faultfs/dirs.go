@@ -77,7 +77,7 @@ func (f *FS) remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes a tree, one operation per entry. A missing path is no error.
+// RemoveAll removes a tree, one operation per entry. A missing path is not an error.
 func (f *FS) RemoveAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

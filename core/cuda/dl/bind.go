@@ -39,7 +39,7 @@ func Bind(l *Library, binding any, status func(symbol string, code int32) error)
 	for _, e := range Table(binding) {
 		field := v.FieldByName(e.Field)
 		if field.Kind() != reflect.Func {
-			panic(fmt.Sprintf("dl: field %s of %s is no function", e.Field, v.Type()))
+			panic(fmt.Sprintf("dl: field %s of %s is not a function", e.Field, v.Type()))
 		}
 		address := l.Symbol(e.Symbol)
 		if address != 0 {

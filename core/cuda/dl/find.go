@@ -23,9 +23,9 @@ type Spec struct {
 // Pip names the wheels that bring a library, for each major version of CUDA.
 type Pip struct{ CUDA12, CUDA13 string }
 
-// Mend is the command or deed that brings the library, for a driver of the
+// Fix is the command or deed that brings the library, for a driver of the
 // given major version of CUDA; 0 where that is not known.
-func (s Spec) Mend(cuda int) string {
+func (s Spec) Fix(cuda int) string {
 	switch {
 	case s.Pip == Pip{}:
 		return s.Install

@@ -165,11 +165,11 @@ func TestLinkerCache(t *testing.T) {
 
 func TestMend(t *testing.T) {
 	for cuda, want := range map[int]string{0: "pip install nvidia-nccl-cu12", 12: "pip install nvidia-nccl-cu12", 13: "pip install nvidia-nccl-cu13"} {
-		if got := nccl.Mend(cuda); got != want {
+		if got := nccl.Fix(cuda); got != want {
 			t.Errorf("CUDA %d: %s", cuda, got)
 		}
 	}
-	if got := (Spec{Install: "install the driver"}).Mend(13); got != "install the driver" {
+	if got := (Spec{Install: "install the driver"}).Fix(13); got != "install the driver" {
 		t.Error(got)
 	}
 }

@@ -25,7 +25,7 @@ type LibraryReport struct {
 	Source  string   `json:"source,omitempty"`
 	Missing []string `json:"missing,omitempty"` // functions this version does not have
 	Error   string   `json:"error,omitempty"`
-	Mend    string   `json:"mend,omitempty"`
+	Fix     string   `json:"fix,omitempty"`
 }
 
 // DeviceReport is one GPU.
@@ -71,7 +71,7 @@ func (in *Inspection) add(s dl.Spec, l Library, err error, cuda int) {
 		r.Missing = append(r.Missing, e.Symbol+" (since "+e.Since+")")
 	}
 	if err != nil {
-		r.Error, r.Mend = err.Error(), s.Mend(cuda)
+		r.Error, r.Fix = err.Error(), s.Fix(cuda)
 		var none *NotFoundError
 		switch {
 		case !errors.As(err, &none):

@@ -40,7 +40,7 @@ type Attempt struct {
 
 func (e *NotFoundError) Error() string {
 	if len(e.Tried) == 0 {
-		return fmt.Sprintf("%s (%s) was not found: %s", e.Spec.Name, e.Spec.Sonames[len(e.Spec.Sonames)-1], e.Spec.Mend(0))
+		return fmt.Sprintf("%s (%s) was not found: %s", e.Spec.Name, e.Spec.Sonames[len(e.Spec.Sonames)-1], e.Spec.Fix(0))
 	}
 	s := make([]string, len(e.Tried))
 	for i, a := range e.Tried {

@@ -101,7 +101,7 @@ func encode(line []byte) []byte {
 func number(register string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(register)[1:])
 	if err != nil {
-		panic(fmt.Sprintf("%q is no vector register", register))
+		panic(fmt.Sprintf("%q is not a vector register", register))
 	}
 	return n
 }

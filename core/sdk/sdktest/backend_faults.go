@@ -128,7 +128,7 @@ func (b *backendSuite) mismatch(t *testing.T, w int, good, bad sdk.Collective) {
 	for rank, err := range errs {
 		var m *sdk.MismatchError
 		if !errors.As(err, &m) {
-			t.Errorf("rank %d: %v is no *sdk.MismatchError", rank, err)
+			t.Errorf("rank %d: %v is not a *sdk.MismatchError", rank, err)
 			continue
 		}
 		if m.Rank == m.Peer || m.Rank != odd && m.Peer != odd {
@@ -172,7 +172,7 @@ func (b *backendSuite) testStall(t *testing.T) {
 		for rank, err := range errs[:away] {
 			var s *sdk.StallError
 			if !errors.As(err, &s) {
-				t.Errorf("rank %d: %v is no *sdk.StallError", rank, err)
+				t.Errorf("rank %d: %v is not a *sdk.StallError", rank, err)
 			} else if !slices.Equal(s.Missing, []int{away}) || s.Seq != 1 || s.Bucket != 5 {
 				t.Errorf("rank %d: %v; want rank %d missing in #1, bucket 5", rank, err, away)
 			}
@@ -248,7 +248,7 @@ func (b *backendSuite) testLate(t *testing.T) {
 }
 
 // testDeath closes a rank that is inside a collective. The others end it one
-// way or another, and the next one by an error that is no deadline.
+// way or another, and the next one by an error that is not a deadline.
 func (b *backendSuite) testDeath(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
 		g := b.start(t, w, true, 10*b.CallTimeout)

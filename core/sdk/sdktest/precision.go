@@ -125,7 +125,7 @@ func checkPolicy(ctx context.Context, s *precisionSuite) error {
 	}
 	for name := range p.Casts {
 		if !slices.Contains(op.Names(), graph.Op(name)) {
-			complain("it casts %q, which is no operation; they are %v", name, op.Names())
+			complain("it casts %q, which is not an operation; they are %v", name, op.Names())
 		}
 	}
 	if p.MasterWeights && p.Params == tensor.F32 {

@@ -160,7 +160,7 @@ func TestDescribeSaysWhatOpenFinds(t *testing.T) {
 	}
 }
 
-// What is there and damaged is an error that names the file and the mend.
+// What is there and damaged is an error that names the file and the fix.
 func TestDamage(t *testing.T) {
 	bad := file(0)
 	bad[3*recordBytes] = 10

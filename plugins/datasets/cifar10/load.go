@@ -38,17 +38,17 @@ func (r *room) section(file int) []byte {
 // read takes one file from its reader, and checks that it has the right number
 // of records and no class beyond the last.
 func (r *room) read(file int, from io.Reader, size int64, shown string) error {
-	const mend = "fetch " + archive + " again"
+	const fix = "fetch " + archive + " again"
 	b := r.section(file)
 	if size != int64(len(b)) {
-		return fmt.Errorf("%s: %d bytes, expected %d records of %d bytes: truncated, or not CIFAR-10's binary version; %s", shown, size, r.records, recordBytes, mend)
+		return fmt.Errorf("%s: %d bytes, expected %d records of %d bytes: truncated, or not CIFAR-10's binary version; %s", shown, size, r.records, recordBytes, fix)
 	}
 	if _, err := io.ReadFull(from, b); err != nil {
-		return fmt.Errorf("%s: %w; %s", shown, err, mend)
+		return fmt.Errorf("%s: %w; %s", shown, err, fix)
 	}
 	for i := range r.records {
 		if class := b[i*recordBytes]; int(class) >= len(classNames) {
-			return fmt.Errorf("%s, offset %d: class %d of record %d is not below %d; %s", shown, i*recordBytes, class, i, len(classNames), mend)
+			return fmt.Errorf("%s, offset %d: class %d of record %d is not below %d; %s", shown, i*recordBytes, class, i, len(classNames), fix)
 		}
 	}
 	return nil

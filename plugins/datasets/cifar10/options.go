@@ -72,7 +72,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 	}
 	for _, m := range s.mirrors {
 		if u, err := url.Parse(m); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			l.Addf("mirrors", "write a base address such as https://example.org/cifar/", "%q is no http address", m)
+			l.Addf("mirrors", "write a base address such as https://example.org/cifar/", "%q is not an http address", m)
 		}
 	}
 	return s, l.Err()

@@ -62,7 +62,7 @@ func TestCacheBelievesNoOtherCopy(t *testing.T) {
 			load(t, c)
 			c.Wait()
 			if got, _ := afero.ReadFile(fs, name); string(got) != string(good) {
-				t.Errorf("the copy was not mended: %q", got)
+				t.Errorf("the copy was not repaired: %q", got)
 			}
 		})
 	}

@@ -90,7 +90,7 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("got offset %d: %s; want offset %d and %q", e.Offset, e.Detail, c.offset, c.detail)
 			}
 			if e.Help == "" {
-				t.Errorf("no mend in %q", e)
+				t.Errorf("no fix in %q", e)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Offset < 0 {
-				t.Fatalf("error %v is no *Error with a place", err)
+				t.Fatalf("error %v is not an *Error with a place", err)
 			}
 			return
 		}

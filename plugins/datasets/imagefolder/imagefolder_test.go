@@ -223,7 +223,7 @@ func TestFingerprintIsNamesAndSizes(t *testing.T) {
 		}
 	}
 	if print(func(fs afero.Fs) { put(t, fs, "/r/train/ant/notes.txt", []byte("other")) }) != base {
-		t.Error("a file that is no image changes the fingerprint")
+		t.Error("a file that is not an image changes the fingerprint")
 	}
 }
 
@@ -292,7 +292,7 @@ func TestAllImagesCorrupt(t *testing.T) {
 	}
 }
 
-// A file that vanished is no damaged image: it ends the run even with skip.
+// A file that vanished is not a damaged image: it ends the run even with skip.
 func TestMissingFileIsAnError(t *testing.T) {
 	fsys := tree(t, "/r", afero.NewMemMapFs())
 	d := New(fsys)

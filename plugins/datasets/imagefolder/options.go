@@ -88,7 +88,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 	}
 	for i, key := range []string{"train", "val"} {
 		if s.splits[i] == "" || s.splits[i] == s.splits[1-i] {
-			l.Addf(key, "name a folder of its own below root", "%q is no folder for one split alone", s.splits[i])
+			l.Addf(key, "name a folder of its own below root", "%q is not a folder for one split alone", s.splits[i])
 		}
 	}
 	if s.root == "" {

@@ -34,7 +34,7 @@ func choose(builtins []datasets.Builtin, args []string) (datasets.Builtin, error
 	if len(args) > 1 {
 		b, ok := byName[args[1]]
 		if !ok {
-			return b, fmt.Errorf("there is no data set %q; there are %s", args[1], strings.Join(names, ", "))
+			return b, fmt.Errorf("unknown data set %q; known are %s", args[1], strings.Join(names, ", "))
 		}
 		return b, nil
 	}
