@@ -115,3 +115,16 @@ func TestAdviceQuotesFiles(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What there is to go on from is judged where the checkpoints are read: the advice
+// for an exit code promises none.
+func TestAdviceForDivergencePromisesNoCheckpoint(t *testing.T) {
+	f := &Failure{Root: Cause{ExitCode: ExitDiverged}}
+	if text := strings.Join(f.Advice(), " "); strings.Contains(text, "--resume") {
+		t.Error(text)
+	}
+	f.Next = []string{"--resume auto goes on from step 3"}
+	if text := strings.Join(f.Advice(), " "); !strings.HasSuffix(text, f.Next[0]) {
+		t.Error(text)
+	}
+}
