@@ -13,7 +13,7 @@ ci:
 	bash .ci/run
 
 generate:
-	go generate ./core/kernel ./core/sdk/pb
+	go generate ./core/engine/kernel ./core/sdk/pb
 
 # On a machine without a GPU this builds the tarball and says what would run.
 gputest:

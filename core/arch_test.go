@@ -17,22 +17,65 @@ const module = "github.com/trainctl/trainctl/"
 // layers from the bottom up. A package imports packages of lower layers, and
 // of its own where that is listed in beside.
 var layers = [][]string{
-	{"core/diag", "core/crash", "core/tensor", "core/rng", "core/shm", "core/sockets", "core/keepalive", "core/lossy", "core/cgroup", "core/appendfile", "core/timeline", "core/cuda/dl"},
-	{"core/cuda/driver", "core/contract", "core/graph", "core/kernel", "core/event", "core/secret", "core/hostnet"},
-	{"core/rank"},
-	{"core/sdk", "core/sdk/pb", "core/checkpoint", "core/op"},
-	{"core/plan", "core/flight"},
-	{"core/cpu", "core/cuda"},
-	{"core/ddp", "core/data", "core/nn", "core/optim", "core/host", "core/launch", "core/forecast"},
-	{"core/train", "core/bench", "core/tensor/devicetest", "core/cuda/cudatest"},
+	{"core/base/diag", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/report/timeline", "core/engine/cuda/dl"},
+	{"core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet"},
+	{"core/job/rank"},
+	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op"},
+	{"core/engine/plan", "core/plugin/flight"},
+	{"core/engine/cpu", "core/engine/cuda"},
+	{"core/train/ddp", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
+	{"core/train", "core/bench", "core/engine/devicetest", "core/engine/cuda/cudatest"},
 	{"core/config"},
 	{"core/app"},
 }
 
+// wings are the folders of core from the bottom up. What stands in one imports
+// from wings further down alone, so that each can be read after those below it.
+var wings = [][]string{
+	{"core/base", "core/tensor"},
+	{"core/contract"},
+	{"core/engine", "core/job", "core/report"},
+	{"core/sdk"},
+	{"core/plugin"},
+	{"core/sdk/sdktest"}, // the conformance suite stands on the host's side, too
+	{"core/train"},
+	{"core/bench", "core/config"},
+	{"core/app"},
+}
+
+// wingOf is the number of the wing that a package stands in, and its name.
+func wingOf(pkg string) (at int, name string) {
+	at = -1
+	for i, level := range wings {
+		for _, w := range level {
+			if (pkg == w || strings.HasPrefix(pkg, w+"/")) && len(w) > len(name) {
+				at, name = i, w
+			}
+		}
+	}
+	return at, name
+}
+
+func TestWingsImportDownwards(t *testing.T) {
+	for pkg, list := range imports(t) {
+		mine, wing := wingOf(pkg)
+		if strings.HasPrefix(pkg, "core/") && mine < 0 {
+			t.Errorf("%s stands in no wing: see core/doc.go for where it belongs", pkg)
+		}
+		for _, p := range list {
+			p, inside := strings.CutPrefix(p, module)
+			its, other := wingOf(p)
+			if inside && mine >= 0 && its >= 0 && wing != other && its >= mine {
+				t.Errorf("%s imports %s: %s is not below %s", pkg, p, other, wing)
+			}
+		}
+	}
+}
+
 // beside are the imports within a layer.
 var beside = map[string][]string{
-	"core/sdk":  {"core/sdk/pb"},
-	"core/host": {"core/sdk/pb"},
+	"core/sdk":         {"core/sdk/pb"},
+	"core/plugin/host": {"core/sdk/pb"},
 }
 
 // only says who may import what, and why nobody else does.
@@ -44,18 +87,18 @@ var only = []struct {
 	{"go.uber.org/fx", []string{"core/app"}, "constructors work without fx; wiring is one package's business"},
 	{"go.uber.org/dig", []string{"core/app"}, "as fx"},
 	{"github.com/BurntSushi/toml", []string{"core/config"}, "packages own their tables as plain structs; one package reads files"},
-	{"github.com/hashicorp/go-plugin", []string{"core/sdk", "core/sdk/pb", "core/host"}, "what a plugin is to the rest is an interface of core/sdk or core/host"},
-	{"google.golang.org/grpc", []string{"core/sdk", "core/sdk/pb", "core/host"}, "gRPC is control plane of plugins alone"},
+	{"github.com/hashicorp/go-plugin", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "what a plugin is to the rest is an interface of core/sdk or core/plugin/host"},
+	{"google.golang.org/grpc", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "gRPC is control plane of plugins alone"},
 	{"github.com/spf13/cobra", []string{"cmd/trainctl"}, "the command line is the program's, not the library's"},
-	{"github.com/ebitengine/purego", []string{"core/cuda/dl"}, "one package opens libraries, and a build without it is static"},
-	{"golang.org/x/term", []string{"core/event", "cmd/trainctl"}, "only what draws asks about terminals"},
+	{"github.com/ebitengine/purego", []string{"core/engine/cuda/dl"}, "one package opens libraries, and a build without it is static"},
+	{"golang.org/x/term", []string{"core/report/event", "cmd/trainctl"}, "only what draws asks about terminals"},
 }
 
 // engine are the packages that compute. They share core/contract with plugins,
 // and link nothing that talks to one: a compiler or a kernel is built, tested
 // and read without gRPC, and another way to reach plugins would not touch it.
 var engine = []string{
-	"core/contract", "core/tensor", "core/graph", "core/kernel", "core/op", "core/nn", "core/plan", "core/cpu", "core/cuda", "core/optim", "core/tensor/devicetest",
+	"core/contract", "core/tensor", "core/engine/graph", "core/engine/kernel", "core/engine/op", "core/engine/nn", "core/engine/plan", "core/engine/cpu", "core/engine/cuda", "core/engine/optim", "core/engine/devicetest",
 }
 
 // wire is what the engine must not link.
@@ -122,7 +165,7 @@ func TestImportsGoOneWay(t *testing.T) {
 
 func TestEveryCorePackageHasItsLayer(t *testing.T) {
 	for pkg := range imports(t) {
-		if strings.HasPrefix(pkg, "core/") && layerOf(pkg) < 0 && !strings.HasPrefix(pkg, "core/sdk/sdktest") && !strings.HasPrefix(pkg, "core/checkpoint/") {
+		if strings.HasPrefix(pkg, "core/") && layerOf(pkg) < 0 && !strings.HasPrefix(pkg, "core/sdk/sdktest") && !strings.HasPrefix(pkg, "core/train/checkpoint/") {
 			t.Errorf("%s is in no layer: say in core/arch_test.go where it belongs", pkg)
 		}
 	}

@@ -3,83 +3,92 @@
 //
 // # Processes
 //
-//	trainctl run cfg.toml                launcher (core/launch): checks, spawns, watches, reports
+//	trainctl run cfg.toml                launcher (core/job/launch): checks, spawns, watches, reports
 //	 ├─ rank 0  trainctl worker          fx app (core/app): plan and loop; owns weights, gradients, optimizer state
 //	 │    ├─ backend plugin              maps the rank's arena and reduces gradient buckets in it
 //	 │    ├─ precision plugin            says what is computed in which type, keeps the loss scale
 //	 │    └─ dataset plugin              writes batches into shared slots
 //	 ├─ rank 1 …
 //
-// A worker is also what torchrun, srun or mpirun starts: core/rank reads any
+// A worker is also what torchrun, srun or mpirun starts: core/job/rank reads any
 // of their environments. Plugins are the same executable started again, or any
 // other one that core/sdk.Serve serves.
 //
-// Where processes of several hosts meet, core/hostnet listens and puts the
-// connection under TLS with keys that core/secret derives from the job's secret;
-// core/keepalive says when it is cut off.
+// Where processes of several hosts meet, core/base/hostnet listens and puts the
+// connection under TLS with keys that core/job/secret derives from the job's secret;
+// core/base/keepalive says when it is cut off.
 //
 // # The walk of a gradient bucket
 //
-// core/plan/run.go finishes the step that completes a parameter's gradient,
+// core/engine/plan/run.go finishes the step that completes a parameter's gradient,
 // which the kernel has written straight into its place in a bucket, and calls
-// the hook. core/ddp/ready.go, a machine without memory or communication,
+// the hook. core/train/ddp/ready.go, a machine without memory or communication,
 // counts the bucket down and says which buckets may be launched: in index
-// order, never before their predecessors. core/ddp/reduce.go divides by the
-// world size, numbers the call and submits it. core/host/ringlane.go writes a
-// 128-byte descriptor into core/shm's ring and rings the doorbell; the bytes
+// order, never before their predecessors. core/train/ddp/reduce.go divides by the
+// world size, numbers the call and submits it. core/plugin/host/ringlane.go writes a
+// 128-byte descriptor into core/base/shm's ring and rings the doorbell; the bytes
 // stay where they are, because the arena is mapped in the plugin too. There
 // core/sdk takes the descriptor from the ring and calls Do, and
 // plugins/backend-tcp reduces in place: through the mapped arenas of ranks on
 // the same host, over sockets otherwise. The completion comes back through the
-// ring, core/ddp/reduce.go's Finish returns, and the optimizer reads the same
+// ring, core/train/ddp/reduce.go's Finish returns, and the optimizer reads the same
 // memory. Backward went on all the while.
 //
 // A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
-// them: core/cuda.Arena allocates and exports, core/train/lend.go shows it,
-// core/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
-// core/ddp/inplace.go submits, and the descriptor names events too, which put
+// them: core/engine/cuda.Arena allocates and exports, core/train/lend.go shows it,
+// core/plugin/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
+// core/train/ddp/inplace.go submits, and the descriptor names events too, which put
 // the streams of both processes in order (core/contract/device.go).
 //
 // # The walk of a batch
 //
-// core/train/step.go asks core/data/loader.go, which has requested the batch
-// some steps ago: core/data/sampler.go chose the indices, core/host/dataset.go
+// core/train/step.go asks core/train/data/loader.go, which has requested the batch
+// some steps ago: core/train/data/sampler.go chose the indices, core/plugin/host/dataset.go
 // passed them through the ring, and the dataset plugin filled a slot of the
-// shared batch arena. core/plan runs forward, loss and backward over it on the
-// device (core/cpu, kernels in core/kernel). Then the bucket walk ends, all
-// ranks agree that the gradients are finite, core/optim updates the weights,
-// and core/event learns StepDone.
+// shared batch arena. core/engine/plan runs forward, loss and backward over it on the
+// device (core/engine/cpu, kernels in core/engine/kernel). Then the bucket walk ends, all
+// ranks agree that the gradients are finite, core/engine/optim updates the weights,
+// and core/report/event learns StepDone.
 //
 // # A job's beginning
 //
-// core/launch binds the rendezvous store before it spawns anybody, so no port
+// core/job/launch binds the rendezvous store before it spawns anybody, so no port
 // can be lost. Each worker starts its three plugins at the same time, opens
-// them, builds the model (core/nn, of the operations of core/op), differentiates
-// it (core/graph), plans one
-// step (core/plan), lays out one shared arena for buckets and weights
+// them, builds the model (core/engine/nn, of the operations of core/engine/op), differentiates
+// it (core/engine/graph), plans one
+// step (core/engine/plan), lays out one shared arena for buckets and weights
 // (core/train/outline.go), and compares notes with all ranks through the store
-// (core/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
+// (core/train/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
 // loaded, are then broadcast where they lie.
 //
 // # Ranks on GPUs
 //
-// core/app/device.go chooses the device. On a GPU (core/cuda) a plan's steps are
+// core/app/device.go chooses the device. On a GPU (core/engine/cuda) a plan's steps are
 // enqueued, and the arena, the optimizer's state and master weights have copies
 // in its memory; core/train/resident.go says when they are brought to the host.
-// A bucket's walk has two more steps: core/ddp/stage.go fetches it into the arena
+// A bucket's walk has two more steps: core/train/ddp/stage.go fetches it into the arena
 // when its gradients are final, and stores it back when it is reduced.
 //
 // # GPU libraries
 //
-// core/cuda/dl finds shared libraries and opens them at run time, and
-// core/cuda/driver binds NVIDIA's by tables of symbols; docs/gpu.md says what
+// core/engine/cuda/dl finds shared libraries and opens them at run time, and
+// core/engine/cuda/driver binds NVIDIA's by tables of symbols; docs/gpu.md says what
 // of it is proved. trainctl doctor shows what a machine has.
 //
-// # Who imports whom
+// # The folders of core
 //
-// Imports go one way: app → config → train → (ddp, data, nn, optim, host) →
-// (plan, op, checkpoint, sdk, cpu) → (contract, graph, tensor, kernel, event,
-// rank, shm, sockets, rng, diag). What the engine shares with plugins is in
-// core/contract, so that nothing from core/plan to core/optim links gRPC.
-// core/arch_test.go holds the rules, each with its reason.
+//	base/      what knows nothing of training: errors with a fix, shared memory, random numbers, connections, cgroups, crashes
+//	tensor     element types, shapes, tensors
+//	contract   what engine and plugins agree on: policies, device memory, collectives
+//	engine/    operations (op), models (nn), graphs, plans, kernels, the devices cpu and cuda with their suite, optimizers
+//	job/       launcher, ranks and their rendezvous, the job's secret
+//	report/    events and what is made of them: progress, logs, TensorBoard, timeline, forecast
+//	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
+//	plugin/    the host's side of plugins, and their flight record
+//	train/     the training loop, and below it ddp, data and checkpoint
+//	bench, config, app   measuring, the TOML file, and the wiring of it all
+//
+// Imports go from a folder to those above it in this list, and no other way;
+// nothing from core/engine/plan to core/engine/optim links gRPC. core/arch_test.go
+// holds the rules, each with its reason.
 package core

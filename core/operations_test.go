@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/cpu"
-	"github.com/trainctl/trainctl/core/cuda"
-	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/op"
-	"github.com/trainctl/trainctl/core/tensor/devicetest"
+	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/cuda"
+	"github.com/trainctl/trainctl/core/engine/devicetest"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
@@ -32,32 +32,32 @@ func TestOperationsAreComplete(t *testing.T) {
 			t.Errorf("%s: %s; see %s", d.Name, fmt.Sprintf(format, args...), fmt.Sprintf(where, file))
 		}
 		if d.Doc == "" {
-			lacks("core/op/%s.go", "there is no Doc")
+			lacks("core/engine/op/%s.go", "there is no Doc")
 		}
 		for _, s := range d.Steps {
 			if s.Cost == nil {
-				lacks("core/op/%s.go", "the step %s has no Cost, which buckets and forecasts need", s.Op)
+				lacks("core/engine/op/%s.go", "the step %s has no Cost, which buckets and forecasts need", s.Op)
 			}
 			if !slices.Contains(onCPU, s.Op) {
-				lacks("core/cpu/%s.go", "the CPU does not implement %s", s.Op)
+				lacks("core/engine/cpu/%s.go", "the CPU does not implement %s", s.Op)
 			}
 			switch {
 			case slices.Contains(onGPU, s.Op):
 			case d.Pointwise.Saved != op.SavedNothing:
-				lacks("core/cuda/kernels/%s.cu", "GPUs do not implement %s", s.Op)
+				lacks("core/engine/cuda/kernels/%s.cu", "GPUs do not implement %s", s.Op)
 			default:
-				lacks("core/cuda/%s.go", "GPUs do not implement %s", s.Op)
+				lacks("core/engine/cuda/%s.go", "GPUs do not implement %s", s.Op)
 			}
 		}
 		if len(d.Steps) > 0 && !slices.Contains(tested, d.Name) {
-			lacks("core/tensor/devicetest/%s.go", "the conformance suite has no case")
+			lacks("core/engine/devicetest/%s.go", "the conformance suite has no case")
 		}
 		if d.Build != nil && !slices.Contains(types, string(d.Name)) {
 			lacks("core/config/schema.go", "it is not a type of a layer in the schema")
 		}
 		for _, k := range d.Keys {
 			if k.Doc == "" {
-				lacks("core/op/%s.go", "the key %s has no Doc", k.Name)
+				lacks("core/engine/op/%s.go", "the key %s has no Doc", k.Name)
 			}
 			if layer[k.Name] == nil {
 				lacks("core/config/schema.go", "the key %s is not in the schema", k.Name)
@@ -67,7 +67,7 @@ func TestOperationsAreComplete(t *testing.T) {
 	for _, list := range [][]graph.Op{onCPU, onGPU, tested} {
 		for _, o := range list {
 			if op.Of(o) == nil {
-				t.Errorf("%s is implemented or tested, and has no definition in core/op", o)
+				t.Errorf("%s is implemented or tested, and has no definition in core/engine/op", o)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- tables of core/op: go test ./core -update -->\n", "<!-- end of tables -->\n"
+	const begin, end = "<!-- tables of core/engine/op: go test ./core -update -->\n", "<!-- end of tables -->\n"
 	text := string(raw)
 	a, b := strings.Index(text, begin), strings.Index(text, end)
 	if a < 0 || b < a {
@@ -93,7 +93,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the tables of %s are not those of core/op: run go test ./core -update", manual)
+		t.Fatalf("the tables of %s are not those of core/engine/op: run go test ./core -update", manual)
 	}
 	if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
 		t.Fatal(err)

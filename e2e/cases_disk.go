@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // diskFaults are disks that are full, broken, read-only, or lose their power.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trainctl/trainctl/core/flight"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 )
 
 // killFaults are processes that are killed, and signals to the launcher.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // lengthy is a run of 800 steps that saves every 16 of them, with batch norm,

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/flight"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 )
 
 // When every process of a job was killed at once, its last operations are still

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/cuda/cudatest"
+	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
 )
 
 // fakeGPUs makes trainctl find a CUDA that is none, with that many devices.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/flight"
+	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // endless trains until something ends it. A collective or a batch that takes

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // The curves are PyTorch's DistributedDataParallel in float64 on MNIST: SGD

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 const precisionTables = `

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // trainctl is the executable that is run.

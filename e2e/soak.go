@@ -17,9 +17,9 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/flight"
+	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // soak disturbs one run after the other: it kills or stops one of its processes

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
 

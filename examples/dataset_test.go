@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"

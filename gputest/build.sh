@@ -10,9 +10,9 @@ trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/cuda" "$stage/nccl" "$stage/mnist" bin
 
 go build -ldflags='-s -w' -o "$stage/trainctl" ./cmd/trainctl
-go test -c -ldflags='-s -w' -o "$stage/cuda/cuda.test" ./core/cuda
+go test -c -ldflags='-s -w' -o "$stage/cuda/cuda.test" ./core/engine/cuda
 go test -c -ldflags='-s -w' -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
-cp -r core/cuda/testdata "$stage/cuda/"
+cp -r core/engine/cuda/testdata "$stage/cuda/"
 cp gputest/run.sh gputest/torch_steps.py gputest/*.toml "$stage/"
 if [ -f ../shared/mnist/train-images-idx3-ubyte.gz ]; then
 	cp ../shared/mnist/*.gz "$stage/mnist/"

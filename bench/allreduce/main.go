@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"

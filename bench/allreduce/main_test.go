@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
 // The test binary is a rank and a plugin, as the program is.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/amp"
 	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"

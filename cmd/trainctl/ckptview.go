@@ -11,9 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/forecast"
+	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // checkpointView is a checkpoint as the ckpt commands print it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/engine/cuda"
 )
 
 func configCommand(s *services) *cobra.Command {

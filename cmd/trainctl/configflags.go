@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // configFlags are the flags that change the configuration.

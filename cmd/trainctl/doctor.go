@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/job/launch"
 )
 
 // verdict says whether a check found what a run needs.

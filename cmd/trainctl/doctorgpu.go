@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/app"
-	"github.com/trainctl/trainctl/core/cuda/dl"
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
 // gpuBudget bounds the wait for the driver: one that lost its device may

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/cgroup"
-	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/core/shm"
-	"github.com/trainctl/trainctl/core/sockets"
+	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/base/tempdir"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // machineChecks look at what every run needs.
@@ -64,7 +64,7 @@ func temporary() check {
 		c.Verdict, c.Found, c.Fix = broken, err.Error(), "point TMPDIR at a directory that can be written"
 		return c
 	}
-	if home := sockets.Home(); home != os.TempDir() {
+	if home := tempdir.Home(); home != os.TempDir() {
 		c.Found += ", plugins' sockets in " + home
 	}
 	f.Close()

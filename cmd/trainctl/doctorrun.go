@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/flight"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 )
 
 // doctorRun prints what the ranks of a run did last, dead or alive.

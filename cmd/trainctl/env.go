@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/rank"
-	"github.com/trainctl/trainctl/core/secret"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/job/secret"
 )
 
 // environment is what env prints: all that a bug report needs.

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // exitCoder is an error that knows the program's exit code.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 func TestExitCode(t *testing.T) {

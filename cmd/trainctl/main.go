@@ -10,8 +10,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/secret"
+	"github.com/trainctl/trainctl/core/job/secret"
+	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
 func main() {

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 func pluginsLockCommand() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trainctl/trainctl/core/base/lossy"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/lossy"
 	"github.com/trainctl/trainctl/core/train"
 )
 

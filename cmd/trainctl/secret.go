@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/secret"
+	"github.com/trainctl/trainctl/core/job/secret"
 )
 
 func secretCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/forecast"
+	"github.com/trainctl/trainctl/core/report/forecast"
 )
 
 // services are what the commands call. A nil service makes its command fail

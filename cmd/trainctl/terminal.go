@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/trainctl/trainctl/core/lossy"
+	"github.com/trainctl/trainctl/core/base/lossy"
 )
 
 // colorful reports whether a stream may get colours: NO_COLOR forbids them,

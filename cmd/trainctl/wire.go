@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/base/lossy"
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/forecast"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/lossy"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // newServices connects the commands with what does their work.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/app"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

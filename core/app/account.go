@@ -3,7 +3,7 @@ package app
 import (
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // account is what the launcher hears of a run, for the summary of one that does

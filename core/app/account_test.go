@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // The summary of a run that was stopped says how far it came.

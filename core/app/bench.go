@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/cgroup"
-	"github.com/trainctl/trainctl/core/cpu"
+	"github.com/trainctl/trainctl/core/engine/cpu"
 )
 
 // BenchStep measures the operations of one rank's training step as the

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/cgroup"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // BenchDataOptions are what a measurement of the data path needs.

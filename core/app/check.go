@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // CheckModel holds a configuration against what its data set publishes of its

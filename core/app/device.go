@@ -11,14 +11,14 @@ import (
 
 	"go.uber.org/fx"
 
-	"github.com/trainctl/trainctl/core/cgroup"
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/cpu"
-	"github.com/trainctl/trainctl/core/cuda"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/plan"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/cuda"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // Machine is what the plans of this host's ranks run on.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/cuda"
+	"github.com/trainctl/trainctl/core/engine/cuda"
 )
 
 // Without a driver "auto" is the CPU and says why, "cuda" is refused with the

@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/fx"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )

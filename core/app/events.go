@@ -9,12 +9,12 @@ import (
 
 	"go.uber.org/fx"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/base/lossy"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/lossy"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // What the launcher tells its workers beside the rank's own variables.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

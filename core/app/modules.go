@@ -9,13 +9,13 @@ import (
 
 	"go.uber.org/fx"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/job/secret"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/secret"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // modules are the parts of a worker, one per concern.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // outcome is how a run ended, judged once: the block, the summary, the last

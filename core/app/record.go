@@ -3,7 +3,7 @@ package app
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // remarks puts events into the ranks' logs: what their plugins logged, their

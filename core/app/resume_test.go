@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // The new run becomes the latest of its name before its ranks read the

@@ -18,15 +18,15 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/cgroup"
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/rank"
-	"github.com/trainctl/trainctl/core/secret"
-	"github.com/trainctl/trainctl/core/sockets"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/job/secret"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // RunOptions are what a launcher is asked for.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 		return launch.ExitFailed, err
 	}
 	defer j.bus.Close()
-	if j.sockets, err = sockets.New(); err != nil {
+	if j.sockets, err = tempdir.New(); err != nil {
 		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
 	}
 	defer j.sockets.Close()
@@ -68,7 +68,7 @@ type job struct {
 	bus     *event.Bus
 	machine Machine
 	nproc   int
-	sockets *sockets.Dir
+	sockets *tempdir.Dir
 	secret  secret.Secret // zero: a single host draws one
 	account *account
 

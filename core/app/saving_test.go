@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // The launcher hears how long saves take, unless the configuration says how

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/flight"
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // stallAfter is how long a run may tell of nothing before the ranks that hold

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // A stopped rank, also the only one of a job, is named after ten seconds

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 )
 
 // Starting is something that takes a while to be there, such as a plugin's

@@ -3,9 +3,9 @@ package app
 import (
 	"testing"
 
-	"github.com/trainctl/trainctl/core/cgroup"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
 )
 
 // A rank that somebody else launches takes its share of a host, or what the

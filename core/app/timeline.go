@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/rank"
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
 // Traces of ranks go to rank 0 over the job's store, each in pieces that are far

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trainctl/trainctl/core/rank"
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
 // board is a store without ranks, which refuses what is longer than a piece.

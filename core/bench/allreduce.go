@@ -17,12 +17,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trainctl/trainctl/core/cgroup"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/job/secret"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/secret"
 )
 
 // AllReduce measures every size of s and calls each with its result, as it

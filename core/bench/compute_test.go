@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/cpu"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/data"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // counter is a data set that counts how often it was asked for each sample.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/trainctl/trainctl/core/cuda"
-	"github.com/trainctl/trainctl/core/cuda/dl"
-	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/engine/cuda"
+	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // isolations are the ways to place a backend that are compared: in the rank's

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // envSpec carries the Spec to a rank.

@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

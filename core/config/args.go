@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 // A layer's table has keys beside its struct's fields: the arguments that

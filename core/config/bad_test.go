@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/nn"
 )
 
 var update = flag.Bool("update", false, "rewrite the .want files; read the difference")

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // check runs every table's own checks, then those that need several tables or

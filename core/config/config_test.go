@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/launch"
+	"github.com/trainctl/trainctl/core/job/launch"
 )
 
 func load(t *testing.T, text string, o LoadOptions) *Config {

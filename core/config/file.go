@@ -3,15 +3,15 @@ package config
 import (
 	"cmp"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/launch"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // File is the whole configuration, one field per table, in the order in which

@@ -10,7 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
 // Sum gives the SHA-256 sum of the plugin at a path; kind is the name of its table.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/trainctl/trainctl/core/rank"
+	"github.com/trainctl/trainctl/core/job/rank"
 )
 
 // Override is one setting from outside the file.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
 // PluginTable is what a file says of one plugin.

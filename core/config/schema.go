@@ -9,9 +9,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/op"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

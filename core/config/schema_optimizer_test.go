@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/optim"
 )
 
 // The schema offers the optimizers that are registered.

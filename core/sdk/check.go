@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 )
 
 // CheckOptions checks a plugin's TOML table against the options it publishes

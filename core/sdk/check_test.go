@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 )
 
 func limit(x float64) *float64 { return &x }

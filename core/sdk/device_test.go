@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
-	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

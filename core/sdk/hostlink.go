@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
-	"github.com/trainctl/trainctl/core/shm"
 )
 
 // hostLink is the socket to the host on descriptor 3: arenas arrive on it,

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
-	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -15,9 +15,9 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/sdk/pb"
-	"github.com/trainctl/trainctl/core/shm"
-	"github.com/trainctl/trainctl/core/sockets"
 )
 
 const (
@@ -362,5 +362,5 @@ func removeSocket() {
 		}
 	}
 	_ = os.Remove(dir)
-	sockets.Leave(dir)
+	tempdir.Leave(dir)
 }

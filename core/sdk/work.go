@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
-	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/core/timeline"
 )
 
 // Ranks are replicas: after every step all have the same parameters, optimizer

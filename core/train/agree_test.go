@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // wrong is a backend whose sums of gradients are off by one unit in the last

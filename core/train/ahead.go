@@ -3,7 +3,7 @@ package train
 import (
 	"errors"
 
-	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // pinBatches lets the device read batches where the data set writes them.

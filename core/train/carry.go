@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // carryOver collects on rank 0 what compression keeps of all ranks. All ranks

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // A run makes no collective that Calls does not list: with a backend that

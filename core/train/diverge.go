@@ -3,8 +3,8 @@ package train
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // divergence counts the steps in a row whose loss or gradients are not finite,

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // Steps in a row count, and those in between that are finite end the row.

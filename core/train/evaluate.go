@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.batch) }

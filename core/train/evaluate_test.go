@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

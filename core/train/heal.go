@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

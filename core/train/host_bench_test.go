@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

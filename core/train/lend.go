@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // Run trains to the end of the configuration. When the context ends, all

@@ -3,11 +3,11 @@ package train
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/graph"
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/shm"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // memory says what lies where in the arena that the rank shares with its

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // metrics are the newest values of what a run measures, each with the step that

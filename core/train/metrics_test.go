@@ -7,9 +7,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // The best checkpoint has the weights that were evaluated, whatever `every` is,

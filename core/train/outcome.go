@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // warmup steps are left out of throughput and step times.

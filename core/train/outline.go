@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // Outline is everything about a rank's training that follows from the

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

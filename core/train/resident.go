@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/kernel"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

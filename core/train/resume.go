@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // loadWeights gives all ranks the same model, optimizer state and position.

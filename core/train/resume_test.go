@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/data"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // saving gives rank 0 a store in dir, and all ranks the checkpoints that it has.

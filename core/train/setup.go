@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // LoaderSlots is how many batches a rank has room for: those that are read

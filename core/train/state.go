@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/checkpoint"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/graph"
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // Checkpoints hold the model in float32 (float64 for reference runs), also

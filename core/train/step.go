@@ -7,11 +7,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // step is one optimizer step: forward, loss and backward over one or more

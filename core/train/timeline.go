@@ -1,7 +1,7 @@
 package train
 
 import (
-	"github.com/trainctl/trainctl/core/timeline"
+	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
 // record switches the timeline on where the configuration asks for it.

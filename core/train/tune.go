@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/plan"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // Nominal costs of a core and of a backend, for a forecast before anything was

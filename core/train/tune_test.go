@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/event"
-	"github.com/trainctl/trainctl/core/nn"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // Measured caps lead to the weights that any others do, in whatever form the

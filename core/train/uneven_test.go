@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/data"
-	"github.com/trainctl/trainctl/core/ddp"
-	"github.com/trainctl/trainctl/core/host"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
 

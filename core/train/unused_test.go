@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/nn"
-	"github.com/trainctl/trainctl/core/op"
-	"github.com/trainctl/trainctl/core/optim"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/optim"
 )
 
 // dropping is the model of testdata/unused.py: half of the passes leave its

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trainctl/trainctl/core/event"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/trainctl/trainctl/core/op"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// The cast lists are the classes that operations have in core/op. What is in no
+// The cast lists are the classes that operations have in core/engine/op. What is in no
 // list runs in the type its inputs have; batch norm is in none and takes float32
 // statistics beside half inputs, as cuDNN does.
 

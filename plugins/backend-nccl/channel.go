@@ -3,7 +3,7 @@ package nccl
 import (
 	"errors"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
 // channel is a communicator with a stream of its own, so that what one channel

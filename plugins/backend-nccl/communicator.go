@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
 // communicator is this rank's end of NCCL's. It never blocks: a call that is

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

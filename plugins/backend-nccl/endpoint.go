@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

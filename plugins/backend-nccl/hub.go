@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/cuda/dl"
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"

@@ -5,10 +5,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/cuda/dl"
-	"github.com/trainctl/trainctl/core/cuda/driver"
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
+	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"

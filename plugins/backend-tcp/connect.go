@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trainctl/trainctl/core/hostnet"
-	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/keepalive"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/base/keepalive"
 )
 
 // link is one connection to another rank. Between collectives and within them

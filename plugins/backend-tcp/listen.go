@@ -7,8 +7,8 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/trainctl/trainctl/core/hostnet"
-	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/keepalive"
 )
 
 // door is what peers knock on: a TCP listener, and an abstract unix socket

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/shm"
 )
 
 // maxArenas is the most arenas of one rank; each costs every local peer a descriptor.

@@ -6,8 +6,8 @@ import (
 	"context"
 	"net"
 
+	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/shm"
 )
 
 // Without futexes and abstract sockets local ranks talk over loopback.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/hostnet"
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trainctl/trainctl/core/shm"
+	"github.com/trainctl/trainctl/core/base/shm"
 )
 
 // poller waits for links: it looks for a while, yielding the core, and then

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trainctl/trainctl/core/hostnet"
+	"github.com/trainctl/trainctl/core/base/hostnet"
 )
 
 // seal is a connection under TLS. During the handshake it is an ordinary

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trainctl/trainctl/core/keepalive"
+	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

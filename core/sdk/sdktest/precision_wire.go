@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/host"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )

@@ -8,7 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/shapes"
 )

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/afero"
 	"go.uber.org/goleak"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

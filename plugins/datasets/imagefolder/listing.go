@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/afero"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

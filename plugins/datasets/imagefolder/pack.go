@@ -4,7 +4,7 @@ import (
 	"image"
 	"image/color"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // pack writes the part r of an image as pixels of package kernel. As

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // taps say, for a run of output positions along one axis, which inputs they

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 

@@ -10,7 +10,7 @@ import (
 	"hash/crc32"
 	"sync"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/digits"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"

@@ -3,7 +3,7 @@ package synthetic
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
 // golden is the increment of SplitMix64 (Steele, Lea, Flood, 2014).

@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

@@ -1,8 +1,8 @@
 package vision
 
 import (
-	"github.com/trainctl/trainctl/core/diag"
-	"github.com/trainctl/trainctl/core/kernel"
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

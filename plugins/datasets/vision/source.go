@@ -1,6 +1,6 @@
 package vision
 
-import "github.com/trainctl/trainctl/core/kernel"
+import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // Source draws the random numbers that one sample is augmented with. It is
 // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/diag"
+	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -1,7 +1,7 @@
 package fakegpu
 
 import (
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
 // Machine is a host with GPUs that any number of ranks share.

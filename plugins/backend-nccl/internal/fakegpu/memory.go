@@ -3,7 +3,7 @@ package fakegpu
 import (
 	"unsafe"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 

@@ -3,7 +3,7 @@ package fakegpu
 import (
 	"encoding/binary"
 
-	"github.com/trainctl/trainctl/core/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
 // clique is a communicator as all its ranks see it.

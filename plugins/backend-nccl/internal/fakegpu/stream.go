@@ -1,6 +1,6 @@
 package fakegpu
 
-import "github.com/trainctl/trainctl/core/cuda/driver"
+import "github.com/trainctl/trainctl/core/engine/cuda/driver"
 
 // stream is work in order. A piece of work says whether it is done now.
 type stream struct {

@@ -1,0 +1,42 @@
+package diag
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+)
+
+// shortages are what a machine or a limit runs out of, by what the error says.
+var shortages = []struct{ says, fix string }{
+	{syscall.EMFILE.Error(), "Raise the limit of open files of a process: ulimit -n."},
+	{syscall.ENFILE.Error(), "The whole machine has too many files open: look who has, or raise fs.file-max."},
+	{syscall.EAGAIN.Error(), "Raise the limit of processes: ulimit -u, or pids.max of the container."},
+	{syscall.EFBIG.Error(), "Raise the limit of a file's size, which counts for shared memory too: ulimit -f."},
+	{syscall.ENOSPC.Error(), "Make room where the run directory is, or choose another by --run-dir;"},
+	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir;"},
+	{syscall.ENOMEM.Error(), memory},
+	{"fatal error: runtime: out of memory", memory},
+	{"fatal error: out of memory", memory},
+	{"for want of memory", memory}, // core/base/cgroup: a plugin was killed
+}
+
+const memory = "Not enough memory for this run (trainctl plan says how much it needs): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."
+
+// Shortage is what to do where a text, an error's or a process's last lines, is
+// about something that ran out; "" for any other.
+func Shortage(text string) string {
+	for _, s := range shortages {
+		if strings.Contains(text, s.says) {
+			return s.fix
+		}
+	}
+	return ""
+}
+
+// Explained adds to an error what Shortage knows of it.
+func Explained(err error) error {
+	if fix := Shortage(err.Error()); fix != "" {
+		return fmt.Errorf("%w (%s)", err, fix)
+	}
+	return err
+}

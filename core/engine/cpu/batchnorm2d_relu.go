@@ -1,0 +1,53 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+func init() {
+	implement(op.NormReLU, implementation{f32: bindNormReLU[float32], f64: bindNormReLU[float64], bf16: nativeNorm, scratch: runningScratch})
+	implement(op.NormReLUGrad, implementation{f32: bindNormReLUGrad[float32], f64: bindNormReLUGrad[float64], bf16: nativeNorm})
+}
+
+// bindNormReLU is batch norm, the addition of a residual if there is one, and
+// ReLU in one pass after the statistics.
+func bindNormReLU[T kernel.Float](b *binder[T]) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	a := b.s.Attr.(op.BatchNormAttr)
+	x, weight, bias, residual := b.in(0), b.in(1), b.in(2), b.in(6)
+	y, _ := b.out(0)
+	var mean func(*plan.Call) []T
+	var invstd []T
+	var stats job
+	if b.s.Train {
+		m, _ := b.out(1)
+		invstd, _ = b.out(2)
+		mean, stats = always(m), bindStats(b, a, x, m, invstd)
+	} else {
+		invstd = b.scratch()[:ch]
+		mean, stats = b.in(3), invertStats(b.in(4), invstd, a.Eps)
+	}
+	apply := b.split(n, 1, func(c *plan.Call, _, lo, hi int) {
+		r := residual(c)
+		if r != nil {
+			r = r[lo*ch*hw:]
+		}
+		kernel.BatchNormReLU(hi-lo, ch, hw, x(c)[lo*ch*hw:], mean(c), invstd, weight(c), bias(c), r, y[lo*ch*hw:])
+	})
+	return func(c *plan.Call) {
+		stats(c)
+		apply(c)
+	}
+}
+
+func bindNormReLUGrad[T kernel.Float](b *binder[T]) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	x, y, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4), b.in(5)
+	dx, dw, db, add := b.normOut()
+	d, _ := b.out(3)
+	return b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
+		kernel.BatchNormReLUGradOf(lo, hi, n, ch, hw, x(c), y(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, d, add(c))
+	})
+}

@@ -1,0 +1,115 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+func init() {
+	implement(op.NormPool, implementation{f32: bindNormPool[float32], f64: bindNormPool[float64], bf16: nativeNormPool, scratch: normPoolScratch})
+	implement(op.NormPoolGrad, implementation{f32: bindNormPoolGrad[float32], f64: bindNormPoolGrad[float64], bf16: nativeNormPool})
+}
+
+func normPoolScratch(s *plan.Step, _ int) int {
+	x := s.In[0].Spec.Shape
+	return x[1] + kernel.BatchNormReLUPoolScratch(&kernel.Pool{H: x[2], W: x[3]})
+}
+
+// bindNormPool is batch norm, ReLU and max pooling in one pass after the statistics.
+func bindNormPool[T kernel.Float](b *binder[T]) job {
+	a, p := b.s.Attr.(op.NormPoolAttr), poolGeometry(b.s, b.s.In[0].Spec.Shape)
+	x, weight, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
+	y, _ := b.out(0)
+	at := index[int32](b.m, &b.s.Out[1])
+	var mean func(*plan.Call) []T
+	var invstd []T
+	var stats job
+	if b.s.Train {
+		m, _ := b.out(2)
+		invstd, _ = b.out(3)
+		mean, stats = always(m), bindStats(b, a.Norm, x, m, invstd)
+	} else {
+		invstd = scratch[0][:p.C]
+		mean, stats = b.in(3), invertStats(b.in(4), invstd, a.Norm.Eps)
+	}
+	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
+	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.BatchNormReLUPool(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
+	})
+	return func(c *plan.Call) {
+		stats(c)
+		apply(c)
+	}
+}
+
+// invertStats makes 1/σ from the running variance.
+func invertStats[T kernel.Float](variance func(*plan.Call) []T, invstd []T, eps float64) job {
+	return func(c *plan.Call) { invert(variance(c), invstd, eps) }
+}
+
+// poolParts are the geometries of each thread's share of the images.
+func (b *binder[T]) poolParts(p kernel.Pool) []kernel.Pool {
+	parts := make([]kernel.Pool, b.parts(p.N))
+	for i := range parts {
+		lo, hi := share(p.N, 1, len(parts), i)
+		parts[i] = p
+		parts[i].N = hi - lo
+	}
+	return parts
+}
+
+func bindNormPoolGrad[T kernel.Float](b *binder[T]) job {
+	p := poolGeometry(b.s, b.s.In[0].Spec.Shape)
+	x, y, dy, at := b.in(0), b.in(1), b.in(2), index[int32](b.m, &b.s.In[3])
+	mean, invstd, weight := b.in(4), b.in(5), b.in(6)
+	dx, dw, db, add := b.normOut()
+	sums, _ := b.out(3)
+	return b.split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
+		kernel.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+	})
+}
+
+// nativeNormPool takes steps whose images are all bfloat16.
+func nativeNormPool(s *plan.Step) native {
+	p := poolGeometry(s, s.In[0].Spec.Shape)
+	if !p.NormPoolBF16() || !isBF16(s.Out[0]) {
+		return native{}
+	}
+	if s.Op == op.NormPool {
+		n := native{bind: bindNormPoolBF16, direct: []int{0, ^0}}
+		if !s.Train {
+			n.scratch = p.C
+		}
+		return n
+	}
+	if isBF16(s.In[1]) && isBF16(s.In[2]) {
+		return native{bind: bindNormPoolGradBF16, direct: []int{0, 1, 2, ^0}}
+	}
+	return native{}
+}
+
+func bindNormPoolBF16(b *binder[float32]) job {
+	a, p := b.s.Attr.(op.NormPoolAttr), poolGeometry(b.s, b.s.In[0].Spec.Shape)
+	x, weight, bias, y, at := b.half(0), b.in(1), b.in(2), b.halfOut(0), index[int32](b.m, &b.s.Out[1])
+	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
+	mean, invstd, stats := normStatsBF16(b, a.Norm, x, 2)
+	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		kernel.BatchNormReLUPoolBF16(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:])
+	})
+	return func(c *plan.Call) {
+		stats(c)
+		apply(c)
+	}
+}
+
+func bindNormPoolGradBF16(b *binder[float32]) job {
+	p := poolGeometry(b.s, b.s.In[0].Spec.Shape)
+	x, y, dy, at := b.half(0), b.half(1), b.half(2), index[int32](b.m, &b.s.In[3])
+	mean, invstd, weight := b.in(4), b.in(5), b.in(6)
+	dx, dw, db, add := normOutBF16(b)
+	sums, _ := b.out(3)
+	return b.split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
+		kernel.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+	})
+}

@@ -1,0 +1,42 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func init() {
+	implement(op.MaxPool, implementation{f32: bindMaxPool[float32], f64: bindMaxPool[float64]})
+	implement(op.MaxPoolGrad, implementation{f32: bindMaxPoolGrad[float32], f64: bindMaxPoolGrad[float64]})
+}
+
+// poolGeometry takes the shape of the pooled images, which is x's or dx's.
+func poolGeometry(s *plan.Step, x tensor.Shape) kernel.Pool {
+	a := poolAttr(s)
+	return kernel.Pool{
+		N: x[0], C: x[1], H: x[2], W: x[3], R: a.Kernel[0], S: a.Kernel[1],
+		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
+		CeilMode: a.Ceil, CountIncludePad: a.CountPadding,
+	}
+}
+
+func poolAttr(s *plan.Step) op.PoolAttr {
+	if fused, ok := s.Attr.(op.NormPoolAttr); ok {
+		return fused.Pool
+	}
+	return s.Attr.(op.PoolAttr)
+}
+
+func bindMaxPool[T kernel.Float](b *binder[T]) job {
+	p, x, at := poolGeometry(b.s, b.s.In[0].Spec.Shape), b.in(0), index[int32](b.m, &b.s.Out[1])
+	y, _ := b.out(0)
+	return func(c *plan.Call) { kernel.MaxPool2D(&p, x(c), y, at) }
+}
+
+func bindMaxPoolGrad[T kernel.Float](b *binder[T]) job {
+	p, at, dy := poolGeometry(b.s, b.s.Out[0].Spec.Shape), index[int32](b.m, &b.s.In[0]), b.in(1)
+	dx, _ := b.out(0)
+	return func(c *plan.Call) { kernel.MaxPool2DGrad(&p, dy(c), at, dx) }
+}

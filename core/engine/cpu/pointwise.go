@@ -1,0 +1,77 @@
+package cpu
+
+import (
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+// pointwise enters a function of one element and its gradient, each for float32
+// and float64: kernels of slices, that get the operation's scalars.
+func pointwise(
+	o graph.Op,
+	f32 func(x, y []float32, s op.Scalars), f64 func(x, y []float64, s op.Scalars),
+	g32 func(saved, dy, dx []float32, s op.Scalars), g64 func(saved, dy, dx []float64, s op.Scalars),
+) {
+	implement(o, implementation{f32: unary(f32), f64: unary(f64)})
+	implement(op.GradOp(o), implementation{f32: binary(g32), f64: binary(g64)})
+}
+
+func unary[T kernel.Float](f func(x, y []T, s op.Scalars)) func(*binder[T]) job {
+	return func(b *binder[T]) job {
+		s, x := scalars(b.s), b.in(0)
+		y, _ := b.out(0)
+		return func(c *plan.Call) { f(x(c), y, s) }
+	}
+}
+
+func binary[T kernel.Float](f func(saved, dy, dx []T, s op.Scalars)) func(*binder[T]) job {
+	return func(b *binder[T]) job {
+		s, saved, dy := scalars(b.s), b.in(0), b.in(1)
+		dx, _ := b.out(0)
+		return func(c *plan.Call) { f(saved(c), dy(c), dx, s) }
+	}
+}
+
+// scalars are a step's; a function without any takes none.
+func scalars(s *plan.Step) op.Scalars {
+	v, _ := s.Attr.(op.Scalars)
+	return v
+}
+
+// plain is a kernel that takes no scalars, plainGrad one of a gradient.
+func plain[T kernel.Float](f func(x, y []T)) func(x, y []T, _ op.Scalars) {
+	return func(x, y []T, _ op.Scalars) { f(x, y) }
+}
+
+func plainGrad[T kernel.Float](f func(saved, dy, dx []T)) func(saved, dy, dx []T, _ op.Scalars) {
+	return func(saved, dy, dx []T, _ op.Scalars) { f(saved, dy, dx) }
+}
+
+// bf16Unary is a step of one slice, and bf16Binary one of two, all bfloat16.
+func bf16Unary(f func(x, y []uint16)) func(s *plan.Step) native {
+	return func(s *plan.Step) native {
+		if !bf16Arena(s) {
+			return native{}
+		}
+		return native{direct: []int{0, ^0}, bind: func(b *binder[float32]) job {
+			x, y := b.half(0), b.halfOut(0)
+			return func(c *plan.Call) { f(x(c)[:len(y)], y) }
+		}}
+	}
+}
+
+func bf16Binary(f func(a, b, dst []uint16)) func(s *plan.Step) native {
+	return func(s *plan.Step) native {
+		if !bf16Arena(s) || !isBF16(s.In[1]) {
+			return native{}
+		}
+		return native{direct: []int{0, 1, ^0}, bind: func(b *binder[float32]) job {
+			x, y, dst := b.half(0), b.half(1), b.halfOut(0)
+			return func(c *plan.Call) { f(x(c)[:len(dst)], y(c), dst) }
+		}}
+	}
+}
+
+func bf16Arena(s *plan.Step) bool { return isBF16(s.Out[0]) && s.Out[0].Place == plan.PlaceArena }

@@ -1,0 +1,150 @@
+package nn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Build lays out the model for one sample of in, with its loss against target.
+// For classification (an int32 target) the model has to end in classes outputs, for
+// regression in as many as the target has. Errors carry diag.Problems with keys
+// relative to [model].
+func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error) {
+	if problems := cfg.Problems(); len(problems) > 0 {
+		return nil, problems.Err()
+	}
+	outputs := target.Shape.Elems()
+	if target.DType == tensor.I32 {
+		outputs = classes
+	}
+	layers, key := cfg.Layers, "layers"
+	m := models[cfg.Name]
+	if cfg.Name != "" {
+		layers, key = m.layers(cfg, outputs), "name"
+	}
+	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut}
+	y, err := b.chain("", key, layers, b.g.Input())
+	if err == nil {
+		err = b.loss(cfg.Loss, key, y, outputs)
+	}
+	if err == nil {
+		err = b.freeze(cfg.Freeze)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.g, nil
+}
+
+// builder adds layers to a graph.
+type builder struct {
+	g      *graph.Graph
+	named  bool // the layers are ours: problems are reported for the name
+	fanOut bool // convolutions start as torchvision's do
+}
+
+// chain runs x through layers, which are children of path and of the table key.
+func (b *builder) chain(path, key string, layers []LayerConfig, x graph.ValueID) (graph.ValueID, error) {
+	for i := range layers {
+		at := key
+		if !b.named {
+			at = fmt.Sprintf("%s[%d]", key, i)
+		}
+		y, err := b.layer(childPath(path, &layers[i], i), at, &layers[i], x)
+		if err != nil {
+			return graph.None, err
+		}
+		x = y
+	}
+	return x, nil
+}
+
+func (b *builder) layer(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
+	y, err := b.build(path, key, c, x)
+	if err != nil && diag.Problems(err) == nil {
+		err = diag.List{{Key: key, Detail: err.Error()}}.Err()
+	}
+	return y, err
+}
+
+func (b *builder) build(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
+	if d := op.Layer(c.Type); d != nil {
+		return d.Build(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut}, c.Args, x)
+	}
+	return containers[c.Type].build(b, path, key, c, x)
+}
+
+// freeze takes parameters out of training, by their paths or those of layers
+// around them.
+func (b *builder) freeze(paths []string) error {
+	left := len(b.g.Params())
+	for i, path := range paths {
+		found := false
+		for k, p := range b.g.Params() {
+			if p.Name != path && !strings.HasPrefix(p.Name, path+".") {
+				continue
+			}
+			if found = true; p.RequiresGrad {
+				b.g.Freeze(k)
+				left--
+			}
+		}
+		if !found {
+			return diag.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter lies at or below %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
+		}
+	}
+	if left == 0 {
+		return diag.List{{Key: "freeze", Detail: "no parameter is left to train"}}.Err()
+	}
+	return nil
+}
+
+// loss ends the graph. Without a wish it follows the target's type.
+func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
+	shape := b.g.Shape(y)
+	if shape.Elems() != outputs {
+		return diag.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, the data set wants %d outputs", shape, outputs)}}.Err()
+	}
+	target := b.g.Values[b.g.Target()].Spec
+	if name == "" {
+		name = string(op.MSE)
+		if target.DType == tensor.I32 {
+			name = string(op.CrossEntropy)
+		}
+	}
+	if _, err := op.Apply(b.g, graph.Op(name), "loss", nil, y, b.g.Target()); err != nil {
+		return diag.List{{Key: "loss", Detail: err.Error()}}.Err()
+	}
+	return nil
+}
+
+// childPath is a layer's state-dict path: its name, or its index as in nn.Sequential.
+func childPath(parent string, c *LayerConfig, index int) string {
+	name := c.Name
+	if name == "" {
+		name = strconv.Itoa(index)
+	}
+	return join(parent, name)
+}
+
+func join(parent, name string) string {
+	if parent == "" {
+		return name
+	}
+	return parent + "." + name
+}
+
+func numbered(name string, i int) string { return name + strconv.Itoa(i) }
+
+func or[T any](p *T, d T) T {
+	if p == nil {
+		return d
+	}
+	return *p
+}

@@ -1,0 +1,120 @@
+package nn
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// Problems lists everything that is wrong with the table and can be said
+// without knowing the data: types, names, missing, superfluous and illegal arguments.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	switch {
+	case c.Name == "" && len(c.Layers) == 0:
+		l.Addf("name", "one of "+strings.Join(Names(), ", ")+", or give layers", "the model has neither a name nor layers")
+	case c.Name != "" && len(c.Layers) > 0:
+		l.Addf("layers", "drop one of the two", "the model has both a name and layers")
+	case c.Name != "" && !known(c.Name):
+		l.Addf("name", "one of "+strings.Join(Names(), ", "), "unknown model %q", c.Name)
+	}
+	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
+		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
+	}
+	if len(c.Hidden) > 0 && c.Name != "mlp" {
+		l.Addf("hidden", "", "only the model mlp has hidden widths")
+	}
+	switch {
+	case c.Stem == "":
+	case c.Stem != StemImageNet && c.Stem != StemCIFAR:
+		l.Addf("stem", StemImageNet+" or "+StemCIFAR, "unknown stem %q", c.Stem)
+	case !models[c.Name].stem:
+		l.Addf("stem", "leave it out", "only the ResNets have a stem to choose")
+	}
+	for i, w := range c.Hidden {
+		atLeast(&l, fmt.Sprintf("hidden[%d]", i), w, 1)
+	}
+	checkLayers(&l, "layers", c.Layers)
+	return l
+}
+
+func known(name string) bool { _, ok := models[name]; return ok }
+
+func checkLayers(l *diag.List, key string, layers []LayerConfig) {
+	seen := map[string]int{}
+	for i := range layers {
+		c, at := &layers[i], fmt.Sprintf("%s[%d]", key, i)
+		path := childPath("", c, i)
+		if first, twice := seen[path]; twice {
+			l.Addf(at+".name", "give it another name", "%q is already the name of %s[%d]", path, key, first)
+		}
+		seen[path] = i
+		if strings.Contains(c.Name, ".") {
+			l.Addf(at+".name", "nest a sequential instead", "the name %q contains a dot", c.Name)
+		}
+		l.Under(at, c.problems())
+		checkLayers(l, at+".layers", c.Layers)
+		checkLayers(l, at+".shortcut", c.Shortcut)
+	}
+}
+
+// problems checks one layer without its children.
+func (c *LayerConfig) problems() (l diag.List) {
+	d, box := op.Layer(c.Type), containers[c.Type]
+	switch {
+	case c.Type == "":
+		l.Addf("type", "one of "+typeNames(), "the layer has no type")
+		return l
+	case d == nil && box.build == nil:
+		l.Addf("type", "one of "+typeNames(), "unknown layer type %q", c.Type)
+		return l
+	case d == nil:
+		d = &op.Definition{Name: graph.Op(c.Type), Keys: box.keys()}
+	}
+	l = d.Problems(c.arguments())
+	slices.SortStableFunc(l, func(a, b diag.Problem) int { return strings.Compare(a.Key, b.Key) })
+	return l
+}
+
+// arguments are those of the operation, and the container's keys that are given.
+func (c *LayerConfig) arguments() op.Args {
+	a := maps.Clone(c.Args)
+	if a == nil {
+		a = op.Args{}
+	}
+	if c.Layers != nil {
+		a["layers"] = nil
+	}
+	if c.Shortcut != nil {
+		a["shortcut"] = nil
+	}
+	if c.LayerDrop != nil {
+		a["layerdrop"] = *c.LayerDrop
+	}
+	return a
+}
+
+// keys are those of a container as an operation's.
+func (b container) keys() []op.Key {
+	keys := []op.Key{{Name: "layers", Required: true}}
+	for _, name := range b.takes {
+		keys = append(keys, op.Key{Name: name, Kind: op.Float, Range: [2]float64{0, 1}})
+	}
+	return keys
+}
+
+func typeNames() string {
+	names, _ := Types()
+	return strings.Join(names, ", ")
+}
+
+func atLeast(l *diag.List, key string, n, least int) {
+	if n < least {
+		l.Addf(key, "", "%d is less than %d", n, least)
+	}
+}

@@ -1,0 +1,57 @@
+package nn
+
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// Config is the table [model].
+type Config struct {
+	Name   string        `toml:"name"`                         // "convnet", "mlp", "resnet18", "resnet34", "resnet50"; empty when layers are given
+	Stem   string        `toml:"stem" words:",imagenet,cifar"` // ResNets: "imagenet" or "cifar" (3×3, stride 1, no max-pool); empty: "imagenet"
+	Hidden []int         `toml:"hidden"`                       // mlp: widths of the hidden layers; default [512, 256]
+	Layers []LayerConfig `toml:"layers"`                       // the model layer by layer instead of a name
+	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
+	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
+	Loss   string        `toml:"loss"`                         // "cross_entropy" or "mse"; default by the data set's target
+}
+
+// LayerConfig is one entry of [[model.layers]]. Args carry PyTorch's names;
+// which ones a type takes, core/engine/op says.
+type LayerConfig struct {
+	Type string  `toml:"type"`    // an operation, "sequential" or "residual"
+	Name string  `toml:"name"`    // path in the state dict; default: the index within its parent
+	Args op.Args `toml:",inline"` // the operation's own keys, those that are given
+
+	Layers    []LayerConfig `toml:"layers"`    // sequential, residual
+	LayerDrop *float64      `toml:"layerdrop"` // residual: probability that a training pass leaves the layers out, and keeps the shortcut alone
+	Shortcut  []LayerConfig `toml:"shortcut"`  // residual; empty: identity
+}
+
+// ArgKeys lists the keys of Args in the order of documentation, those that the type does not take behind.
+func (c LayerConfig) ArgKeys() (names []string) {
+	if d := op.Layer(c.Type); d != nil {
+		for _, k := range d.Keys {
+			names = append(names, k.Name)
+		}
+	}
+	for _, k := range op.KeyNames() {
+		if !slices.Contains(names, k) {
+			names = append(names, k)
+		}
+	}
+	return names
+}
+
+// LayerDrop reports whether a training pass may leave layers out.
+func (c Config) LayerDrop() bool { return anyDrop(c.Layers) }
+
+func anyDrop(layers []LayerConfig) bool {
+	for i := range layers {
+		if l := &layers[i]; or(l.LayerDrop, 0) > 0 || anyDrop(l.Layers) || anyDrop(l.Shortcut) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,24 @@
+package op
+
+import "github.com/trainctl/trainctl/core/engine/graph"
+
+// Average pooling and its gradient.
+const (
+	AvgPool     graph.Op = "avgpool2d"
+	AvgPoolGrad graph.Op = "avgpool2d_grad"
+)
+
+func init() {
+	define(Definition{
+		Name: AvgPool, Doc: "the mean of each window",
+		Keys: []Key{kernelSize, poolStride, padding, ceilMode,
+			{Name: "count_include_pad", Kind: Bool, Doc: "divide by the whole window where it hangs over the edge; default true"}},
+		Build: buildPool(AvgPool), Outputs: avgPoolOutputs, Gradient: inputGradient,
+		Steps: []Step{{Op: AvgPool, Cost: PerElement(1), AnyLayout: true}, {Op: AvgPoolGrad, Cost: PerElement(1), AnyLayout: true}},
+	})
+}
+
+func avgPoolOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	shape, err := attr.(PoolAttr).pooled(in[0])
+	return []graph.Value{output(shape...)}, err
+}

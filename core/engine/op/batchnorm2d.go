@@ -1,0 +1,119 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Batch norm. Its gradient comes from one pass that gives the input's and the
+// parameters' at once.
+const (
+	BatchNorm     graph.Op = "batchnorm2d"
+	BatchNormGrad graph.Op = "batchnorm2d_grad"
+
+	// The same over the batches of all ranks, in plans only. Operands are those
+	// above; passes that fuse know nothing of them.
+	SyncBatchNorm     graph.Op = "sync_batchnorm2d"
+	SyncBatchNormGrad graph.Op = "sync_batchnorm2d_grad"
+)
+
+// BatchNormAttr holds the arguments of a batch norm.
+type BatchNormAttr struct {
+	Eps      float64
+	Momentum float64 // weight of the batch in the running statistics
+}
+
+func init() {
+	define(Definition{
+		Name: BatchNorm, Doc: "normalises each channel over batch and pixels, and keeps running statistics for evaluation (Ioffe and Szegedy, 2015)",
+		Keys: []Key{
+			{Name: "num_features", Min: 1, Doc: "channels of the input, checked against the inferred shape"},
+			epsKey, momentumKey,
+			{Name: "affine", Kind: Bool, Doc: "learn a scale and a bias per channel; default true"},
+		},
+		Build: buildBatchNorm, Outputs: batchNormOutputs, Gradient: normGradient,
+		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
+		Steps: []Step{
+			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true},
+			{Op: BatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true, AnyLayout: true},
+		},
+	})
+	define(Definition{
+		Name: SyncBatchNorm, Doc: "batchnorm2d over the batches of all ranks",
+		Steps: []Step{
+			{Op: SyncBatchNorm, Cost: PerElement(7), AnyLayout: true, Exchange: &Exchange{Gather: true, Len: channelSums}},
+			{Op: SyncBatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, AnyLayout: true, Exchange: &Exchange{Len: gradientSums}},
+		},
+	})
+}
+
+var (
+	epsKey      = Key{Name: "eps", Kind: Float, Default: 1e-5, Positive: true, Doc: "added to the variance; default 1e-5"}
+	momentumKey = Key{Name: "momentum", Kind: Float, Default: 0.1, Range: [2]float64{0, 1}, Doc: "weight of a batch in the running statistics; default 0.1"}
+)
+
+func buildBatchNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+	n := s.dim(x, 0)
+	if err := s.expect(a, "num_features", n); err != nil {
+		return graph.None, err
+	}
+	affine, channels := a.bool("affine", true), tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{n}}
+	weight := s.param(affine, "weight", graph.NormWeight, 0, n)
+	bias := s.param(affine, "bias", graph.NormBias, 0, n)
+	mean := s.buffer("running_mean", channels, 0)
+	variance := s.buffer("running_var", channels, 1)
+	batches := s.buffer("num_batches_tracked", tensor.Spec{DType: tensor.I64}, 0)
+	return s.apply(BatchNorm, BatchNormAttr{Eps: a.float(epsKey), Momentum: a.float(momentumKey)}, x, weight, bias, mean, variance, batches)
+}
+
+// batchNormOutputs reads x [C, H, W], weight and bias [C] or none, running mean
+// and variance [C] and the number of batches. It gives y, and the batch's mean
+// and 1/σ for the gradient.
+func batchNormOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
+	c, h, w, err := images(in[0])
+	if err != nil {
+		return nil, err
+	}
+	if n := in[3].Spec.Shape[0]; n != c {
+		return nil, fmt.Errorf("normalises %d channels, the input has %d", n, c)
+	}
+	statistic := graph.Value{Spec: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{c}}, Wide: true}
+	return []graph.Value{output(c, h, w), statistic, statistic}, nil
+}
+
+// normGradient reads x, dy, mean, 1/σ and the weight; it writes dx, dweight and dbias.
+func normGradient(b *graph.Backward, n *graph.Node) {
+	x, w, bias := n.In[0], n.In[1], n.In[2]
+	dw, db := b.Param(w), b.Param(bias)
+	dx := graph.None
+	if b.Needs(x) {
+		dx = b.Fresh(x)
+	}
+	b.Emit(n, GradOp(n.Op), []graph.ValueID{x, b.In(n), n.Out[1], n.Out[2], w}, []graph.ValueID{dx, dw, db})
+	if dx != graph.None {
+		b.Deliver(n, x, dx)
+	}
+}
+
+// hasVariance refuses to train where there is no variance. Over several ranks there is, until all but one have
+// run out of data.
+func hasVariance(x tensor.Shape) error {
+	if x[0]*x[2]*x[3] == 1 {
+		return errors.New("a batch of one image of one pixel has no variance to train with; choose a batch size with which no batch, the rest of an epoch included, is of one")
+	}
+	return nil
+}
+
+// channelSums is two sums per channel and the number of elements that they are over.
+func channelSums(in, _ []tensor.Spec) int { return 2*in[0].Shape[1] + 1 }
+
+// gradientSums are none where the gradient stops at the layer: it needs nothing from elsewhere.
+func gradientSums(in, out []tensor.Spec) int {
+	if !out[0].DType.Valid() {
+		return 0
+	}
+	return channelSums(in, out)
+}

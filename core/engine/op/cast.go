@@ -1,0 +1,10 @@
+package op
+
+import "github.com/trainctl/trainctl/core/engine/graph"
+
+// Cast converts its input to its output's type. Plans put it where types meet.
+const Cast graph.Op = "cast"
+
+func init() {
+	define(Definition{Name: Cast, Doc: "a tensor in another type", Steps: []Step{{Op: Cast, Cost: PerElement(0), AnyLayout: true}}})
+}

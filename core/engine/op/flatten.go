@@ -1,0 +1,23 @@
+package op
+
+import "github.com/trainctl/trainctl/core/engine/graph"
+
+// Flatten gives its input one dimension beside the batch's, and its gradient the
+// input's shape back. No data moves.
+const (
+	Flatten     graph.Op = "flatten"
+	FlattenGrad graph.Op = "flatten_grad"
+)
+
+func init() {
+	define(Definition{
+		Name: Flatten, Doc: "one dimension beside the batch's", Renames: Always,
+		Build: func(s *Site, _ Args, x graph.ValueID) (graph.ValueID, error) { return s.apply(Flatten, nil, x) },
+		Outputs: func(in []graph.Value, _ any) ([]graph.Value, error) {
+			x := in[0].Spec
+			return []graph.Value{outputAs(x.DType, x.Shape.Elems())}, nil
+		},
+		Gradient: inputGradient,
+	})
+	owners[FlattenGrad] = owners[Flatten]
+}

@@ -1,0 +1,33 @@
+package op
+
+import (
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Losses are means over the batch, as PyTorch's criteria with their default
+// reduction. They read the model's output and the targets, and their output is
+// what they report: three float64 that are the loss sum, the number of rows that
+// counted, and of those the number that were right.
+
+func report() []graph.Value {
+	return []graph.Value{{Spec: tensor.Spec{DType: tensor.F64, Shape: tensor.Shape{3}}}}
+}
+
+// lossGradient starts the backward pass: nothing comes in, the loss's own slope goes out.
+func lossGradient(b *graph.Backward, n *graph.Node) {
+	x := n.In[0]
+	dx := b.Fresh(x)
+	b.Emit(n, GradOp(n.Op), []graph.ValueID{x, n.In[1]}, []graph.ValueID{dx})
+	b.Deliver(n, x, dx)
+}
+
+// Losses lists the operations that end a forward pass, sorted by name.
+func Losses() (names []string) {
+	for _, d := range All() {
+		if d.Loss {
+			names = append(names, string(d.Name))
+		}
+	}
+	return names
+}

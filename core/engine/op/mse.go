@@ -1,0 +1,29 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+)
+
+// The mean squared error and its gradient.
+const (
+	MSE     graph.Op = "mse"
+	MSEGrad graph.Op = "mse_grad"
+)
+
+func init() {
+	define(Definition{
+		Name: MSE, Doc: "mean squared error against targets of as many elements as the output has", Loss: true, Autocast: Full, Apex: Full,
+		Outputs: mseOutputs, Gradient: lossGradient,
+		Steps: []Step{{Op: MSE, Cost: PerElement(3)}, {Op: MSEGrad, Cost: PerElement(2), InPlace: []int{0}}},
+	})
+}
+
+func mseOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
+	x, target := in[0].Spec.Shape, in[1].Spec
+	if !target.DType.Float() || target.Shape.Elems() != x.Elems() {
+		return nil, fmt.Errorf("the model gives %v, the data set's targets are %v", x, target)
+	}
+	return report(), nil
+}

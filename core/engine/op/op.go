@@ -1,0 +1,214 @@
+// Package op defines the operations that models are made of, one file each.
+//
+// A [Definition] is everything that the rest asks about an operation: the keys
+// of its table in a configuration with their checks, its parameters, its shape
+// rule, its gradient rule and with it what is kept for backward, what its steps
+// cost, what they may overwrite, the types and layouts that they take, its
+// precision class, and the line that documents it. core/engine/nn, core/engine/graph,
+// core/engine/plan, the schema, docs/configuration.md and plugins/amp read it; none of
+// them knows an operation by name. A fused operation, which exists in plans only,
+// has a definition too, beside those that it fuses; the patterns are the plan's.
+//
+// Devices implement steps: core/engine/cpu and core/engine/cuda have a file per operation, and
+// so has the conformance suite. core/operations_test.go names the files that an
+// operation lacks.
+package op
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Definition is what there is to know about one operation.
+type Definition struct {
+	Name graph.Op // of the forward step, and the type of the layer if Build is there
+	Doc  string   // one line for users and developers
+
+	// Keys are the arguments of a layer beside type and name, in the order of
+	// documentation. Check finds what is wrong with several of them at once.
+	Keys  []Key
+	Check func(a Args, l *diag.List)
+
+	// Build adds a layer to a graph: it declares parameters and applies the
+	// operation to x. Nil where users do not write the operation.
+	Build func(s *Site, a Args, x graph.ValueID) (graph.ValueID, error)
+
+	// Outputs is the shape rule: the outputs' specifications, of one sample where
+	// batched. An absent input is a zero Value. Nil for what only plans have.
+	Outputs func(in []graph.Value, attr any) ([]graph.Value, error)
+
+	// Gradient appends the nodes that differentiate one; what they read of its
+	// inputs and outputs is what is kept for them. Nil: there is nothing to differentiate.
+	Gradient graph.Rule
+
+	// Steps are what a device has to implement, the forward one first; none where
+	// nothing is computed.
+	Steps []Step
+
+	Loss      bool      // ends a forward pass; its output is what it reports
+	Random    bool      // draws numbers
+	Renames   Renames   // when the output is the input under another name
+	Autocast  Class     // in torch.autocast's lists
+	Apex      Class     // in those of apex's O1
+	Norm      Norm      // what is particular to normalisations over the batch
+	Pointwise Pointwise // what is particular to functions of one element
+}
+
+// Step is one operation of a plan.
+type Step struct {
+	Op graph.Op
+
+	// Cost counts floating point operations, a multiplication and an addition as
+	// two. An absent operand is a zero Spec. Bytes follow from the operands.
+	Cost func(in, out []tensor.Spec) int64
+
+	// InPlace lists the inputs whose memory the first output may take where nobody
+	// reads them later; in evaluation only, if EvalInPlace.
+	InPlace     []int
+	EvalInPlace bool
+
+	// Mixed: parameters, their gradients and statistics may be float32 beside half activations.
+	Mixed bool
+
+	// AnyLayout: images may have their channels last. All images of the step lie alike.
+	AnyLayout bool
+
+	// Exchange is what the step exchanges with other ranks; nil: nothing.
+	Exchange *Exchange
+}
+
+// Exchange is a vector of float64 that a step works out together with the same
+// step on the other ranks.
+type Exchange struct {
+	Gather bool // all ranks' vectors are wanted, not their sum
+	Len    func(in, out []tensor.Spec) int
+}
+
+// Renames says when an operation moves nothing.
+type Renames uint8
+
+// The cases of Renames.
+const (
+	Never        Renames = iota
+	InEvaluation         // training computes
+	Always
+)
+
+// Class is an operation's entry in the lists of a precision policy.
+type Class uint8
+
+// The classes of operations.
+const (
+	Any     Class = iota // in the type that its inputs have
+	Lower                // in the half type
+	Full                 // in float32
+	Promote              // in the widest type of its inputs
+)
+
+// Norm is what a normalisation over the batch has beside other operations.
+type Norm struct {
+	Float32     bool                       // keep_batchnorm_fp32 is about its tensors
+	EvalOutputs int                        // outputs in evaluation, the first ones; 0: all
+	CheckTrain  func(x tensor.Shape) error // whether a batch x can be trained with
+	Synced      map[graph.Op]graph.Op      // its steps over the batches of all ranks
+}
+
+var (
+	definitions = map[graph.Op]*Definition{} // by name
+	steps       = map[graph.Op]*Step{}
+	owners      = map[graph.Op]*Definition{} // by name and step
+	keys        = map[string]Key{}           // one of each name
+)
+
+// define enters a definition; each file calls it from init. Two operations of
+// one name, or two keys of one name and different kinds, panic.
+func define(d Definition) {
+	if definitions[d.Name] != nil {
+		panic("op: " + string(d.Name) + " is defined twice")
+	}
+	definitions[d.Name], owners[d.Name] = &d, &d
+	for i := range d.Steps {
+		steps[d.Steps[i].Op], owners[d.Steps[i].Op] = &d.Steps[i], &d
+	}
+	for _, k := range d.Keys {
+		if first, ok := keys[k.Name]; ok && first.Kind != k.Kind {
+			panic("op: the key " + k.Name + " has two kinds")
+		}
+		keys[k.Name] = k
+	}
+}
+
+// All lists the definitions, sorted by name.
+func All() (list []*Definition) {
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
+		list = append(list, definitions[name])
+	}
+	return list
+}
+
+// Names lists the operations of models, of which precision policies speak, sorted.
+func Names() (names []graph.Op) {
+	for _, d := range All() {
+		if d.Gradient != nil {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// Of is the definition that a forward operation, a gradient or a step belongs to; nil for an unknown one.
+func Of(op graph.Op) *Definition { return owners[op] }
+
+// StepOf is what is known about a step; an empty one for an unknown step.
+func StepOf(op graph.Op) Step {
+	if s := steps[op]; s != nil {
+		return *s
+	}
+	return Step{}
+}
+
+// Layer is the definition of a type of [[model.layers]]; nil if no operation is one.
+func Layer(typ string) *Definition {
+	if d := definitions[graph.Op(typ)]; d != nil && d.Build != nil {
+		return d
+	}
+	return nil
+}
+
+// Layers lists the types of [[model.layers]] that are operations, sorted by name.
+func Layers() []*Definition {
+	return slices.DeleteFunc(All(), func(d *Definition) bool { return d.Build == nil })
+}
+
+// Plain is the step that a synchronised one takes the place of; others are their own.
+func Plain(step graph.Op) graph.Op {
+	for _, d := range definitions {
+		for plain, synced := range d.Norm.Synced {
+			if synced == step {
+				return plain
+			}
+		}
+	}
+	return step
+}
+
+// GradOp names the step that computes an operation's input gradient, or all of
+// its gradients where they come from one pass.
+func GradOp(op graph.Op) graph.Op { return op + "_grad" }
+
+// PerElement is the cost of n operations for each element of the first input.
+func PerElement(n int64) func(in, out []tensor.Spec) int64 {
+	return func(in, _ []tensor.Spec) int64 { return n * elems(in, 0) }
+}
+
+// elems is the number of elements of an operand, 0 if it is absent.
+func elems(list []tensor.Spec, i int) int64 {
+	if i >= len(list) || !list[i].DType.Valid() {
+		return 0
+	}
+	return int64(list[i].Shape.Elems())
+}

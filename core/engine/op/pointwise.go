@@ -1,0 +1,72 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+)
+
+// Pointwise is what functions of one element have in common: one input, one
+// output of its shape, and a gradient dx = f'(saved)·dy.
+type Pointwise struct {
+	Saved Saved
+	FLOPs [2]int64 // for each element, forward and backward, roughly
+}
+
+// Saved is what a pointwise function keeps for its gradient.
+type Saved uint8
+
+// What is saved. SavedOutput suits functions whose slope follows from their
+// output: their input can be overwritten.
+const (
+	SavedNothing Saved = iota // not a pointwise function
+	SavedInput
+	SavedOutput
+)
+
+// Scalars is the attribute of a pointwise function: its arguments in the order
+// of its keys, with a string's place in its Enum.
+type Scalars [2]float64
+
+// definePointwise completes the definition of a pointwise function and enters it.
+// Keys are floats, or strings with an Enum.
+func definePointwise(d Definition) {
+	p := d.Pointwise
+	d.Outputs = sameShape
+	d.Gradient = func(b *graph.Backward, n *graph.Node) {
+		saved := n.In[0]
+		if p.Saved == SavedOutput {
+			saved = n.Out[0]
+		}
+		b.Through(n, GradOp(n.Op), saved)
+	}
+	d.Build = func(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+		return s.apply(d.Name, scalars(d.Keys, a), x)
+	}
+	d.Steps = []Step{
+		{Op: d.Name, Cost: PerElement(p.FLOPs[0]), InPlace: []int{0}, AnyLayout: true},
+		{Op: GradOp(d.Name), Cost: PerElement(p.FLOPs[1]), InPlace: []int{1}, AnyLayout: true},
+	}
+	for i := range d.Steps {
+		if p.FLOPs[i] == 0 { // forgotten, which is not for free
+			d.Steps[i].Cost = nil
+		}
+	}
+	define(d)
+}
+
+// scalars is nil for a function without arguments.
+func scalars(keys []Key, a Args) any {
+	var s Scalars
+	for i, k := range keys {
+		if k.Kind == String {
+			s[i] = float64(slices.Index(k.Enum, a.text(k)))
+		} else {
+			s[i] = a.float(k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return s
+}

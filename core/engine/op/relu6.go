@@ -1,0 +1,13 @@
+package op
+
+import "github.com/trainctl/trainctl/core/engine/graph"
+
+// ReLU6 is a ReLU that ends at 6.
+const ReLU6 graph.Op = "relu6"
+
+func init() {
+	definePointwise(Definition{
+		Name: ReLU6, Doc: "min(max(x, 0), 6) (Krizhevsky, 2010)",
+		Pointwise: Pointwise{Saved: SavedOutput, FLOPs: [2]int64{2, 2}},
+	})
+}

@@ -1,0 +1,140 @@
+package op
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func image(c, h, w int) tensor.Spec {
+	return tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{c, h, w}}
+}
+
+var class = tensor.Spec{DType: tensor.I32}
+
+// The messages are what a user sees of a model that does not fit together: they
+// name the layer, its type, and both sides of the misfit.
+func TestShapeErrors(t *testing.T) {
+	plain := Conv2DAttr{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}
+	wide := Conv2DAttr{Stride: [2]int{1, 1}, Dilation: [2]int{2, 1}, Padding: [2]int{1, 0}, Groups: 1}
+	flat := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{12}}
+	for _, c := range []struct {
+		in    tensor.Spec
+		build func(g *graph.Graph) error
+		want  string
+	}{
+		{image(3, 3, 3), func(g *graph.Graph) error {
+			_, err := Apply(g, Conv2D, "layer2.0", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 5, 5), graph.None)
+			return err
+		}, "layer2.0 (conv2d): kernel 5 (dilation 1) does not fit into 3×3 with padding 0"},
+		{image(3, 3, 9), func(g *graph.Graph) error {
+			_, err := Apply(g, Conv2D, "c", wide, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 4, 2), graph.None)
+			return err
+		}, "c (conv2d): kernel 4×2 (dilation 2×1) does not fit into 3×9 with padding 1×0"},
+		{image(3, 9, 9), func(g *graph.Graph) error {
+			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
+			return err
+		}, "c (conv2d): the weight takes 4 channels, the input has 3"},
+		{flat, func(g *graph.Graph) error {
+			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
+			return err
+		}, "c (conv2d): wants images [channels, height, width], gets [12]"},
+		{image(1, 4, 4), func(g *graph.Graph) error {
+			_, err := Apply(g, Linear, "fc", nil, g.Input(), g.NewParam("w", graph.Weight, 1, 10, 16), graph.None)
+			return err
+		}, "fc (linear): the weight takes 16 features, the input is [1, 4, 4]: a flatten layer may be missing"},
+		{image(1, 4, 4), func(g *graph.Graph) error {
+			_, err := Apply(g, MaxPool, "p", PoolAttr{Kernel: [2]int{5, 2}, Stride: [2]int{2, 2}}, g.Input())
+			return err
+		}, "p (maxpool2d): kernel 5×2 does not fit into 4×4 with padding 0"},
+		{image(1, 4, 4), func(g *graph.Graph) error {
+			_, err := Apply(g, AvgPool, "p", PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Padding: [2]int{2, 0}}, g.Input())
+			return err
+		}, "p (avgpool2d): padding 2×0 is more than half of kernel 2"},
+		{flat, func(g *graph.Graph) error {
+			_, err := Apply(g, AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 1}, g.Input())
+			return err
+		}, "p (adaptive_avgpool2d): wants images"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("layernorm").Build(&Site{G: g, Path: "n"}, Args{"normalized_shape": []int{3}}, g.Input())
+			return err
+		}, "n (layernorm): normalises the last dimensions [3], the input is [2, 4, 4]"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			y, _ := Apply(g, Flatten, "f", nil, g.Input())
+			_, err := Apply(g, Add, "block", nil, g.Input(), y)
+			return err
+		}, "block (add): the main path gives [2, 4, 4], the shortcut [32]"},
+		{flat, func(g *graph.Graph) error {
+			_, err := Apply(g, Embedding, "e", nil, g.Input(), g.NewParam("w", graph.Table, 0, 7, 3))
+			return err
+		}, "e (embedding): wants int32 indices, gets f32[12]"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			_, err := Apply(g, CrossEntropy, "loss", nil, g.Input(), g.Target())
+			return err
+		}, "loss (cross_entropy): wants logits [classes], the model gives [2, 4, 4]"},
+		{flat, func(g *graph.Graph) error {
+			_, err := Apply(g, MSE, "loss", nil, g.Input(), g.Target())
+			return err
+		}, "loss (mse): the model gives [12], the data set's targets are i32[]"},
+	} {
+		if err := c.build(graph.New(c.in, class)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("error %q, want %q", err, c.want)
+		}
+	}
+}
+
+// The pooled size follows PyTorch: with ceil the last window has to start inside,
+// and the only one may be larger than the input.
+func TestPoolSizes(t *testing.T) {
+	for _, c := range []struct {
+		a    PoolAttr
+		in   int
+		want int
+	}{
+		{PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}}, 5, 2},
+		{PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Ceil: true}, 5, 3},
+		{PoolAttr{Kernel: [2]int{1, 1}, Stride: [2]int{3, 3}, Ceil: true}, 2, 1},
+		{PoolAttr{Kernel: [2]int{3, 3}, Stride: [2]int{2, 2}, Padding: [2]int{1, 1}}, 4, 2},
+		{PoolAttr{Kernel: [2]int{3, 3}, Stride: [2]int{2, 2}, Padding: [2]int{1, 1}, Ceil: true}, 4, 3},
+		{PoolAttr{Kernel: [2]int{4, 4}, Stride: [2]int{4, 4}, Ceil: true}, 3, 1},
+		{PoolAttr{Kernel: [2]int{4, 4}, Stride: [2]int{2, 2}, Ceil: true}, 2, 0},
+		{PoolAttr{Kernel: [2]int{4, 4}, Stride: [2]int{3, 3}, Ceil: true}, 2, 1},
+		{PoolAttr{Kernel: [2]int{5, 5}, Stride: [2]int{3, 3}, Padding: [2]int{1, 1}, Ceil: true}, 2, 1},
+		{PoolAttr{Kernel: [2]int{5, 5}, Stride: [2]int{2, 2}}, 4, 0},
+	} {
+		if got := c.a.out(0, c.in); got != c.want {
+			t.Errorf("%+v of %d: %d, want %d", c.a, c.in, got, c.want)
+		}
+	}
+}
+
+// Only what leads to a trained parameter is differentiated.
+func TestDifferentiateStopsAtTheInput(t *testing.T) {
+	g := graph.New(tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, class)
+	x, err := Apply(g, Tanh, "0", nil, g.Input())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := Apply(g, Linear, "1", nil, x, g.NewParam("1.weight", graph.Weight, 4, 3, 4), graph.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(g, CrossEntropy, "loss", nil, y, g.Target()); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Differentiate(); err != nil {
+		t.Fatal(err)
+	}
+	var ops []string
+	for _, n := range g.Backward() {
+		ops = append(ops, string(n.Op))
+	}
+	if got := strings.Join(ops, " "); got != "cross_entropy_grad linear_grad_weight" {
+		t.Errorf("backward is %s", got)
+	}
+	if err := graph.New(class, class).Differentiate(); err == nil {
+		t.Error("a graph without a loss was differentiated")
+	}
+}

@@ -1,0 +1,146 @@
+package optim
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+)
+
+// Config is the table [optimizer]. Names and defaults are PyTorch's.
+type Config struct {
+	Name        string     `toml:"name"`         // one of Names
+	LR          float64    `toml:"lr"`           // learning rate at the start, before schedules
+	Momentum    float64    `toml:"momentum"`     // sgd, lars, rmsprop
+	Dampening   float64    `toml:"dampening"`    // sgd, lars
+	Nesterov    bool       `toml:"nesterov"`     // sgd, lars; needs momentum > 0 and dampening = 0
+	WeightDecay float64    `toml:"weight_decay"` // adamw: default 0.01
+	Betas       [2]float64 `toml:"betas"`        // adam, adamw
+	Eps         float64    `toml:"eps"`          // adam, adamw, lars, rmsprop
+	AMSGrad     bool       `toml:"amsgrad"`      // adam, adamw
+	Maximize    bool       `toml:"maximize"`
+
+	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
+	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
+	Centered         bool    `toml:"centered"`          // rmsprop: divide by the variance's root instead of the mean square's
+}
+
+// Default is plain SGD with PyTorch's values.
+func Default() Config { return DefaultFor("sgd") }
+
+// DefaultFor gives PyTorch's defaults of one optimizer; those of SGD when the
+// name is unknown, so that Problems can report it. LARS, which PyTorch has not,
+// is SGD with its paper's trust coefficient.
+func DefaultFor(name string) Config {
+	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, Alpha: 0.99, TrustCoefficient: 1e-3}
+	if r := c.rule(); r != nil {
+		r.defaults(&c)
+	}
+	return c
+}
+
+// Problems checks the table by itself.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	r := c.rule()
+	if r == nil {
+		l.Addf("name", "use "+quoted(Names()), "unknown optimizer %q", c.Name)
+	}
+	nonNegative(&l, "lr", c.LR)
+	nonNegative(&l, "weight_decay", c.WeightDecay)
+	if r != nil {
+		r.problems(c, &l)
+	}
+	return l
+}
+
+// quoted lists names to choose from: "a", "b" or "c".
+func quoted(names []string) string {
+	last := len(names) - 1
+	return `"` + strings.Join(names[:last], `", "`) + `" or "` + names[last] + `"`
+}
+
+// lacks reports a setting of another optimizer.
+func (c Config) lacks(l *diag.List, key, what string, set bool, help string) {
+	if set {
+		l.Addf(key, help, "%s has no %s", c.Name, what)
+	}
+}
+
+func nonNegative(l *diag.List, key string, v float64) {
+	if !(v >= 0) || math.IsInf(v, 1) {
+		l.Addf(key, "give a number that is 0 or more", "%v is not a finite number ≥ 0", v)
+	}
+}
+
+// ScheduleConfig is the table [lr_scheduler]. Schedules count applied steps.
+type ScheduleConfig struct {
+	Name         string  `toml:"name" words:"constant,step,multistep,cosine,linear"` // "constant", "step", "multistep", "cosine" or "linear"
+	Unit         string  `toml:"unit" words:"epoch,step"`                            // what step_size, milestones and t_max count: "epoch" or "step"
+	StepSize     int     `toml:"step_size"`                                          // step: units between two decays
+	Gamma        float64 `toml:"gamma"`                                              // step, multistep: factor of a decay
+	Milestones   []int   `toml:"milestones"`                                         // multistep: units at which the rate decays, ascending
+	TMax         int     `toml:"t_max"`                                              // cosine: units of the half period; 0: the whole run
+	EtaMin       float64 `toml:"eta_min"`                                            // cosine: lowest rate
+	StartFactor  float64 `toml:"start_factor"`                                       // linear: factor at the start
+	EndFactor    float64 `toml:"end_factor"`                                         // linear: factor at the end
+	TotalIters   int     `toml:"total_iters"`                                        // linear: units between them; 0: the whole run
+	WarmupSteps  int     `toml:"warmup_steps"`                                       // steps over which the rate rises linearly, for any schedule; 0: none
+	WarmupFactor float64 `toml:"warmup_factor"`                                      // fraction of the rate at step 0
+}
+
+// DefaultSchedule keeps the rate constant. Named schedules then start from
+// PyTorch's values, except that linear falls from the full rate to 0.
+func DefaultSchedule() ScheduleConfig {
+	return ScheduleConfig{Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupFactor: 1.0 / 3}
+}
+
+// Problems checks the table by itself.
+func (c ScheduleConfig) Problems() diag.List {
+	var l diag.List
+	switch c.Name {
+	case "constant", "cosine":
+	case "step":
+		if c.StepSize < 1 {
+			l.Addf("step_size", "give 1 or more", "%d units between two decays", c.StepSize)
+		}
+	case "multistep":
+		if len(c.Milestones) == 0 {
+			l.Addf("milestones", "milestones = [30, 60]", "multistep needs milestones")
+		}
+		if !slices.IsSorted(c.Milestones) {
+			l.Addf("milestones", "sort them", "%v is not ascending", c.Milestones)
+		}
+	case "linear":
+		if !(c.StartFactor > 0 && c.StartFactor <= 1) {
+			l.Addf("start_factor", "1 is the default", "%v is outside (0, 1]", c.StartFactor)
+		}
+		if !(c.EndFactor >= 0 && c.EndFactor <= 1) {
+			l.Addf("end_factor", "0 is the default", "%v is outside [0, 1]", c.EndFactor)
+		}
+	default:
+		l.Addf("name", `use "constant", "step", "multistep", "cosine" or "linear"`, "unknown schedule %q", c.Name)
+	}
+	c.commonProblems(&l)
+	return l
+}
+
+func (c ScheduleConfig) commonProblems(l *diag.List) {
+	if c.Unit != "epoch" && c.Unit != "step" {
+		l.Addf("unit", `use "epoch" or "step"`, "unknown unit %q", c.Unit)
+	}
+	nonNegative(l, "gamma", c.Gamma)
+	nonNegative(l, "eta_min", c.EtaMin)
+	for _, v := range []struct {
+		key string
+		n   int
+	}{{"t_max", c.TMax}, {"total_iters", c.TotalIters}, {"warmup_steps", c.WarmupSteps}} {
+		if v.n < 0 {
+			l.Addf(v.key, "give 0 or more", "%d is negative", v.n)
+		}
+	}
+	if !(c.WarmupFactor >= 0 && c.WarmupFactor <= 1) {
+		l.Addf("warmup_factor", "give a fraction of the rate", "%v is outside [0, 1]", c.WarmupFactor)
+	}
+}

@@ -1,0 +1,74 @@
+package optim
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// ScaleGrads multiplies all gradients by f, for example by 1 over the loss
+// scale. Half gradients keep their bits: their factor is applied in float32
+// when ClipNorm and Step read them, and on a device so is that of all others.
+func (o *Optimizer) ScaleGrads(f float64) {
+	o.pending *= f
+	if o.away != nil {
+		return
+	}
+	for i := range o.params {
+		switch g := o.params[i].Grad; g.DType {
+		case tensor.F32:
+			kernel.Scale(g.F32(), float32(f))
+		case tensor.F64:
+			kernel.Scale(g.F64(), f)
+		}
+	}
+}
+
+// ClipNorm scales all gradients so that their joint 2-norm is at most maxNorm
+// and returns the norm before: torch.nn.utils.clip_grad_norm_ with its 1e-6 in
+// the denominator, and factors above 1 taken as 1. Sums are kept in float64.
+// A norm that is not finite poisons the gradients, as PyTorch's does.
+func (o *Optimizer) ClipNorm(maxNorm float64) (total float64) {
+	total = o.GradNorm()
+	coef := maxNorm / (total + 1e-6)
+	if coef >= 1 {
+		return total
+	}
+	o.ScaleGrads(coef)
+	return total
+}
+
+// GradNorm is the 2-norm over all gradients together, summed in float64.
+func (o *Optimizer) GradNorm() float64 {
+	if o.away != nil {
+		return math.Sqrt(o.away.squares()) * math.Abs(o.pending)
+	}
+	var sum float64
+	for i := range o.params {
+		g := o.params[i].Grad
+		part := kernel.SumSquaresBytes(g.DType, g.Data)
+		if half(g.DType) {
+			part *= o.pending * o.pending
+		}
+		sum += part
+	}
+	return math.Sqrt(sum)
+}
+
+// GradsFinite reports whether no gradient holds an infinity or a NaN.
+func (o *Optimizer) GradsFinite() bool {
+	if o.away != nil {
+		sum := o.away.squares()
+		return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+	}
+	for i := range o.params {
+		if !AllFinite(o.params[i].Grad) {
+			return false
+		}
+	}
+	return true
+}
+
+// AllFinite reports whether a tensor of any floating type holds no infinity and no NaN.
+func AllFinite(t tensor.Tensor) bool { return kernel.AllFiniteBytes(t.DType, t.Data) }

@@ -1,0 +1,78 @@
+package optim
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// narrow reports whether a half value is updated without a master copy (apex
+// O3): nothing but half numbers survives a step.
+func (s *slot) narrow() bool { return half(s.Value.DType) && s.Master.DType == tensor.Invalid }
+
+// shareScratch gives slots the room in which half numbers are widened. All
+// slots share it, one after the other.
+func (o *Optimizer) shareScratch() {
+	var rooms [][]byte // gradient, value, state
+	room := func(k, elems int) []byte {
+		for len(rooms) <= k {
+			rooms = append(rooms, tensor.Aligned(4*o.widest()))
+		}
+		return rooms[k][:4*elems]
+	}
+	for i := range o.params {
+		s := &o.params[i]
+		shape, n := s.Value.Shape, s.Value.Shape.Elems()
+		if half(s.Grad.DType) {
+			s.grad = tensor.Of(tensor.F32, shape, room(0, n))
+		}
+		if !s.narrow() {
+			continue
+		}
+		s.weight = tensor.Of(tensor.F32, shape, room(1, n))
+		s.work = make([]tensor.Tensor, len(s.state))
+		for k := range s.work {
+			s.work[k] = tensor.Of(tensor.F32, shape, room(2+k, n))
+		}
+	}
+}
+
+// widest is the size of the largest half tensor, in elements.
+func (o *Optimizer) widest() (n int) {
+	for i := range o.params {
+		if s := &o.params[i]; half(s.Grad.DType) || half(s.Value.DType) {
+			n = max(n, s.Value.Shape.Elems())
+		}
+	}
+	return n
+}
+
+// load widens what is half. The gradient is scaled on the way: unscaling it in
+// place would push small gradients below the smallest half.
+func (s *slot) load(scale float64) {
+	if half(s.Grad.DType) {
+		copyAs(s.grad, s.Grad)
+		kernel.Scale(s.grad.F32(), float32(scale))
+	}
+	if !s.narrow() {
+		return
+	}
+	copyAs(s.weight, s.Value)
+	for k := range s.state {
+		copyAs(s.work[k], s.state[k])
+	}
+}
+
+// store rounds the updated float32 numbers into the half ones.
+func (s *slot) store() {
+	if half(s.Value.DType) {
+		copyAs(s.Value, s.weight)
+	}
+	if !s.narrow() {
+		return
+	}
+	for k := range s.state {
+		copyAs(s.state[k], s.work[k])
+	}
+}
+
+func copyAs(dst, src tensor.Tensor) { kernel.Convert(dst.DType, dst.Data, src.DType, src.Data) }

@@ -1,0 +1,59 @@
+package plan
+
+import (
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Memory is what a program needs, in bytes.
+type Memory struct {
+	Params      int // the model's copy
+	Grads       int
+	Buffers     int
+	Activations int // the arena, shared by lifetime
+	Workspace   int // the largest scratch of any step on the device
+}
+
+// Memory adds up what the plan needs on a device. Params, Grads and Buffers are
+// shared by all programs of a State; the rest is each program's own.
+func (p *Plan) Memory(dev Device) Memory {
+	m := Memory{Activations: p.arena}
+	for i, e := range p.graph.StateDict() {
+		if e.Buffer {
+			m.Buffers += p.state[i].Bytes()
+		} else {
+			m.Params += p.state[i].Bytes()
+		}
+	}
+	if p.Train {
+		for _, s := range p.grads {
+			m.Grads += s.Bytes()
+		}
+	}
+	for i := range p.steps {
+		m.Workspace = max(m.Workspace, dev.Workspace(&p.steps[i]))
+	}
+	return m
+}
+
+// cost counts a step's floating point operations and the bytes it has to move at least.
+func cost(s *Step) (flops, bytes int64) {
+	for _, list := range [2][]Operand{s.In, s.Out} {
+		for i := range list {
+			bytes += int64(list[i].Spec.Bytes())
+		}
+	}
+	if count := op.StepOf(s.Op).Cost; count != nil {
+		flops = count(specs(s.In), specs(s.Out))
+	}
+	return flops, bytes
+}
+
+// specs are the types and shapes of operands, zero where absent.
+func specs(list []Operand) []tensor.Spec {
+	all := make([]tensor.Spec, len(list))
+	for i := range list {
+		all[i] = list[i].Spec
+	}
+	return all
+}

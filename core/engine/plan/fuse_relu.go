@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// fuseNormReLU merges the batch norm of step i with the ReLU behind it, and with
+// the addition of a residual in between if there is one. Nothing changes unless
+// no other step looks at what is in between. Results are those of the separate
+// steps, to the bit, but that a half type does not round before the addition.
+func (l *lowering) fuseNormReLU(i int) {
+	norm := &l.steps[i]
+	out, residual, gone := norm.out[0], absent, []int(nil)
+	if sum, ok := l.onlyReader(out, op.Add); ok {
+		in := l.steps[sum].in
+		if residual = in[0]; residual == out {
+			residual = in[1]
+		}
+		if residual == out || !l.written(residual, i) || l.steps[sum].branch != norm.branch {
+			return
+		}
+		out, gone = l.steps[sum].out[0], append(gone, sum)
+	}
+	relu, ok := l.onlyReader(out, op.ReLU)
+	if !ok || l.steps[relu].branch != norm.branch {
+		return
+	}
+	norm.op, norm.out = op.NormReLU, append(slices.Clone(l.steps[relu].out), norm.out[1:]...)
+	if residual != absent {
+		norm.in = append(slices.Clone(norm.in), residual)
+	}
+	l.remove(append(gone, relu)...)
+}
+
+// written reports whether a value is complete before step i.
+func (l *lowering) written(v, i int) bool {
+	root := l.vals[v].alias
+	return !slices.ContainsFunc(l.steps[i:], func(d draft) bool {
+		return slices.ContainsFunc(d.out, func(out int) bool { return out != absent && l.vals[out].alias == root })
+	})
+}
+
+// fuseNormReLUGrad merges the ReLU's gradient of step i with that of the batch
+// norm before it, which has to come next. Others may read the ReLU's gradient
+// too, as the other side of an addition does: then it is written as well.
+func (l *lowering) fuseNormReLUGrad(i int) {
+	if i+1 == len(l.steps) {
+		return
+	}
+	relu, norm := &l.steps[i], &l.steps[i+1]
+	d := relu.out[0]
+	if norm.op != op.BatchNormGrad || norm.in[1] != d || norm.in[0] == d || norm.out[0] == absent || norm.branch != relu.branch {
+		return
+	}
+	x, mean, invstd, weight := norm.in[0], norm.in[2], norm.in[3], norm.in[4]
+	norm.op, norm.in = op.NormReLUGrad, []int{x, relu.in[0], relu.in[1], mean, invstd, weight}
+	if len(l.readers(d)) > 0 {
+		norm.out = append(slices.Clone(norm.out), d)
+	}
+	l.remove(i)
+}

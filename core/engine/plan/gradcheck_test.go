@@ -1,0 +1,159 @@
+package plan_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/base/rng"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+type layers = []nn.LayerConfig
+
+func conv(out, k int) nn.LayerConfig {
+	return nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": out, "kernel_size": op.Pair{k, k}}}
+}
+
+func linear(out int) nn.LayerConfig {
+	return nn.LayerConfig{Type: "linear", Args: op.Args{"out_features": out}}
+}
+
+func layer(typ string) nn.LayerConfig { return nn.LayerConfig{Type: typ} }
+
+// dropped is a residual whose layers half of the passes leave out.
+func dropped(ls ...nn.LayerConfig) nn.LayerConfig {
+	return nn.LayerConfig{Type: "residual", LayerDrop: ptr(0.5), Layers: ls}
+}
+
+func pair(h, w int) op.Pair { return op.Pair{h, w} }
+
+// gradCase is a model; zero specifications are small images and a class.
+type gradCase struct {
+	layers     layers
+	in, target tensor.Spec
+}
+
+// Pointwise functions are all alike.
+func init() {
+	for _, d := range op.Layers() {
+		if d.Pointwise.Saved != op.SavedNothing {
+			gradCases[string(d.Name)] = gradCase{layers: layers{layer("flatten"), linear(9), layer(string(d.Name)), linear(10)}}
+		}
+	}
+}
+
+// gradCases put every operation behind a layer with parameters, so that its
+// input's gradient is checked through theirs, and give it its own.
+var gradCases = map[string]gradCase{
+	"conv2d":              {layers: layers{conv(4, 3), {Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3, 2), "stride": pair(2, 1), "padding": pair(1, 2), "dilation": pair(2, 1), "groups": 2}}, layer("flatten"), linear(10)}},
+	"conv2d without bias": {layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(1, 3), "bias": false}}, layer("flatten"), linear(10)}},
+	"linear over rows":    {layers: layers{linear(3), linear(4), layer("flatten"), {Type: "linear", Args: op.Args{"out_features": 10, "bias": false}}}},
+	"batchnorm2d":         {layers: layers{conv(3, 3), layer("batchnorm2d"), layer("flatten"), linear(10)}},
+	"batchnorm2d first":   {layers: layers{layer("batchnorm2d"), layer("flatten"), linear(10)}},
+	"batchnorm2d plain":   {layers: layers{conv(3, 3), {Type: "batchnorm2d", Args: op.Args{"affine": false}}, layer("flatten"), linear(10)}},
+	"layernorm":           {layers: layers{layer("flatten"), linear(12), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{12}}}, linear(10)}},
+	"layernorm first":     {layers: layers{{Type: "layernorm", Args: op.Args{"normalized_shape": []int{6, 5}}}, layer("flatten"), linear(10)}},
+	"layernorm plain":     {layers: layers{conv(3, 3), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{4, 3}, "elementwise_affine": false}}, layer("flatten"), linear(10)}},
+	"layernorm no bias":   {layers: layers{layer("flatten"), linear(12), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{12}, "bias": false}}, linear(10)}},
+	"gelu tanh":           {layers: layers{layer("flatten"), linear(9), {Type: "gelu", Args: op.Args{"approximate": "tanh"}}, linear(10)}},
+	"maxpool2d":           {layers: layers{conv(3, 2), {Type: "maxpool2d", Args: op.Args{"kernel_size": pair(3, 2), "stride": pair(2, 1), "padding": pair(1, 0), "ceil_mode": true}}, layer("flatten"), linear(10)}},
+	"avgpool2d":           {layers: layers{conv(3, 2), {Type: "avgpool2d", Args: op.Args{"kernel_size": pair(3, 2), "padding": pair(1, 1), "ceil_mode": true, "count_include_pad": false}}, layer("flatten"), linear(10)}},
+	"avgpool2d padded":    {layers: layers{conv(3, 2), {Type: "avgpool2d", Args: op.Args{"kernel_size": pair(2, 2), "padding": pair(1, 1), "stride": pair(1, 2)}}, layer("flatten"), linear(10)}},
+	"adaptive_avgpool2d":  {layers: layers{conv(3, 2), {Type: "adaptive_avgpool2d", Args: op.Args{"output_size": pair(3, 2)}}, layer("flatten"), linear(10)}},
+	"dropout":             {layers: layers{layer("flatten"), linear(20), {Type: "dropout", Args: op.Args{"p": 0.3}}, linear(20), {Type: "dropout", Args: op.Args{"p": 0.5}}, linear(10)}},
+	"embedding": {layers: layers{{Type: "embedding", Args: op.Args{"num_embeddings": 7, "embedding_dim": 3}}, layer("flatten"), linear(10)},
+		in: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}},
+	"residual identity": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{
+		{Type: "conv2d", Args: op.Args{"out_channels": 3, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}, layer("tanh")}}, layer("relu"), layer("flatten"), linear(10)}},
+	"residual shortcut": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{layer("tanh"), conv(4, 2), layer("batchnorm2d")},
+		Shortcut: layers{conv(4, 2)}}, layer("relu"), layer("flatten"), linear(10)}},
+	"residual in residual": {layers: layers{layer("flatten"), linear(6), {Type: "residual", Layers: layers{
+		linear(6), {Type: "residual", Layers: layers{layer("sigmoid")}}}, Shortcut: layers{layer("tanh"), {Type: "residual", Layers: layers{linear(6)}}}}, linear(10)}},
+	"layerdrop":  {layers: layers{layer("flatten"), linear(6), dropped(linear(6)), dropped(linear(6), layer("tanh"), dropped(linear(6))), dropped(linear(6)), dropped(linear(6)), linear(10)}},
+	"sequential": {layers: layers{{Type: "sequential", Name: "body", Layers: layers{layer("flatten"), linear(5), layer("tanh")}}, linear(10)}},
+	"mse":        {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
+}
+
+// Every operation's gradient, as the plan computes it in float64, is the slope
+// of the loss: central differences over every element of every parameter.
+func TestGradientsAreSlopes(t *testing.T) {
+	seen := map[graph.Op]bool{}
+	for name, c := range gradCases {
+		for _, fuse := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				if c.in.DType == tensor.Invalid {
+					c.in = tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 6, 5}}
+				}
+				if c.target.DType == tensor.Invalid {
+					c.target = class
+				}
+				g := build(t, nn.Config{Layers: c.layers}, c.in, c.target)
+				r := newRig(t, g, plan.Options{Batch: 3, Train: true, DType: tensor.F64, Fuse: fuse}, 3)
+				checkSlopes(t, r, c.in, c.target)
+				for _, s := range r.p.Steps() {
+					seen[s.Op] = true
+				}
+			})
+		}
+	}
+	for _, d := range op.All() {
+		if d.Gradient != nil && len(d.Steps) > 0 && !seen[d.Name] {
+			t.Errorf("no case runs %s", d.Name)
+		}
+	}
+}
+
+func checkSlopes(t *testing.T, r *rig, in, target tensor.Spec) {
+	t.Helper()
+	args := plan.Args{Input: randomBytes(in, 3, 5), Target: randomBytes(target, 3, 6), Seed: 1, Step: 2}
+	for i := range r.g.Params() { // away from the symmetric start: norms begin at ones and zeros
+		w, _ := r.param(i)
+		noise := make([]float32, w.Shape.Elems())
+		rng.NewMT(uint64(i)).UniformF32(noise, -0.3, 0.3)
+		for j, v := range noise {
+			set(w, j, at(w, j)+float64(v))
+		}
+	}
+	r.prog.Run(args)
+	var grads []tensor.Tensor
+	for _, g := range r.st.Grads {
+		c := tensor.New(g.DType, g.Shape...)
+		copy(c.Data, g.Data)
+		grads = append(grads, c)
+	}
+	const h = 1e-5
+	for i, p := range r.g.Params() {
+		w, _ := r.param(i)
+		for j := range w.Shape.Elems() {
+			x := at(w, j)
+			set(w, j, x+h)
+			up := r.prog.Run(args).Loss
+			set(w, j, x-h)
+			down := r.prog.Run(args).Loss
+			set(w, j, x)
+			slope, got := (up-down)/(2*h), at(grads[i], j)
+			if math.Abs(slope-got) > 1e-7*math.Max(1, math.Abs(slope)) {
+				t.Fatalf("%s[%d]: gradient %.9g, slope %.9g", p.Name, j, got, slope)
+			}
+		}
+	}
+}
+
+// randomBytes draws a batch: floats around zero, small indices.
+func randomBytes(s tensor.Spec, batch int, seed uint64) []byte {
+	m, n := rng.NewMT(seed), batch*s.Shape.Elems()
+	if s.DType == tensor.I32 {
+		v := make([]int32, n)
+		for i := range v {
+			v[i] = int32(m.Uint32() % 7)
+		}
+		return tensor.Bytes(v)
+	}
+	v := make([]float32, n)
+	m.UniformF32(v, -1, 1)
+	return tensor.Bytes(v)
+}

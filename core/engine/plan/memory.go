@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"sort"
+
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// align is the boundary on which every value starts: a cache line, and the
+// width of the widest vector register.
+const align = 64
+
+func roundUp(n int) int { return (n + align - 1) &^ (align - 1) }
+
+// block is the memory of one or more values that take turns in it.
+type block struct {
+	root        int // the value it is named after
+	first, last int // steps between which it is in use
+	size        int
+	offset      int
+}
+
+// place gives every arena value an offset, by lifetime: two values share memory
+// when neither is needed while the other is. It returns the arena's size.
+func (l *lowering) place() int {
+	blocks := l.blocks()
+	if l.opt.Fuse {
+		blocks = l.shareInPlace(blocks)
+	}
+	return l.arrange(blocks)
+}
+
+// blocks finds each arena value's first and last step. What the loss reports
+// lives until after the last.
+func (l *lowering) blocks() map[int]*block {
+	m := map[int]*block{}
+	use := func(v, step int) {
+		if v == absent || l.vals[l.vals[v].alias].place != PlaceArena {
+			return
+		}
+		root := l.vals[v].alias
+		if m[root] == nil {
+			m[root] = &block{root: root, first: step, size: roundUp(l.vals[root].spec.Bytes())}
+		}
+		m[root].last = step
+	}
+	for i := range l.steps {
+		for _, v := range l.steps[i].in {
+			use(v, i)
+		}
+		for _, v := range l.steps[i].out {
+			use(v, i)
+		}
+	}
+	use(l.home[l.g.Stats()], len(l.steps))
+	return m
+}
+
+// shareInPlace lets a step's first output take the memory of an input that ends there.
+func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
+	for i := range l.steps {
+		s, known := &l.steps[i], op.StepOf(l.steps[i].op)
+		if len(known.InPlace) == 0 || s.out[0] == absent || known.EvalInPlace && l.opt.Train {
+			continue
+		}
+		out := m[l.vals[s.out[0]].alias]
+		if out == nil || out.first != i {
+			continue
+		}
+		for _, slot := range known.InPlace {
+			in := m[l.vals[s.in[slot]].alias]
+			if in == nil || in == out || in.last != i || in.size != out.size || l.readTwice(s, slot) {
+				continue
+			}
+			l.merge(m, in, out)
+			break
+		}
+	}
+	return m
+}
+
+// readTwice reports whether the step reads the memory of input slot under another name too.
+func (l *lowering) readTwice(s *draft, slot int) bool {
+	for i, v := range s.in {
+		if i != slot && v != absent && l.vals[v].alias == l.vals[s.in[slot]].alias {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lowering) merge(m map[int]*block, into, from *block) {
+	into.last = from.last
+	for v := range l.vals {
+		if l.vals[v].alias == from.root {
+			l.vals[v].alias = into.root
+		}
+	}
+	delete(m, from.root)
+}
+
+// arrange places the largest blocks first, each at the lowest offset that is
+// free for as long as it lives.
+func (l *lowering) arrange(m map[int]*block) (size int) {
+	order := make([]*block, 0, len(m))
+	for _, b := range m {
+		order = append(order, b)
+	}
+	sort.Slice(order, func(i, j int) bool {
+		a, b := order[i], order[j]
+		if a.size != b.size {
+			return a.size > b.size
+		}
+		return a.root < b.root
+	})
+	var placed []*block // by offset
+	for _, b := range order {
+		b.offset = 0
+		for _, p := range placed {
+			if p.last < b.first || b.last < p.first || b.offset+b.size <= p.offset {
+				continue
+			}
+			b.offset = max(b.offset, p.offset+p.size)
+		}
+		at := sort.Search(len(placed), func(i int) bool { return placed[i].offset > b.offset })
+		placed = append(placed, nil)
+		copy(placed[at+1:], placed[at:])
+		placed[at] = b
+		l.vals[b.root].offset = b.offset
+		size = max(size, b.offset+b.size)
+	}
+	return size
+}

@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// order makes sure that the graph has the passes that the plan wants.
+func order(g *graph.Graph, train bool) error {
+	if g.Stats() == graph.None {
+		return fmt.Errorf("plan: the graph has no loss")
+	}
+	if !train {
+		return nil
+	}
+	if len(g.Backward()) == 0 {
+		if err := g.Differentiate(); err != nil {
+			return err
+		}
+	}
+	var missing []string
+	for _, p := range g.Params() {
+		if p.RequiresGrad && p.Gradient == graph.None {
+			missing = append(missing, p.Name)
+		}
+	}
+	if missing != nil {
+		return fmt.Errorf("plan: these parameters get no gradient, because the loss does not depend on them: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// completions marks, for every parameter, the last step that writes its gradient.
+func (l *lowering) completions() {
+	last := make([]int, len(l.g.Params()))
+	for i := range last {
+		last[i] = -1
+	}
+	l.eachGrad(func(step, param int) { last[param] = step })
+	l.eachGrad(func(step, param int) {
+		if last[param] == step {
+			l.steps[step].complete = append(l.steps[step].complete, param)
+		}
+	})
+}
+
+func (l *lowering) eachGrad(f func(step, param int)) {
+	for i := range l.steps {
+		for _, o := range l.steps[i].out {
+			if o != absent && l.vals[o].place == PlaceGrad {
+				f(i, l.vals[o].index)
+			}
+		}
+	}
+}
+
+func gradOrder(steps []Step) (order []int) {
+	for i := range steps {
+		order = append(order, steps[i].Complete...)
+	}
+	return order
+}
+
+// turn is the first step behind the loss.
+func turn(steps []Step) int {
+	for i := range steps {
+		if d := op.Of(steps[i].Op); d != nil && d.Loss && d.Name == steps[i].Op {
+			return i + 1
+		}
+	}
+	return len(steps)
+}

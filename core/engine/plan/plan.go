@@ -1,0 +1,127 @@
+// Package plan turns a model graph into a flat list of steps for one batch
+// shape, and runs it.
+//
+// Compile lowers the graph in passes, one file each: order.go says which nodes
+// run and when each parameter's gradient is complete; cast.go gives every value
+// its element type from the precision policy and puts casts where types meet;
+// lower.go writes the steps and fuses some; memory.go gives every value a place
+// in one arena by its lifetime. Bind hands the steps to a device, and Run
+// executes them without allocating, firing a hook at the moment a gradient is
+// complete in its bucket.
+//
+// Several programs share one State: the training batch, the last uneven batch
+// and evaluation are three plans over the same parameters.
+package plan
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/contract"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Options fix what a graph leaves open.
+type Options struct {
+	Batch  int              // samples per step, at least 1
+	Train  bool             // backward pass, batch statistics, dropout
+	DType  tensor.DType     // F32 or F64; Invalid means F32
+	Policy *contract.Policy // nil: everything in DType
+
+	// SyncBatchNorm makes every batch norm that trains normalise over all ranks'
+	// batches (torch.nn.SyncBatchNorm): its steps call Args.Exchange.
+	SyncBatchNorm bool
+
+	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
+}
+
+// Plan is a compiled graph. It is read-only; programs are bound from it.
+type Plan struct {
+	Batch int
+	Train bool
+	DType tensor.DType // of the kernels that compute wide: F32 or F64
+
+	graph      *graph.Graph // nil for a plan of Parts
+	branches   []graph.Branch
+	steps      []Step
+	state      []tensor.Spec
+	grads      []tensor.Spec
+	names      names
+	gradOrder  []int
+	turn       int // step at which backward begins
+	arena      int // bytes of activations
+	stats      Operand
+	input, tgt tensor.Spec
+}
+
+// Compile lowers g. The graph is differentiated if it is not yet and Train asks
+// for it. Errors name the layer or parameter: an operation the policy bans, a
+// trained parameter that gets no gradient, a type the plan cannot compute in.
+func Compile(g *graph.Graph, opt Options) (*Plan, error) {
+	if opt.DType == tensor.Invalid {
+		opt.DType = tensor.F32
+	}
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	if err := order(g, opt.Train); err != nil {
+		return nil, err
+	}
+	l := newLowering(g, opt)
+	if err := l.lower(); err != nil {
+		return nil, err
+	}
+	if err := l.checkBranches(); err != nil {
+		return nil, err
+	}
+	if opt.Fuse {
+		l.fuse()
+	}
+	l.completions()
+	arena := l.place()
+	p := &Plan{
+		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, branches: g.Branches(), steps: l.finish(),
+		state: l.stateSpecs(), names: namesOf(g), arena: arena, stats: l.operand(l.home[g.Stats()], false),
+		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
+	}
+	p.grads = l.gradSpecs()
+	p.gradOrder = gradOrder(p.steps)
+	p.turn = turn(p.steps)
+	return p, nil
+}
+
+func (o Options) check() error {
+	if o.Batch < 1 {
+		return fmt.Errorf("plan: a batch of %d samples", o.Batch)
+	}
+	if o.DType != tensor.F32 && o.DType != tensor.F64 {
+		return fmt.Errorf("plan: cannot compute in %v, only in f32 or f64 (half types come from the precision policy)", o.DType)
+	}
+	if p := o.Policy; p != nil && o.DType == tensor.F64 && (half(p.Params) || p.Lower.Valid()) {
+		return fmt.Errorf("plan: precision %q lowers types, but the run computes in f64: use precision none", p.Name)
+	}
+	return nil
+}
+
+// Graph is what the plan was compiled from; nil for one of Parts.
+func (p *Plan) Graph() *graph.Graph { return p.graph }
+
+// Steps are the plan's operations in the order they run. Read only.
+func (p *Plan) Steps() []Step { return p.steps }
+
+// GradOrder lists parameter indices in the order in which their gradients
+// become complete, the order in which OnGrad is called. Nil without Train.
+func (p *Plan) GradOrder() []int { return p.gradOrder }
+
+// StateSpecs are the types and shapes that State.Tensors must have, in
+// state-dict order: the model's own copy, half where the policy says so.
+func (p *Plan) StateSpecs() []tensor.Spec { return p.state }
+
+// GradSpecs are the types and shapes that State.Grads must have, by parameter.
+func (p *Plan) GradSpecs() []tensor.Spec { return p.grads }
+
+// ArenaBytes is the memory for activations and their gradients, without workspace.
+func (p *Plan) ArenaBytes() int { return p.arena }
+
+// Stats is where the loss reports: three float64 in the arena.
+func (p *Plan) Stats() Operand { return p.stats }

@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Place says whose memory an operand lies in.
+type Place uint8
+
+// The places of operands.
+const (
+	Nowhere     Place = iota // an absent optional operand
+	PlaceArena               // the plan's activations, at Offset
+	PlaceInput               // the call's samples
+	PlaceTarget              // the call's targets
+	PlaceState               // State.Tensors[Index]
+	PlaceGrad                // State.Grads[Index]
+)
+
+// Operand is a tensor that a step reads or writes.
+type Operand struct {
+	Spec   tensor.Spec // with the batch dimension
+	Place  Place
+	Index  int  // PlaceState, PlaceGrad
+	Offset int  // PlaceArena: bytes from its start, a multiple of 64
+	Add    bool // PlaceGrad: another step has written this call's gradient before
+}
+
+// Present reports whether the operand is there at all.
+func (o *Operand) Present() bool { return o.Place != Nowhere }
+
+// Step is one operation of a plan. Its operands stand in the order of the graph
+// node's inputs and outputs; an eval-mode batch norm and a fused loss have the
+// outputs that their run needs.
+type Step struct {
+	Op       graph.Op
+	Layer    string // state-dict path, "loss", or the tensor that is cast
+	Attr     any    // of the graph node
+	Train    bool   // batch statistics and dropout are on
+	In, Out  []Operand
+	Branch   int   // of the graph, left out with it; 0: none
+	Complete []int // parameters whose gradient is complete after this step, in order
+	FLOPs    int64 // multiplications and additions counted apart
+	Bytes    int64 // read and written
+}

@@ -1,0 +1,378 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/job/rank"
+)
+
+// afterFailure is how long the others may live once one rank has failed, and
+// how long the launcher waits for the culprit when a rank blames another one.
+const afterFailure = time.Second
+
+// ending is how an attempt ended on all nodes.
+type ending struct {
+	code    int
+	failure *Failure
+	signal  os.Signal
+	again   bool // a restart may help
+}
+
+// attempt is one start of the group on this node. Its fields belong to the
+// goroutine that runs watch.
+type attempt struct {
+	l       *launcher
+	n       int
+	store   *groupStore
+	worlds  []rank.World // of this node
+	workers []*worker
+	alive   map[*worker]bool
+	exits   chan exit
+
+	witness  *exit // the first rank that failed because of another one
+	silence  <-chan time.Time
+	verdict  *verdict // why it ends, nil while it runs or when all went well
+	kill     <-chan time.Time
+	ended    []exit // after the verdict
+	signaled int
+}
+
+// attempt runs the group once. The error says why it could not be run at all.
+func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
+	a := &attempt{l: l, n: n, alive: map[*worker]bool{}, exits: make(chan exit, l.o.Nproc)}
+	defer func() { a.store.close() }()
+	sig, err := l.interruptible(ctx, a.prepare)
+	before := family.strangers() // also what Prepare started
+	switch {
+	case sig != nil:
+		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
+		return ending{code: signalExit(sig), signal: sig}, nil
+	case err == nil:
+		err = a.start()
+	}
+	if err != nil {
+		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Failure: a.launcherFailed(err)})
+		a.verdict = &verdict{}
+		a.stop(0)
+	}
+	a.watch(ctx)
+	if left := family.sweep(before); len(left) > 0 {
+		pids := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(left))), "[]")
+		l.sink.printf("ended what killed ranks left behind: pid %s", strings.ReplaceAll(pids, " ", ", "))
+	}
+	for _, w := range a.workers {
+		w.finish()
+	}
+	if err != nil {
+		return ending{code: failedCode(err)}, err
+	}
+	return a.ending(), ctx.Err()
+}
+
+// prepare opens the store and gets the caller ready.
+func (a *attempt) prepare(ctx context.Context) (err error) {
+	if a.store, err = a.l.openStore(ctx, a.n); err != nil {
+		return err
+	}
+	a.worlds = a.l.worlds(a.n, a.store.host, a.store.port)
+	return a.l.o.Prepare(ctx, a.n, a.worlds)
+}
+
+// failedCode is the exit code when an attempt could not be run.
+func failedCode(err error) int {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return ExitTerminated
+	case errors.As(err, new(*rank.TimeoutError)), errors.As(err, new(*rank.PeerLeftError)), errors.Is(err, rank.ErrStoreLost):
+		return ExitRendezvous
+	}
+	return ExitFailed
+}
+
+func (a *attempt) start() error {
+	for _, w := range a.worlds {
+		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Threads: a.l.o.Threads, Inherited: os.LookupEnv})
+		p, err := a.l.startWorker(w, env, a.store.secret, a.n)
+		if err != nil {
+			return err
+		}
+		a.workers = append(a.workers, p)
+		a.alive[p] = true
+		go p.wait(a.exits, a.l.o.Finished != nil)
+	}
+	return nil
+}
+
+// watch runs until every rank of this node has ended, and on a good day until
+// those of the other nodes have too.
+func (a *attempt) watch(ctx context.Context) {
+	far, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	remote := a.l.nodes.listen(far, &wg, a.n)
+	var done <-chan *verdict
+	gone := ctx.Done()
+	for {
+		if len(a.alive) == 0 {
+			a.condemn()
+			if a.verdict != nil || a.l.nodes == nil {
+				return
+			}
+			if done == nil {
+				done = a.l.nodes.done(far, &wg, a.n)
+			}
+		}
+		select {
+		case e := <-a.exits:
+			a.exited(e)
+		case s := <-a.l.signals:
+			a.interrupted(s)
+		case v := <-remote:
+			a.obey(v)
+			remote = nil
+		case v := <-done:
+			if v == nil {
+				return
+			}
+			a.obey(v)
+		case <-gone:
+			gone = nil
+			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
+		case <-a.silence:
+			a.condemn()
+		case <-a.kill:
+			a.killAll()
+		}
+	}
+}
+
+// exited takes note of one end. The first bad one is the root cause, unless it
+// is a witness: a rank that failed because of another one.
+func (a *attempt) exited(e exit) {
+	delete(a.alive, e.w)
+	switch {
+	case a.verdict != nil:
+		a.ended = append(a.ended, e)
+	case e.code == ExitPeer && a.witness == nil:
+		a.witness, a.silence = &e, time.After(min(a.l.o.Grace, afterFailure))
+	case e.code == ExitPeer:
+		a.ended = append(a.ended, e)
+	case e.bad():
+		a.failed(e)
+	}
+}
+
+// condemn makes the witness's own failure the root cause: the rank that it
+// blames does not end by itself, perhaps because it hangs or runs elsewhere.
+func (a *attempt) condemn() {
+	if a.witness == nil || a.verdict != nil {
+		return
+	}
+	e := *a.witness
+	a.witness = nil
+	a.failed(e)
+}
+
+// earliest looks whether another rank had failed before e: several ends may
+// wait to be read, and the channel does not keep them in the order of time.
+func (a *attempt) earliest(e exit) exit {
+	for {
+		select {
+		case o := <-a.exits:
+			delete(a.alive, o.w)
+			if o.bad() && o.code != ExitPeer && (e.code == ExitPeer || o.at.Before(e.at)) {
+				o, e = e, o
+			}
+			a.ended = append(a.ended, o)
+		default:
+			return e
+		}
+	}
+}
+
+func (a *attempt) failed(e exit) {
+	e = a.earliest(e)
+	if a.witness != nil {
+		a.ended = append(a.ended, *a.witness)
+		a.witness = nil
+	}
+	grace := min(a.l.o.Grace, afterFailure)
+	if e.code == ExitPreempted {
+		grace = a.grace() // the others are saving as well
+	}
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
+	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
+	a.stop(grace)
+	f.Root.hear(e.w)
+	a.verdict = a.l.nodes.report(a.n, a.verdict)
+}
+
+// interrupted passes the first signal on, so that the ranks save and drain, and
+// takes the second one at its word.
+func (a *attempt) interrupted(s os.Signal) {
+	if s == SaveSignal && !a.l.o.Requeue {
+		a.saveNow()
+		return
+	}
+	if a.signaled++; a.signaled > 1 {
+		a.killAll()
+		return
+	}
+	a.drain(s)
+}
+
+// saveNow asks the ranks of this node to save; one is enough, since they save
+// together. One that has not told of itself yet does not catch the signal.
+func (a *attempt) saveNow() {
+	a.l.sink.printf("%v: the ranks save after the step under way and go on", SaveSignal)
+	for w := range a.alive {
+		if w.told() {
+			w.signal(SaveSignal)
+		}
+	}
+}
+
+// grace is how long the ranks may save.
+func (a *attempt) grace() time.Duration { return max(a.l.o.Grace, a.l.o.Saving()) }
+
+func (a *attempt) drain(s os.Signal) {
+	if a.verdict != nil {
+		a.l.late = s // they are being stopped already, and are not to be started again
+		return
+	}
+	sig, _ := s.(syscall.Signal)
+	a.l.sink.printf("%v: the ranks may save and drain for %v; press Ctrl-C again to kill them", s, a.grace())
+	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
+	a.stop(a.grace())
+	a.verdict = a.l.nodes.report(a.n, a.verdict)
+}
+
+// obey ends the attempt because another node says so.
+func (a *attempt) obey(v *verdict) {
+	if a.verdict != nil {
+		return
+	}
+	a.verdict = v
+	grace := min(a.l.o.Grace, afterFailure)
+	if v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted {
+		grace = max(a.grace(), v.Grace)
+	}
+	a.stop(grace)
+}
+
+func (a *attempt) stop(grace time.Duration) {
+	for w := range a.alive {
+		w.signal(syscall.SIGTERM)
+	}
+	a.kill = time.After(grace)
+}
+
+func (a *attempt) killAll() {
+	for w := range a.alive {
+		w.killGroup()
+	}
+}
+
+// ending judges the attempt.
+func (a *attempt) ending() ending {
+	v := a.verdict
+	switch {
+	case v == nil:
+		return ending{code: ExitOK}
+	case v.Failure == nil:
+		return a.stopped(syscall.Signal(v.Signal))
+	}
+	f := v.Failure
+	f.Others, f.Stopped = a.followers()
+	code := f.Root.ExitCode
+	end := ending{code: ExitWorker, failure: f, again: restartHelps(code)}
+	switch {
+	case passesThrough(code):
+		end.code = jobCode(code)
+	case f.Root.Rank < 0:
+		end.again = false // a node is missing, and the number of nodes is fixed
+	}
+	return end
+}
+
+// stopped judges an attempt that a signal ended. It is preempted when every rank
+// that says how it ended says that it has saved, and failed when one could not
+// do as it was told; after SIGINT the code is the shell's in any case.
+func (a *attempt) stopped(sig syscall.Signal) ending {
+	end := ending{code: signalExit(sig), signal: sig, failure: a.unable()}
+	saved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.code == ExitPreempted })
+	unsaved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.bad() && e.code != ExitPreempted })
+	switch {
+	case sig == syscall.SIGINT:
+	case end.failure != nil:
+		end.code = ExitFailed
+	case saved && !unsaved:
+		end.code = ExitPreempted
+	}
+	return end
+}
+
+// unable is the failure of ranks that were asked to end and could not, nil where
+// none failed by itself. The lowest is the root cause: rank 0 saves, and the
+// others fail with it.
+func (a *attempt) unable() *Failure {
+	root := -1
+	for i, e := range a.ended {
+		if e.obeyed() || e.code == ExitPeer {
+			continue
+		}
+		if root < 0 || e.w.world.Rank < a.ended[root].w.world.Rank {
+			root = i
+		}
+	}
+	if root < 0 {
+		return nil
+	}
+	e := a.ended[root]
+	a.ended = slices.Delete(a.ended, root, root+1)
+	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
+	f.Root.hear(e.w)
+	f.Others, f.Stopped = a.followers()
+	return f
+}
+
+// obeyed reports whether a rank ended as it was told.
+func (e exit) obeyed() bool {
+	switch e.code {
+	case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
+		return true
+	}
+	return e.sig == syscall.SIGTERM || e.sig == syscall.SIGKILL
+}
+
+// followers parts the ranks that ended after the verdict into those that failed
+// by themselves and those that did as they were told.
+func (a *attempt) followers() (others []Cause, stopped []int) {
+	for _, e := range a.ended {
+		if e.obeyed() {
+			stopped = append(stopped, e.w.world.Rank)
+			continue
+		}
+		others = append(others, e.cause(a.l.host, -1))
+	}
+	slices.Sort(stopped)
+	return others, stopped
+}
+
+// launcherFailed is the failure that the other nodes hear of when this one
+// cannot start its ranks.
+func (a *attempt) launcherFailed(err error) *Failure {
+	return &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts,
+		Root: Cause{Rank: -1, Host: a.l.host, Time: time.Now(), Step: -1,
+			Message: fmt.Sprintf("the launcher of node %d could not start its ranks: %v", a.l.o.NodeRank, err)}}
+}

@@ -1,0 +1,41 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/job/rank"
+)
+
+// The earliest failure is the root cause, in whatever order the ends are read.
+func TestEarliestFailureIsTheRootCause(t *testing.T) {
+	now := time.Now()
+	ws := []*worker{{pid: 1}, {pid: 2}, {pid: 3}, {pid: 4}}
+	a := &attempt{alive: map[*worker]bool{}, exits: make(chan exit, len(ws))}
+	for _, w := range ws {
+		a.alive[w] = true
+	}
+	a.exits <- exit{w: ws[1], code: 0, at: now}
+	a.exits <- exit{w: ws[2], code: 1, at: now.Add(1)}
+	a.exits <- exit{w: ws[3], code: 1, at: now.Add(9)}
+	if e := a.earliest(exit{w: ws[0], code: 1, at: now.Add(5)}); e.w != ws[2] || len(a.ended) != 3 {
+		t.Errorf("root cause is process %d, %d others", e.w.pid, len(a.ended))
+	}
+}
+
+// A launcher whose store is gone before an attempt began did not meet the others.
+func TestCodeOfAnAttemptThatCouldNotBegin(t *testing.T) {
+	for err, want := range map[error]int{
+		fmt.Errorf("nodes: %w", rank.ErrStoreLost):    ExitRendezvous,
+		fmt.Errorf("nodes: %w", &rank.TimeoutError{}): ExitRendezvous,
+		fmt.Errorf("run: %w", context.Canceled):       ExitTerminated,
+		errors.New("no such file"):                    ExitFailed,
+	} {
+		if got := failedCode(err); got != want {
+			t.Errorf("%v: exit code %d, want %d", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/hostnet"
+)
+
+// Config is the table [launch].
+type Config struct {
+	// NprocPerNode is the number of ranks on this host. "auto" is one per GPU;
+	// on a host without GPUs two, or one if it has a single core: enough to
+	// train in parallel, few enough for a laptop.
+	NprocPerNode Count `toml:"nproc_per_node"`
+
+	// Nnodes is the number of hosts, "1" unless told otherwise. Every host runs
+	// its own launcher. A range ("1:4", elastic) is refused for now.
+	Nnodes Count `toml:"nnodes"`
+
+	// NodeRank is the index of this host, 0 to nnodes-1.
+	NodeRank int `toml:"node_rank"`
+
+	// RdzvEndpoint is host:port where node 0's launcher meets the others;
+	// needed for more than one node.
+	RdzvEndpoint string `toml:"rdzv_endpoint"`
+
+	// SecretFile holds the secret by which the processes of a job over several
+	// hosts know each other, unless TRAINCTL_JOB_SECRET does. Its mode must be 0600
+	// or less.
+	SecretFile string `toml:"secret_file"`
+
+	// PortRange is "first-last", where everything listens that other hosts have to
+	// reach: the rendezvous, the ranks' store and the backend. "" is any port.
+	PortRange string `toml:"port_range" pattern:"^( *[0-9]+ *(- *[0-9]+ *)?)?$"`
+
+	// MaxRestarts is how often the whole group is started again after a failure.
+	MaxRestarts int `toml:"max_restarts"`
+
+	// ThreadsPerRank is GOMAXPROCS of a rank. "auto" is cores / nproc_per_node,
+	// at least 1, of the cores that a CPU quota leaves (cgroup.Cores).
+	ThreadsPerRank Count `toml:"threads_per_rank"`
+
+	// Grace is how long ranks may save and drain after a signal to the launcher
+	// before they are killed. "auto" is twice what the slowest save of the run
+	// took so far, at least 5 s. After a failure they get at most a second of it.
+	Grace Duration `toml:"grace"`
+
+	// Requeue makes SIGUSR1, with which a batch system announces the end of a
+	// job's time, save and end with ExitPreempted. Otherwise it saves and goes on.
+	Requeue bool `toml:"requeue"`
+}
+
+// Default is one host, automatic numbers and grace, no restarts.
+func Default() Config {
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace}
+}
+
+// Problems lists everything that is wrong with the table.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	c.NprocPerNode.check(&l, "nproc_per_node", `a number from 1 up, or "auto"`, true)
+	c.ThreadsPerRank.check(&l, "threads_per_rank", `a number from 1 up, or "auto"`, true)
+	if strings.Contains(c.Nnodes.raw, ":") {
+		l.Addf("nnodes", `give one number, such as "2"`, "%q is a range; elastic jobs are not supported, the number of hosts is fixed", c.Nnodes.raw)
+	} else {
+		c.Nnodes.check(&l, "nnodes", "a number from 1 up", false)
+	}
+	if c.MaxRestarts < 0 {
+		l.Addf("max_restarts", "0 never restarts", "%d is negative", c.MaxRestarts)
+	}
+	if c.Grace.raw != "" || c.Grace.d < 0 {
+		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)
+	}
+	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
+		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)
+	}
+	c.nodeProblems(&l)
+	return l
+}
+
+// Ports is PortRange for programs; any port where Problems complains about it.
+func (c Config) Ports() hostnet.Ports {
+	p, err := hostnet.ParsePorts(c.PortRange)
+	if err != nil {
+		return hostnet.Ports{}
+	}
+	return p
+}
+
+func (c Config) nodeProblems(l *diag.List) {
+	nodes := max(1, c.Nnodes.n)
+	if c.NodeRank < 0 || c.NodeRank >= nodes {
+		l.Addf("node_rank", fmt.Sprintf("0 to %d", nodes-1), "%d is outside %d nodes", c.NodeRank, nodes)
+	}
+	if nodes == 1 {
+		return
+	}
+	_, port, err := net.SplitHostPort(c.RdzvEndpoint)
+	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+		l.Addf("rdzv_endpoint", `write node 0's "host:port", such as "node0:29400" or "[fd00::1]:29400"`, "%q is not an address, and %d nodes need one to meet", c.RdzvEndpoint, nodes)
+	} else if p := c.Ports(); !p.Holds(n) {
+		l.Addf("rdzv_endpoint", "", "port %d is not in launch.port_range %v, and the launchers meet there", n, p)
+	}
+}
+
+// Nproc is the number of ranks on a host with that many GPUs and cores.
+func (c Config) Nproc(gpus, cores int) int {
+	switch {
+	case !c.NprocPerNode.IsAuto():
+		return c.NprocPerNode.n
+	case gpus > 0:
+		return gpus
+	}
+	return max(1, min(2, cores))
+}
+
+// Threads is GOMAXPROCS of each of nproc ranks on a host with that many cores.
+func (c Config) Threads(nproc, cores int) int {
+	if !c.ThreadsPerRank.IsAuto() {
+		return c.ThreadsPerRank.n
+	}
+	return max(1, cores/max(1, nproc))
+}
+
+// Count is a number that may be left to trainctl: 4, "4" or "auto" in TOML.
+// Its zero value is "auto".
+type Count struct {
+	n   int
+	raw string // what was written, when it is neither
+}
+
+// Auto leaves the number to trainctl.
+var Auto = Count{}
+
+// most is the largest Count: more ranks on a host, threads in a rank or hosts
+// in a job are a slip of the finger.
+const most = 4096
+
+// N is a fixed number.
+func N(n int) Count {
+	if n < 1 {
+		return Count{raw: strconv.Itoa(n)}
+	}
+	return Count{n: n}
+}
+
+// IsAuto is false for a number, also for one that Problems complains about.
+func (c Count) IsAuto() bool { return c == Auto }
+
+// Int is the number, 0 for "auto" and for what Problems complains about.
+func (c Count) Int() int { return c.n }
+
+func (c Count) String() string {
+	switch {
+	case c.raw != "":
+		return c.raw
+	case c.n == 0:
+		return "auto"
+	}
+	return strconv.Itoa(c.n)
+}
+
+// UnmarshalTOML takes an integer or a string. It never fails: Config.Problems
+// reports bad values together with all others.
+func (c *Count) UnmarshalTOML(v any) error {
+	text := fmt.Sprint(v)
+	n, err := strconv.Atoi(text)
+	switch {
+	case text == "auto":
+		*c = Auto
+	case err == nil:
+		*c = N(n)
+	default:
+		*c = Count{raw: text}
+	}
+	return nil
+}
+
+// UnmarshalText is UnmarshalTOML for flags.
+func (c *Count) UnmarshalText(b []byte) error { return c.UnmarshalTOML(string(b)) }
+
+// MarshalText is String.
+func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Count) SchemaForms() []map[string]any {
+	return []map[string]any{{"type": "integer", "minimum": 1, "maximum": most}, {"enum": []string{"auto"}}, {"type": "string", "pattern": "^[0-9]+$"}}
+}
+
+func (c Count) check(l *diag.List, key, help string, auto bool) {
+	switch {
+	case c.raw != "" || c.IsAuto() && !auto:
+		l.Addf(key, help, "%q is not a number from 1 up", c.String())
+	case c.n > most:
+		l.Addf(key, fmt.Sprintf("at most %d", most), "%d is too large", c.n)
+	}
+}
+
+// Duration is "5s" or "1m30s" in TOML.
+type Duration struct {
+	d    time.Duration
+	auto bool
+	raw  string // what was written, when it is none
+}
+
+// AutoGrace is "auto" for Config.Grace: d is the least that it comes to.
+var AutoGrace = Duration{d: 5 * time.Second, auto: true}
+
+// IsAuto is true for "auto".
+func (d Duration) IsAuto() bool { return d.auto }
+
+// Seconds is a Duration of n seconds.
+func Seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second} }
+
+// Std is the duration for package time.
+func (d Duration) Std() time.Duration { return d.d }
+
+func (d Duration) String() string {
+	switch {
+	case d.raw != "":
+		return strconv.Quote(d.raw)
+	case d.auto:
+		return "auto"
+	}
+	return d.d.String()
+}
+
+// UnmarshalTOML takes a string. It never fails: Config.Problems reports what is
+// not a duration.
+func (d *Duration) UnmarshalTOML(v any) error {
+	text := fmt.Sprint(v)
+	if text == "auto" {
+		*d = AutoGrace
+		return nil
+	}
+	std, err := time.ParseDuration(text)
+	if err != nil {
+		*d = Duration{raw: text}
+		return nil
+	}
+	*d = Duration{d: std}
+	return nil
+}
+
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Duration) SchemaForms() []map[string]any {
+	return []map[string]any{{"enum": []string{"auto"}}, {"type": "string", "pattern": "^0$|^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}}
+}
+
+// UnmarshalText is UnmarshalTOML for flags.
+func (d *Duration) UnmarshalText(b []byte) error { return d.UnmarshalTOML(string(b)) }
+
+// MarshalText is the duration as UnmarshalTOML takes it.
+func (d Duration) MarshalText() ([]byte, error) {
+	if d.raw != "" {
+		return []byte(d.raw), nil
+	}
+	return []byte(d.String()), nil
+}

@@ -1,0 +1,130 @@
+package launch
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/base/crash"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestFailureFormat(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	base := Cause{Rank: 1, LocalRank: 1, Host: "node0", PID: 4242, Time: at, Step: 41, Phase: "backward", LastLines: []string{"step 41", "panic: boom"}}
+	with := func(change func(*Cause)) Cause { c := base; change(&c); return c }
+	for name, f := range map[string]*Failure{
+		"killed": {Job: "mnist-ddp", MaxRestarts: 2, Attempt: 1, Root: with(func(c *Cause) { c.ExitCode, c.Signal = -9, "SIGKILL" }),
+			Others:  []Cause{{Rank: 2, LocalRank: 2, Host: "node0", PID: 4243, ExitCode: 1, Time: at.Add(12 * time.Millisecond)}},
+			Stopped: []int{0, 3}},
+		"memory": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
+		})},
+		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
+		"exit": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0},
+			Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/mnist-ddp/1/checkpoints/step-40."}},
+		"peer": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
+		"diverged": {Job: "mnist-ddp", MaxRestarts: 2, Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines = ExitDiverged, []string{"error: diverged at step 42"}
+		}), Stopped: []int{0}},
+		"crash": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Signal = -11, "SIGSEGV" })},
+		"panic": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines, c.Log = panicked, []string{"step 41"}, "runs/mnist-ddp/1/logs/rank-1.log"
+			c.Crash = &crash.Report{Message: "panic: runtime error: invalid memory address or nil pointer dereference", Signal: "SIGSEGV: segmentation violation",
+				Address: "0x8", Goroutine: "1 [running]", Frames: []string{"core/train.(*Loop).step at core/train/step.go:41", "main.main at cmd/trainctl/main.go:9"}}
+		})},
+		"sent": {Job: "mnist-ddp", Root: with(func(c *Cause) {
+			c.ExitCode, c.LastLines = panicked, nil
+			c.Crash = &crash.Report{Signal: "SIGSEGV: segmentation violation", Sent: true, Goroutine: "1 [select]", Frames: []string{"main.main at cmd/trainctl/main.go:9"}}
+		})},
+		"node": {Job: "mnist-ddp", Root: Cause{Rank: -1, Host: "node1", Time: at, Step: -1,
+			Message: "the launcher of node 1 is gone (node1, 10.0.0.2:5000)"}, Stopped: []int{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", "failure-"+name+".txt")
+			if *update {
+				os.MkdirAll("testdata", 0o755)
+				if err := os.WriteFile(path, []byte(f.Format()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), f.Format()); d != "" {
+				t.Error(d)
+			}
+			text, err := json.Marshal(f)
+			back := new(Failure)
+			if err == nil {
+				err = json.Unmarshal(text, back)
+			}
+			if d := cmp.Diff(f, back); err != nil || d != "" {
+				t.Error(err, d)
+			}
+		})
+	}
+}
+
+// What ran out is the better advice than what the exit code says.
+func TestAdviceAboutShortages(t *testing.T) {
+	for line, want := range map[string]string{
+		"fatal error: out of memory":                                             "trainctl plan",
+		"fatal error: runtime: out of memory":                                    "trainctl plan",
+		"error: checkpoint of step 6: write x: no space left on device":          "--run-dir",
+		"error: shared memory (1 byte): truncate gradients: file too large":      "ulimit -f",
+		"error: backend plugin \"tcp\": open: accept: too many open files in it": "ulimit -n",
+	} {
+		f := Failure{Root: Cause{Rank: 1, ExitCode: panicked, LastLines: []string{"something", line}}}
+		if got := f.Advice(); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}
+
+// Advice about a plugin that hangs names the rank, the run and the setting that
+// helps.
+func TestAdviceForAHungPlugin(t *testing.T) {
+	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", LastLines: []string{
+		`error: step 9: backend plugin "star": all_reduce #14: the process gives no sign of life for 10s; it hangs in:`, "  main.(*Star).Do at star.go:118",
+	}}}
+	got := strings.Join(f.Advice(), "\n")
+	for _, want := range []string{"plugin of rank 3 hangs", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	f.Root.LastLines[0] = `error: dataset plugin "mine": fill: the process gives no sign of life`
+	if got := strings.Join(f.Advice(), "\n"); strings.Contains(got, "backend.restarts") {
+		t.Errorf("a data set is not a backend:\n%s", got)
+	}
+}
+
+// A run's folder with a space is quoted in the command that names it.
+func TestAdviceQuotesFiles(t *testing.T) {
+	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", LastLines: []string{"error: backend plugin tcp: the process gives no sign of life"}}
+	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "trainctl doctor --run '/data/my runs/job/7' ") {
+		t.Error(got)
+	}
+}
+
+// What there is to go on from is judged where the checkpoints are read: the advice
+// for an exit code promises none.
+func TestAdviceForDivergencePromisesNoCheckpoint(t *testing.T) {
+	f := &Failure{Root: Cause{ExitCode: ExitDiverged}}
+	if text := strings.Join(f.Advice(), " "); strings.Contains(text, "--resume") {
+		t.Error(text)
+	}
+	f.Next = []string{"--resume auto goes on from step 3"}
+	if text := strings.Join(f.Advice(), " "); !strings.HasSuffix(text, f.Next[0]) {
+		t.Error(text)
+	}
+}

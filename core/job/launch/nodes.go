@@ -1,0 +1,320 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/job/secret"
+)
+
+// nodes is this launcher's line to the launchers of the other hosts. A nil
+// *nodes is a job of one host: it reports to nobody and hears nothing.
+type nodes struct {
+	o      Options
+	client *rank.Client
+	server *rank.Server // on node 0
+}
+
+// verdict is why an attempt ends on all nodes: the first one that is reported.
+type verdict struct {
+	Node    int      `json:"node"` // that reported it
+	Failure *Failure `json:"failure,omitempty"`
+	Signal  int      `json:"signal,omitempty"`
+
+	// Grace is how long the node that got the signal lets its ranks save: that of
+	// rank 0 has seen how long saves take.
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+type nodeInfo struct {
+	Host     string   `json:"host"`
+	Nproc    int      `json:"nproc"`
+	Settings []string `json:"settings,omitempty"`
+	Brief    []byte   `json:"brief,omitempty"`
+}
+
+// SettingsError says in what the nodes of a job differ that must be equal. It is
+// the same on all of them.
+type SettingsError struct {
+	Node         int // the first that differs from node 0
+	First, Other string
+}
+
+func (e *SettingsError) Error() string {
+	return fmt.Sprintf("nodes run different configurations: node 0 has %s, node %d has %s; fix: give every node the same file and flags", e.First, e.Node, e.Other)
+}
+
+// sameSettings compares what the nodes brought with node 0's.
+func sameSettings(infos []nodeInfo) error {
+	at := func(list []string, i int) string {
+		if i < len(list) {
+			return list[i]
+		}
+		return "no more settings"
+	}
+	first := infos[0].Settings
+	for n, info := range infos {
+		for i := range max(len(first), len(info.Settings)) {
+			if a, b := at(first, i), at(info.Settings, i); a != b {
+				return &SettingsError{Node: n, First: a, Other: b}
+			}
+		}
+	}
+	return nil
+}
+
+// layout says which ranks run where.
+type layout struct {
+	first []int // first global rank of each node
+	size  int
+	peers []rank.Peer // every rank with its host
+	brief []byte      // of node 0
+}
+
+func newLayout(infos []nodeInfo) layout {
+	sizes := make([]int, len(infos))
+	for i, n := range infos {
+		sizes[i] = n.Nproc
+	}
+	var l layout
+	l.first, l.size = rank.AssignRanks(sizes)
+	for _, n := range infos {
+		for range n.Nproc {
+			l.peers = append(l.peers, rank.Peer{Rank: len(l.peers), Host: n.Host})
+		}
+	}
+	return l
+}
+
+func meetNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, layout, error) {
+	n := &nodes{o: o}
+	if o.NodeRank == 0 {
+		var err error
+		n.server, err = rank.ListenStore(bindAddr(o.Endpoint), rank.StoreOptions{RunID: o.RunID, Secret: o.Secret, WorldSize: o.Nodes, Log: s.printf})
+		if err != nil {
+			return nil, layout{}, err
+		}
+	}
+	l, err := n.introduce(ctx, host, s)
+	if err != nil {
+		n.close()
+		if errors.As(err, new(*SettingsError)) {
+			return nil, layout{}, err
+		}
+		return nil, layout{}, fmt.Errorf("node %d of %d did not meet the others at %s: %w", o.NodeRank, o.Nodes, o.Endpoint, err)
+	}
+	return n, l, nil
+}
+
+// bindAddr listens where others look for this node, and on all interfaces if
+// they know it by a name.
+func bindAddr(endpoint string) string {
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return endpoint // and let the listener complain
+	}
+	return net.JoinHostPort(hostnet.LocalHost(host), port)
+}
+
+func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
+	var err error
+	n.client, err = rank.DialStore(ctx, n.o.Endpoint, rank.DialOptions{RunID: n.o.RunID, Secret: n.o.Secret, Rank: n.o.NodeRank, Size: n.o.Nodes, Host: host,
+		OnWait: func(p rank.Progress) {
+			if len(p.Missing) > 0 { // waiting for the end of the run goes on as long as it does
+				s.printf("waiting for the other nodes' launchers: %v", p)
+			}
+		}})
+	if err != nil {
+		return layout{}, err
+	}
+	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings, Brief: n.o.Brief})
+	all, err := rank.Exchange(ctx, n.client, "nodes", n.o.NodeRank, n.o.Nodes, mine)
+	if err != nil {
+		return layout{}, err
+	}
+	infos := make([]nodeInfo, len(all))
+	for i, text := range all {
+		if err := json.Unmarshal(text, &infos[i]); err != nil || infos[i].Nproc < 1 {
+			return layout{}, fmt.Errorf("node %d introduced itself as %q", i, text)
+		}
+	}
+	l := newLayout(infos)
+	l.brief = infos[0].Brief
+	return l, sameSettings(infos)
+}
+
+func (n *nodes) close() {
+	if n == nil {
+		return
+	}
+	if n.client != nil {
+		n.client.Close()
+	}
+	if n.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		n.server.Drain(ctx) // whoever has not left by then is gone
+		n.server.Close()
+	}
+}
+
+func stopKey(attempt int) string { return "stop/" + strconv.Itoa(attempt) }
+
+// report publishes a verdict and returns the one that counts: the first.
+func (n *nodes) report(attempt int, v *verdict) *verdict {
+	if n == nil {
+		return v
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	text, _ := json.Marshal(v)
+	now, _, err := n.client.CompareAndSet(ctx, stopKey(attempt), nil, text)
+	first := new(verdict)
+	if err != nil || json.Unmarshal(now, first) != nil {
+		return v // the others learn it from our goodbye, or are gone
+	}
+	return first
+}
+
+// listen delivers the verdict of another node, or of the network.
+func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
+	if n == nil {
+		return nil
+	}
+	c := make(chan *verdict, 1)
+	wg.Go(func() {
+		text, err := n.client.Get(ctx, stopKey(attempt))
+		v := new(verdict)
+		if err == nil {
+			err = json.Unmarshal(text, v)
+		}
+		if err == nil && v.Failure == nil && v.Signal == 0 {
+			err = errors.New("a verdict without a reason")
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			v = n.lost(attempt, err)
+		}
+		c <- v
+	})
+	return c
+}
+
+// done waits until the ranks of all nodes are done and delivers nil then.
+func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
+	c := make(chan *verdict, 1)
+	wg.Go(func() {
+		err := n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c <- n.lost(attempt, err)
+			return
+		}
+		c <- nil
+	})
+	return c
+}
+
+// lost is the verdict when a launcher vanishes.
+func (n *nodes) lost(attempt int, err error) *verdict {
+	c := Cause{Rank: -1, Host: n.o.Endpoint, Time: time.Now(), Step: -1, Message: "the launcher of node 0 is gone: " + err.Error()}
+	var left *rank.PeerLeftError
+	if errors.As(err, &left) {
+		c.Host = left.Peer.Host
+		c.Message = fmt.Sprintf("the launcher of node %d is gone (%s, %s)", left.Peer.Rank, left.Peer.Host, left.Peer.Addr)
+		if left.Cause != "" {
+			c.Message += ": " + left.Cause
+		}
+	}
+	return &verdict{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
+}
+
+// groupStore is where the ranks of one attempt meet.
+type groupStore struct {
+	server *rank.Server // on node 0
+	host   string
+	port   int
+	secret secret.Secret
+}
+
+func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
+
+func (s *groupStore) close() {
+	if s != nil && s.server != nil {
+		s.server.Close()
+	}
+}
+
+// openStore opens a fresh store for attempt n on node 0, before anybody is
+// spawned who could look for it, and tells the other nodes its port.
+func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
+	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
+	var bind string
+	if l.nodes != nil {
+		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
+		bind = net.JoinHostPort(hostnet.LocalHost(s.host), "0")
+	} else {
+		var err error
+		if s.host, err = loopback(); err != nil {
+			return nil, err
+		}
+		bind = net.JoinHostPort(s.host, "0")
+	}
+	if l.o.NodeRank == 0 {
+		var err error
+		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
+			Generation: n, Roster: l.layout.peers, Log: l.sink.printf})
+		if err != nil {
+			return nil, err
+		}
+		s.port = s.server.Addr().Port
+	}
+	if l.nodes == nil {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
+	defer cancel()
+	ports, err := rank.Exchange(ctx, l.nodes.client, "attempt/"+strconv.Itoa(n), l.o.NodeRank, l.o.Nodes, []byte(strconv.Itoa(s.port)))
+	if err == nil {
+		s.port, err = strconv.Atoi(string(ports[0]))
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("the nodes did not start attempt %d together: %w", n, err)
+	}
+	return s, nil
+}
+
+// loopback is the address by which the ranks of one host reach each other: of
+// IPv6 on a host without IPv4. Without either they would try until the
+// rendezvous times out. A connected UDP socket asks for the route and sends
+// nothing.
+func loopback() (string, error) {
+	var first error
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
+		if err == nil {
+			return host, c.Close()
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if diag.Shortage(first.Error()) != "" {
+		return "", diag.Explained(first)
+	}
+	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", first)
+}

@@ -1,0 +1,379 @@
+package rank
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/keepalive"
+	"github.com/trainctl/trainctl/core/job/secret"
+)
+
+// DialOptions say who connects to a store, and who hears about waiting.
+type DialOptions struct {
+	RunID      string
+	Secret     secret.Secret // without it no store answers
+	Rank, Size int
+	Generation int    // restart count of the group
+	Host       string // empty: the host's name
+
+	// OnWait is told every ReportEvery (0: 10 s) how far a call that waits has
+	// come, from the goroutine of that call.
+	OnWait      func(Progress)
+	ReportEvery time.Duration
+}
+
+func (o DialOptions) filled() DialOptions {
+	if o.Host == "" {
+		o.Host = hostname()
+	}
+	if o.OnWait == nil {
+		o.OnWait = func(Progress) {}
+	}
+	if o.ReportEvery <= 0 {
+		o.ReportEvery = 10 * time.Second
+	}
+	return o
+}
+
+// Client is a rank's connection to the store of its job.
+type Client struct {
+	opts  DialOptions
+	conn  *tls.Conn
+	host  *Server // when this process hosts the store as well
+	id    atomic.Uint64
+	lost  chan struct{}
+	ended sync.WaitGroup
+
+	write sync.Mutex // one frame at a time
+
+	mu      sync.Mutex
+	pending map[uint64]chan frame
+	rounds  map[string]int
+	cause   error // why the connection ended; nil where it was closed
+}
+
+// DialStore connects to the store at addr and tries again until it answers as
+// this job's store, or ctx ends: the host may not be up yet. The deadline gives
+// a *TimeoutError; a store that does not want this rank a *RefusedError at once, and
+// one of another secret a *SecretError.
+func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error) {
+	return dialAny(ctx, []string{addr}, o.filled())
+}
+
+// dialAny tries the addresses in turn, round after round.
+func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error) {
+	keys, err := secured(o.Secret)
+	if err != nil {
+		return nil, err
+	}
+	start, reported := time.Now(), time.Now()
+	pause := 20 * time.Millisecond
+	var last error
+	for {
+		for _, addr := range addrs {
+			c, err := dialOnce(ctx, addr, keys, o)
+			if err == nil {
+				return c, nil
+			}
+			if len(addrs) == 1 && final(err) {
+				return nil, err
+			}
+			last = worse(last, err)
+		}
+		p := Progress{Op: "connect", Key: span(addrs), Waited: time.Since(start), Missing: []Peer{{Rank: 0, Host: hostOf(addrs[0])}}}
+		if time.Since(reported) >= o.ReportEvery {
+			o.OnWait(p)
+			reported = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, connectError(ctx, p, last)
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// final reports whether trying again would give the same answer.
+func final(err error) bool {
+	var no *RefusedError
+	if errors.As(err, &no) {
+		return !no.again
+	}
+	return errors.As(err, new(*SecretError))
+}
+
+func connectError(ctx context.Context, p Progress, last error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &TimeoutError{Progress: p, Cause: last}
+	}
+	return fmt.Errorf("connecting to the job's store at %s: %w", p.Key, ctx.Err())
+}
+
+// worse keeps the error that says most: somebody who refuses us is more telling
+// than a stranger, and a stranger more than a port where nobody listens.
+func worse(a, b error) error {
+	var no *RefusedError
+	switch {
+	case a == nil || errors.As(b, &no):
+		return b
+	case errors.As(a, &no) || errors.Is(a, ErrNotThisJob):
+		return a
+	}
+	return b
+}
+
+func span(addrs []string) string {
+	if len(addrs) == 1 {
+		return addrs[0]
+	}
+	return addrs[0] + " to " + addrs[len(addrs)-1]
+}
+
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}
+
+func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions) (*Client, error) {
+	d := keepalive.Dialer(false)
+	d.Timeout = handshakeTime
+	raw, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	conn := keys.Client(raw)
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
+	err = greet(conn, o)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("%s: %w", addr, err)
+	}
+	c := &Client{opts: o, conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
+	c.ended.Go(c.receive)
+	return c, nil
+}
+
+// greet proves both sides and then says who this is.
+func greet(conn *tls.Conn, o DialOptions) error {
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	switch err := conn.Handshake(); {
+	case errors.Is(err, hostnet.ErrOtherSecret):
+		return &SecretError{Addr: conn.RemoteAddr().String()}
+	case errors.Is(err, hostnet.ErrStranger):
+		return ErrNotThisJob
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotThisJob, err)
+	}
+	h := hello{rank: o.Rank, size: o.Size, generation: o.Generation, runID: o.RunID, host: o.Host}
+	if err := writeFrame(conn, h.frame(0)); err != nil {
+		return err
+	}
+	f, err := readFrame(conn, maxHelloFrame)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotThisJob, err) // a server that does not know our key says so only now
+	}
+	if f.op == opRefused {
+		p := &parser{rest: f.body}
+		return &RefusedError{Addr: conn.RemoteAddr().String(), Reason: p.text(), again: p.flag()}
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// Lost is closed when the connection has ended, by Close or by itself.
+func (c *Client) Lost() <-chan struct{} { return c.lost }
+
+// Close says goodbye and frees the connection. The process that hosts the store
+// waits up to ten seconds for the others to do the same.
+func (c *Client) Close() error {
+	c.post(frame{op: opBye})
+	c.conn.CloseWrite() // the goodbye must not be cut off by a reset
+	c.conn.SetReadDeadline(time.Now().Add(time.Second))
+	c.ended.Wait()
+	if c.host == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(c.host.Drain(ctx), c.host.Close())
+}
+
+func (c *Client) post(f frame) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	c.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	return writeFrame(c.conn, f)
+}
+
+// receive hands answers to the calls that wait for them.
+func (c *Client) receive() {
+	for {
+		f, err := readFrame(c.conn, maxFrame)
+		if err != nil {
+			c.ending(err)
+			break
+		}
+		c.mu.Lock()
+		answer := c.pending[f.id]
+		c.mu.Unlock()
+		select {
+		case answer <- f: // has room for all that a store sends, see call; nil never takes
+		default:
+		}
+	}
+	c.conn.Close() // nothing to report: the connection has ended
+	close(c.lost)
+}
+
+// ending keeps why nothing comes any more, where that says more than that the
+// other side closed the connection.
+func (c *Client) ending(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.cause = keepalive.Explain(err)
+	}
+}
+
+// call asks and waits for the answer.
+func (c *Client) call(ctx context.Context, what Progress, o op, body fields) (*parser, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id := c.id.Add(1)
+	// Room for the final answer, one progress report and one cancellation: no
+	// more are ever on their way, since a report is asked for only after the
+	// last one came.
+	answer := make(chan frame, 3)
+	c.mu.Lock()
+	c.pending[id] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.pending, id)
+		c.mu.Unlock()
+	}()
+	if err := c.post(frame{op: o, id: id, body: body}); err != nil {
+		return nil, c.broken(what, err)
+	}
+	return c.await(ctx, what, id, answer)
+}
+
+func (c *Client) await(ctx context.Context, what Progress, id uint64, answer <-chan frame) (*parser, error) {
+	start := time.Now()
+	ticker := time.NewTicker(c.opts.ReportEvery)
+	defer ticker.Stop()
+	asked := false
+	for {
+		select {
+		case f := <-answer:
+			if f.op != opProgress {
+				return c.conclude(what, f)
+			}
+			asked = false
+			c.opts.OnWait(roll(what, f, start))
+		case <-ticker.C:
+			if !asked {
+				asked = true
+				c.post(frame{op: opPoll, body: fields{}.number(int64(id))})
+			}
+		case <-ctx.Done():
+			return c.giveUp(ctx, what, id, answer, start)
+		case <-c.lost:
+			return c.last(what, answer)
+		}
+	}
+}
+
+// last prefers an answer that came before the connection broke.
+func (c *Client) last(what Progress, answer <-chan frame) (*parser, error) {
+	for {
+		select {
+		case f := <-answer:
+			if f.op != opProgress {
+				return c.conclude(what, f)
+			}
+		default:
+			return nil, c.broken(what, nil)
+		}
+	}
+}
+
+func (c *Client) broken(what Progress, err error) error {
+	c.mu.Lock()
+	err = cmp.Or(c.cause, err)
+	c.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s %q: %w: %w", what.Op, what.Key, ErrStoreLost, err)
+	}
+	return fmt.Errorf("%s %q: %w", what.Op, what.Key, ErrStoreLost)
+}
+
+// giveUp cancels the wait at the store, which answers with who is missing.
+func (c *Client) giveUp(ctx context.Context, what Progress, id uint64, answer <-chan frame, start time.Time) (*parser, error) {
+	c.post(frame{op: opCancel, body: fields{}.number(int64(id))})
+	patience := time.NewTimer(2 * time.Second)
+	defer patience.Stop()
+	for {
+		select {
+		case f := <-answer:
+			switch f.op {
+			case opProgress:
+				continue
+			case opCancelled:
+				return nil, endOf(ctx, roll(what, f, start), nil)
+			}
+			return c.conclude(what, f) // it came just in time
+		case <-c.lost:
+			return nil, c.broken(what, nil)
+		case <-patience.C:
+			what.Waited = time.Since(start)
+			return nil, endOf(ctx, what, errors.New("the store itself does not answer"))
+		}
+	}
+}
+
+func endOf(ctx context.Context, p Progress, cause error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &TimeoutError{Progress: p, Cause: cause}
+	}
+	return fmt.Errorf("%s %q: %w", p.Op, p.Key, ctx.Err())
+}
+
+func roll(what Progress, f frame, start time.Time) Progress {
+	p := &parser{rest: f.body}
+	what.Arrived, what.Missing, what.Waited = p.peers(), p.peers(), time.Since(start)
+	return what
+}
+
+// conclude turns a final answer into a result.
+func (c *Client) conclude(what Progress, f frame) (*parser, error) {
+	p := &parser{rest: f.body}
+	switch f.op {
+	case opOK:
+		return p, nil
+	case opPeerLeft:
+		peers, clean, why := p.peers(), p.flag(), p.text()
+		if p.err == nil && len(peers) == 1 {
+			return nil, fmt.Errorf("%s %q: %w", what.Op, what.Key, &PeerLeftError{Peer: peers[0], Clean: clean, Cause: why})
+		}
+	case opError:
+		return nil, fmt.Errorf("%s %q: %s", what.Op, what.Key, p.text())
+	}
+	return nil, fmt.Errorf("%s %q: %w from the store", what.Op, what.Key, errFrame)
+}

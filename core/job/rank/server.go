@@ -1,0 +1,399 @@
+package rank
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/keepalive"
+	"github.com/trainctl/trainctl/core/job/secret"
+)
+
+// StoreOptions describe the job whose ranks a store serves.
+type StoreOptions struct {
+	RunID  string
+	Secret secret.Secret // without it there is no store
+
+	// Ports is where to listen if the address leaves the port open ("host:0").
+	Ports hostnet.Ports
+
+	// WorldSize is the number of ranks; one that expects another is refused.
+	WorldSize int
+
+	// Generation is the restart count of the group; ranks of another start
+	// are refused, so nobody reads what an earlier start left.
+	Generation int
+
+	// Roster names the hosts of ranks that have not connected yet, for
+	// messages about who is missing. May be empty.
+	Roster []Peer
+
+	// OnLeave is called once for every rank whose connection ends without
+	// a goodbye, from a goroutine of the server. Server.OnLeave sets it later.
+	OnLeave func(rank int, err error)
+
+	// Log receives a line for peers that are refused, one a minute for each
+	// cause. nil drops them.
+	Log func(format string, args ...any)
+
+	door *hostnet.Limiter // of tests; nil: as large as the process's limits allow
+}
+
+// Server hosts the board of a job. Close ends it.
+type Server struct {
+	opts  StoreOptions
+	ln    net.Listener
+	tls   *hostnet.TLS
+	notes hostnet.Notes
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	board   *board
+	peers   map[int]*serverConn      // accepted, by rank
+	conns   map[*serverConn]struct{} // all, also strangers that are still talking
+	onLeave func(int, error)
+	closed  bool
+	changed chan struct{} // closed and replaced when a peer leaves
+}
+
+const writeTime = 30 * time.Second // for a peer that stopped reading
+
+// ListenStore binds addr ("host:port"; port 0 takes one of Ports) and serves the job
+// there at once. The server owns the listener, so a launcher that passes its
+// Addr to the ranks it spawns races with nobody for the port.
+func ListenStore(addr string, o StoreOptions) (*Server, error) {
+	if o.WorldSize < 1 || o.Secret.IsZero() {
+		panic("rank: ListenStore without a world size or a secret")
+	}
+	keys, err := secured(o.Secret)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := bind(addr, o.Ports)
+	if err != nil {
+		return nil, err
+	}
+	if o.door == nil {
+		o.door = hostnet.NewLimiter(64 + 2*o.WorldSize) // all ranks may come at once
+	}
+	s := &Server{
+		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
+		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
+	}
+	if o.Log != nil {
+		s.notes.Write = func(line string) { o.Log("%s", line) }
+	}
+	s.board = newBoard(o.WorldSize, o.Roster, s.deliver)
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+func bind(addr string, ports hostnet.Ports) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && port != "0" {
+		ports, err = hostnet.ParsePorts(port)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
+	}
+	ln, err := hostnet.Listen(context.Background(), keepalive.Listener(false), host, ports)
+	if errors.Is(err, syscall.EADDRINUSE) && port == "0" {
+		return nil, fmt.Errorf("the job's store finds no free port in launch.port_range = %v on this host; fix: a wider range, a port for each rank and two more: %w", ports, err)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("the job's store cannot listen on %s, another process has that port (often an earlier run that still ends); free now: %s: %w", addr, freePort(addr), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
+	}
+	return ln, nil
+}
+
+func freePort(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "unknown"
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "unknown"
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// Addr is where the store listens, with the port it got.
+func (s *Server) Addr() *net.TCPAddr { return s.ln.Addr().(*net.TCPAddr) }
+
+// OnLeave sets the function that hears of ranks that vanish. Ranks that left
+// before are reported to nobody.
+func (s *Server) OnLeave(f func(rank int, err error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onLeave = f
+}
+
+func (s *Server) connected() []Peer {
+	var l []Peer
+	for r := range s.peers {
+		l = append(l, s.board.names[r])
+	}
+	return byRank(l)
+}
+
+// Drain waits until all ranks have left, so that the process that hosts the
+// store does not cut the others short.
+func (s *Server) Drain(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		left, changed := s.connected(), s.changed
+		s.mu.Unlock()
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("still connected to the job's store: %s: %w", describe(left), ctx.Err())
+		}
+	}
+}
+
+// Close ends every connection and returns when no goroutine is left. Ranks see
+// ErrStoreLost; OnLeave is not called.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	err := s.ln.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.notes.Say("accept", "store: accept: %v", err)
+			time.Sleep(50 * time.Millisecond) // out of descriptors; the ranks try again
+			continue
+		}
+		visit, evicted := s.opts.door.Enter(conn)
+		if evicted {
+			s.notes.Say("crowd", "store: too many connections that prove nothing, the oldest one of the address with most of them is closed; a new one came from %s", conn.RemoteAddr())
+		}
+		c := &serverConn{Conn: s.tls.Server(visit), visit: visit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+		if !s.track(c) {
+			visit.Leave()
+			conn.Close()
+			return
+		}
+		s.wg.Go(func() { s.serve(c) })
+	}
+}
+
+func (s *Server) track(c *serverConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// serve is the life of one connection: prove, greet, answer, leave.
+func (s *Server) serve(c *serverConn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		c.Close()
+	}()
+	defer c.visit.Leave()
+	if err := s.admit(c); err != nil {
+		cause, text := refusal(err)
+		if no := (*misfit)(nil); errors.As(err, &no) {
+			cause, text = no.kind, err.Error()
+		}
+		s.notes.Say(cause, "store: refused %s: %s", c.RemoteAddr(), text)
+		return
+	}
+	s.wg.Go(c.send)
+	clean, err := s.answer(c)
+	close(c.done)
+	s.release(c, clean, err)
+}
+
+// admit lets a peer in that proves the secret and fits the job.
+func (s *Server) admit(c *serverConn) error {
+	c.SetDeadline(time.Now().Add(handshakeTime))
+	if err := c.Handshake(); err != nil {
+		return err
+	}
+	if !c.visit.Leave() {
+		return net.ErrClosed
+	}
+	f, err := readFrame(c, maxHelloFrame)
+	if err != nil {
+		return err
+	}
+	h, err := parseHello(f)
+	if err != nil {
+		return err
+	}
+	c.rank = h.rank
+	peer := Peer{Rank: h.rank, Host: h.host, Addr: c.RemoteAddr().String()}
+	if reason, again := s.enlist(c, h, peer); reason != "" {
+		writeFrame(c, frame{op: opRefused, id: f.id, body: fields{}.text(reason).flag(again)})
+		kind, _, _ := strings.Cut(reason, ":")
+		return &misfit{kind: kind, text: fmt.Sprintf("%s on %s: %s", peer, h.host, reason)}
+	}
+	if err := writeFrame(c, frame{op: opOK, id: f.id}); err != nil {
+		s.release(c, false, err)
+		return err
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// misfit is a peer that knows the secret and has no place in the job.
+type misfit struct{ kind, text string }
+
+func (m *misfit) Error() string { return m.text }
+
+// enlist registers the peer, or says why not.
+func (s *Server) enlist(c *serverConn, h hello, p Peer) (reason string, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.opts
+	switch {
+	case h.runID != o.RunID:
+		return fmt.Sprintf("wrong job: this is run %q, the rank belongs to run %q", o.RunID, h.runID), false
+	case h.generation != o.Generation:
+		return fmt.Sprintf("wrong start of the job: this is start %d, the rank belongs to start %d", o.Generation, h.generation), h.generation > o.Generation
+	case h.size != o.WorldSize:
+		return fmt.Sprintf("wrong world size: this job has %d ranks, the rank expects %d", o.WorldSize, h.size), false
+	case h.rank < 0 || h.rank >= o.WorldSize:
+		return fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize), false
+	case s.peers[h.rank] != nil:
+		return fmt.Sprintf("duplicate rank: %s is already connected", s.board.names[h.rank]), false
+	}
+	s.peers[h.rank] = c
+	s.board.join(p)
+	return "", false
+}
+
+// answer reads questions until the peer leaves.
+func (s *Server) answer(c *serverConn) (clean bool, err error) {
+	for {
+		f, err := readFrame(c, maxFrame)
+		if err != nil {
+			return false, err
+		}
+		if f.op == opBye {
+			return true, nil
+		}
+		s.mu.Lock()
+		err = s.board.ask(ticket{c.rank, f.id}, f)
+		s.mu.Unlock()
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+func (s *Server) release(c *serverConn, clean bool, err error) {
+	s.mu.Lock()
+	delete(s.peers, c.rank)
+	s.board.leave(c.rank, clean, whyLeft(err))
+	tell := s.onLeave
+	if clean || s.closed {
+		tell = nil
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.mu.Unlock()
+	if tell != nil {
+		tell(c.rank, fmt.Errorf("rank %d (%s) left the store without a goodbye: %w", c.rank, c.RemoteAddr(), err))
+	}
+}
+
+// whyLeft is what a broken connection says, beyond that it ended.
+func whyLeft(err error) string {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return ""
+	}
+	return keepalive.Explain(err).Error()
+}
+
+// deliver queues an answer; the board calls it under the server's lock.
+func (s *Server) deliver(t ticket, f frame) {
+	if c := s.peers[t.rank]; c != nil {
+		c.queue(f)
+	}
+}
+
+// serverConn is a peer's connection with its outgoing answers, which a slow
+// peer must not let the board wait for.
+type serverConn struct {
+	*tls.Conn
+	visit *hostnet.Visit
+	rank  int
+	wake  chan struct{} // something is queued
+	done  chan struct{} // the peer has left
+
+	mu  sync.Mutex
+	out []frame
+}
+
+// Close ends the connection at once. TLS would say goodbye first, and wait for a
+// peer that does not read.
+func (c *serverConn) Close() error { return c.visit.Close() }
+
+func (c *serverConn) queue(f frame) {
+	c.mu.Lock()
+	c.out = append(c.out, f)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *serverConn) send() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		c.mu.Lock()
+		batch := c.out
+		c.out = nil
+		c.mu.Unlock()
+		for _, f := range batch {
+			c.SetWriteDeadline(time.Now().Add(writeTime))
+			if writeFrame(c, f) != nil {
+				c.Close() // answer sees it and the rank leaves
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/job/secret"
+)
+
+// Store is the job's shared board, as one rank sees it. All ranks of a job use
+// the same keys; the board lives as long as one start of the group, so a
+// restarted group never reads a value of the one before (connections of
+// another generation are refused).
+//
+// Every method may be called from any goroutine. One that waits ends with a
+// *TimeoutError when ctx's deadline passes, with ctx's error when it is
+// cancelled, with a *PeerLeftError as soon as a rank of the job is dead, and
+// with ErrStoreLost when the store itself is gone. Byte slices passed in may
+// be reused after the call; those returned belong to the caller.
+type Store interface {
+	Set(ctx context.Context, key string, val []byte) error
+
+	// Get waits until the key is set.
+	Get(ctx context.Context, key string) ([]byte, error)
+
+	// Add adds to a counter that starts at 0 and returns the sum. A key set
+	// with Set is not a counter.
+	Add(ctx context.Context, key string, delta int64) (int64, error)
+
+	// Wait waits until all keys are set.
+	Wait(ctx context.Context, keys ...string) error
+
+	// CompareAndSet stores val if the key holds old, where an empty old also
+	// stands for a key that is not set. It returns what the key holds
+	// afterwards and whether that is val by this call.
+	CompareAndSet(ctx context.Context, key string, old, val []byte) (now []byte, swapped bool, err error)
+
+	// Delete removes a key and tells whether it was there.
+	Delete(ctx context.Context, key string) (bool, error)
+
+	// Gather waits until ranks 0..size-1 have called it with the same name and
+	// returns what each brought, by rank. The n-th call of one rank meets the
+	// n-th call of the others. The whole result must fit into one frame.
+	Gather(ctx context.Context, name string, rank, size int, mine []byte) ([][]byte, error)
+
+	// Barrier is Gather with empty hands.
+	Barrier(ctx context.Context, name string, rank, size int) error
+}
+
+// Exchange gives every rank what every rank brought, by rank: the endpoints of
+// a backend, the hash of a configuration, the name of a host. All ranks call
+// it with the same key, as often as they like.
+func Exchange(ctx context.Context, s Store, key string, rank, size int, mine []byte) ([][]byte, error) {
+	return s.Gather(ctx, "exchange/"+key, rank, size, mine)
+}
+
+// Peer is one rank as the store knows it. Host and Addr are empty for a rank
+// that has never connected, unless the roster told the host.
+type Peer struct {
+	Rank int    `json:"rank"`
+	Host string `json:"host,omitempty"`
+	Addr string `json:"addr,omitempty"`
+}
+
+func (p Peer) String() string {
+	s := "rank " + strconv.Itoa(p.Rank)
+	switch {
+	case p.Addr != "":
+		return s + " (" + p.Host + ", " + p.Addr + ")"
+	case p.Host != "":
+		return s + " (" + p.Host + ", not connected)"
+	}
+	return s + " (not connected)"
+}
+
+// Progress says how far a wait has come: for Gather and Barrier who has called
+// it, for Get and Wait who is connected at all.
+type Progress struct {
+	Op      string // "connect", "get", "wait", "gather"
+	Key     string // key, name or address
+	Waited  time.Duration
+	Arrived []Peer // by rank
+	Missing []Peer // by rank
+}
+
+func (p Progress) String() string {
+	what := p.Op
+	if p.Key != "" {
+		what += " " + strconv.Quote(p.Key)
+	}
+	s := fmt.Sprintf("%s: %d arrived", what, len(p.Arrived))
+	if len(p.Arrived) > 0 {
+		s += " (" + rankList(p.Arrived) + ")"
+	}
+	if len(p.Missing) == 0 {
+		return s
+	}
+	return s + ", missing " + describe(p.Missing)
+}
+
+// TimeoutError is a wait that reached its deadline. It wraps
+// context.DeadlineExceeded.
+type TimeoutError struct {
+	Progress
+	Cause error // what went wrong last, nil if nothing but time
+}
+
+func (e *TimeoutError) Error() string {
+	s := fmt.Sprintf("timed out after %v: %v", e.Waited.Round(time.Millisecond), e.Progress)
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap gives context.DeadlineExceeded and the last cause.
+func (e *TimeoutError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{context.DeadlineExceeded}
+	}
+	return []error{context.DeadlineExceeded, e.Cause}
+}
+
+// PeerLeftError ends every wait once a rank is gone for whom others wait.
+type PeerLeftError struct {
+	Peer  Peer
+	Clean bool   // it said goodbye, and is therefore missed rather than dead
+	Cause string // what its connection ended with, "" where it was just closed
+}
+
+func (e *PeerLeftError) Error() string {
+	if e.Clean {
+		return fmt.Sprintf("%v has left the job before the others were done", e.Peer)
+	}
+	if e.Cause != "" {
+		return fmt.Sprintf("%v is gone without a goodbye: %s", e.Peer, e.Cause)
+	}
+	return fmt.Sprintf("%v is gone without a goodbye: its process or its host died", e.Peer)
+}
+
+// RefusedError is a store's answer to a process that does not belong to it.
+type RefusedError struct {
+	Addr   string
+	Reason string
+	again  bool // may be another start of the same job: worth another try
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the store at %s refused this rank: %s", e.Addr, e.Reason)
+}
+
+// ErrStoreLost is a broken connection to the store: the process that hosts it
+// died or left.
+var ErrStoreLost = errors.New("connection to the job's store is lost")
+
+// ErrNotThisJob is a port on which something else than this job's store answers.
+var ErrNotThisJob = errors.New("whatever listens there does not know this job's secret")
+
+// SecretError is a store whose job has another secret than this process. It is an
+// ErrNotThisJob.
+type SecretError struct{ Addr string }
+
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("the job's store at %s has another secret than this process; fix: give all hosts the same %s, or the same launch.secret_file", e.Addr, secret.Env)
+}
+
+func (e *SecretError) Unwrap() error { return ErrNotThisJob }
+
+func rankList(peers []Peer) string {
+	s := make([]string, len(peers))
+	for i, p := range peers {
+		s[i] = strconv.Itoa(p.Rank)
+	}
+	return strings.Join(s, ", ")
+}
+
+// describe names up to eight peers; a list of a thousand helps nobody.
+func describe(peers []Peer) string {
+	const most = 8
+	s := make([]string, 0, most+1)
+	for _, p := range peers[:min(most, len(peers))] {
+		s = append(s, p.String())
+	}
+	if more := len(peers) - most; more > 0 {
+		s = append(s, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(s, ", ")
+}
+
+func byRank(peers []Peer) []Peer {
+	slices.SortFunc(peers, func(a, b Peer) int { return a.Rank - b.Rank })
+	return peers
+}
+
+// hostname never fails: a job on a host without a name still has an address.
+func hostname() string {
+	h, err := os.Hostname()
+	if err != nil {
+		return "unknown-host"
+	}
+	return h
+}

@@ -1,0 +1,103 @@
+// Package secret keeps what the processes of a job know and others do not, and
+// derives their keys from it.
+//
+// A job over several hosts is given its secret, in the environment (Env) or in
+// a file (ReadFile). Take reads the environment when a process begins and
+// removes the secret from it, so that no child inherits it. A launcher hands its
+// ranks theirs through a pipe (Pipe). Nothing else of a secret leaves a process:
+// keys are derived from it (Secret.Key), one for each purpose, and a Secret
+// prints itself as "(hidden)".
+package secret
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+)
+
+// Env gives a job its secret: text as trainctl secret prints it.
+const Env = "TRAINCTL_JOB_SECRET"
+
+// shortest is the least length of a secret. Whoever meets a rank on the network
+// may try guesses at leisure, so short ones protect from nobody.
+const shortest = 16
+
+// longest bounds what is read from a pipe or a file.
+const longest = 4096
+
+// Secret is a job's secret; its zero value is none. It may be copied and
+// compared with IsZero alone.
+type Secret struct{ b []byte }
+
+// New draws a secret of 256 bits.
+func New() Secret {
+	b := make([]byte, 32)
+	rand.Read(b) // never fails
+	return Secret{b: []byte(hex.EncodeToString(b))}
+}
+
+// Parse takes a secret as text. White space around it is dropped.
+func Parse(text string) (Secret, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case len(text) < shortest:
+		return Secret{}, fmt.Errorf("it has %d characters, and fewer than %d can be guessed", len(text), shortest)
+	case len(text) > longest:
+		return Secret{}, fmt.Errorf("it has more than %d characters", longest)
+	case strings.ContainsAny(text, "\n\r\x00"):
+		return Secret{}, fmt.Errorf("it has more than one line")
+	}
+	return Secret{b: []byte(text)}, nil
+}
+
+// IsZero reports whether there is no secret.
+func (s Secret) IsZero() bool { return len(s.b) == 0 }
+
+// Reveal is the text, for the one who has to store it.
+func (s Secret) Reveal() string { return string(s.b) }
+
+// Key derives 32 bytes for a purpose (HKDF with SHA-256, RFC 5869). Keys of
+// different labels tell nothing about each other or about the secret.
+func (s Secret) Key(label string) []byte {
+	if s.IsZero() {
+		panic("secret: a key of no secret")
+	}
+	key, err := hkdf.Key(sha256.New, s.b, nil, "trainctl "+label, sha256.Size)
+	if err != nil {
+		panic(err) // of a length that HKDF cannot give
+	}
+	return key
+}
+
+// Derive is a secret of its own for a part of the job.
+func (s Secret) Derive(label string) Secret {
+	return Secret{b: []byte(hex.EncodeToString(s.Key(label)))}
+}
+
+// Format hides the secret from every verb of package fmt.
+func (s Secret) Format(f fmt.State, _ rune) { io.WriteString(f, hidden) }
+
+// MarshalText hides the secret from encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+const hidden = "(hidden)"
+
+// Missing is the mistake of a job that needs a secret and has none.
+func Missing(what string) error {
+	return diag.List{{
+		Key:    Env,
+		Detail: what + " and has no secret by which its processes know each other",
+		Help:   `fix: "trainctl secret" prints a new one; give the same to all hosts, in ` + Env + " or in a file that launch.secret_file names",
+	}}.Err()
+}
+
+// unusable is the mistake of a secret that is none.
+func unusable(key string, err error) error {
+	return diag.List{{Key: key, Detail: err.Error(), Help: `fix: "trainctl secret" prints a new one`}}.Err()
+}

@@ -1,0 +1,209 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// callLane does the operations by calls from a goroutine of its own: over
+// gRPC for the inline data plane, directly for an instance in this process.
+type callLane struct {
+	exec  func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
+	owner owner
+	// grace is by how much an operation's own deadline comes before the lane's;
+	// 0 = somebody else keeps it.
+	grace time.Duration
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{} // the goroutine is gone
+
+	mu        sync.Mutex
+	cond      sync.Cond
+	submitted uint64
+	done      uint64
+	closed    bool
+	late      error // set when an operation takes too long
+	timer     *time.Timer
+	timeout   time.Duration
+	ops       [shm.Slots]operation
+	results   [shm.Slots]result
+	broken    error
+	brokenAt  uint64
+}
+
+type result struct {
+	ticket uint64
+	err    error
+	scale  sdk.ScaleState
+	span   pb.Span
+}
+
+// owner is what the lane's operations happen in.
+type owner interface {
+	error(phase string, err error) error // as callers shall see it
+	failure() error                      // nil while it can be used
+	giveUp(cause error)                  // it hangs
+}
+
+func newCallLane(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callLane {
+	l := &callLane{exec: exec, owner: o, grace: grace, ended: make(chan struct{})}
+	l.cond.L = &l.mu
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.timer = time.AfterFunc(time.Hour, l.expire)
+	l.timer.Stop()
+	go l.run()
+	return l
+}
+
+func (l *callLane) limit(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timeout = d
+}
+
+// expire frees the waiters when an operation does not return.
+func (l *callLane) expire() {
+	l.mu.Lock()
+	if l.late == nil {
+		op := &l.ops[(l.done+1)%shm.Slots]
+		l.late = fmt.Errorf("%w: %s takes longer than %v", ErrHung, op.name(), l.timeout)
+	}
+	late := l.late
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.owner.giveUp(late) // before the cancelled call can report a lesser reason
+	l.cancel()
+}
+
+func (l *callLane) submit(op *operation) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		if err := l.usable(op); err != nil {
+			return 0, err
+		}
+		if l.submitted-l.done < shm.Slots {
+			break
+		}
+		l.cond.Wait()
+	}
+	l.submitted++
+	t := l.submitted
+	l.ops[t%shm.Slots] = *op
+	l.results[t%shm.Slots] = result{ticket: t}
+	l.cond.Broadcast()
+	return t, nil
+}
+
+func (l *callLane) usable(op *operation) error {
+	switch {
+	case l.closed:
+		return l.owner.error(op.name(), ErrClosed)
+	case l.late != nil:
+		return l.owner.error(op.name(), l.late)
+	}
+	if err := l.owner.failure(); err != nil {
+		return l.owner.error(op.name(), err)
+	}
+	return nil
+}
+
+func (l *callLane) wait(ticket uint64, scale *sdk.ScaleState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.done < ticket {
+		if err := l.usable(&l.ops[ticket%shm.Slots]); err != nil {
+			return err
+		}
+		l.cond.Wait() // the operation in flight ends with the process
+	}
+	r := &l.results[ticket%shm.Slots]
+	if r.ticket != ticket { // long ago
+		if l.broken != nil && ticket >= l.brokenAt {
+			return l.broken
+		}
+		return nil
+	}
+	if scale != nil {
+		*scale = r.scale
+	}
+	return r.err
+}
+
+func (l *callLane) span(ticket uint64) (pb.Span, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.results[ticket%shm.Slots]
+	return r.span, r.ticket == ticket && l.done >= ticket && r.span.Begin != 0
+}
+
+func (l *callLane) run() {
+	defer close(l.ended)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		for l.done == l.submitted && !l.closed {
+			l.cond.Wait()
+		}
+		if l.closed {
+			return
+		}
+		t := l.done + 1
+		op, r := &l.ops[t%shm.Slots], &l.results[t%shm.Slots]
+		if op.timed {
+			r.span.Begin = time.Now().UnixNano()
+		}
+		err := l.one(op, &r.scale)
+		if op.timed {
+			r.span.End = time.Now().UnixNano()
+		}
+		if err != nil {
+			r.err = l.owner.error(op.name(), err)
+			if l.broken == nil {
+				l.broken, l.brokenAt = r.err, t
+			}
+		}
+		l.done = t
+		l.cond.Broadcast()
+	}
+}
+
+// one does one operation without mu, which is held on entry and return.
+func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
+	ctx, cancel := l.ctx, context.CancelFunc(func() {})
+	if l.timeout > 0 {
+		l.timer.Reset(l.timeout)
+		if l.grace > 0 {
+			ctx, cancel = context.WithTimeout(l.ctx, l.timeout-l.grace)
+		}
+	}
+	l.mu.Unlock()
+	err := l.exec(ctx, op, scale)
+	cancel()
+	l.timer.Stop()
+	l.mu.Lock()
+	return err
+}
+
+// close waits for the operation in flight, whose context it ends. One that
+// does not come back when its context ends is left behind.
+func (l *callLane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.cancel()
+	select {
+	case <-l.ended:
+	case <-time.After(margin):
+	}
+}
+
+var _ lane = (*callLane)(nil)

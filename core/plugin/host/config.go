@@ -1,0 +1,103 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+)
+
+// Each plugin table has a name, the sum of its executable, a deadline or two,
+// and the plugin's own options, which the core passes through without knowing
+// them.
+
+// BackendConfig is the table [backend].
+type BackendConfig struct {
+	Plugin      string         `toml:"plugin"`                                // "auto", "tcp", "nccl" or a path
+	SHA256      string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Timeout     time.Duration  `toml:"timeout"`                               // for one collective
+	InitTimeout time.Duration  `toml:"init_timeout"`                          // from the start of the plugin to the first collective
+	Restarts    int            `toml:"restarts"`                              // how often a backend that died or hangs is replaced while the ranks go on
+	Options     map[string]any `toml:"options"`
+}
+
+// PrecisionConfig is the table [precision].
+type PrecisionConfig struct {
+	Plugin  string         `toml:"plugin"`                                // "none", "amp" or a path
+	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
+	Options map[string]any `toml:"options"`
+}
+
+// DatasetConfig is the table [dataset].
+type DatasetConfig struct {
+	Plugin  string         `toml:"plugin"`                                // "mnist", "fashion-mnist", "synthetic" or a path
+	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
+	Timeout time.Duration  `toml:"timeout"`                               // for one batch
+	Options map[string]any `toml:"options"`
+}
+
+// DefaultBackend picks the backend by device and gives a collective as long as
+// a slow peer may need: PyTorch waits 10 to 30 minutes, which hides a hang.
+func DefaultBackend() BackendConfig {
+	return BackendConfig{Plugin: "auto", Timeout: 5 * time.Minute, InitTimeout: 2 * time.Minute}
+}
+
+// DefaultPrecision computes in the run's dtype.
+func DefaultPrecision() PrecisionConfig { return PrecisionConfig{Plugin: "none"} }
+
+// DefaultDataset has no plugin: the file must name one.
+func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Minute} }
+
+// Problems checks the table by itself; the options are checked against what
+// the plugin publishes.
+func (c BackendConfig) Problems() diag.List {
+	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
+	positive(&l, "timeout", c.Timeout, "5m")
+	positive(&l, "init_timeout", c.InitTimeout, "2m")
+	if c.Restarts < 0 {
+		l.Addf("restarts", "0 ends the run when a backend dies", "%d is negative", c.Restarts)
+	}
+	return l
+}
+
+// Problems checks the table by itself.
+func (c PrecisionConfig) Problems() diag.List {
+	return append(pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`), sandboxProblems(c.Plugin, c.Sandbox)...)
+}
+
+// Problems checks the table by itself.
+func (c DatasetConfig) Problems() diag.List {
+	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
+	positive(&l, "timeout", c.Timeout, "5m")
+	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
+}
+
+func sandboxProblems(plugin string, sandbox bool) (l diag.List) {
+	if sandbox && !IsPath(plugin) {
+		l.Addf("sandbox", "remove the key; it is for plugins that are given by a path", "%q is built in, and part of trainctl", plugin)
+	}
+	return l
+}
+
+func pluginProblems(plugin, sum, choices string) (l diag.List) {
+	if strings.TrimSpace(plugin) == "" {
+		l.Addf("plugin", "write plugin = "+choices, "no plugin is named")
+	}
+	switch _, err := parseSum(sum); {
+	case sum == "":
+	case !IsPath(plugin):
+		l.Addf("sha256", `remove the key, or set sha256 = ""; what is built in is part of trainctl`, "%q is built in, and has no file of its own to check", plugin)
+	case err != nil:
+		l.Addf("sha256", "trainctl plugins lock CONFIG writes it", "%v", err)
+	}
+	return l
+}
+
+func positive(l *diag.List, key string, d time.Duration, example string) {
+	if d <= 0 {
+		l.Addf(key, fmt.Sprintf("nothing waits without an end: give a time such as %q", example), "%v is not a time to wait", d)
+	}
+}

@@ -1,0 +1,278 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Dataset is a dataset plugin in use; see [Batches].
+type Dataset struct {
+	// Timeout bounds one batch, and opening; set before Open, 0 = as long as the plugin lives.
+	Timeout time.Duration
+
+	info  sdk.Info
+	ctl   datasetControl
+	lane  lane
+	proc  *plugin // nil in process
+	spec  sdk.DatasetSpec
+	arena *shm.Arena // of the slots; nil without shared memory
+
+	mu    sync.Mutex
+	op    operation
+	slots []batchSlot
+	mem   []byte // of all slots
+}
+
+// batchSlot is the memory of one batch in the making.
+type batchSlot struct {
+	ticket  uint64 // 0 = nothing was requested
+	n       int
+	indices []int64
+	input   []byte
+	target  []byte
+	at      struct{ indices, input, target int } // offsets in the arena
+}
+
+type datasetControl interface {
+	Open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration) (sdk.DatasetSpec, error)
+}
+
+// batchArena is the id of the only arena of a dataset.
+const batchArena = 1
+
+// StartDataset starts a data set: a built-in name or a path. The error is a
+// *StartError.
+func (h *Host) StartDataset(ctx context.Context, plugin string) (*Dataset, error) {
+	p, err := h.start(ctx, sdk.KindDataset, plugin)
+	if err != nil {
+		return nil, err
+	}
+	r := &remoteDataset{p}
+	return &Dataset{info: p.info, ctl: r, lane: p.lane(r.fill), proc: p}, nil
+}
+
+// Info is what the plugin says of itself.
+func (d *Dataset) Info() sdk.Info { return d.info }
+
+// PID is the plugin's process, 0 in process.
+func (d *Dataset) PID() int { return d.proc.pid() }
+
+// Open implements [Batches]. Records of the plugin reach the host's Log;
+// req.Log is used by an instance in this process alone.
+func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	inner, cancel := d.bounded(ctx)
+	defer cancel()
+	spec, err := d.ctl.Open(inner, req, d.Timeout)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return spec, &PluginError{Kind: sdk.KindDataset, Name: d.info.Name, PID: d.PID(), Phase: "open",
+			Cause: fmt.Errorf("it was not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or fetch: %w", d.Timeout, err)}
+	}
+	if err != nil {
+		return spec, dataError(ctx, err)
+	}
+	d.spec = spec
+	if d.Timeout > 0 {
+		d.lane.limit(d.Timeout + margin)
+	}
+	return spec, nil
+}
+
+// bounded is a context for opening.
+func (d *Dataset) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.Timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d.Timeout)
+}
+
+// Prepare implements [Batches].
+func (d *Dataset) Prepare(slots, batch int) error {
+	if slots < 1 || slots > shm.Slots || batch < 1 || d.slots != nil {
+		return fmt.Errorf("%d batch slots of %d samples (at most %d slots, and once)", slots, batch, shm.Slots)
+	}
+	prepared := make([]batchSlot, slots)
+	size := 0
+	for i := range prepared {
+		size = prepared[i].lay(size, batch, &d.spec)
+	}
+	mem, err := d.allocate(size)
+	if err != nil {
+		return err
+	}
+	for i := range prepared {
+		prepared[i].cut(mem, batch, &d.spec)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slots, d.mem = prepared, mem
+	return nil
+}
+
+// Memory is that of all slots, once they are prepared.
+func (d *Dataset) Memory() []byte { return d.mem }
+
+// lay places a slot at the given offset and returns where it ends.
+func (s *batchSlot) lay(at, batch int, spec *sdk.DatasetSpec) int {
+	s.at.indices = at
+	s.at.input = s.at.indices + roundUp(8*batch)
+	s.at.target = s.at.input + roundUp(batch*spec.Input.Bytes())
+	return s.at.target + roundUp(batch*spec.Target.Bytes())
+}
+
+func (s *batchSlot) cut(mem []byte, batch int, spec *sdk.DatasetSpec) {
+	part := func(at, n int) []byte { return mem[at : at+n : at+n] }
+	s.indices = tensor.View[int64](part(s.at.indices, 8*batch))
+	s.input = part(s.at.input, batch*spec.Input.Bytes())
+	s.target = part(s.at.target, batch*spec.Target.Bytes())
+}
+
+// allocate makes the memory of all slots and shares it if there is a way.
+func (d *Dataset) allocate(size int) ([]byte, error) {
+	if d.proc == nil || d.proc.ring == nil {
+		return tensor.Aligned(size), nil
+	}
+	arena, err := shm.New("batches", size)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.proc.host.opts.StartTimeout)
+	defer cancel()
+	if err := d.proc.attach(ctx, batchArena, "batches", arena); err != nil {
+		return nil, d.proc.error("attach", errors.Join(err, arena.Close()))
+	}
+	d.arena = arena
+	return arena.Bytes(), nil
+}
+
+// Request implements [Batches].
+func (d *Dataset) Request(slot int, split sdk.Split, epoch int, seed uint64, indices []int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slot < 0 || slot >= len(d.slots) {
+		return fmt.Errorf("batch slot %d of %d", slot, len(d.slots))
+	}
+	s, n := &d.slots[slot], len(indices)
+	if n > len(s.indices) {
+		return fmt.Errorf("batch of %d samples in a slot for %d", n, len(s.indices))
+	}
+	copy(s.indices, indices)
+	s.n = n
+	d.op = operation{
+		code: pb.OpFill, arena: batchArena,
+		indices: uint64(s.at.indices), input: uint64(s.at.input), target: uint64(s.at.target),
+		batch: sdk.Batch{
+			Split: split, Epoch: epoch, Seed: seed, Indices: s.indices[:n],
+			Input: s.input[:n*d.spec.Input.Bytes()], Target: s.target[:n*d.spec.Target.Bytes()],
+		},
+	}
+	ticket, err := d.lane.submit(&d.op)
+	s.ticket = ticket
+	return err
+}
+
+// Wait implements [Batches].
+func (d *Dataset) Wait(slot int) (input, target []byte, err error) {
+	d.mu.Lock()
+	if slot < 0 || slot >= len(d.slots) || d.slots[slot].ticket == 0 {
+		d.mu.Unlock()
+		return nil, nil, fmt.Errorf("nothing was requested for batch slot %d", slot)
+	}
+	s := &d.slots[slot]
+	ticket, n := s.ticket, s.n
+	d.mu.Unlock()
+	if err := d.lane.wait(ticket, nil); err != nil {
+		return nil, nil, fillError(err)
+	}
+	return s.input[:n*d.spec.Input.Bytes()], s.target[:n*d.spec.Target.Bytes()], nil
+}
+
+// Close implements [Batches].
+func (d *Dataset) Close(ctx context.Context) error {
+	var err error
+	if d.proc != nil {
+		err = d.proc.close(ctx, d.lane)
+	} else {
+		d.lane.close()
+		err = d.ctl.(*localDataset).Close()
+	}
+	if d.arena != nil {
+		err = errors.Join(err, d.arena.Close())
+	}
+	return err
+}
+
+// remoteDataset calls a data set over gRPC.
+type remoteDataset struct{ p *plugin }
+
+func (r *remoteDataset) Open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration) (sdk.DatasetSpec, error) {
+	encoded, err := encodeOptions(req.Options)
+	if err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	reply, err := r.p.rpc.OpenDataset(ctx, &pb.OpenDatasetRequest{
+		OptionsJson: encoded, Rank: int64(req.Rank), LocalRank: int64(req.LocalRank), WorldSize: int64(req.WorldSize),
+		Seed: req.Seed, TimeoutNs: int64(timeout),
+	})
+	if err != nil {
+		return sdk.DatasetSpec{}, r.p.error("open", err)
+	}
+	spec, err := specFromProto(reply)
+	return spec, r.p.error("open", err)
+}
+
+func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
+	b := &op.batch
+	reply, err := r.p.rpc.Fill(ctx, &pb.FillRequest{Split: uint32(b.Split), Epoch: int64(b.Epoch), Seed: b.Seed, Indices: b.Indices})
+	if err != nil {
+		return err
+	}
+	if len(reply.Input) != len(b.Input) || len(reply.Target) != len(b.Target) {
+		return fmt.Errorf("a batch of %d and %d bytes came back as %d and %d", len(b.Input), len(b.Target), len(reply.Input), len(reply.Target))
+	}
+	copy(b.Input, reply.Input)
+	copy(b.Target, reply.Target)
+	return nil
+}
+
+// localDataset serialises the calls to an instance in this process.
+type localDataset struct {
+	once
+	mu sync.Mutex
+	d  sdk.Dataset
+}
+
+// InProcessDataset runs an instance in this process.
+func InProcessDataset(d sdk.Dataset) *Dataset {
+	local := &localDataset{d: d}
+	info := d.Info()
+	info.Kind = sdk.KindDataset
+	return &Dataset{info: info, ctl: local, lane: localLane(&info, local.fill)}
+}
+
+func (l *localDataset) Open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration) (sdk.DatasetSpec, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if req.Log == nil {
+		req.Log = slog.New(slog.DiscardHandler)
+	}
+	return l.d.Open(ctx, req)
+}
+
+func (l *localDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.d.Fill(ctx, &op.batch)
+}
+
+var _ Batches = (*Dataset)(nil)
+
+func (l *localDataset) Close() error { return l.close(l.d.Close) }

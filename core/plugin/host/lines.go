@@ -1,0 +1,182 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/crash"
+)
+
+const (
+	tailLines   = 20
+	beforeCrash = 5        // of them are shown with a crash
+	maxLine     = 64 << 10 // longer lines are cut
+)
+
+// lines logs what a plugin prints and keeps the last of it for messages.
+type lines struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	tail  []string
+	crash crash.Dump
+	dump  dump // of goroutines, when the plugin was asked where it hangs
+	stack int  // lines of both
+	rate  rate
+}
+
+// read takes lines until the stream ends. A line that accept takes is not logged.
+func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
+	b := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, more, err := b.ReadLine()
+		if err != nil {
+			return
+		}
+		if accept == nil || !accept(line) {
+			l.add(string(line))
+		}
+		for more && err == nil {
+			_, more, err = b.ReadLine()
+		}
+	}
+}
+
+func (l *lines) add(line string) {
+	if l.isStack(line) {
+		l.log.Info(line)
+		return
+	}
+	if !l.allowed() {
+		l.keep(line)
+		return
+	}
+	if message, ok := l.record(line); ok {
+		l.keep(message)
+		return
+	}
+	l.keep(line)
+	l.log.Info(line)
+}
+
+// isStack takes a line that belongs to a dump of goroutines, which the log has
+// whole, and the last lines in short.
+func (l *lines) isStack(line string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked, crashed := l.dump.take(line), l.crash.Take(line)
+	if l.stack == maxDump || !asked && !crashed {
+		return false
+	}
+	l.stack++
+	return true
+}
+
+// hanging is where the plugin's code hung, nil where it did not say.
+func (l *lines) hanging() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dump.hanging()
+}
+
+// allowed lets a line into the log, unless there are too many. What is left out
+// is counted, and told once a second.
+func (l *lines) allowed() bool {
+	l.mu.Lock()
+	pass, dropped := l.rate.admit(time.Now())
+	l.mu.Unlock()
+	if dropped > 0 {
+		l.log.Warn("the plugin prints too fast; lines are left out of the log", "dropped", dropped, "limit", fmt.Sprintf("%d lines/s", linesPerSecond))
+	}
+	return pass
+}
+
+func (l *lines) keep(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tail) == tailLines {
+		l.tail = slices.Delete(l.tail, 0, 1)
+	}
+	l.tail = append(l.tail, line)
+}
+
+// last gives the last lines. Of a crash it gives what happened and where, and
+// only a few of the lines before.
+func (l *lines) last() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := slices.Clone(l.tail)
+	if r := l.crash.Report(); r != nil && l.dump.hanging() == nil {
+		return append(out[max(0, len(out)-beforeCrash):], r.Lines()...)
+	}
+	return out
+}
+
+// record passes a line on that the plugin's slog wrote, with its own level,
+// time and attributes.
+func (l *lines) record(line string) (message string, ok bool) {
+	if !strings.HasPrefix(line, "{") {
+		return "", false
+	}
+	var head struct {
+		Time  time.Time
+		Level slog.Level
+		Msg   *string
+	}
+	if json.Unmarshal([]byte(line), &head) != nil || head.Msg == nil {
+		return "", false
+	}
+	ctx := context.Background()
+	if !l.log.Enabled(ctx, head.Level) {
+		return *head.Msg, true
+	}
+	r := slog.NewRecord(head.Time, head.Level, *head.Msg, 0)
+	r.AddAttrs(attributes(line)...)
+	_ = l.log.Handler().Handle(ctx, r)
+	return *head.Msg, true
+}
+
+// attributes are the other members of a record, in their order.
+func attributes(line string) []slog.Attr {
+	dec := json.NewDecoder(bytes.NewReader([]byte(line)))
+	dec.UseNumber()
+	var out []slog.Attr
+	if _, err := dec.Token(); err != nil {
+		return nil
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return out
+		}
+		var v any
+		if dec.Decode(&v) != nil {
+			return out
+		}
+		if name := key.(string); name != slog.TimeKey && name != slog.LevelKey && name != slog.MessageKey {
+			out = append(out, slog.Any(name, number(v)))
+		}
+	}
+	return out
+}
+
+func number(v any) any {
+	n, ok := v.(json.Number)
+	if !ok {
+		return v
+	}
+	if i, err := n.Int64(); err == nil {
+		return i
+	}
+	f, _ := n.Float64()
+	return f
+}

@@ -1,0 +1,72 @@
+package host
+
+import (
+	"context"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// PlaceBackend is StartBackend for a rank that says what it needs. A built-in
+// backend that can run in this process decides by the options, as they are
+// written in the TOML, whether it does; any other one runs in its own.
+func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[string]any, need sdk.PlaceRequest) (*Backend, error) {
+	instance, place, err := h.place(plugin, options, need)
+	if diag.Problems(err) != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, &StartError{Kind: sdk.KindBackend, Name: plugin, Problem: err.Error(), Err: err}
+	}
+	if place.Why != "" {
+		h.opts.Log.Info("where the backend runs", "plugin", plugin, "in_process", place.InProcess, "because", place.Why)
+	}
+	var b *Backend
+	if place.InProcess {
+		b = InProcessBackend(instance)
+	} else if b, err = h.StartBackend(ctx, plugin); err != nil {
+		return nil, err
+	}
+	b.placement = place
+	return b, nil
+}
+
+// place asks a built-in backend. The instance has not been opened.
+func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest) (sdk.Backend, sdk.Placement, error) {
+	instance, placer := h.placer(plugin)
+	if placer == nil {
+		return nil, sdk.Placement{}, nil
+	}
+	var problems diag.List
+	if need.Options, problems = sdk.CheckOptions("backend.options", instance.Info().Options, given); len(problems) > 0 {
+		return nil, sdk.Placement{}, problems.Err()
+	}
+	place, err := placer.Place(need)
+	if l := diag.Problems(err); l != nil {
+		var under diag.List
+		under.Under("backend.options", l)
+		err = under.Err()
+	}
+	return instance, place, err
+}
+
+// placer is a built-in backend that decides where it runs; nil for any other one.
+func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
+	b := h.builtin(sdk.KindBackend, plugin)
+	if IsPath(plugin) || b == nil || b.Plugin.Backend == nil {
+		return nil, nil
+	}
+	instance := b.Plugin.Backend()
+	placer, _ := instance.(sdk.Placer)
+	return instance, placer
+}
+
+// CheckPlace finds options of a built-in backend that do not fit what the rank
+// needs. Keys are relative to the options' table. Nothing is started.
+func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) diag.List {
+	if _, placer := h.placer(plugin); placer != nil {
+		_, err := placer.Place(need)
+		return diag.Problems(err)
+	}
+	return nil
+}

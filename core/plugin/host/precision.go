@@ -1,0 +1,206 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// updateTimeout bounds one update of the loss scale, which computes nothing.
+const updateTimeout = 30 * time.Second
+
+// Precision is a precision plugin in use; see [Scaler].
+type Precision struct {
+	info sdk.Info
+	ctl  precisionControl
+	lane lane
+	proc *plugin // nil in process
+
+	mu    sync.Mutex
+	op    operation
+	scale sdk.ScaleState // result of the update under way
+}
+
+type precisionControl interface {
+	Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error)
+	State(ctx context.Context) (map[string]float64, error)
+	Load(ctx context.Context, state map[string]float64) error
+}
+
+// StartPrecision starts a precision plugin: a built-in name or a path. The
+// error is a *StartError.
+func (h *Host) StartPrecision(ctx context.Context, plugin string) (*Precision, error) {
+	p, err := h.start(ctx, sdk.KindPrecision, plugin)
+	if err != nil {
+		return nil, err
+	}
+	r := &remotePrecision{p}
+	out := &Precision{info: p.info, ctl: r, lane: p.lane(r.update), proc: p}
+	out.lane.limit(updateTimeout + margin)
+	return out, nil
+}
+
+// Info is what the plugin says of itself.
+func (p *Precision) Info() sdk.Info { return p.info }
+
+// PID is the plugin's process, 0 in process.
+func (p *Precision) PID() int { return p.proc.pid() }
+
+// Failed says whether the plugin has died or hangs, also when there is nothing
+// to ask it: nil while it can be used.
+func (p *Precision) Failed() error {
+	if p.proc == nil || p.proc.failure() == nil {
+		return nil
+	}
+	return p.proc.error("between steps", p.proc.failure())
+}
+
+// Policy implements [Scaler].
+func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
+	policy, err := p.ctl.Policy(ctx, options)
+	if err != nil {
+		return policy, err
+	}
+	return policy, p.checkCasts(policy.Casts)
+}
+
+// checkCasts refuses a policy that casts what no model has: a misspelt
+// operation would be computed in another type than the plugin means.
+func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
+	for _, name := range slices.Sorted(maps.Keys(casts)) {
+		if slices.Contains(op.Names(), graph.Op(name)) {
+			continue
+		}
+		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
+			Problem: fmt.Sprintf("its policy casts %q, which is not an operation of trainctl", name),
+			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", op.Names())}
+	}
+	return nil
+}
+
+// Update implements [Scaler]. The call is too short to be worth a context of
+// its own: it ends with the plugin or after half a minute.
+func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return sdk.ScaleState{}, err
+	}
+	p.op = operation{code: pb.OpUpdate, foundInf: foundInf}
+	ticket, err := p.lane.submit(&p.op)
+	if err != nil {
+		return sdk.ScaleState{}, err
+	}
+	p.scale = sdk.ScaleState{}
+	if err := p.lane.wait(ticket, &p.scale); err != nil {
+		return p.scale, err
+	}
+	if err := checkScale(p.scale.Scale); err != nil {
+		return p.scale, &PluginError{Kind: sdk.KindPrecision, Name: p.info.Name, PID: p.PID(), Phase: "update", Cause: err}
+	}
+	return p.scale, nil
+}
+
+// State implements [Scaler].
+func (p *Precision) State(ctx context.Context) (map[string]float64, error) { return p.ctl.State(ctx) }
+
+// Load implements [Scaler].
+func (p *Precision) Load(ctx context.Context, state map[string]float64) error {
+	return p.ctl.Load(ctx, state)
+}
+
+// Close implements [Scaler].
+func (p *Precision) Close(ctx context.Context) error {
+	if p.proc != nil {
+		return p.proc.close(ctx, p.lane)
+	}
+	p.lane.close()
+	return p.ctl.(*localPrecision).Close()
+}
+
+// remotePrecision calls a precision plugin over gRPC.
+type remotePrecision struct{ p *plugin }
+
+func (r *remotePrecision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
+	encoded, err := encodeOptions(options)
+	if err != nil {
+		return sdk.Policy{}, err
+	}
+	reply, err := r.p.rpc.Policy(ctx, &pb.PolicyRequest{OptionsJson: encoded})
+	if err != nil {
+		return sdk.Policy{}, r.p.error("policy", err)
+	}
+	policy, err := policyFromProto(reply)
+	return policy, r.p.error("policy", err)
+}
+
+func (r *remotePrecision) State(ctx context.Context) (map[string]float64, error) {
+	reply, err := r.p.rpc.State(ctx, &pb.StateRequest{})
+	return reply.GetState(), r.p.error("state", err)
+}
+
+func (r *remotePrecision) Load(ctx context.Context, state map[string]float64) error {
+	_, err := r.p.rpc.Load(ctx, &pb.LoadRequest{State: state})
+	return r.p.error("load", err)
+}
+
+func (r *remotePrecision) update(ctx context.Context, op *operation, scale *sdk.ScaleState) error {
+	reply, err := r.p.rpc.Update(ctx, &pb.UpdateRequest{FoundInf: op.foundInf})
+	if err != nil {
+		return err
+	}
+	*scale = sdk.ScaleState{Scale: reply.Scale, Skip: reply.Skip, Skipped: reply.Skipped}
+	return nil
+}
+
+// localPrecision serialises the calls to an instance in this process.
+type localPrecision struct {
+	once
+	mu sync.Mutex
+	p  sdk.Precision
+}
+
+// InProcessPrecision runs an instance in this process.
+func InProcessPrecision(p sdk.Precision) *Precision {
+	local := &localPrecision{p: p}
+	info := p.Info()
+	info.Kind = sdk.KindPrecision
+	return &Precision{info: info, ctl: local, lane: localLane(&info, local.update)}
+}
+
+func (l *localPrecision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.Policy(ctx, options)
+}
+
+func (l *localPrecision) State(ctx context.Context) (map[string]float64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.State(ctx)
+}
+
+func (l *localPrecision) Load(ctx context.Context, state map[string]float64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.Load(ctx, state)
+}
+
+func (l *localPrecision) update(ctx context.Context, op *operation, scale *sdk.ScaleState) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*scale, err = l.p.Update(ctx, op.foundInf)
+	return err
+}
+
+var _ Scaler = (*Precision)(nil)
+
+func (l *localPrecision) Close() error { return l.close(l.p.Close) }

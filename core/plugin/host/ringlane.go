@@ -1,0 +1,247 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// ringLane is the shared-memory data plane. One waiter at a time sleeps on
+// the ring and takes completions for all; the others sleep on cond.
+type ringLane struct {
+	p    *plugin
+	ring *shm.Submitter
+
+	mu        sync.Mutex
+	cond      sync.Cond
+	sub       shm.Submission
+	comp      shm.Completion
+	listening bool // somebody sleeps on the ring, without mu
+	closed    bool
+	done      uint64 // tickets completed
+	progress  time.Time
+	timeout   time.Duration
+	slots     [shm.Slots]outcome
+	broken    error  // the first failure
+	brokenAt  uint64 // its ticket
+}
+
+// outcome is what is known of the operation with a ticket.
+type outcome struct {
+	ticket uint64
+	code   uint8
+	seq    uint64
+	err    error
+	scale  pb.ScaleResult
+	span   pb.Span
+}
+
+func newRingLane(p *plugin) *ringLane {
+	l := &ringLane{p: p, ring: p.ring}
+	l.cond.L = &l.mu
+	p.onDeath(l.ring.Wake)
+	return l
+}
+
+func (l *ringLane) limit(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timeout = d
+}
+
+func (l *ringLane) submit(op *operation) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := time.Now()
+	for {
+		if err := l.usable(op.code, op.call.Seq, start); err != nil {
+			return 0, err
+		}
+		op.encode(&l.sub)
+		err := l.ring.Submit(&l.sub)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, shm.ErrFull) {
+			return 0, err
+		}
+		l.listen()
+	}
+	t := l.sub.Ticket
+	l.slots[t%shm.Slots] = outcome{ticket: t, code: op.code, seq: op.call.Seq}
+	return t, nil
+}
+
+func (op *operation) encode(s *shm.Submission) {
+	s.Op = op.code
+	switch op.code {
+	case pb.OpFill:
+		s.Arena, s.Offset, s.Count = op.arena, op.indices, uint64(len(op.batch.Indices))
+		a := pb.FillArgs{
+			Split: uint32(op.batch.Split), Epoch: int64(op.batch.Epoch), Seed: op.batch.Seed,
+			Input: op.input, InputSize: uint64(len(op.batch.Input)), Target: op.target, TargetSize: uint64(len(op.batch.Target)),
+		}
+		a.Put(s.Payload[:])
+	case pb.OpUpdate:
+		s.Payload[0] = 0
+		if op.foundInf {
+			s.Payload[0] = 1
+		}
+	default:
+		c := &op.call
+		s.Seq, s.Reduce, s.DType = c.Seq, uint8(c.Reduce), uint8(c.DType)
+		s.Count, s.Root, s.Bucket = uint64(c.Count), int32(c.Root), int32(c.Bucket)
+		s.Arena, s.Offset, s.Size = 0, uint64(c.Offset), uint64(op.size)
+		if c.Arena != nil {
+			s.Arena = c.Arena.ID
+		}
+		a := pb.CollectiveArgs{Timed: op.timed, Channel: uint8(c.Channel), Ready: uint16(c.Ready), Done: uint16(c.Done)}
+		a.Put(s.Payload[:])
+	}
+}
+
+func (l *ringLane) wait(ticket uint64, scale *sdk.ScaleState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := time.Now()
+	for l.done < ticket {
+		o := &l.slots[ticket%shm.Slots]
+		if err := l.usable(o.code, o.seq, start); err != nil && l.done < ticket {
+			return err
+		}
+		l.listen()
+	}
+	o := &l.slots[ticket%shm.Slots]
+	if o.ticket != ticket { // long ago
+		if l.broken != nil && ticket >= l.brokenAt {
+			return l.broken
+		}
+		return nil
+	}
+	if scale != nil && o.err == nil {
+		*scale = sdk.ScaleState{Scale: o.scale.Scale, Skip: o.scale.Skip, Skipped: o.scale.Skipped}
+	}
+	return o.err
+}
+
+func (l *ringLane) span(ticket uint64) (pb.Span, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := &l.slots[ticket%shm.Slots]
+	return o.span, o.ticket == ticket && l.done >= ticket && o.span.Begin != 0
+}
+
+// usable is an error when there is no point in waiting any more; mu is held.
+func (l *ringLane) usable(code uint8, seq uint64, start time.Time) error {
+	if l.closed {
+		return l.p.error(operationName(code, seq), ErrClosed)
+	}
+	if l.timeout > 0 && time.Since(later(start, l.progress)) > l.timeout {
+		l.p.proc.giveUp(fmt.Errorf("%w: %s takes longer than %v", ErrHung, operationName(code, seq), l.timeout))
+	}
+	if err := l.p.proc.failure(); err != nil {
+		l.take() // what it completed before is valid
+		return l.p.error(operationName(code, seq), err)
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// listen returns after something may have happened; mu is held on entry and
+// on return.
+func (l *ringLane) listen() {
+	if l.take() {
+		return
+	}
+	if l.listening {
+		l.cond.Wait()
+		return
+	}
+	l.listening = true
+	l.mu.Unlock()
+	l.ring.Wait(shm.Slice)
+	l.mu.Lock()
+	l.listening = false
+	if !l.closed {
+		l.take()
+	}
+	l.cond.Broadcast()
+}
+
+// take collects the completions that are there; mu is held.
+func (l *ringLane) take() bool {
+	any := false
+	for {
+		ok, err := l.ring.Complete(&l.comp)
+		if err != nil {
+			l.p.proc.giveUp(err)
+			return any
+		}
+		if !ok {
+			break
+		}
+		any = true
+		l.record()
+	}
+	if any {
+		l.progress = time.Now()
+		l.cond.Broadcast()
+	}
+	return any
+}
+
+func (l *ringLane) record() {
+	t := l.comp.Ticket
+	l.done = t
+	o := &l.slots[t%shm.Slots]
+	if l.comp.Status == shm.OK {
+		switch o.code {
+		case pb.OpUpdate:
+			o.scale.Get(l.comp.Result[:])
+		case pb.OpFill:
+		default:
+			o.span.Get(l.comp.Result[:])
+		}
+		return
+	}
+	o.err = l.p.error(operationName(o.code, o.seq), l.reason(t))
+	if l.broken == nil {
+		l.broken, l.brokenAt = o.err, t
+	}
+}
+
+// reason asks the plugin why an operation failed.
+func (l *ringLane) reason(ticket uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), margin)
+	defer cancel()
+	r, err := l.p.rpc.Failure(ctx, &pb.FailureRequest{Ticket: ticket})
+	if err != nil {
+		return err
+	}
+	return errorFromProto(r)
+}
+
+func (l *ringLane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for l.listening {
+		l.ring.Wake()
+		l.cond.Wait()
+	}
+	l.cond.Broadcast()
+}
+
+var _ lane = (*ringLane)(nil)

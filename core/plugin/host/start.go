@@ -1,0 +1,344 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/base/tempdir"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
+)
+
+// plugin is a running plugin process of any kind, and its connections.
+type plugin struct {
+	info   sdk.Info
+	proc   *process
+	client *goplugin.Client
+	rpc    pb.PluginClient
+	host   *Host
+
+	ring    *shm.Submitter // nil with the inline data plane
+	control *shm.Arena
+	record  flightRecord
+
+	quit     chan struct{} // ends the supervision
+	watched  chan struct{} // closed when it has ended
+	wakeMu   sync.Mutex
+	wakers   []func() // called when the process is found dead
+	ticks    []func() // called on every look of the supervision
+	closing  sync.Once
+	closeErr error
+}
+
+// start brings a plugin to the point where it can be opened.
+func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, error) {
+	if os.Getenv(pb.Handshake.MagicCookieKey) == pb.Handshake.MagicCookieValue {
+		return nil, &StartError{Kind: kind, Name: name, Problem: "this process is a plugin itself", Help: "a plugin starts no plugins, or they would start each other without end; call sdk.Serve before anything else in main"}
+	}
+	prog, failed := h.locate(kind, name)
+	if failed != nil {
+		return nil, failed
+	}
+	defer prog.close()
+	if readable, ok := h.opts.Sandboxes[name]; ok {
+		var err error
+		if prog, err = h.sandboxed(prog, readable); err != nil {
+			return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+		}
+	}
+	log := h.opts.Log.With("plugin", name)
+	proc, err := newProcess(kind, name, prog, h.environment(), &lines{log: log})
+	if err != nil {
+		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+	}
+	p := &plugin{proc: proc, host: h, quit: make(chan struct{}), watched: make(chan struct{})}
+	cert, secured, err := certificate()
+	if err != nil {
+		return nil, err
+	}
+	proc.cmd.Env = append(proc.cmd.Env, envClientCert+"="+string(cert))
+	p.client = goplugin.NewClient(h.clientConfig(proc, secured))
+	ctx, cancel := context.WithTimeout(ctx, h.opts.StartTimeout)
+	defer cancel()
+	if err := p.connect(ctx); err != nil {
+		return nil, p.abandon(ctx, err)
+	}
+	if prog.builtin != nil {
+		p.info.Name = name
+	}
+	go p.supervise()
+	return p, nil
+}
+
+// envClientCert is how go-plugin tells a plugin the host's certificate.
+const envClientCert = "PLUGIN_CLIENT_CERT"
+
+func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.ClientConfig {
+	return &goplugin.ClientConfig{
+		HandshakeConfig:  pb.Handshake,
+		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: service{}}},
+		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, dir string) (runner.Runner, error) {
+			proc.cmd.Env = append(proc.cmd.Env, spec.Env...)
+			proc.socketDir = dir
+			return proc, nil
+		},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		TLSConfig:        secured, // go-plugin adds the plugin's certificate from the handshake
+		SkipHostEnv:      true,
+		StartTimeout:     h.opts.StartTimeout,
+		Logger:           hclog.NewNullLogger(),
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.socketHome()},
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // the socket's file is gone once we are connected
+		},
+	}
+}
+
+func (h *Host) socketHome() string {
+	if h.opts.SocketDir != "" {
+		return h.opts.SocketDir
+	}
+	return tempdir.Home()
+}
+
+// service gives go-plugin's connection as our client.
+type service struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+// GRPCServer implements goplugin.GRPCPlugin; the host never serves.
+func (service) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error { return errors.ErrUnsupported }
+
+// GRPCClient implements goplugin.GRPCPlugin.
+func (service) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return pb.NewPluginClient(conn), nil
+}
+
+// connect starts the process and goes through handshake, Info and Start.
+func (p *plugin) connect(ctx context.Context) error {
+	// go-plugin knows no context: what it waits for ends with the process.
+	defer context.AfterFunc(ctx, p.proc.killGroup)()
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(pb.ServiceName)
+	if err != nil {
+		return err
+	}
+	p.rpc = raw.(pb.PluginClient)
+	info, err := p.rpc.Info(ctx, &pb.InfoRequest{})
+	if err != nil {
+		return fromStatus(err)
+	}
+	if p.info, err = infoFromProto(info); err != nil {
+		return err
+	}
+	if p.info.Kind != p.proc.kind {
+		return fmt.Errorf("it is a %s plugin", p.info.Kind)
+	}
+	// Connected once is connected for good; a file less to leave behind.
+	_ = os.RemoveAll(p.proc.socketDir)
+	return p.startDataPlane(ctx, info.DataPlanes)
+}
+
+func (p *plugin) startDataPlane(ctx context.Context, planes []string) error {
+	if !slices.Contains(planes, pb.PlaneShm) || os.Getenv(pb.EnvDataPlane) == pb.PlaneInline {
+		_, err := p.rpc.Start(ctx, &pb.StartRequest{DataPlane: pb.PlaneInline})
+		return err
+	}
+	control, err := shm.New("control", shm.ControlSize)
+	if err != nil {
+		return err
+	}
+	p.control = control
+	if p.ring, err = shm.NewSubmitter(control.Bytes(), shm.DefaultBell()); err != nil {
+		return err
+	}
+	if err := p.sendFile(ctx, 0, control.File()); err != nil {
+		return err
+	}
+	_, err = p.rpc.Start(ctx, &pb.StartRequest{DataPlane: pb.PlaneShm, ControlSize: shm.ControlSize})
+	return err
+}
+
+func (p *plugin) sendFile(ctx context.Context, tag uint64, f *os.File) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(p.host.opts.StartTimeout)
+	}
+	if err := p.proc.link.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	return shm.SendFile(p.proc.link, tag, f)
+}
+
+// attach makes an arena known to the plugin under an id above 0.
+func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Arena) error {
+	if err := p.sendFile(ctx, uint64(id), a.File()); err != nil {
+		return err
+	}
+	_, err := p.rpc.AttachArena(ctx, &pb.AttachArenaRequest{Id: id, Name: name, Size: uint64(a.Size())})
+	return err
+}
+
+// abandon ends a plugin that could not be started and says why.
+func (p *plugin) abandon(ctx context.Context, cause error) error {
+	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	started := p.proc.pid() != 0
+	ended := started && p.proc.endsWithin(lastMoment) && !p.proc.wasKilled()
+	p.proc.killGroup()
+	p.client.Kill()
+	if started {
+		<-p.proc.dead
+	}
+	_ = p.proc.link.Close()
+	_ = p.proc.child.Close()
+	_ = os.RemoveAll(p.proc.socketDir)
+	if p.control != nil {
+		_ = p.control.Close()
+	}
+	e := &StartError{Kind: p.proc.kind, Name: p.proc.name, Err: cause}
+	e.Fault = ended && p.proc.signaled || (ended || timedOut) && p.proc.known()
+	p.explain(ctx, e, ended, timedOut)
+	return e
+}
+
+func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut bool) {
+	if p.proc.pid() != 0 {
+		e.LastLines = p.proc.lastLines()
+	}
+	const foreign = "is it a plugin for trainctl, built for this machine?"
+	switch version := p.proc.version; {
+	case p.proc.pid() == 0:
+		e.Problem = e.Err.Error()
+		e.Help = cmp.Or(diag.Shortage(e.Problem), foreign)
+	case version != 0 && version != pb.ProtocolVersion:
+		e.Problem = fmt.Sprintf("it speaks version %d of the plugin protocol, this trainctl speaks %d", version, pb.ProtocolVersion)
+		e.Help = "build the plugin against this trainctl's core/sdk, or take the trainctl it was built for"
+	case timedOut:
+		e.Problem = fmt.Sprintf("it was not ready within %v", p.host.opts.StartTimeout)
+		if !e.Fault {
+			e.Help = "its set-up belongs into Open; before that it must not wait for anything"
+		}
+	case ctx.Err() != nil:
+		e.Problem, e.Err = "the start was cancelled", ctx.Err()
+	case ended && e.Fault:
+		e.Problem = "its process ended while it started: " + p.proc.status
+	case ended:
+		e.Problem, e.Help = "it ended at once: "+p.proc.status, foreign
+	case version == 0:
+		e.Problem, e.Help = "it closed its output without the handshake of a plugin", foreign
+	default:
+		e.Problem = e.Err.Error()
+	}
+}
+
+// error says what went wrong in a call, and prefers the death of the process
+// to its symptoms.
+func (p *plugin) error(phase string, err error) error {
+	if err == nil {
+		return nil
+	}
+	cause := fromStatus(err)
+	if unreachable(err) {
+		p.proc.endsWithin(500 * time.Millisecond) // it is probably about to be found dead
+	}
+	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: phase, Cause: cause}
+	if failure := p.proc.failure(); failure != nil {
+		if errors.Is(failure, ErrHung) {
+			p.proc.endsWithin(2 * lastStack) // it is being asked where it hangs
+		}
+		e.Cause = failure
+		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.hanging()
+		e.LastFlight = p.record.last(p.ring)
+	}
+	return e
+}
+
+// lane is the data plane that was negotiated; call does one operation inline.
+func (p *plugin) lane(call func(context.Context, *operation, *sdk.ScaleState) error) lane {
+	if p.ring != nil {
+		return newRingLane(p)
+	}
+	return newCallLane(p, call, 0) // the plugin keeps the operation's deadline
+}
+
+func (p *plugin) failure() error { return p.proc.failure() }
+
+func (p *plugin) giveUp(cause error) { p.proc.giveUp(cause) }
+
+// local is the owner of an instance in this process.
+type local struct {
+	kind sdk.Kind
+	name string
+}
+
+// localLane is the lane of an instance in this process, whose errors carry
+// its name as those of a process do.
+func localLane(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) lane {
+	return newCallLane(local{info.Kind, info.Name}, call, margin)
+}
+
+func (l local) error(phase string, err error) error {
+	return &PluginError{Kind: l.kind, Name: l.name, Phase: phase, Cause: err}
+}
+
+func (local) failure() error { return nil }
+
+func (local) giveUp(error) {}
+
+// once closes an instance in this process once and keeps the outcome.
+type once struct {
+	closing sync.Once
+	err     error
+}
+
+func (o *once) close(f func() error) error {
+	o.closing.Do(func() { o.err = f() })
+	return o.err
+}
+
+func (p *plugin) pid() int {
+	if p == nil {
+		return 0
+	}
+	return p.proc.pid()
+}
+
+// Describe gives the Info of a plugin as named in the TOML. A built-in one is
+// asked in this process; a path is started for a moment, and the error is a
+// *StartError.
+func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
+	if !IsPath(plugin) {
+		if b := h.builtin(kind, plugin); b != nil {
+			return b.info()
+		}
+	}
+	return h.Probe(ctx, kind, plugin)
+}
+
+// Probe starts a plugin's process, also a built-in one's, shakes hands with
+// it, asks it to describe itself and ends it.
+func (h *Host) Probe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
+	p, err := h.start(ctx, kind, plugin)
+	if err != nil {
+		return sdk.Info{}, err
+	}
+	return p.info, p.close(ctx, p.lane(nil))
+}

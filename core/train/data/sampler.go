@@ -1,0 +1,115 @@
+// Package data decides which sample goes where: the distributed sampler and
+// the loader that keeps batches ahead of the training step.
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/rng"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Sampler shards sample indices over ranks exactly as
+// torch.utils.data.DistributedSampler does (torch/utils/data/distributed.py).
+// The epoch is an argument, so it cannot be forgotten.
+type Sampler struct {
+	n, world, rank int
+	shuffle, drop  bool
+	seed           uint64
+	perRank        int // of the longest shard
+	total          int // of all shards
+}
+
+// NewSampler makes the sampler of one rank over n samples. It fails when a
+// rank would have no samples at all.
+func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error) {
+	if world < 1 || rank < 0 || rank >= world {
+		return nil, fmt.Errorf("sampler: rank %d is outside 0..%d", rank, world-1)
+	}
+	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: cfg.SeedOr(runSeed)}
+	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
+	if s.perRank == 0 {
+		return nil, tooFew("use fewer ranks or more data", "%d samples give nothing to each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
+	}
+	s.total = s.perRank * world
+	if cfg.Pad == PadNone && s.total > n {
+		s.total = n
+	}
+	if s.total < world {
+		return nil, tooFew(fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "%d samples leave some of %d ranks without any with pad = %q", n, world, PadNone)
+	}
+	return s, nil
+}
+
+func tooFew(help, format string, args ...any) error {
+	var l diag.List
+	l.Addf("sampler", help, format, args...)
+	return l.Err()
+}
+
+// SamplesPerRank is the length of every rank's shard: ceil(n/W), or with
+// dropLast and a remainder ceil((n−W)/W), which is 0 for n < W.
+func SamplesPerRank(n, world int, dropLast bool) int {
+	if dropLast && n%world != 0 {
+		return max(0, n-1) / world
+	}
+	return (n + world - 1) / world
+}
+
+// Len is the number of samples this rank gets in an epoch.
+func (s *Sampler) Len() int { return s.LenOf(s.rank) }
+
+// LenOf is the number of samples that a rank gets in an epoch: equal on all
+// ranks, unless nothing pads the tail.
+func (s *Sampler) LenOf(rank int) int { return (s.total - rank + s.world - 1) / s.world }
+
+// Total is the number of samples that all ranks get in an epoch.
+func (s *Sampler) Total() int { return s.total }
+
+// Order is the whole epoch's order over all ranks: the shuffled list, padded
+// by repeating it from its head, cut, or left as it is. Rank r takes places r, r+W, r+2W, ….
+func (s *Sampler) Order(epoch int) []int64 {
+	var order []int64
+	if s.shuffle {
+		order = rng.NewMT(s.seed + uint64(epoch)).Perm(s.n)
+	} else {
+		order = make([]int64, s.n)
+		for i := range order {
+			order[i] = int64(i)
+		}
+	}
+	for len(order) < s.total {
+		order = append(order, order[:min(s.n, s.total-len(order))]...)
+	}
+	return order[:s.total]
+}
+
+// Epoch gives this rank's indices of an epoch, in order.
+func (s *Sampler) Epoch(epoch int) []int64 {
+	order := s.Order(epoch)
+	mine := make([]int64, 0, s.perRank)
+	for i := s.rank; i < len(order); i += s.world {
+		mine = append(mine, order[i])
+	}
+	return mine
+}
+
+// OrderHash identifies an epoch's order: sha256 over its indices as
+// little-endian int64.
+func (s *Sampler) OrderHash(epoch int) string {
+	h := sha256.Sum256(tensor.Bytes(s.Order(epoch)))
+	return hex.EncodeToString(h[:])
+}
+
+// EvalShard gives the indices that one rank evaluates: every sample is on
+// exactly one rank and none is repeated, so that sums over ranks are exact.
+func EvalShard(n, world, rank int) []int64 {
+	var mine []int64
+	for i := rank; i < n; i += world {
+		mine = append(mine, int64(i))
+	}
+	return mine
+}

@@ -1,0 +1,127 @@
+package ddp
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// codec says how a bucket travels: in which type, where in the arena, and with
+// which factors before and after the sum that make it an average.
+//
+// The order of a compressed bucket is cast, divide, all-reduce, cast back, as
+// in PyTorch's default_hooks.py; the factors are apex's gradient_predivide_factor.
+type codec struct {
+	group     *Group
+	half      tensor.DType // type to travel in; Invalid: the bucket's own
+	factor    float64      // gradient_predivide_factor
+	pre, post float64
+}
+
+func newCodec(g *Group, cfg Config) codec {
+	c := codec{group: g, half: cfg.half(), factor: cfg.PredivideFactor}
+	c.divide(g.World)
+	return c
+}
+
+// divide makes sums averages over n ranks.
+func (c *codec) divide(n int) {
+	c.pre, c.post = 1/float64(n), 1
+	if c.factor != 0 {
+		c.pre, c.post = 1/c.factor, c.factor/float64(n)
+	}
+}
+
+// wireType is the type in which a bucket of type d travels.
+func (c codec) wireType(d tensor.DType) tensor.DType {
+	if c.half.Valid() {
+		return c.half
+	}
+	return d
+}
+
+// pack makes a bucket ready to be summed. Without compression it travels where
+// it lies, and home and wire are the same region.
+func (c codec) pack(d tensor.DType, home, wire Region) {
+	mem := c.group.Bytes(wire)
+	if wire != home {
+		kernel.Convert(c.half, mem, d, c.group.Bytes(home))
+	}
+	if c.pre != 1 {
+		kernel.ScaleBytes(c.wireType(d), mem, c.pre)
+	}
+}
+
+// unpack turns the sum into the average, where the bucket lies.
+func (c codec) unpack(d tensor.DType, home, wire Region) {
+	mem := c.group.Bytes(home)
+	if wire != home {
+		kernel.Convert(d, mem, c.half, c.group.Bytes(wire))
+	}
+	if c.post != 1 {
+		kernel.ScaleBytes(d, mem, c.post)
+	}
+}
+
+// half is the type that compress names, Invalid for "none".
+func (c Config) half() tensor.DType {
+	switch c.Compress {
+	case "fp16":
+		return tensor.F16
+	case "bf16":
+		return tensor.BF16
+	}
+	return tensor.Invalid
+}
+
+// LayoutWire places what travels, from offset on, and returns the buckets'
+// regions there and the end. A bucket that travels in its own type travels
+// from where it lies.
+func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, home []Region, offset int) (wire []Region, end int) {
+	for i, b := range buckets {
+		n := c.wireBytes(grads, b)
+		if n == 0 {
+			wire = append(wire, home[i])
+			continue
+		}
+		offset = Align(offset)
+		wire = append(wire, Region{offset, n})
+		offset += n
+	}
+	return wire, Align(offset)
+}
+
+// BytesPerStep is what a rank contributes to the all-reduces of one step's
+// gradients, in bytes of the type in which they travel; with PowerSGD, from its start on.
+// The gaps that align gradients, 15 bytes at most for each, are not counted.
+func (c Config) BytesPerStep(grads []Gradient, buckets []Bucket) (n int) {
+	for _, b := range buckets {
+		switch half := c.half(); {
+		case c.lowRank(grads, b) != nil:
+			n += c.wireBytes(grads, b)
+		case half.Valid():
+			n += b.Bytes / b.DType.Size() * half.Size()
+		default:
+			n += b.Bytes
+		}
+	}
+	return n
+}
+
+// lowRank is how a bucket travels as factors, nil where it does not.
+func (c Config) lowRank(grads []Gradient, b Bucket) *lowRank {
+	if c.Compress != "powersgd" {
+		return nil
+	}
+	return newLowRank(grads, b, c.PowerSGDRank)
+}
+
+// wireBytes is the memory of a bucket that travels in another form, 0 for its own.
+func (c Config) wireBytes(grads []Gradient, b Bucket) int {
+	if l := c.lowRank(grads, b); l != nil {
+		return 4 * (l.first + l.second)
+	}
+	if half := c.half(); half.Valid() && half != b.DType {
+		return b.Elems() * half.Size()
+	}
+	return 0
+}

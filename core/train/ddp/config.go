@@ -1,0 +1,75 @@
+// Package ddp turns gradients that become ready one by one during backward
+// into bucketed all-reduces that run beside it.
+package ddp
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/base/diag"
+)
+
+// Config is the table [ddp]. Names are those of DistributedDataParallel.
+type Config struct {
+	BucketCapMB          Cap     `toml:"bucket_cap_mb"`                            // a bucket closes once it holds this many MiB; "auto": as the time of a step and the cost of messages suggest
+	FirstBucketMB        float64 `toml:"first_bucket_mb"`                          // cap of the bucket that is ready first, so that communication starts early; follows bucket_cap_mb when that alone is given
+	BroadcastBuffers     bool    `toml:"broadcast_buffers"`                        // rank 0's buffers overwrite the others' before every synchronised training step
+	FindUnusedParameters bool    `toml:"find_unused_parameters"`                   // parameters may take no part in a step, in branches that layerdrop leaves out: ranks agree on which
+	Uneven               string  `toml:"uneven" words:"error,stop,join"`           // when ranks run out of batches at different times: "error"; "stop" the epoch at the first; "join": go on without them
+	DivideByInitial      bool    `toml:"divide_by_initial_world_size"`             // join: average over all ranks, also over those that have run out
+	SyncBatchNorm        bool    `toml:"sync_batchnorm"`                           // batch statistics over all ranks
+	Compress             string  `toml:"compress" words:"none,fp16,bf16,powersgd"` // "none", "fp16", "bf16": type in which gradients travel; "powersgd": as factors of low rank
+	PowerSGDRank         int     `toml:"powersgd_rank"`                            // of the factors; more is more exact and larger
+	PowerSGDStart        int     `toml:"powersgd_start_step"`                      // gradients travel whole for this many steps first
+	PredivideFactor      float64 `toml:"gradient_predivide_factor"`                // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
+	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
+}
+
+// What [Config].Uneven may be.
+const (
+	UnevenError = "error"
+	UnevenStop  = "stop"
+	UnevenJoin  = "join"
+)
+
+// Default is PyTorch's.
+func Default() Config {
+	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
+}
+
+// Problems checks the table by itself.
+func (c Config) Problems() diag.List {
+	var l diag.List
+	if c.BucketCapMB < 0 {
+		l.Addf("bucket_cap_mb", `0 gives one bucket per parameter, 25 is the default, "auto" measures`, "%v is negative", c.BucketCapMB)
+	}
+	if c.FirstBucketMB < 0 {
+		l.Addf("first_bucket_mb", "1 is the default", "%v is negative", c.FirstBucketMB)
+	}
+	switch c.Uneven {
+	case UnevenError, UnevenStop, UnevenJoin:
+	default:
+		l.Addf("uneven", `use "error", "stop" or "join"`, "unknown way %q to deal with uneven inputs", c.Uneven)
+	}
+	if !c.DivideByInitial && c.Uneven != UnevenJoin {
+		l.Addf("divide_by_initial_world_size", `set uneven = "join", or remove it`, "without join all ranks have a batch in every step")
+	}
+	switch c.Compress {
+	case "none", "fp16", "bf16":
+	case "powersgd":
+		if c.PredivideFactor != 0 {
+			l.Addf("gradient_predivide_factor", "remove it", "factors of low rank are always averaged whole")
+		}
+	default:
+		l.Addf("compress", `use "none", "fp16", "bf16" or "powersgd"`, "unknown compression %q", c.Compress)
+	}
+	if c.PowerSGDRank < 1 {
+		l.Addf("powersgd_rank", "1 is the default", "%d is less than 1", c.PowerSGDRank)
+	}
+	if c.PowerSGDStart < 0 {
+		l.Addf("powersgd_start_step", "1000 is the default", "%d is negative", c.PowerSGDStart)
+	}
+	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
+		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v cannot divide gradients", f)
+	}
+	return l
+}

@@ -1,0 +1,100 @@
+package ddp
+
+import (
+	"errors"
+
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// inPlace is the way of buckets that a backend reduces in the memory of the
+// device in which they are born. They are divided and sent when their last gradient is
+// enqueued, long before it is computed.
+type inPlace struct {
+	dev     plan.Resident
+	lent    plan.Lent
+	arena   *sdk.Arena      // lent, as the backend knows it
+	buckets []tensor.Tensor // the host's memory that they are copies of
+	done    []int           // by bucket: the event behind its sum
+	sent    []int           // buckets, since Begin, that are not settled
+}
+
+// Within makes the reducer sum up buckets in lent memory, which has the layout
+// of the group's arena. Buckets travel in their own type. It is called again for each
+// backend that the memory was lent to, with the arena that this one knows.
+func (r *Reducer) Within(dev plan.Resident, lent plan.Lent, arena *sdk.Arena) {
+	r.staged = false
+	if r.device != nil {
+		r.device.arena = arena
+		return
+	}
+	r.device = &inPlace{dev: dev, lent: lent, arena: arena, done: make([]int, len(r.buckets)), sent: make([]int, 0, len(r.buckets))}
+	for b, at := range r.regions {
+		if r.wire[b] != at {
+			panic("ddp: a compressed bucket cannot be reduced where it lies")
+		}
+		mem := r.group.Bytes(at)
+		r.device.buckets = append(r.device.buckets, tensor.Of(r.buckets[b].DType, tensor.Shape{r.buckets[b].Elems()}, mem))
+	}
+}
+
+// issue divides a bucket and sends it, behind the work that writes it.
+func (r *Reducer) issue(b int) {
+	d := r.device
+	if r.err = d.scale(b, r.codec.pre); r.err != nil {
+		return
+	}
+	var ready int
+	if ready, d.done[b], r.err = d.lent.Written(); r.err != nil {
+		return
+	}
+	d.sent = append(d.sent, b)
+	r.tickets[b], r.err = r.group.submitIn(d.arena, r.buckets[b].DType, r.regions[b], b, ready, d.done[b])
+}
+
+func (d *inPlace) scale(b int, f float64) error {
+	if f == 1 {
+		return nil
+	}
+	return d.dev.Scale(d.buckets[b], f)
+}
+
+// Settle lets the device go on with the averages that Finish has waited for. A
+// collective that was called after Flush has succeeded before: until then sums in a device's
+// memory do not count, and the device must not wait for one that may never
+// come. Where buckets travel through the host it does nothing.
+func (r *Reducer) Settle() error {
+	d := r.device
+	if d == nil {
+		return nil
+	}
+	for _, b := range d.sent {
+		if err := d.lent.Follow(d.done[b]); err != nil {
+			return err
+		}
+		if err := d.scale(b, r.codec.post); err != nil {
+			return err
+		}
+	}
+	d.sent = d.sent[:0]
+	return nil
+}
+
+// Trial sums up n bytes of the buckets' memory, as float32, the way buckets
+// travel, and returns when the sum is there. It leaves nonsense in them.
+func (r *Reducer) Trial(n int) error {
+	at := Region{Size: n}
+	if r.device == nil || r.staged {
+		return r.group.AllReduce(at, sdk.Sum, tensor.F32)
+	}
+	ready, done, err := r.device.lent.Written()
+	if err != nil {
+		return err
+	}
+	ticket, err := r.group.submitIn(r.device.arena, tensor.F32, at, -1, ready, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.group.wait(ticket, "trial", -1, at), r.device.lent.Follow(done)) // which nobody has recorded
+}

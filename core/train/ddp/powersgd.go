@@ -1,0 +1,194 @@
+package ddp
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/base/rng"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// PowerSGD (Vogels, Karimireddy and Jaggi, 2019; PyTorch's powerSGD_hook.py)
+// sends two thin factors in place of a gradient. A matrix M becomes P = M·Q,
+// summed over ranks and made orthonormal, then Q = Mᵀ·P, averaged over ranks;
+// all ranks go on with P·Qᵀ. What that leaves out of a rank's M is added to its
+// next one, and Q is where the next step begins.
+
+// minRate is how much smaller the factors have to be than the matrix.
+const minRate = 2
+
+// matrix is a gradient that travels as factors: rows×cols at an element of the
+// bucket, of rank r.
+type matrix struct {
+	param             int
+	shape             tensor.Shape
+	at, rows, cols, r int
+	p, q              int // elements of the factors within their regions
+}
+
+// run is a piece of a bucket that travels as it is.
+type run struct{ at, n int }
+
+// lowRank is the plan of one bucket. Its first message is [rest, all P], its
+// second all Q.
+type lowRank struct {
+	mats   []matrix
+	rest   []run
+	first  int // elements
+	second int
+}
+
+// newLowRank decides which gradients of a bucket are worth factoring; nil if
+// none is. Only float32 is.
+func newLowRank(grads []Gradient, b Bucket, rank int) *lowRank {
+	if b.DType != tensor.F32 {
+		return nil
+	}
+	l := &lowRank{}
+	for i, p := range b.Params {
+		at, n := b.At[i]/b.DType.Size(), grads[p].Shape.Elems()
+		if m, ok := factor(grads[p].Shape, rank); ok {
+			m.param, m.at = p, at
+			l.mats = append(l.mats, m)
+		} else {
+			l.rest = append(l.rest, run{at, n})
+			l.first += n
+		}
+	}
+	for i := range l.mats {
+		m := &l.mats[i]
+		m.p, m.q = l.first, l.second
+		l.first += m.rows * m.r
+		l.second += m.cols * m.r
+	}
+	if l.mats == nil {
+		return nil
+	}
+	return l
+}
+
+// factor views a gradient as a matrix of its first dimension by all others.
+func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
+	if len(s) < 2 || s.Elems() == 0 {
+		return m, false
+	}
+	n := s[0]
+	k := s.Elems() / n
+	r := min(n, k, rank)
+	return matrix{shape: s, rows: n, cols: k, r: r}, (n+k)*r*minRate < n*k
+}
+
+// powerSGD is a bucket on its way.
+type powerSGD struct {
+	*lowRank
+	over          int // ranks that the average is over
+	wire1, wire2  Region
+	grad          []float32 // the bucket
+	residue       []float32 // what earlier steps left out; in between, this step's input
+	first, second []float32 // what travels
+	scratch       []float32
+
+	kept []float32 // residue and second at the last keep; nil before
+}
+
+func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
+	s := &powerSGD{
+		lowRank: l, over: g.World,
+		wire1: Region{wire.Offset, 4 * l.first}, wire2: Region{wire.Offset + 4*l.first, 4 * l.second},
+	}
+	s.grad = tensor.View[float32](g.Bytes(home))
+	s.first, s.second = tensor.View[float32](g.Bytes(s.wire1)), tensor.View[float32](g.Bytes(s.wire2))
+	s.residue = make([]float32, len(s.grad))
+	need := 0
+	for _, m := range l.mats {
+		rng.NewMT(uint64(m.param)).NormalF32(s.second[m.q:][:m.cols*m.r]) // the same on all ranks and in any bucket
+		need = max(need, kernel.GemmScratch(m.rows, m.r, m.cols), kernel.GemmScratch(m.cols, m.r, m.rows), kernel.GemmScratch(m.rows, m.cols, m.r))
+	}
+	s.scratch = make([]float32, need)
+	return s
+}
+
+// keep copies what leads from one step to the next.
+func (s *powerSGD) keep() {
+	if s.kept == nil {
+		s.kept = make([]float32, len(s.residue)+len(s.second))
+	}
+	copy(s.kept[copy(s.kept, s.residue):], s.second)
+}
+
+func (s *powerSGD) rewind() { copy(s.second, s.kept[copy(s.residue, s.kept):]) }
+
+// project fills the first message.
+func (s *powerSGD) project() {
+	kernel.Axpy(s.grad, 1, s.residue)
+	copy(s.residue, s.grad)
+	at := 0
+	for _, r := range s.rest {
+		at += copy(s.first[at:], s.grad[r.at:][:r.n])
+	}
+	for _, m := range s.mats {
+		q := s.second[m.q:][:m.cols*m.r]
+		orthonormalise(q, m.cols, m.r)
+		kernel.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
+	}
+	kernel.Scale(s.first, 1/float32(s.over))
+}
+
+// answer takes the sum of the first message and fills the second.
+func (s *powerSGD) answer() {
+	at := 0
+	for _, r := range s.rest {
+		at += copy(s.grad[r.at:][:r.n], s.first[at:])
+	}
+	for _, m := range s.mats {
+		p := s.first[m.p:][:m.rows*m.r]
+		orthonormalise(p, m.rows, m.r)
+		kernel.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
+	}
+	kernel.Scale(s.second, 1/float32(s.over))
+}
+
+// restore takes the sum of the second message and puts the product in place.
+func (s *powerSGD) restore() {
+	for _, r := range s.rest {
+		clear(s.residue[r.at:][:r.n])
+	}
+	for _, m := range s.mats {
+		g := s.grad[m.at:][:m.rows*m.cols]
+		kernel.Gemm(false, true, m.rows, m.cols, m.r, 1, s.first[m.p:], m.r, s.second[m.q:], m.r, 0, g, m.cols, s.scratch)
+		kernel.Axpy(s.residue[m.at:][:len(g)], -1, g)
+	}
+}
+
+// orthonormalise makes the r columns of a [n, r] matrix orthonormal, by the
+// modified Gram–Schmidt process in float64. A column that depends on those
+// before it becomes zero.
+func orthonormalise(a []float32, n, r int) {
+	for j := range r {
+		before := norm(a, n, r, j)
+		for i := range j {
+			var dot float64
+			for k := range n {
+				dot += float64(a[k*r+i]) * float64(a[k*r+j])
+			}
+			for k := range n {
+				a[k*r+j] -= float32(dot * float64(a[k*r+i]))
+			}
+		}
+		scale := 0.0
+		if after := norm(a, n, r, j); after > 1e-6*before {
+			scale = 1 / after
+		}
+		for k := range n {
+			a[k*r+j] = float32(float64(a[k*r+j]) * scale)
+		}
+	}
+}
+
+func norm(a []float32, n, r, j int) float64 {
+	var sq float64
+	for k := range n {
+		sq += float64(a[k*r+j]) * float64(a[k*r+j])
+	}
+	return math.Sqrt(sq)
+}

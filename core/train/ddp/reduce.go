@@ -1,0 +1,318 @@
+package ddp
+
+import (
+	"time"
+
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Reducer averages gradients over ranks while backward is still running.
+//
+// Its memory is the buckets' regions of the group's arena; the plan writes
+// gradients straight into them. A Reducer belongs to the goroutine of the
+// training loop and allocates nothing after NewReducer.
+type Reducer struct {
+	group   *Group
+	buckets []Bucket
+	regions []Region // where gradients gather
+	wire    []Region // where they travel
+	codec   codec
+	low     []*powerSGD // by bucket, nil where it travels whole
+	start   int         // step from which buckets travel as factors
+	step    int         // synchronised steps begun
+	kept    int         // step at the last Keep
+	ready   *readiness
+	tickets []uint64
+	perStep int // bytes
+	sync    bool
+	overlap bool
+	err     error
+	flushed time.Time     // the last Flush
+	before  time.Duration // exposed until then
+
+	usage      Region  // of used, where they are added up; empty: all parameters are used in every step
+	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
+	usedTicket uint64
+	begun      bool // a pass since the last synchronised one
+
+	stage  plan.Stage // nil: gradients are born in the arena
+	staged bool       // buckets travel through stage
+	coming []int      // buckets on their way to the arena
+	device *inPlace   // unless staged, how buckets are reduced where they are born; nil: in the arena
+}
+
+// Layout places buckets one after another from offset on, each on a 64-byte
+// boundary, and returns their regions and the end.
+func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
+	for _, b := range buckets {
+		offset = Align(offset)
+		regions = append(regions, Region{offset, b.Span})
+		offset += b.Span
+	}
+	return regions, Align(offset)
+}
+
+// Align rounds an offset up to a cache line.
+func Align(n int) int { return (n + 63) &^ 63 }
+
+// NewReducer makes a reducer for gradients that were put into buckets by
+// Assign and placed by Layout, and that travel where LayoutWire says.
+func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions, wire []Region) *Reducer {
+	names := make([]string, len(grads))
+	for i, p := range grads {
+		names[i] = p.Name
+	}
+	r := &Reducer{
+		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
+		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)), perStep: cfg.BytesPerStep(grads, buckets),
+		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart, coming: make([]int, 0, len(buckets)),
+	}
+	for i, b := range buckets {
+		if l := cfg.lowRank(grads, b); l != nil {
+			r.low[i] = newPowerSGD(g, l, regions[i], wire[i])
+		}
+	}
+	return r
+}
+
+// UsageBytes is the size of the region in which a model's ranks find out which
+// parameters were used.
+func UsageBytes(params int) int { return Align(4 * params) }
+
+// FindUnused makes the ranks agree, with one more all-reduce per step, on which
+// parameters took part in it (find_unused_parameters). r is UsageBytes long.
+func (r *Reducer) FindUnused(at Region) {
+	r.usage = Region{at.Offset, 4 * len(r.ready.names)}
+	r.used = tensor.View[int32](r.group.Bytes(r.usage))
+	clear(r.used)
+}
+
+// Used reports, after Finish, whether a parameter took part in the step on any
+// rank. One that did not has no gradient: the optimizer leaves it alone.
+func (r *Reducer) Used(param int) bool { return r.used == nil || r.used[param] > 0 }
+
+// Resume says how many steps were made before the first Begin.
+func (r *Reducer) Resume(steps int) { r.step = steps }
+
+// Keep remembers what the next synchronised step changes beside gradients.
+// Only PowerSGD has more to copy than a number.
+func (r *Reducer) Keep() {
+	r.kept = r.step
+	for _, s := range r.low {
+		if s != nil {
+			s.keep()
+		}
+	}
+}
+
+// Rewind goes back to where Keep was called. Gradients are unspecified.
+func (r *Reducer) Rewind() error {
+	r.step, r.begun = r.kept, false
+	err := r.settle()
+	for _, s := range r.low {
+		if s != nil {
+			s.rewind()
+		}
+	}
+	return err
+}
+
+// Gradients returns views of the buckets' memory, by parameter index. A
+// parameter without a bucket has a zero tensor.
+func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
+	views := make([]tensor.Tensor, len(grads))
+	for b, bucket := range r.buckets {
+		mem := r.group.Bytes(r.regions[b])
+		for i, p := range bucket.Params {
+			from := bucket.At[i]
+			to := from + grads[p].Bytes()
+			views[p] = tensor.Of(grads[p].DType, grads[p].Shape, mem[from:to:to])
+		}
+	}
+	return views
+}
+
+// Divide sets over how many ranks the following passes average: all of them
+// until it is called.
+func (r *Reducer) Divide(ranks int) {
+	r.codec.divide(ranks)
+	for _, s := range r.low {
+		if s != nil {
+			s.over = ranks
+		}
+	}
+}
+
+// Begin starts a backward pass. With sync false, gradients only gather in the
+// buckets (DDP's no_sync): nothing is divided and nothing is sent.
+func (r *Reducer) Begin(sync bool) {
+	r.ready.reset()
+	if !r.begun {
+		clear(r.used)
+	}
+	r.begun = !sync
+	r.sync = sync
+	if r.device != nil {
+		r.device.sent = r.device.sent[:0]
+	}
+	if sync {
+		r.step++
+	}
+	r.err = nil
+}
+
+// GradReady is the hook the plan calls the moment a gradient is complete.
+func (r *Reducer) GradReady(param int) {
+	if r.used != nil {
+		r.used[param] = 1
+	}
+	r.Unused(param)
+}
+
+// Unused is the hook for a parameter that takes no part in a pass: what its
+// place in the bucket holds, zeros or the sum of other passes, is this rank's part.
+func (r *Reducer) Unused(param int) {
+	from, to := r.ready.ready(param)
+	if !r.sync || !r.overlap {
+		return
+	}
+	_ = r.Arrive(false) // kept for Flush
+	for b := from; b < to; b++ {
+		r.launch(b)
+	}
+}
+
+// launch starts on a bucket's way to the other ranks.
+func (r *Reducer) launch(b int) {
+	switch {
+	case r.err != nil || r.group.World == 1:
+	case r.staged:
+		r.fetch(b)
+	case r.device != nil:
+		r.issue(b)
+	default:
+		r.pack(b)
+	}
+}
+
+// pack starts a bucket's all-reduce. The division comes first, so that the sum
+// cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
+func (r *Reducer) pack(b int) {
+	if s := r.low[b]; s != nil && r.step > r.start {
+		s.project()
+		r.send(b, tensor.F32, s.wire1)
+		return
+	}
+	d, wire := r.buckets[b].DType, r.wireOf(b)
+	r.codec.pack(d, r.regions[b], wire)
+	r.send(b, r.codec.wireType(d), wire)
+}
+
+// wireOf is where a bucket travels whole.
+func (r *Reducer) wireOf(b int) Region {
+	if r.low[b] != nil {
+		return r.regions[b]
+	}
+	return r.wire[b]
+}
+
+func (r *Reducer) send(b int, d tensor.DType, wire Region) {
+	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
+}
+
+// Flush sends what Begin's pass has left to send, so that a collective called
+// between Flush and Finish comes after all of the reducer's.
+func (r *Reducer) Flush() error {
+	r.flushed = time.Now()
+	if err := r.ready.missing(); err != nil {
+		return err
+	}
+	if !r.sync || r.group.World == 1 {
+		return nil
+	}
+	r.before = r.group.exposed
+	if !r.overlap {
+		for b := range r.buckets {
+			r.launch(b)
+		}
+	}
+	if err := r.Arrive(true); err != nil {
+		return err
+	}
+	r.sendUsage()
+	for b := range r.buckets {
+		r.turn(b)
+	}
+	return r.err
+}
+
+// Finish waits until every bucket holds the average over ranks, or will when
+// Settle has been called; Flush comes before it. After an error the gradients are unusable: no rank may apply them.
+func (r *Reducer) Finish() error {
+	if !r.sync || r.group.World == 1 {
+		return nil
+	}
+	for b := range r.buckets {
+		r.land(b)
+	}
+	r.landUsage()
+	r.group.exposed = r.before + time.Since(r.flushed) // unpacking included
+	return r.err
+}
+
+// sendUsage adds up who used what, behind the buckets.
+func (r *Reducer) sendUsage() {
+	if r.err == nil && r.used != nil {
+		r.usedTicket, r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, tensor.I32, r.usage, 0, -1)
+	}
+}
+
+func (r *Reducer) landUsage() {
+	if r.err == nil && r.used != nil {
+		r.err = r.group.wait(r.usedTicket, "used parameters", -1, r.usage)
+	}
+}
+
+// land waits for a bucket's sum and unpacks it.
+func (r *Reducer) land(b int) {
+	if r.err != nil {
+		return
+	}
+	s, wire := r.low[b], r.wireOf(b)
+	factors := s != nil && r.step > r.start
+	if factors {
+		wire = s.wire2
+	}
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil || r.device != nil && !r.staged {
+		return
+	}
+	if factors {
+		s.restore()
+	} else {
+		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
+	}
+	if r.staged {
+		r.err = r.stage.Store(b)
+	}
+}
+
+// turn waits for the first factors of a bucket that travels as factors, and
+// sends the second.
+func (r *Reducer) turn(b int) {
+	s := r.low[b]
+	if r.err != nil || s == nil || r.step <= r.start {
+		return
+	}
+	if r.err = r.group.wait(r.tickets[b], "factors", b, s.wire1); r.err == nil {
+		s.answer()
+		r.send(b, tensor.F32, s.wire2)
+	}
+}
+
+// BytesPerStep is [Config.BytesPerStep] of the reducer's buckets.
+func (r *Reducer) BytesPerStep() int { return r.perStep }
+
+// Buckets is the number of all-reduces in one step.
+func (r *Reducer) Buckets() int { return len(r.buckets) }
