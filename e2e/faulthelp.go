@@ -136,14 +136,6 @@ func watch(t tester, dir string, f func(name string, moved bool) (enough bool)) 
 	}
 }
 
-// gone waits for the end of all of the place's processes and says how long it took.
-func (p *place) gone(t tester) time.Duration {
-	t.Helper()
-	began := time.Now()
-	eventually(t, "the end of all processes", func() bool { return len(p.processes()) == 0 })
-	return time.Since(began)
-}
-
 // matching are the paths below a directory that match a pattern.
 func matching(dir, pattern string) []string {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern))

@@ -305,10 +305,8 @@ func (j *job) command(w rank.World) launch.Command {
 }
 
 var (
-	stepKind    = (*event.StepDone)(nil).Kind()
-	logKind     = (*event.PluginLog)(nil).Kind()
-	warningKind = (*event.Warning)(nil).Kind()
-	doneKind    = (*event.RankDone)(nil).Kind()
+	stepKind = (*event.StepDone)(nil).Kind()
+	doneKind = (*event.RankDone)(nil).Kind()
 )
 
 // onEvent passes the workers' events on to the display: everything of rank 0,

@@ -12,16 +12,19 @@
 //   - Several hosts with equally many ranks, in order: each rank owns a slice.
 //     Sums of slices travel along the hosts, every owner adding its host's
 //     ranks from their memory, and results travel back (hosts_linux.go).
-//   - Otherwise every rank tells every other what it calls (agree.go), small
-//     contributions attached. Large ones are cut into one chunk per rank:
-//     chunks travel to their owner, are reduced there and go back to everyone,
-//     segment by segment, sending and receiving at once (exchange.go).
+//   - Otherwise every rank tells every other what it calls (call.go), small
+//     contributions attached. Larger ones go by an algorithm that asks for
+//     frames as sockets have room (drive.go): directly to everyone (direct.go),
+//     or in chunks to the rank that owns each and back (mesh.go).
 //
-// All compute the same thing: contributions are combined in rank order, half
+// These compute the same thing: contributions are combined in rank order, half
 // types in float32 with one rounding. So results are bit-equal on all ranks,
-// from run to run, and whichever path was taken. A ring moves the same
-// 2(n-1)/n of the buffer but adds in an order that depends on the chunk and
-// rounds half types at every hop, which is why there is none.
+// from run to run, and whichever path was taken.
+//
+// The option algorithm names three more: a ring (ring.go), recursive doubling
+// (doubling.go), and recursive halving and doubling (halving.go). They add in
+// another order, the same in every run, and only in float32 and wider types. With
+// reproducible = false the cost model (cost.go) chooses among all of them.
 //
 // # Belonging and failing
 //

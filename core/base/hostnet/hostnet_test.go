@@ -112,7 +112,12 @@ func TestLimiterMakesRoomWhereItIsCrowded(t *testing.T) {
 	if !*silentClosed || *earlyClosed || *lonelyClosed || *lateClosed {
 		t.Fatalf("closed: speaking %v, silent %v, of another address %v, the newest %v", *earlyClosed, *silentClosed, *lonelyClosed, *lateClosed)
 	}
-	if !early.Leave() || !early.Leave() || !lonely.Leave() {
+	for range 2 { // leaving twice is leaving once
+		if !early.Leave() {
+			t.Error("who was not closed was told so")
+		}
+	}
+	if !lonely.Leave() {
 		t.Error("who was not closed was told so")
 	}
 	if l.total != 2 || len(l.waiting) != 1 {

@@ -30,8 +30,6 @@ var (
 	numbers = tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func square(n int) op.Pair { return op.Pair{n, n} }
 
 func conv(out, kernel, stride int, bias bool) nn.LayerConfig {

@@ -18,8 +18,6 @@ var (
 	class  = tensor.Spec{DType: tensor.I32}
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // testModels are the models of testdata/golden.py.
 var testModels = map[string]nn.Config{
 	"convnet": {Name: "convnet"},

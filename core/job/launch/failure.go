@@ -167,7 +167,7 @@ func adviceFor(code int) []string {
 	case ExitCheckpoint:
 		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one, model.init the weights alone."}
 	case ExitDiverged:
-		return []string{"Lower optimizer.lr, warm it up (scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again."}
+		return []string{"Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again."}
 	case ExitPreempted:
 		return []string{"It saved and made way: start the run again with --resume auto."}
 	case ExitPeer:
