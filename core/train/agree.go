@@ -69,7 +69,7 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 // disagree finds out with all ranks what differs. Ranks that differ from the
 // majority are to blame, and the others say so.
 func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
-	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: look at the backend and precision plugins, the memory and the GPU there, and start again with --resume auto",
+	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: look at the backend and precision plugins, the memory and the GPU there",
 		v, t.pos.Step, t.differing(ctx, names, sums), t.agreed)
 	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
 		return fmt.Errorf("%s", text)

@@ -143,7 +143,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
 	t.nameSlowest(&s, waits)
 	if v := compareRanks(s.ParamsSHA256); !v.equal {
-		return s, fmt.Errorf("%v at the end of the run: a fault of the backend or precision plugin, or of memory; fix: look at them there, and start again with --resume auto", v)
+		return s, fmt.Errorf("%v at the end of the run: a fault of the backend or precision plugin, or of memory; fix: look at them there", v)
 	}
 	return s, nil
 }

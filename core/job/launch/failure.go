@@ -169,7 +169,7 @@ func adviceFor(code int) []string {
 	case ExitDiverged:
 		return []string{"Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again."}
 	case ExitPreempted:
-		return []string{"It saved and made way: start the run again with --resume auto."}
+		return []string{"It was asked to stop, saved, and ended."}
 	case ExitPeer:
 		return []string{"It gave up because of the rank that its last lines name: look at that rank's log, and whether its process was stopped or is waiting for something."}
 	}
