@@ -250,8 +250,9 @@ func (r result) oneBlock(t tester) result {
 	if n := strings.Count(r.stderr, " FAILED"); n != 1 {
 		t.Errorf("%d failure blocks:\n%s", n, r.stderr)
 	}
+	told := strings.ReplaceAll(r.stderr, "trainctl doctor --run", "") // of a plugin that hangs: that shows where it stands
 	for _, no := range []string{"trainctl logs", "trainctl doctor", "goroutine "} {
-		if strings.Contains(r.stderr, no) {
+		if strings.Contains(told, no) {
 			t.Errorf("standard error speaks of %q:\n%s", no, r.stderr)
 		}
 	}

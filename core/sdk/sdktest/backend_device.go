@@ -57,6 +57,9 @@ func Device(t *testing.T, o DeviceOptions) {
 	if s.Worlds == nil {
 		s.Worlds = []int{1, 2, 3}
 	}
+	if s.CallTimeout <= 0 {
+		s.CallTimeout = defaultPatience
+	}
 	instance := o.New(t)
 	s.info = instance.Info()
 	if err := instance.Close(); err != nil {

@@ -322,8 +322,10 @@ FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
 	if (!covered(memory, to, n)) return fail("cuMemcpyHtoDAsync", "not device memory");
 	// Pageable memory may be read before the call returns, or as late as pinned
 	// memory is, where the GPU reads the system's page tables: here it is late.
+	// Trouble befalls copies of pinned memory alone.
+	bool whole = covered(pinned, (uintptr_t)from, n);
 	enqueue(lock, s, [=, at = device()] {
-		if (!spoiled(s, "cuMemcpyHtoDAsync", at)) std::memcpy((void*)to, from, n);
+		if (!whole || !spoiled(s, "cuMemcpyHtoDAsync", at)) std::memcpy((void*)to, from, n);
 	});
 	return Success;
 }
