@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -94,7 +94,7 @@ func exitCode(err error) int {
 		return launch.ExitPreempted
 	case errors.As(err, &preempted):
 		return launch.ExitTerminated
-	case errors.As(err, &locked), diag.Problems(err) != nil, errors.As(err, new(*rank.EnvError)), errors.As(err, new(*rank.SecretError)):
+	case errors.As(err, &locked), usererr.Problems(err) != nil, errors.As(err, new(*rank.EnvError)), errors.As(err, new(*rank.SecretError)):
 		return launch.ExitConfig
 	case blamesPeer(err):
 		return launch.ExitPeer

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -160,7 +160,7 @@ type unlockedError struct {
 }
 
 func (e *unlockedError) Error() string {
-	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, diag.Shell(e.config))
+	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, usererr.Shell(e.config))
 }
 
 func (e *unlockedError) ExitCode() int { return launch.ExitPlugin }

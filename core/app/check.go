@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/train"
@@ -25,10 +25,10 @@ func CheckModel(ctx context.Context, o ForecastOptions) error {
 	}
 	var err error
 	if f.spec, err = f.dataset(ctx); err != nil {
-		if diag.Problems(err) == nil {
+		if usererr.Problems(err) == nil {
 			return nil
 		}
-		return AtPlace(f.cfg, diag.Under("dataset.options", err))
+		return AtPlace(f.cfg, usererr.Under("dataset.options", err))
 	}
 	if err := f.outlined(ctx); err != nil {
 		return AtPlace(f.cfg, err)
@@ -59,13 +59,13 @@ func (f *forecaster) checkInit(ctx context.Context) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be on another machine
 		return nil
 	}
-	return diag.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()
+	return usererr.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()
 }
 
 // AtPlace gives the problems that an error is made of their places in the
 // configuration; other errors stay as they are.
 func AtPlace(c *config.Config, err error) error {
-	if l := diag.Problems(err); l != nil {
+	if l := usererr.Problems(err); l != nil {
 		return c.Refuse(l)
 	}
 	return err

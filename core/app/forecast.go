@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -145,7 +145,7 @@ func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
 func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err error) {
 	c := f.cfg
 	if !f.openData {
-		return spec, diag.List{{Key: "dataset.plugin",
+		return spec, usererr.List{{Key: "dataset.plugin",
 			Detail: fmt.Sprintf("%q says the shape of its data only when it opens them, and plan touches nothing", c.Dataset.Plugin),
 			Help:   `trainctl plan --open-data opens them; or plan with dataset.plugin = "synthetic" of the same shape`}}.Err()
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -96,9 +96,9 @@ func (j *job) resumable() string {
 	defer cancel()
 	switch c, err := checkpoint.Newest(ctx, j.fs, dir); {
 	case err == nil:
-		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, diag.Shell(c.Path))
+		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, usererr.Shell(c.Path))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s tells which are sound.", diag.Shell(filepath.Dir(dir)))
+		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s tells which are sound.", usererr.Shell(filepath.Dir(dir)))
 	}
 	return none
 }

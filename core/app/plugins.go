@@ -6,7 +6,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -20,7 +20,7 @@ import (
 // and a built-in backend where it would run, so that illegal combinations are
 // found before anything runs.
 func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
-	return func(c *config.Config, kind, plugin, sum string, given map[string]any) (map[string]any, diag.List, error) {
+	return func(c *config.Config, kind, plugin, sum string, given map[string]any) (map[string]any, usererr.List, error) {
 		if kind == string(sdk.KindBackend) {
 			plugin = Backend(c)
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
-	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/base/tempdir"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -215,7 +215,7 @@ func (j *job) findInit() error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return diag.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()
+		return usererr.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()
 	}
 	return fmt.Errorf("model.init: %w", err)
 }
@@ -234,7 +234,7 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return diag.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
+		return usererr.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
 	case errors.As(err, new(*checkpoint.PickleError)): // says itself what helps
 		return fmt.Errorf("%s: %w", flag, err)
 	}

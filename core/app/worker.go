@@ -16,7 +16,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -200,7 +200,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 		BackendRestarts: c.Backend.Restarts,
 		Text:            string(c.Resolved()), Common: c.Common(),
 	}
-	var all diag.List
+	var all usererr.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
 		opts, problems := sdk.CheckOptions(table, info.Options, given)
 		all = append(all, problems...)

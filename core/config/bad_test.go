@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 )
 
@@ -31,12 +31,12 @@ var published = map[string]map[string]any{
 	"none":      {}, "auto": {}, "tcp": {},
 }
 
-func checkPlugin(_ *Config, _, plugin, _ string, given map[string]any) (map[string]any, diag.List, error) {
+func checkPlugin(_ *Config, _, plugin, _ string, given map[string]any) (map[string]any, usererr.List, error) {
 	options, ok := published[plugin]
 	if !ok {
 		return nil, nil, fmt.Errorf("plugin %s: %w", plugin, errNoPlugin)
 	}
-	var l diag.List
+	var l usererr.List
 	resolved := maps.Clone(options)
 	for _, k := range slices.Sorted(maps.Keys(given)) {
 		want, ok := options[k]

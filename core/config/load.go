@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // CheckPlugin checks the options table of a plugin against what the plugin
@@ -21,10 +21,10 @@ import (
 // problems are relative to the options table.
 // resolved holds every option, defaults filled in; it may be nil. err says
 // that the plugin could not be asked, or cannot be used; it is reported at the plugin's
-// name and stays reachable through [Error.Unwrap]. A diag.Error has problems of
+// name and stays reachable through [Error.Unwrap]. A usererr.Error has problems of
 // other tables, with their whole keys. c is read for what options must
 // agree with; it may have problems of its own.
-type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems diag.List, err error)
+type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems usererr.List, err error)
 
 // LoadOptions are the settings from outside the file. Later ones win: the
 // file, then Env, then Flags, then Set.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
@@ -83,7 +83,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 			continue
 		}
 		resolved, problems, err := check(c, t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
-		if l := diag.Problems(err); l != nil {
+		if l := usererr.Problems(err); l != nil {
 			c.report.problems("", l)
 		} else if err != nil {
 			msg, help := startError(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // aim says which part of a setting a problem points at.
@@ -55,8 +55,8 @@ func (r *report) warnf(path, help, format string, args ...any) {
 }
 
 // problems adds what a package said about its table.
-func (r *report) problems(table string, l diag.List) {
-	var prefixed diag.List
+func (r *report) problems(table string, l usererr.List) {
+	var prefixed usererr.List
 	prefixed.Under(table, l)
 	for _, p := range prefixed {
 		if r.meant[p.Key] && !r.given(p.Key) {
@@ -119,7 +119,7 @@ func (r *report) failed() bool {
 
 // Refuse adds errors that only whoever knows the data can see, at their
 // places, and returns the whole report as an [*Error].
-func (c *Config) Refuse(l diag.List) error {
+func (c *Config) Refuse(l usererr.List) error {
 	for _, p := range l {
 		c.report.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
 	}

@@ -8,22 +8,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // CheckOptions checks a plugin's TOML table against the options it publishes
 // and fills in defaults. The table's name ("backend.options") prefixes the
 // keys of the problems. Values have the types that a TOML decoder gives;
 // integers are taken where floats are declared.
-func CheckOptions(table string, opts []Option, given map[string]any) (Options, diag.List) {
-	var found diag.List
+func CheckOptions(table string, opts []Option, given map[string]any) (Options, usererr.List) {
+	var found usererr.List
 	out := make(Options, len(opts))
 	for key := range given {
 		if option(opts, key) == nil {
 			unknownOption(&found, opts, key)
 		}
 	}
-	slices.SortFunc(found, func(a, b diag.Problem) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(found, func(a, b usererr.Problem) int { return strings.Compare(a.Key, b.Key) })
 	for i := range opts {
 		o := &opts[i]
 		v, ok := given[o.Name]
@@ -45,7 +45,7 @@ func CheckOptions(table string, opts []Option, given map[string]any) (Options, d
 	if table == "" {
 		return out, found
 	}
-	var all diag.List
+	var all usererr.List
 	all.Under(table, found)
 	return out, all
 }
@@ -59,7 +59,7 @@ func option(opts []Option, name string) *Option {
 	return nil
 }
 
-func unknownOption(found *diag.List, opts []Option, key string) {
+func unknownOption(found *usererr.List, opts []Option, key string) {
 	names := make([]string, len(opts))
 	for i := range opts {
 		names[i] = opts[i].Name

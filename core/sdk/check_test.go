@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 func limit(x float64) *float64 { return &x }
@@ -48,28 +48,28 @@ func TestCheckOptionsRefuses(t *testing.T) {
 	for _, c := range []struct {
 		key   string
 		value any
-		want  diag.Problem
+		want  usererr.Problem
 	}{
-		{"rot", "x", diag.Problem{Detail: "unknown key", Help: "did you mean root?"}},
-		{"Root", "x", diag.Problem{Detail: "unknown key: names are case-sensitive", Help: "write root"}},
-		{"zzzzzzzz", 1, diag.Problem{Detail: "unknown key", Help: "known keys: root, level, conns, rate, download, wait, mean, shape, names"}},
-		{"root", int64(5), diag.Problem{Detail: "wants a string, got 5", Help: "Where the files are."}},
-		{"level", "O7", diag.Problem{Detail: `"O7" is not one of "O0", "O1"`, Help: `one of "O0", "O1"; How much.`}},
-		{"conns", int64(0), diag.Problem{Detail: "0 is below the minimum of 1 connections", Help: "How many."}},
-		{"conns", int64(9), diag.Problem{Detail: "9 is above the maximum of 8 connections", Help: "How many."}},
-		{"conns", 1.5, diag.Problem{Detail: "wants an integer, got the number 1.5", Help: "How many."}},
-		{"rate", "1", diag.Problem{Detail: `wants a number, got the string "1"`}},
-		{"rate", math.NaN(), diag.Problem{Detail: "NaN is not a finite number"}},
-		{"rate", math.Inf(1), diag.Problem{Detail: "+Inf is not a finite number"}},
-		{"rate", local, diag.Problem{Detail: "wants a number, got the date or time 2026-01-02 00:00:00 +0000 UTC"}},
-		{"download", "yes", diag.Problem{Detail: `wants true or false, got the string "yes"`}},
-		{"wait", int64(5), diag.Problem{Detail: "wants a duration, got 5", Help: `write it as "30s" or "5m"`}},
-		{"wait", "5 min", diag.Problem{Detail: `"5 min" is not a duration`, Help: `write it as "30s" or "5m"`}},
-		{"wait", "2m", diag.Problem{Detail: "2m is above the maximum of 60s", Help: `write it as "30s" or "5m"`}},
-		{"mean", []any{0.5, int64(2)}, diag.Problem{Detail: "element 1: 2 is above the maximum of 1"}},
-		{"mean", 0.5, diag.Problem{Detail: "wants a list of numbers, got the number 0.5"}},
-		{"names", []any{"a", true}, diag.Problem{Detail: "element 1: wants a list of strings, got true"}},
-		{"shape", map[string]any{}, diag.Problem{Detail: "wants a list of integers, got a table"}},
+		{"rot", "x", usererr.Problem{Detail: "unknown key", Help: "did you mean root?"}},
+		{"Root", "x", usererr.Problem{Detail: "unknown key: names are case-sensitive", Help: "write root"}},
+		{"zzzzzzzz", 1, usererr.Problem{Detail: "unknown key", Help: "known keys: root, level, conns, rate, download, wait, mean, shape, names"}},
+		{"root", int64(5), usererr.Problem{Detail: "wants a string, got 5", Help: "Where the files are."}},
+		{"level", "O7", usererr.Problem{Detail: `"O7" is not one of "O0", "O1"`, Help: `one of "O0", "O1"; How much.`}},
+		{"conns", int64(0), usererr.Problem{Detail: "0 is below the minimum of 1 connections", Help: "How many."}},
+		{"conns", int64(9), usererr.Problem{Detail: "9 is above the maximum of 8 connections", Help: "How many."}},
+		{"conns", 1.5, usererr.Problem{Detail: "wants an integer, got the number 1.5", Help: "How many."}},
+		{"rate", "1", usererr.Problem{Detail: `wants a number, got the string "1"`}},
+		{"rate", math.NaN(), usererr.Problem{Detail: "NaN is not a finite number"}},
+		{"rate", math.Inf(1), usererr.Problem{Detail: "+Inf is not a finite number"}},
+		{"rate", local, usererr.Problem{Detail: "wants a number, got the date or time 2026-01-02 00:00:00 +0000 UTC"}},
+		{"download", "yes", usererr.Problem{Detail: `wants true or false, got the string "yes"`}},
+		{"wait", int64(5), usererr.Problem{Detail: "wants a duration, got 5", Help: `write it as "30s" or "5m"`}},
+		{"wait", "5 min", usererr.Problem{Detail: `"5 min" is not a duration`, Help: `write it as "30s" or "5m"`}},
+		{"wait", "2m", usererr.Problem{Detail: "2m is above the maximum of 60s", Help: `write it as "30s" or "5m"`}},
+		{"mean", []any{0.5, int64(2)}, usererr.Problem{Detail: "element 1: 2 is above the maximum of 1"}},
+		{"mean", 0.5, usererr.Problem{Detail: "wants a list of numbers, got the number 0.5"}},
+		{"names", []any{"a", true}, usererr.Problem{Detail: "element 1: wants a list of strings, got true"}},
+		{"shape", map[string]any{}, usererr.Problem{Detail: "wants a list of integers, got a table"}},
 	} {
 		_, got := CheckOptions("backend.options", table, map[string]any{c.key: c.value})
 		c.want.Key = "backend.options." + c.key
@@ -110,7 +110,7 @@ func TestOptionsSurviveTheWire(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %#v, %v; want %#v", got, err, want)
 	}
-	if _, err := decodeOptions(table, []byte(`{"rote": 1}`)); len(diag.Problems(err)) != 1 {
+	if _, err := decodeOptions(table, []byte(`{"rote": 1}`)); len(usererr.Problems(err)) != 1 {
 		t.Errorf("a host that did not check: %v", err)
 	}
 }

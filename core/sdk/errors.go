@@ -10,7 +10,7 @@ import (
 
 // Error is a plugin's error of no more special type. Errors that a plugin
 // returns reach the host as *StallError, *MismatchError, *PeerError,
-// *diag.Error or, for everything else, as *Error with the text.
+// *usererr.Error or, for everything else, as *Error with the text.
 type Error struct {
 	Code string // for programs, one of the codes below or your own; empty if the plugin gave none
 	Text string

@@ -5,7 +5,7 @@ package sdk
 // dies; in the rank's process it needs no context of its own on the GPU.
 type Placer interface {
 	// Place decides for an instance that was not opened. It only looks, and
-	// takes no time. Options that do not fit the request are a *diag.Error with
+	// takes no time. Options that do not fit the request are a *usererr.Error with
 	// keys of the options' table: the user's to fix, and found before anything runs.
 	Place(PlaceRequest) (Placement, error)
 }

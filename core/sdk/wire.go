@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -140,8 +140,8 @@ func errorToProto(err error) *pb.Error {
 		out.Typed = &pb.Error_Mismatch{Mismatch: &pb.Mismatch{Rank: int64(mismatch.Rank), Peer: int64(mismatch.Peer), Mine: mismatch.Mine, Its: mismatch.Its}}
 	case errors.As(err, &peer):
 		out.Typed = &pb.Error_Peer{Peer: &pb.Peer{Peer: int64(peer.Peer), Seq: peer.Seq, Cause: peer.Cause}}
-	case len(diag.Problems(err)) > 0:
-		out.Typed = &pb.Error_Problems{Problems: problemsToProto(diag.Problems(err))}
+	case len(usererr.Problems(err)) > 0:
+		out.Typed = &pb.Error_Problems{Problems: problemsToProto(usererr.Problems(err))}
 	case errors.As(err, &generic):
 		out.Code = generic.Code
 	case errors.Is(err, context.DeadlineExceeded):
@@ -152,7 +152,7 @@ func errorToProto(err error) *pb.Error {
 	return out
 }
 
-func problemsToProto(l diag.List) *pb.Problems {
+func problemsToProto(l usererr.List) *pb.Problems {
 	out := &pb.Problems{}
 	for _, p := range l {
 		out.Problems = append(out.Problems, &pb.Problem{Key: p.Key, Detail: p.Detail, Help: p.Help})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -32,8 +32,8 @@ func DefaultRun() RunConfig {
 }
 
 // Problems checks the table by itself.
-func (c RunConfig) Problems() diag.List {
-	var l diag.List
+func (c RunConfig) Problems() usererr.List {
+	var l usererr.List
 	switch c.Device {
 	case "auto", "cpu", "cuda":
 	default:
@@ -73,8 +73,8 @@ func Default() Config {
 }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	atMost := func(key string, v int) {
 		if v > math.MaxInt32 {
 			l.Addf(key, fmt.Sprintf("at most %d", math.MaxInt32), "%d is too large", v)

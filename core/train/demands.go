@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -41,7 +41,7 @@ func distinct(types []tensor.DType) []tensor.DType {
 
 // CheckBackend compares what a run of world ranks will ask of a backend with
 // what that publishes. What a setting asks for is that setting's problem, a
-// diag.Error; what every run asks for is the plugin's, a *host.StartError.
+// usererr.Error; what every run asks for is the plugin's, a *host.StartError.
 func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error {
 	if world < 2 {
 		return nil // nothing is asked
@@ -63,7 +63,7 @@ func serves(devices []string, device string) bool {
 }
 
 func missing(b *sdk.Info, calls []ddp.Call) error {
-	var asked diag.List
+	var asked usererr.List
 	var needed []string
 	for _, c := range ddp.Missing(b, calls) {
 		if c.Key == "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -104,8 +104,8 @@ func TestBackendsThatOfferTooLittle(t *testing.T) {
 				t.Fatalf("%v does not say %q", err, c.want)
 			}
 			var unusable *host.StartError
-			l := diag.Problems(err)
-			if c.key == "" && !errors.As(err, &unusable) || c.key != "" && !slices.ContainsFunc(l, func(p diag.Problem) bool { return p.Key == c.key && p.Help != "" }) {
+			l := usererr.Problems(err)
+			if c.key == "" && !errors.As(err, &unusable) || c.key != "" && !slices.ContainsFunc(l, func(p usererr.Problem) bool { return p.Key == c.key && p.Help != "" }) {
 				t.Errorf("%T %v, want a problem of %q", err, err, c.key)
 			}
 			if err := CheckBackend(c.info, 1, "cpu", nil); err != nil {
@@ -128,7 +128,7 @@ func TestSetupRefusesWhatTheBackendDoesNotOffer(t *testing.T) {
 		return err
 	})
 	for r, err := range errs {
-		if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.compress" {
+		if l := usererr.Problems(err); len(l) != 1 || l[0].Key != "ddp.compress" {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -49,7 +49,7 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 		return nil, err
 	}
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
-		return nil, diag.Under("model", err)
+		return nil, usererr.Under("model", err)
 	}
 	if o.Plan, err = s.compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err

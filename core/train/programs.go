@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -41,7 +41,7 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
 	})
 	if err != nil {
-		return nil, diag.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
+		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
 	}
 	return p, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -139,7 +139,7 @@ func (t *Trainer) openBackend(ctx context.Context) error {
 // mistake is an error of the configuration that shows only when the plugins or
 // the plan are known.
 func mistake(key, help, format string, args ...any) error {
-	var l diag.List
+	var l usererr.List
 	l.Addf(key, help, format, args...)
 	return l.Err()
 }

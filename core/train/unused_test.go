@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
@@ -118,7 +118,7 @@ func TestUnusedParametersWithoutTheOption(t *testing.T) {
 	}
 	_, _, errs := run(t, []int{3, 3}, off, nil)
 	for r, err := range errs {
-		if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.find_unused_parameters" || !strings.Contains(l[0].Detail, "layerdrop leaves their layers out: 2.0.bias, 2.0.weight") {
+		if l := usererr.Problems(err); len(l) != 1 || l[0].Key != "ddp.find_unused_parameters" || !strings.Contains(l[0].Detail, "layerdrop leaves their layers out: 2.0.bias, 2.0.weight") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

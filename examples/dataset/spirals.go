@@ -8,7 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -48,7 +48,7 @@ func (s *Spirals) Info() sdk.Info {
 func (s *Spirals) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	turns, noise := req.Options.Float("turns"), req.Options.Float("noise")
 	if turns == 0 {
-		return sdk.DatasetSpec{}, diag.List{{Key: "turns", Detail: "0 turns give straight lines", Help: "write 1.5"}}.Err()
+		return sdk.DatasetSpec{}, usererr.List{{Key: "turns", Detail: "0 turns give straight lines", Help: "write 1.5"}}.Err()
 	}
 	s.points = [2][]point{
 		sdk.Train: draw(rand.New(rand.NewPCG(req.Seed, 0)), int(req.Options.Int("train_samples")), turns, noise),

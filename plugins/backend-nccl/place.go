@@ -3,7 +3,7 @@ package nccl
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -18,7 +18,7 @@ func (b *Backend) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
 	dir, mps := driver.MPS(r.Getenv)
 	switch mode := r.Options.String("isolation"); {
 	case mode == isolationInproc && r.Restarts > 0:
-		return sdk.Placement{}, diag.List{{Key: "isolation", Detail: `"inproc" and backend.restarts exclude each other: only a process can be killed and replaced`,
+		return sdk.Placement{}, usererr.List{{Key: "isolation", Detail: `"inproc" and backend.restarts exclude each other: only a process can be killed and replaced`,
 			Help: `use "isolated" or "auto", or set backend.restarts = 0`}}.Err()
 	case mode == isolationInproc:
 		return sdk.Placement{InProcess: true, Why: `isolation = "inproc"`}, nil

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -13,7 +13,7 @@ import (
 
 // Build lays out the model for one sample of in, with its loss against target.
 // For classification (an int32 target) the model has to end in classes outputs, for
-// regression in as many as the target has. Errors carry diag.Problems with keys
+// regression in as many as the target has. Errors carry usererr.Problems with keys
 // relative to [model].
 func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error) {
 	if problems := cfg.Problems(); len(problems) > 0 {
@@ -67,8 +67,8 @@ func (b *builder) chain(path, key string, layers []LayerConfig, x graph.ValueID)
 
 func (b *builder) layer(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
 	y, err := b.build(path, key, c, x)
-	if err != nil && diag.Problems(err) == nil {
-		err = diag.List{{Key: key, Detail: err.Error()}}.Err()
+	if err != nil && usererr.Problems(err) == nil {
+		err = usererr.List{{Key: key, Detail: err.Error()}}.Err()
 	}
 	return y, err
 }
@@ -96,11 +96,11 @@ func (b *builder) freeze(paths []string) error {
 			}
 		}
 		if !found {
-			return diag.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter lies at or below %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
+			return usererr.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter lies at or below %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
 		}
 	}
 	if left == 0 {
-		return diag.List{{Key: "freeze", Detail: "no parameter is left to train"}}.Err()
+		return usererr.List{{Key: "freeze", Detail: "no parameter is left to train"}}.Err()
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (b *builder) freeze(paths []string) error {
 func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	shape := b.g.Shape(y)
 	if shape.Elems() != outputs {
-		return diag.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, the data set wants %d outputs", shape, outputs)}}.Err()
+		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, the data set wants %d outputs", shape, outputs)}}.Err()
 	}
 	target := b.g.Values[b.g.Target()].Spec
 	if name == "" {
@@ -119,7 +119,7 @@ func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 		}
 	}
 	if _, err := op.Apply(b.g, graph.Op(name), "loss", nil, y, b.g.Target()); err != nil {
-		return diag.List{{Key: "loss", Detail: err.Error()}}.Err()
+		return usererr.List{{Key: "loss", Detail: err.Error()}}.Err()
 	}
 	return nil
 }

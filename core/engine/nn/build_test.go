@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -129,7 +129,7 @@ func TestBuildErrors(t *testing.T) {
 		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): wants one int32 class index"},
 	} {
 		_, err := nn.Build(c.cfg, digits, c.target, 10)
-		problems := diag.Problems(err)
+		problems := usererr.Problems(err)
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), c.want) {
 			t.Errorf("problems %v, want %q", err, c.want)
 		}

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 // Problems lists everything that is wrong with the table and can be said
 // without knowing the data: types, names, missing, superfluous and illegal arguments.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	switch {
 	case c.Name == "" && len(c.Layers) == 0:
 		l.Addf("name", "one of "+strings.Join(Names(), ", ")+", or give layers", "the model has neither a name nor layers")
@@ -45,7 +45,7 @@ func (c Config) Problems() diag.List {
 
 func known(name string) bool { _, ok := models[name]; return ok }
 
-func checkLayers(l *diag.List, key string, layers []LayerConfig) {
+func checkLayers(l *usererr.List, key string, layers []LayerConfig) {
 	seen := map[string]int{}
 	for i := range layers {
 		c, at := &layers[i], fmt.Sprintf("%s[%d]", key, i)
@@ -64,7 +64,7 @@ func checkLayers(l *diag.List, key string, layers []LayerConfig) {
 }
 
 // problems checks one layer without its children.
-func (c *LayerConfig) problems() (l diag.List) {
+func (c *LayerConfig) problems() (l usererr.List) {
 	d, box := op.Layer(c.Type), containers[c.Type]
 	switch {
 	case c.Type == "":
@@ -77,7 +77,7 @@ func (c *LayerConfig) problems() (l diag.List) {
 		d = &op.Definition{Name: graph.Op(c.Type), Keys: box.keys()}
 	}
 	l = d.Problems(c.arguments())
-	slices.SortStableFunc(l, func(a, b diag.Problem) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(l, func(a, b usererr.Problem) int { return strings.Compare(a.Key, b.Key) })
 	return l
 }
 
@@ -113,7 +113,7 @@ func typeNames() string {
 	return strings.Join(names, ", ")
 }
 
-func atLeast(l *diag.List, key string, n, least int) {
+func atLeast(l *usererr.List, key string, n, least int) {
 	if n < least {
 		l.Addf(key, "", "%d is less than %d", n, least)
 	}

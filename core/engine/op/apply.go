@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -61,7 +61,7 @@ func (s *Site) buffer(name string, spec tensor.Spec, init float64) graph.ValueID
 // expect refuses an argument that says something else than the input's shape.
 func (s *Site) expect(a Args, key string, have int) error {
 	if given, ok := a[key]; ok && given.(int) != have {
-		return diag.List{{Key: s.Key + "." + key, Detail: fmt.Sprintf("%d given, the input has %d", given, have), Help: "leave it out, it follows from the input"}}.Err()
+		return usererr.List{{Key: s.Key + "." + key, Detail: fmt.Sprintf("%d given, the input has %d", given, have), Help: "leave it out, it follows from the input"}}.Err()
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package op
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -52,7 +52,7 @@ var (
 	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "add a bias that is learned; default true"}
 )
 
-func checkGroups(a Args, l *diag.List) {
+func checkGroups(a Args, l *usererr.List) {
 	out, groups := a.int("out_channels", 0), a.int("groups", 1)
 	if groups > 0 && out%groups != 0 {
 		l.Addf("groups", "", "%d output channels do not divide into %d groups", out, groups)

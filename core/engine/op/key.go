@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Key is an argument of a layer, by PyTorch's name.
@@ -81,7 +81,7 @@ func (a Args) text(k Key) string             { return get(a, k.Name, k.Enum[0]) 
 
 // Problems finds what is wrong with a layer's arguments: missing and superfluous
 // ones, and values out of range, by key.
-func (d *Definition) Problems(a Args) (l diag.List) {
+func (d *Definition) Problems(a Args) (l usererr.List) {
 	known := map[string]Key{}
 	for _, k := range d.Keys {
 		known[k.Name] = k
@@ -123,7 +123,7 @@ func (d *Definition) takes() string {
 }
 
 // check finds what is wrong with a value.
-func (k Key) check(l *diag.List, v any) {
+func (k Key) check(l *usererr.List, v any) {
 	switch v := v.(type) {
 	case int:
 		k.atLeast(l, k.Name, v)
@@ -142,13 +142,13 @@ func (k Key) check(l *diag.List, v any) {
 	}
 }
 
-func (k Key) atLeast(l *diag.List, key string, n int) {
+func (k Key) atLeast(l *usererr.List, key string, n int) {
 	if n < k.Min {
 		l.Addf(key, "", "%d is less than %d", n, k.Min)
 	}
 }
 
-func (k Key) checkPair(l *diag.List, p Pair) {
+func (k Key) checkPair(l *usererr.List, p Pair) {
 	if len(p) != 2 {
 		l.Addf(k.Name, "one number, or [height, width]", "%d numbers given", len(p))
 		return
@@ -158,7 +158,7 @@ func (k Key) checkPair(l *diag.List, p Pair) {
 	}
 }
 
-func (k Key) checkFloat(l *diag.List, v float64) {
+func (k Key) checkFloat(l *usererr.List, v float64) {
 	switch lo, hi := k.Range[0], k.Range[1]; {
 	case k.Positive && !(v > 0):
 		l.Addf(k.Name, "", "%v is not positive", v)

@@ -18,7 +18,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -31,7 +31,7 @@ type Definition struct {
 	// Keys are the arguments of a layer beside type and name, in the order of
 	// documentation. Check finds what is wrong with several of them at once.
 	Keys  []Key
-	Check func(a Args, l *diag.List)
+	Check func(a Args, l *usererr.List)
 
 	// Build adds a layer to a graph: it declares parameters and applies the
 	// operation to x. Nil where users do not write the operation.

@@ -3,7 +3,7 @@ package optim
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -16,7 +16,7 @@ func (adam) keys() []string { return []string{"betas", "eps", "amsgrad"} }
 
 func (adam) defaults(*Config) {}
 
-func (adam) problems(c Config, l *diag.List) {
+func (adam) problems(c Config, l *usererr.List) {
 	for _, b := range c.Betas {
 		if !(b >= 0 && b < 1) {
 			l.Addf("betas", "[0.9, 0.999] is the default", "%v is outside [0, 1)", b)

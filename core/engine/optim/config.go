@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [optimizer]. Names and defaults are PyTorch's.
@@ -41,8 +41,8 @@ func DefaultFor(name string) Config {
 }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	r := c.rule()
 	if r == nil {
 		l.Addf("name", "use "+quoted(Names()), "unknown optimizer %q", c.Name)
@@ -62,13 +62,13 @@ func quoted(names []string) string {
 }
 
 // lacks reports a setting of another optimizer.
-func (c Config) lacks(l *diag.List, key, what string, set bool, help string) {
+func (c Config) lacks(l *usererr.List, key, what string, set bool, help string) {
 	if set {
 		l.Addf(key, help, "%s has no %s", c.Name, what)
 	}
 }
 
-func nonNegative(l *diag.List, key string, v float64) {
+func nonNegative(l *usererr.List, key string, v float64) {
 	if !(v >= 0) || math.IsInf(v, 1) {
 		l.Addf(key, "give a number that is 0 or more", "%v is not a finite number ≥ 0", v)
 	}
@@ -97,8 +97,8 @@ func DefaultSchedule() ScheduleConfig {
 }
 
 // Problems checks the table by itself.
-func (c ScheduleConfig) Problems() diag.List {
-	var l diag.List
+func (c ScheduleConfig) Problems() usererr.List {
+	var l usererr.List
 	switch c.Name {
 	case "constant", "cosine":
 	case "step":
@@ -126,7 +126,7 @@ func (c ScheduleConfig) Problems() diag.List {
 	return l
 }
 
-func (c ScheduleConfig) commonProblems(l *diag.List) {
+func (c ScheduleConfig) commonProblems(l *usererr.List) {
 	if c.Unit != "epoch" && c.Unit != "step" {
 		l.Addf("unit", `use "epoch" or "step"`, "unknown unit %q", c.Unit)
 	}

@@ -3,7 +3,7 @@ package optim
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -17,7 +17,7 @@ func (lars) keys() []string {
 	return []string{"momentum", "dampening", "nesterov", "eps", "trust_coefficient"}
 }
 
-func (lars) problems(c Config, l *diag.List) {
+func (lars) problems(c Config, l *usererr.List) {
 	sgd{}.problems(c, l)
 	nonNegative(l, "eps", c.Eps)
 	nonNegative(l, "trust_coefficient", c.TrustCoefficient)

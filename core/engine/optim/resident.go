@@ -4,7 +4,7 @@ import (
 	"errors"
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -22,7 +22,7 @@ type away struct {
 // that was mirrored there; state and master copies are mirrored here, until
 // Return. From then on methods enqueue, and what fails is told by Err.
 // A device that has no rule for the optimizer refuses it by name, as the
-// [diag.Error] of a setting.
+// [usererr.Error] of a setting.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {
 	a := &away{dev: dev, steps: make([]int64, len(o.params))}
 	o.away = a
@@ -54,7 +54,7 @@ func refused(err error) error {
 	if !errors.As(err, &none) {
 		return err
 	}
-	var l diag.List
+	var l usererr.List
 	l.Addf("optimizer.name", `set run.device = "cpu", or use `+quoted(none.Has), "%v", none)
 	return l.Err()
 }

@@ -3,7 +3,7 @@ package optim
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -15,7 +15,7 @@ func (rmsprop) keys() []string { return []string{"alpha", "eps", "momentum", "ce
 
 func (rmsprop) defaults(c *Config) { c.LR = 0.01 }
 
-func (rmsprop) problems(c Config, l *diag.List) {
+func (rmsprop) problems(c Config, l *usererr.List) {
 	nonNegative(l, "alpha", c.Alpha)
 	nonNegative(l, "eps", c.Eps)
 	nonNegative(l, "momentum", c.Momentum)

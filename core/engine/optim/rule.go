@@ -3,7 +3,7 @@ package optim
 import (
 	"slices"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -21,7 +21,7 @@ type rule interface {
 	defaults(*Config)
 
 	// problems checks its keys.
-	problems(Config, *diag.List)
+	problems(Config, *usererr.List)
 
 	// describe adds the settings to a line of text.
 	describe(Config, *settings)

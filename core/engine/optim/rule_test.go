@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -84,7 +84,7 @@ func TestDeviceRefusesWhatItHasNoRuleFor(t *testing.T) {
 			check(t, w.o.Return())
 			continue
 		}
-		p := diag.Problems(err)
+		p := usererr.Problems(err)
 		want := fmt.Sprintf(`optimizer.name: the optimizer %q is not implemented on the device "cuda" (set run.device = "cpu", or use "sgd", "adam" or "adamw")`, name)
 		if len(p) != 1 || p[0].String() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)

@@ -3,7 +3,7 @@ package optim
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -16,7 +16,7 @@ func (sgd) keys() []string { return []string{"momentum", "dampening", "nesterov"
 
 func (sgd) defaults(*Config) {}
 
-func (sgd) problems(c Config, l *diag.List) {
+func (sgd) problems(c Config, l *usererr.List) {
 	nonNegative(l, "momentum", c.Momentum)
 	if math.IsNaN(c.Dampening) || math.IsInf(c.Dampening, 0) {
 		l.Addf("dampening", "0 is the default", "%v is not a number", c.Dampening)

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -23,7 +23,7 @@ func (p *Plan) Optional() (params []int) {
 func (l *lowering) checkBranches() error {
 	for i := range l.steps {
 		if s := &l.steps[i]; s.branch != 0 && op.StepOf(s.op).Exchange != nil {
-			var l diag.List
+			var l usererr.List
 			l.Addf("ddp.sync_batchnorm", "set it to false, or layerdrop to 0", "a batch norm in a branch that layerdrop leaves out on some ranks cannot be synchronised with the others: layer %s", s.layer)
 			return l.Err()
 		}

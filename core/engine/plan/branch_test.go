@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -67,7 +67,7 @@ func TestBranchesAreLeftOut(t *testing.T) {
 func TestBranchesAreNotSynchronised(t *testing.T) {
 	g := build(t, nn.Config{Layers: layers{dropped(layer("batchnorm2d")), layer("flatten"), linear(10)}}, digits, class)
 	_, err := plan.Compile(g, plan.Options{Batch: 2, Train: true, SyncBatchNorm: true})
-	if l := diag.Problems(err); len(l) != 1 || l[0].Key != "ddp.sync_batchnorm" {
+	if l := usererr.Problems(err); len(l) != 1 || l[0].Key != "ddp.sync_batchnorm" {
 		t.Error(err)
 	}
 }

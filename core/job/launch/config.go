@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [launch].
@@ -61,8 +61,8 @@ func Default() Config {
 }
 
 // Problems lists everything that is wrong with the table.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	c.NprocPerNode.check(&l, "nproc_per_node", `a number from 1 up, or "auto"`, true)
 	c.ThreadsPerRank.check(&l, "threads_per_rank", `a number from 1 up, or "auto"`, true)
 	if strings.Contains(c.Nnodes.raw, ":") {
@@ -92,7 +92,7 @@ func (c Config) Ports() hostnet.Ports {
 	return p
 }
 
-func (c Config) nodeProblems(l *diag.List) {
+func (c Config) nodeProblems(l *usererr.List) {
 	nodes := max(1, c.Nnodes.n)
 	if c.NodeRank < 0 || c.NodeRank >= nodes {
 		l.Addf("node_rank", fmt.Sprintf("0 to %d", nodes-1), "%d is outside %d nodes", c.NodeRank, nodes)
@@ -192,7 +192,7 @@ func (Count) SchemaForms() []map[string]any {
 	return []map[string]any{{"type": "integer", "minimum": 1, "maximum": most}, {"enum": []string{"auto"}}, {"type": "string", "pattern": "^[0-9]+$"}}
 }
 
-func (c Count) check(l *diag.List, key, help string, auto bool) {
+func (c Count) check(l *usererr.List, key, help string, auto bool) {
 	switch {
 	case c.raw != "" || c.IsAuto() && !auto:
 		l.Addf(key, help, "%q is not a number from 1 up", c.String())

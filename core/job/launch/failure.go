@@ -10,7 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/base/crash"
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Failure is why an attempt ended, ready to be shown (Format) or stored as JSON.
@@ -107,7 +107,7 @@ func (c Cause) advice() []string {
 	if a := c.hungPlugin(); a != nil {
 		return a
 	}
-	if fix := diag.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
+	if fix := usererr.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
 		return []string{fix}
 	}
 	if c.Crash != nil && c.Crash.Signal != "" {
@@ -147,7 +147,7 @@ func (c Cause) hungPlugin() []string {
 		advice = append(advice, "backend.restarts = 1 replaces a backend that hangs while the ranks go on.")
 	}
 	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
-		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", diag.Shell(dir)))
+		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", usererr.Shell(dir)))
 	}
 	return advice
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -313,8 +313,8 @@ func loopback() (string, error) {
 			first = err
 		}
 	}
-	if diag.Shortage(first.Error()) != "" {
-		return "", diag.Explained(first)
+	if usererr.Shortage(first.Error()) != "" {
+		return "", usererr.Explained(first)
 	}
 	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", first)
 }

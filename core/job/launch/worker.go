@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -86,7 +86,7 @@ func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret
 
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()
-		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, diag.Explained(err))
+		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, usererr.Explained(err))
 	}
 	w.cmd, w.pid = cmd, cmd.Process.Pid
 	w.pumps.Go(func() { w.pumpLines(out) })

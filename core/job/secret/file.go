@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // ReadFile reads launch.secret_file. As with the keys of ssh, a file that its
@@ -15,12 +15,12 @@ func ReadFile(path string) (Secret, error) {
 	const key = "launch.secret_file"
 	f, err := os.Open(path)
 	if err != nil {
-		return Secret{}, diag.List{{Key: key, Detail: err.Error(), Help: `fix: (umask 077; trainctl secret > FILE) makes one`}}.Err()
+		return Secret{}, usererr.List{{Key: key, Detail: err.Error(), Help: `fix: (umask 077; trainctl secret > FILE) makes one`}}.Err()
 	}
 	defer f.Close()
 	text, err := private(f)
 	if err != nil {
-		return Secret{}, diag.List{{Key: key, Detail: fmt.Sprintf("%s %v", path, err), Help: "fix: chmod 600 " + path}}.Err()
+		return Secret{}, usererr.List{{Key: key, Detail: fmt.Sprintf("%s %v", path, err), Help: "fix: chmod 600 " + path}}.Err()
 	}
 	s, err := Parse(text)
 	if err != nil {

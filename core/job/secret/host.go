@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // OfHost is a secret that all processes of this user on this host can work out
@@ -18,7 +18,7 @@ import (
 func OfHost(label string) (Secret, error) {
 	s, err := hostKey()
 	if err != nil {
-		return Secret{}, diag.List{{Key: Env, Detail: fmt.Sprintf("the ranks of this host have no secret in common: %v", err),
+		return Secret{}, usererr.List{{Key: Env, Detail: fmt.Sprintf("the ranks of this host have no secret in common: %v", err),
 			Help: `fix: export ` + Env + `="$(trainctl secret)" before the ranks are started`}}.Err()
 	}
 	return s.Derive(label), nil

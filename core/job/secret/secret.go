@@ -18,7 +18,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Env gives a job its secret: text as trainctl secret prints it.
@@ -90,7 +90,7 @@ const hidden = "(hidden)"
 
 // Missing is the mistake of a job that needs a secret and has none.
 func Missing(what string) error {
-	return diag.List{{
+	return usererr.List{{
 		Key:    Env,
 		Detail: what + " and has no secret by which its processes know each other",
 		Help:   `fix: "trainctl secret" prints a new one; give the same to all hosts, in ` + Env + " or in a file that launch.secret_file names",
@@ -99,5 +99,5 @@ func Missing(what string) error {
 
 // unusable is the mistake of a secret that is none.
 func unusable(key string, err error) error {
-	return diag.List{{Key: key, Detail: err.Error(), Help: `fix: "trainctl secret" prints a new one`}}.Err()
+	return usererr.List{{Key: key, Detail: err.Error(), Help: `fix: "trainctl secret" prints a new one`}}.Err()
 }

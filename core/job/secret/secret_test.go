@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // child makes this test binary a process that shows what it was started with.
@@ -134,7 +134,7 @@ func TestReadFileWantsItPrivate(t *testing.T) {
 		if (err == nil) != ok {
 			t.Errorf("mode %#o: %v", mode, err)
 		}
-		if !ok && (diag.Problems(err) == nil || !strings.Contains(err.Error(), "chmod 600")) {
+		if !ok && (usererr.Problems(err) == nil || !strings.Contains(err.Error(), "chmod 600")) {
 			t.Errorf("mode %#o: %v does not say how to fix it", mode, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestReadFileWantsItPrivate(t *testing.T) {
 	if _, err := ReadFile(t.TempDir()); err == nil {
 		t.Error("a directory is a secret")
 	}
-	if _, err := ReadFile(path + "-none"); diag.Problems(err) == nil || !strings.Contains(err.Error(), "launch.secret_file") {
+	if _, err := ReadFile(path + "-none"); usererr.Problems(err) == nil || !strings.Contains(err.Error(), "launch.secret_file") {
 		t.Error(err)
 	}
 }

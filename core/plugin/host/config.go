@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Each plugin table has a name, the sum of its executable, a deadline or two,
@@ -53,7 +53,7 @@ func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Min
 
 // Problems checks the table by itself; the options are checked against what
 // the plugin publishes.
-func (c BackendConfig) Problems() diag.List {
+func (c BackendConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
@@ -64,25 +64,25 @@ func (c BackendConfig) Problems() diag.List {
 }
 
 // Problems checks the table by itself.
-func (c PrecisionConfig) Problems() diag.List {
+func (c PrecisionConfig) Problems() usererr.List {
 	return append(pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`), sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 
 // Problems checks the table by itself.
-func (c DatasetConfig) Problems() diag.List {
+func (c DatasetConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 
-func sandboxProblems(plugin string, sandbox bool) (l diag.List) {
+func sandboxProblems(plugin string, sandbox bool) (l usererr.List) {
 	if sandbox && !IsPath(plugin) {
 		l.Addf("sandbox", "remove the key; it is for plugins that are given by a path", "%q is built in, and part of trainctl", plugin)
 	}
 	return l
 }
 
-func pluginProblems(plugin, sum, choices string) (l diag.List) {
+func pluginProblems(plugin, sum, choices string) (l usererr.List) {
 	if strings.TrimSpace(plugin) == "" {
 		l.Addf("plugin", "write plugin = "+choices, "no plugin is named")
 	}
@@ -96,7 +96,7 @@ func pluginProblems(plugin, sum, choices string) (l diag.List) {
 	return l
 }
 
-func positive(l *diag.List, key string, d time.Duration, example string) {
+func positive(l *usererr.List, key string, d time.Duration, example string) {
 	if d <= 0 {
 		l.Addf(key, fmt.Sprintf("nothing waits without an end: give a time such as %q", example), "%v is not a time to wait", d)
 	}

@@ -50,7 +50,7 @@ var (
 
 // PluginError is any failure of a running plugin. Unwrap gives what the
 // plugin itself reported (*sdk.StallError, *sdk.MismatchError,
-// *sdk.PeerError, *sdk.Error, *diag.Error) or [ErrDied], [ErrHung],
+// *sdk.PeerError, *sdk.Error, *usererr.Error) or [ErrDied], [ErrHung],
 // [ErrClosed].
 type PluginError struct {
 	Kind      sdk.Kind

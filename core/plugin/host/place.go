@@ -3,7 +3,7 @@ package host
 import (
 	"context"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -12,7 +12,7 @@ import (
 // written in the TOML, whether it does; any other one runs in its own.
 func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[string]any, need sdk.PlaceRequest) (*Backend, error) {
 	instance, place, err := h.place(plugin, options, need)
-	if diag.Problems(err) != nil {
+	if usererr.Problems(err) != nil {
 		return nil, err
 	}
 	if err != nil {
@@ -37,13 +37,13 @@ func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest)
 	if placer == nil {
 		return nil, sdk.Placement{}, nil
 	}
-	var problems diag.List
+	var problems usererr.List
 	if need.Options, problems = sdk.CheckOptions("backend.options", instance.Info().Options, given); len(problems) > 0 {
 		return nil, sdk.Placement{}, problems.Err()
 	}
 	place, err := placer.Place(need)
-	if l := diag.Problems(err); l != nil {
-		var under diag.List
+	if l := usererr.Problems(err); l != nil {
+		var under usererr.List
 		under.Under("backend.options", l)
 		err = under.Err()
 	}
@@ -63,10 +63,10 @@ func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
 
 // CheckPlace finds options of a built-in backend that do not fit what the rank
 // needs. Keys are relative to the options' table. Nothing is started.
-func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) diag.List {
+func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) usererr.List {
 	if _, placer := h.placer(plugin); placer != nil {
 		_, err := placer.Place(need)
-		return diag.Problems(err)
+		return usererr.Problems(err)
 	}
 	return nil
 }

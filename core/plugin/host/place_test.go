@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -31,7 +31,7 @@ func (c choosy) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
 	case r.Restarts > 1:
 		return sdk.Placement{}, errors.New("out of order")
 	case r.Restarts > 0:
-		return sdk.Placement{}, diag.List{{Key: "here", Detail: "no restarts"}}.Err()
+		return sdk.Placement{}, usererr.List{{Key: "here", Detail: "no restarts"}}.Err()
 	}
 	return sdk.Placement{InProcess: r.Options.Bool("here"), Why: "it was asked for"}, nil
 }
@@ -88,7 +88,7 @@ func TestOptionsThatDoNotFit(t *testing.T) {
 		"backend.options.there: unknown key ": {map[string]any{"there": true}, 0},
 	} {
 		_, err := h.PlaceBackend(t.Context(), "choosy", c.options, sdk.PlaceRequest{Restarts: c.restarts})
-		if diag.Problems(err) == nil || errors.As(err, new(*StartError)) || !strings.Contains(err.Error(), want) {
+		if usererr.Problems(err) == nil || errors.As(err, new(*StartError)) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
-	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/base/tempdir"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -227,7 +227,7 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 	switch version := p.proc.version; {
 	case p.proc.pid() == 0:
 		e.Problem = e.Err.Error()
-		e.Help = cmp.Or(diag.Shortage(e.Problem), foreign)
+		e.Help = cmp.Or(usererr.Shortage(e.Problem), foreign)
 	case version != 0 && version != pb.ProtocolVersion:
 		e.Problem = fmt.Sprintf("it speaks version %d of the plugin protocol, this trainctl speaks %d", version, pb.ProtocolVersion)
 		e.Help = "build the plugin against this trainctl's core/sdk, or take the trainctl it was built for"

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -151,9 +151,9 @@ func errorFromProto(p *pb.Error) error {
 	case *pb.Error_Peer:
 		return &sdk.PeerError{Peer: int(t.Peer.Peer), Seq: t.Peer.Seq, Cause: t.Peer.Cause}
 	case *pb.Error_Problems:
-		var l diag.List
+		var l usererr.List
 		for _, q := range t.Problems.Problems {
-			l = append(l, diag.Problem{Key: q.Key, Detail: q.Detail, Help: q.Help})
+			l = append(l, usererr.Problem{Key: q.Key, Detail: q.Detail, Help: q.Help})
 		}
 		return l.Err()
 	}

@@ -4,7 +4,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [metrics].
@@ -19,8 +19,8 @@ type Config struct {
 func Default() Config { return Config{TensorBoard: true, JSONL: true} }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	if c.Prometheus == "" {
 		return l
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -116,7 +116,7 @@ func checkRefused(ctx context.Context, s *datasetSuite) error {
 	return refused(s.Refused, func(table map[string]any) error { return s.openTable(ctx, table) })
 }
 
-// refused wants every bad table refused, with the key in a diag.Problem or at
+// refused wants every bad table refused, with the key in a usererr.Problem or at
 // least in the text, and with them a table with an unknown key.
 func refused(tables map[string]map[string]any, open func(table map[string]any) error) error {
 	var all []error
@@ -153,7 +153,7 @@ func merged(table, over map[string]any) map[string]any {
 }
 
 func namesKey(err error, key string) bool {
-	for _, p := range diag.Problems(err) {
+	for _, p := range usererr.Problems(err) {
 		if strings.TrimPrefix(p.Key, ".") == key {
 			return true
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -39,7 +39,7 @@ func (m *model) Open(_ context.Context, r sdk.DatasetRequest) (sdk.DatasetSpec, 
 	m.isOpen = true
 	n := int(r.Options.Int("size"))
 	if n < 1 && !m.lenient {
-		return sdk.DatasetSpec{}, diag.List{{Key: "size", Detail: "must be positive"}}.Err()
+		return sdk.DatasetSpec{}, usererr.List{{Key: "size", Detail: "must be positive"}}.Err()
 	}
 	spec := sdk.DatasetSpec{Source: "model", Fingerprint: "x", Classes: 3, TrainSamples: n, TestSamples: 2,
 		Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, Target: tensor.Spec{DType: tensor.I32}}

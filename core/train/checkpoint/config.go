@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [checkpoint].
@@ -45,8 +45,8 @@ func ParseInterval(s string) (Interval, error) {
 }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	if _, err := ParseInterval(c.Every); err != nil {
 		l.Addf("every", `write "1 epoch", "500 steps" or "never"`, "%v", err)
 	}

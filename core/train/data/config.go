@@ -3,7 +3,7 @@ package data
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [sampler]: torch.utils.data.DistributedSampler.
@@ -37,8 +37,8 @@ func (c Config) SeedOr(run uint64) uint64 {
 }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	if c.Prefetch < 1 {
 		l.Addf("prefetch", "2 is the default, 1 the least", "%d is too small", c.Prefetch)
 	}

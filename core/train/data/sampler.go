@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/base/diag"
 	"github.com/trainctl/trainctl/core/base/rng"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -45,7 +45,7 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 }
 
 func tooFew(help, format string, args ...any) error {
-	var l diag.List
+	var l usererr.List
 	l.Addf("sampler", help, format, args...)
 	return l.Err()
 }

@@ -5,7 +5,7 @@ package ddp
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Config is the table [ddp]. Names are those of DistributedDataParallel.
@@ -37,8 +37,8 @@ func Default() Config {
 }
 
 // Problems checks the table by itself.
-func (c Config) Problems() diag.List {
-	var l diag.List
+func (c Config) Problems() usererr.List {
+	var l usererr.List
 	if c.BucketCapMB < 0 {
 		l.Addf("bucket_cap_mb", `0 gives one bucket per parameter, 25 is the default, "auto" measures`, "%v is negative", c.BucketCapMB)
 	}

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
@@ -53,7 +53,7 @@ type settings struct {
 }
 
 func parseSettings(o sdk.Options) (settings, error) {
-	var l diag.List
+	var l usererr.List
 	s := settings{
 		root:     o.String("root"),
 		download: o.Bool("download"),

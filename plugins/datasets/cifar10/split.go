@@ -8,7 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/shapes"
 )
@@ -40,7 +40,7 @@ type found struct {
 
 // limit cuts the splits to what the options ask for.
 func (f *found) limit(o settings) error {
-	var l diag.List
+	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
 		want, s := o.samples[i], f.splits[i]
 		if want > s.n {

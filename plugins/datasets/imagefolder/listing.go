@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/afero"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -85,7 +85,7 @@ func readListing(ctx context.Context, fsys afero.Fs, o settings) (*listing, erro
 
 // fault is an error of what the option root leads to.
 func fault(format string, args ...any) error {
-	return diag.List{{Key: "root", Detail: fmt.Sprintf(format, args...)}}.Err()
+	return usererr.List{{Key: "root", Detail: fmt.Sprintf(format, args...)}}.Err()
 }
 
 // folders lists the folders in dir, sorted, hidden ones left out.

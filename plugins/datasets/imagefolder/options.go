@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
@@ -68,7 +68,7 @@ type settings struct {
 func (s *settings) folder(split sdk.Split) string { return filepath.Join(s.root, s.splits[split]) }
 
 func parseSettings(o sdk.Options) (settings, error) {
-	var l diag.List
+	var l usererr.List
 	s := settings{
 		root: o.String("root"), splits: [2]string{sdk.Train: o.String("train"), sdk.Test: o.String("val")},
 		size: int(o.Int("size")), resize: int(o.Int("resize")),
@@ -98,7 +98,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 }
 
 // span is a list of two positive numbers in order.
-func span(l *diag.List, o sdk.Options, name string) (s [2]float64) {
+func span(l *usererr.List, o sdk.Options, name string) (s [2]float64) {
 	v := o.Floats(name)
 	if len(v) != 2 || !(v[0] > 0) || !(v[1] >= v[0]) {
 		l.Addf(name, "write [smallest, largest]", "%v is not two positive numbers in order", v)

@@ -10,7 +10,7 @@ import (
 	"hash/crc32"
 	"sync"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/digits"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
@@ -72,7 +72,7 @@ func newSplit(imagePath string, images *idx.Array, labelPath string, labels *idx
 
 // limit cuts the splits to what the options ask for.
 func (f *found) limit(o settings) error {
-	var l diag.List
+	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
 		want, s := o.samples[i], f.splits[i]
 		if want > s.samples() {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -318,7 +318,7 @@ func TestBadOptions(t *testing.T) {
 			fs := afero.NewMemMapFs()
 			put(t, fs, "/r", small())
 			_, err := open(t, newDataset(fs, ""), given)
-			if l := diag.Problems(err); len(l) != 1 || l[0].Key != key || l[0].Help == "" {
+			if l := usererr.Problems(err); len(l) != 1 || l[0].Key != key || l[0].Help == "" {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -49,7 +49,7 @@ type settings struct {
 }
 
 func parseSettings(o sdk.Options) (settings, error) {
-	var l diag.List
+	var l usererr.List
 	s := settings{
 		root:     o.String("root"),
 		download: o.Bool("download"),
@@ -79,7 +79,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 }
 
 // single is a per-channel list; grey images have one channel.
-func single(l *diag.List, o sdk.Options, name string, absent float32) float32 {
+func single(l *usererr.List, o sdk.Options, name string, absent float32) float32 {
 	if !o.Has(name) {
 		return absent
 	}

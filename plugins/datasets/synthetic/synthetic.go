@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -103,7 +103,7 @@ func (d *Dataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSp
 }
 
 func checkedShape(o sdk.Options) (tensor.Shape, error) {
-	var l diag.List
+	var l usererr.List
 	var shape tensor.Shape
 	elems := int64(1)
 	for _, n := range o.Ints("shape") {

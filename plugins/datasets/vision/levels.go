@@ -1,7 +1,7 @@
 package vision
 
 import (
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -29,7 +29,7 @@ func Options(mean, std any, usual string) []sdk.Option {
 }
 
 // ParseNormalization reads mean and std; an absent one changes nothing.
-func ParseNormalization(l *diag.List, o sdk.Options) Normalization {
+func ParseNormalization(l *usererr.List, o sdk.Options) Normalization {
 	n := Normalization{Mean: perChannel(l, o, "mean", 0), Std: perChannel(l, o, "std", 1)}
 	for _, s := range n.Std {
 		if !(s > 0) {
@@ -40,7 +40,7 @@ func ParseNormalization(l *diag.List, o sdk.Options) Normalization {
 	return n
 }
 
-func perChannel(l *diag.List, o sdk.Options, name string, absent float32) (out [Channels]float32) {
+func perChannel(l *usererr.List, o sdk.Options, name string, absent float32) (out [Channels]float32) {
 	v := o.Floats(name)
 	switch {
 	case !o.Has(name):

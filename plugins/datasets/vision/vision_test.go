@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/diag"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -48,7 +48,7 @@ func TestSourceIsUniform(t *testing.T) {
 }
 
 func TestLevels(t *testing.T) {
-	var l diag.List
+	var l usererr.List
 	levels := ParseNormalization(&l, sdk.Options{"mean": []float64{0.5}, "std": []float64{1, 2, 4}}).Levels()
 	out := make([]float32, 6)
 	levels.Planes(out, []byte{255, 255, 255, 9, 0, 0, 0, 9})

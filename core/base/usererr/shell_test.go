@@ -1,4 +1,4 @@
-package diag
+package usererr
 
 import (
 	"os/exec"
