@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// Ranks that another launcher starts train the same bits as trainctl run's.
+// Ranks that another launcher starts train the same bits as trainctl run's, and
+// leave the same files.
 func TestWorkersUnderTorchrunsContract(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -24,6 +26,53 @@ func TestWorkersUnderTorchrunsContract(t *testing.T) {
 		t.Errorf("rank 1 has something to say:\n%s%s", r.stdout, r.stderr)
 	}
 	sameParams(t, p.summary(t, 1), p.summary(t, 2))
+	for _, file := range []string{"config.toml", "logs/rank-1.log", "flight/rank-0.0.flight", "flight/rank-1.0.flight"} {
+		must(t, exists(filepath.Join(p.runDir(2), file)))
+	}
+	if log := p.rankLog(t, 2, 0); !strings.Contains(log, "epoch 1/2  step 1/8") || !strings.Contains(log, "ok after 8 steps") {
+		t.Errorf("the log of rank 0:\n%s", log)
+	}
+}
+
+// On a host that does not see rank 0's files a worker leaves its own, and says
+// how the job ended.
+func TestWorkersOnTwoFileSystems(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.env = []string{"TRAINCTL_JOB_SECRET=" + strings.Repeat("5ec2e7", 11), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "GROUP_WORLD_SIZE=2"}
+	port := freePort(t)
+	other := p.rankCommand(1, 2, port, "--run-dir", "elsewhere")
+	other.cmd.Env = append(other.cmd.Env, append(p.env, "GROUP_RANK=1")...)
+	other.start(t)
+	first := p.rankCommand(0, 2, port)
+	first.cmd.Env = append(first.cmd.Env, p.env...)
+	first.start(t).wait(t).expect(t, 0)
+	other.wait(t).expect(t, 0).says(t, "ok: the job ended well; rank 0's results are in "+p.runDir(1)+" on ")
+	for _, file := range []string{"config.toml", "logs/rank-1.log", "flight/rank-1.0.flight"} {
+		must(t, exists(filepath.Join(p.dir, "elsewhere/job/1", file)))
+	}
+}
+
+// A worker that diverges says so in its files, as under run.
+func TestWorkerThatDiverges(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	report := filepath.Join(p.dir, "error.json")
+	r := p.rankCommand(0, 1, freePort(t), set("optimizer.lr=1e20", "optimizer.weight_decay=1", "train.epochs=50", "train.max_skips=6", "checkpoint.every=1 steps")...)
+	r.cmd.Env = append(r.cmd.Env, "TORCHELASTIC_ERROR_FILE="+report)
+	r.start(t).wait(t).expect(t, 1).says(t, "error: diverged at step 3", "--resume auto goes on from the newest good checkpoint: step ")
+	if s := p.summary(t, 1); s.Status != "diverged" || s.WorldSize != 1 || len(s.Plugins) != 3 {
+		t.Errorf("summary: %+v", s)
+	}
+	if log := p.rankLog(t, 1, 0); !strings.Contains(log, "error: diverged at step 3") {
+		t.Errorf("the log of rank 0:\n%s", log)
+	}
+	var told struct{ Message string }
+	b, err := os.ReadFile(report)
+	must(t, err)
+	if must(t, json.Unmarshal(b, &told)); !strings.HasPrefix(told.Message, "diverged at step 3") {
+		t.Errorf("torchrun is told %s", b)
+	}
 }
 
 func TestRankThatNeverArrives(t *testing.T) {
@@ -62,9 +111,15 @@ func TestPeerDiesUnderTorchrunsContract(t *testing.T) {
 	first := p.startRank(t, 0, 2, port, endless()...)
 	second := p.startRank(t, 1, 2, port, endless()...)
 	p.trained(t, first, 1, 3)
-	kill(t, second.cmd.Process.Pid, syscall.SIGKILL)
+	kill(t, second.cmd.Process.Pid, syscall.SIGSEGV)
 	second.wait(t)
 	first.wait(t).expect(t, 7).says(t, "rank 1", "closed the connection")
+	if log := p.rankLog(t, 1, 1); !strings.Contains(log, "SIGSEGV: segmentation violation") || !strings.Contains(log, "goroutine ") {
+		t.Errorf("the log of the rank that died:\n%s", log)
+	}
+	if s := p.summary(t, 1); s.Status != "failed" || s.Steps < 3 {
+		t.Errorf("summary: %+v", s)
+	}
 }
 
 func TestTwoWriters(t *testing.T) {

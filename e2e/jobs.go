@@ -86,12 +86,25 @@ func freePort(t tester) int {
 // startRank starts a worker as torchrun --no-python does.
 func (p *place) startRank(t tester, rank, size, port int, args ...string) *proc {
 	t.Helper()
+	return p.rankCommand(rank, size, port, args...).start(t)
+}
+
+// rankCommand prepares what startRank starts.
+func (p *place) rankCommand(rank, size, port int, args ...string) *proc {
 	r := p.command(append([]string{"worker", p.config}, args...)...)
 	r.cmd.Env = append(r.cmd.Env,
 		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", size),
 		"GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port), "TORCHELASTIC_RUN_ID=by-hand", "TORCHELASTIC_RESTART_COUNT=0",
 	)
-	return r.start(t)
+	return r
+}
+
+// rankLog is the log of a rank in the n-th run.
+func (p *place) rankLog(t tester, n, rank int) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(p.runDir(n), "logs", fmt.Sprintf("rank-%d.log", rank)))
+	must(t, err)
+	return string(b)
 }
 
 // node prepares the launcher of one machine of two. Only the first keeps its

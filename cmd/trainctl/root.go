@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/lossy"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/train"
@@ -106,7 +107,7 @@ func report(cmd *cobra.Command, err error) {
 	defer w.Close()
 	var done reported
 	var asked *train.Preempted
-	var early interrupted
+	var early app.Interrupted
 	var bad *config.Error
 	var usage *usageError
 	switch {

@@ -111,13 +111,10 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 	ctx, stop := signal.NotifyContext(ctx, stops...)
 	defer stop()
 	o.ResumeAuto = r.Resume == "auto"
-	var done func()
-	_, o.Sinks, done = shown(r)
+	progress, sinks, done := shown(r)
+	o.Sinks, o.Log, o.ExitCode = sinks, progress, exitCode
 	err := app.Worker(ctx, o)
 	done()
-	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
-		return interrupted{}
-	}
 	var stopped *train.Preempted
 	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.LocalRank != 0 {
 		return reported{err} // the first of the host says it for all
@@ -137,12 +134,6 @@ func countSignals(s os.Signal) func() int64 {
 	}()
 	return n.Load
 }
-
-// interrupted is the end of a worker that was stopped while it set up.
-type interrupted struct{}
-
-func (interrupted) Error() string { return "stopped before the first step, as asked" }
-func (interrupted) ExitCode() int { return launch.ExitTerminated }
 
 func workerOptions(c *config.Config, resume string, started time.Time) app.WorkerOptions {
 	return app.WorkerOptions{Config: c, Resume: resume, Builtins: builtins(), Build: version(), Started: started}

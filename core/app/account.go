@@ -6,7 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// account is what the launcher hears of a run, for the summary of one that does
+// account is what the launcher, or rank 0 without one of ours, hears of a run, for the summary of one that does
 // not come to its end: ranks write one only then. It is a sink.
 type account struct {
 	began   time.Time // of the launcher's process
@@ -33,6 +33,7 @@ func (a *account) Emit(r event.Record) {
 		s.Plugins = append(s.Plugins, *e)
 	case *event.RunStarted: // again, where the ranks were restarted
 		s.Plugins, s.Continues = nil, e.Continues
+		s.Name, s.WorldSize, s.Device, s.Backend, s.Precision = e.Name, e.WorldSize, e.Device, e.Backend, e.Precision
 	case *event.PlanMade:
 		s.Comm.Buckets, s.Comm.BytesPerStep = e.Buckets, e.BytesPerStep
 		a.counted, a.samples = 0, 0

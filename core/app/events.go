@@ -47,6 +47,9 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 			return nil, dir, err
 		}
 	}
+	if o.own != nil {
+		o.own.watch(bus, dir.RunDir)
+	}
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
 	if w.Rank == 0 && !o.EvalOnly {
 		bus.Emit(&event.RunStarted{

@@ -24,7 +24,7 @@ func modules(o WorkerOptions) fx.Option {
 		fx.Supply(o),
 		fx.Module("config", fx.Supply(o.Config)),
 		fx.Module("fs", fx.Provide(checkpoint.OsFS)),
-		fx.Module("rank", fx.Provide(World, jobSecret, startJoin)),
+		fx.Module("rank", fx.Provide(World, jobSecret, startJoin, startAgreement)),
 		fx.Module("event", fx.Provide(openEvents)),
 		fx.Module("host", fx.Provide(NewHost)),
 		fx.Module("backend", fx.Provide(startBackend)),
@@ -55,22 +55,19 @@ func warnExposed(bus *event.Bus) {
 
 // NewHost makes the host of this rank's plugins. Their log becomes events, and
 // they compute on the rank's share of the cores, whoever launched it.
-func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir RunDir) *host.Host {
+func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	return host.New(host.Options{
-		FlightDir: flightDir(dir), SocketDir: os.Getenv(envSockets),
+		FlightDir: func() string { return flightDir(dir) }, SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Checksums: o.Config.Checksums(), Sandboxes: o.Config.Sandboxes(),
 		SetEnv: []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
 	})
 }
 
-// flightDir is where this rank leaves its last operations: in the run directory,
-// which ranks other than 0 know only from our launcher.
-func flightDir(dir RunDir) string {
-	if path, ok := os.LookupEnv(envRunDir); ok {
-		dir.Path = path
-	}
-	if dir.Path == "" {
+// flightDir is where this rank leaves its last operations: in the run directory.
+func flightDir(agreed agreedDir) string {
+	dir, err := agreed.Get(context.Background()) // which has a deadline of its own
+	if err != nil || dir.Path == "" {
 		return ""
 	}
 	return dir.Flights()

@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
@@ -24,9 +25,10 @@ import (
 type outcome struct {
 	status  string // as in event.RunDone
 	code    int
-	failure *launch.Failure // nil where no rank failed
-	ended   string          // the signal that ended it; "" if none did
-	resume  string          // what --resume auto would go on from, in words; "" if that is unknown or of no use
+	failure *launch.Failure // nil where no rank failed, or none of our launcher's
+	failed  *event.RankFailed
+	ended   string // the signal that ended it; "" if none did
+	resume  string // what --resume auto would go on from, in words; "" if that is unknown or of no use
 }
 
 // outcome judges a run that failed.
@@ -45,15 +47,33 @@ func (j *job) outcome(res launch.Result) outcome {
 	case o.failure != nil && o.failure.Root.ExitCode == launch.ExitDiverged:
 		o.status = "diverged"
 	}
-	switch o.code {
-	case launch.ExitConfig, launch.ExitPlugin, launch.ExitRendezvous, launch.ExitCheckpoint:
-	default:
+	if canGoOn(o.code) {
 		o.resume = j.resumable()
 	}
-	if o.failure != nil && o.resume != "" {
-		o.failure.Next = []string{o.resume}
+	if o.failure != nil {
+		if o.resume != "" {
+			o.failure.Next = []string{o.resume}
+		}
+		o.failed = rankFailed(o.failure)
 	}
 	return o
+}
+
+func rankFailed(f *launch.Failure) *event.RankFailed {
+	c := f.Root
+	return &event.RankFailed{
+		FailedRank: c.Rank, Host: c.Host, PID: c.PID, ExitCode: c.ExitCode, Signal: c.Signal,
+		Message: c.Message, LastLines: c.LastLines, Advice: strings.Join(f.Advice(), " "),
+	}
+}
+
+// canGoOn is false for exit codes after which --resume auto would fail as well.
+func canGoOn(code int) bool {
+	switch code {
+	case launch.ExitConfig, launch.ExitPlugin, launch.ExitRendezvous, launch.ExitCheckpoint:
+		return false
+	}
+	return true
 }
 
 // message is the one line that says what to do next.
@@ -81,20 +101,29 @@ func (o outcome) show(w io.Writer) error {
 // proof bounds how long the end of a run reads checkpoints back.
 const proof = 10 * time.Second
 
-// resumable says what --resume auto would go on from. It has been read back and
-// is whole. Nodes that do not see rank 0's run directory cannot know.
+// resumable says what --resume auto would go on from. Nodes that do not see rank
+// 0's run directory cannot know.
 func (j *job) resumable() string {
-	dir, err := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
-	if j.Config.Launch.NodeRank != 0 && filepath.Clean(dir) != filepath.Clean(j.dir.Checkpoints()) {
-		return ""
+	if j.Config.Launch.NodeRank != 0 {
+		dir, _ := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
+		if filepath.Clean(dir) != filepath.Clean(j.dir.Checkpoints()) {
+			return ""
+		}
 	}
+	return resumable(j.fs, j.Config.Run)
+}
+
+// resumable says what --resume auto would go on from. It has been read back and
+// is whole.
+func resumable(fsys checkpoint.FS, run train.RunConfig) string {
+	dir, err := newestRun(fsys, run.Dir, run.Name)
 	const none = "There is no checkpoint to continue from; checkpoint.every says when one is saved."
 	if err != nil || dir == "" {
 		return none
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), proof)
 	defer cancel()
-	switch c, err := checkpoint.Newest(ctx, j.fs, dir); {
+	switch c, err := checkpoint.Newest(ctx, fsys, dir); {
 	case err == nil:
 		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, usererr.Shell(c.Path))
 	case errors.Is(err, context.DeadlineExceeded):

@@ -28,6 +28,11 @@ func (m *remarks) of(line []byte) string {
 	if err != nil {
 		return "" // of a newer version, or cut off by a crash
 	}
+	return m.record(r)
+}
+
+// record is of, of a record.
+func (m *remarks) record(r event.Record) string {
 	switch e := r.Event.(type) {
 	case *event.PluginLog:
 		if e.Total > 0 {

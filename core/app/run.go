@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +53,9 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 	}
 	defer j.sockets.Close()
 	j.stalls = newStalls(j.dir, j.bus)
-	res, err := j.stalls.during(func() (launch.Result, error) { return launch.Run(ctx, j.launchOptions()) })
+	stop := j.stalls.start()
+	res, err := launch.Run(ctx, j.launchOptions())
+	stop()
 	return res.ExitCode, errors.Join(err, j.report(res))
 }
 
@@ -152,6 +153,7 @@ func (j *job) briefed(brief []byte) (logDir string, err error) {
 	if err != nil {
 		return "", err
 	}
+	j.stalls.in(j.dir)
 	j.config = j.dir.Config()
 	if shared {
 		j.config = filepath.Join(j.dir.Path, fmt.Sprintf("config-node-%d.toml", j.Config.Launch.NodeRank))
@@ -350,9 +352,18 @@ func (j *job) report(res launch.Result) error {
 	sum := j.account.close(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
-	out := event.RunDone{Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message()}
-	j.appendEvents(o.failure, &out)
-	return errors.Join(event.WriteSummary(j.fs, j.dir.Summary(), sum), o.show(j.Log))
+	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o), o.show(j.Log))
+}
+
+// writeEnd leaves the last events and the summary of a run that did not come to
+// its end.
+func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summary, o outcome) error {
+	if jsonl {
+		appendEvents(fsys, dir, o.failed, &event.RunDone{
+			Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message(),
+		})
+	}
+	return event.WriteSummary(fsys, dir.Summary(), sum)
 }
 
 // sees0 reports whether this is another node than 0 whose run directory is node 0's.
@@ -365,28 +376,25 @@ func (j *job) tellOther() error {
 	if j.Config.Launch.NodeRank == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(j.Log, "ok: the job ended well; rank 0's results are in %s on %s\n", j.rank0.Path, j.rank0.Host)
+	_, err := fmt.Fprintln(j.Log, endedWell(j.rank0))
 	return err
 }
 
-// appendEvents adds the launcher's own account of a bad end to events.jsonl.
+func endedWell(rank0 event.Invitation) string {
+	return fmt.Sprintf("ok: the job ended well; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
+}
+
+// appendEvents adds the account of a bad end to events.jsonl.
 // People get the failure block instead.
-func (j *job) appendEvents(f *launch.Failure, done *event.RunDone) {
-	if !j.Config.Metrics.JSONL {
-		return
-	}
-	file, err := event.OpenJSONLines(j.fs, j.dir.Events(), nil)
+func appendEvents(fsys checkpoint.FS, dir event.RunDir, failed *event.RankFailed, done *event.RunDone) {
+	file, err := event.OpenJSONLines(fsys, dir.Events(), nil)
 	if err != nil {
 		return // the block is on the terminal, and the disk is in trouble anyway
 	}
 	bus := event.NewBus(event.Launcher, file)
 	defer bus.Close()
-	if f != nil {
-		c := f.Root
-		bus.Emit(&event.RankFailed{
-			FailedRank: c.Rank, Host: c.Host, PID: c.PID, ExitCode: c.ExitCode, Signal: c.Signal,
-			Message: c.Message, LastLines: c.LastLines, Advice: strings.Join(f.Advice(), " "),
-		})
+	if failed != nil {
+		bus.Emit(failed)
 	}
 	bus.Emit(done)
 }

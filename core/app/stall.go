@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/report/event"
 )
@@ -21,30 +20,42 @@ const stallAfter = 10 * time.Second
 // deadline ends it. It counts its own ticks rather than time: when this
 // process was stopped as well, or the machine was suspended, nobody stalled.
 type stalls struct {
-	flights string // directory of the flight records
 	tell    func(string)
 	stopped func(pid int) bool
 
-	mu    sync.Mutex
-	pids  map[int]int // of the ranks
-	quiet int         // ticks since anybody told of anything
-	told  string
+	mu      sync.Mutex
+	flights string      // directory of the flight records; "": not known yet
+	pids    map[int]int // of the ranks
+	quiet   int         // ticks since anybody told of anything
+	told    string
 }
 
 func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
-	return &stalls{flights: dir.Flights(), stopped: isStopped, pids: map[int]int{}, tell: func(text string) {
+	s := &stalls{stopped: isStopped, pids: map[int]int{}, tell: func(text string) {
 		bus.Emit(&event.Warning{Source: "launch", Message: text})
 	}}
+	s.in(dir)
+	return s
 }
 
-// during looks while f runs.
-func (s *stalls) during(f func() (launch.Result, error)) (launch.Result, error) {
+// in says where the run directory is; the zero value is nowhere yet.
+func (s *stalls) in(dir event.RunDir) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dir.Path != "" {
+		s.flights = dir.Flights()
+	}
+}
+
+// start looks until stop is called.
+func (s *stalls) start() (stop func()) {
 	over := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() { s.watch(over) })
-	defer looking.Wait()
-	defer close(over)
-	return f()
+	return func() {
+		close(over)
+		looking.Wait()
+	}
 }
 
 // heard takes note of a rank's event; started is nil for most.
@@ -77,13 +88,13 @@ func (s *stalls) watch(over <-chan struct{}) {
 func (s *stalls) look() {
 	s.mu.Lock()
 	s.quiet++
-	pids, quiet, told := s.halted(), s.quiet, s.told
+	pids, quiet, told, flights := s.halted(), s.quiet, s.told, s.flights
 	s.mu.Unlock()
 	if time.Duration(quiet)*time.Second < stallAfter {
 		return
 	}
 	text := strings.Join(pids, "; ")
-	if r, err := flight.Read(s.flights); text == "" && err == nil && len(r.Missing) > 0 {
+	if r, err := flight.Read(flights); text == "" && err == nil && len(r.Missing) > 0 {
 		text = r.Differ
 	}
 	if text == "" || text == told {

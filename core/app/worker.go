@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -45,29 +47,55 @@ type WorkerOptions struct {
 	// Sinks show the run to people where no launcher of ours listens. Ranks other
 	// than 0 give them what only they can say.
 	Sinks []event.Sink
+
+	Log      io.Writer       // gets whole lines for people; nil drops them
+	ExitCode func(error) int // what the process will exit with; nil: 1
+
+	own *unlaunched // nil under our launcher
+}
+
+func (o WorkerOptions) exitCode(err error) int {
+	if o.ExitCode == nil {
+		return launch.ExitFailed
+	}
+	return o.ExitCode(err)
 }
 
 // Worker runs one rank to its end. When the context ends the rank finishes
-// its step together with the others, saves, and returns *train.Preempted.
-// Extra options replace parts of the wiring.
+// its step together with the others, saves, and returns *train.Preempted, or
+// Interrupted before its first step. Extra options replace parts of the wiring.
 func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
-	if _, launched := os.LookupEnv(envRunDir); !launched && o.Resume != "" {
-		if err := o.findResume(); err != nil {
-			return err
-		}
+	if o.Log == nil {
+		o.Log = io.Discard
 	}
-	return withRunner(o, extra, func(r *runner) error { return r.run(ctx) })
+	run := func(o WorkerOptions) error {
+		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.run(ctx) }))
+	}
+	if _, launched := os.LookupEnv(envRunDir); launched {
+		return run(o)
+	}
+	u, err := newUnlaunched(o)
+	if err != nil {
+		return err
+	}
+	o = u.o
+	o.own = u
+	return u.ended(run(o))
 }
 
-// findResume turns --resume into a place before rank 0 makes a new run, as the
-// launcher does for its ranks. Other ranks read nothing.
-func (o *WorkerOptions) findResume() error {
-	w, err := World()
-	if err != nil || w.Rank != 0 {
-		return nil // whoever needs the world says what is wrong with it
+// Interrupted is the end of a worker that was stopped while it set up.
+type Interrupted struct{}
+
+func (Interrupted) Error() string { return "stopped before the first step, as asked" }
+
+// ExitCode is the program's.
+func (Interrupted) ExitCode() int { return launch.ExitTerminated }
+
+// interrupted tells an error that comes of the end of ctx from others.
+func interrupted(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
+		return Interrupted{}
 	}
-	j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: checkpoint.OsFS()}
-	o.Resume, err = j.findResume()
 	return err
 }
 

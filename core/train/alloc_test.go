@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // plugged gives a rank plugins in processes of their own.
 func plugged(t *testing.T, d *Deps, precision sdk.Options) {
 	t.Helper()
-	h := host.New(host.Options{Builtins: builtins, FlightDir: t.TempDir()})
+	h := host.New(host.Options{Builtins: builtins, FlightDir: t.TempDir})
 	var errs [3]error
 	d.Backend, errs[0] = h.StartBackend(t.Context(), "tcp")
 	d.Dataset, errs[1] = h.StartDataset(t.Context(), "synthetic")

@@ -1,17 +1,13 @@
 package launch
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/base/appendfile"
 	"github.com/trainctl/trainctl/core/base/crash"
 )
 
@@ -32,121 +28,72 @@ func (s *sink) printf(format string, args ...any) {
 	s.line("", fmt.Appendf(nil, format, args...))
 }
 
-// stampFormat is how a line of a rank's file begins: the time in UTC, of equal
-// width on every line, and a space. ReadLogs reads it.
-const stampFormat = "2006-01-02T15:04:05.000000Z07:00 "
-
-// rankLog takes the output of one rank apart: to the sink, to its file with the
-// time before each line, to the lines kept for the failure block.
-type rankLog struct {
+// rankOutput takes the output of one rank apart: to the sink, to its file, to the
+// lines kept for the failure block.
+type rankOutput struct {
 	prefix string
 	sink   *sink
 
 	mu   sync.Mutex
 	path string
-	file *appendfile.File // nil: none
-	done io.Closer        // of the file
+	file *RankLog // nil: none
 	tail tail
 	dump crash.Dump // of goroutines, as the rank died
 }
 
-// openRankLog starts the file anew on the first attempt and goes on with it on
-// later ones. A file that cannot be opened is a warning: the run matters more.
-func openRankLog(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankLog {
-	l := &rankLog{prefix: fmt.Sprintf("[rank %d] ", rank), sink: s}
+// openOutput starts the rank's file anew on the first attempt and goes on with
+// it on later ones. A file that cannot be opened is a warning: the run matters more.
+func openOutput(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankOutput {
+	o := &rankOutput{prefix: fmt.Sprintf("[rank %d] ", rank), sink: s}
 	if dir == "" {
-		return l
+		return o
 	}
-	l.path = filepath.Join(dir, logName(rank))
-	err := fs.MkdirAll(dir, 0o755)
-	if err == nil {
-		l.file, l.done, err = appendfile.Open(fs, l.path, attempt == 0, missing)
+	o.path = filepath.Join(dir, logName(rank))
+	var err error
+	if o.file, err = OpenRankLog(fs, dir, rank, attempt == 0, o.warn); err != nil {
+		o.file = nil
+		o.warn(err)
 	}
-	if err != nil {
-		l.file = nil
-		l.warn(err)
-	}
-	return l
+	return o
 }
 
-// missing is the line in the place of those that could not be written.
-func missing(lost int, cause error) string {
-	return time.Now().UTC().Format(stampFormat) + "[trainctl] " + appendfile.Missing("lines", lost, cause)
-}
-
-func (l *rankLog) warn(err error) {
-	l.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear here only", l.path, err)
+func (o *rankOutput) warn(err error) {
+	o.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear here only", o.path, err)
 }
 
 // piece takes a line, or a piece of a long one. A dump of goroutines goes to the
 // file alone: the failure block says what it comes down to.
-func (l *rankLog) piece(piece []byte, first, last bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	dump := first && l.dump.Take(string(piece))
+func (o *rankOutput) piece(piece []byte, first, last bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	dump := first && o.dump.Take(string(piece))
 	if first && !dump {
-		l.tail.add(piece)
+		o.tail.add(piece)
 	}
-	if !dump || l.file == nil {
-		l.sink.line(l.prefix, piece)
+	if !dump || o.file == nil {
+		o.sink.line(o.prefix, piece)
 	}
-	if l.file == nil {
-		return
-	}
-	var out []byte
-	if first {
-		out = time.Now().UTC().AppendFormat(out, stampFormat)
-	}
-	out = append(out, piece...)
-	if last {
-		out = append(out, '\n')
-	}
-	l.write(out)
+	o.file.piece(piece, first, last)
 }
 
-// remark writes lines that the rank said otherwise than by its output.
-func (l *rankLog) remark(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return
-	}
-	var out []byte
-	for line := range strings.Lines(text) {
-		out = time.Now().UTC().AppendFormat(out, stampFormat)
-		out = append(append(out, strings.TrimSuffix(line, "\n")...), '\n')
-	}
-	l.write(out)
-}
-
-func (l *rankLog) write(b []byte) {
-	if err := l.file.Append(b, bytes.Count(b, []byte{'\n'})); err != nil {
-		l.warn(err)
-	}
-}
-
-func (l *rankLog) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]string(nil), l.tail.lines...)
+func (o *rankOutput) lines() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.tail.lines...)
 }
 
 // crashed is how the rank crashed; nil if it did not, or did not say.
-func (l *rankLog) crashed() *crash.Report {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dump.Report()
+func (o *rankOutput) crashed() *crash.Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dump.Report()
 }
 
-func (l *rankLog) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return
+func (o *rankOutput) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.file.Close(); err != nil {
+		o.warn(err)
 	}
-	l.file.Flush()
-	if err := l.done.Close(); err != nil {
-		l.warn(err)
-	}
-	l.file = nil
+	o.file = nil
 }

@@ -130,9 +130,14 @@ func TestLogsReadBack(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 
-	log := openRankLog(fsys, "logs", 7, 0, &sink{w: nil})
-	log.remark("one\ntwo")
-	log.close()
+	log, err := OpenRankLog(fsys, "logs", 7, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Lines("one\ntwo")
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
 	l, err = ReadLogs(fsys, "logs", 7)
 	if err != nil {
 		t.Fatal(err)

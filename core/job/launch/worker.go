@@ -24,7 +24,7 @@ type worker struct {
 	world rank.World
 	cmd   *exec.Cmd
 	pid   int
-	log   *rankLog
+	log   *rankOutput
 	files []*os.File // our ends of its pipes
 	pumps sync.WaitGroup
 
@@ -58,7 +58,7 @@ func (w *worker) pipe() (r, child *os.File, err error) {
 
 // startWorker starts one rank. onEvent must be safe to call from any goroutine.
 func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int) (*worker, error) {
-	w := &worker{world: world, log: openRankLog(l.o.FS, l.o.LogDir, world.Rank, attempt, l.sink)}
+	w := &worker{world: world, log: openOutput(l.o.FS, l.o.LogDir, world.Rank, attempt, l.sink)}
 	c := l.o.Command(world)
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir, cmd.SysProcAttr = c.Dir, procAttr()
@@ -115,7 +115,7 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 		if len(sc.Bytes()) > 0 {
 			w.note(sc.Bytes(), l.o.Finished)
 			if text := l.o.Remark(sc.Bytes()); text != "" {
-				w.log.remark(text)
+				w.log.file.Lines(text)
 			}
 			l.event(w.world.Rank, sc.Bytes())
 		}

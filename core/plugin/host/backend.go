@@ -119,12 +119,16 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 
 // recordTo begins the flight record, or goes on with it for another process.
 func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
-	if b.host == nil || b.host.opts.FlightDir == "" {
+	if b.host == nil || b.host.opts.FlightDir == nil {
+		return
+	}
+	dir := b.host.opts.FlightDir()
+	if dir == "" {
 		return
 	}
 	if b.record == nil {
 		var err error
-		if b.record, err = newRecorder(b.host.opts.FlightDir, group, now.info.Name); err != nil {
+		if b.record, err = newRecorder(dir, group, now.info.Name); err != nil {
 			b.host.opts.Log.Warn("the last operations are not recorded", "plugin", now.info.Name, "cause", err)
 			return
 		}

@@ -48,9 +48,9 @@ type Options struct {
 	// own; "": a place for temporary files.
 	SocketDir string
 	// FlightDir is where backends leave a file with their last operations, see
-	// package flight; "" keeps them in memory alone. A file that cannot be made is a
-	// warning in the log.
-	FlightDir string
+	// package flight; "" or nil keeps them in memory alone. It is called when a
+	// backend is opened. A file that cannot be made is a warning in the log.
+	FlightDir func() string
 	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
 	// in the TOML. A plugin with another sum is not executed.
 	Checksums map[string]string

@@ -17,7 +17,7 @@ import (
 func TestFlightsSurviveInAFile(t *testing.T) {
 	bothPlanes(t, func(t *testing.T) {
 		dir := t.TempDir()
-		b, arena := startBackend(t, newHost(t, host.Options{FlightDir: dir}), "ok", time.Minute)
+		b, arena := startBackend(t, newHost(t, host.Options{FlightDir: func() string { return dir }}), "ok", time.Minute)
 		read := func() []shm.Flight {
 			raw, flights, _, err := shm.ReadFlightFile(flight.Path(dir, 0, 0))
 			must(t, err)
@@ -56,7 +56,7 @@ func TestFlightsSurviveInAFile(t *testing.T) {
 // What a process has begun and not ended is in the file without a call of the host's.
 func TestFlightsOfAHungOperation(t *testing.T) {
 	dir := t.TempDir()
-	b, arena := startBackend(t, newHost(t, host.Options{FlightDir: dir}), "deaf", time.Minute)
+	b, arena := startBackend(t, newHost(t, host.Options{FlightDir: func() string { return dir }}), "deaf", time.Minute)
 	_, err := b.Submit(allReduce(arena, 1, 0, 16))
 	must(t, err)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {

@@ -1,0 +1,254 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/afero"
+	"go.uber.org/fx"
+
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+)
+
+// unlaunched does for a rank that torchrun, srun or mpirun started what our
+// launcher does for its ranks: it finds what to resume from, agrees with the
+// other ranks on a run directory, keeps the rank's log there, looks for ranks that
+// hold the job up, and tells how the job ended.
+type unlaunched struct {
+	o       WorkerOptions
+	world   rank.World // zero where the environment does not make sense
+	fs      checkpoint.FS
+	log     *rankLog
+	account *account // of rank 0
+	stalls  *stalls  // of rank 0, once it has a run directory
+	stop    func()   // ends stalls
+
+	mu    sync.Mutex
+	dir   event.RunDir     // zero until it is agreed on
+	rank0 event.Invitation // on the others
+}
+
+func newUnlaunched(o WorkerOptions) (*unlaunched, error) {
+	u := &unlaunched{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
+	w, err := World()
+	if err != nil {
+		return u, nil // whoever needs the world says what is wrong with it
+	}
+	if u.world = w; o.Resume != "" && w.Rank == 0 { // others read nothing
+		j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: u.fs}
+		u.o.Resume, err = j.findResume()
+	}
+	return u, err
+}
+
+// watch adds to a rank's bus what listens here. dir is rank 0's run directory,
+// and zero on the others.
+func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
+	bus.Add(u.log)
+	if dir.Path == "" {
+		return
+	}
+	u.found(bus, dir)
+	bus.Add(u.account)
+	u.stalls = newStalls(dir, bus)
+	bus.Add(event.Func(func(r event.Record) {
+		if _, own := r.Event.(*event.Warning); !own {
+			u.stalls.heard(r.Rank, nil)
+		}
+	}))
+	u.stop = u.stalls.start()
+}
+
+// found takes the run directory, and opens the rank's log there.
+func (u *unlaunched) found(bus *event.Bus, dir event.RunDir) {
+	u.mu.Lock()
+	u.dir = dir
+	u.mu.Unlock()
+	warn := func(err error) {
+		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log is not written until it can be: %v", u.world.Rank, err)})
+	}
+	if err := u.log.open(u.fs, dir, u.world.Rank, warn); err != nil {
+		bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log: %v", u.world.Rank, err)})
+	}
+}
+
+// runDirKey is where rank 0 tells of its run directory.
+const runDirKey = "run directory"
+
+// agree brings all ranks into rank 0's run directory, or where they do not see
+// it into one of their host's own.
+func (u *unlaunched) agree(ctx context.Context, store rank.Store, bus *event.Bus) (event.RunDir, error) {
+	if u.world.Rank == 0 {
+		return u.dir, u.invite(ctx, store)
+	}
+	text, err := store.Get(ctx, runDirKey)
+	if err != nil {
+		return event.RunDir{}, nil // whoever needs the others says so
+	}
+	var inv event.Invitation
+	if err := json.Unmarshal(text, &inv); err != nil || inv.Path == "" {
+		return event.RunDir{}, err
+	}
+	return u.join(inv, bus)
+}
+
+// invite tells the other ranks of rank 0's run directory, or that it has none.
+func (u *unlaunched) invite(ctx context.Context, store rank.Store) error {
+	var inv event.Invitation
+	var err error
+	if u.dir.Path != "" {
+		inv, err = u.dir.Invite()
+	}
+	text, jerr := json.Marshal(inv)
+	return errors.Join(err, jerr, store.Set(ctx, runDirKey, text))
+}
+
+// join is agree on the other ranks.
+func (u *unlaunched) join(inv event.Invitation, bus *event.Bus) (event.RunDir, error) {
+	dir, _, err := event.JoinRunDir(u.fs, u.o.Config.Run.Dir, u.o.Config.Run.Name, inv)
+	if err != nil {
+		return dir, err
+	}
+	u.mu.Lock()
+	u.rank0 = inv
+	u.mu.Unlock()
+	u.found(bus, dir)
+	if there, _ := afero.Exists(u.fs, dir.Config()); !there && u.world.LocalRank == 0 {
+		err = writeConfig(u.fs, dir, u.o.Config)
+	}
+	return dir, err
+}
+
+// ended takes the end of the rank, tells of it, and returns the error with what
+// there is to go on from.
+func (u *unlaunched) ended(err error) error {
+	u.stop()
+	defer u.log.close()
+	if err == nil {
+		return u.tellGood()
+	}
+	if code := u.o.exitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
+		u.log.say(err.Error())
+	} else {
+		u.log.say("error: " + err.Error())
+		tellTorchrun(err)
+	}
+	if u.world.Rank != 0 || u.dir.Path == "" {
+		return err
+	}
+	o := u.outcome(err)
+	if o.resume != "" {
+		u.log.say(o.resume)
+	}
+	werr := writeEnd(u.fs, u.dir, u.o.Config.Metrics.JSONL, u.account.close(o.status, u.world.RestartCount), o)
+	if o.resume != "" && o.failed != nil {
+		err = fmt.Errorf("%w\n%s", err, o.resume)
+	}
+	if werr != nil {
+		fmt.Fprintf(u.o.Log, "warning: %v\n", werr)
+	}
+	return err
+}
+
+// tellTorchrun leaves the error where torchrun's own report of the failure looks
+// for it, on every node (TORCHELASTIC_ERROR_FILE, PyTorch
+// torch/distributed/elastic/multiprocessing/errors).
+func tellTorchrun(err error) {
+	path := os.Getenv("TORCHELASTIC_ERROR_FILE")
+	if path == "" {
+		return
+	}
+	b, jerr := json.Marshal(map[string]any{"message": err.Error(), "timestamp": time.Now().Unix()})
+	if jerr == nil {
+		_ = os.WriteFile(path, b, 0o644) // the error is on the terminal and in the log all the same
+	}
+}
+
+// tellGood says on the other hosts of a job how it ended, where each has a
+// terminal of its own: mpirun and srun bring all output to one.
+func (u *unlaunched) tellGood() error {
+	switch u.world.Source {
+	case "openmpi", "mpich", "slurm", "horovod":
+		return nil
+	}
+	if u.world.LocalRank != 0 || u.world.Rank == 0 || u.rank0.Path == "" {
+		return nil
+	}
+	text := endedWell(u.rank0)
+	u.log.say(text)
+	_, err := fmt.Fprintln(u.o.Log, text)
+	return err
+}
+
+// outcome judges a rank 0 that failed.
+func (u *unlaunched) outcome(err error) outcome {
+	o := outcome{status: "failed", code: u.o.exitCode(err)}
+	switch {
+	case o.code == launch.ExitPreempted:
+		o.status = "preempted"
+		return o
+	case errors.As(err, new(*train.Preempted)), errors.As(err, new(Interrupted)):
+		o.status = "interrupted"
+	case errors.As(err, new(*train.Diverged)):
+		o.status = "diverged"
+	}
+	if canGoOn(o.code) {
+		o.resume = resumable(u.fs, u.o.Config.Run)
+	}
+	if o.status == "interrupted" {
+		return o
+	}
+	host, _ := os.Hostname()
+	o.failed = &event.RankFailed{Host: host, PID: os.Getpid(), ExitCode: o.code, Message: err.Error(), Advice: o.resume}
+	return o
+}
+
+// agreedDir is the run directory of all ranks of a file system; zero where there
+// is none.
+type agreedDir = *Starting[event.RunDir]
+
+func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, cfg *config.Config, bus *event.Bus) agreedDir {
+	path, launched := os.LookupEnv(envRunDir)
+	switch {
+	case launched:
+		return Ready(event.RunDir{Path: path})
+	case o.own == nil:
+		return Ready(dir.RunDir)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
+	s := Start(func() (event.RunDir, error) {
+		client, err := store.Get(ctx)
+		if err != nil {
+			return dir.RunDir, nil // who needs the store tells
+		}
+		d, err := o.own.agree(ctx, client, bus)
+		if err != nil {
+			bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d leaves no files of its own: %v", o.own.world.Rank, err)})
+		}
+		return d, nil
+	})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error {
+		select {
+		case <-s.done:
+		case <-time.After(lastWord):
+		}
+		cancel()
+		<-s.done
+		return nil
+	}})
+	return s
+}
+
+// lastWord is how long a rank that fails before it has found the others looks for
+// the run directory, to leave its log there.
+const lastWord = 2 * time.Second
