@@ -96,11 +96,11 @@ func (b *builder) freeze(paths []string) error {
 			}
 		}
 		if !found {
-			return usererr.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter lies at or below %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
+			return usererr.List{{Key: fmt.Sprintf("freeze[%d]", i), Detail: fmt.Sprintf("no parameter or layer is named %q", path), Help: "`trainctl plan` lists the layers"}}.Err()
 		}
 	}
 	if left == 0 {
-		return usererr.List{{Key: "freeze", Detail: "no parameter is left to train"}}.Err()
+		return usererr.List{{Key: "freeze", Detail: "every parameter is frozen; nothing is left to train"}}.Err()
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (b *builder) freeze(paths []string) error {
 func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	shape := b.g.Shape(y)
 	if shape.Elems() != outputs {
-		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, the data set wants %d outputs", shape, outputs)}}.Err()
+		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, but the data set needs %d outputs", shape, outputs)}}.Err()
 	}
 	target := b.g.Values[b.g.Target()].Spec
 	if name == "" {

@@ -68,7 +68,7 @@ func TestProblems(t *testing.T) {
 		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, resnet18, resnet34, resnet50, or give layers)"}},
 		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: unknown model "lenet" (one of convnet, mlp, resnet18, resnet34, resnet50)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
-			"layers: the model has both a name and layers (drop one of the two)", "hidden: only the model mlp has hidden widths", "hidden[0]: 0 is less than 1"}},
+			"layers: the model has both a name and layers (remove one of the two)", "hidden: applies only to the model mlp", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
 			{Type: "conv2d", Args: op.Args{"out_channels": 6, "groups": 4, "padding": op.Pair{0, -1}}},
 			{Type: "rellu"},
@@ -80,12 +80,12 @@ func TestProblems(t *testing.T) {
 			{Type: "batchnorm2d", Args: op.Args{"eps": 0.0}},
 			{Type: "sequential"},
 		}}, []string{
-			"layers[0].groups: 6 output channels do not divide into 4 groups",
+			"layers[0].groups: 6 output channels are not divisible by 4 groups",
 			"layers[0].kernel_size: conv2d needs kernel_size",
 			"layers[0].padding: -1 is less than 0",
 			`layers[1].type: unknown layer type "rellu"`,
-			"layers[2].p: relu takes no p (it takes no arguments)",
-			`layers[3].name: "x" is already the name of layers[2] (give it another name)`,
+			"layers[2].p: relu takes no p (it has no arguments)",
+			`layers[3].name: "x" is already the name of layers[2] (choose another name)`,
 			"layers[3].p: 1.5 is outside 0 to 1",
 			`layers[4].name: the name "a.b" contains a dot (nest a sequential instead)`,
 			"layers[4].layers[0].out_features: linear needs out_features",
@@ -118,15 +118,15 @@ func TestBuildErrors(t *testing.T) {
 	}{
 		{nn.Config{Layers: layers{{Type: "sequential", Name: "layer1", Layers: layers{{Type: "relu"},
 			{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(29)}}}}}}, class,
-			"layers[0].layers[1]: layer1.1 (conv2d): kernel 29 (dilation 1) does not fit into 28×28 with padding 0"},
+			"layers[0].layers[1]: layer1.1 (conv2d): kernel 29 (dilation 1) is larger than the 28×28 image with padding 0"},
 		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", Args: op.Args{"in_features": 700, "out_features": 10}}}}, class,
-			"layers[1].in_features: 700 given, the input has 784 (leave it out, it follows from the input)"},
+			"layers[1].in_features: 700 given, but the input has 784 (omit it: it follows from the input)"},
 		{nn.Config{Layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 4, "groups": 2, "kernel_size": pair(3)}}}}, class,
-			"layers[0]: 0 (conv2d): 1 input and 4 output channels do not divide into 2 groups"},
+			"layers[0]: 0 (conv2d): 1 input and 4 output channels are not divisible by 2 groups"},
 		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": 11}}}}, class,
-			"layers: the model gives [11], the data set wants 10 outputs"},
-		{nn.Config{Name: "mlp", Loss: "mse"}, class, "loss: loss (mse): the model gives [10], the data set's targets are i32[]"},
-		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): wants one int32 class index"},
+			"layers: the model gives [11], but the data set needs 10 outputs"},
+		{nn.Config{Name: "mlp", Loss: "mse"}, class, "loss: loss (mse): the model gives [10], but the data set's targets are i32[]"},
+		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): needs one int32 class index"},
 	} {
 		_, err := nn.Build(c.cfg, digits, c.target, 10)
 		problems := usererr.Problems(err)
@@ -136,7 +136,7 @@ func TestBuildErrors(t *testing.T) {
 	}
 	small := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 3, 3}}
 	if _, err := nn.Build(nn.Config{Name: "convnet"}, small, class, 10); err == nil ||
-		!strings.HasPrefix(err.Error(), "name: layer2.3 (maxpool2d): kernel 2 does not fit into 1×1 with padding 0") {
+		!strings.HasPrefix(err.Error(), "name: layer2.3 (maxpool2d): kernel 2 is larger than the 1×1 image with padding 0") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (c Config) Problems() usererr.List {
 	case c.Name == "" && len(c.Layers) == 0:
 		l.Addf("name", "one of "+strings.Join(Names(), ", ")+", or give layers", "the model has neither a name nor layers")
 	case c.Name != "" && len(c.Layers) > 0:
-		l.Addf("layers", "drop one of the two", "the model has both a name and layers")
+		l.Addf("layers", "remove one of the two", "the model has both a name and layers")
 	case c.Name != "" && !known(c.Name):
 		l.Addf("name", "one of "+strings.Join(Names(), ", "), "unknown model %q", c.Name)
 	}
@@ -27,14 +27,14 @@ func (c Config) Problems() usererr.List {
 		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
 	}
 	if len(c.Hidden) > 0 && c.Name != "mlp" {
-		l.Addf("hidden", "", "only the model mlp has hidden widths")
+		l.Addf("hidden", "", "applies only to the model mlp")
 	}
 	switch {
 	case c.Stem == "":
 	case c.Stem != StemImageNet && c.Stem != StemCIFAR:
 		l.Addf("stem", StemImageNet+" or "+StemCIFAR, "unknown stem %q", c.Stem)
 	case !models[c.Name].stem:
-		l.Addf("stem", "leave it out", "only the ResNets have a stem to choose")
+		l.Addf("stem", "remove it", "applies only to the ResNets")
 	}
 	for i, w := range c.Hidden {
 		atLeast(&l, fmt.Sprintf("hidden[%d]", i), w, 1)
@@ -51,7 +51,7 @@ func checkLayers(l *usererr.List, key string, layers []LayerConfig) {
 		c, at := &layers[i], fmt.Sprintf("%s[%d]", key, i)
 		path := childPath("", c, i)
 		if first, twice := seen[path]; twice {
-			l.Addf(at+".name", "give it another name", "%q is already the name of %s[%d]", path, key, first)
+			l.Addf(at+".name", "choose another name", "%q is already the name of %s[%d]", path, key, first)
 		}
 		seen[path] = i
 		if strings.Contains(c.Name, ".") {

@@ -20,8 +20,8 @@ var containers map[string]container
 
 func init() {
 	containers = map[string]container{
-		"sequential": {doc: "layers one behind the other", build: buildSequential},
-		"residual":   {doc: "the sum of layers and a shortcut around them", takes: []string{"shortcut", "layerdrop"}, build: buildResidual},
+		"sequential": {doc: "runs its layers in order", build: buildSequential},
+		"residual":   {doc: "adds the output of its layers and of its shortcut", takes: []string{"shortcut", "layerdrop"}, build: buildResidual},
 	}
 }
 

@@ -79,8 +79,8 @@ func TestStemProblems(t *testing.T) {
 		want string
 	}{
 		{nn.Config{Name: "resnet18", Stem: "mnist"}, `stem: unknown stem "mnist" (imagenet or cifar)`},
-		{nn.Config{Name: "convnet", Stem: "cifar"}, "stem: only the ResNets have a stem to choose (leave it out)"},
-		{nn.Config{Layers: layers{{Type: "relu"}}, Stem: "cifar"}, "stem: only the ResNets have a stem to choose (leave it out)"},
+		{nn.Config{Name: "convnet", Stem: "cifar"}, "stem: applies only to the ResNets (remove it)"},
+		{nn.Config{Layers: layers{{Type: "relu"}}, Stem: "cifar"}, "stem: applies only to the ResNets (remove it)"},
 	} {
 		if p := c.cfg.Problems(); len(p) != 1 || p[0].String() != c.want {
 			t.Errorf("problems %v, want %s", p, c.want)

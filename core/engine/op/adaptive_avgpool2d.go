@@ -13,8 +13,8 @@ type AdaptiveAvgPoolAttr [2]int
 
 func init() {
 	define(Definition{
-		Name: AdaptiveAvgPool, Doc: "averages images down, or up, to a size",
-		Keys: []Key{{Name: "output_size", Kind: Pairs, Min: 1, Required: true, Doc: "size of the result, pair, required"}},
+		Name: AdaptiveAvgPool, Doc: "average pooling to a fixed output size",
+		Keys: []Key{{Name: "output_size", Kind: Pairs, Min: 1, Required: true, Doc: "output size, pair; required"}},
 		Build: func(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 			return s.apply(AdaptiveAvgPool, AdaptiveAvgPoolAttr(a.pair("output_size", 1)), x)
 		},

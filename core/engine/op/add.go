@@ -6,16 +6,16 @@ import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 )
 
-// Add is the sum of two values of one shape: the end of a residual block, and
+// Add is the sum of two tensors of one shape: the end of a residual block, and
 // where two gradients of one value meet.
 const Add = graph.Sum
 
 func init() {
 	define(Definition{
-		Name: Add, Doc: "the sum of two values", Apex: Promote,
+		Name: Add, Doc: "sum of two tensors", Apex: Promote,
 		Outputs: func(in []graph.Value, attr any) ([]graph.Value, error) {
 			if x, y := in[0].Spec.Shape, in[1].Spec.Shape; !x.Equal(y) {
-				return nil, fmt.Errorf("the main path gives %v, the shortcut %v: the shortcut needs layers that make them equal", x, y)
+				return nil, fmt.Errorf("the layers give %v and the shortcut %v; fix: add layers to the shortcut that give the same shape", x, y)
 			}
 			return sameShape(in, attr)
 		},

@@ -61,7 +61,7 @@ func (s *Site) buffer(name string, spec tensor.Spec, init float64) graph.ValueID
 // expect refuses an argument that says something else than the input's shape.
 func (s *Site) expect(a Args, key string, have int) error {
 	if given, ok := a[key]; ok && given.(int) != have {
-		return usererr.List{{Key: s.Key + "." + key, Detail: fmt.Sprintf("%d given, the input has %d", given, have), Help: "leave it out, it follows from the input"}}.Err()
+		return usererr.List{{Key: s.Key + "." + key, Detail: fmt.Sprintf("%d given, but the input has %d", given, have), Help: "omit it: it follows from the input"}}.Err()
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func sameShape(in []graph.Value, _ any) ([]graph.Value, error) {
 func images(in graph.Value) (c, h, w int, err error) {
 	s := in.Spec.Shape
 	if len(s) != 3 {
-		return 0, 0, 0, fmt.Errorf("wants images [channels, height, width], gets %v", s)
+		return 0, 0, 0, fmt.Errorf("needs images [channels, height, width], got %v", s)
 	}
 	return s[0], s[1], s[2], nil
 }

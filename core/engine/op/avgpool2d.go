@@ -10,9 +10,9 @@ const (
 
 func init() {
 	define(Definition{
-		Name: AvgPool, Doc: "the mean of each window",
+		Name: AvgPool, Doc: "average pooling",
 		Keys: []Key{kernelSize, poolStride, padding, ceilMode,
-			{Name: "count_include_pad", Kind: Bool, Doc: "divide by the whole window where it hangs over the edge; default true"}},
+			{Name: "count_include_pad", Kind: Bool, Doc: "include padding in the average; default true"}},
 		Build: buildPool(AvgPool), Outputs: avgPoolOutputs, Gradient: inputGradient,
 		Steps: []Step{{Op: AvgPool, Cost: PerElement(1), AnyLayout: true}, {Op: AvgPoolGrad, Cost: PerElement(1), AnyLayout: true}},
 	})

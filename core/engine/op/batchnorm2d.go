@@ -28,9 +28,9 @@ type BatchNormAttr struct {
 
 func init() {
 	define(Definition{
-		Name: BatchNorm, Doc: "normalises each channel over batch and pixels, and keeps running statistics for evaluation (Ioffe and Szegedy, 2015)",
+		Name: BatchNorm, Doc: "batch normalisation of each channel over batch and pixels, with running statistics for evaluation (Ioffe and Szegedy, 2015)",
 		Keys: []Key{
-			{Name: "num_features", Min: 1, Doc: "channels of the input, checked against the inferred shape"},
+			{Name: "num_features", Min: 1, Doc: "input channels; optional, checked against the inferred shape"},
 			epsKey, momentumKey,
 			{Name: "affine", Kind: Bool, Doc: "learn a scale and a bias per channel; default true"},
 		},
@@ -78,7 +78,7 @@ func batchNormOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 		return nil, err
 	}
 	if n := in[3].Spec.Shape[0]; n != c {
-		return nil, fmt.Errorf("normalises %d channels, the input has %d", n, c)
+		return nil, fmt.Errorf("normalises %d channels, but the input has %d", n, c)
 	}
 	statistic := graph.Value{Spec: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{c}}, Wide: true}
 	return []graph.Value{output(c, h, w), statistic, statistic}, nil
@@ -102,7 +102,7 @@ func normGradient(b *graph.Backward, n *graph.Node) {
 // run out of data.
 func hasVariance(x tensor.Shape) error {
 	if x[0]*x[2]*x[3] == 1 {
-		return errors.New("a batch of one image of one pixel has no variance to train with; choose a batch size with which no batch, the rest of an epoch included, is of one")
+		return errors.New("a batch of one image with one pixel has no variance; fix: choose a batch size that leaves no batch with a single image, including the last one of an epoch")
 	}
 	return nil
 }

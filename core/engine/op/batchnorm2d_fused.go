@@ -33,14 +33,14 @@ type NormPoolAttr struct {
 
 func init() {
 	define(Definition{
-		Name: NormReLU, Doc: "batchnorm2d, an add if there is one, and the relu behind it",
+		Name: NormReLU, Doc: "batchnorm2d, an optional add, and the following relu",
 		Steps: []Step{
 			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true},
 			{Op: NormReLUGrad, Cost: PerElement(10), InPlace: []int{2}, AnyLayout: true},
 		},
 	})
 	define(Definition{
-		Name: NormPool, Doc: "batchnorm2d, and the relu and the maxpool2d behind it",
+		Name: NormPool, Doc: "batchnorm2d and the following relu and maxpool2d",
 		Steps: []Step{
 			{Op: NormPool, Cost: PerElement(9), AnyLayout: true},
 			{Op: NormPoolGrad, Cost: PerElement(12), InPlace: []int{0}, AnyLayout: true},

@@ -18,7 +18,7 @@ type BranchAttr struct {
 
 func init() {
 	define(Definition{
-		Name: Branch, Doc: "the start or the end of layers that a pass may leave out", Renames: InEvaluation,
+		Name: Branch, Doc: "the start or the end of layers that a pass may skip", Renames: InEvaluation,
 		Outputs: func(in []graph.Value, _ any) ([]graph.Value, error) {
 			x := in[0].Spec
 			return []graph.Value{outputAs(x.DType, x.Shape...)}, nil

@@ -24,15 +24,15 @@ type Conv2DAttr struct {
 
 func init() {
 	define(Definition{
-		Name: Conv2D, Doc: "convolution of images [channels, height, width]", Autocast: Lower, Apex: Lower,
+		Name: Conv2D, Doc: "2-D convolution of images [channels, height, width]", Autocast: Lower, Apex: Lower,
 		Keys: []Key{
-			{Name: "in_channels", Min: 1, Doc: "channels of the input, checked against the inferred shape"},
-			{Name: "out_channels", Min: 1, Required: true, Doc: "channels of the output, required"},
+			{Name: "in_channels", Min: 1, Doc: "input channels; optional, checked against the inferred shape"},
+			{Name: "out_channels", Min: 1, Required: true, Doc: "output channels; required"},
 			kernelSize,
-			{Name: "stride", Kind: Pairs, Min: 1, Doc: "distance of two windows, pair; default 1"},
+			{Name: "stride", Kind: Pairs, Min: 1, Doc: "stride, pair; default 1"},
 			padding,
-			{Name: "dilation", Kind: Pairs, Min: 1, Doc: "distance of two elements of the kernel, pair; default 1"},
-			{Name: "groups", Min: 1, Doc: "groups of channels that are convolved apart; default 1"},
+			{Name: "dilation", Kind: Pairs, Min: 1, Doc: "dilation of the kernel, pair; default 1"},
+			{Name: "groups", Min: 1, Doc: "number of channel groups that are convolved separately; default 1"},
 			biasKey,
 		},
 		Check: checkGroups, Build: buildConv2D, Outputs: conv2DOutputs, Gradient: conv2DGradient,
@@ -47,15 +47,15 @@ func init() {
 
 // Keys that several operations take.
 var (
-	kernelSize = Key{Name: "kernel_size", Kind: Pairs, Min: 1, Required: true, Doc: "size of the window, pair, required"}
-	padding    = Key{Name: "padding", Kind: Pairs, Doc: "zeros around the image, pair; default 0"}
-	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "add a bias that is learned; default true"}
+	kernelSize = Key{Name: "kernel_size", Kind: Pairs, Min: 1, Required: true, Doc: "size of the window, pair; required"}
+	padding    = Key{Name: "padding", Kind: Pairs, Doc: "zero padding on each side, pair; default 0"}
+	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "learn a bias; default true"}
 )
 
 func checkGroups(a Args, l *usererr.List) {
 	out, groups := a.int("out_channels", 0), a.int("groups", 1)
 	if groups > 0 && out%groups != 0 {
-		l.Addf("groups", "", "%d output channels do not divide into %d groups", out, groups)
+		l.Addf("groups", "", "%d output channels are not divisible by %d groups", out, groups)
 	}
 }
 
@@ -65,7 +65,7 @@ func buildConv2D(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 		return graph.None, err
 	}
 	if in%groups != 0 || out%groups != 0 {
-		return graph.None, fmt.Errorf("%s (%s): %d input and %d output channels do not divide into %d groups", s.Path, Conv2D, in, out, groups)
+		return graph.None, fmt.Errorf("%s (%s): %d input and %d output channels are not divisible by %d groups", s.Path, Conv2D, in, out, groups)
 	}
 	k := a.pair("kernel_size", 1)
 	fan := in / groups * k[0] * k[1]
@@ -87,13 +87,13 @@ func conv2DOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 	}
 	a, k, size := attr.(Conv2DAttr), in[1].Spec.Shape, [2]int{h, w}
 	if c != k[1]*a.Groups {
-		return nil, fmt.Errorf("the weight takes %d channels, the input has %d", k[1]*a.Groups, c)
+		return nil, fmt.Errorf("in_channels is %d, but the input has %d channels", k[1]*a.Groups, c)
 	}
 	out := tensor.Shape{k[0], 0, 0}
 	for i := range 2 {
 		span := a.Dilation[i]*(k[2+i]-1) + 1
 		if size[i]+2*a.Padding[i] < span {
-			return nil, fmt.Errorf("kernel %s (dilation %s) does not fit into %d×%d with padding %s",
+			return nil, fmt.Errorf("kernel %s (dilation %s) is larger than the %d×%d image with padding %s",
 				pair(k[2], k[3]), pair(a.Dilation[0], a.Dilation[1]), h, w, pair(a.Padding[0], a.Padding[1]))
 		}
 		out[1+i] = (size[i]+2*a.Padding[i]-span)/a.Stride[i] + 1

@@ -24,10 +24,10 @@ func init() {
 func crossEntropyOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 	logits, target := in[0].Spec.Shape, in[1].Spec
 	if len(logits) != 1 {
-		return nil, fmt.Errorf("wants logits [classes], the model gives %v", logits)
+		return nil, fmt.Errorf("needs logits [classes], but the model gives %v", logits)
 	}
 	if target.DType != tensor.I32 || len(target.Shape) != 0 {
-		return nil, fmt.Errorf("wants one int32 class index per sample, the data set gives %v", target)
+		return nil, fmt.Errorf("needs one int32 class index per sample, but the data set gives %v", target)
 	}
 	return report(), nil
 }

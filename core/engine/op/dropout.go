@@ -19,7 +19,7 @@ type DropoutAttr struct {
 
 func init() {
 	define(Definition{
-		Name: Dropout, Doc: "zeroes elements while training, and scales the others by 1/(1−p) (Srivastava et al., 2014)", Renames: InEvaluation, Random: true,
+		Name: Dropout, Doc: "in training, zeroes elements with probability p and scales the others by 1/(1−p) (Srivastava et al., 2014)", Renames: InEvaluation, Random: true,
 		Keys:     []Key{dropoutP},
 		Build:    buildDropout,
 		Outputs:  dropoutOutputs,

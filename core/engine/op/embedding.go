@@ -15,10 +15,10 @@ const (
 
 func init() {
 	define(Definition{
-		Name: Embedding, Doc: "the rows of a table that int32 indices name",
+		Name: Embedding, Doc: "lookup of the rows of a table by int32 indices",
 		Keys: []Key{
-			{Name: "num_embeddings", Min: 1, Required: true, Doc: "rows of the table, required"},
-			{Name: "embedding_dim", Min: 1, Required: true, Doc: "length of a row, required"},
+			{Name: "num_embeddings", Min: 1, Required: true, Doc: "number of rows of the table; required"},
+			{Name: "embedding_dim", Min: 1, Required: true, Doc: "length of a row; required"},
 		},
 		Build: buildEmbedding, Outputs: embeddingOutputs, Gradient: embeddingGradient,
 		Steps: []Step{{Op: Embedding, Cost: PerElement(0)}, {Op: EmbeddingGrad, Cost: PerElement(0)}},
@@ -32,7 +32,7 @@ func buildEmbedding(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 func embeddingOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 	x, table := in[0].Spec, in[1].Spec.Shape
 	if x.DType != tensor.I32 {
-		return nil, fmt.Errorf("wants int32 indices, gets %v", x)
+		return nil, fmt.Errorf("needs int32 indices, got %v", x)
 	}
 	return []graph.Value{output(append(x.Shape.Clone(), table[1])...)}, nil
 }

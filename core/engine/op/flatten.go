@@ -2,7 +2,7 @@ package op
 
 import "github.com/trainctl/trainctl/core/engine/graph"
 
-// Flatten gives its input one dimension beside the batch's, and its gradient the
+// Flatten gives its input one dimension besides the batch, and its gradient the
 // input's shape back. No data moves.
 const (
 	Flatten     graph.Op = "flatten"
@@ -11,7 +11,7 @@ const (
 
 func init() {
 	define(Definition{
-		Name: Flatten, Doc: "one dimension beside the batch's", Renames: Always,
+		Name: Flatten, Doc: "flattens all dimensions but the batch", Renames: Always,
 		Build: func(s *Site, _ Args, x graph.ValueID) (graph.ValueID, error) { return s.apply(Flatten, nil, x) },
 		Outputs: func(in []graph.Value, _ any) ([]graph.Value, error) {
 			x := in[0].Spec

@@ -109,7 +109,7 @@ func (d *Definition) Problems(a Args) (l usererr.List) {
 
 func (d *Definition) takes() string {
 	if len(d.Keys) == 0 {
-		return "it takes no arguments"
+		return "it has no arguments"
 	}
 	var needs, others []string
 	for _, k := range d.Keys {
@@ -186,5 +186,5 @@ func (p *Pair) UnmarshalTOML(v any) error {
 			}
 		}
 	}
-	return fmt.Errorf("want a number or [height, width], got %v", v)
+	return fmt.Errorf("must be a number or [height, width], got %v", v)
 }

@@ -22,9 +22,9 @@ type LayerNormAttr struct {
 
 func init() {
 	define(Definition{
-		Name: LayerNorm, Doc: "normalises the last dimensions of each sample (Ba, Kiros and Hinton, 2016)", Apex: Full,
+		Name: LayerNorm, Doc: "layer normalisation over the last dimensions of each sample (Ba, Kiros and Hinton, 2016)", Apex: Full,
 		Keys: []Key{
-			{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions that are normalised together, required"},
+			{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions to normalise over; required"},
 			epsKey,
 			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale and a bias per element; default true"},
 			biasKey,
@@ -41,7 +41,7 @@ func buildLayerNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 	shape := tensor.Shape(get(a, "normalized_shape", []int(nil)))
 	in := s.G.Shape(x)
 	if lead := len(in) - len(shape); lead < 0 || !in[lead:].Equal(shape) {
-		return graph.None, fmt.Errorf("%s (%s): normalises the last dimensions %v, the input is %v", s.Path, LayerNorm, shape, in)
+		return graph.None, fmt.Errorf("%s (%s): normalized_shape is %v, but the input is %v", s.Path, LayerNorm, shape, in)
 	}
 	affine := a.bool("elementwise_affine", true)
 	w := s.param(affine, "weight", graph.NormWeight, 0, shape...)

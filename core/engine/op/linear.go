@@ -27,10 +27,10 @@ const (
 
 func init() {
 	define(Definition{
-		Name: Linear, Doc: "x·wᵀ + bias over the last dimension", Autocast: Lower, Apex: Lower,
+		Name: Linear, Doc: "fully connected layer: x·wᵀ + bias over the last dimension", Autocast: Lower, Apex: Lower,
 		Keys: []Key{
-			{Name: "in_features", Min: 1, Doc: "size of the input, checked against the inferred shape"},
-			{Name: "out_features", Min: 1, Required: true, Doc: "size of the output, required"},
+			{Name: "in_features", Min: 1, Doc: "input size; optional, checked against the inferred shape"},
+			{Name: "out_features", Min: 1, Required: true, Doc: "output size; required"},
 			biasKey,
 		},
 		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient,
@@ -42,7 +42,7 @@ func init() {
 		},
 	})
 	define(Definition{
-		Name: LinearReLU, Doc: "linear and the relu behind it",
+		Name: LinearReLU, Doc: "linear and the following relu",
 		Steps: []Step{{Op: LinearReLU, Cost: linearCost}, {Op: LinearGradInputReLU, Cost: linearGradInputCost}},
 	})
 }
@@ -61,7 +61,7 @@ func buildLinear(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 func linearOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 	x, w := in[0].Spec.Shape, in[1].Spec.Shape
 	if len(x) == 0 || x[len(x)-1] != w[1] {
-		return nil, fmt.Errorf("the weight takes %d features, the input is %v: a flatten layer may be missing", w[1], x)
+		return nil, fmt.Errorf("in_features is %d, but the input is %v; a flatten layer may be missing", w[1], x)
 	}
 	out := x.Clone()
 	out[len(out)-1] = w[0]

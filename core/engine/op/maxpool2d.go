@@ -13,7 +13,7 @@ const (
 
 func init() {
 	define(Definition{
-		Name: MaxPool, Doc: "the maximum of each window",
+		Name: MaxPool, Doc: "max pooling",
 		Keys:     []Key{kernelSize, poolStride, padding, ceilMode},
 		Build:    buildPool(MaxPool),
 		Outputs:  maxPoolOutputs,

@@ -14,7 +14,7 @@ const (
 
 func init() {
 	define(Definition{
-		Name: MSE, Doc: "mean squared error against targets of as many elements as the output has", Loss: true, Autocast: Full, Apex: Full,
+		Name: MSE, Doc: "mean squared error; targets have as many elements as the output", Loss: true, Autocast: Full, Apex: Full,
 		Outputs: mseOutputs, Gradient: lossGradient,
 		Steps: []Step{{Op: MSE, Cost: PerElement(3)}, {Op: MSEGrad, Cost: PerElement(2), InPlace: []int{0}}},
 	})
@@ -23,7 +23,7 @@ func init() {
 func mseOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 	x, target := in[0].Spec.Shape, in[1].Spec
 	if !target.DType.Float() || target.Shape.Elems() != x.Elems() {
-		return nil, fmt.Errorf("the model gives %v, the data set's targets are %v", x, target)
+		return nil, fmt.Errorf("the model gives %v, but the data set's targets are %v", x, target)
 	}
 	return report(), nil
 }

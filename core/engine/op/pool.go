@@ -15,8 +15,8 @@ type PoolAttr struct {
 
 // Keys of both poolings.
 var (
-	poolStride = Key{Name: "stride", Kind: Pairs, Min: 1, Doc: "distance of two windows, pair; default kernel_size"}
-	ceilMode   = Key{Name: "ceil_mode", Kind: Bool, Doc: "round the output's size up; default false"}
+	poolStride = Key{Name: "stride", Kind: Pairs, Min: 1, Doc: "stride, pair; default kernel_size"}
+	ceilMode   = Key{Name: "ceil_mode", Kind: Bool, Doc: "round the output size up; default false"}
 )
 
 // buildPool is the Build of a pooling; its stride is the kernel size unless given.
@@ -41,7 +41,7 @@ func (a PoolAttr) pooled(in graph.Value) ([]int, error) {
 			return nil, fmt.Errorf("padding %s is more than half of kernel %s", pair(a.Padding[0], a.Padding[1]), pair(a.Kernel[0], a.Kernel[1]))
 		}
 		if a.out(i, n) == 0 {
-			return nil, fmt.Errorf("kernel %s does not fit into %d×%d with padding %s",
+			return nil, fmt.Errorf("kernel %s is larger than the %d×%d image with padding %s",
 				pair(a.Kernel[0], a.Kernel[1]), h, w, pair(a.Padding[0], a.Padding[1]))
 		}
 	}

@@ -28,27 +28,27 @@ func TestShapeErrors(t *testing.T) {
 		{image(3, 3, 3), func(g *graph.Graph) error {
 			_, err := Apply(g, Conv2D, "layer2.0", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 5, 5), graph.None)
 			return err
-		}, "layer2.0 (conv2d): kernel 5 (dilation 1) does not fit into 3×3 with padding 0"},
+		}, "layer2.0 (conv2d): kernel 5 (dilation 1) is larger than the 3×3 image with padding 0"},
 		{image(3, 3, 9), func(g *graph.Graph) error {
 			_, err := Apply(g, Conv2D, "c", wide, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 4, 2), graph.None)
 			return err
-		}, "c (conv2d): kernel 4×2 (dilation 2×1) does not fit into 3×9 with padding 1×0"},
+		}, "c (conv2d): kernel 4×2 (dilation 2×1) is larger than the 3×9 image with padding 1×0"},
 		{image(3, 9, 9), func(g *graph.Graph) error {
 			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
 			return err
-		}, "c (conv2d): the weight takes 4 channels, the input has 3"},
+		}, "c (conv2d): in_channels is 4, but the input has 3 channels"},
 		{flat, func(g *graph.Graph) error {
 			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
 			return err
-		}, "c (conv2d): wants images [channels, height, width], gets [12]"},
+		}, "c (conv2d): needs images [channels, height, width], got [12]"},
 		{image(1, 4, 4), func(g *graph.Graph) error {
 			_, err := Apply(g, Linear, "fc", nil, g.Input(), g.NewParam("w", graph.Weight, 1, 10, 16), graph.None)
 			return err
-		}, "fc (linear): the weight takes 16 features, the input is [1, 4, 4]: a flatten layer may be missing"},
+		}, "fc (linear): in_features is 16, but the input is [1, 4, 4]; a flatten layer may be missing"},
 		{image(1, 4, 4), func(g *graph.Graph) error {
 			_, err := Apply(g, MaxPool, "p", PoolAttr{Kernel: [2]int{5, 2}, Stride: [2]int{2, 2}}, g.Input())
 			return err
-		}, "p (maxpool2d): kernel 5×2 does not fit into 4×4 with padding 0"},
+		}, "p (maxpool2d): kernel 5×2 is larger than the 4×4 image with padding 0"},
 		{image(1, 4, 4), func(g *graph.Graph) error {
 			_, err := Apply(g, AvgPool, "p", PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Padding: [2]int{2, 0}}, g.Input())
 			return err
@@ -56,28 +56,28 @@ func TestShapeErrors(t *testing.T) {
 		{flat, func(g *graph.Graph) error {
 			_, err := Apply(g, AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 1}, g.Input())
 			return err
-		}, "p (adaptive_avgpool2d): wants images"},
+		}, "p (adaptive_avgpool2d): needs images"},
 		{image(2, 4, 4), func(g *graph.Graph) error {
 			_, err := Layer("layernorm").Build(&Site{G: g, Path: "n"}, Args{"normalized_shape": []int{3}}, g.Input())
 			return err
-		}, "n (layernorm): normalises the last dimensions [3], the input is [2, 4, 4]"},
+		}, "n (layernorm): normalized_shape is [3], but the input is [2, 4, 4]"},
 		{image(2, 4, 4), func(g *graph.Graph) error {
 			y, _ := Apply(g, Flatten, "f", nil, g.Input())
 			_, err := Apply(g, Add, "block", nil, g.Input(), y)
 			return err
-		}, "block (add): the main path gives [2, 4, 4], the shortcut [32]"},
+		}, "block (add): the layers give [2, 4, 4] and the shortcut [32]"},
 		{flat, func(g *graph.Graph) error {
 			_, err := Apply(g, Embedding, "e", nil, g.Input(), g.NewParam("w", graph.Table, 0, 7, 3))
 			return err
-		}, "e (embedding): wants int32 indices, gets f32[12]"},
+		}, "e (embedding): needs int32 indices, got f32[12]"},
 		{image(2, 4, 4), func(g *graph.Graph) error {
 			_, err := Apply(g, CrossEntropy, "loss", nil, g.Input(), g.Target())
 			return err
-		}, "loss (cross_entropy): wants logits [classes], the model gives [2, 4, 4]"},
+		}, "loss (cross_entropy): needs logits [classes], but the model gives [2, 4, 4]"},
 		{flat, func(g *graph.Graph) error {
 			_, err := Apply(g, MSE, "loss", nil, g.Input(), g.Target())
 			return err
-		}, "loss (mse): the model gives [12], the data set's targets are i32[]"},
+		}, "loss (mse): the model gives [12], but the data set's targets are i32[]"},
 	} {
 		if err := c.build(graph.New(c.in, class)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("error %q, want %q", err, c.want)

@@ -10,7 +10,7 @@ func init() {
 		Name: Softplus, Doc: "log(1 + exp(beta·x)) / beta (Dugas et al., 2001)", Apex: Full,
 		Keys: []Key{
 			{Name: "beta", Kind: Float, Default: 1, Positive: true, Doc: "sharpness; default 1"},
-			{Name: "threshold", Kind: Float, Default: 20, Doc: "of beta·x, above which the function is x; default 20"},
+			{Name: "threshold", Kind: Float, Default: 20, Doc: "value of beta·x above which the result is x; default 20"},
 		},
 		Pointwise: Pointwise{Saved: SavedInput, FLOPs: [2]int64{8, 6}},
 	})

@@ -24,8 +24,8 @@ func (adam) problems(c Config, l *usererr.List) {
 	}
 	nonNegative(l, "eps", c.Eps)
 	c.lacks(l, "momentum", "momentum", c.Momentum != 0, "set betas instead")
-	c.lacks(l, "dampening", "dampening", c.Dampening != 0, "leave it out")
-	c.lacks(l, "nesterov", "Nesterov momentum", c.Nesterov, "leave it out")
+	c.lacks(l, "dampening", "dampening", c.Dampening != 0, "remove it")
+	c.lacks(l, "nesterov", "Nesterov momentum", c.Nesterov, "remove it")
 }
 
 func (adam) describe(c Config, s *settings) {

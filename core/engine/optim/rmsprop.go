@@ -19,8 +19,8 @@ func (rmsprop) problems(c Config, l *usererr.List) {
 	nonNegative(l, "alpha", c.Alpha)
 	nonNegative(l, "eps", c.Eps)
 	nonNegative(l, "momentum", c.Momentum)
-	c.lacks(l, "dampening", "dampening", c.Dampening != 0, "leave it out")
-	c.lacks(l, "nesterov", "Nesterov momentum", c.Nesterov, "leave it out")
+	c.lacks(l, "dampening", "dampening", c.Dampening != 0, "remove it")
+	c.lacks(l, "nesterov", "Nesterov momentum", c.Nesterov, "remove it")
 	c.lacks(l, "amsgrad", "amsgrad", c.AMSGrad, `use "adam" or "adamw"`)
 }
 
