@@ -11,4 +11,6 @@
 // Samples per second leave out the first steps of both sides. Memory is the
 // proportional set size of all processes of a job, looked at four times a
 // second, divided by its ranks.
+//
+// It imports core/bench. Start with main.go.
 package main

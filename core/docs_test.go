@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,4 +87,83 @@ func TestPathsInPackageCommentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// imported is the sentence of a package comment that says what the package may import.
+var imported = regexp.MustCompile(`It imports [^.]*(\.[a-z][^.]*)*\.`)
+
+// modulePath is a folder of this module in such a sentence.
+var modulePath = regexp.MustCompile(`\b(?:core|plugins|docs|e2e|bench|cmd)\b(?:/[\w-]+)*`)
+
+// TestEveryPackageHasADoc holds that each package has a doc.go that says what the
+// package is, what it may import, and where to start reading.
+func TestEveryPackageHasADoc(t *testing.T) {
+	for pkg, files := range packages(t) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", pkg, "doc.go"), nil, parser.ParseComments)
+		if err != nil || f.Doc == nil {
+			t.Errorf("%s has no doc.go with a package comment", pkg)
+			continue
+		}
+		text := strings.ReplaceAll(f.Doc.Text(), "\n", " ")
+		if name := "Package " + f.Name.Name + " "; pkg != "core" && f.Name.Name != "main" && !strings.HasPrefix(text, name) {
+			t.Errorf("%s/doc.go does not begin with %q", pkg, name)
+		}
+		if files.count > 4 && !besideFiles.MatchString(text) {
+			t.Errorf("%s/doc.go names no file to start with", pkg)
+		}
+		sentence := imported.FindString(text)
+		if sentence == "" && len(files.imports) > 0 {
+			t.Errorf("%s/doc.go does not say what the package may import (\"It imports …\")", pkg)
+			continue
+		}
+		may := modulePath.FindAllString(sentence, -1)
+		for _, p := range files.imports {
+			if !slices.ContainsFunc(may, func(m string) bool { return p == m || strings.HasPrefix(p, m+"/") }) {
+				t.Errorf("%s imports %s, and its doc.go says: %s", pkg, p, sentence)
+			}
+		}
+	}
+}
+
+// sources are the files of a package other than tests, and what they import of
+// this module.
+type sources struct {
+	count   int
+	imports []string
+}
+
+// packages are all packages of this module but examples and test programs.
+func packages(t *testing.T) map[string]*sources {
+	t.Helper()
+	found := map[string]*sources{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (slices.Contains([]string{"testdata", "templates", "examples", "gen"}, d.Name()) || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		if found[pkg] == nil {
+			found[pkg] = &sources{}
+		}
+		found[pkg].count++
+		for _, i := range f.Imports {
+			if p, inside := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module); inside {
+				found[pkg].imports = append(found[pkg].imports, p)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

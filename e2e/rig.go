@@ -1,6 +1,3 @@
-// Package e2e runs the real trainctl as a user does, in directories of its
-// own and with computed data, and looks at what a user sees: exit codes,
-// outputs, files, and processes.
 package e2e
 
 import (

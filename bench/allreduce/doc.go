@@ -12,4 +12,7 @@
 // the rounds' ratios. -json FILE keeps every single result.
 //
 // What is missing on a machine, torch or namespaces, is left out and said.
+//
+// It imports core/bench, core/job/launch, core/plugin/host, core/sdk,
+// core/tensor and plugins/backend-tcp. Start with main.go.
 package main

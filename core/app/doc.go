@@ -5,4 +5,7 @@
 // a site wants different is replaced there: fx.Replace swaps the backend for
 // one in memory, fx.Decorate wraps the file system. The launcher (run.go) is
 // plain code: it checks, spawns, watches and reports.
+//
+// It imports all of core; cmd/trainctl alone imports it. Start with run.go for
+// the launcher, worker.go for a rank.
 package app

@@ -8,4 +8,6 @@
 // and the calls that carry them.
 //
 // It imports core/tensor and nothing else of this module.
+//
+// Start with collective.go.
 package contract

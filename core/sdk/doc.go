@@ -25,4 +25,8 @@
 // call at a time in submission order; Close once. Contexts carry the host's
 // deadline; a method returns soon after its context ends. Slices passed to a
 // method may be used until it returns and never after.
+//
+// It imports core/base, core/contract, core/sdk/pb and core/tensor. Start with
+// plugin.go and the interface of the kind: backend.go, dataset.go,
+// precision.go.
 package sdk

@@ -1,5 +1,3 @@
-// Package tensor holds what every layer of trainctl agrees on about data in
-// memory: element types, shapes, and views of plain bytes.
 package tensor
 
 import (

@@ -1,7 +1,3 @@
-// Package train is the training loop. It reads from top to bottom: Setup
-// (setup.go) makes a Trainer from plugins and configuration, Run (loop.go)
-// walks epochs, step (step.go) is one optimizer step, evaluate.go and
-// resume.go are what their names say.
 package train
 
 import (

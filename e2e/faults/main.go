@@ -1,7 +1,5 @@
 //go:build linux
 
-// Command faults runs the fault matrix of docs/faults.md against the built
-// trainctl: "go run ./e2e/faults", with -only, -list, -json and -markdown.
 package main
 
 import (

@@ -6,4 +6,6 @@
 // weights stay float32. A level expands to apex's five properties, which are
 // printed at start, and single properties can be overridden as in
 // amp.initialize; combinations that apex refuses are refused.
+//
+// It imports core/engine/op, core/sdk and core/tensor. Start with amp.go.
 package amp

@@ -16,4 +16,7 @@
 // are staged through device memory (device.go). Each channel has a communicator
 // and a stream (channel.go). docs/gpu.md says what is proven and what still needs
 // a GPU.
+//
+// It imports core/base, core/engine/cuda/dl, core/engine/cuda/driver, core/sdk
+// and core/tensor. Start with do.go.
 package nccl

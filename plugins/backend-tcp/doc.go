@@ -31,4 +31,7 @@
 // Peers prove that they know the job's secret and agree on job, generation and
 // ranks before anything else is parsed (handshake.go). A rank that fails tells
 // the others why before it stops (abort.go), so that all name the same culprit.
+//
+// It imports core/base, core/engine/kernel, core/sdk and core/tensor. Start
+// with do.go.
 package tcp

@@ -1,4 +1,3 @@
-// Package datasets lists the built-in data sets by the names that a TOML uses.
 package datasets
 
 import (

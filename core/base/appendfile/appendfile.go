@@ -1,6 +1,3 @@
-// Package appendfile writes the files of a run that lines or records are added
-// to, through times in which nothing can be written: a full disk that somebody
-// makes room on. Nothing is written by halves, and the file says what is missing.
 package appendfile
 
 import (

@@ -1,5 +1,3 @@
-// Package rng draws the numbers that PyTorch's CPU generator draws, bit for
-// bit: a run that starts from a seed here starts where PyTorch would.
 package rng
 
 import "fmt"

@@ -1,9 +1,3 @@
-// Package shm is the data plane between a rank and its plugins: arenas of
-// shared memory, passed as file descriptors, and a submission ring with a
-// doorbell that lies in one of them.
-//
-// Nothing that another process can write is trusted: indices and lengths read
-// from shared memory are checked against what was agreed before.
 package shm
 
 import (

@@ -1,5 +1,3 @@
-// Package tempdir makes the temporary directories of plugins' sockets and removes them, those of
-// processes that were killed as well.
 package tempdir
 
 import (

@@ -22,4 +22,7 @@
 // Tests compile the kernels as C++ and run them on the processor behind a fake
 // driver (cudatest), with fakes of the libraries that compute on its memory, so
 // that all but the hardware is held to core/engine/devicetest without a GPU.
+//
+// It imports core/base/shm, core/contract, core/tensor and core/engine. Start
+// with device.go.
 package cuda

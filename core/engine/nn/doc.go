@@ -6,4 +6,7 @@
 // itself; see models.go. Problems are reported with keys relative to the
 // table, all at once as far as they can be seen without shapes (Problems), and
 // then the first that shapes show (Build).
+//
+// It imports core/base, core/tensor and, of core/engine, graph, op and kernel.
+// Start with build.go.
 package nn

@@ -35,4 +35,6 @@
 // If the launcher itself is killed, Linux kills the ranks with it
 // (PR_SET_PDEATHSIG), and the lifeline ends them and every descendant that
 // was handed it on any system.
+//
+// It imports core/base, core/job/rank and core/job/secret. Start with run.go.
 package launch

@@ -26,4 +26,7 @@
 // anything of it: who does not know the secret learns neither the job's name nor
 // its configuration, and cannot change them on the way. SecretOf says where a rank
 // has the secret from. What a stranger can hold open is bounded (hostnet.Limiter).
+//
+// It imports core/base and core/job/secret. Start with env.go for who a process
+// is, join.go for the store.
 package rank

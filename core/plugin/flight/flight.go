@@ -1,6 +1,3 @@
-// Package flight reads the flight records of a run: what every rank's backend
-// did last. core/plugin/host writes them into the run directory while the run goes on,
-// and they outlive it however it ends.
 package flight
 
 import (

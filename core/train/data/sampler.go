@@ -1,5 +1,3 @@
-// Package data decides which sample goes where: the distributed sampler and
-// the loader that keeps batches ahead of the training step.
 package data
 
 import (

@@ -1,5 +1,3 @@
-// Package ddp turns gradients that become ready one by one during backward
-// into bucketed all-reduces that run beside it.
 package ddp
 
 import (

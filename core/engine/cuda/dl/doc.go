@@ -17,4 +17,6 @@
 //
 // The build tag nogpu leaves the dynamic linker out: every [Open] then fails
 // with [ErrUnsupported], and the executable is a static one.
+//
+// It imports nothing else of this module. Start with bind.go.
 package dl

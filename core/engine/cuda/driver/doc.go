@@ -22,4 +22,6 @@
 //
 // The structs can be filled with Go functions instead of a library's: that is
 // how the control flow above them is tested without a GPU.
+//
+// It imports core/engine/cuda/dl. Start with open.go.
 package driver

@@ -1,6 +1,3 @@
-// Package membackend is a backend whose ranks are goroutines of one process.
-// It says in the plainest way what the collectives mean: tests use it in place
-// of a plugin, and the conformance suite takes its arithmetic as reference.
 package membackend
 
 import (

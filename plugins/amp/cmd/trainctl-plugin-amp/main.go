@@ -1,4 +1,3 @@
-// Command trainctl-plugin-amp is the precision plugin "amp" as a program of its own.
 package main
 
 import (

@@ -1,4 +1,3 @@
-// Command trainctl-plugin-backend-nccl is the backend plugin "nccl" as a program of its own.
 package main
 
 import (

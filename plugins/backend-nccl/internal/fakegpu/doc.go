@@ -14,4 +14,7 @@
 // [Machine.Serve] and [Dial]. Handles that cross between them are real
 // descriptors, and bytes that name something of the machine. Where NVIDIA leaves
 // undefined what a mistake does, the machine remembers it, and Left tells.
+//
+// It imports core/base/shm, core/engine/cuda/driver, core/sdk and core/tensor.
+// Start with machine.go.
 package fakegpu

@@ -1,4 +1,3 @@
-// Command trainctl-plugin-backend-tcp serves the TCP backend as a plugin of its own.
 package main
 
 import (
