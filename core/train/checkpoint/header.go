@@ -50,7 +50,7 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 		return Header{}, err
 	}
 	if isPickle(r) {
-		return Header{}, &PickleError{"model.pth"}
+		return Header{}, newPickleError("model.pth", r, size)
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > MaxHeader {

@@ -5,18 +5,27 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // PickleError says that a file is what torch.save writes: Python objects, whose
 // reading may run any code. It is never read here.
-type PickleError struct{ Path string }
+type PickleError struct {
+	Path string
+	// Global is the first thing in it, as "os.system", that weights have no use for; "" without one.
+	Global string
+}
 
 func (e *PickleError) Error() string {
 	to := strings.TrimSuffix(e.Path, filepath.Ext(e.Path)) + ".safetensors"
-	return fmt.Sprintf(`it is a pickle, as torch.save writes it, and reading a pickle can run any code that is in it; fix: convert it with Python, where you trust it, and give the new file:
+	named := ""
+	if e.Global != "" {
+		named = fmt.Sprintf(" (this one names %.100s, which weights have no use for)", strconv.Quote(e.Global))
+	}
+	return fmt.Sprintf(`it is a pickle, as torch.save writes it, and reading a pickle can run any code that is in it%s; fix: convert it with Python, where you trust it, and give the new file:
   import torch; from safetensors.torch import save_file
-  save_file({k: v.clone().contiguous() for k, v in torch.load(%q, map_location="cpu", weights_only=True).items()}, %q)`, e.Path, to)
+  save_file({k: v.clone().contiguous() for k, v in torch.load(%q, map_location="cpu", weights_only=True).items()}, %q)`, named, e.Path, to)
 }
 
 // Unwrap makes it one of the errors of a file that is not a safetensors file.
@@ -57,5 +66,13 @@ func refusePickle(fsys FS, path string) error {
 	if !isPickle(f) {
 		return nil
 	}
-	return &PickleError{path}
+	info, err := f.Stat()
+	if err != nil {
+		return &PickleError{Path: path}
+	}
+	return newPickleError(path, f, info.Size())
+}
+
+func newPickleError(path string, r io.ReaderAt, size int64) *PickleError {
+	return &PickleError{Path: path, Global: foreignGlobal(r, size)}
 }
