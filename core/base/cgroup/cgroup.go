@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // system is where the kernel shows control groups.
@@ -116,15 +117,26 @@ func field(text, name string) (int, bool) {
 }
 
 // Evidence says in words that the kernel has killed processes for want of
-// memory since OOMKills counted before, "" if it has not or nobody knows.
-func Evidence(before int) string { return system.evidence(before) }
+// memory since OOMKills counted before, and how much the one that has ended, dead,
+// had used; "" if it has not or nobody knows.
+func Evidence(before int, dead *os.ProcessState) string {
+	var peak int64
+	if usage, ok := dead.SysUsage().(*syscall.Rusage); ok {
+		peak = usage.Maxrss << 10 // Linux counts KiB; elsewhere there is no evidence
+	}
+	return system.evidence(before, peak)
+}
 
-func (r root) evidence(before int) string {
+func (r root) evidence(before int, peak int64) string {
 	now := r.oomKills()
 	if before < 0 || now <= before {
 		return ""
 	}
-	return fmt.Sprintf("the kernel killed %d process(es) for want of memory meanwhile%s", now-before, r.memoryLimit())
+	text := fmt.Sprintf("the kernel killed %d process(es) for want of memory meanwhile%s", now-before, r.memoryLimit())
+	if peak > 0 {
+		text += fmt.Sprintf("; this one had used up to %.1f GiB", float64(peak)/(1<<30))
+	}
+	return text
 }
 
 // memoryLimit is the least limit of the groups that this process is in.

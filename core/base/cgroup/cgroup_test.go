@@ -68,10 +68,10 @@ func TestOutOfMemoryKills(t *testing.T) {
 		if n := m.oomKills(); n != 3 {
 			t.Errorf("%s: %d kills", name, n)
 		}
-		if e := m.evidence(2); !strings.Contains(e, "killed 1 process") || !strings.Contains(e, c.limit) {
+		if e := m.evidence(2, 3<<29); !strings.Contains(e, "killed 1 process") || !strings.Contains(e, c.limit) || !strings.Contains(e, "up to 1.5 GiB") {
 			t.Errorf("%s: %q", name, e)
 		}
-		if e := m.evidence(3); e != "" {
+		if e := m.evidence(3, 3<<29); e != "" {
 			t.Errorf("%s: %q without a kill", name, e)
 		}
 	}

@@ -57,7 +57,7 @@ func (e exit) cause(host string, oom int) Cause {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
 	}
 	if e.sig == syscall.SIGKILL || e.code == 128+int(syscall.SIGKILL) {
-		c.Memory = cgroup.Evidence(oom)
+		c.Memory = cgroup.Evidence(oom, e.w.cmd.ProcessState)
 	}
 	return c
 }

@@ -54,7 +54,8 @@ var (
 // [ErrClosed].
 type PluginError struct {
 	Kind      sdk.Kind
-	Name      string
+	Name      string // as written in the TOML
+	Build     string // the name and version that it publishes, where its own code broke; "" otherwise
 	PID       int
 	Phase     string // the call: "open", "all_reduce #12", "fill"
 	Cause     error
@@ -67,7 +68,11 @@ type PluginError struct {
 }
 
 func (e *PluginError) Error() string {
-	s := fmt.Sprintf("%s plugin %q: %s: %v", e.Kind, e.Name, e.Phase, e.Cause)
+	who := fmt.Sprintf("%s plugin %q", e.Kind, e.Name)
+	if e.Build != "" {
+		who += " (" + e.Build + ")"
+	}
+	s := fmt.Sprintf("%s: %s: %v", who, e.Phase, e.Cause)
 	if e.LastFlight != "" {
 		s += "; its last operation: " + e.LastFlight
 	}
@@ -78,6 +83,13 @@ func (e *PluginError) Error() string {
 }
 
 func (e *PluginError) Unwrap() error { return e.Cause }
+
+// brokeDown says whether an error is the plugin's own breakdown: its code
+// panicked or its process ended, and its version matters to whoever looks for why.
+func brokeDown(err error) bool {
+	var reported *sdk.Error
+	return errors.Is(err, ErrDied) || errors.As(err, &reported) && reported.Code == sdk.CodePanic
+}
 
 // DataError says that the data cannot be used: files are missing, damaged, or no
 // data set. Neither the plugin nor a restart is to blame or of help.

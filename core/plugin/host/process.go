@@ -39,6 +39,7 @@ type process struct {
 	socketDir  string // made by go-plugin for this process alone
 
 	dead    chan struct{} // closed when the process has ended
+	silent  chan struct{} // closed when its standard output was
 	drained chan struct{} // closed when its last lines were read
 	status  string        // how it ended; valid after dead
 	oom     int           // the kernel's out-of-memory kills before it was started
@@ -54,7 +55,7 @@ type process struct {
 
 // newProcess prepares the process of a program; start starts it.
 func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *lines) (*process, error) {
-	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), drained: make(chan struct{})}
+	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), silent: make(chan struct{}), drained: make(chan struct{})}
 	var err error
 	if p.link, p.child, err = socketPair(); err != nil {
 		return nil, err
@@ -141,6 +142,7 @@ func (p *process) wait(stdout, stderr *pipe) {
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		p.out.read(stdout.r, p.takeHandshake)
+		close(p.silent)
 		_ = p.handshakeW.Close()
 	})
 	readers.Go(func() { p.out.read(stderr.r, nil) })
@@ -169,7 +171,7 @@ func (p *process) wait(stdout, stderr *pipe) {
 
 // starved says that the kernel killed for want of memory while the process ran.
 func (p *process) starved() string {
-	if why := cgroup.Evidence(p.oom); why != "" {
+	if why := cgroup.Evidence(p.oom, p.cmd.ProcessState); why != "" {
 		return ": " + why
 	}
 	return ""
@@ -312,13 +314,27 @@ func (p *process) lastLines() []string {
 // Wait implements runner.Runner.
 func (p *process) Wait(context.Context) error { <-p.dead; return nil }
 
-// lastMoment is for a process that closed its output to end by itself, which
-// makes a better message than our signal.
-const lastMoment = 50 * time.Millisecond
+// How long a process has to end by itself, which makes a better message than our
+// signal, and a better verdict: one that closed its output is probably ending, and
+// a busy machine takes its time over that.
+const (
+	lastMoment  = 50 * time.Millisecond
+	silentDeath = time.Second
+)
+
+// endsSoon waits for a process that may be ending.
+func (p *process) endsSoon() bool {
+	select {
+	case <-p.silent:
+		return p.endsWithin(silentDeath)
+	default:
+		return p.endsWithin(lastMoment)
+	}
+}
 
 // Kill implements runner.Runner.
 func (p *process) Kill(context.Context) error {
-	if !p.endsWithin(lastMoment) {
+	if !p.endsSoon() {
 		p.killGroup()
 	}
 	return nil

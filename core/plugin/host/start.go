@@ -201,7 +201,7 @@ func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Aren
 func (p *plugin) abandon(ctx context.Context, cause error) error {
 	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	started := p.proc.pid() != 0
-	ended := started && p.proc.endsWithin(lastMoment) && !p.proc.wasKilled()
+	ended := started && p.proc.endsSoon() && !p.proc.wasKilled()
 	p.proc.killGroup()
 	p.client.Kill()
 	if started {
@@ -267,6 +267,9 @@ func (p *plugin) error(phase string, err error) error {
 		e.Cause = failure
 		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.hanging()
 		e.LastFlight = p.record.last(p.ring)
+	}
+	if brokeDown(e.Cause) {
+		e.Build = p.info.Name + " " + p.info.Version
 	}
 	return e
 }
