@@ -17,7 +17,7 @@ var endFaults = []fault{
 	{number: 15, name: "panic in a rank", run: panicInRank, needs: []need{canTrace},
 		promise: "exit 5; the panic's message and place in the block, the stack in the log"},
 	{number: 16, name: "panic in a plugin", run: panicInPlugin,
-		promise: "exit 5; the stack is shown as that of the plugin, with its name"},
+		promise: "exit 5; the panic is told as that of the plugin, with its name and version, the stack in the log"},
 	{number: 17, name: "SIGSEGV in an assembly kernel", run: crashInKernel, needs: []need{canTrace},
 		promise: "exit 5; the block shows the signal and the kernel"},
 	{number: 18, name: "restarts are used up", run: useUpRestarts,
@@ -66,7 +66,7 @@ func panicInPlugin(t *trial) {
 	p := newPlace(t)
 	p.faulty(t)
 	r := p.train(t, p.withFault("dataset", "panic")...)
-	t.ended(r, 5).says(t, `dataset plugin "./faulty"`, "panic: this plugin panics on purpose").oneBlock(t)
+	t.ended(r, 5).blockSays(t, `dataset plugin "./faulty" (faulty 6.6.6)`, "panic: this plugin panics on purpose").oneBlock(t)
 	if log := read(filepath.Join(p.runDir(1), "logs", "rank-1.log")); !strings.Contains(log, "main.(*dataset).Fill") {
 		t.Errorf("the rank's log has no stack of the plugin:\n%s", log)
 	}

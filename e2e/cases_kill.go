@@ -17,7 +17,7 @@ var killFaults = []fault{
 	{number: 1, name: "kill -9 of a rank while ranks meet", run: killWhileMeeting,
 		promise: "the others leave, the group restarts, one restart less is left"},
 	{number: 2, name: "kill -9 of a rank in a step", run: killInStep,
-		promise: "noticed within 1 s; the restarted run ends with the bits of an undisturbed one"},
+		promise: "the other rank notices within 1 s; the restarted run ends with the bits of an undisturbed one"},
 	{number: 3, name: "kill -9 of a rank in a collective", run: killInCollective,
 		promise: "no rank applies a partial sum: resuming gives the bits of an undisturbed run"},
 	{number: 4, name: "kill -9 of rank 0 writing a checkpoint", run: killWhileWriting,
@@ -27,7 +27,7 @@ var killFaults = []fault{
 	{number: 6, name: "kill -9 of a launcher", run: killLauncher,
 		promise: "ranks and plugins are gone within 2 s, the port is free"},
 	{number: 7, name: "kill -9 of a backend plugin in a collective", run: killBackend,
-		promise: "exit 5; the block names the plugin, its rank and its last operation"},
+		promise: "exit 5; the block names the plugin, its rank, its last operation and what it printed last"},
 	{number: 8, name: "kill -9 of a dataset plugin", run: killDataset,
 		promise: "exit 5, named; after resuming no sample is lost or read twice"},
 	{number: 9, name: "kill -9 of the rendezvous' leader", run: killLeader,
@@ -73,10 +73,25 @@ func killInStep(t *trial) {
 	at := time.Now()
 	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
 	eventually(t, "the launcher to notice", func() bool { return strings.Contains(r.stderr.String(), "restart 1 of 1: rank 1 was ended by SIGKILL") })
-	t.soon("the launcher noticed, and had stopped the rest,", time.Since(at), 2*time.Second)
+	t.soon("the launcher had stopped the rest", time.Since(at), 10*time.Second)
 	t.ended(r.wait(t), 0)
+	t.soon("rank 0 noticed", p.logged(t, 2, 0, "closed the connection").Sub(at), time.Second)
 	sameParams(t, a, p.summary(t, 2))
 	t.saw("equal bits")
+}
+
+// logged is the time of the first line of a rank's log, in the n-th run, that holds a text.
+func (p *place) logged(t *trial, n, rank int, text string) time.Time {
+	t.Helper()
+	log := read(fmt.Sprintf("%s/logs/rank-%d.log", p.runDir(n), rank))
+	for line := range strings.Lines(log) {
+		stamp, _, _ := strings.Cut(line, " ")
+		if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil && strings.Contains(line, text) {
+			return at
+		}
+	}
+	t.Fatalf("the log of rank %d does not say %q:\n%s", rank, text, log)
+	return time.Time{}
 }
 
 // wide is a model whose collectives take a while.
@@ -243,6 +258,11 @@ func killBackend(t *trial) {
 		matches(t, `all_reduce #\d+.*not ended`)
 	t.soon("the run ended", res.since(r, at), 5*time.Second)
 	t.saw("the block names rank 1, its backend plugin and the all_reduce")
+
+	p.faulty(t) // tcp prints nothing
+	t.ended(p.train(t, p.withFault("backend", "last words")...), 5).
+		blockSays(t, "rank      : 1", `backend plugin "./faulty"`, "the process ended: signal: killed", "these are my last words")
+	t.saw("and what the plugin printed last")
 }
 
 func killDataset(t *trial) {

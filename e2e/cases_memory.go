@@ -16,7 +16,7 @@ var memoryFaults = []fault{
 	{number: 42, name: "plugin leaks memory", run: leakingPlugin, needs: []need{isRoot, hasMemoryCgroup},
 		promise: "told as out of memory, with the plugin's name, not as signal 9 alone"},
 	{number: 43, name: "rank out of memory", run: hungryRank, needs: []need{isRoot, hasMemoryCgroup},
-		promise: "told as out of memory, with the limit and what to lower"},
+		promise: "told as out of memory, with the limit, the peak and what to lower"},
 }
 
 // cgroups are where a memory limit can be set, for version 1 and 2.
@@ -83,6 +83,6 @@ func hungryRank(t *trial) {
 	args := append([]string{"run", p.config}, set("dataset.options.shape=[6000]", `model.layers=[{type="linear", out_features=6000}, {type="linear", out_features=4}]`,
 		"optimizer.momentum=0.9", `checkpoint.every="never"`)...)
 	r := p.limited(t, 600<<20, args...).start(t).wait(t)
-	t.ended(r, 5).blockSays(t, "SIGKILL", "memory", "ran out of memory", "lower the batch")
+	t.ended(r, 5).blockSays(t, "SIGKILL", "limit of its control group: 0.6 GiB", "ran out of memory", "lower the batch").matches(t, `had used up to 0\.[1-6] GiB`)
 	t.saw("the block says out of memory and what to lower")
 }

@@ -76,12 +76,15 @@ func (p *place) stepsAfter(t tester, at time.Time) (n int) {
 	return n
 }
 
+// defaultTimeouts takes back those that wide shortens.
+var defaultTimeouts = []string{`backend.timeout="5m"`}
+
 func partition(t *trial) {
-	cut(t, time.Minute, func(int, []byte) (time.Duration, bool, map[int][]byte) { return 0, true, nil })
+	cut(t, time.Minute, func(int, []byte) (time.Duration, bool, map[int][]byte) { return 0, true, nil }, defaultTimeouts...)
 }
 
 func oneWay(t *trial) {
-	cut(t, 20*time.Second, func(from int, _ []byte) (time.Duration, bool, map[int][]byte) { return 0, from == 1, nil }, `backend.timeout="2s"`)
+	cut(t, time.Minute, func(from int, _ []byte) (time.Duration, bool, map[int][]byte) { return 0, from == 1, nil }, defaultTimeouts...)
 }
 
 // alone is the run of two ranks on one host to compare with.

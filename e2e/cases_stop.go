@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 )
@@ -17,6 +17,9 @@ var stopFaults = []fault{
 		promise: "the plugin is named and killed in bounded time, exit 5"},
 }
 
+// stalled is what the progress says of a rank that stands still.
+var stalled = regexp.MustCompile(`no step for \d+s: rank 1 \(pid \d+\) is stopped by a signal`)
+
 func stopRank(t *trial) {
 	p := newPlace(t)
 	args := append(lengthy(`backend.timeout="50s"`, `dataset.timeout="50s"`), "--progress", "plain")
@@ -26,7 +29,7 @@ func stopRank(t *trial) {
 	w := p.worker(t, 1)
 	at := time.Now()
 	kill(t, w.pid, syscall.SIGSTOP)
-	eventually(t, "the progress to name the stalled rank", func() bool { return strings.Contains(r.stderr.String(), "rank 1") })
+	eventually(t, "the progress to name the stalled rank", func() bool { return stalled.MatchString(r.stderr.String()) })
 	t.soon("rank 1 was named", time.Since(at), 15*time.Second)
 	kill(t, w.pid, syscall.SIGCONT)
 	t.ended(r.wait(t), 0)

@@ -3,23 +3,22 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 )
 
-// TestMain builds the executable under test.
+// TestMain builds the executable under test, or takes the one that
+// TRAINCTL_E2E_PROGRAM names.
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "trainctl-e2e-")
 		if err == nil {
 			defer os.RemoveAll(dir)
-			trainctl, err = build(dir, "cmd/trainctl")
+			err = prepareBuilds(dir, os.Getenv("TRAINCTL_E2E_PROGRAM"))
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")) // of the runs; go build wants its own
 		return m.Run()
 	}())
 }

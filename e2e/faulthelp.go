@@ -194,8 +194,7 @@ func anyAlive(pids []int) bool {
 // faulty puts the plugin that misbehaves into the place.
 func (p *place) faulty(t tester) {
 	t.Helper()
-	_, err := build(p.dir, "e2e/testdata/faulty")
-	must(t, err)
+	p.provide(t, "e2e/testdata/faulty")
 }
 
 // withFault are the settings that give a kind of plugin a fault.

@@ -64,8 +64,8 @@ func isolate(stderr io.Writer) int {
 }
 
 // prepareFaults makes this process the one to which orphans go, furnishes the
-// namespace and builds what the cases run.
-func prepareFaults(dir string) error {
+// namespace and builds what the cases run, unless they run a given program.
+func prepareFaults(dir, program string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
@@ -76,14 +76,7 @@ func prepareFaults(dir string) error {
 			}
 		}
 	}
-	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		return fmt.Errorf("go env: %w", err)
-	}
-	os.Setenv("GOCACHE", strings.TrimSpace(string(goCache))) // go's own stays where it is
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")) // of the runs
-	trainctl, err = build(dir, "cmd/trainctl")
-	return err
+	return prepareBuilds(dir, program)
 }
 
 // inventory is what this process has on the machine, in words.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -40,9 +41,9 @@ func matrix() []fault {
 	return all
 }
 
-// Faults is the command of e2e/faults. It builds trainctl, runs the cases of
-// the fault matrix one after the other and returns the exit code: 1 when a case
-// failed, 2 for a mistake on the command line.
+// Faults is the command of e2e/faults. It builds trainctl, unless it is given
+// one, runs the cases of the fault matrix one after the other and returns the exit
+// code: 1 when a case failed, 2 for a mistake on the command line.
 func Faults(args []string, stdout, stderr io.Writer) int {
 	o, err := parseFaults(args, stderr)
 	if err != nil {
@@ -71,6 +72,7 @@ type faultOptions struct {
 	list, verbose  bool
 	json, markdown string // files to write
 	from           string // files of results, instead of running
+	program        string // to run, instead of building one
 }
 
 func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
@@ -82,6 +84,7 @@ func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
 	flags.StringVar(&o.json, "json", "", "write the results into this `file` as JSON")
 	flags.StringVar(&o.markdown, "markdown", "", "write the results into this `file` as the page docs/faults.md")
 	flags.StringVar(&o.from, "from", "", "run nothing, take the results of these JSON `files`, separated by commas; of a case the last one counts")
+	flags.StringVar(&o.program, "program", "", "run the cases against this `executable` of trainctl, instead of building one")
 	if err = flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -89,6 +92,11 @@ func parseFaults(args []string, stderr io.Writer) (o faultOptions, err error) {
 		err = fmt.Errorf("%q: there are flags alone", flags.Arg(0))
 	} else {
 		o.chosen, err = choose(matrix(), *only)
+	}
+	if err == nil && o.program != "" {
+		if o.program, err = exec.LookPath(o.program); err == nil {
+			o.program, err = filepath.Abs(o.program)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "faults: %v\n", err)
@@ -170,7 +178,7 @@ func (o faultOptions) run(ctx context.Context, stdout, stderr io.Writer) int {
 	dir, err := os.MkdirTemp("", "trainctl-faults-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = prepareFaults(dir)
+		err = prepareFaults(dir, o.program)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "faults: %v\n", err)

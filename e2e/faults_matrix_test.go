@@ -52,7 +52,8 @@ func TestFaultsAreChosen(t *testing.T) {
 }
 
 // What a case leaves behind, a panic, a failure and a case without an end are
-// failures of that case alone.
+// failures of that case alone. It runs beside no other test, whose processes it
+// would take for what a case leaves behind.
 func TestTrialsFail(t *testing.T) {
 	lacking := func() string { return "this machine lacks it" }
 	for name, c := range map[string]struct {
@@ -85,7 +86,7 @@ func TestFaultsCommand(t *testing.T) {
 	must(t, err)
 	results, page := filepath.Join(dir, "faults.json"), filepath.Join(dir, "faults.md")
 	var out bytes.Buffer
-	cmd := exec.Command(exe, "-only", "26,35,40", "-json", results, "-markdown", page)
+	cmd := exec.Command(exe, "-program", trainctl, "-only", "26,35,40", "-json", results, "-markdown", page)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v:\n%s", err, out.String())
@@ -98,7 +99,7 @@ func TestFaultsCommand(t *testing.T) {
 	if text := read(page); !strings.Contains(text, "| 35 | unknown, misspelt, wrong-case keys |") || !strings.Contains(text, ", 0 failed, ") {
 		t.Errorf("the page:\n%s", text)
 	}
-	for _, args := range [][]string{{"-only", "99"}, {"-nonsense"}, {"extra"}} {
+	for _, args := range [][]string{{"-only", "99"}, {"-nonsense"}, {"extra"}, {"-program", "/nowhere"}} {
 		cmd := exec.Command(exe, args...)
 		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 2 {
 			t.Errorf("%v: exit code %d", args, cmd.ProcessState.ExitCode())

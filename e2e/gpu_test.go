@@ -75,8 +75,9 @@ func TestSharedGPU(t *testing.T) {
 
 // What a GPU needs and is not here ends a run before it begins, and "auto" goes on.
 func TestNoGPU(t *testing.T) {
-	t.Setenv("TRAINCTL_LIBCUDA", filepath.Join(t.TempDir(), "libcuda.so.1"))
+	t.Parallel()
 	p := newPlace(t)
+	p.env = append(p.env, "TRAINCTL_LIBCUDA="+filepath.Join(p.dir, "libcuda.so.1"))
 	p.train(t, set(`run.device="cuda"`)...).expect(t, 3).says(t, "no NVIDIA driver", "install the NVIDIA driver")
 	p.train(t, set(`train.max_steps=1`)...).expect(t, 0).says(t, "device cpu: no NVIDIA driver")
 	p.trainctl(t, "plan", p.config, "--set", `run.device="cuda"`).expect(t, 0)
@@ -86,9 +87,9 @@ func TestNoGPU(t *testing.T) {
 // the job soon, with a block that names rank, GPU, work and fix. The other rank is
 // stopped, and nothing waits for what the GPU never does.
 func TestGPUThatFails(t *testing.T) {
+	t.Parallel()
 	const second = "rank 1's GPU 1 (GPU-00000000-0000-0000-0000-000000000002)"
-	p := fakeGPUs(t, 2)
-	p.run(t, set(`run.device="cuda"`, `train.max_steps=1`)...) // compiles the kernels
+	fakeGPUs(t, 2).run(t, set(`run.device="cuda"`, `train.max_steps=1`)...) // compiles the kernels
 	for name, c := range map[string]struct {
 		trouble, memory string
 		want            []string
@@ -101,11 +102,13 @@ func TestGPUThatFails(t *testing.T) {
 		"too little memory":         {"", "314592800", []string{"no memory left for", "of 300.0 MiB free", "lower train.per_rank_batch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := fakeGPUs(t, 2)
 			if c.trouble != "" {
-				t.Setenv("CUDA_FAKE_TROUBLE", c.trouble)
+				p.env = append(p.env, "CUDA_FAKE_TROUBLE="+c.trouble)
 			}
 			if c.memory != "" {
-				t.Setenv("CUDA_FAKE_MEMORY", c.memory)
+				p.env = append(p.env, "CUDA_FAKE_MEMORY="+c.memory)
 			}
 			r := p.train(t, set(`run.device="cuda"`, `run.device_timeout="2s"`)...)
 			r.expect(t, 5).says(t, c.want...)

@@ -6,6 +6,7 @@ import "testing"
 // of ranks every layout of buckets, and every way through the backend, ends
 // with the same bits.
 func TestCommunicationDoesNotChangeResults(t *testing.T) {
+	t.Parallel()
 	p := resumePlace(t, momentum)
 	args := set("launch.nproc_per_node=3", "checkpoint.every=never")
 	whole := p.run(t, args...)
@@ -43,6 +44,7 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 // Batch statistics are rank 0's in every evaluation and at the end, whether
 // they are broadcast in every step or not, also within the run.
 func TestBuffersAreEqualAtTheEnd(t *testing.T) {
+	t.Parallel()
 	p := resumePlace(t, momentum)
 	with := p.run(t, set("checkpoint.every=never")...)
 	without := p.run(t, set("checkpoint.every=never", "ddp.broadcast_buffers=false")...)

@@ -72,6 +72,7 @@ func curvePlace(t *testing.T) *place {
 // Float32 on one, two and three ranks follows PyTorch's float64 curves as far
 // as rounding lets anybody follow them.
 func TestLossFollowsPyTorch(t *testing.T) {
+	t.Parallel()
 	var curves map[string][]float64
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	p := curvePlace(t)
@@ -96,6 +97,7 @@ func TestLossFollowsPyTorch(t *testing.T) {
 
 // In float64 nothing but the order of sums is different from PyTorch.
 func TestDoubleLossIsPyTorchs(t *testing.T) {
+	t.Parallel()
 	var curves map[string][]float64
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	p := curvePlace(t)
@@ -108,6 +110,7 @@ func TestDoubleLossIsPyTorchs(t *testing.T) {
 
 // Kernels of every kind, and the plan without fusion, keep to the same curve.
 func TestEveryKernelFollowsPyTorch(t *testing.T) {
+	t.Parallel()
 	var curves map[string][]float64
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	for _, c := range []struct{ cpu, set string }{
@@ -129,6 +132,7 @@ func TestEveryKernelFollowsPyTorch(t *testing.T) {
 
 // Weights of a file start a run as drawn ones do, with DDP's prefix or without.
 func TestLossFollowsPyTorchFromAFile(t *testing.T) {
+	t.Parallel()
 	var curves map[string][]float64
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	p := curvePlace(t)

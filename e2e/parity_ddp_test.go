@@ -47,6 +47,7 @@ tensorboard = false
 // With synchronised batch norms the number of ranks changes nothing: not the
 // weights, not the running statistics. Without them it does.
 func TestSyncBatchNormMakesRanksOne(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.configure(t, normTables)
 	one := p.run(t, set("launch.nproc_per_node=1", "ddp.sync_batchnorm=true")...)
@@ -73,6 +74,7 @@ func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 // Synchronised layers go with micro-steps, short last batches, half types, many
 // buckets and sockets, and give the same bits each time.
 func TestSyncBatchNormIsDeterministic(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.configure(t, normTables)
 	base := set("launch.nproc_per_node=3", "ddp.sync_batchnorm=true", "train.global_batch=42", "train.accumulate_steps=2", "train.max_steps=9")
@@ -91,6 +93,7 @@ func TestSyncBatchNormIsDeterministic(t *testing.T) {
 // Gradients in half types travel as half the bytes, all ranks end with the same
 // bits, and training goes nearly the same way.
 func TestCompression(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
 	plain := p.run(t)
 	for compress, tol := range map[string]float64{"fp16": 2e-3, "bf16": 2e-2} {
@@ -112,6 +115,7 @@ func TestCompression(t *testing.T) {
 // Powers of two divide without rounding, so that on four ranks it does not
 // matter where the division happens.
 func TestPredivideFactor(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 8\nmax_steps = 10\n[launch]\nnproc_per_node = 4\n")
 	plain := p.run(t)
 	for _, factor := range []int{1, 2, 4} {
@@ -126,6 +130,7 @@ func TestPredivideFactor(t *testing.T) {
 // in checkpoints: a resumed run is the one that was never stopped, also with
 // other buckets. Another number of ranks shares the errors out.
 func TestPowerSGDResumes(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
 	args := set("ddp.compress=powersgd", "ddp.powersgd_start_step=10", "checkpoint.every=5 steps", "checkpoint.keep=0")
 	whole := p.run(t, args...)
@@ -148,6 +153,7 @@ func TestPowerSGDResumes(t *testing.T) {
 // Factors of low rank: until their start nothing is different, after it ranks
 // stay equal, bytes shrink, and the model still learns.
 func TestPowerSGD(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 90\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
 	plain := p.run(t)
 	args := set("ddp.compress=powersgd", "ddp.powersgd_rank=2", "ddp.powersgd_start_step=20")

@@ -26,6 +26,7 @@ func mainJob(t *testing.T, p *place, root string, args ...string) run {
 
 // The main job: two ranks, two epochs of MNIST, and again with the same bits.
 func TestMainJob(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("trains on all of MNIST twice")
 	}
@@ -62,6 +63,7 @@ func (p *place) evalMain(t *testing.T, root string, r run) (e evaluation) {
 // PyTorch loads a run's weights strictly and finds the run's own accuracy, and
 // TensorBoard reads its curves.
 func TestPyTorchReadsTheRun(t *testing.T) {
+	t.Parallel()
 	python := os.Getenv("TRAINCTL_TEST_PYTHON")
 	if python == "" {
 		t.Skip("TRAINCTL_TEST_PYTHON names no python with torch, safetensors and tensorboard")

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"math"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +21,7 @@ epochs = 3
 // Every policy trains the same model to a falling loss, on ranks that stay
 // equal to the last bit.
 func TestEveryPolicyTrains(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		options string
 		dynamic bool
@@ -60,6 +59,7 @@ func TestEveryPolicyTrains(t *testing.T) {
 // In bfloat16 the kernels of every kind keep to the curve of float64, as far as
 // eight bits go.
 func TestBF16FollowsPyTorch(t *testing.T) {
+	t.Parallel()
 	var curves map[string][]float64
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	for _, cpu := range []string{"avx512bf16", "avx512", "avx2"} {
@@ -79,6 +79,7 @@ func TestBF16FollowsPyTorch(t *testing.T) {
 // One sample on one rank overflows: no rank applies that step, the scale
 // halves everywhere, and the schedule waits.
 func TestOverflowOnOneRankSkipsTheStepOnAll(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, `
 [launch]
 nproc_per_node = 2
@@ -96,11 +97,8 @@ plugin = "amp"
 [precision.options]
 dtype = "fp16"
 `)
-	plugin := filepath.Join(p.dir, "spiked")
-	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/spiked").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r := p.run(t, set("dataset.plugin="+plugin)...)
+	p.provide(t, "e2e/testdata/spiked")
+	r := p.run(t, set("dataset.plugin=./spiked")...)
 	r.params(t)
 	const spiked = 1 // the step with sample 21, which is the eleventh of rank 1
 	applied := 0

@@ -56,6 +56,7 @@ func resumePlace(t *testing.T, more string) *place {
 // A run that goes on from step k ends with the bits of the run that was not
 // interrupted, whatever k is and whatever the run keeps beside its weights.
 func TestResumeIsExactAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, more string
 		steps      []int // nil: all of them
@@ -108,6 +109,7 @@ func (r run) continues(t *testing.T, whole run, k int) {
 
 // "auto" takes the newest checkpoint of the newest run that has one.
 func TestResumeAuto(t *testing.T) {
+	t.Parallel()
 	p := resumePlace(t, momentum)
 	fresh := p.run(t, "--resume", "auto")
 	if len(fresh.steps) != 12 {
@@ -123,6 +125,7 @@ func TestResumeAuto(t *testing.T) {
 
 // Another number of ranks goes on where the samples allow it, and says what it reads again.
 func TestResumeWithAnotherWorldSize(t *testing.T) {
+	t.Parallel()
 	p := resumePlace(t, momentum)
 	whole := p.run(t)
 

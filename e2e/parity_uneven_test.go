@@ -27,6 +27,7 @@ var unevenArgs = set("dataset.plugin=./ending", "dataset.options.end_rank=1", "d
 // the epoch, or the others go on; with synchronised statistics or not, through
 // shared memory or sockets, in one piece or resumed in the middle.
 func TestUnevenInputs(t *testing.T) {
+	t.Parallel()
 	p := unevenPlace(t)
 	p.train(t, unevenArgs...).expect(t, 5).says(t, "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4", `ddp.uneven = "join"`)
 
@@ -55,6 +56,7 @@ func TestUnevenInputs(t *testing.T) {
 // anything is trained; with it ranks stay equal, and a resumed run is the one
 // that was never stopped.
 func TestUnusedParameters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	args := set(`model.layers=[{type="linear",out_features=8},{type="residual",layerdrop=0.5,layers=[{type="linear",out_features=8},{type="tanh"}]},{type="linear",out_features=4}]`,
 		"optimizer.momentum=0.9", "checkpoint.every=3 steps", "checkpoint.keep=0")
@@ -71,6 +73,7 @@ func TestUnusedParameters(t *testing.T) {
 // Without padding every sample is seen once. Ranks with a batch less are a
 // mistake in the configuration unless it says what happens then.
 func TestNoPadding(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	args := set("sampler.pad=none", "dataset.options.train_samples=50", "launch.nproc_per_node=3", "train.epochs=1")
 	p.train(t, args...).expect(t, 5).says(t, "50 samples without padding give rank 0 3 batches of an epoch and rank 2 2")

@@ -37,6 +37,7 @@ func mlpPlace(t *testing.T, more string) *place {
 // The order is dealt out to ranks like cards, so that the same global batches
 // come up in every world; the parameters differ by the order of sums alone.
 func TestWorldSizeDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 50\nepochs = 3\n")
 	var one run
 	for world := 1; world <= 4; world++ {
@@ -59,6 +60,7 @@ func TestWorldSizeDoesNotMatter(t *testing.T) {
 
 // Micro-batches add up to one big batch, with one set of all-reduces for all of them.
 func TestAccumulationIsOneBigBatch(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
 	big := p.run(t, set("train.per_rank_batch=32")...)
 	small := p.run(t, set("train.per_rank_batch=8", "train.accumulate_steps=4")...)
@@ -81,6 +83,7 @@ func TestAccumulationIsOneBigBatch(t *testing.T) {
 
 // The norm is that of the averaged gradients, so clipping is the same in every world.
 func TestClippingComesAfterTheReduce(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 20\nepochs = 3\nmax_norm = 0.05\n")
 	args := set("dataset.options.train_samples=960")
 	one := p.run(t, append(args, set("launch.nproc_per_node=1")...)...)
@@ -102,6 +105,7 @@ func TestClippingComesAfterTheReduce(t *testing.T) {
 // 1000 samples on three ranks in batches of 32: 334 each, two of them read
 // twice, or 333 each and one left out; the last batch is short either way.
 func TestUnevenEnds(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 32\nepochs = 2\n[launch]\nnproc_per_node = 3\n")
 	for drop, perRank := range map[bool]int{false: 334, true: 333} {
 		r := p.run(t, set(fmt.Sprint("sampler.drop_last=", drop))...)
@@ -123,6 +127,7 @@ func TestUnevenEnds(t *testing.T) {
 
 // max_steps ends a run within an epoch, and its evaluation still comes.
 func TestMaxStepsThenEvaluation(t *testing.T) {
+	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 32\nepochs = 5\nmax_steps = 20\n[launch]\nnproc_per_node = 2\n")
 	r := p.run(t)
 	if len(r.steps) != 20 || r.sum.Steps != 20 || r.sum.Epochs != 1 {
@@ -153,6 +158,7 @@ func (p *place) eval(t *testing.T, checkpoint string, args ...string) (e evaluat
 
 // Every test sample counts once, in every world and in `trainctl eval`.
 func TestEvaluationIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
 	root := mnist(t)
 	p := newPlace(t)
 	p.configure(t, fmt.Sprintf("[dataset]\nplugin = \"mnist\"\n[dataset.options]\nroot = %q\n", root)+`

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // build builds a package of this module, named from its root, into dir and
@@ -23,6 +25,38 @@ func build(dir, pkg string) (string, error) {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, text)
 	}
 	return out, nil
+}
+
+// prepareBuilds builds trainctl in a directory, unless it is given one. Runs
+// have their caches there too; go build keeps its own, or every package would be
+// compiled again.
+func prepareBuilds(dir, program string) error {
+	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	builds.dir = dir
+	if trainctl = program; program == "" {
+		trainctl, err = build(dir, "cmd/trainctl")
+	}
+	return errors.Join(err, os.Setenv("GOCACHE", strings.TrimSpace(string(goCache))), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")))
+}
+
+// builds is where what several tests run is built, once; it goes with the process.
+var builds struct {
+	dir  string
+	once sync.Map // of package to func() (string, error)
+}
+
+// provide puts the executable of a package into the place.
+func (p *place) provide(t tester, pkg string) {
+	t.Helper()
+	once, _ := builds.once.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return build(builds.dir, pkg) }))
+	from, err := once.(func() (string, error))()
+	must(t, err)
+	b, err := os.ReadFile(from)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(p.dir, filepath.Base(from)), b, 0o755))
 }
 
 // moduleRoot is the root of the checkout in which this process was started.

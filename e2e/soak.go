@@ -117,7 +117,7 @@ func (s *soak) round(t tester) {
 	for _, r := range nodes {
 		res := r.wait(t) // it ends by itself, or was healed and is asked to
 		s.codes[res.code]++
-		if allowed := []int{3, 4, 5, 75, 143, -int(syscall.SIGKILL)}; !slices.Contains(allowed, res.code) && !(res.code == 1 && asked.Load()) || res.code == 4 && len(nodes) == 1 {
+		if allowed := []int{4, 5, 75, 143, -int(syscall.SIGKILL)}; !slices.Contains(allowed, res.code) && !(res.code == 1 && asked.Load()) || res.code == 4 && len(nodes) == 1 {
 			t.Errorf("%s: exit code %d:\n%s", role, res.code, res.stderr)
 		}
 		if res.took > 25*time.Second {

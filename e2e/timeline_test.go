@@ -28,6 +28,7 @@ func (r run) timeline(t *testing.T) []traceEvent {
 // Every rank's streams are there, nothing in a stream overlaps, and every step
 // that was kept has one slice for each thing it does.
 func TestTimeline(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.configure(t, normTables)
 	r := p.run(t, set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
@@ -81,6 +82,7 @@ func TestTimeline(t *testing.T) {
 }
 
 func TestNoTimelineUnlessAsked(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.train(t).expect(t, 0)
 	if _, err := os.Stat(filepath.Join(p.runDir(1), "timeline.json")); !os.IsNotExist(err) {

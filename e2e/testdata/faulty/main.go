@@ -163,6 +163,9 @@ func (b *backend) Do(ctx context.Context, c *sdk.Collective) error {
 			other := *c
 			other.Op = sdk.OpBroadcast
 			return b.Backend.Do(ctx, &other)
+		case "last words":
+			fmt.Fprintln(os.Stderr, "these are my last words")
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "wrong sum":
 			err := b.Backend.Do(ctx, c)
 			if c.DType == tensor.F32 && c.Bucket >= 0 {
