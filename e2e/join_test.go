@@ -78,7 +78,7 @@ func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 	}
 
 	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
-	r := first.wait(t).expect(t, 0).says(t, "was given another TRAINCTL_JOB_SECRET")
+	r := first.wait(t).expect(t, 0).says(t, "it was given another one; give all hosts the same TRAINCTL_JOB_SECRET")
 	other.wait(t).expect(t, 0)
 	sameParams(t, p.summary(t, 1), p.summary(t, 2))
 	if n := strings.Count(r.stderr, "refused"); n > 3 {

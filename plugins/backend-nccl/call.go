@@ -72,13 +72,14 @@ func (k call) partners(me, world int) (ranks []int) {
 
 // message is what goes over a line, one JSON value each.
 type message struct {
-	Kind  string    // "call", "late" and "fail" to the hub; "go" and "fail" from it
+	Kind  string    // "hello", "call", "late" and "fail" to the hub; "welcome", "refused", "go" and "fail" from it
+	Hello *hello    `json:",omitempty"`
 	Call  *call     `json:",omitempty"`
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
 	From  int       // of "fail": who found out, or who is gone
 	Ranks []int     `json:",omitempty"` // stall: who is missing; mismatch: both sides
 	Calls [2]string // mismatch: in words
-	Text  string    `json:",omitempty"` // peer: why
+	Text  string    `json:",omitempty"` // peer, refused: why
 }
 
 var errAborted = errors.New("the group was given up")

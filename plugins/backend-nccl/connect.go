@@ -11,7 +11,7 @@ import (
 
 // Listen says which GPU and which NCCL this rank has. Rank 0 also makes the
 // communicator's id and opens the hub.
-func (b *Backend) Listen(context.Context) ([]byte, error) {
+func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.usable(); err != nil {
@@ -29,7 +29,7 @@ func (b *Backend) Listen(context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("backend nccl: %w", err)
 	}
 	if b.group.WorldSize > 1 {
-		hub, err := openHub(b.group, b.log())
+		hub, err := openHub(ctx, b.group, b.set.ports, b.log())
 		if err != nil {
 			return nil, fmt.Errorf("backend nccl: %w", err)
 		}

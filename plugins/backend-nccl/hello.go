@@ -1,93 +1,82 @@
 package nccl
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
-	"io"
-	"net"
+	"fmt"
 
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// A line begins with both ends proving that they know the job's secret:
-// magic and a nonce from the rank; a nonce and a proof from the hub; who the
-// rank is and a proof of it. Nothing is parsed before it is proven.
-const (
-	magic     = "tcnccl1\n"
-	nonceSize = 32
-	helloSize = sha256.Size + 4*4
-)
+// Lines are under TLS with keys that derive from the job's secret, so nothing is
+// read from a peer that does not know it. The first message says which rank of
+// which group calls; the hub answers with "welcome" or "refused".
+func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl") }
 
-// errStranger refuses whoever is not of this job, generation and epoch.
-var errStranger = errors.New("it does not belong to this group: another job, generation, epoch or world size")
-
-func proof(secret []byte, who string, parts ...[]byte) []byte {
-	m := hmac.New(sha256.New, secret)
-	m.Write([]byte(who))
-	for _, p := range parts {
-		m.Write(p)
-	}
-	return m.Sum(nil)
+// hello says which rank of which group somebody is.
+type hello struct {
+	Job                                string
+	Generation, Epoch, WorldSize, Rank int
 }
 
-// helloOf says which rank of which group somebody is.
-func helloOf(g sdk.Group, rank int) []byte {
-	job := sha256.Sum256([]byte(g.JobID))
-	raw := job[:]
-	for _, v := range []int{g.Generation, g.Epoch, g.WorldSize, rank} {
-		raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
-	}
-	return raw
+func helloOf(g sdk.Group) hello {
+	return hello{g.JobID, g.Generation, g.Epoch, g.WorldSize, g.Rank}
 }
 
-// greet is the rank's half.
-func greet(c net.Conn, g sdk.Group) error {
-	mine := make([]byte, nonceSize)
-	rand.Read(mine)
-	if _, err := c.Write(append([]byte(magic), mine...)); err != nil {
+// refusal is why the hub does not admit a peer that knows the secret.
+type refusal struct{ cause, text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// check compares a caller's group with the hub's.
+func (h hello) check(g sdk.Group) error {
+	for _, c := range []struct {
+		what      string
+		its, mine any
+	}{{"job", h.Job, g.JobID}, {"generation", h.Generation, g.Generation}, {"epoch", h.Epoch, g.Epoch}, {"world size", h.WorldSize, g.WorldSize}} {
+		if c.its != c.mine {
+			return &refusal{c.what, fmt.Sprintf("belongs to another group: its %s is %v, that of this group %v", c.what, c.its, c.mine)}
+		}
+	}
+	if h.Rank < 0 || h.Rank >= g.WorldSize {
+		return &refusal{"rank", fmt.Sprintf("claims to be rank %d of %d", h.Rank, g.WorldSize)}
+	}
+	return nil
+}
+
+// receive reads a caller's hello and returns its rank.
+func receive(from *json.Decoder, g sdk.Group) (int, error) {
+	var m message
+	if err := from.Decode(&m); err != nil {
+		return 0, err
+	}
+	if m.Kind != "hello" || m.Hello == nil {
+		return 0, &refusal{"protocol", "does not speak this protocol: use the same plugin on all ranks"}
+	}
+	return m.Hello.Rank, m.Hello.check(g)
+}
+
+// greet says who this rank is and reads the hub's answer.
+func greet(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
+	h := helloOf(g)
+	if err := to.Encode(message{Kind: "hello", Hello: &h}); err != nil {
 		return err
 	}
-	var reply [nonceSize + sha256.Size]byte
-	if _, err := io.ReadFull(c, reply[:]); err != nil {
+	var m message
+	switch err := from.Decode(&m); {
+	case err != nil:
 		return err
+	case m.Kind == "refused":
+		return &refusal{"", "it refused this rank, which " + m.Text}
+	case m.Kind != "welcome":
+		return &refusal{"", "it does not speak this protocol: use the same plugin on all ranks"}
 	}
-	its := reply[:nonceSize]
-	if !hmac.Equal(reply[nonceSize:], proof(g.Secret, "hub", mine, its)) {
-		return errors.New("it does not know the job's secret")
-	}
-	hello := helloOf(g, g.Rank)
-	_, err := c.Write(append(hello, proof(g.Secret, "rank", mine, its, hello)...))
-	return err
+	return nil
 }
 
-// receive is the hub's half. It returns the caller's rank.
-func receive(c net.Conn, g sdk.Group) (int, error) {
-	var first [len(magic) + nonceSize]byte
-	if _, err := io.ReadFull(c, first[:]); err != nil {
-		return 0, err
-	}
-	if string(first[:len(magic)]) != magic {
-		return 0, errors.New("it does not speak this protocol")
-	}
-	its, mine := first[len(magic):], make([]byte, nonceSize)
-	rand.Read(mine)
-	if _, err := c.Write(append(mine, proof(g.Secret, "hub", its, mine)...)); err != nil {
-		return 0, err
-	}
-	var second [helloSize + sha256.Size]byte
-	if _, err := io.ReadFull(c, second[:]); err != nil {
-		return 0, err
-	}
-	hello := second[:helloSize]
-	if !hmac.Equal(second[helloSize:], proof(g.Secret, "rank", its, mine, hello)) {
-		return 0, errors.New("it does not know the job's secret")
-	}
-	rank := int(binary.LittleEndian.Uint32(hello[helloSize-4:]))
-	if rank >= g.WorldSize || !hmac.Equal(hello, helloOf(g, rank)) {
-		return 0, errStranger
-	}
-	return rank, nil
+// final reports whether calling again would give the same answer. A connection
+// that ends without one may have made room for others.
+func final(err error) bool {
+	return errors.As(err, new(*refusal)) || errors.Is(err, hostnet.ErrStranger)
 }

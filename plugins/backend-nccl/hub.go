@@ -2,13 +2,18 @@ package nccl
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -18,78 +23,100 @@ import (
 // on calls that do not fit, and does not say who is missing.
 type hub struct {
 	group    sdk.Group
-	log      *slog.Logger
 	listener net.Listener
+	keys     *hostnet.TLS
+	notes    hostnet.Notes
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	open    map[net.Conn]bool
-	lines   []net.Conn // by rank, nil before it has called
-	calls   []*call    // by rank, those that wait for others
-	verdict *message   // why the group is over
+	open    map[*caller]bool
+	lines   []*caller // by rank, nil before it has called
+	calls   []*call   // by rank, those that wait for others
+	verdict *message  // why the group is over
 	closed  bool
 }
+
+// caller is a peer's connection with the hub.
+type caller struct {
+	*tls.Conn
+	visit *hostnet.Visit
+}
+
+// Close ends the connection at once. TLS would say goodbye first, and wait for a
+// peer that does not read.
+func (c *caller) Close() error { return c.visit.Close() }
 
 const (
 	handshakeTime = 5 * time.Second
 	writeTime     = time.Second // a line takes less than its buffer, unless its rank is stopped
+	leastWaiting  = 64          // connections that may wait for their proof, beside one of each rank
 )
 
 // openHub listens where the ranks can reach this host.
-func openHub(g sdk.Group, log *slog.Logger) (*hub, error) {
-	host := ""
-	if ip := net.ParseIP(g.MasterAddr); g.MasterAddr == "" || g.MasterAddr == "localhost" || ip != nil && ip.IsLoopback() {
-		host = "127.0.0.1"
-	}
-	lc := keepalive.Listener(false)
-	l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
+func openHub(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*hub, error) {
+	tls, err := keys(g)
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{group: g, log: log, listener: l, open: map[net.Conn]bool{},
-		lines: make([]net.Conn, g.WorldSize), calls: make([]*call, g.WorldSize)}
+	l, err := hostnet.Listen(ctx, keepalive.Listener(false), hubHost(g.MasterAddr), ports)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w; fix: a wider launch.port_range, or backend.options.port_range", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{group: g, listener: l, keys: tls, open: map[*caller]bool{},
+		lines: make([]*caller, g.WorldSize), calls: make([]*call, g.WorldSize)}
+	h.notes.Write = func(line string) { log.Warn(line) }
 	h.running.Go(h.accept)
 	return h, nil
+}
+
+// hubHost is the address to listen on, "" for all interfaces.
+func hubHost(master string) string {
+	switch master {
+	case "":
+		return "127.0.0.1"
+	case "localhost":
+		return master
+	}
+	return hostnet.LocalHost(master)
 }
 
 func (h *hub) port() int { return h.listener.Addr().(*net.TCPAddr).Port }
 
 func (h *hub) accept() {
-	for {
-		c, err := h.listener.Accept()
-		if err != nil || !h.keep(c) {
+	a := hostnet.Acceptor{Limiter: hostnet.NewLimiter(leastWaiting + h.group.WorldSize), Notes: &h.notes}
+	a.Run(h.listener, func(visit *hostnet.Visit) {
+		c := &caller{h.keys.Server(visit), visit}
+		if !h.keep(c) {
+			visit.Leave()
+			c.Close()
 			return
 		}
 		h.running.Go(func() { h.serve(c) })
-	}
+	})
 }
 
-func (h *hub) keep(c net.Conn) bool {
+func (h *hub) keep(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		c.Close()
-		return false
+	if !h.closed {
+		h.open[c] = true
 	}
-	h.open[c] = true
-	return true
+	return !h.closed
 }
 
 // serve listens to one caller until it hangs up.
-func (h *hub) serve(c net.Conn) {
+func (h *hub) serve(c *caller) {
 	defer h.drop(c)
-	c.SetDeadline(time.Now().Add(handshakeTime))
-	rank, err := receive(c, h.group)
+	from := json.NewDecoder(c)
+	rank, err := h.admit(c, from)
 	if err != nil {
-		h.log.Warn("refused a caller", "from", c.RemoteAddr(), "cause", err)
+		h.refused(c, err)
 		return
 	}
-	c.SetDeadline(time.Time{})
-	if !h.admit(rank, c) {
-		h.log.Warn("refused a second caller", "from", c.RemoteAddr(), "as", rank)
-		return
-	}
-	for from := json.NewDecoder(c); ; {
+	for {
 		var m message
 		if err := from.Decode(&m); err != nil {
 			h.end(&message{Cause: "peer", From: rank, Text: "it is gone: its backend closed or died"})
@@ -99,24 +126,63 @@ func (h *hub) serve(c net.Conn) {
 	}
 }
 
-func (h *hub) drop(c net.Conn) {
+func (h *hub) drop(c *caller) {
+	c.visit.Leave()
+	c.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.open, c)
-	c.Close()
 }
 
-func (h *hub) admit(rank int, c net.Conn) bool {
+// admit lets a peer in that proves the secret and is a rank of the group, and
+// returns that rank.
+func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
+	c.SetDeadline(time.Now().Add(handshakeTime))
+	if err := c.Handshake(); err != nil {
+		return 0, err
+	}
+	if !c.visit.Leave() {
+		return 0, net.ErrClosed
+	}
+	rank, err := receive(from, h.group)
+	if err == nil {
+		err = h.enlist(rank, c)
+	}
+	if no := (*refusal)(nil); errors.As(err, &no) {
+		_ = json.NewEncoder(c).Encode(message{Kind: "refused", Text: no.text})
+	}
+	return rank, err
+}
+
+// enlist makes c the line of a rank.
+func (h *hub) enlist(rank int, c *caller) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lines[rank] != nil {
-		return false
+		return &refusal{"second", fmt.Sprintf("claims to be rank %d, which is already connected", rank)}
 	}
+	c.SetDeadline(time.Time{})
 	h.lines[rank] = c
+	h.tell(rank, message{Kind: "welcome"})
 	if h.verdict != nil {
 		h.tell(rank, *h.verdict)
 	}
-	return true
+	return nil
+}
+
+// refused notes who was turned away.
+func (h *hub) refused(c *caller, err error) {
+	h.mu.Lock()
+	closed := h.closed
+	h.mu.Unlock()
+	if closed {
+		return
+	}
+	cause, text := hostnet.Refusal(err)
+	if no := (*refusal)(nil); errors.As(err, &no) {
+		cause, text = no.cause, no.text
+	}
+	h.notes.Say(cause, "refused %v: it %s", c.RemoteAddr(), text)
 }
 
 // tell sends a message to a rank. A line that takes nothing is cut.

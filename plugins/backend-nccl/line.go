@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // line is a rank's connection with the hub.
 type line struct {
-	conn    net.Conn
+	conn    net.Conn // under TLS
+	raw     net.Conn
+	from    *json.Decoder
 	rank    int
 	running sync.WaitGroup
 	goes    chan struct{} // the call that was announced may begin
@@ -24,23 +28,51 @@ type line struct {
 	ended   time.Time
 }
 
-// dial calls the hub and proves who this rank is.
+// dial calls the hub until it answers or ctx ends: beside a crowd of strangers
+// a connection may be closed before it has proven anything. A refusal is final,
+// and so is a port where nobody listens, because the hub is there before its
+// port is told.
 func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
-	d := keepalive.Dialer(false)
-	c, err := d.DialContext(ctx, "tcp", address)
+	tls, err := keys(g)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	err = greet(c, g)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		l, err := dialOnce(ctx, g, address, tls)
+		if err == nil || final(err) || errors.Is(err, syscall.ECONNREFUSED) {
+			return l, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		}
+	}
+}
+
+// dialOnce calls the hub and says who this rank is.
+func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS) (*line, error) {
+	d := keepalive.Dialer(false)
+	d.Timeout = handshakeTime
+	raw, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	raw.SetDeadline(time.Now().Add(handshakeTime))
+	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
+	conn := tls.Client(raw)
+	l := &line{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, goes: make(chan struct{}, 1), over: make(chan struct{})}
+	if err = conn.Handshake(); err == nil {
+		err = greet(json.NewEncoder(conn), l.from, g)
+	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		c.Close()
+		raw.Close()
 		return nil, err
 	}
-	l := &line{conn: c, rank: g.Rank, goes: make(chan struct{}, 1), over: make(chan struct{})}
+	raw.SetDeadline(time.Time{})
 	l.running.Go(l.listen)
 	return l, nil
 }
@@ -48,9 +80,9 @@ func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
 // listen reads until the group is over.
 func (l *line) listen() {
 	defer func() { l.ended = time.Now(); close(l.over) }()
-	for from := json.NewDecoder(l.conn); ; {
+	for {
 		var m message
-		if err := from.Decode(&m); err != nil {
+		if err := l.from.Decode(&m); err != nil {
 			l.verdict = message{Kind: "fail", Cause: "peer", From: 0, Text: "it is gone: its backend closed or died"}
 			return
 		}
@@ -149,6 +181,6 @@ func (l *line) abandon(cause error) {
 }
 
 func (l *line) close() {
-	l.conn.Close()
+	l.raw.Close() // TLS would wait for a hub that does not read
 	l.running.Wait()
 }

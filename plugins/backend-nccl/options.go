@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -20,9 +21,11 @@ type settings struct {
 	library string
 	connect time.Duration
 	shared  bool
+	ports   hostnet.Ports
 }
 
 func options() []sdk.Option {
+	lowest, highest := 1.0, 65535.0
 	return []sdk.Option{
 		{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
 		{Name: "isolation", Type: sdk.String, Default: isolationAuto, Enum: []string{isolationAuto, isolationIsolated, isolationInproc},
@@ -31,6 +34,8 @@ func options() []sdk.Option {
 			Doc: "Let several ranks compute on one GPU, which needs NCCL 2.30 and its experimental switch; for trying things out."},
 		{Name: "connect_timeout", Type: sdk.Duration, Default: defaultConnect.String(),
 			Doc: "How long to wait for all ranks to join the communicator."},
+		{Name: "port_range", Type: sdk.IntList, Min: &lowest, Max: &highest,
+			Doc: "First and last port where rank 0 listens for the other ranks; by default the system picks a free port. NCCL's own connections do not heed it."},
 	}
 }
 
@@ -48,6 +53,10 @@ func readSettings(o sdk.Options, inProcess bool) (settings, error) {
 		if s.connect = o.Duration("connect_timeout"); s.connect <= 0 {
 			return s, fmt.Errorf("backend nccl: connect_timeout = %q is not a positive duration such as \"60s\"", o.String("connect_timeout"))
 		}
+	}
+	var err error
+	if s.ports, err = hostnet.PortsOf(o.Ints("port_range")); err != nil {
+		return s, fmt.Errorf("backend nccl: %w", err)
 	}
 	return s, nil
 }

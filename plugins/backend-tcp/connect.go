@@ -260,17 +260,10 @@ func (j *joining) sealed(conn net.Conn, rank int, server bool) (net.Conn, error)
 	return s, nil
 }
 
-// accept answers the door until it is closed.
+// accept answers whoever calls until the listener is closed.
 func (j *joining) accept(l net.Listener) {
-	door := hostnet.NewLimiter(maxKnocking + j.total)
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		visit, _ := door.Enter(conn)
-		j.running.Go(func() { j.answer(visit) })
-	}
+	a := hostnet.Acceptor{Limiter: hostnet.NewLimiter(maxKnocking + j.total), Notes: &j.notes}
+	a.Run(l, func(visit *hostnet.Visit) { j.running.Go(func() { j.answer(visit) }) })
 }
 
 // answer admits one caller or turns it away with a line in the log.

@@ -76,11 +76,9 @@ func readSettings(o sdk.Options) (settings, error) {
 			return s, fmt.Errorf("backend tcp: segment_bytes = %d is less than 4096", o.Int("segment_bytes"))
 		}
 	}
-	if r := o.Ints("port_range"); len(r) > 0 {
-		if len(r) != 2 || r[0] < 1 || r[1] > 65535 || r[0] > r[1] {
-			return s, fmt.Errorf("backend tcp: port_range = %v is not [first, last] with 1 ≤ first ≤ last ≤ 65535", r)
-		}
-		s.ports = hostnet.Ports{First: int(r[0]), Last: int(r[1])}
+	var err error
+	if s.ports, err = hostnet.PortsOf(o.Ints("port_range")); err != nil {
+		return s, fmt.Errorf("backend tcp: %w", err)
 	}
 	return s, nil
 }

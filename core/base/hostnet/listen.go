@@ -30,6 +30,17 @@ func ParsePorts(s string) (Ports, error) {
 	return Ports{first, last}, nil
 }
 
+// PortsOf reads a plugin's option port_range, [first, last]; empty is any port.
+func PortsOf(r []int64) (Ports, error) {
+	if len(r) == 0 {
+		return Ports{}, nil
+	}
+	if len(r) != 2 || r[0] < 1 || r[1] > 65535 || r[0] > r[1] {
+		return Ports{}, fmt.Errorf("port_range = %v is not [first, last] with 1 ≤ first ≤ last ≤ 65535", r)
+	}
+	return Ports{int(r[0]), int(r[1])}, nil
+}
+
 // Any reports whether every port will do.
 func (p Ports) Any() bool { return p == Ports{} }
 

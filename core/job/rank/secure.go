@@ -1,12 +1,7 @@
 package rank
 
 import (
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
@@ -39,28 +34,11 @@ func SecretOf(w World, file string) (secret.Secret, error) {
 	return s, secret.Missing(fmt.Sprintf("the job has %d ranks on several hosts (%s environment)", w.Size, w.Source))
 }
 
-// hungUpOnUs reports whether the peer refused our key, as one with another secret
-// does: the accepting end proves itself first.
-func hungUpOnUs(err error) bool {
-	var alert *net.OpError
-	return errors.As(err, &alert) && alert.Op == "remote error"
-}
-
 // refusal is why a stranger was turned away: a cause for hostnet.Notes, and
 // what there is to say.
 func refusal(err error) (cause, text string) {
-	var other tls.RecordHeaderError
-	switch {
-	case errors.As(err, &other):
-		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
-	case errors.Is(err, hostnet.ErrOtherSecret), hungUpOnUs(err):
-		return "other secret", "does not know the job's secret: it was given another " + secret.Env
-	case errors.Is(err, hostnet.ErrStranger):
-		return "secret", "does not know the job's secret"
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "silence", fmt.Sprintf("did not prove within %v that it knows the job's secret", handshakeTime)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		return "hung up", "hung up before it proved that it knows the job's secret"
+	if cause, text = hostnet.Refusal(err); cause == hostnet.CauseOtherSecret {
+		text += "; give all hosts the same " + secret.Env
 	}
-	return "handshake", "did not prove that it knows the job's secret: " + err.Error()
+	return cause, text
 }

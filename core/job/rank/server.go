@@ -44,7 +44,7 @@ type StoreOptions struct {
 	// cause. nil drops them.
 	Log func(format string, args ...any)
 
-	door *hostnet.Limiter // of tests; nil: as large as the process's limits allow
+	limiter *hostnet.Limiter // of tests; nil: as large as the process's limits allow
 }
 
 // Server hosts the board of a job. Close ends it.
@@ -81,15 +81,15 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.door == nil {
-		o.door = hostnet.NewLimiter(64 + 2*o.WorldSize) // all ranks may come at once
+	if o.limiter == nil {
+		o.limiter = hostnet.NewLimiter(64 + 2*o.WorldSize) // all ranks may come at once
 	}
 	s := &Server{
 		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
 		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
 	}
 	if o.Log != nil {
-		s.notes.Write = func(line string) { o.Log("%s", line) }
+		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
 	s.board = newBoard(o.WorldSize, o.Roster, s.deliver)
 	s.wg.Go(s.accept)
@@ -185,28 +185,15 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) accept() {
-	for {
-		conn, err := s.ln.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			s.notes.Say("accept", "store: accept: %v", err)
-			time.Sleep(50 * time.Millisecond) // out of descriptors; the ranks try again
-			continue
-		}
-		visit, evicted := s.opts.door.Enter(conn)
-		if evicted {
-			s.notes.Say("crowd", "store: too many connections that prove nothing, the oldest one of the address with most of them is closed; a new one came from %s", conn.RemoteAddr())
-		}
+	hostnet.Acceptor{Limiter: s.opts.limiter, Notes: &s.notes}.Run(s.ln, func(visit *hostnet.Visit) {
 		c := &serverConn{Conn: s.tls.Server(visit), visit: visit, wake: make(chan struct{}, 1), done: make(chan struct{})}
 		if !s.track(c) {
 			visit.Leave()
-			conn.Close()
+			visit.Close()
 			return
 		}
 		s.wg.Go(func() { s.serve(c) })
-	}
+	})
 }
 
 func (s *Server) track(c *serverConn) bool {
@@ -233,7 +220,7 @@ func (s *Server) serve(c *serverConn) {
 		if no := (*misfit)(nil); errors.As(err, &no) {
 			cause, text = no.kind, err.Error()
 		}
-		s.notes.Say(cause, "store: refused %s: %s", c.RemoteAddr(), text)
+		s.notes.Say(cause, "refused %s: %s", c.RemoteAddr(), text)
 		return
 	}
 	s.wg.Go(c.send)

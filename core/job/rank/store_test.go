@@ -268,7 +268,7 @@ func TestStrangersAreRefusedBeforeAnythingIsParsed(t *testing.T) {
 	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: another, Size: 1}); !errors.As(err, &other) || !errors.Is(err, ErrNotThisJob) || ctx.Err() != nil {
 		t.Error(err)
 	}
-	if line := <-book.new; !strings.Contains(line, "was given another "+secret.Env) {
+	if line := <-book.new; !strings.Contains(line, "it was given another one; give all hosts the same "+secret.Env) {
 		t.Errorf("log says %q", line)
 	}
 	if c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}); err == nil { // and shows no certificate at all
@@ -356,7 +356,7 @@ func tap(t *testing.T, addr string) *wiretap {
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	const crowd, room = 300, 64
 	book := newLogbook()
-	_, addr := serve(t, StoreOptions{WorldSize: 8, Log: book.log, door: hostnet.LimitTo(room)})
+	_, addr := serve(t, StoreOptions{WorldSize: 8, Log: book.log, limiter: hostnet.LimitTo(room)})
 	stop := make(chan struct{})
 	var idlers, there sync.WaitGroup
 	var opened atomic.Int64

@@ -1,0 +1,70 @@
+package hostnet
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// Acceptor accepts connections from anybody: at most as many at a time as its
+// Limiter lets wait for their proof, and with a line in Notes where that is
+// exceeded.
+type Acceptor struct {
+	Limiter *Limiter
+	Notes   *Notes
+}
+
+// Run accepts until l is closed. It hands each connection to serve, which must
+// not block, and has to call Leave on it and to close it.
+func (a Acceptor) Run(l net.Listener, serve func(*Visit)) {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			a.Notes.Say("accept", "accept: %v", err)
+			time.Sleep(50 * time.Millisecond) // out of descriptors; the peers try again
+			continue
+		}
+		visit, evicted := a.Limiter.Enter(conn)
+		if evicted {
+			a.Notes.Say("crowd", "too many connections that prove nothing: closed the oldest one of the address with most of them; a new one came from %s", conn.RemoteAddr())
+		}
+		serve(visit)
+	}
+}
+
+// CauseOtherSecret is Refusal's cause for a process of trainctl that was given
+// another secret.
+const CauseOtherSecret = "other secret"
+
+// Refusal explains why the handshake of TLS.Server failed: by a cause for Notes,
+// and by what the peer did, to stand after its address.
+func Refusal(err error) (cause, text string) {
+	var other tls.RecordHeaderError
+	switch {
+	case errors.As(err, &other):
+		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
+	case errors.Is(err, ErrOtherSecret), HungUpOnUs(err):
+		return CauseOtherSecret, "does not know the job's secret: it was given another one"
+	case errors.Is(err, ErrStranger):
+		return "secret", "does not know the job's secret"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "silence", "did not prove in time that it knows the job's secret"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "hung up", "hung up before it proved that it knows the job's secret"
+	}
+	return "handshake", "did not prove that it knows the job's secret: " + err.Error()
+}
+
+// HungUpOnUs reports whether the peer refused our key, as one with another secret
+// does: the accepting end proves itself first.
+func HungUpOnUs(err error) bool {
+	var alert *net.OpError
+	return errors.As(err, &alert) && alert.Op == "remote error"
+}
