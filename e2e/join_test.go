@@ -15,7 +15,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,20 +141,10 @@ func TestWhatARunningJobGivesAway(t *testing.T) {
 	})
 	t.Run("environments", func(t *testing.T) { p.looksForTheSecret(t) })
 	t.Run("descriptors", func(t *testing.T) { p.looksAtPlugins(t) })
-	t.Run("crowd", func(t *testing.T) {
-		for _, port := range p.listeners(t) {
-			besiege(t, fmt.Sprint("127.0.0.1:", port), 1000)
-		}
-		before := stepsOf(p)
-		eventually(t, "steps beside a crowd", func() bool { return stepsOf(p) > before })
-	})
 
 	kill(t, p.worker(t, 1).pid, syscall.SIGKILL) // so that there is crash text
 	for _, n := range nodes {
 		r := n.wait(t).expect(t, 5)
-		if lines := regexp.MustCompile(`(?m)^.*(refused|too many connections).*$`).FindAllString(r.stderr, -1); len(lines) > 12 {
-			t.Errorf("%d lines about strangers:\n%s", len(lines), strings.Join(lines[:12], "\n"))
-		}
 		if strings.Contains(r.stdout+r.stderr, nodesSecret) {
 			t.Error("the output tells the secret")
 		}
@@ -181,12 +170,6 @@ func freePorts(t *testing.T, n int) int {
 	}
 	t.Fatal("no free range of ports")
 	return 0
-}
-
-// stepsOf counts the steps of the first run.
-func stepsOf(p *place) int {
-	b, _ := os.ReadFile(filepath.Join(p.runDir(1), "events.jsonl"))
-	return strings.Count(string(b), `"event":"step"`)
 }
 
 // listeners are the TCP ports on which processes of the place listen.
@@ -276,23 +259,6 @@ func (p *place) looksAtPlugins(t *testing.T) {
 	}
 }
 
-// besiege opens n connections that say nothing, or what no rank would, and keeps them
-// until the test ends.
-func besiege(t *testing.T, address string, n int) {
-	t.Helper()
-	for i := range n {
-		c, err := net.DialTimeout("tcp", address, 5*time.Second)
-		if err != nil {
-			t.Logf("%d connections to %s, then %v", i, address, err)
-			return
-		}
-		t.Cleanup(func() { c.Close() })
-		if i%2 == 0 {
-			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // it may be closed already
-		}
-	}
-}
-
 // searchFiles asserts that no file of the place holds a text, but the executable,
 // which is hard linked.
 func (p *place) searchFiles(t *testing.T, text string) {
@@ -311,23 +277,6 @@ func (p *place) searchFiles(t *testing.T, text string) {
 	}))
 	if files < 6 {
 		t.Errorf("only %d files", files)
-	}
-}
-
-// A crowd that was there before the ranks keeps them out as little, and comes back
-// when it is turned away.
-func TestCrowdWhileNodesJoin(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	first := p.node(0, endpoint, "--nproc-per-node", "1").start(t)
-	listening(t, endpoint)
-	besiege(t, endpoint, 1000)
-	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
-	r := first.wait(t).expect(t, 0)
-	other.wait(t).expect(t, 0)
-	if n := len(regexp.MustCompile(`(?m)^.*(refused|too many connections).*$`).FindAllString(r.stderr, -1)); n > 6 {
-		t.Errorf("%d lines about strangers:\n%s", n, r.stderr)
 	}
 }
 

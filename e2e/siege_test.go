@@ -1,0 +1,181 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A thousand connections that say nothing, garbage, or the beginning of a TLS
+// handshake, and come again whenever they are closed, neither keep the nodes of a
+// job from meeting and its ranks from starting nor stop them once they train. They
+// come from the ranks' own address, the worst place. TRAINCTL_SIEGE=1m keeps it up
+// for a minute, with each kind for itself.
+func TestSiege(t *testing.T) {
+	t.Parallel()
+	lasts := 4 * time.Second
+	kinds := map[string][]string{"mixed": {"idle", "garbage", "hello"}}
+	if text := os.Getenv("TRAINCTL_SIEGE"); text != "" {
+		var err error
+		lasts, err = time.ParseDuration(text)
+		must(t, err)
+		kinds = map[string][]string{"idle": {"idle"}, "garbage": {"garbage"}, "hello": {"hello"}}
+	}
+	for name, which := range kinds {
+		t.Run(name, func(t *testing.T) { besieged(t, which, lasts) })
+	}
+}
+
+func besieged(t *testing.T, kinds []string, lasts time.Duration) {
+	const width = 8
+	p := newPlace(t)
+	base := portsForSiege(t, width)
+	endpoint := fmt.Sprint("127.0.0.1:", base)
+	args := append(endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false"), "--nproc-per-node", "1")
+	nodes := []*proc{p.node(0, endpoint, args...).start(t), nil}
+	listening(t, endpoint)
+	s := besiege(t, base, width, 1000, kinds)
+	s.grown(t, 1000)
+	nodes[1] = p.node(1, endpoint, args...).start(t)
+	p.trained(t, nodes[0], 1, 3)
+	t.Logf("the job trains %v after node 1 started, beside %v", time.Since(nodes[1].began).Round(time.Millisecond), s)
+	slowest := p.trainsFor(t, lasts)
+	t.Logf("in %v of training the longest time without a step was %v, beside %v", lasts, slowest, s)
+	s.end()
+	kill(t, nodes[0].cmd.Process.Pid, syscall.SIGTERM)
+	for _, n := range nodes {
+		r := n.wait(t).expect(t, 143)
+		lines := regexp.MustCompile(`(?m)^.*(refused|too many connections).*$`).FindAllString(r.stderr, -1)
+		if most := 12 * (1 + int(time.Since(nodes[0].began)/time.Minute)); len(lines) > most {
+			t.Errorf("%d lines about strangers, more than one for each cause, minute and listener:\n%s", len(lines), strings.Join(lines[:12], "\n"))
+		}
+	}
+}
+
+// trainsFor waits so long, while the first run makes steps, and gives the
+// longest time in which it made none.
+func (p *place) trainsFor(t *testing.T, lasts time.Duration) (slowest time.Duration) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < lasts; {
+		before := time.Now()
+		p.more(t, 1, 1)
+		slowest = max(slowest, time.Since(before))
+	}
+	return slowest
+}
+
+// portsForSiege is the first of n free neighbouring ports that no outgoing
+// connection gets from the system, as one of the siege would.
+func portsForSiege(t *testing.T, n int) int {
+	t.Helper()
+	for range 100 {
+		first := 12000 + rand.IntN(20000-n)
+		free := true
+		for port := first; free && port < first+n; port++ {
+			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+			if free = err == nil; free {
+				must(t, l.Close())
+			}
+		}
+		if free {
+			return first
+		}
+	}
+	t.Fatal("no free range of ports")
+	return 0
+}
+
+// siege is a crowd of connections that come again.
+type siege struct {
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	opened  atomic.Int64 // so far
+	hello   []byte
+}
+
+func (s *siege) String() string { return fmt.Sprintf("%d connections so far", s.opened.Load()) }
+
+// besiege has n connections of the given kinds call the ports from first, one after
+// another, until end or the test ends. Each is given up after a second at most.
+func besiege(t *testing.T, first, ports, n int, kinds []string) *siege {
+	t.Helper()
+	s := &siege{hello: clientHello(t)}
+	s.ctx, s.stop = context.WithCancel(t.Context())
+	t.Cleanup(s.end)
+	for i := range n {
+		s.running.Go(func() {
+			for n := i; s.ctx.Err() == nil; n++ {
+				s.visit(fmt.Sprint("127.0.0.1:", first+n%ports), kinds[i%len(kinds)])
+			}
+		})
+	}
+	return s
+}
+
+func (s *siege) end() {
+	s.stop()
+	s.running.Wait()
+}
+
+// grown returns when n connections have been opened.
+func (s *siege) grown(t *testing.T, n int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d connections", n), func() bool { return s.opened.Load() >= n })
+}
+
+// visit opens one connection, says what its kind says, and keeps it until it is
+// closed from the other side or given up.
+func (s *siege) visit(address, kind string) {
+	var d net.Dialer
+	c, err := d.DialContext(s.ctx, "tcp", address)
+	if err != nil {
+		select {
+		case <-time.After(50 * time.Millisecond): // nobody listens there yet
+		case <-s.ctx.Done():
+		}
+		return
+	}
+	s.opened.Add(1)
+	defer c.Close()
+	_ = c.(*net.TCPConn).SetLinger(0) // or ports run out: they stay taken for a minute
+	defer context.AfterFunc(s.ctx, func() { c.Close() })()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	switch kind {
+	case "garbage":
+		_, _ = c.Write([]byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"))
+	case "hello":
+		_, _ = c.Write(s.hello)
+	}
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// clientHello is what a client of TLS 1.3 says first.
+func clientHello(t *testing.T) []byte {
+	t.Helper()
+	near, far := net.Pipe()
+	defer far.Close()
+	defer near.Close()
+	go tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}).Handshake()
+	b := make([]byte, 16<<10)
+	n, err := far.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return bytes.Clone(b[:n])
+}
