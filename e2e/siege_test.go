@@ -46,7 +46,7 @@ func besieged(t *testing.T, kinds []string, lasts time.Duration) {
 	p := newPlace(t)
 	base := portsForSiege(t, width)
 	endpoint := fmt.Sprint("127.0.0.1:", base)
-	args := append(endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false"), "--nproc-per-node", "1")
+	args := append(endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false", `backend.timeout="30s"`), "--nproc-per-node", "1")
 	nodes := []*proc{p.node(0, endpoint, args...).start(t), nil}
 	listening(t, endpoint)
 	s := besiege(t, base, width, 1000, kinds)

@@ -12,7 +12,7 @@ import (
 // Lines are under TLS with keys that derive from the job's secret, so nothing is
 // read from a peer that does not know it. The first message says which rank of
 // which group calls; the hub answers with "welcome" or "refused".
-func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl") }
+func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl", "") }
 
 // hello says which rank of which group somebody is.
 type hello struct {

@@ -28,7 +28,7 @@ const sealed = 64 << 10
 
 // sealing is the TLS of a job's ranks.
 func sealing(secret []byte, job string) (*hostnet.TLS, error) {
-	return hostnet.NewTLS(secret, "backend tcp "+job)
+	return hostnet.NewTLS(secret, "backend tcp "+job, "")
 }
 
 // sealConn puts a connection under TLS; deadlines of conn hold.

@@ -14,15 +14,19 @@ import (
 // Both ends have to know the secret, and the label.
 func TestTLSKnowsItsOwn(t *testing.T) {
 	for name, test := range map[string]struct {
-		secret, label string
-		ok            bool
-	}{"same": {"secret", "store", true}, "other secret": {"guess", "store", false}, "other purpose": {"secret", "mesh", false}} {
+		secret, label, name string
+		want                error
+	}{
+		"same": {"secret", "store", "job", nil}, "another job's name": {"secret", "store", "another", nil},
+		"other secret": {"guess", "store", "another", ErrOtherSecret}, "no name": {"guess", "store", "", ErrOtherSecret},
+		"other secret, same name": {"guess", "store", "job", ErrSameName}, "other purpose": {"secret", "mesh", "job", ErrStranger},
+	} {
 		t.Run(name, func(t *testing.T) {
-			ours, err := NewTLS([]byte("secret"), "store")
+			ours, err := NewTLS([]byte("secret"), "store", "job")
 			if err != nil {
 				t.Fatal(err)
 			}
-			theirs, err := NewTLS([]byte(test.secret), test.label)
+			theirs, err := NewTLS([]byte(test.secret), test.label, test.name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,10 +45,10 @@ func TestTLSKnowsItsOwn(t *testing.T) {
 			c := theirs.Client(far)
 			err = c.Handshake()
 			far.Close()
-			if (err == nil) != test.ok || !test.ok && !errors.Is(err, ErrStranger) {
-				t.Errorf("dialling: %v", err)
+			if !errors.Is(err, test.want) || test.want != ErrSameName && errors.Is(err, ErrSameName) {
+				t.Errorf("dialling: %v, want %v", err, test.want)
 			}
-			if err := <-accepted; (err == nil) != test.ok {
+			if err := <-accepted; (err == nil) != (test.want == nil) {
 				t.Errorf("accepting: %v", err)
 			}
 		})
@@ -53,11 +57,11 @@ func TestTLSKnowsItsOwn(t *testing.T) {
 
 // A client that takes anything for a server shows a key that is not the job's.
 func TestTLSRefusesAClientThatTakesAnything(t *testing.T) {
-	ours, err := NewTLS([]byte("secret"), "store")
+	ours, err := NewTLS([]byte("secret"), "store", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, _, err := identity([]byte("guess"), "store client")
+	stranger, _, err := identity([]byte("guess"), "store client", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,21 @@ type DialOptions struct {
 	RunID      string
 	Secret     secret.Secret // without it no store answers
 	Rank, Size int
-	Generation int    // restart count of the group
-	Host       string // empty: the host's name
+	Generation int // restart count of the group
+
+	// PublicName is the job's for those that search for its store: what answers
+	// with it and has another secret is taken for this job's store. Equal on
+	// all ranks, and no secret. Only of use with several addresses.
+	PublicName string
+
+	Host string // empty: the host's name
 
 	// OnWait is told every ReportEvery (0: 10 s) how far a call that waits has
 	// come, from the goroutine of that call.
 	OnWait      func(Progress)
 	ReportEvery time.Duration
+
+	certain time.Duration // of tests; 0: defaultCertain
 }
 
 func (o DialOptions) filled() DialOptions {
@@ -40,6 +48,9 @@ func (o DialOptions) filled() DialOptions {
 	}
 	if o.ReportEvery <= 0 {
 		o.ReportEvery = 10 * time.Second
+	}
+	if o.certain == 0 {
+		o.certain = defaultCertain
 	}
 	return o
 }
@@ -66,85 +77,7 @@ type Client struct {
 // a *TimeoutError; a store that does not want this rank a *RefusedError at once, and
 // one of another secret a *SecretError.
 func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error) {
-	return dialAny(ctx, []string{addr}, o.filled())
-}
-
-// dialAny tries the addresses in turn, round after round.
-func dialAny(ctx context.Context, addrs []string, o DialOptions) (*Client, error) {
-	keys, err := secured(o.Secret)
-	if err != nil {
-		return nil, err
-	}
-	start, reported := time.Now(), time.Now()
-	pause := 20 * time.Millisecond
-	var last error
-	for {
-		for _, addr := range addrs {
-			c, err := dialOnce(ctx, addr, keys, o)
-			if err == nil {
-				return c, nil
-			}
-			if len(addrs) == 1 && final(err) {
-				return nil, err
-			}
-			last = worse(last, err)
-		}
-		p := Progress{Op: "connect", Key: span(addrs), Waited: time.Since(start), Missing: []Peer{{Rank: 0, Host: hostOf(addrs[0])}}}
-		if time.Since(reported) >= o.ReportEvery {
-			o.OnWait(p)
-			reported = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return nil, connectError(ctx, p, last)
-		case <-time.After(pause):
-			pause = min(2*pause, time.Second)
-		}
-	}
-}
-
-// final reports whether trying again would give the same answer.
-func final(err error) bool {
-	var no *RefusedError
-	if errors.As(err, &no) {
-		return !no.again
-	}
-	return errors.As(err, new(*SecretError))
-}
-
-func connectError(ctx context.Context, p Progress, last error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &TimeoutError{Progress: p, Cause: last}
-	}
-	return fmt.Errorf("connecting to the job's store at %s: %w", p.Key, ctx.Err())
-}
-
-// worse keeps the error that says most: somebody who refuses us is more telling
-// than a stranger, and a stranger more than a port where nobody listens.
-func worse(a, b error) error {
-	var no *RefusedError
-	switch {
-	case a == nil || errors.As(b, &no):
-		return b
-	case errors.As(a, &no) || errors.Is(a, ErrNotThisJob):
-		return a
-	}
-	return b
-}
-
-func span(addrs []string) string {
-	if len(addrs) == 1 {
-		return addrs[0]
-	}
-	return addrs[0] + " to " + addrs[len(addrs)-1]
-}
-
-func hostOf(addr string) string {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return host
+	return search(ctx, []string{addr}, o.filled())
 }
 
 func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions) (*Client, error) {
@@ -174,7 +107,7 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	switch err := conn.Handshake(); {
 	case errors.Is(err, hostnet.ErrOtherSecret):
-		return &SecretError{Addr: conn.RemoteAddr().String()}
+		return &SecretError{Addr: conn.RemoteAddr().String(), sameJob: errors.Is(err, hostnet.ErrSameName)}
 	case errors.Is(err, hostnet.ErrStranger):
 		return ErrNotThisJob
 	case err != nil:
@@ -190,7 +123,7 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	}
 	if f.op == opRefused {
 		p := &parser{rest: f.body}
-		return &RefusedError{Addr: conn.RemoteAddr().String(), Reason: p.text(), again: p.flag()}
+		return &RefusedError{Addr: conn.RemoteAddr().String(), Reason: p.text(), again: p.flag(), otherJob: p.flag()}
 	}
 	return conn.SetDeadline(time.Time{})
 }
@@ -350,7 +283,8 @@ func (c *Client) giveUp(ctx context.Context, what Progress, id uint64, answer <-
 
 func endOf(ctx context.Context, p Progress, cause error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &TimeoutError{Progress: p, Cause: cause}
+		p.Cause = cause
+		return &TimeoutError{Progress: p}
 	}
 	return fmt.Errorf("%s %q: %w", p.Op, p.Key, ctx.Err())
 }

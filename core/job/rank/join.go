@@ -52,7 +52,8 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 			return nil, err
 		}
 	}
-	d := DialOptions{RunID: w.RunID, Secret: o.Secret, Rank: w.Rank, Size: w.Size, Generation: w.RestartCount, OnWait: o.OnWait, ReportEvery: o.ReportEvery}
+	d := DialOptions{RunID: w.RunID, Secret: o.Secret, Rank: w.Rank, Size: w.Size, Generation: w.RestartCount, OnWait: o.OnWait, ReportEvery: o.ReportEvery,
+		PublicName: fmt.Sprintf("%s at port %d", w.RunID, w.MasterPort)}
 	if addr, ok := o.Env(EnvStore); ok && addr != "" {
 		return DialStore(ctx, addr, d)
 	}
@@ -64,7 +65,7 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	for i, p := range ports {
 		addrs[i] = net.JoinHostPort(w.MasterAddr, strconv.Itoa(p))
 	}
-	return dialAny(ctx, addrs, d.filled())
+	return search(ctx, addrs, d.filled())
 }
 
 // storePorts are those that a rank's store may listen on, in the order in which
@@ -91,7 +92,7 @@ func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinO
 	if w.Size == w.LocalSize {
 		host = w.MasterAddr
 	}
-	so := StoreOptions{RunID: w.RunID, Secret: d.Secret, WorldSize: w.Size, Generation: w.RestartCount, OnLeave: o.OnLeave, Log: o.Log}
+	so := StoreOptions{RunID: w.RunID, Secret: d.Secret, WorldSize: w.Size, Generation: w.RestartCount, PublicName: d.PublicName, OnLeave: o.OnLeave, Log: o.Log}
 	var s *Server
 	err := error(fmt.Errorf("no port above MASTER_PORT %d", w.MasterPort))
 	for _, p := range ports {

@@ -12,9 +12,10 @@ import (
 const handshakeTime = 10 * time.Second
 
 // secured is the TLS of a store's connections. Stores and ranks of different
-// secrets are strangers to each other.
-func secured(s secret.Secret) (*hostnet.TLS, error) {
-	return hostnet.NewTLS(s.Key("control plane"), "store")
+// secrets are strangers to each other; name lets them tell that they would
+// be of one job, or is "".
+func secured(s secret.Secret, name string) (*hostnet.TLS, error) {
+	return hostnet.NewTLS(s.Key("control plane"), "store", name)
 }
 
 // SecretOf is the secret of this rank's job: the one that the process was given

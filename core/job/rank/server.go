@@ -22,6 +22,9 @@ type StoreOptions struct {
 	RunID  string
 	Secret secret.Secret // without it there is no store
 
+	// PublicName is as in DialOptions, and only with ranks that search for the store.
+	PublicName string
+
 	// Ports is where to listen if the address leaves the port open ("host:0").
 	Ports hostnet.Ports
 
@@ -73,7 +76,7 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	if o.WorldSize < 1 || o.Secret.IsZero() {
 		panic("rank: ListenStore without a world size or a secret")
 	}
-	keys, err := secured(o.Secret)
+	keys, err := secured(o.Secret, o.PublicName)
 	if err != nil {
 		return nil, err
 	}
@@ -248,10 +251,10 @@ func (s *Server) admit(c *serverConn) error {
 	}
 	c.rank = h.rank
 	peer := Peer{Rank: h.rank, Host: h.host, Addr: c.RemoteAddr().String()}
-	if reason, again := s.enlist(c, h, peer); reason != "" {
-		writeFrame(c, frame{op: opRefused, id: f.id, body: fields{}.text(reason).flag(again)})
-		kind, _, _ := strings.Cut(reason, ":")
-		return &misfit{kind: kind, text: fmt.Sprintf("%s on %s: %s", peer, h.host, reason)}
+	if no := s.enlist(c, h, peer); no != nil {
+		writeFrame(c, frame{op: opRefused, id: f.id, body: fields{}.text(no.Reason).flag(no.again).flag(no.otherJob)})
+		kind, _, _ := strings.Cut(no.Reason, ":")
+		return &misfit{kind: kind, text: fmt.Sprintf("%s on %s: %s", peer, h.host, no.Reason)}
 	}
 	if err := writeFrame(c, frame{op: opOK, id: f.id}); err != nil {
 		s.release(c, false, err)
@@ -266,25 +269,25 @@ type misfit struct{ kind, text string }
 func (m *misfit) Error() string { return m.text }
 
 // enlist registers the peer, or says why not.
-func (s *Server) enlist(c *serverConn, h hello, p Peer) (reason string, again bool) {
+func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.opts
 	switch {
 	case h.runID != o.RunID:
-		return fmt.Sprintf("wrong job: this is run %q, the rank belongs to run %q", o.RunID, h.runID), false
+		return &RefusedError{Reason: fmt.Sprintf("wrong job: this is run %q, the rank belongs to run %q", o.RunID, h.runID), otherJob: true}
 	case h.generation != o.Generation:
-		return fmt.Sprintf("wrong start of the job: this is start %d, the rank belongs to start %d", o.Generation, h.generation), h.generation > o.Generation
+		return &RefusedError{Reason: fmt.Sprintf("wrong start of the job: this is start %d, the rank belongs to start %d", o.Generation, h.generation), again: h.generation > o.Generation}
 	case h.size != o.WorldSize:
-		return fmt.Sprintf("wrong world size: this job has %d ranks, the rank expects %d", o.WorldSize, h.size), false
+		return &RefusedError{Reason: fmt.Sprintf("wrong world size: this job has %d ranks, the rank expects %d", o.WorldSize, h.size)}
 	case h.rank < 0 || h.rank >= o.WorldSize:
-		return fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize), false
+		return &RefusedError{Reason: fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize)}
 	case s.peers[h.rank] != nil:
-		return fmt.Sprintf("duplicate rank: %s is already connected", s.board.names[h.rank]), false
+		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.board.names[h.rank])}
 	}
 	s.peers[h.rank] = c
 	s.board.join(p)
-	return "", false
+	return nil
 }
 
 // answer reads questions until the peer leaves.

@@ -87,6 +87,7 @@ type Progress struct {
 	Waited  time.Duration
 	Arrived []Peer // by rank
 	Missing []Peer // by rank
+	Cause   error  // what went wrong last, nil if nothing but time
 }
 
 func (p Progress) String() string {
@@ -98,25 +99,23 @@ func (p Progress) String() string {
 	if len(p.Arrived) > 0 {
 		s += " (" + rankList(p.Arrived) + ")"
 	}
-	if len(p.Missing) == 0 {
-		return s
+	if len(p.Missing) > 0 {
+		s += ", missing " + describe(p.Missing)
 	}
-	return s + ", missing " + describe(p.Missing)
+	if p.Cause != nil {
+		s += ": " + p.Cause.Error()
+	}
+	return s
 }
 
 // TimeoutError is a wait that reached its deadline. It wraps
 // context.DeadlineExceeded.
 type TimeoutError struct {
 	Progress
-	Cause error // what went wrong last, nil if nothing but time
 }
 
 func (e *TimeoutError) Error() string {
-	s := fmt.Sprintf("timed out after %v: %v", e.Waited.Round(time.Millisecond), e.Progress)
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
-	}
-	return s
+	return fmt.Sprintf("timed out after %v: %v", e.Waited.Round(time.Millisecond), e.Progress)
 }
 
 // Unwrap gives context.DeadlineExceeded and the last cause.
@@ -148,7 +147,9 @@ func (e *PeerLeftError) Error() string {
 type RefusedError struct {
 	Addr   string
 	Reason string
-	again  bool // may be another start of the same job: worth another try
+
+	again    bool // may be another start of the same job: worth another try
+	otherJob bool // this rank's may be at another port
 }
 
 func (e *RefusedError) Error() string {
@@ -164,7 +165,11 @@ var ErrNotThisJob = errors.New("whatever listens there does not know this job's 
 
 // SecretError is a store whose job has another secret than this process. It is an
 // ErrNotThisJob.
-type SecretError struct{ Addr string }
+type SecretError struct {
+	Addr string
+
+	sameJob bool // by its name, see DialOptions.PublicName
+}
 
 func (e *SecretError) Error() string {
 	return fmt.Sprintf("the job's store at %s has another secret than this process; fix: give all hosts the same %s, or the same launch.secret_file", e.Addr, secret.Env)

@@ -527,6 +527,66 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// Among several ports a rank passes by the stores of other jobs, and ends soon
+// where it is its own that does not want it.
+func TestSearchKnowsItsOwnJob(t *testing.T) {
+	_, stranger := serve(t, StoreOptions{RunID: "job", Secret: another, PublicName: "job at 1", WorldSize: 2})
+	_, neighbour := serve(t, StoreOptions{RunID: "other", WorldSize: 2})
+	_, mine := serve(t, StoreOptions{RunID: "job", PublicName: "job at 2", WorldSize: 2})
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // and must not be waited for
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	find := func(o DialOptions, addrs ...string) error {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), handshakeTime-time.Second)
+		defer cancel()
+		o.RunID, o.Rank, o.certain = "job", 1, time.Millisecond
+		c, err := search(ctx, append([]string{mute.Addr().String()}, addrs...), o.filled())
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil && ctx.Err() != nil {
+			t.Errorf("it took as long as it might: %v", err)
+		}
+		return err
+	}
+	if err := find(DialOptions{Secret: ours, Size: 2, PublicName: "job at 2"}, stranger, neighbour, mine); err != nil {
+		t.Errorf("beside other jobs: %v", err)
+	}
+	var other *SecretError
+	if err := find(DialOptions{Secret: ours, Size: 2, PublicName: "job at 1"}, neighbour, stranger); !errors.As(err, &other) || other.Addr != stranger {
+		t.Errorf("with another secret: %v", err)
+	}
+	var no *RefusedError
+	if err := find(DialOptions{Secret: ours, Size: 3, PublicName: "job at 2"}, stranger, neighbour, mine); !errors.As(err, &no) || no.Addr != mine {
+		t.Errorf("with another world size: %v", err)
+	}
+}
+
+// A search in vain names what it met, while it waits and when time is up.
+func TestSearchTellsWhatItMet(t *testing.T) {
+	_, stranger := serve(t, StoreOptions{RunID: "job", Secret: another, WorldSize: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	var told Progress
+	o := DialOptions{RunID: "job", Secret: ours, Size: 2, ReportEvery: time.Millisecond, OnWait: func(p Progress) {
+		if told = p; p.Cause != nil && strings.Contains(p.String(), "has another secret") {
+			cancel()
+		}
+	}}
+	if _, err := search(ctx, []string{stranger, "127.0.0.1:1"}, o.filled()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if !strings.Contains(told.String(), stranger+" has another secret") {
+		t.Errorf("told %v", told)
+	}
+	late := &TimeoutError{Progress: told}
+	if !errors.As(late, new(*SecretError)) || !strings.Contains(late.Error(), "launch.secret_file") {
+		t.Error(late)
+	}
+}
+
 // A range without a free port is told as one.
 func TestPortRangeIsUsedUp(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
