@@ -12,7 +12,7 @@ import (
 // carryOver collects on rank 0 what compression keeps of all ranks. All ranks
 // call it; the others get nil.
 func (t *Trainer) carryOver(ctx context.Context) ([]tensor.Named, error) {
-	if !t.reducer.Carries() {
+	if !t.reducer.HasFeedback() {
 		return nil, nil
 	}
 	err := t.together(ctx, &t.parts.carry)

@@ -109,13 +109,13 @@ func (t *Trainer) together(ctx context.Context, s *section) error {
 func (t *Trainer) keepStep() {
 	t.home.fail(t.fetchBuffers())
 	t.kept = append(t.kept[:0], t.group.Bytes(t.memory.buffers)...)
-	t.reducer.Keep()
+	t.reducer.Save()
 }
 
 // rewindStep goes back to keepStep, and to the step's first batch.
 func (t *Trainer) rewindStep() error {
 	copy(t.group.Bytes(t.memory.buffers), t.kept)
-	if err := errors.Join(t.storeBuffers(), t.reducer.Rewind()); err != nil {
+	if err := errors.Join(t.storeBuffers(), t.reducer.Rollback()); err != nil {
 		return err
 	}
 	return t.startPass()

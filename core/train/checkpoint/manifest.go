@@ -29,31 +29,52 @@ const (
 )
 
 // Manifest is manifest.json: the sums of the other files, and all of a
-// Snapshot that is not a tensor.
+// Snapshot that is not a tensor. Its parts are embedded in the order of the
+// file's members, which FORMAT.md gives.
 type Manifest struct {
-	Format       string            `json:"format"`
-	Version      int               `json:"version"`
-	CreatedBy    string            `json:"created_by"`
-	CreatedAt    time.Time         `json:"created_at"`
-	Save         int               `json:"save"` // counts the saves of a directory: the highest is the newest
-	Step         int               `json:"step"`
-	Epoch        int               `json:"epoch"`
-	Applied      int               `json:"applied_steps"`
-	WorldSize    int               `json:"world_size"`
-	Precision    string            `json:"precision"`
-	Parameters   int               `json:"parameters"`
-	Prefix       string            `json:"prefix"`
-	Seed         uint64            `json:"seed"`
-	Sampler      Sampler           `json:"sampler"`
-	Dataset      Dataset           `json:"dataset"`
-	Plugins      []Plugin          `json:"plugins,omitempty"`
-	Scaler       map[string]number `json:"scaler"`
-	Metrics      map[string]number `json:"metrics"`
-	Best         *Best             `json:"best,omitempty"`
-	NonFinite    string            `json:"non_finite,omitempty"` // first tensor of the model that is; such a checkpoint does not count as good
-	Config       string            `json:"config"`
-	ConfigSHA256 string            `json:"config_sha256"`
-	Files        map[string]File   `json:"files"`
+	Origin
+	Progress
+	Job
+	Sampler Sampler           `json:"sampler"`
+	Dataset Dataset           `json:"dataset"`
+	Plugins []Plugin          `json:"plugins,omitempty"`
+	Scaler  map[string]number `json:"scaler"`
+	Quality
+	Config       string          `json:"config"`
+	ConfigSHA256 string          `json:"config_sha256"`
+	Files        map[string]File `json:"files"`
+}
+
+// Origin says what a manifest is, and who wrote it when.
+type Origin struct {
+	Format    string    `json:"format"`
+	Version   int       `json:"version"`
+	CreatedBy string    `json:"created_by"`
+	CreatedAt time.Time `json:"created_at"`
+	Save      int       `json:"save"` // counts the saves of a directory: the highest is the newest
+}
+
+// Progress is how far the run was, as in a Snapshot.
+type Progress struct {
+	Step    int `json:"step"`
+	Epoch   int `json:"epoch"`
+	Applied int `json:"applied_steps"`
+}
+
+// Job is what was trained, and on how many ranks.
+type Job struct {
+	WorldSize  int    `json:"world_size"`
+	Precision  string `json:"precision"`
+	Parameters int    `json:"parameters"`
+	Prefix     string `json:"prefix"` // of the tensors' names
+	Seed       uint64 `json:"seed"`
+}
+
+// Quality is how good the model is, as far as was measured.
+type Quality struct {
+	Metrics   map[string]number `json:"metrics"`
+	Best      *Best             `json:"best,omitempty"`
+	NonFinite string            `json:"non_finite,omitempty"` // first tensor of the model that is; such a checkpoint does not count as good
 }
 
 // File is what the manifest promises about another file.
@@ -86,12 +107,12 @@ func (s *Snapshot) manifest() Manifest {
 		version = 1
 	}
 	return Manifest{
-		Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy,
-		Step: s.Step, Epoch: s.Epoch, Applied: s.Applied,
-		WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed,
-		Sampler: s.Sampler, Dataset: s.Dataset, Plugins: s.Plugins,
-		Scaler: convert[number](s.Scaler), Metrics: convert[number](s.Metrics),
-		Config: s.Config, ConfigSHA256: hexSum([]byte(s.Config)),
+		Origin:   Origin{Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy},
+		Progress: Progress{Step: s.Step, Epoch: s.Epoch, Applied: s.Applied},
+		Job:      Job{WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed},
+		Sampler:  s.Sampler, Dataset: s.Dataset, Plugins: s.Plugins, Scaler: convert[number](s.Scaler),
+		Quality: Quality{Metrics: convert[number](s.Metrics)},
+		Config:  s.Config, ConfigSHA256: hexSum([]byte(s.Config)),
 		Files: map[string]File{},
 	}
 }

@@ -138,7 +138,7 @@ func TestRetentionReadsBackFirst(t *testing.T) {
 	if err := s.moveIn(tmp, filepath.Join(dir, "step-2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.retain(context.Background(), Manifest{Step: 2}); !errors.Is(err, ErrChecksum) {
+	if err := s.retain(context.Background(), Manifest{Progress: Progress{Step: 2}}); !errors.Is(err, ErrChecksum) {
 		t.Fatalf("got %v", err)
 	}
 	mustClose(t, s)

@@ -24,7 +24,7 @@ type inPlace struct {
 // of the group's arena. Buckets travel in their own type. It is called again for each
 // backend that the memory was lent to, with the arena that this one knows.
 func (r *Reducer) Within(dev plan.Resident, lent plan.Lent, arena *sdk.Arena) {
-	r.staged = false
+	r.staged.on = false
 	if r.device != nil {
 		r.device.arena = arena
 		return
@@ -85,7 +85,7 @@ func (r *Reducer) Settle() error {
 // travel, and returns when the sum is there. It leaves nonsense in them.
 func (r *Reducer) Trial(n int) error {
 	at := Region{Size: n}
-	if r.device == nil || r.staged {
+	if r.device == nil || r.staged.on {
 		return r.group.AllReduce(at, sdk.Sum, tensor.F32)
 	}
 	ready, done, err := r.device.lent.Written()

@@ -92,12 +92,12 @@ func TestBucketsAreReducedWhereTheyAreBorn(t *testing.T) {
 	}
 
 	// A pass that breaks leaves nothing to settle.
-	r.Keep()
+	r.Save()
 	l.broken = "sum bucket 1, 5 elements, after 4, before 4"
 	if err := pass(); !errors.Is(err, errBroken) {
 		t.Fatalf("got %v", err)
 	}
-	if err := r.Rewind(); err != nil {
+	if err := r.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := pass(); err != nil {
@@ -131,7 +131,7 @@ func TestBucketsChangeTheirWay(t *testing.T) {
 		t.Errorf("fetched %v", stage.fetched)
 	}
 	r.Within(l, l, &sdk.Arena{ID: 2, Name: "lent"})
-	if err := r.Rewind(); err != nil {
+	if err := r.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	pass()

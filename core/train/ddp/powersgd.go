@@ -78,6 +78,56 @@ func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
 	return matrix{shape: s, rows: n, cols: k, r: r}, (n+k)*r*minRate < n*k
 }
 
+// factors are the buckets of a run that travel as factors, once it is time.
+type factors struct {
+	buckets []*powerSGD // by bucket, nil where it always travels whole
+	low     []*powerSGD // those of buckets
+	start   int         // synchronised steps in which all of them travel whole
+	step    int         // synchronised steps begun
+	saved   int         // step at the last save
+}
+
+func newFactors(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions, wire []Region) factors {
+	f := factors{buckets: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart}
+	for i, b := range buckets {
+		if l := cfg.lowRank(grads, b); l != nil {
+			f.buckets[i] = newPowerSGD(g, l, regions[i], wire[i])
+			f.low = append(f.low, f.buckets[i])
+		}
+	}
+	return f
+}
+
+// of is how a bucket travels in the step under way, nil where it travels whole.
+func (f *factors) of(bucket int) *powerSGD {
+	if f.step <= f.start {
+		return nil
+	}
+	return f.buckets[bucket]
+}
+
+// divide sets over how many ranks factors are averaged.
+func (f *factors) divide(ranks int) {
+	for _, s := range f.low {
+		s.over = ranks
+	}
+}
+
+// save copies what leads from one step to the next; rollback goes back to it.
+func (f *factors) save() {
+	f.saved = f.step
+	for _, s := range f.low {
+		s.save()
+	}
+}
+
+func (f *factors) rollback() {
+	f.step = f.saved
+	for _, s := range f.low {
+		s.rollback()
+	}
+}
+
 // powerSGD is a bucket on its way.
 type powerSGD struct {
 	*lowRank
@@ -88,7 +138,7 @@ type powerSGD struct {
 	first, second []float32 // what travels
 	scratch       []float32
 
-	kept []float32 // residue and second at the last keep; nil before
+	saved []float32 // residue and second at the last save; nil before
 }
 
 func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
@@ -108,15 +158,15 @@ func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
 	return s
 }
 
-// keep copies what leads from one step to the next.
-func (s *powerSGD) keep() {
-	if s.kept == nil {
-		s.kept = make([]float32, len(s.residue)+len(s.second))
+// save copies what leads from one step to the next.
+func (s *powerSGD) save() {
+	if s.saved == nil {
+		s.saved = make([]float32, len(s.residue)+len(s.second))
 	}
-	copy(s.kept[copy(s.kept, s.residue):], s.second)
+	copy(s.saved[copy(s.saved, s.residue):], s.second)
 }
 
-func (s *powerSGD) rewind() { copy(s.second, s.kept[copy(s.residue, s.kept):]) }
+func (s *powerSGD) rollback() { copy(s.second, s.saved[copy(s.residue, s.saved):]) }
 
 // project fills the first message.
 func (s *powerSGD) project() {

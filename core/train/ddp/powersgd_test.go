@@ -88,7 +88,7 @@ func steps(t *testing.T, world, n int, cfg Config, shape tensor.Shape, input fun
 				see(step, slices.Concat(b, w))
 			}
 		}
-		left := r.low[0].residue // laid out as the bucket, gap included
+		left := r.factors.buckets[0].residue // laid out as the bucket, gap included
 		residues[g.Rank] = slices.Concat(left[:len(b)], left[len(left)-len(w):])
 		return nil
 	})

@@ -3,7 +3,6 @@ package ddp
 import (
 	"time"
 
-	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -19,28 +18,21 @@ type Reducer struct {
 	regions []Region // where gradients gather
 	wire    []Region // where they travel
 	codec   codec
-	low     []*powerSGD // by bucket, nil where it travels whole
-	start   int         // step from which buckets travel as factors
-	step    int         // synchronised steps begun
-	kept    int         // step at the last Keep
+	factors factors
 	ready   *readiness
-	tickets []uint64
-	perStep int // bytes
-	sync    bool
+	tickets []uint64 // by bucket
+	perStep int      // bytes
 	overlap bool
-	err     error
+
+	used   usedParams
+	staged staging  // buckets that a device computes and the host reduces
+	device *inPlace // unless staged, how buckets are reduced where they are born; nil: in the arena
+
+	sync    bool          // the pass under way communicates
+	begun   bool          // a pass since the last synchronised one
+	err     error         // of the pass under way
 	flushed time.Time     // the last Flush
 	before  time.Duration // exposed until then
-
-	usage      Region  // of used, where they are added up; empty: all parameters are used in every step
-	used       []int32 // by parameter: ranks that used it, this one's passes until Finish
-	usedTicket uint64
-	begun      bool // a pass since the last synchronised one
-
-	stage  plan.Stage // nil: gradients are born in the arena
-	staged bool       // buckets travel through stage
-	coming []int      // buckets on their way to the arena
-	device *inPlace   // unless staged, how buckets are reduced where they are born; nil: in the arena
 }
 
 // Layout places buckets one after another from offset on, each on a 64-byte
@@ -67,55 +59,33 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	r := &Reducer{
 		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
 		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)), perStep: cfg.BytesPerStep(grads, buckets),
-		low: make([]*powerSGD, len(buckets)), start: cfg.PowerSGDStart, coming: make([]int, 0, len(buckets)),
-	}
-	for i, b := range buckets {
-		if l := cfg.lowRank(grads, b); l != nil {
-			r.low[i] = newPowerSGD(g, l, regions[i], wire[i])
-		}
+		factors: newFactors(g, cfg, grads, buckets, regions, wire), staged: staging{coming: make([]int, 0, len(buckets))},
 	}
 	return r
 }
 
-// UsageBytes is the size of the region in which a model's ranks find out which
-// parameters were used.
-func UsageBytes(params int) int { return Align(4 * params) }
-
 // FindUnused makes the ranks agree, with one more all-reduce per step, on which
-// parameters took part in it (find_unused_parameters). r is UsageBytes long.
+// parameters took part in it (find_unused_parameters). at is UsageBytes long.
 func (r *Reducer) FindUnused(at Region) {
-	r.usage = Region{at.Offset, 4 * len(r.ready.names)}
-	r.used = tensor.View[int32](r.group.Bytes(r.usage))
-	clear(r.used)
+	r.used = newUsedParams(r.group, at, len(r.ready.names))
 }
 
 // Used reports, after Finish, whether a parameter took part in the step on any
 // rank. One that did not has no gradient: the optimizer leaves it alone.
-func (r *Reducer) Used(param int) bool { return r.used == nil || r.used[param] > 0 }
+func (r *Reducer) Used(param int) bool { return r.used.on(param) }
 
 // Resume says how many steps were made before the first Begin.
-func (r *Reducer) Resume(steps int) { r.step = steps }
+func (r *Reducer) Resume(steps int) { r.factors.step = steps }
 
-// Keep remembers what the next synchronised step changes beside gradients.
-// Only PowerSGD has more to copy than a number.
-func (r *Reducer) Keep() {
-	r.kept = r.step
-	for _, s := range r.low {
-		if s != nil {
-			s.keep()
-		}
-	}
-}
+// Save copies what the next synchronised step changes beside gradients, for
+// Rollback. Only PowerSGD has more to copy than a number.
+func (r *Reducer) Save() { r.factors.save() }
 
-// Rewind goes back to where Keep was called. Gradients are unspecified.
-func (r *Reducer) Rewind() error {
-	r.step, r.begun = r.kept, false
-	err := r.settle()
-	for _, s := range r.low {
-		if s != nil {
-			s.rewind()
-		}
-	}
+// Rollback goes back to the last Save. Gradients are unspecified.
+func (r *Reducer) Rollback() error {
+	r.begun = false
+	err := r.staged.settle()
+	r.factors.rollback()
 	return err
 }
 
@@ -138,11 +108,7 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 // until it is called.
 func (r *Reducer) Divide(ranks int) {
 	r.codec.divide(ranks)
-	for _, s := range r.low {
-		if s != nil {
-			s.over = ranks
-		}
-	}
+	r.factors.divide(ranks)
 }
 
 // Begin starts a backward pass. With sync false, gradients only gather in the
@@ -150,7 +116,7 @@ func (r *Reducer) Divide(ranks int) {
 func (r *Reducer) Begin(sync bool) {
 	r.ready.reset()
 	if !r.begun {
-		clear(r.used)
+		r.used.reset()
 	}
 	r.begun = !sync
 	r.sync = sync
@@ -158,16 +124,14 @@ func (r *Reducer) Begin(sync bool) {
 		r.device.sent = r.device.sent[:0]
 	}
 	if sync {
-		r.step++
+		r.factors.step++
 	}
 	r.err = nil
 }
 
 // GradReady is the hook the plan calls the moment a gradient is complete.
 func (r *Reducer) GradReady(param int) {
-	if r.used != nil {
-		r.used[param] = 1
-	}
+	r.used.mark(param)
 	r.Unused(param)
 }
 
@@ -188,8 +152,8 @@ func (r *Reducer) Unused(param int) {
 func (r *Reducer) launch(b int) {
 	switch {
 	case r.err != nil || r.group.World == 1:
-	case r.staged:
-		r.fetch(b)
+	case r.staged.on:
+		r.err = r.staged.fetch(b)
 	case r.device != nil:
 		r.issue(b)
 	default:
@@ -200,7 +164,7 @@ func (r *Reducer) launch(b int) {
 // pack starts a bucket's all-reduce. The division comes first, so that the sum
 // cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
 func (r *Reducer) pack(b int) {
-	if s := r.low[b]; s != nil && r.step > r.start {
+	if s := r.factors.of(b); s != nil {
 		s.project()
 		r.send(b, tensor.F32, s.wire1)
 		return
@@ -212,7 +176,7 @@ func (r *Reducer) pack(b int) {
 
 // wireOf is where a bucket travels whole.
 func (r *Reducer) wireOf(b int) Region {
-	if r.low[b] != nil {
+	if r.factors.buckets[b] != nil {
 		return r.regions[b]
 	}
 	return r.wire[b]
@@ -241,9 +205,11 @@ func (r *Reducer) Flush() error {
 	if err := r.Arrive(true); err != nil {
 		return err
 	}
-	r.sendUsage()
+	if r.err == nil {
+		r.err = r.used.send(r.group) // behind the buckets
+	}
 	for b := range r.buckets {
-		r.turn(b)
+		r.sendSecond(b)
 	}
 	return r.err
 }
@@ -255,54 +221,42 @@ func (r *Reducer) Finish() error {
 		return nil
 	}
 	for b := range r.buckets {
-		r.land(b)
+		r.finish(b)
 	}
-	r.landUsage()
+	if r.err == nil {
+		r.err = r.used.wait(r.group)
+	}
 	r.group.exposed = r.before + time.Since(r.flushed) // unpacking included
 	return r.err
 }
 
-// sendUsage adds up who used what, behind the buckets.
-func (r *Reducer) sendUsage() {
-	if r.err == nil && r.used != nil {
-		r.usedTicket, r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, tensor.I32, r.usage, 0, -1)
-	}
-}
-
-func (r *Reducer) landUsage() {
-	if r.err == nil && r.used != nil {
-		r.err = r.group.wait(r.usedTicket, "used parameters", -1, r.usage)
-	}
-}
-
-// land waits for a bucket's sum and unpacks it.
-func (r *Reducer) land(b int) {
+// finish waits for a bucket's sum and unpacks it.
+func (r *Reducer) finish(b int) {
 	if r.err != nil {
 		return
 	}
-	s, wire := r.low[b], r.wireOf(b)
-	factors := s != nil && r.step > r.start
-	if factors {
+	s, wire := r.factors.of(b), r.wireOf(b)
+	if s != nil {
 		wire = s.wire2
 	}
-	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil || r.device != nil && !r.staged {
+	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil || r.device != nil && !r.staged.on {
 		return
 	}
-	if factors {
+	if s != nil {
 		s.restore()
 	} else {
 		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
 	}
-	if r.staged {
-		r.err = r.stage.Store(b)
+	if r.staged.on {
+		r.err = r.staged.stage.Store(b)
 	}
 }
 
-// turn waits for the first factors of a bucket that travels as factors, and
-// sends the second.
-func (r *Reducer) turn(b int) {
-	s := r.low[b]
-	if r.err != nil || s == nil || r.step <= r.start {
+// sendSecond waits for the first factors of a bucket that travels as factors,
+// and sends the second.
+func (r *Reducer) sendSecond(b int) {
+	s := r.factors.of(b)
+	if r.err != nil || s == nil {
 		return
 	}
 	if r.err = r.group.wait(r.tickets[b], "factors", b, s.wire1); r.err == nil {

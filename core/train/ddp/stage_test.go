@@ -114,12 +114,12 @@ func TestBrokenCopy(t *testing.T) {
 		}
 		return errors.Join(r.Flush(), r.Finish())
 	}
-	r.Keep()
+	r.Save()
 	if err := pass(); !errors.Is(err, errBroken) {
 		t.Fatalf("got %v", err)
 	}
 	stage.broken, comm.buckets = -1, nil
-	if err := r.Rewind(); err != nil {
+	if err := r.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := pass(); err != nil || !slices.Equal(comm.buckets, []int{0, 1, 2}) {

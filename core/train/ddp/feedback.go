@@ -4,27 +4,19 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// What PowerSGD carries from one step to the next does not depend on how
-// parameters lie in buckets, so that a run may be resumed with other buckets.
+// What PowerSGD takes from one step to the next (error feedback) does not
+// depend on how parameters lie in buckets, so that a run may be resumed with other buckets.
 
-// Carries reports whether the next step depends on more than its gradients.
-func (r *Reducer) Carries() bool {
-	return r.group.World > 1 && r.step > r.start && len(r.carried()) > 0
-}
-
-func (r *Reducer) carried() (low []*powerSGD) {
-	for _, s := range r.low {
-		if s != nil {
-			low = append(low, s)
-		}
-	}
-	return low
+// HasFeedback reports whether the next step depends on more than its gradients:
+// on what compression has left out so far.
+func (r *Reducer) HasFeedback() bool {
+	return r.group.World > 1 && r.factors.step > r.factors.start && len(r.factors.low) > 0
 }
 
 // Factors are the matrices with which the next step begins, by the name of the
 // parameter; they are equal on all ranks. The tensors are views.
 func (r *Reducer) Factors() (out []tensor.Named) {
-	for _, s := range r.carried() {
+	for _, s := range r.factors.low {
 		for _, m := range s.mats {
 			q := s.second[m.q:][:m.cols*m.r]
 			out = append(out, tensor.Named{Name: r.ready.names[m.param], Tensor: tensor.Of(tensor.F32, tensor.Shape{m.cols, m.r}, tensor.Bytes(q))})
@@ -36,7 +28,7 @@ func (r *Reducer) Factors() (out []tensor.Named) {
 // Errors are what this rank has left out of its gradients so far, by the name of
 // the parameter. The tensors are views.
 func (r *Reducer) Errors() (out []tensor.Named) {
-	for _, s := range r.carried() {
+	for _, s := range r.factors.low {
 		for _, m := range s.mats {
 			e := s.residue[m.at:][:m.rows*m.cols]
 			out = append(out, tensor.Named{Name: r.ready.names[m.param], Tensor: tensor.Of(tensor.F32, m.shape, tensor.Bytes(e))})
