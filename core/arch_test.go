@@ -24,6 +24,7 @@ var layers = [][]string{
 	{"core/engine/plan", "core/plugin/flight"},
 	{"core/engine/cpu", "core/engine/cuda"},
 	{"core/train/ddp", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
+	{"core/train/recovery"},
 	{"core/train", "core/bench", "core/engine/devicetest", "core/engine/cuda/cudatest"},
 	{"core/config"},
 	{"core/app"},

@@ -35,7 +35,7 @@
 // memory. Backward went on all the while.
 //
 // A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
-// them: core/engine/cuda.Arena allocates and exports, core/train/lend.go shows it,
+// them: core/engine/cuda.Arena allocates and exports, core/train/lent.go shows it,
 // core/plugin/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
 // core/train/ddp/inplace.go submits, and the descriptor names events too, which put
 // the streams of both processes in order (core/contract/device.go).
@@ -65,7 +65,7 @@
 //
 // core/app/device.go chooses the device. On a GPU (core/engine/cuda) a plan's steps are
 // enqueued, and the arena, the optimizer's state and master weights have copies
-// in its memory; core/train/resident.go says when they are brought to the host.
+// in its memory; core/train/device.go says when they are brought to the host.
 // A bucket's walk has two more steps: core/train/ddp/stage.go fetches it into the arena
 // when its gradients are final, and stores it back when it is reduced.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // exitCoder is an error that knows the program's exit code.
@@ -106,7 +107,7 @@ func exitCode(err error) int {
 func blamesPeer(err error) bool {
 	var lost *sdk.PeerError
 	var stalled *sdk.StallError
-	var failed *train.PeerFailed
+	var failed *ddp.PeerFailed
 	var left *rank.PeerLeftError
 	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // Ranks are replicas: after every step all have the same parameters, optimizer
@@ -55,7 +56,7 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 	add := func(name string, data []byte) {
 		names, sums = append(names, name), append(sums, xxhash.Sum64(data))
 	}
-	for _, m := range t.named(t.model) {
+	for _, m := range t.model.named(t.model.values) {
 		add(m.Name, m.Data)
 	}
 	for _, s := range t.optimizer.State() {
@@ -74,7 +75,7 @@ func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, su
 	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
 		return fmt.Errorf("%s", text)
 	}
-	return newPeerFailed(v.odd[0], text)
+	return ddp.NewPeerFailed(v.odd[0], text)
 }
 
 func (a agreement) String() string {

@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // wrong is a backend whose sums of gradients are off by one unit in the last
@@ -80,7 +81,7 @@ func TestRanksCompareTheirStates(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("rank %d: %v", r, err)
 				}
-				var peer *PeerFailed
+				var peer *ddp.PeerFailed
 				if blames := errors.As(err, &peer); blames != (c.world > 2 && r != c.rank) || blames && peer.Rank != c.rank {
 					t.Errorf("rank %d blames %+v", r, peer)
 				}

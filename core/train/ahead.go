@@ -6,17 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/train/data"
 )
 
-// pinBatches lets the device read batches where the data set writes them.
-func (t *Trainer) pinBatches() {
-	slots, ok := t.Dataset.(interface{ Memory() []byte })
-	if t.home.dev == nil || !ok {
-		return
-	}
-	var note string
-	t.home.inputs, note = t.home.dev.Pin(slots.Memory())
-	t.slow(note)
-}
-
 // enqueued goes on while the device computes: the next batch leaves for it, and
 // buckets for the other ranks as they land.
 func (t *Trainer) enqueued() {
@@ -30,13 +19,13 @@ func (t *Trainer) lookAhead() {
 	if t.ahead.Rows > 0 || t.aheadErr != nil || t.loader.Left() == 0 {
 		return
 	}
-	if t.aheadErr = t.home.dev.Fed(); t.aheadErr != nil {
+	if t.aheadErr = t.device.dev.Fed(); t.aheadErr != nil {
 		return
 	}
 	begun := t.begun // the pass under way goes on
 	defer func() { t.begun = begun }()
 	if t.aheadErr = t.fetch(0); t.aheadErr == nil {
-		t.aheadErr = t.home.dev.Feed(t.ahead.Input, t.ahead.Target)
+		t.aheadErr = t.device.dev.Feed(t.ahead.Input, t.ahead.Target)
 	}
 }
 
@@ -60,8 +49,8 @@ func (t *Trainer) reached() int {
 }
 
 // forget drops a batch that no run will get.
-func (h *residence) forget() {
-	if h.dev != nil {
-		h.dev.Forget()
+func (d *deviceMemory) forget() {
+	if d.dev != nil {
+		d.dev.Forget()
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // carryOver collects on rank 0 what compression keeps of all ranks. All ranks
@@ -15,14 +15,14 @@ func (t *Trainer) carryOver(ctx context.Context) ([]tensor.Named, error) {
 	if !t.reducer.HasFeedback() {
 		return nil, nil
 	}
-	err := t.together(ctx, &t.parts.carry)
+	err := t.recovery.Do(ctx, recovery.Stage{Name: stageFeedback}, func(context.Context) error { return t.collectCarried() })
 	out := t.collected
 	t.collected = nil
 	return out, err
 }
 
 func (t *Trainer) collectCarried() error {
-	if err := t.rest(); err != nil { // the staging's last copy
+	if err := t.device.wait(); err != nil { // the staging's last copy
 		return err
 	}
 	var out []tensor.Named
@@ -32,7 +32,7 @@ func (t *Trainer) collectCarried() error {
 		if t.World.Rank == 0 {
 			dst = fresh(mine)
 		}
-		if err := t.group.Send(tensors(mine), tensors(dst), r, 0, t.staging()); err != nil {
+		if err := t.group.Send(tensors(mine), tensors(dst), r, 0, t.memory.staging()); err != nil {
 			return fmt.Errorf("collecting rank %d's errors of compression: %w", r, err)
 		}
 		for _, e := range dst {
@@ -118,15 +118,12 @@ func (t *Trainer) handOut() error {
 		if t.World.Rank == 0 {
 			src = tensors(t.carried[r])
 		}
-		if err := t.group.Send(src, mine, 0, r, t.staging()); err != nil {
+		if err := t.group.Send(src, mine, 0, r, t.memory.staging()); err != nil {
 			return err
 		}
 	}
-	return t.group.BroadcastTensors(tensors(t.reducer.Factors()), t.staging(), 0)
+	return t.group.BroadcastTensors(tensors(t.reducer.Factors()), t.memory.staging(), 0)
 }
-
-// staging is the memory of the gradients, which is free between two steps.
-func (t *Trainer) staging() ddp.Region { return ddp.Region{Size: t.memory.buckets[0].Size} }
 
 func tensors(named []tensor.Named) []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(named))

@@ -182,8 +182,8 @@ func checkConfiguration(t *testing.T, c configuration, fuse bool) {
 			return err
 		}
 		got.State = map[string][]float64{}
-		for i, e := range tr.graph.StateDict() {
-			got.State[e.Name] = summaryOf(tr.model[i])
+		for i, e := range tr.model.graph.StateDict() {
+			got.State[e.Name] = summaryOf(tr.model.values[i])
 		}
 		return nil
 	})

@@ -2,9 +2,6 @@ package train
 
 import (
 	"fmt"
-
-	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // divergence counts the steps in a row whose loss or gradients are not finite,
@@ -84,29 +81,16 @@ func (t *Trainer) watch(lr float64, skipped bool) error {
 // firstNonFinite names the first parameter whose value, or else whose gradient,
 // is not finite.
 func (t *Trainer) firstNonFinite() (what, name string) {
-	if t.download() != nil || t.fetchGradients() != nil {
+	if t.device.download() != nil || t.device.downloadGradients() != nil {
 		return "", "" // the device is lost, which the step that is under way finds out
 	}
-	if name := t.firstWeight(); name != "" {
+	if name := t.model.firstNonFinite(); name != "" {
 		return "weight", name
 	}
-	for i, g := range t.grads {
-		if g.Data != nil && !finite(g) {
-			return "gradient", t.graph.Params()[i].Name
-		}
+	if name := t.model.firstNonFiniteGradient(); name != "" {
+		return "gradient", name
 	}
 	return "", ""
-}
-
-// firstWeight names the first parameter of the model on the host that is not finite.
-func (t *Trainer) firstWeight() string {
-	var params []tensor.Named
-	for i, e := range t.graph.StateDict() {
-		if !e.Buffer {
-			params = append(params, tensor.Named{Name: e.Name, Tensor: t.model[i]})
-		}
-	}
-	return checkpoint.FirstNonFinite(params)
 }
 
 // endsFinite refuses to call a run good that ends with weights that are not
@@ -116,10 +100,10 @@ func (t *Trainer) endsFinite() error {
 	if d.limit == 0 {
 		return nil
 	}
-	if err := t.download(); err != nil {
+	if err := t.device.download(); err != nil {
 		return err
 	}
-	first := t.firstWeight()
+	first := t.model.firstNonFinite()
 	if first == "" {
 		return nil
 	}

@@ -121,7 +121,7 @@ func TestGradientsWithoutAFiniteValue(t *testing.T) {
 		defer tr.Close()
 		tr.turn.active = 1
 		tr.diverges.limit = 2
-		tr.grads[1].F32()[2] = float32(math.Inf(1))
+		tr.model.grads[1].F32()[2] = float32(math.Inf(1))
 		tr.pos.Step = 1
 		if err := tr.watch(0.25, false); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.batch) }
@@ -42,7 +43,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		return err
 	}
 	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
-	if err := t.together(ctx, &t.parts.totals); err != nil {
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: t.evalSums[:]}, t.total); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
 	sums := t.evalSums
@@ -67,7 +68,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	if err := t.loader.Stop(); err != nil {
 		return sums, err
 	}
-	t.home.forget()
+	t.device.forget()
 	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
 		return sums, err
 	}
@@ -91,7 +92,7 @@ func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 // unless it has run out of data, at a point where they are read: before an
 // evaluation, a checkpoint, and at the end.
 func (t *Trainer) settleBuffers(ctx context.Context) error {
-	return t.together(ctx, &t.parts.buffers)
+	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error { return t.shareBuffers() })
 }
 
 func (t *Trainer) shareBuffers() error {
@@ -99,7 +100,7 @@ func (t *Trainer) shareBuffers() error {
 		return nil
 	}
 	if t.World.Rank == t.keeper {
-		if err := t.fetchBuffers(); err != nil {
+		if err := t.device.downloadBuffers(); err != nil {
 			return err
 		}
 		return t.group.Broadcast(t.memory.buffers, t.keeper)
@@ -107,7 +108,7 @@ func (t *Trainer) shareBuffers() error {
 	if err := t.group.Broadcast(t.memory.buffers, t.keeper); err != nil {
 		return err
 	}
-	return t.storeBuffers()
+	return t.device.uploadBuffers()
 }
 
 // total adds up an evaluation over ranks.

@@ -84,7 +84,7 @@ func (t *Trainer) saveIsAsked() bool {
 func (t *Trainer) startPass() error {
 	order := t.sampler.Epoch(t.pos.Epoch)
 	t.taken, t.ahead, t.aheadErr = 0, data.Batch{}, nil
-	t.home.forget()
+	t.device.forget()
 	t.before = t.pos.Offset / t.batch
 	return t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):])
 }
@@ -127,7 +127,7 @@ func (t *Trainer) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.conclude(ctx); err != nil {
+	if err := t.recovery.Finish(ctx); err != nil {
 		return err
 	}
 	return t.endsFinite()
@@ -163,7 +163,7 @@ func (t *Trainer) preempt(ctx context.Context) error {
 			unsaved = t.settled(ctx, unsaved)
 		}
 	}
-	if err := t.conclude(ctx); err != nil {
+	if err := t.recovery.Finish(ctx); err != nil {
 		return errors.Join(unsaved, err)
 	}
 	if p.Saved {

@@ -10,10 +10,10 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// memory says what lies where in the arena that the rank shares with its
-// backend: gradients are born in their buckets and model state is broadcast
-// where it lies. The layout is equal on all ranks.
-type memory struct {
+// layout says what lies where in the arena that the rank shares with its
+// backend: gradients are computed in their buckets and model state is broadcast
+// where it lies. It is equal on all ranks.
+type layout struct {
 	buckets []ddp.Region
 	wire    []ddp.Region // where the buckets travel: where they lie, unless compressed
 	params  []ddp.Region // by parameter
@@ -26,25 +26,38 @@ type memory struct {
 	size    int
 }
 
+// memory is the arena, laid out.
+type memory struct {
+	layout
+	arena *sdk.Arena
+}
+
+// newMemory allocates the shared memory of a rank.
+func newMemory(l layout) (memory, error) {
+	a, err := shm.New("gradients", l.size)
+	if err != nil {
+		return memory{}, fmt.Errorf("shared memory for gradients and weights (%d bytes): %w", l.size, err)
+	}
+	return memory{l, &sdk.Arena{ID: 1, Name: "gradients", Arena: a}}, nil
+}
+
+// bytes is the memory of a region.
+func (m *memory) bytes(r ddp.Region) []byte {
+	return m.arena.Bytes()[r.Offset : r.Offset+r.Size : r.Offset+r.Size]
+}
+
 // state views the arena as the model's tensors in state-dict order.
-func (m memory) state(arena []byte, entries []graph.Entry, specs []tensor.Spec) []tensor.Tensor {
+func (m *memory) state(entries []graph.Entry, specs []tensor.Spec) []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(entries))
 	for i, e := range entries {
 		r := m.params
 		if e.Buffer {
 			r = m.bufs
 		}
-		at := r[e.Index]
-		ts[i] = tensor.Of(specs[i].DType, specs[i].Shape, arena[at.Offset:at.Offset+at.Size:at.Offset+at.Size])
+		ts[i] = tensor.Of(specs[i].DType, specs[i].Shape, m.bytes(r[e.Index]))
 	}
 	return ts
 }
 
-// arenaFor allocates the shared memory of a rank.
-func arenaFor(size int) (*sdk.Arena, error) {
-	a, err := shm.New("gradients", size)
-	if err != nil {
-		return nil, fmt.Errorf("shared memory for gradients and weights (%d bytes): %w", size, err)
-	}
-	return &sdk.Arena{ID: 1, Name: "gradients", Arena: a}, nil
-}
+// staging is the memory of the gradients, which is free between two steps.
+func (m *memory) staging() ddp.Region { return ddp.Region{Size: m.buckets[0].Size} }

@@ -31,7 +31,7 @@ func TestBestWeightsAreThoseEvaluated(t *testing.T) {
 				if d.World.Rank == 0 {
 					d.Events.Add(event.Func(func(r event.Record) {
 						if e, ok := r.Event.(*event.EvalDone); ok {
-							evaluated[e.Step], losses[e.Step] = ddp.Hash(tr.model), e.Loss
+							evaluated[e.Step], losses[e.Step] = ddp.Hash(tr.model.values), e.Loss
 						}
 					}))
 					defer d.Store.Close()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
@@ -85,14 +84,12 @@ func (t *Trainer) warnLoss() {
 		"the loss is %v at step %d; %s; lower optimizer.lr or clip with train.max_norm", t.stats.lossMean, t.pos.Step, ends)})
 }
 
-func finite(g tensor.Tensor) bool { return optim.AllFinite(g) }
-
 func (t *Trainer) planMade(took time.Duration) {
 	p, n := t.outline.Plan, t.outline.Steps
 	t.stats.stepMS = make([]float64, 0, min(n, 1<<20))
 	t.stats.waits = newWaits()
 	params := 0
-	for _, q := range t.graph.Params() {
+	for _, q := range t.model.graph.Params() {
 		params += q.Shape.Elems()
 	}
 	mem := p.Memory(t.Device)
@@ -114,10 +111,10 @@ type outcome struct {
 // Summary collects the result of the run over all ranks. All ranks call it
 // after Run; every rank gets the same summary.
 func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
-	if err := t.download(); err != nil {
+	if err := t.device.download(); err != nil {
 		return event.Summary{}, err
 	}
-	mine := outcome{Params: ddp.Hash(t.model), Waits: tensor.Bytes(t.stats.waits.last())}
+	mine := outcome{Params: ddp.Hash(t.model.values), Waits: tensor.Bytes(t.stats.waits.last())}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()
 	}
@@ -183,7 +180,7 @@ func (t *Trainer) ownSummary() event.Summary {
 	s.Train.StepMSP50, s.Train.StepMSP99 = quantile(st.stepMS, 0.5), quantile(st.stepMS, 0.99)
 	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
-	s.Comm.BackendRestarts = t.groups
+	s.Comm.BackendRestarts = t.processGroup.Replaced()
 	s.Time.TrainS = event.Number(st.end.Sub(st.begin).Seconds())
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())
 	if t.evaluated {

@@ -30,7 +30,7 @@ type Outline struct {
 	Gradients []ddp.Gradient
 	Buckets   []ddp.Bucket
 	CapsMB    [2]float64 // of the first bucket and of the others
-	memory    memory
+	layout    layout
 	sampler   *data.Sampler
 }
 
@@ -65,8 +65,8 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 		room = bucketRoom(s.DDP, o.Gradients, o.Plan.GradOrder())
 	}
 	o.fill(&s.DDP, func() ddp.Pace { return forecastPace(o.Plan, len(o.Gradients)) })
-	o.memory = layout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
-	o.memory.add(world, o.Plan.Exchanges())
+	o.layout = newLayout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.layout.add(world, o.Plan.Exchanges())
 	return o, o.addUsage(s.DDP, world)
 }
 
@@ -76,8 +76,8 @@ func NewOutline(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, ran
 func (o *Outline) addUsage(cfg ddp.Config, world int) error {
 	optional := o.Plan.Optional()
 	if cfg.FindUnusedParameters || world == 1 && len(optional) > 0 {
-		o.memory.usage = ddp.Region{Offset: o.memory.size, Size: ddp.UsageBytes(len(o.Gradients))}
-		o.memory.size += o.memory.usage.Size
+		o.layout.usage = ddp.Region{Offset: o.layout.size, Size: ddp.UsageBytes(len(o.Gradients))}
+		o.layout.size += o.layout.usage.Size
 		return nil
 	}
 	if len(optional) == 0 {
@@ -112,8 +112,8 @@ func (o *Outline) Rows() int {
 // CopyBytes is the memory of buckets that travel in another form than their
 // gradients have, beside these.
 func (o *Outline) CopyBytes() (n int) {
-	for i, w := range o.memory.wire {
-		if w != o.memory.buckets[i] {
+	for i, w := range o.layout.wire {
+		if w != o.layout.buckets[i] {
 			n += w.Size
 		}
 	}
@@ -160,10 +160,10 @@ func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
 	return gs
 }
 
-// layout places buckets, parameters and buffers in the shared arena. Buckets get
+// newLayout places buckets, parameters and buffers in the shared arena. Buckets get
 // at least the given room.
-func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, room int, entries []graph.Entry, specs []tensor.Spec) memory {
-	var m memory
+func newLayout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, room int, entries []graph.Entry, specs []tensor.Spec) layout {
+	var m layout
 	end := 0
 	m.buckets, end = ddp.Layout(buckets, 0)
 	m.wire, end = cfg.LayoutWire(grads, buckets, m.buckets, end)
@@ -190,7 +190,7 @@ func layout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, room int
 
 // add makes room for what ranks exchange beside the gradients: scalars, and
 // vectors of the given lengths, one at a time.
-func (m *memory) add(world int, lengths []int) {
+func (m *layout) add(world int, lengths []int) {
 	m.scratch = ddp.Region{Offset: m.size, Size: ddp.ScratchSize(world)}
 	m.size += m.scratch.Size
 	if len(lengths) == 0 {

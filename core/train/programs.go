@@ -102,13 +102,13 @@ func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool)
 	}
 	if p == nil || rows != p.Batch {
 		var err error
-		if p, err = t.Settings.compile(t.graph, &t.policy, rows, training, t.World.Size); err != nil {
+		if p, err = t.Settings.compile(t.model.graph, &t.policy, rows, training, t.World.Size); err != nil {
 			return err
 		}
 	}
-	state := plan.State{Tensors: t.model}
+	state := plan.State{Tensors: t.model.values}
 	if training {
-		state.Grads = t.grads
+		state.Grads = t.model.grads
 	}
 	prog, err := p.Bind(t.Device, state)
 	if err != nil {

@@ -182,7 +182,7 @@ func TestWeightsStartAsRankZeros(t *testing.T) {
 			return err
 		}
 		defer tr.Close()
-		hashes[d.World.Rank] = ddp.Hash(tr.model)
+		hashes[d.World.Rank] = ddp.Hash(tr.model.values)
 		return nil
 	})
 	if err := errors.Join(errs...); err != nil {

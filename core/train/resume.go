@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/report/event"
@@ -13,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // loadWeights gives all ranks the same model, optimizer state and position.
@@ -40,26 +40,10 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 		return fmt.Errorf("rank 0's position: %w", err)
 	}
 	if head.Failure != "" {
-		return newPeerFailed(0, head.Failure)
+		return ddp.NewPeerFailed(0, head.Failure)
 	}
 	return t.adopt(ctx, head)
 }
-
-// PeerFailed says that this rank cannot go on because another one failed.
-type PeerFailed struct {
-	Rank int
-	Text string // the first line of the other rank's error, which that rank shows whole
-}
-
-func newPeerFailed(rank int, text string) *PeerFailed {
-	first, _, more := strings.Cut(text, "\n")
-	if more {
-		first = strings.TrimSuffix(first, ":")
-	}
-	return &PeerFailed{Rank: rank, Text: first}
-}
-
-func (e *PeerFailed) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
 
 // resumeHead is what ranks learn from rank 0 beside the tensors.
 type resumeHead struct {
@@ -99,24 +83,32 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		if err != nil {
 			return fmt.Errorf("model.init: %w", err)
 		}
-		notes, err := t.assign(snap.Model)
+		notes, err := t.model.assign(snap.Model, t.floatType())
 		if err != nil {
 			return fmt.Errorf("model.init: %w", checkpoint.Unusable(t.Settings.Model.Init, err))
 		}
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
-	full := t.full()
-	if err := nn.Initialize(t.graph, t.Settings.Run.Seed, full); err != nil {
+	full := t.model.full()
+	if err := nn.Initialize(t.model.graph, t.Settings.Run.Seed, full); err != nil {
 		return err
 	}
-	t.putFull(full)
+	t.model.putFull(full)
 	return nil
+}
+
+// floatType is the floating type of checkpoints of this run.
+func (t *Trainer) floatType() tensor.DType {
+	if t.Settings.Run.DType == "f64" {
+		return tensor.F64
+	}
+	return tensor.F32
 }
 
 // restore takes a checkpoint over on rank 0.
 func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *resumeHead) error {
-	notes, err := t.assign(s.Model)
+	notes, err := t.model.assign(s.Model, t.floatType())
 	if err != nil {
 		return err
 	}
@@ -202,7 +194,7 @@ func (t *Trainer) shareWeights() error {
 		return fmt.Errorf("broadcasting the weights: %w", err)
 	}
 	staging := ddp.Region{Size: t.memory.all.Offset}
-	if err := t.group.BroadcastTensors(t.liveMasters(), staging, 0); err != nil {
+	if err := t.group.BroadcastTensors(t.model.liveMasters(), staging, 0); err != nil {
 		return fmt.Errorf("broadcasting the master weights: %w", err)
 	}
 	if t.head.State {
@@ -219,13 +211,13 @@ func (t *Trainer) shareWeights() error {
 			return fmt.Errorf("handing out what compression carries over: %w", err)
 		}
 	}
-	return t.upload()
+	return t.device.upload()
 }
 
 // adopt takes rank 0's state over on every rank.
 func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	t.head = head
-	if err := t.together(ctx, &t.parts.weights); err != nil {
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.shareWeights() }); err != nil {
 		return err
 	}
 	t.pos = head.Position

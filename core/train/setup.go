@@ -11,11 +11,13 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // LoaderSlots is how many batches a rank has room for: those that are read
@@ -28,7 +30,7 @@ func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 // it, on all ranks, has Settings.BackendInit.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d, vals: metrics{}, best: bestEval{cfg: d.Settings.Checkpoint}, diverges: divergence{limit: d.Settings.Train.MaxSkips}}
-	t.defineSections()
+	t.processGroup = t.newProcessGroup()
 	t.Events.Emit(&event.PhaseChanged{Phase: "plugins"})
 	if err := t.openPlugins(ctx); err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		return Late(quick, err)
 	})
 	g.Go(func() error {
-		return Late(quick, t.openBackend(quick))
+		return Late(quick, t.processGroup.OpenBackend(quick))
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -128,12 +130,17 @@ func fewNames(names []string) []string {
 	return names
 }
 
-func (t *Trainer) openBackend(ctx context.Context) error {
-	return t.Backend.Open(ctx, sdk.Group{
-		JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount, Epoch: t.groups,
-		Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
-		Timeout: t.Settings.BackendTimeout, MasterAddr: t.World.MasterAddr, Device: t.GPU.UUID, Channels: ddp.Channels(t.Settings.DDP),
-	}, t.Settings.BackendOptions)
+// newProcessGroup is the group that the backends of all ranks will form.
+func (t *Trainer) newProcessGroup() *recovery.ProcessGroup {
+	s := &t.Settings
+	return &recovery.ProcessGroup{
+		Backend: t.Backend, Gather: t.Gather, Events: t.Events, Options: s.BackendOptions, InitTimeout: s.BackendInit, Restarts: s.BackendRestarts,
+		Open: sdk.Group{
+			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
+			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
+			Timeout: s.BackendTimeout, MasterAddr: t.World.MasterAddr, Device: t.GPU.UUID, Channels: ddp.Channels(s.DDP),
+		},
+	}
 }
 
 // mistake is an error of the configuration that shows only when the plugins or
@@ -167,25 +174,17 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	o := t.outline
 	t.auto = t.Settings.DDP.BucketCapMB.IsAuto()
-	t.batch, t.sampler, t.graph, t.memory = o.Batch, o.sampler, o.Graph, o.memory
+	t.batch, t.sampler = o.Batch, o.sampler
 	if err := CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
-	if t.arena, err = arenaFor(t.memory.size); err != nil {
-		return err
-	}
-	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.arena, t.memory.scratch)
-	if t.memory.norms.Size > 0 {
-		t.exchange = ddp.NewExchange(t.group, t.memory.norms)
-	}
-	t.model = t.memory.state(t.arena.Bytes(), t.graph.StateDict(), o.Plan.StateSpecs())
-	if err := t.reside(); err != nil {
+	if err := t.allocate(); err != nil {
 		return err
 	}
 	if err := t.equip(); err != nil {
 		return err
 	}
-	t.doesWithout()
+	warnMissing(t.Device, t.Events)
 	t.planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
 	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
@@ -196,7 +195,34 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	if err := t.Dataset.Prepare(slots, rows); err != nil {
 		return err
 	}
-	t.pinBatches()
+	if slots, ok := t.Dataset.(interface{ Memory() []byte }); ok {
+		t.device.pin(slots.Memory())
+	}
+	return nil
+}
+
+// allocate makes the memory of the rank, with the model in it, and what shares it.
+func (t *Trainer) allocate() (err error) {
+	if t.memory, err = newMemory(t.outline.layout); err != nil {
+		return err
+	}
+	t.model.graph = t.outline.Graph
+	t.model.values = t.memory.state(t.model.graph.StateDict(), t.outline.Plan.StateSpecs())
+	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.memory.arena, t.memory.scratch)
+	t.processGroup.Arena, t.processGroup.Device = t.memory.arena, &t.device
+	t.recovery = recovery.New(runState{t}, t.processGroup, t.group, t.Settings.BackendTimeout)
+	t.theirs = make([]float64, t.World.Size)
+	t.device = deviceMemory{memory: &t.memory, backend: t.Backend, events: t.Events}
+	if dev, ok := t.Device.(plan.Resident); ok {
+		lend := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
+		if err := t.device.open(dev, lend, t.Settings.DDP.Compress != "none"); err != nil {
+			return err
+		}
+		t.onEnqueued = t.enqueued
+	}
+	if t.memory.norms.Size > 0 {
+		t.exchange = t.device.exchange(ddp.NewExchange(t.group, t.memory.norms))
+	}
 	return nil
 }
 
@@ -209,31 +235,31 @@ func (t *Trainer) equip() error {
 		t.reducer.FindUnused(t.memory.usage)
 		t.optional = o.Plan.Optional()
 	}
-	t.grads = t.reducer.Gradients(o.Gradients)
+	t.model.grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
 		return err
 	}
 	if err := t.makeOptimizer(); err != nil {
 		return err
 	}
-	return t.moveIn()
+	return t.device.connect(t.reducer, t.optimizer)
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
 	var params []optim.Param
-	t.slots = make([]int, len(t.graph.Params()))
-	t.masters = make([]tensor.Tensor, len(t.graph.Params()))
-	for i, e := range t.graph.StateDict() {
-		if e.Buffer || !t.graph.Params()[e.Index].RequiresGrad {
+	t.slots = make([]int, len(t.model.graph.Params()))
+	t.model.masters = make([]tensor.Tensor, len(t.model.graph.Params()))
+	for i, e := range t.model.graph.StateDict() {
+		if e.Buffer || !t.model.graph.Params()[e.Index].RequiresGrad {
 			continue
 		}
-		v := t.model[i]
+		v := t.model.values[i]
 		if half(v.DType) && t.policy.MasterWeights {
-			t.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
+			t.model.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 		}
 		t.slots[e.Index] = len(params)
 		params = append(params, optim.Param{
-			Name: e.Name, Value: v, Grad: t.grads[e.Index], Master: t.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
+			Name: e.Name, Value: v, Grad: t.model.grads[e.Index], Master: t.model.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
 		})
 	}
 	if t.optimizer != nil {
@@ -248,8 +274,6 @@ func (t *Trainer) makeOptimizer() (err error) {
 	return err
 }
 
-func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
-
 // join connects the backends and makes sure that all ranks mean the same
 // thing. Models, data and configurations are compared before any collective,
 // because a collective over different models could only hang or corrupt.
@@ -261,7 +285,7 @@ func (t *Trainer) join(ctx context.Context) error {
 	if err := ddp.VerifyReplicas(replicas, t.Settings.Run.AllowSharedDevice); err != nil {
 		return err
 	}
-	return t.assemble(ctx)
+	return t.processGroup.Form(ctx, t.pos.Step+1)
 }
 
 func (t *Trainer) replica() ddp.Replica {
@@ -270,16 +294,25 @@ func (t *Trainer) replica() ddp.Replica {
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
-	for i, e := range t.graph.StateDict() {
+	for i, e := range t.model.graph.StateDict() {
 		r.State = append(r.State, ddp.Item(e.Name, specs[i]))
 	}
 	return r
 }
 
+// Vacate gives the device back: programs, copies, and pinned memory, which must
+// not be unmapped before. A backend that has been lent the copy is closed.
+// Nothing can be run after.
+func (t *Trainer) Vacate() error {
+	err := t.programs.close()
+	t.programs = programs{}
+	return errors.Join(err, t.device.close())
+}
+
 // Close frees the rank's shared memory. The backend must be closed before.
 func (t *Trainer) Close() error {
-	if t.arena == nil {
+	if t.memory.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.Vacate(), t.arena.Close())
+	return errors.Join(t.loader.Stop(), t.Vacate(), t.memory.arena.Close())
 }

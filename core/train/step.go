@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // step is one optimizer step: forward, loss and backward over one or more
@@ -20,7 +21,7 @@ import (
 func (t *Trainer) step(ctx context.Context, n turn, begin time.Time) (stop bool, err error) {
 	t.begin(n)
 	t.trace.Step(t.pos.Step + 1)
-	if err := t.together(ctx, &t.parts.gradients); err != nil {
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: "gradients", Result: t.sums[:], Changes: true}, t.gradients); err != nil {
 		return false, err
 	}
 	if err := t.reducer.Settle(); err != nil {
@@ -53,8 +54,8 @@ func (t *Trainer) gradients(ctx context.Context) (err error) {
 	if err := t.syncBuffers(); err != nil {
 		return err
 	}
-	if t.home.err != nil {
-		return t.home.err
+	if t.device.err != nil {
+		return t.device.err
 	}
 	if t.m, err = t.passes(); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (t *Trainer) passes() (m measures, err error) {
 // unless passes before have left one.
 func (t *Trainer) unused(param int) {
 	if t.first {
-		t.clearGradient(param)
+		t.device.clear(t.model.grads[param])
 	}
 	t.reducer.Unused(param)
 }
@@ -226,7 +227,7 @@ func (t *Trainer) precision(ctx context.Context) (skip bool, unscale float64, er
 	if !t.policy.Dynamic {
 		return false, 1 / t.scale, t.precisionFailed()
 	}
-	if err := t.together(ctx, &t.parts.finite); err != nil {
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: "finite", Result: t.found[:]}, t.allFinite); err != nil {
 		return false, 0, err
 	}
 	next, err := t.Precision.Update(context.Background(), t.found[0] > 0) // the step ends, also when the run is asked to

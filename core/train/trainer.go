@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -17,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // Settings are the tables that the loop reads. They are equal on all ranks.
@@ -91,18 +91,14 @@ type Trainer struct {
 	spec    sdk.DatasetSpec
 	policy  sdk.Policy
 	outline *Outline
-	graph   *graph.Graph
 	batch   int // per rank and micro-step
 	sampler *data.Sampler
 	loader  *data.Loader
 
 	programs   programs
-	home       residence
 	memory     memory
-	arena      *sdk.Arena
-	model      []tensor.Tensor // state-dict order, as the model computes with them
-	grads      []tensor.Tensor // by parameter, views of the buckets
-	masters    []tensor.Tensor // by parameter; zero where the value itself is updated
+	model      model
+	device     deviceMemory
 	group      *ddp.Group
 	reducer    *ddp.Reducer
 	optimizer  *optim.Optimizer
@@ -146,20 +142,15 @@ type Trainer struct {
 
 	m        measures          // of the passes of the step under way
 	found    [1]float64        // 1 if a gradient is not finite
-	mine     float64           // number that this rank has for the others
-	theirs   []float64         // and those of all
+	theirs   []float64         // a number of every rank, by rank
 	evalSums [sumCount]float64 // of the evaluation under way
 
-	parts     sections
-	at        standing
-	given     int // sections before this one need not be done
-	rounds    int // comparisons of where ranks stand
-	groups    int // groups of the backend before the one in use
-	concluded bool
-	collected []tensor.Named // of all ranks, on rank 0, for a checkpoint
-	kept      []byte         // buffers before the step under way
-	before    int            // batches of the epoch before the pass over the rest of it
-	head      resumeHead
+	processGroup *recovery.ProcessGroup
+	recovery     *recovery.Recovery
+	collected    []tensor.Named // of all ranks, on rank 0, for a checkpoint
+	kept         []byte         // buffers before the step under way
+	before       int            // batches of the epoch before the pass over the rest of it
+	head         resumeHead
 }
 
 // position is where the run is. Everything a step depends on besides the

@@ -10,6 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // Nominal costs of a core and of a backend, for a forecast before anything was
@@ -74,7 +75,7 @@ func (t *Trainer) tune(ctx context.Context) error {
 }
 
 func (t *Trainer) retune(ctx context.Context) error {
-	if err := t.together(ctx, &t.parts.pace); err != nil {
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: "pace", Result: t.cost[:]}, t.measure); err != nil {
 		return err
 	}
 	b, err := json.Marshal(t.pace)
@@ -93,7 +94,7 @@ func (t *Trainer) retune(ctx context.Context) error {
 	cfg := t.Settings.DDP
 	cfg.BucketCapMB = ddp.AutoCap
 	t.outline.fill(&cfg, func() ddp.Pace { return pace })
-	t.memory.lay(cfg, t.outline)
+	t.memory.place(cfg, t.outline)
 	if err := t.equip(); err != nil {
 		return err
 	}
@@ -105,14 +106,14 @@ func (t *Trainer) retune(ctx context.Context) error {
 	return nil
 }
 
-// lay places the outline's buckets in the room that there is for them.
-func (m *memory) lay(cfg ddp.Config, o *Outline) {
+// place puts the outline's buckets in the room that there is for them.
+func (m *layout) place(cfg ddp.Config, o *Outline) {
 	var end int
 	m.buckets, end = ddp.Layout(o.Buckets, 0)
 	if m.wire, end = cfg.LayoutWire(o.Gradients, o.Buckets, m.buckets, end); end > m.all.Offset {
 		panic("train: buckets outgrow their room")
 	}
-	o.memory.buckets, o.memory.wire = m.buckets, m.wire
+	o.layout.buckets, o.layout.wire = m.buckets, m.wire
 }
 
 // measure times passes over an empty batch, and all-reduces over the memory of
@@ -121,7 +122,7 @@ func (m *memory) lay(cfg ddp.Config, o *Outline) {
 func (t *Trainer) measure(context.Context) error {
 	t.pace.Ready = make([]time.Duration, len(t.outline.Gradients))
 	err := t.measurePass(&t.pace)
-	clear(t.group.Bytes(t.memory.all)) // as empty as before: the weights come later
+	clear(t.memory.bytes(t.memory.all)) // as empty as before: the weights come later
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 	}
 	var begin time.Time
 	args.OnGrad = func(param int) {
-		t.home.fail(t.rest()) // a hook comes when a gradient is on its way
+		t.device.fail(t.device.wait()) // a hook comes when a gradient is on its way
 		p.Ready[param] = time.Since(begin)
 	}
 	args.OnUnused = args.OnGrad

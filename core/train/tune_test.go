@@ -38,8 +38,8 @@ func TestMeasuredCapsChangeNothing(t *testing.T) {
 					return err
 				}
 				defer tr.Close()
-				err = errors.Join(tr.Run(ctx), tr.download())
-				hashes[d.World.Rank], layouts[d.World.Rank] = ddp.Hash(tr.model), tr.reducer.Buckets()
+				err = errors.Join(tr.Run(ctx), tr.device.download())
+				hashes[d.World.Rank], layouts[d.World.Rank] = ddp.Hash(tr.model.values), tr.reducer.Buckets()
 				return err
 			})
 			if err := errors.Join(errs...); err != nil {
@@ -68,8 +68,8 @@ func TestBucketsFitTheirRoom(t *testing.T) {
 		o := outlineOf(t, s, 2)
 		for _, limit := range []int{0, 1, 1 << 10, 100 << 10, 1 << 20, 8 << 20, 1 << 40} {
 			o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), limit, 2*limit)
-			m := o.memory
-			m.lay(s.DDP, o) // panics otherwise
+			m := o.layout
+			m.place(s.DDP, o) // panics otherwise
 		}
 	}
 }

@@ -138,9 +138,9 @@ func (t *Trainer) shadow(rows, total int, sync bool) error {
 	return t.outline.Plan.Shadow(t.exchange, func(param int) {
 		if !sync {
 		} else if rows == 0 {
-			t.clearGradient(param)
+			t.device.clear(t.model.grads[param])
 		} else if rows != total && t.Settings.Train.AccumulateMean {
-			t.scaleGradient(param, float64(total)/float64(rows))
+			t.device.scale(t.model.grads[param], float64(total)/float64(rows))
 		}
 		t.reducer.Unused(param)
 	})

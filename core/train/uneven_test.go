@@ -92,10 +92,10 @@ func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Tra
 			return err
 		}
 		defer tr.Close()
-		for i, e := range tr.graph.StateDict() {
+		for i, e := range tr.model.graph.StateDict() {
 			for k := range e.Spec.Shape.Elems() {
 				start := math.Cos(float64(k+10*e.Index)) / 4
-				switch v := tr.model[i]; {
+				switch v := tr.model.values[i]; {
 				case e.Buffer:
 				case v.DType == tensor.F64:
 					v.F64()[k] = start
@@ -107,14 +107,14 @@ func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Tra
 		if look != nil {
 			look(tr)
 		}
-		if err := tr.upload(); err != nil {
+		if err := tr.device.upload(); err != nil {
 			return err
 		}
-		err = errors.Join(tr.Run(ctx), tr.download())
+		err = errors.Join(tr.Run(ctx), tr.device.download())
 		m := map[string][]float64{}
-		for i, e := range tr.graph.StateDict() {
+		for i, e := range tr.model.graph.StateDict() {
 			for k := range e.Spec.Shape.Elems() {
-				switch v := tr.model[i]; v.DType {
+				switch v := tr.model.values[i]; v.DType {
 				case tensor.F64:
 					m[e.Name] = append(m[e.Name], v.F64()[k])
 				case tensor.F32:
@@ -185,9 +185,9 @@ func TestJoinEndsWithTheMostMicroSteps(t *testing.T) {
 		}
 		defer tr.Close()
 		err = tr.Run(ctx)
-		for i, e := range tr.graph.StateDict() {
-			if e.Name == "0.num_batches_tracked" && tensor.View[int64](tr.model[i].Data)[0] != 2 {
-				t.Errorf("rank %d ends with the statistics of %v batches, want those of two", d.World.Rank, tensor.View[int64](tr.model[i].Data)[0])
+		for i, e := range tr.model.graph.StateDict() {
+			if e.Name == "0.num_batches_tracked" && tensor.View[int64](tr.model.values[i].Data)[0] != 2 {
+				t.Errorf("rank %d ends with the statistics of %v batches, want those of two", d.World.Rank, tensor.View[int64](tr.model.values[i].Data)[0])
 			}
 		}
 		return err

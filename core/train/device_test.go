@@ -62,12 +62,12 @@ func (c *curve) train(t *testing.T, gpu bool, world int, change func(d *Deps)) {
 		if err := tr.Run(ctx); err != nil {
 			return err
 		}
-		if err := tr.download(); err != nil {
+		if err := tr.device.download(); err != nil {
 			return err
 		}
-		c.params[d.World.Rank] = ddp.Hash(tr.model)
+		c.params[d.World.Rank] = ddp.Hash(tr.model.values)
 		if d.World.Rank == 0 {
-			for _, m := range tr.model {
+			for _, m := range tr.model.values {
 				c.half = c.half || half(m.DType)
 				if m.DType.Float() {
 					c.model = append(c.model, wide(m)...)

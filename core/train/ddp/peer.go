@@ -1,0 +1,23 @@
+package ddp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// PeerFailed says that this rank cannot go on because another one failed.
+type PeerFailed struct {
+	Rank int
+	Text string // the first line of the other rank's error, which that rank shows whole
+}
+
+// NewPeerFailed makes the error of the other ranks of text, a rank's own.
+func NewPeerFailed(rank int, text string) *PeerFailed {
+	first, _, more := strings.Cut(text, "\n")
+	if more {
+		first = strings.TrimSuffix(first, ":")
+	}
+	return &PeerFailed{Rank: rank, Text: first}
+}
+
+func (e *PeerFailed) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }

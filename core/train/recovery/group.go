@@ -1,0 +1,224 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
+)
+
+// restarter is what a backend can do beside host.Collectives: start again.
+type restarter interface {
+	Restart(ctx context.Context) error
+}
+
+// DeviceMemory is memory of a device that a backend may reduce in.
+type DeviceMemory interface {
+	// Attach shows the memory to a backend that was just opened. An error keeps the
+	// group from being formed.
+	Attach(ctx context.Context) error
+}
+
+// ProcessGroup forms the process group of a run's backends, and replaces it. The
+// exported fields are set before Form; it belongs to the goroutine of the training loop.
+type ProcessGroup struct {
+	Backend host.Collectives
+	Gather  func(ctx context.Context, name string, mine []byte) ([][]byte, error) // train.Gather
+	Open    sdk.Group                                                             // as the backend learns it; Epoch is counted here
+	Options sdk.Options                                                           // of the backend
+	Events  *event.Bus
+
+	Arena  *sdk.Arena
+	Device DeviceMemory // nil: gradients are reduced in Arena
+
+	InitTimeout time.Duration // for a new group to be formed
+	Restarts    int           // how often a group that broke is replaced
+
+	replaced int
+}
+
+// Replaced is how many groups of this run have been replaced.
+func (g *ProcessGroup) Replaced() int { return g.replaced }
+
+// Replaceable reports whether a group that breaks is replaced, as long as
+// restarts are left.
+func (g *ProcessGroup) Replaceable() bool {
+	_, ok := g.Backend.(restarter)
+	return ok && g.Restarts > 0 && g.Open.WorldSize > 1
+}
+
+// OpenBackend configures the backend.
+func (g *ProcessGroup) OpenBackend(ctx context.Context) error {
+	g.Open.Epoch = g.replaced
+	return g.Backend.Open(ctx, g.Open, g.Options)
+}
+
+// Form forms the run's first group, of the backends that were opened, before
+// step. A backend that dies meanwhile is replaced.
+func (g *ProcessGroup) Form(ctx context.Context, step int) error {
+	begin := time.Now()
+	err := g.connect(ctx, false)
+	if !g.mayRetry(err) {
+		return err
+	}
+	cause := err.Error()
+	if err := g.replace(ctx); err != nil {
+		return err
+	}
+	g.restarted(cause, step, begin)
+	return nil
+}
+
+// replace forms a new group of new plugins, and another one if a plugin dies
+// meanwhile, as long as restarts are left. All ranks count alike.
+func (g *ProcessGroup) replace(ctx context.Context) error {
+	for {
+		g.replaced++
+		bounded, cancel := context.WithTimeout(ctx, g.InitTimeout)
+		err := g.connect(bounded, true)
+		cancel()
+		if !g.mayRetry(err) {
+			return err
+		}
+	}
+}
+
+// mayRetry reports whether a group that could not be formed is worth another.
+func (g *ProcessGroup) mayRetry(err error) bool {
+	var failed *formError
+	return errors.As(err, &failed) && failed.again && g.Replaceable() && g.replaced < g.Restarts
+}
+
+func (g *ProcessGroup) mayReplace(cause error) bool {
+	return Replaceable(cause) && g.replaced < g.Restarts
+}
+
+// exhausted says of a cause that a new group would have helped.
+func (g *ProcessGroup) exhausted(cause error) error {
+	if !Replaceable(cause) {
+		return cause
+	}
+	return fmt.Errorf("backend.restarts = %d are used up: %w", g.Restarts, cause)
+}
+
+func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
+	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: float64(time.Since(begin)) / float64(time.Millisecond)})
+}
+
+// Replaceable tells a group that broke, because a plugin died or hangs, from
+// ranks that want different things, which a new group would want again.
+func Replaceable(err error) bool {
+	var failed *host.PluginError
+	if !errors.As(err, &failed) || failed.Kind != sdk.KindBackend {
+		return false
+	}
+	var said *sdk.Error
+	return errors.Is(err, host.ErrDied) || errors.Is(err, host.ErrHung) ||
+		errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError)) ||
+		errors.As(err, &said) && said.Code == sdk.CodePanic
+}
+
+// connect forms a group of the backends that run, or of restarted ones. It fails on
+// all ranks if it does on one, except when a rank is gone or no restart is allowed.
+func (g *ProcessGroup) connect(ctx context.Context, restart bool) error {
+	endpoint, err := g.listen(ctx, restart)
+	if err != nil && !g.Replaceable() {
+		return err
+	}
+	endpoints, err := g.exchange(ctx, "endpoints", endpoint, err)
+	if err != nil {
+		return err
+	}
+	if err = g.Backend.Connect(ctx, endpoints); !g.Replaceable() {
+		return err
+	}
+	_, err = g.exchange(ctx, "connected", nil, err)
+	return err
+}
+
+// listen makes this rank's backend ready for the others to connect to.
+func (g *ProcessGroup) listen(ctx context.Context, restart bool) (endpoint []byte, err error) {
+	if restart {
+		if err := g.Backend.(restarter).Restart(ctx); err != nil {
+			return nil, err
+		}
+		if err := g.OpenBackend(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.Backend.Attach(ctx, g.Arena); err != nil {
+		return nil, err
+	}
+	if g.Device != nil {
+		if err := g.Device.Attach(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return g.Backend.Listen(ctx)
+}
+
+// exchange gives all ranks what each has. If one failed, all get a *formError.
+func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, failure error) ([][]byte, error) {
+	m := message{Value: own}
+	if failure != nil {
+		m.Failure, m.Again = brief(failure), Replaceable(failure)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic("recovery: " + err.Error())
+	}
+	replies, err := g.Gather(ctx, fmt.Sprintf("backend %d, %s", g.replaced+1, what), b)
+	if err != nil {
+		return nil, errors.Join(failure, err)
+	}
+	values := make([][]byte, len(replies))
+	var worst *formError
+	for rank, b := range replies {
+		var m message
+		if err := json.Unmarshal(b, &m); err != nil {
+			return nil, fmt.Errorf("%s of rank %d: %w", what, rank, err)
+		}
+		if values[rank] = m.Value; m.Failure != "" && (worst == nil || m.Again && !worst.again) {
+			worst = &formError{again: m.Again, err: ddp.NewPeerFailed(rank, m.Failure)}
+		}
+	}
+	if worst == nil {
+		return values, nil
+	}
+	if failure != nil && !worst.again {
+		worst.err = failure // this rank's own says most
+	}
+	return nil, worst
+}
+
+// message is what a rank tells the others while they form a group.
+type message struct {
+	Value   []byte `json:",omitempty"`
+	Failure string `json:",omitempty"`
+	Again   bool   `json:",omitempty"` // a new plugin may do better
+}
+
+// formError is why a group could not be formed, on every rank.
+type formError struct {
+	again bool // it was a plugin that died: worth another one
+	err   error
+}
+
+func (e *formError) Error() string { return e.err.Error() }
+
+func (e *formError) Unwrap() error { return e.err }
+
+// brief is a cause without the plugin's last lines.
+func brief(err error) string {
+	var failed *host.PluginError
+	if errors.As(err, &failed) {
+		return fmt.Sprintf("backend plugin %q (pid %d): %v", failed.Name, failed.PID, failed.Cause)
+	}
+	return err.Error()
+}

@@ -1,0 +1,85 @@
+package recovery
+
+import (
+	"fmt"
+	"math"
+)
+
+// progress is how far a rank is, as it tells the others when the process group
+// broke, and at the end of the run.
+type progress struct {
+	Stage     int      // number of the stage that it is in
+	Name      string   // of the stage
+	Broadcast bool     // the stage ends with a broadcast
+	Seq       uint64   // collectives called so far
+	Result    []uint64 // what the stage before ended with, as bits: a sum may be NaN
+	Cause     string   // why its group broke; "" at the end of the run
+	Own       bool     // it was its own plugin
+}
+
+// remember copies the result of the stage that ends.
+func (p *progress) remember(result []float64) {
+	p.Result = p.Result[:0]
+	for _, v := range result {
+		p.Result = append(p.Result, math.Float64bits(v))
+	}
+}
+
+// consensus is what all ranks conclude from how far they are.
+type consensus struct {
+	finished    bool     // all are at the end
+	cause       string   // whose plugin it was and what happened
+	stage       int      // with which all go on
+	result      []uint64 // of the stage before, for ranks that have not seen its end
+	rebroadcast string   // name of a stage whose broadcast a rank has missed; "": none
+	seq         uint64   // of the last collective that any rank has called
+}
+
+// agree brings all ranks to the stage of those that are farthest. Stages of
+// which nothing but broadcasts lie between may be missed together: they
+// broadcast the same.
+func agree(all []progress) (consensus, error) {
+	c := consensus{finished: true, cause: causeOf(all)}
+	var first *progress
+	for r := range all {
+		p := &all[r]
+		c.finished = c.finished && p.Cause == ""
+		c.seq = max(c.seq, p.Seq)
+		if first == nil || p.Stage > first.Stage {
+			first = p
+		}
+	}
+	c.stage, c.result = first.Stage, first.Result
+	for r := range all {
+		p := &all[r]
+		known := len(c.result) > 0 // the stage before the last ended with a reduction
+		switch {
+		case p.Stage == c.stage:
+		case !p.Broadcast && known && p.Stage == c.stage-1:
+		case p.Broadcast && !known && (c.rebroadcast == "" || c.rebroadcast == p.Name):
+			c.rebroadcast = p.Name
+		default:
+			return c, fmt.Errorf("rank %d is in stage %d of the run (%s), others are in %d (%s): they cannot go on together", r, p.Stage, p.Name, first.Stage, first.Name)
+		}
+	}
+	return c, nil
+}
+
+// causeOf prefers the rank whose own plugin died to those that lost a peer.
+func causeOf(all []progress) string {
+	cause := ""
+	for r := range all {
+		p := &all[r]
+		if p.Cause == "" {
+			continue
+		}
+		text := fmt.Sprintf("rank %d, %s", r, p.Cause)
+		if p.Own {
+			return text
+		}
+		if cause == "" {
+			cause = text
+		}
+	}
+	return cause
+}

@@ -1,0 +1,205 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/trainctl/trainctl/core/plugin/host"
+)
+
+// Stage is what all ranks do together, in the same order. When the process
+// group breaks in it, all ranks form a new one, and those that are not through
+// repeat the stage.
+//
+// Ranks can be in different stages at that moment, because a collective ends
+// on one rank before it ends on another. A reduction cannot end before every
+// rank has begun it, so a rank behind a stage that ends with one lacks
+// nothing but that last result, which the others still have. A broadcast can
+// end on its root long before, so what it sent is sent again.
+type Stage struct {
+	Name string
+
+	// Result is what the stage ends with by a reduction. A stage without one ends
+	// with a broadcast, which [Run].Rebroadcast repeats.
+	Result []float64
+
+	// Changes says that the stage changes what [Run].Save copies.
+	Changes bool
+}
+
+// end is the name of the stage in which nothing is left to do.
+const end = "end"
+
+// Run is the run whose process group is replaced. Its methods are called on the
+// goroutine of Do.
+type Run interface {
+	// Step is the step under way, from 1.
+	Step() int
+	// Save copies what a stage with Changes changes, and Rollback goes back to it.
+	Save()
+	Rollback() error
+	// Rebroadcast repeats the broadcast of a stage without a Result.
+	Rebroadcast(stage string) error
+}
+
+// Sequence numbers the collectives of this rank. It is a *ddp.Group.
+type Sequence interface {
+	Seq() uint64
+	Continue(seq uint64)
+}
+
+// Recovery replaces the process group of one rank's run. It belongs to the
+// goroutine of the training loop, and allocates nothing in a stage that ends well.
+type Recovery struct {
+	run     Run
+	group   *ProcessGroup
+	seq     Sequence
+	timeout time.Duration // for ranks to meet: as long as in a collective
+
+	own      progress
+	skipTo   int // stages before this one need not be done
+	rounds   int // exchanges of progress
+	finished bool
+}
+
+// New makes the recovery of a run in a process group. With group.Restarts 0, or
+// a backend that cannot be restarted, stages are done once.
+func New(run Run, group *ProcessGroup, seq Sequence, timeout time.Duration) *Recovery {
+	return &Recovery{run: run, group: group, seq: seq, timeout: timeout}
+}
+
+// Do does a stage with the other ranks. It may call do several times, or not at
+// all where the others' results say that this rank is through.
+func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) error) error {
+	if !r.group.Replaceable() {
+		return do(ctx)
+	}
+	r.own.Stage++
+	if r.own.Stage < r.skipTo {
+		r.own.remember(nil)
+		return nil // what it broadcasts has come with that of another one
+	}
+	if s.Changes {
+		r.run.Save()
+	}
+	for {
+		err := do(ctx)
+		if err == nil {
+			break
+		}
+		through, err := r.recover(ctx, s, err)
+		if err != nil {
+			return err
+		}
+		if through {
+			break
+		}
+	}
+	r.own.remember(s.Result)
+	return nil
+}
+
+// Finish keeps a rank that is through the run until all are: another one may
+// need a new group for the rest. Only the first call does anything.
+func (r *Recovery) Finish(ctx context.Context) error {
+	if !r.group.Replaceable() || r.finished {
+		return nil
+	}
+	r.own.Stage++
+	_, err := r.recover(ctx, Stage{Name: end}, nil)
+	r.finished = err == nil
+	return err
+}
+
+// recover forms a new process group after cause broke the old one, and tells
+// whether this rank is through its stage by what the others know. Without a
+// cause the rank is at the end of the run, and recovers for others until all are there.
+func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through bool, err error) {
+	begin, ended := time.Now(), cause == nil
+	ctx = context.WithoutCancel(ctx) // a step that was begun is ended before the run stops
+	for {
+		if cause != nil && !r.group.mayReplace(cause) {
+			return false, r.group.exhausted(cause)
+		}
+		c, err := r.consensus(ctx, s, cause)
+		switch {
+		case err != nil:
+			return false, alongside(cause, err)
+		case c.finished:
+			return true, nil
+		}
+		if err := r.group.replace(ctx); err != nil {
+			return false, err
+		}
+		r.seq.Continue(c.seq)
+		r.group.restarted(c.cause, r.run.Step(), begin)
+		behind := r.own.Stage < c.stage
+		if !behind && s.Changes {
+			if err := r.run.Rollback(); err != nil {
+				return false, err
+			}
+		}
+		if cause = r.rebroadcast(c); cause != nil || ended {
+			continue
+		}
+		if behind {
+			r.skipTo = c.stage
+			restore(s.Result, c.result)
+		}
+		return behind, nil
+	}
+}
+
+// rebroadcast repeats the broadcast that a rank has missed, if one has.
+func (r *Recovery) rebroadcast(c consensus) error {
+	if c.rebroadcast == "" {
+		return nil
+	}
+	return r.run.Rebroadcast(c.rebroadcast)
+}
+
+// consensus exchanges with all ranks how far they are.
+func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consensus, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	r.own.Name, r.own.Broadcast, r.own.Seq, r.own.Cause, r.own.Own = s.Name, s.Result == nil && s.Name != end, r.seq.Seq(), "", false
+	if cause != nil {
+		r.own.Cause, r.own.Own = brief(cause), errors.Is(cause, host.ErrDied) || errors.Is(cause, host.ErrHung)
+	}
+	own, err := json.Marshal(r.own)
+	if err != nil {
+		panic("recovery: " + err.Error())
+	}
+	r.rounds++
+	replies, err := r.group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
+	if err != nil {
+		return consensus{}, err
+	}
+	all := make([]progress, len(replies))
+	for rank, b := range replies {
+		if err := json.Unmarshal(b, &all[rank]); err != nil {
+			return consensus{}, fmt.Errorf("progress of rank %d: %w", rank, err)
+		}
+	}
+	return agree(all)
+}
+
+// alongside adds to a cause why the group could not be replaced. The cause is
+// what decides how the rank ends.
+func alongside(cause, err error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w; no new backend: %v", cause, err)
+}
+
+// restore writes the bits of a result to where a stage would have left it.
+func restore(result []float64, bits []uint64) {
+	for i, b := range bits[:min(len(result), len(bits))] {
+		result[i] = math.Float64frombits(b)
+	}
+}
