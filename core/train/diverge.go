@@ -65,8 +65,7 @@ func (e *Diverged) Error() string {
 
 // watch tells the divergence of a step before its gradients are applied, or
 // after they were found not to be: skipped.
-func (t *Trainer) watch(lr float64, skipped bool) error {
-	loss := t.sums[sumLoss] / float64(t.turn.active)
+func (t *Trainer) watch(loss, lr float64, skipped bool) error {
 	finite := !skipped && isFinite(loss)
 	if finite && !t.policy.Dynamic && t.diverges.due(t.pos.Step+1) {
 		finite = t.optimizer.GradsFinite()

@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.batch) }
+func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.outline.Batch) }
 
 func (c Config) evalBatch(training int) int {
 	if c.EvalBatch > 0 {
@@ -65,10 +65,10 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 // evalShard adds up loss and hits over this rank's part of the test split.
 func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
 	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
-	if err := t.loader.Stop(); err != nil {
+	if err := t.feeder.Stop(); err != nil {
 		return sums, err
 	}
-	t.device.forget()
+	t.feeder.Forget()
 	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
 		return sums, err
 	}
@@ -99,13 +99,13 @@ func (t *Trainer) shareBuffers() error {
 	if t.World.Size == 1 {
 		return nil
 	}
-	if t.World.Rank == t.keeper {
+	if t.World.Rank == t.join.authority {
 		if err := t.device.downloadBuffers(); err != nil {
 			return err
 		}
-		return t.group.Broadcast(t.memory.buffers, t.keeper)
+		return t.group.Broadcast(t.memory.buffers, t.join.authority)
 	}
-	if err := t.group.Broadcast(t.memory.buffers, t.keeper); err != nil {
+	if err := t.group.Broadcast(t.memory.buffers, t.join.authority); err != nil {
 		return err
 	}
 	return t.device.uploadBuffers()

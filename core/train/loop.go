@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
-	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // Run trains to the end of the configuration. When the context ends, all
@@ -34,12 +32,12 @@ func (t *Trainer) Run(ctx context.Context) error {
 
 // epoch runs what is left of the current epoch.
 func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
-	if err := t.startPass(); err != nil {
+	if err := t.feeder.Start(t.pos.Epoch, t.pos.Offset); err != nil {
 		return false, err
 	}
 	for begun := t.pos.Step; ; {
 		begin := time.Now()
-		next, err := t.nextTurn(ctx)
+		next, err := t.nextInputs(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -80,13 +78,14 @@ func (t *Trainer) saveIsAsked() bool {
 	return true
 }
 
-// startPass asks for the epoch's batches from the position on.
-func (t *Trainer) startPass() error {
-	order := t.sampler.Epoch(t.pos.Epoch)
-	t.taken, t.ahead, t.aheadErr = 0, data.Batch{}, nil
-	t.device.forget()
-	t.before = t.pos.Offset / t.batch
-	return t.loader.Start(sdk.Train, t.pos.Epoch, order[min(len(order), t.pos.Offset):])
+// endEpoch gives all ranks the model of the one that had data the longest, the
+// highest of several. Parameters and the optimizer's state are equal on all
+// ranks already, since those without data apply the others' gradients, too.
+func (t *Trainer) endEpoch(ctx context.Context) error {
+	if !t.join.on() {
+		return nil
+	}
+	return t.settleBuffers(ctx)
 }
 
 // afterEpoch evaluates and saves where the configuration asks for it, and saves
@@ -111,7 +110,7 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 
 // finish evaluates and saves the end of the run.
 func (t *Trainer) finish(ctx context.Context) error {
-	if err := t.loader.Stop(); err != nil {
+	if err := t.feeder.Stop(); err != nil {
 		return err
 	}
 	if t.Settings.Train.EvalEvery > 0 {

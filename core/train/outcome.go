@@ -32,7 +32,7 @@ type stats struct {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // stepDone records and reports a step.
-func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time.Duration) {
+func (t *Trainer) stepDone(in inputs, m measures, lr, norm float64, applied bool, took time.Duration) {
 	s := &t.stats
 	now := time.Now()
 	s.steps++
@@ -41,7 +41,7 @@ func (t *Trainer) stepDone(m measures, lr, norm float64, applied bool, took time
 		s.firstStep = now.Sub(t.Started)
 	}
 	s.last = now
-	s.lossMean = t.sums[sumLoss] / float64(t.turn.active)
+	s.lossMean = t.sums[sumLoss] / float64(in.active)
 	if s.steps > warmup {
 		s.samples += t.sums[sumRows]
 		if len(s.stepMS) < cap(s.stepMS) {

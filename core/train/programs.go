@@ -11,9 +11,16 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// programs are the plans of a run, one per batch shape: full training
-// batches, the short one at the end of an epoch, and the same for evaluation.
+// programs are the plans of a run, bound to its memory, one per batch shape: full
+// training batches, the short one at the end of an epoch, and the same for evaluation.
 type programs struct {
+	settings *Settings
+	outline  *Outline
+	policy   *sdk.Policy
+	device   plan.Device
+	model    *model
+	world    int
+
 	train, eval map[int]*plan.Program // by rows
 }
 
@@ -46,25 +53,22 @@ func (c Settings) compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 	return p, nil
 }
 
-// bind makes the programs for all batch shapes of the run over the model's memory.
-func (t *Trainer) bind() error {
-	if err := t.programs.close(); err != nil {
+// bind makes the programs for passes over training samples and, in batches of
+// evalBatch, over evaluation samples. Those that were bound before are closed.
+func (p *programs) bind(training, evaluation, evalBatch int) error {
+	if err := p.close(); err != nil {
 		return err
 	}
-	if r, ok := t.Device.(plan.Reserver); ok {
-		m := t.outline.Memory(t.Device)
+	if r, ok := p.device.(plan.Reserver); ok {
+		m := p.outline.Memory(p.device)
 		r.Reserve(m.Activations, m.Workspace)
 	}
-	t.programs.train, t.programs.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
-	if err := t.bindTraining(t.sampler.Len()); err != nil {
+	p.train, p.eval = map[int]*plan.Program{}, map[int]*plan.Program{}
+	if err := p.bindTraining(training); err != nil {
 		return err
 	}
-	if t.Settings.Train.EvalEvery == 0 && !t.EvalOnly {
-		return nil
-	}
-	n := len(t.evalIndices())
-	for _, rows := range shapes(n, t.evalBatch()) {
-		if err := t.bindShape(t.programs.eval, rows, false); err != nil {
+	for _, rows := range shapes(evaluation, evalBatch) {
+		if err := p.bindShape(p.eval, rows, false); err != nil {
 			return err
 		}
 	}
@@ -72,50 +76,49 @@ func (t *Trainer) bind() error {
 }
 
 // close frees the programs that there are.
-func (p programs) close() (err error) {
+func (p *programs) close() (err error) {
 	for _, progs := range []map[int]*plan.Program{p.train, p.eval} {
 		for _, prog := range progs {
 			err = errors.Join(err, prog.Close())
 		}
 	}
+	p.train, p.eval = nil, nil
 	return err
 }
 
 // bindTraining makes the programs that a pass over n training samples needs
 // and that are not there yet.
-func (t *Trainer) bindTraining(n int) error {
-	for _, rows := range shapes(n, t.batch) {
-		if t.programs.train[rows] != nil {
+func (p *programs) bindTraining(n int) error {
+	for _, rows := range shapes(n, p.outline.Batch) {
+		if p.train[rows] != nil {
 			continue
 		}
-		if err := t.bindShape(t.programs.train, rows, true); err != nil {
+		if err := p.bindShape(p.train, rows, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Trainer) bindShape(into map[int]*plan.Program, rows int, training bool) error {
-	p := t.outline.Plan
+func (p *programs) bindShape(into map[int]*plan.Program, rows int, training bool) error {
+	compiled := p.outline.Plan
 	if !training {
-		p = t.outline.Eval
+		compiled = p.outline.Eval
 	}
-	if p == nil || rows != p.Batch {
+	if compiled == nil || rows != compiled.Batch {
 		var err error
-		if p, err = t.Settings.compile(t.model.graph, &t.policy, rows, training, t.World.Size); err != nil {
+		if compiled, err = p.settings.compile(p.model.graph, p.policy, rows, training, p.world); err != nil {
 			return err
 		}
 	}
-	state := plan.State{Tensors: t.model.values}
+	state := plan.State{Tensors: p.model.values}
 	if training {
-		state.Grads = t.model.grads
+		state.Grads = p.model.grads
 	}
-	prog, err := p.Bind(t.Device, state)
+	prog, err := compiled.Bind(p.device, state)
 	if err != nil {
 		return fmt.Errorf("binding batches of %d: %w", rows, err)
 	}
 	into[rows] = prog
 	return nil
 }
-
-func (t *Trainer) trainProgram(rows int) *plan.Program { return t.programs.train[rows] }

@@ -231,5 +231,5 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	}
 	// The rest of an epoch that was begun with other batches or ranks may end
 	// with a batch of a size that no whole epoch has.
-	return t.bindTraining(max(0, t.sampler.Len()-t.pos.Offset))
+	return t.programs.bindTraining(max(0, t.outline.sampler.Len()-t.pos.Offset))
 }

@@ -33,7 +33,7 @@ func (r runState) Rollback() error {
 	if err := errors.Join(t.device.uploadBuffers(), t.reducer.Rollback()); err != nil {
 		return err
 	}
-	return t.startPass()
+	return t.feeder.Start(t.pos.Epoch, t.pos.Offset)
 }
 
 // Rebroadcast repeats the broadcast of a stage.

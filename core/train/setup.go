@@ -42,7 +42,7 @@ func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 		do   func(context.Context) error
 	}{
 		{"plan", t.makePlan},
-		{"rendezvous", t.join},
+		{"rendezvous", t.rendezvous},
 		{"buckets", t.tune},
 		{"weights", t.loadWeights},
 	} {
@@ -174,7 +174,6 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	}
 	o := t.outline
 	t.auto = t.Settings.DDP.BucketCapMB.IsAuto()
-	t.batch, t.sampler = o.Batch, o.sampler
 	if err := CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
@@ -187,7 +186,8 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 	warnMissing(t.Device, t.Events)
 	t.planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
-	t.loader = data.NewLoader(t.Dataset, slots, t.batch, t.Settings.Run.Seed)
+	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.sampler, t.device.dev)
+	t.passes.feeder = t.feeder
 	rows := o.Rows()
 	if t.EvalOnly {
 		rows = max(rows, t.evalBatch())
@@ -212,16 +212,22 @@ func (t *Trainer) allocate() (err error) {
 	t.processGroup.Arena, t.processGroup.Device = t.memory.arena, &t.device
 	t.recovery = recovery.New(runState{t}, t.processGroup, t.group, t.Settings.BackendTimeout)
 	t.theirs = make([]float64, t.World.Size)
+	t.programs = programs{settings: &t.Settings, outline: t.outline, policy: &t.policy, device: t.Device, model: &t.model, world: t.World.Size}
+	t.passes = passes{
+		cfg: t.Settings.Train, seed: t.Settings.Run.Seed, rank: t.World.Rank,
+		programs: &t.programs, model: &t.model, device: &t.device,
+	}
+	t.join = join{cfg: t.Settings.DDP, rank: t.World.Rank, world: t.World.Size, events: t.Events}
 	t.device = deviceMemory{memory: &t.memory, backend: t.Backend, events: t.Events}
 	if dev, ok := t.Device.(plan.Resident); ok {
 		lend := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
 		if err := t.device.open(dev, lend, t.Settings.DDP.Compress != "none"); err != nil {
 			return err
 		}
-		t.onEnqueued = t.enqueued
+		t.passes.overlap()
 	}
 	if t.memory.norms.Size > 0 {
-		t.exchange = t.device.exchange(ddp.NewExchange(t.group, t.memory.norms))
+		t.passes.exchange = t.device.exchange(ddp.NewExchange(t.group, t.memory.norms))
 	}
 	return nil
 }
@@ -230,7 +236,7 @@ func (t *Trainer) allocate() (err error) {
 func (t *Trainer) equip() error {
 	o := t.outline
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
-	t.onGrad, t.onUnused = t.reducer.GradReady, t.unused
+	t.passes.connect(t.reducer)
 	if t.memory.usage.Size > 0 {
 		t.reducer.FindUnused(t.memory.usage)
 		t.optional = o.Plan.Optional()
@@ -243,6 +249,15 @@ func (t *Trainer) equip() error {
 		return err
 	}
 	return t.device.connect(t.reducer, t.optimizer)
+}
+
+// bind makes the programs of the run.
+func (t *Trainer) bind() error {
+	evaluation := 0
+	if t.Settings.Train.EvalEvery > 0 || t.EvalOnly {
+		evaluation = len(t.evalIndices())
+	}
+	return t.programs.bind(t.outline.sampler.Len(), evaluation, t.evalBatch())
 }
 
 func (t *Trainer) makeOptimizer() (err error) {
@@ -274,10 +289,10 @@ func (t *Trainer) makeOptimizer() (err error) {
 	return err
 }
 
-// join connects the backends and makes sure that all ranks mean the same
+// rendezvous connects the backends and makes sure that all ranks mean the same
 // thing. Models, data and configurations are compared before any collective,
 // because a collective over different models could only hang or corrupt.
-func (t *Trainer) join(ctx context.Context) error {
+func (t *Trainer) rendezvous(ctx context.Context) error {
 	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
 	if err != nil {
 		return err
@@ -305,7 +320,6 @@ func (t *Trainer) replica() ddp.Replica {
 // Nothing can be run after.
 func (t *Trainer) Vacate() error {
 	err := t.programs.close()
-	t.programs = programs{}
 	return errors.Join(err, t.device.close())
 }
 
@@ -314,5 +328,5 @@ func (t *Trainer) Close() error {
 	if t.memory.arena == nil {
 		return nil
 	}
-	return errors.Join(t.loader.Stop(), t.Vacate(), t.memory.arena.Close())
+	return errors.Join(t.feeder.Stop(), t.Vacate(), t.memory.arena.Close())
 }

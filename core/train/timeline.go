@@ -10,10 +10,11 @@ func (t *Trainer) record() {
 		return
 	}
 	micro := t.Settings.Train.AccumulateSteps
-	collectives := 2*t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 5 // buffers, turn, totals, used parameters, finite
+	collectives := 2*t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 5 // buffers, inputs, totals, used parameters, finite
 	t.trace = timeline.New(t.Started, 3*micro+2+collectives)
 	t.group.Trace(t.trace)
-	t.onLoss = func() { t.begun = t.trace.Since(timeline.Compute, "forward", -1, t.begun) }
+	t.feeder.Trace(t.trace)
+	t.passes.record(t.trace)
 }
 
 // Timeline is what this rank recorded; nil when it is off.

@@ -91,44 +91,30 @@ type Trainer struct {
 	spec    sdk.DatasetSpec
 	policy  sdk.Policy
 	outline *Outline
-	batch   int // per rank and micro-step
-	sampler *data.Sampler
-	loader  *data.Loader
 
-	programs   programs
-	memory     memory
-	model      model
-	device     deviceMemory
-	group      *ddp.Group
-	reducer    *ddp.Reducer
-	optimizer  *optim.Optimizer
-	schedule   optim.Schedule
-	onGrad     func(param int)
-	onUnused   func(param int)
-	optional   []int              // parameters that a step may leave out
-	slots      []int              // by parameter: its place in the optimizer
-	exchange   plan.Exchange      // nil without synchronised batch norms
-	trace      *timeline.Recorder // nil when off
-	first      bool               // the pass under way is the first of its step
-	begun      timeline.Mark      // of the pass under way
-	onLoss     func()
-	onEnqueued func() // nil where a run has ended by then
+	programs  programs
+	passes    passes
+	feeder    *data.Feeder
+	join      join
+	memory    memory
+	model     model
+	device    deviceMemory
+	group     *ddp.Group
+	reducer   *ddp.Reducer
+	optimizer *optim.Optimizer
+	schedule  optim.Schedule
+	optional  []int              // parameters that a step may leave out
+	slots     []int              // by parameter: its place in the optimizer
+	trace     *timeline.Recorder // nil when off
 
-	pos      position
-	turn     turn          // of the step under way
-	ahead    data.Batch    // taken from the loader for the next pass; no rows: none
-	aheadErr error         // why there is none
-	waited   time.Duration // for batches of the next step
-	keeper   int           // the rank whose batch statistics count
-	skew     int           // steps in a row in which some rank had no data
-	scale    float64
-	taken    int // batches of the epoch's pass handed to steps
-	sums     [sumCount]float64
-	saved    int64 // of SaveAsked, those that were met
-	stats    stats
-	done     event.StepDone // reused
-	vals     metrics
-	best     bestEval
+	pos   position
+	scale float64
+	sums  [sumCount]float64
+	saved int64 // of SaveAsked, those that were met
+	stats stats
+	done  event.StepDone // reused
+	vals  metrics
+	best  bestEval
 
 	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
 	auto       bool             // the caps of buckets are measured
@@ -140,7 +126,6 @@ type Trainer struct {
 	lossWarned bool
 	evaluated  bool // in this process; vals may be a checkpoint's
 
-	m        measures          // of the passes of the step under way
 	found    [1]float64        // 1 if a gradient is not finite
 	theirs   []float64         // a number of every rank, by rank
 	evalSums [sumCount]float64 // of the evaluation under way
@@ -149,7 +134,6 @@ type Trainer struct {
 	recovery     *recovery.Recovery
 	collected    []tensor.Named // of all ranks, on rank 0, for a checkpoint
 	kept         []byte         // buffers before the step under way
-	before       int            // batches of the epoch before the pass over the rest of it
 	head         resumeHead
 }
 

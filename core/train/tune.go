@@ -152,10 +152,10 @@ func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error)
 const timedPasses = 2
 
 func (t *Trainer) measurePass(p *ddp.Pace) error {
-	rows := min(t.batch, t.sampler.Len())
+	rows := min(t.outline.Batch, t.outline.sampler.Len())
 	args := plan.Args{
 		Input: make([]byte, rows*t.spec.Input.Bytes()), Target: make([]byte, rows*t.spec.Target.Bytes()),
-		LossScale: 1, LossDivisor: 1, Exchange: t.exchange,
+		LossScale: 1, LossDivisor: 1, Exchange: t.passes.exchange,
 	}
 	var begin time.Time
 	args.OnGrad = func(param int) {
@@ -165,7 +165,7 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 	args.OnUnused = args.OnGrad
 	for range timedPasses {
 		begin = time.Now()
-		if res := t.trainProgram(rows).Run(args); res.Err != nil {
+		if res := t.programs.train[rows].Run(args); res.Err != nil {
 			return res.Err
 		}
 		p.End = time.Since(begin)

@@ -52,8 +52,8 @@ func TestUnusedParametersAreTorchs(t *testing.T) {
 			dropping(s)
 			s.Optimizer = cfg
 		}, func(tr *Trainer) {
-			ready, rank := tr.onGrad, tr.World.Rank
-			tr.onGrad = func(p int) {
+			ready, rank := tr.passes.onGrad, tr.World.Rank
+			tr.passes.onGrad = func(p int) {
 				if p == 2 {
 					taken[tr.pos.Step][rank] = true
 				}

@@ -1,0 +1,144 @@
+package data
+
+import (
+	"errors"
+	"time"
+
+	"github.com/trainctl/trainctl/core/report/timeline"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Device copies batches to its own memory while it computes (plan.Resident).
+type Device interface {
+	// Feed begins to copy the batch of the next run, and Forget drops one that no
+	// run has got. Fed waits until the batch of the run under way was read.
+	Feed(input, target []byte) error
+	Fed() error
+	Forget()
+}
+
+// Feeder gives the steps of an epoch their batches. On a device that computes by
+// itself it takes the next batch ahead and begins to copy it. It belongs to the
+// goroutine of the training loop.
+type Feeder struct {
+	loader  *Loader
+	sampler *Sampler
+	device  Device             // nil: it computes in the host's memory
+	trace   *timeline.Recorder // nil: off
+
+	next    Batch         // taken from the loader for the next pass; no rows: none
+	nextErr error         // why there is none
+	waited  time.Duration // for batches since Waited
+	claimed int           // batches of the pass whose rows Rows has counted
+	before  int           // batches of the epoch before the pass over the rest of it
+}
+
+// NewFeeder makes a feeder of a rank's samples. device is nil where batches are
+// read in the host's memory.
+func NewFeeder(l *Loader, s *Sampler, device Device) *Feeder {
+	return &Feeder{loader: l, sampler: s, device: device}
+}
+
+// Trace records how long batches were waited for.
+func (f *Feeder) Trace(r *timeline.Recorder) { f.trace = r }
+
+// Start begins a pass over what is left of an epoch after offset samples of this rank.
+func (f *Feeder) Start(epoch, offset int) error {
+	order := f.sampler.Epoch(epoch)
+	f.claimed, f.next, f.nextErr = 0, Batch{}, nil
+	f.Forget()
+	f.before = offset / f.loader.size
+	return f.loader.Start(sdk.Train, epoch, order[min(len(order), offset):])
+}
+
+// Stop ends the pass, so that another loader may use the data set's slots.
+func (f *Feeder) Stop() error { return f.loader.Stop() }
+
+// Forget drops a batch that was copied to the device ahead and that no run will get.
+func (f *Feeder) Forget() {
+	if f.device != nil {
+		f.device.Forget()
+	}
+}
+
+// Peek waits for the next batch and keeps it for Next. It returns ErrEnd if the
+// data set has ended.
+func (f *Feeder) Peek() error {
+	_, err := f.fetch(0)
+	return err
+}
+
+// Next is the batch of a step's i-th pass, ErrEnd if there is none, and the time
+// from which the pass counts.
+func (f *Feeder) Next(i int) (b Batch, begun timeline.Mark, err error) {
+	if f.next.Rows > 0 {
+		begun = f.trace.Now()
+	} else if begun, err = f.fetch(i); err != nil {
+		return Batch{}, begun, err
+	}
+	b, f.next = f.next, Batch{}
+	return b, begun, nil
+}
+
+// fetch waits for the next batch, unless it was taken ahead.
+func (f *Feeder) fetch(i int) (begun timeline.Mark, err error) {
+	if f.next.Rows > 0 || f.nextErr != nil {
+		err, f.nextErr = f.nextErr, nil
+		return begun, err
+	}
+	waited, mark := time.Now(), f.trace.Now()
+	f.next, err = f.loader.Next()
+	f.waited += time.Since(waited)
+	return f.trace.Since(timeline.Data, "batch", i, mark), err
+}
+
+// Prefetch takes the next batch of the epoch and begins to copy it to the device,
+// which computes meanwhile. The slot of the batch before is filled anew when
+// that is done, so that was read first. An error comes with the next Peek or Next.
+func (f *Feeder) Prefetch() {
+	if f.next.Rows > 0 || f.nextErr != nil || f.loader.Left() == 0 {
+		return
+	}
+	if f.nextErr = f.device.Fed(); f.nextErr != nil {
+		return
+	}
+	if _, f.nextErr = f.fetch(0); f.nextErr == nil {
+		f.nextErr = f.device.Feed(f.next.Input, f.next.Target)
+	}
+}
+
+// Left is the number of batches that this rank still brings to the epoch, as
+// far as is known: one that was taken ahead, or found missing, is still to come.
+func (f *Feeder) Left() int {
+	n := f.loader.Left()
+	if f.next.Rows > 0 || errors.Is(f.nextErr, ErrEnd) {
+		n++
+	}
+	return n
+}
+
+// Used is how many batches of the epoch this rank has given to passes.
+func (f *Feeder) Used() int {
+	n := f.before + f.loader.Taken()
+	if f.next.Rows > 0 {
+		n--
+	}
+	return n
+}
+
+// Rows is the number of samples in the next n batches, if the data set does not end
+// before. It is called once for the batches of each step.
+func (f *Feeder) Rows(n int) (rows int) {
+	for i := range n {
+		rows += f.loader.Rows(f.claimed + i)
+	}
+	f.claimed += n
+	return rows
+}
+
+// Waited is the time that was waited for batches since the last call.
+func (f *Feeder) Waited() time.Duration {
+	d := f.waited
+	f.waited = 0
+	return d
+}
