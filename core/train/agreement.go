@@ -2,92 +2,111 @@ package train
 
 import (
 	"context"
-	"errors"
 
-	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-// numbers gives all ranks a number of each, by rank, until the next call.
-func (t *Trainer) numbers(ctx context.Context, own float64) ([]float64, error) {
-	return t.theirs, t.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: t.theirs}, func(context.Context) error {
-		all, err := t.group.Gather(own)
+// What ranks add up in every step. Reducing them takes one small message
+// behind the last bucket.
+const (
+	sumLoss = iota
+	sumCorrect
+	sumCounted
+	sumRows
+	sumStop  // ranks that were asked to stop
+	sumSave  // ranks that were asked to save
+	sumEnded // ranks whose data ended, where that must not be
+	sumCount
+)
+
+// sums are totals of a step or of an evaluation.
+type sums [sumCount]float64
+
+// agreement is what ranks tell each other through the backend beside gradients, so
+// that all decide the same: totals in every step, a number of each, a flag.
+type agreement struct {
+	group    *ddp.Group
+	recovery *recovery.Recovery
+
+	totals   sums // of the last step, over all ranks
+	pending  ddp.Pending
+	numbers  []float64  // of every rank, by rank
+	overflow [1]float64 // 1 if a gradient of some rank is not finite
+}
+
+func newAgreement(g *ddp.Group, r *recovery.Recovery) agreement {
+	return agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
+}
+
+// requests are what this rank asks of all in a step.
+type requests struct{ stop, save, ended bool }
+
+// gradients is the stage that ends with the totals of a step.
+func (a *agreement) gradients() recovery.Stage {
+	return recovery.Stage{Name: "gradients", Result: a.totals[:], Changes: true}
+}
+
+// start begins to add up what ranks report of a step, behind its buckets.
+func (a *agreement) start(m measures, r requests) (err error) {
+	a.totals = sums{
+		sumLoss: m.loss, sumCorrect: float64(m.correct), sumCounted: float64(m.counted), sumRows: float64(m.rows),
+		sumStop: flag(r.stop), sumSave: flag(r.save), sumEnded: flag(r.ended),
+	}
+	a.pending, err = a.group.StartScalars(sdk.Sum, a.totals[:])
+	return err
+}
+
+// finish waits for the totals.
+func (a *agreement) finish() error { return a.group.FinishScalars(a.pending, a.totals[:]) }
+
+// stop, ended and saveAsked report what any rank asked for in the last step.
+func (a *agreement) stop() bool      { return a.totals[sumStop] > 0 }
+func (a *agreement) ended() bool     { return a.totals[sumEnded] > 0 }
+func (a *agreement) saveAsked() bool { return a.totals[sumSave] > 0 }
+
+// loss is the mean over ranks that had data in the last step.
+func (a *agreement) loss(active int) float64 { return a.totals[sumLoss] / float64(active) }
+
+// gather gives all ranks a number of each, by rank, until the next call.
+func (a *agreement) gather(ctx context.Context, own float64) ([]float64, error) {
+	return a.numbers, a.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: a.numbers}, func(context.Context) error {
+		all, err := a.group.Gather(own)
 		if err == nil {
-			copy(t.theirs, all)
+			copy(a.numbers, all)
 		}
 		return err
 	})
 }
 
-// allFinite tells all ranks whether a gradient of any of them is not finite.
-func (t *Trainer) allFinite(context.Context) (err error) {
-	mine := !t.optimizer.GradsFinite()
-	if err := t.optimizer.Err(); err != nil {
+// anyOverflow tells all ranks whether a gradient of any of them is not finite.
+func (a *agreement) anyOverflow(ctx context.Context, o *optim.Optimizer) (bool, error) {
+	err := a.recovery.Do(ctx, recovery.Stage{Name: "finite", Result: a.overflow[:]}, func(context.Context) error {
+		own := !o.GradsFinite()
+		if err := o.Err(); err != nil {
+			return err
+		}
+		any, err := a.group.Any(own)
+		if err == nil {
+			a.overflow[0] = flag(any)
+		}
 		return err
-	}
-	bad, err := t.group.Any(mine)
-	if err == nil {
-		t.found[0] = 0
-		if bad {
-			t.found[0] = 1
-		}
-	}
-	return err
+	})
+	return a.overflow[0] > 0, err
 }
 
-// nextInputs finds out whether the epoch has another step. Where uneven inputs
-// are allowed, ranks tell each other how many batches they bring. Otherwise they are
-// taken to bring equally many, which costs no message: a data set that does not
-// keep to it is found out by the totals of the step.
-func (t *Trainer) nextInputs(ctx context.Context) (inputs, error) {
-	own := min(t.feeder.Left(), t.Settings.Train.AccumulateSteps)
-	if t.Settings.DDP.Uneven == ddp.UnevenError {
-		return evenInputs(own, t.World.Size), nil
-	}
-	t.trace.Step(t.pos.Step + 1)
-	if own > 0 {
-		switch err := t.feeder.Peek(); {
-		case errors.Is(err, data.ErrEnd):
-			own = 0
-		case err != nil:
-			return inputs{}, err
-		}
-	}
-	all, err := t.numbers(ctx, float64(own))
-	if err != nil {
-		return inputs{}, err
-	}
-	in := unevenInputs(all, own)
-	if t.Settings.DDP.Uneven == ddp.UnevenStop && in.active < t.World.Size {
-		in.passes = 0
-	}
-	return in, nil
+// sum adds up the totals of an evaluation.
+func (a *agreement) sum(ctx context.Context, s *sums) error {
+	return a.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: s[:]}, func(context.Context) error {
+		return a.group.Scalars(sdk.Sum, s[:])
+	})
 }
 
-// ranOut is called on all ranks when the data of some of them ended in the step
-// at hand. When all of them had equally many batches the epoch is over, and
-// without any rows the step does not count. Otherwise the inputs are uneven.
-func (t *Trainer) ranOut(ctx context.Context, ended bool) (empty bool, err error) {
-	flag := 0.0
-	if ended {
-		flag = 1
+func flag(b bool) float64 {
+	if b {
+		return 1
 	}
-	gathered, err := t.numbers(ctx, flag)
-	if err != nil {
-		return false, err
-	}
-	out := append([]float64(nil), gathered...)
-	taken, err := t.numbers(ctx, float64(t.feeder.Used()))
-	if err != nil {
-		return false, err
-	}
-	even := true
-	for r := range out {
-		even = even && out[r] == 1 && taken[r] == taken[0]
-	}
-	if even {
-		return t.sums[sumRows] == 0, nil
-	}
-	return false, unevenError(t.pos.Epoch, out, taken)
+	return 0
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 )
 
@@ -63,14 +64,31 @@ func (e *Diverged) Error() string {
 		e.Step, e.Steps, e.Loss, e.LR, first)
 }
 
+// checkGradients decides with all ranks whether the averages of a step are applied:
+// skip says that they overflowed, and the precision plugin lowers the loss scale.
+// Otherwise they are multiplied by unscale first. A run that does nothing else ends with *Diverged.
+func (t *Trainer) checkGradients(ctx context.Context, in inputs, lr float64) (skip bool, unscale float64, err error) {
+	u, overflow := &t.updater, false
+	if u.scaler.dynamic {
+		if overflow, err = t.agreement.anyOverflow(ctx, u.optimizer); err != nil {
+			return false, 0, err
+		}
+	}
+	if skip, unscale, err = u.scaler.next(overflow); err != nil {
+		return false, 0, err
+	}
+	return skip, unscale, t.watch(t.agreement.loss(in.active), lr, skip)
+}
+
 // watch tells the divergence of a step before its gradients are applied, or
 // after they were found not to be: skipped.
 func (t *Trainer) watch(loss, lr float64, skipped bool) error {
+	d := &t.updater.diverged
 	finite := !skipped && isFinite(loss)
-	if finite && !t.policy.Dynamic && t.diverges.due(t.pos.Step+1) {
-		finite = t.optimizer.GradsFinite()
+	if finite && !t.policy.Dynamic && d.due(t.pos.Step+1) {
+		finite = t.updater.optimizer.GradsFinite()
 	}
-	return t.diverges.step(finite, func() Diverged {
+	return d.step(finite, func() Diverged {
 		d := Diverged{Step: t.pos.Step + 1, Loss: loss, LR: lr}
 		d.What, d.Parameter = t.firstNonFinite()
 		return d
@@ -95,7 +113,7 @@ func (t *Trainer) firstNonFinite() (what, name string) {
 // endsFinite refuses to call a run good that ends with weights that are not
 // finite, also where too few steps were left to count.
 func (t *Trainer) endsFinite() error {
-	d := &t.diverges
+	d := &t.updater.diverged
 	if d.limit == 0 {
 		return nil
 	}
@@ -107,7 +125,7 @@ func (t *Trainer) endsFinite() error {
 		return nil
 	}
 	if d.row == 0 { // no loss has shown it
-		d.onset = Diverged{Step: t.pos.Step, Loss: t.stats.lossMean, LR: t.schedule.LR(max(0, t.pos.Applied-1)), What: "weight", Parameter: first}
+		d.onset = Diverged{Step: t.pos.Step, Loss: t.report.stats.lossMean, LR: t.updater.schedule.LR(max(0, t.pos.Applied-1)), What: "weight", Parameter: first}
 	}
 	end := d.onset
 	end.Steps = max(1, d.row)

@@ -119,7 +119,7 @@ func TestGradientsWithoutAFiniteValue(t *testing.T) {
 			return err
 		}
 		defer tr.Close()
-		tr.diverges.limit = 2
+		tr.updater.diverged.limit = 2
 		tr.model.grads[1].F32()[2] = float32(math.Inf(1))
 		tr.pos.Step = 1
 		if err := tr.watch(0, 0.25, false); err != nil {

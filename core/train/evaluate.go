@@ -39,85 +39,68 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		return err
 	}
 	mark := t.trace.Now()
-	if t.evalSums, err = t.evalShard(); err != nil {
+	sums, err := t.evalShard()
+	if err != nil {
 		return err
 	}
 	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
-	if err := t.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: t.evalSums[:]}, t.total); err != nil {
+	if err := t.agreement.sum(ctx, &sums); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
-	sums := t.evalSums
-	e := event.EvalDone{
-		Step: t.pos.Step, Epoch: t.pos.lastEpoch(), Samples: int(sums[sumRows]),
-		Loss: sums[sumLoss] / sums[sumRows], Accuracy: -1, TookMS: ms(time.Since(begin)),
-	}
-	t.evaluated = true
-	t.vals.set("eval.loss", e.Loss, t.pos.Step)
-	if t.spec.Classes > 0 {
-		e.Accuracy = sums[sumCorrect] / sums[sumRows]
-		t.vals.set("eval.accuracy", e.Accuracy, t.pos.Step)
-	}
-	t.Events.Emit(&e)
+	t.report.evaluation(t.pos, &sums, time.Since(begin))
 	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
 	return nil
 }
 
 // evalShard adds up loss and hits over this rank's part of the test split.
-func (t *Trainer) evalShard() (sums [sumCount]float64, err error) {
+func (t *Trainer) evalShard() (total sums, err error) {
 	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.feeder.Stop(); err != nil {
-		return sums, err
+		return total, err
 	}
 	t.feeder.Forget()
 	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
-		return sums, err
+		return total, err
 	}
 	for range loader.Len() {
 		b, err := loader.Next()
 		if err != nil {
-			return sums, fmt.Errorf("evaluation: %w", err)
+			return total, fmt.Errorf("evaluation: %w", err)
 		}
-		res := t.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
+		res := t.passes.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
 		if res.Err != nil {
-			return sums, fmt.Errorf("evaluation: %w", res.Err)
+			return total, fmt.Errorf("evaluation: %w", res.Err)
 		}
-		sums[sumLoss] += res.LossSum
-		sums[sumCorrect] += float64(res.Correct)
-		sums[sumRows] += float64(res.Counted)
+		total[sumLoss] += res.LossSum
+		total[sumCorrect] += float64(res.Correct)
+		total[sumRows] += float64(res.Counted)
 	}
-	return sums, nil
+	return total, nil
 }
 
 // settleBuffers gives all ranks the batch statistics that count, rank 0's
 // unless it has run out of data, at a point where they are read: before an
 // evaluation, a checkpoint, and at the end.
 func (t *Trainer) settleBuffers(ctx context.Context) error {
-	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error { return t.shareBuffers() })
+	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error {
+		return t.replication.buffers(t.join.authority)
+	})
 }
 
-func (t *Trainer) shareBuffers() error {
-	if t.World.Size == 1 {
+// syncBuffers gives every rank rank 0's batch statistics before the forward
+// pass, once per optimizer step, as DDP's broadcast_buffers does; with join
+// those of the highest rank that has data, as DDP does then.
+func (t *Trainer) syncBuffers() error {
+	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
-	if t.World.Rank == t.join.authority {
-		if err := t.device.downloadBuffers(); err != nil {
-			return err
-		}
-		return t.group.Broadcast(t.memory.buffers, t.join.authority)
-	}
-	if err := t.group.Broadcast(t.memory.buffers, t.join.authority); err != nil {
-		return err
-	}
-	return t.device.uploadBuffers()
+	return t.replication.buffers(t.join.authority)
 }
-
-// total adds up an evaluation over ranks.
-func (t *Trainer) total(context.Context) error { return t.group.Scalars(sdk.Sum, t.evalSums[:]) }
 
 // Evaluate runs one evaluation over the loaded weights and returns its result.
 func (t *Trainer) Evaluate(ctx context.Context) (loss, accuracy float64, err error) {
 	if err := t.evaluate(ctx); err != nil {
 		return 0, 0, err
 	}
-	return t.vals.value("eval.loss"), t.vals.value("eval.accuracy"), nil
+	return t.report.metrics.value("eval.loss"), t.report.metrics.value("eval.accuracy"), nil
 }

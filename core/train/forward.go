@@ -19,7 +19,7 @@ type passes struct {
 	rank int
 
 	feeder   *data.Feeder
-	programs *programs
+	programs programs
 	model    *model
 	device   *deviceMemory
 	reducer  *ddp.Reducer
@@ -70,6 +70,9 @@ type measures struct {
 // others add up in the buckets (DDP's no_sync). A rank without batches of its own
 // makes the collectives of the others' passes.
 func (p *passes) run(in inputs, pos position, lossScale float64) (m measures, err error) {
+	if err := p.device.err; err != nil {
+		return m, err
+	}
 	total, last := p.feeder.Rows(in.own), in.passes-1
 	for i := range in.passes {
 		batch, err := p.next(in, i)

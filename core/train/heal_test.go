@@ -120,8 +120,8 @@ func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (ha
 		}
 		err = errors.Join(tr.Run(ctx), tr.device.download())
 		hash[d.World.Rank] = ddp.Hash(tr.model.values)
-		if lives := backends[d.World.Rank].lives; err == nil && (tr.processGroup.Replaced() != len(deaths) || lives != len(deaths)) {
-			t.Errorf("%v: %d groups were replaced, %d plugins of rank %d", deaths, tr.processGroup.Replaced(), lives, d.World.Rank)
+		if lives := backends[d.World.Rank].lives; err == nil && (tr.recovery.Group.Replaced() != len(deaths) || lives != len(deaths)) {
+			t.Errorf("%v: %d groups were replaced, %d plugins of rank %d", deaths, tr.recovery.Group.Replaced(), lives, d.World.Rank)
 		}
 		return err
 	})

@@ -3,17 +3,19 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
 // Run trains to the end of the configuration. When the context ends, all
 // ranks finish the step they are in, save, and Run returns Preempted.
 func (t *Trainer) Run(ctx context.Context) error {
 	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
-	t.stats.begin = time.Now()
+	t.report.stats.begin = time.Now()
 	for !t.atEnd() {
 		stop, err := t.epoch(ctx)
 		if err != nil {
@@ -26,7 +28,7 @@ func (t *Trainer) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	t.stats.end = time.Now()
+	t.report.stats.end = time.Now()
 	return t.finish(ctx)
 }
 
@@ -37,20 +39,20 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	}
 	for begun := t.pos.Step; ; {
 		begin := time.Now()
-		next, err := t.nextInputs(ctx)
+		in, err := t.nextInputs(ctx)
 		if err != nil {
 			return false, err
 		}
-		if next.passes == 0 {
+		if in.passes == 0 {
 			break
 		}
-		if t.pos.Step > begun && (t.saveDueAt(t.pos.Step) || t.saveIsAsked()) {
+		if t.pos.Step > begun && (t.saver.dueAt(t.pos.Step) || t.saveRequested()) {
 			if err := t.save(ctx); err != nil {
 				return false, err
 			}
 			begin = time.Now()
 		}
-		if stop, err = t.step(ctx, next, begin); err != nil || stop {
+		if stop, err = t.step(ctx, in, begin); err != nil || stop {
 			return stop, err
 		}
 		if t.atMaxSteps() {
@@ -62,17 +64,84 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	return false, t.endEpoch(ctx)
 }
 
-// saveIsAsked reports whether any rank was asked to save during the last step,
+// nextInputs finds out whether the epoch has another step. Where uneven inputs
+// are allowed, ranks tell each other how many batches they bring. Otherwise they are
+// taken to bring equally many, which costs no message: a data set that does not
+// keep to it is found out by the totals of the step.
+func (t *Trainer) nextInputs(ctx context.Context) (inputs, error) {
+	own := min(t.feeder.Left(), t.Settings.Train.AccumulateSteps)
+	if t.Settings.DDP.Uneven == ddp.UnevenError {
+		return evenInputs(own, t.World.Size), nil
+	}
+	t.trace.Step(t.pos.Step + 1)
+	if own > 0 {
+		switch err := t.feeder.Peek(); {
+		case errors.Is(err, data.ErrEnd):
+			own = 0
+		case err != nil:
+			return inputs{}, err
+		}
+	}
+	all, err := t.agreement.gather(ctx, float64(own))
+	if err != nil {
+		return inputs{}, err
+	}
+	in := unevenInputs(all, own)
+	if t.Settings.DDP.Uneven == ddp.UnevenStop && in.active < t.World.Size {
+		in.passes = 0
+	}
+	return in, nil
+}
+
+// requests are what this rank asks of all ranks in a step whose passes gave own.
+func (t *Trainer) requests(ctx context.Context, own measures) requests {
+	return requests{
+		stop: ctx.Err() != nil, save: t.saver.requested(),
+		ended: own.ended && t.Settings.DDP.Uneven == ddp.UnevenError,
+	}
+}
+
+// samples is how far a step brings every rank in its part of the epoch. Where
+// some may have run out it is the same on all of them.
+func (t *Trainer) samples(in inputs, own measures) int {
+	if t.Settings.DDP.Uneven == ddp.UnevenError {
+		return own.rows
+	}
+	return in.passes * t.outline.Batch
+}
+
+// outOfData is called on all ranks when the data of some of them ended in the step
+// at hand. When all of them had equally many batches the epoch is over, and
+// without any rows the step does not count. Otherwise the inputs are uneven.
+func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err error) {
+	gathered, err := t.agreement.gather(ctx, flag(ended))
+	if err != nil {
+		return false, err
+	}
+	out := slices.Clone(gathered)
+	taken, err := t.agreement.gather(ctx, float64(t.feeder.Used()))
+	if err != nil {
+		return false, err
+	}
+	even := true
+	for r := range out {
+		even = even && out[r] == 1 && taken[r] == taken[0]
+	}
+	if even {
+		return t.agreement.totals[sumRows] == 0, nil
+	}
+	return false, unevenError(t.pos.Epoch, out, taken)
+}
+
+// saveRequested reports whether any rank was asked to save during the last step,
 // which is the same on all of them, and takes the requests for met.
-func (t *Trainer) saveIsAsked() bool {
-	if t.sums[sumSave] == 0 {
+func (t *Trainer) saveRequested() bool {
+	if !t.agreement.saveAsked() {
 		return false
 	}
-	t.sums[sumSave] = 0
-	if t.SaveAsked != nil {
-		t.saved = t.SaveAsked()
-	}
-	if t.interval().Never() && t.World.Rank == 0 {
+	t.agreement.totals[sumSave] = 0
+	t.saver.meet()
+	if t.saver.every.Never() && t.World.Rank == 0 {
 		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `asked to save, but checkpoint.every = "never"; training continues`})
 	}
 	return true
@@ -100,9 +169,9 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
-		best = t.best.evaluated(t.vals, t.pos.Step) && !t.interval().Never()
+		best = t.saver.best.evaluated(t.report.metrics, t.pos.Step) && !t.saver.every.Never()
 	}
-	if best || t.saveDueAfterEpoch() || t.saveDueAt(t.pos.Step) || t.saveIsAsked() {
+	if best || t.saver.dueAfter(t.pos.Epoch) || t.saver.dueAt(t.pos.Step) || t.saveRequested() {
 		return t.save(ctx)
 	}
 	return nil
@@ -121,7 +190,7 @@ func (t *Trainer) finish(ctx context.Context) error {
 	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
-	if !t.interval().Never() {
+	if !t.saver.every.Never() {
 		if err := t.save(ctx); err != nil {
 			return err
 		}
@@ -130,82 +199,6 @@ func (t *Trainer) finish(ctx context.Context) error {
 		return err
 	}
 	return t.endsFinite()
-}
-
-// Preempted is what Run returns after it was asked to stop and has done so.
-type Preempted struct {
-	Step int
-
-	// Saved says that the checkpoint of Step was written and read back, on rank
-	// 0's file system; false when checkpoints are off.
-	Saved bool
-}
-
-func (p *Preempted) Error() string {
-	if !p.Saved {
-		return fmt.Sprintf("stopped after step %d as asked; nothing was saved because checkpoint.every = \"never\"", p.Step)
-	}
-	return fmt.Sprintf("stopped after step %d as asked; continue with --resume auto", p.Step)
-}
-
-// preempt saves and ends the run. No rank says that it was saved before rank 0
-// has read the checkpoint back.
-func (t *Trainer) preempt(ctx context.Context) error {
-	p := &Preempted{Step: t.pos.Step, Saved: !t.interval().Never()}
-	var unsaved error
-	if p.Saved {
-		var err error
-		if unsaved, err = t.store(ctx); err != nil {
-			return err
-		}
-		if t.World.Rank == 0 && t.Store != nil {
-			unsaved = t.settled(ctx, unsaved)
-		}
-	}
-	if err := t.recovery.Finish(ctx); err != nil {
-		return errors.Join(unsaved, err)
-	}
-	if p.Saved {
-		if err := t.agreeSaved(context.WithoutCancel(ctx), unsaved); err != nil {
-			return err
-		}
-	}
-	return p
-}
-
-// settled is why the checkpoint that was just written is not whole on disk. What
-// else went wrong meanwhile, with an earlier one, is a warning.
-func (t *Trainer) settled(ctx context.Context, unsaved error) error {
-	err := t.Store.Settle(context.WithoutCancel(ctx), t.pos.Step)
-	switch {
-	case err == nil && unsaved != nil:
-		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: unsaved.Error()})
-		return nil
-	case err != nil && unsaved == nil:
-		return fmt.Errorf("saving a checkpoint after step %d: %w", t.pos.Step, err)
-	}
-	return unsaved
-}
-
-// agreeSaved tells all ranks whether rank 0 has saved. Its failure is theirs.
-func (t *Trainer) agreeSaved(ctx context.Context, unsaved error) error {
-	if unsaved != nil {
-		unsaved = fmt.Errorf("stopped after step %d as asked, and it was not saved: %w", t.pos.Step, unsaved)
-	}
-	var text []byte
-	if unsaved != nil {
-		text = []byte(unsaved.Error())
-	}
-	all, err := t.Gather(ctx, "saved", text)
-	switch {
-	case unsaved != nil:
-		return unsaved
-	case err != nil:
-		return err
-	case len(all[0]) > 0:
-		return fmt.Errorf("rank 0 %s", all[0]) // what this rank was asked for failed as well
-	}
-	return nil
 }
 
 func (t *Trainer) atMaxSteps() bool {

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"math"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -49,5 +48,3 @@ func (b *bestEval) evaluated(m metrics, step int) bool {
 	b.known = &checkpoint.Best{Metric: b.cfg.KeepBest, Value: v.value, Step: step}
 	return true
 }
-
-func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -51,7 +51,7 @@ type resumeHead struct {
 	Position position
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
-	Carried  bool // and what compression carries over
+	Feedback bool // and what compression has left out
 	Best     *checkpoint.Best
 }
 
@@ -120,36 +120,26 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		if err := t.checkSame(s); err != nil {
 			return err
 		}
-		if err := t.optimizer.Load(s.Optimizer); err != nil {
+		if err := t.updater.optimizer.Load(s.Optimizer); err != nil {
 			return fmt.Errorf("%w; keep [optimizer] as it was, or start from its weights with model.init instead", err)
 		}
 		head.State = true
 		head.Scaler = s.Scaler
-		lines = append(lines, t.takeOver(s.Compression, s.WorldSize)...)
-		head.Carried = t.carried != nil
+		feedback := &t.replication.feedback
+		lines = append(lines, feedback.restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
+		head.Feedback = feedback.restored != nil
 		head.Position = position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
 		var moved string
 		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
 			lines = append(lines, moved)
 		}
 		for k, v := range s.Metrics {
-			t.vals.set(k, v, s.Step)
+			t.report.metrics.set(k, v, s.Step)
 		}
-		t.stats.lossMean = t.vals.value("train.loss")
+		t.report.stats.lossMean = t.report.metrics.value("train.loss")
 	}
 	t.Events.Emit(&event.CheckpointLoaded{Step: s.Step, Path: r.Path, Notes: lines})
 	return nil
-}
-
-// scaleIn finds the loss scale in a scaler's state: GradScaler and apex name
-// it differently.
-func scaleIn(state map[string]float64, otherwise float64) float64 {
-	for _, name := range []string{"scale", "loss_scale"} {
-		if s, ok := state[name]; ok {
-			return s
-		}
-	}
-	return otherwise
 }
 
 // checkSame refuses to continue on other data or in another order, which
@@ -188,48 +178,19 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
-// shareWeights gives all ranks rank 0's tensors.
-func (t *Trainer) shareWeights() error {
-	if err := t.group.Broadcast(t.memory.all, 0); err != nil {
-		return fmt.Errorf("broadcasting the weights: %w", err)
-	}
-	staging := ddp.Region{Size: t.memory.all.Offset}
-	if err := t.group.BroadcastTensors(t.model.liveMasters(), staging, 0); err != nil {
-		return fmt.Errorf("broadcasting the master weights: %w", err)
-	}
-	if t.head.State {
-		var state []tensor.Tensor
-		for _, s := range t.optimizer.State() {
-			state = append(state, s.Tensor)
-		}
-		if err := t.group.BroadcastTensors(state, staging, 0); err != nil {
-			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
-		}
-	}
-	if t.head.Carried {
-		if err := t.handOut(); err != nil {
-			return fmt.Errorf("handing out what compression carries over: %w", err)
-		}
-	}
-	return t.device.upload()
-}
-
 // adopt takes rank 0's state over on every rank.
 func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
-	t.head = head
-	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.shareWeights() }); err != nil {
+	t.replication.head = head
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.replication.weights(t.updater.optimizer) }); err != nil {
 		return err
 	}
 	t.pos = head.Position
-	t.best.known = head.Best
+	t.saver.best.known = head.Best
 	t.reducer.Resume(t.pos.Step)
-	if len(head.Scaler) > 0 {
-		if err := t.Precision.Load(ctx, head.Scaler); err != nil {
-			return fmt.Errorf("loss scaler: %w", err)
-		}
-		t.scale = scaleIn(head.Scaler, t.scale)
+	if err := t.updater.scaler.load(ctx, head.Scaler); err != nil {
+		return fmt.Errorf("loss scaler: %w", err)
 	}
 	// The rest of an epoch that was begun with other batches or ranks may end
 	// with a batch of a size that no whole epoch has.
-	return t.programs.bindTraining(max(0, t.outline.sampler.Len()-t.pos.Offset))
+	return t.passes.programs.bindTraining(max(0, t.outline.sampler.Len()-t.pos.Offset))
 }

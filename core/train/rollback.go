@@ -20,17 +20,14 @@ func (r runState) Step() int { return r.t.pos.Step + 1 }
 // Save copies what the passes of a step change beside gradients: the weights
 // change only after them.
 func (r runState) Save() {
-	t := r.t
-	t.device.fail(t.device.downloadBuffers())
-	t.kept = append(t.kept[:0], t.memory.bytes(t.memory.buffers)...)
-	t.reducer.Save()
+	r.t.replication.save()
+	r.t.reducer.Save()
 }
 
 // Rollback goes back to Save, and to the step's first batch.
 func (r runState) Rollback() error {
 	t := r.t
-	copy(t.memory.bytes(t.memory.buffers), t.kept)
-	if err := errors.Join(t.device.uploadBuffers(), t.reducer.Rollback()); err != nil {
+	if err := errors.Join(t.replication.rollback(), t.reducer.Rollback()); err != nil {
 		return err
 	}
 	return t.feeder.Start(t.pos.Epoch, t.pos.Offset)
@@ -38,13 +35,14 @@ func (r runState) Rollback() error {
 
 // Rebroadcast repeats the broadcast of a stage.
 func (r runState) Rebroadcast(stage string) error {
+	t := r.t
 	switch stage {
 	case stageWeights:
-		return r.t.shareWeights()
+		return t.replication.weights(t.updater.optimizer)
 	case stageBuffers:
-		return r.t.shareBuffers()
+		return t.replication.buffers(t.join.authority)
 	case stageFeedback:
-		return r.t.collectCarried()
+		return t.replication.feedback.collect()
 	}
 	panic("train: no broadcast " + stage)
 }

@@ -7,26 +7,43 @@ import (
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-// interval is when checkpoints are due. The table was checked before.
-func (t *Trainer) interval() checkpoint.Interval {
-	i, err := checkpoint.ParseInterval(t.Settings.Checkpoint.Every)
+// saver decides when a checkpoint is due. All ranks decide the same.
+type saver struct {
+	every checkpoint.Interval
+	best  bestEval
+	asked func() int64 // Deps.SaveAsked
+	met   int64        // of asked
+
+	equalAt int // step after which ranks were found equal last; 0: never
+}
+
+// newSaver is of a table that was checked before.
+func newSaver(cfg checkpoint.Config, asked func() int64) saver {
+	every, err := checkpoint.ParseInterval(cfg.Every)
 	if err != nil {
 		panic("train: " + err.Error())
 	}
-	return i
+	return saver{every: every, best: bestEval{cfg: cfg}, asked: asked}
 }
 
-func (t *Trainer) saveDueAt(step int) bool {
-	n := t.interval().Steps
-	return n > 0 && step%n == 0
-}
+// dueAt and dueAfter report whether a checkpoint is due after a step, and after an epoch.
+func (s *saver) dueAt(step int) bool { return s.every.Steps > 0 && step%s.every.Steps == 0 }
 
-func (t *Trainer) saveDueAfterEpoch() bool {
-	n := t.interval().Epochs
-	return n > 0 && t.pos.Epoch%n == 0
+func (s *saver) dueAfter(epoch int) bool { return s.every.Epochs > 0 && epoch%s.every.Epochs == 0 }
+
+// requested reports whether this rank was asked to save since the last meet.
+func (s *saver) requested() bool { return s.asked != nil && s.asked() > s.met }
+
+// meet takes the requests so far for met.
+func (s *saver) meet() {
+	if s.asked != nil {
+		s.met = s.asked()
+	}
 }
 
 // save makes a checkpoint. A save that fails during the run is a warning,
@@ -50,10 +67,10 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	if err := t.settleBuffers(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(t.device.download(), t.agree(ctx)); err != nil {
+	if err := errors.Join(t.device.download(), t.compareReplicas(ctx)); err != nil {
 		return nil, err
 	}
-	carried, err := t.carryOver(ctx)
+	compression, err := t.collectFeedback(ctx)
 	if err != nil || t.World.Rank != 0 || t.Store == nil {
 		return nil, err
 	}
@@ -61,7 +78,7 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	mark := t.trace.Now()
 	snap, err := t.snapshot(ctx)
 	if err == nil {
-		snap.Compression = carried
+		snap.Compression = compression
 		_, err = t.Store.Save(ctx, snap)
 	}
 	t.trace.Since(timeline.Checkpoint, "snapshot", -1, mark)
@@ -72,6 +89,17 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	return err, nil
 }
 
+// collectFeedback collects on rank 0 what compression keeps of all ranks. All ranks
+// call it; the others get nil.
+func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
+	if !t.reducer.HasFeedback() {
+		return nil, nil
+	}
+	f := &t.replication.feedback
+	err := t.recovery.Do(ctx, recovery.Stage{Name: stageFeedback}, func(context.Context) error { return f.collect() })
+	return f.take(), err
+}
+
 // snapshot collects everything that an exact resume needs, of what is on the host.
 func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	scaler, err := t.Precision.State(ctx)
@@ -80,7 +108,7 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.named(t.model.full()), Optimizer: t.optimizer.State(), Scaler: scaler,
+		Model: t.model.named(t.model.full()), Optimizer: t.updater.optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.outline.Batch,
 			OrderHash: t.outline.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
@@ -88,7 +116,7 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 		Seed:    t.Settings.Run.Seed,
 		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint, Classes: t.spec.ClassNames},
 		Plugins: t.usedPlugins(),
-		Metrics: t.vals.of(t.pos.Step),
+		Metrics: t.report.metrics.of(t.pos.Step),
 		Config:  t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
 		Parameters: len(t.model.graph.Params()), CreatedBy: t.Build,
 	}, nil

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -29,8 +27,8 @@ func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 // the same weights. Opening the data has a limit of its own, and what comes after
 // it, on all ranks, has Settings.BackendInit.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
-	t := &Trainer{Deps: d, vals: metrics{}, best: bestEval{cfg: d.Settings.Checkpoint}, diverges: divergence{limit: d.Settings.Train.MaxSkips}}
-	t.processGroup = t.newProcessGroup()
+	t := &Trainer{Deps: d}
+	t.recovery = recovery.New(runState{t}, t.newProcessGroup(), d.Settings.BackendTimeout)
 	t.Events.Emit(&event.PhaseChanged{Phase: "plugins"})
 	if err := t.openPlugins(ctx); err != nil {
 		return nil, err
@@ -104,12 +102,11 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		return Late(quick, err)
 	})
 	g.Go(func() error {
-		return Late(quick, t.processGroup.OpenBackend(quick))
+		return Late(quick, t.recovery.Group.OpenBackend(quick))
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	t.scale = t.policy.Scale
 	t.Events.Emit(&event.DatasetOpened{
 		Plugin: t.Settings.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
 		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
@@ -173,7 +170,6 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		return err
 	}
 	o := t.outline
-	t.auto = t.Settings.DDP.BucketCapMB.IsAuto()
 	if err := CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
@@ -184,7 +180,7 @@ func (t *Trainer) makePlan(context.Context) (err error) {
 		return err
 	}
 	warnMissing(t.Device, t.Events)
-	t.planning = time.Since(begin)
+	t.report.planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
 	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.sampler, t.device.dev)
 	t.passes.feeder = t.feeder
@@ -209,16 +205,8 @@ func (t *Trainer) allocate() (err error) {
 	t.model.graph = t.outline.Graph
 	t.model.values = t.memory.state(t.model.graph.StateDict(), t.outline.Plan.StateSpecs())
 	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.memory.arena, t.memory.scratch)
-	t.processGroup.Arena, t.processGroup.Device = t.memory.arena, &t.device
-	t.recovery = recovery.New(runState{t}, t.processGroup, t.group, t.Settings.BackendTimeout)
-	t.theirs = make([]float64, t.World.Size)
-	t.programs = programs{settings: &t.Settings, outline: t.outline, policy: &t.policy, device: t.Device, model: &t.model, world: t.World.Size}
-	t.passes = passes{
-		cfg: t.Settings.Train, seed: t.Settings.Run.Seed, rank: t.World.Rank,
-		programs: &t.programs, model: &t.model, device: &t.device,
-	}
-	t.join = join{cfg: t.Settings.DDP, rank: t.World.Rank, world: t.World.Size, events: t.Events}
-	t.device = deviceMemory{memory: &t.memory, backend: t.Backend, events: t.Events}
+	t.recovery.Group.Arena, t.recovery.Group.Device, t.recovery.Sequence = t.memory.arena, &t.device, t.group
+	t.assemble()
 	if dev, ok := t.Device.(plan.Resident); ok {
 		lend := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
 		if err := t.device.open(dev, lend, t.Settings.DDP.Compress != "none"); err != nil {
@@ -232,23 +220,49 @@ func (t *Trainer) allocate() (err error) {
 	return nil
 }
 
+// assemble makes the parts of the loop, as far as they do not depend on buckets.
+func (t *Trainer) assemble() {
+	s, rank, world := &t.Settings, t.World.Rank, t.World.Size
+	t.device = deviceMemory{memory: &t.memory, backend: t.Backend, events: t.Events}
+	t.passes = passes{
+		cfg: s.Train, seed: s.Run.Seed, rank: rank, model: &t.model, device: &t.device,
+		programs: programs{settings: s, outline: t.outline, policy: &t.policy, device: t.Device, model: &t.model, world: world},
+	}
+	t.join = join{cfg: s.DDP, rank: rank, world: world, events: t.Events}
+	t.agreement = newAgreement(t.group, t.recovery)
+	t.updater = updater{
+		maxNorm: s.Train.MaxNorm, diverged: divergence{limit: s.Train.MaxSkips},
+		scaler: scaler{plugin: t.Precision, dynamic: t.policy.Dynamic, scale: t.policy.Scale},
+	}
+	t.replication = replication{
+		rank: rank, world: world, group: t.group, memory: &t.memory, model: &t.model, device: &t.device,
+		feedback: feedback{rank: rank, world: world, group: t.group, memory: &t.memory, device: &t.device},
+	}
+	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
+	t.report = report{
+		events: t.Events, started: t.Started, classes: t.spec.Classes > 0, scaled: t.policy.Dynamic || t.policy.Scale != 1,
+		maxSkips: s.Train.MaxSkips, metrics: metrics{},
+	}
+}
+
 // equip makes everything that depends on where gradients lie.
 func (t *Trainer) equip() error {
 	o := t.outline
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
 	t.passes.connect(t.reducer)
+	t.replication.feedback.reducer = t.reducer
 	if t.memory.usage.Size > 0 {
 		t.reducer.FindUnused(t.memory.usage)
-		t.optional = o.Plan.Optional()
+		t.updater.optional = o.Plan.Optional()
 	}
 	t.model.grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
 		return err
 	}
-	if err := t.makeOptimizer(); err != nil {
+	if err := t.updater.build(&t.Settings, o, &t.model, &t.policy); err != nil {
 		return err
 	}
-	return t.device.connect(t.reducer, t.optimizer)
+	return t.device.connect(t.reducer, t.updater.optimizer)
 }
 
 // bind makes the programs of the run.
@@ -257,36 +271,24 @@ func (t *Trainer) bind() error {
 	if t.Settings.Train.EvalEvery > 0 || t.EvalOnly {
 		evaluation = len(t.evalIndices())
 	}
-	return t.programs.bind(t.outline.sampler.Len(), evaluation, t.evalBatch())
+	return t.passes.programs.bind(t.outline.sampler.Len(), evaluation, t.evalBatch())
 }
 
-func (t *Trainer) makeOptimizer() (err error) {
-	var params []optim.Param
-	t.slots = make([]int, len(t.model.graph.Params()))
-	t.model.masters = make([]tensor.Tensor, len(t.model.graph.Params()))
-	for i, e := range t.model.graph.StateDict() {
-		if e.Buffer || !t.model.graph.Params()[e.Index].RequiresGrad {
-			continue
-		}
-		v := t.model.values[i]
-		if half(v.DType) && t.policy.MasterWeights {
-			t.model.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
-		}
-		t.slots[e.Index] = len(params)
-		params = append(params, optim.Param{
-			Name: e.Name, Value: v, Grad: t.model.grads[e.Index], Master: t.model.masters[e.Index], Optional: slices.Contains(t.optional, e.Index),
-		})
+// planMade tells of the plan, and makes room for the statistics of its steps.
+func (t *Trainer) planMade() {
+	p, n := t.outline.Plan, t.outline.Steps
+	t.report.stats = newStats(n)
+	params := 0
+	for _, q := range t.model.graph.Params() {
+		params += q.Shape.Elems()
 	}
-	if t.optimizer != nil {
-		if err := t.optimizer.Return(); err != nil {
-			return err
-		}
-	}
-	if t.optimizer, err = optim.New(t.Settings.Optimizer, params); err != nil {
-		return err
-	}
-	t.schedule, err = optim.NewSchedule(t.Settings.Schedule, t.Settings.Optimizer.LR, t.outline.StepsPerEpoch, t.outline.Steps)
-	return err
+	mem := p.Memory(t.Device)
+	copies := t.outline.CopyBytes()
+	t.Events.Emit(&event.PlanMade{
+		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
+		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
+		Epochs: t.Settings.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.Settings.Train.LogFreq, TookMS: ms(t.report.planning),
+	})
 }
 
 // rendezvous connects the backends and makes sure that all ranks mean the same
@@ -300,7 +302,7 @@ func (t *Trainer) rendezvous(ctx context.Context) error {
 	if err := ddp.VerifyReplicas(replicas, t.Settings.Run.AllowSharedDevice); err != nil {
 		return err
 	}
-	return t.processGroup.Form(ctx, t.pos.Step+1)
+	return t.recovery.Group.Form(ctx, t.pos.Step+1)
 }
 
 func (t *Trainer) replica() ddp.Replica {
@@ -319,7 +321,7 @@ func (t *Trainer) replica() ddp.Replica {
 // not be unmapped before. A backend that has been lent the copy is closed.
 // Nothing can be run after.
 func (t *Trainer) Vacate() error {
-	err := t.programs.close()
+	err := t.passes.programs.close()
 	return errors.Join(err, t.device.close())
 }
 

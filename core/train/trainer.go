@@ -12,7 +12,6 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
@@ -84,57 +83,38 @@ type Deps struct {
 	PeakRSS func() int64
 }
 
-// Trainer is one rank's run. It belongs to one goroutine.
+// Trainer is one rank's run. It belongs to one goroutine. Its parts know nothing
+// of it, nor of each other but where a comment says so.
 type Trainer struct {
 	Deps
+	answers
 
-	spec    sdk.DatasetSpec
-	policy  sdk.Policy
 	outline *Outline
+	memory  memory // shared with the backend
+	model   model
+	device  deviceMemory
+	group   *ddp.Group
 
-	programs  programs
-	passes    passes
-	feeder    *data.Feeder
-	join      join
-	memory    memory
-	model     model
-	device    deviceMemory
-	group     *ddp.Group
-	reducer   *ddp.Reducer
-	optimizer *optim.Optimizer
-	schedule  optim.Schedule
-	optional  []int              // parameters that a step may leave out
-	slots     []int              // by parameter: its place in the optimizer
-	trace     *timeline.Recorder // nil when off
+	// A step's way goes through these, in this order.
+	feeder      *data.Feeder
+	join        join
+	replication replication
+	passes      passes
+	reducer     *ddp.Reducer
+	agreement   agreement
+	updater     updater
+	report      report
 
-	pos   position
-	scale float64
-	sums  [sumCount]float64
-	saved int64 // of SaveAsked, those that were met
-	stats stats
-	done  event.StepDone // reused
-	vals  metrics
-	best  bestEval
+	saver    saver
+	recovery *recovery.Recovery
+	trace    *timeline.Recorder // nil when off
+	pos      position
+}
 
-	carried    [][]tensor.Named // by rank: errors of compression from a checkpoint; rank 0, until they are handed out
-	auto       bool             // the caps of buckets are measured
-	pace       ddp.Pace         // of this rank
-	cost       [2]float64       // of an all-reduce, over all ranks: ns, and ns per byte
-	planning   time.Duration    // took that long
-	diverges   divergence
-	agreed     agreement
-	lossWarned bool
-	evaluated  bool // in this process; vals may be a checkpoint's
-
-	found    [1]float64        // 1 if a gradient is not finite
-	theirs   []float64         // a number of every rank, by rank
-	evalSums [sumCount]float64 // of the evaluation under way
-
-	processGroup *recovery.ProcessGroup
-	recovery     *recovery.Recovery
-	collected    []tensor.Named // of all ranks, on rank 0, for a checkpoint
-	kept         []byte         // buffers before the step under way
-	head         resumeHead
+// answers are what the plugins said when they were opened.
+type answers struct {
+	spec   sdk.DatasetSpec
+	policy sdk.Policy
 }
 
 // position is where the run is. Everything a step depends on besides the
@@ -144,6 +124,15 @@ type position struct {
 	Applied int // steps that changed the weights
 	Epoch   int
 	Offset  int // samples of this epoch that this rank has consumed
+}
+
+// advance is one more step over samples of this rank.
+func (p *position) advance(samples int, applied bool) {
+	p.Step++
+	p.Offset += samples
+	if applied {
+		p.Applied++
+	}
 }
 
 // lastEpoch is the epoch of the last step: between two epochs, the finished one.

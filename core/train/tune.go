@@ -64,21 +64,27 @@ func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) 
 // and the backend, and all do as rank 0 says. Sums do not depend on buckets,
 // so the outcome of a run does not depend on what was measured.
 func (t *Trainer) tune(ctx context.Context) error {
-	if t.auto && t.World.Size > 1 {
+	if t.Settings.DDP.BucketCapMB.IsAuto() && t.World.Size > 1 {
 		if err := t.retune(ctx); err != nil {
 			return fmt.Errorf("measuring the caps of buckets: %w", err)
 		}
 	}
 	t.record()
-	t.planMade(t.planning)
+	t.planMade()
 	return nil
 }
 
 func (t *Trainer) retune(ctx context.Context) error {
-	if err := t.recovery.Do(ctx, recovery.Stage{Name: "pace", Result: t.cost[:]}, t.measure); err != nil {
+	own := ddp.Pace{Ready: make([]time.Duration, len(t.outline.Gradients))}
+	var cost [2]float64 // of the slowest all-reduce: ns, and ns per byte
+	err := t.recovery.Do(ctx, recovery.Stage{Name: "pace", Result: cost[:]}, func(context.Context) (err error) {
+		cost, err = t.measure(&own)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(t.pace)
+	b, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}
@@ -90,7 +96,7 @@ func (t *Trainer) retune(ctx context.Context) error {
 	if err := json.Unmarshal(all[0], &pace); err != nil {
 		return err
 	}
-	pace.Alpha, pace.Beta = time.Duration(t.cost[0]), t.cost[1]
+	pace.Alpha, pace.Beta = time.Duration(cost[0]), cost[1]
 	cfg := t.Settings.DDP
 	cfg.BucketCapMB = ddp.AutoCap
 	t.outline.fill(&cfg, func() ddp.Pace { return pace })
@@ -119,19 +125,18 @@ func (m *layout) place(cfg ddp.Config, o *Outline) {
 // measure times passes over an empty batch, and all-reduces over the memory of
 // the gradients. All ranks do it at the same time, as they will, and agree on
 // the slowest all-reduce.
-func (t *Trainer) measure(context.Context) error {
-	t.pace.Ready = make([]time.Duration, len(t.outline.Gradients))
-	err := t.measurePass(&t.pace)
+func (t *Trainer) measure(own *ddp.Pace) (cost [2]float64, err error) {
+	err = t.measurePass(own)
 	clear(t.memory.bytes(t.memory.all)) // as empty as before: the weights come later
 	if err != nil {
-		return err
+		return cost, err
 	}
 	alpha, beta, err := t.measureReduce()
 	if err != nil {
-		return err
+		return cost, err
 	}
-	t.cost = [2]float64{float64(alpha), beta}
-	return t.group.Scalars(sdk.Max, t.cost[:])
+	cost = [2]float64{float64(alpha), beta}
+	return cost, t.group.Scalars(sdk.Max, cost[:])
 }
 
 // measureReduce fits latency and time per byte to two sizes.
@@ -165,7 +170,7 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 	args.OnUnused = args.OnGrad
 	for range timedPasses {
 		begin = time.Now()
-		if res := t.programs.train[rows].Run(args); res.Err != nil {
+		if res := t.passes.programs.train[rows].Run(args); res.Err != nil {
 			return res.Err
 		}
 		p.End = time.Since(begin)

@@ -133,7 +133,7 @@ func TestUnusedParametersWithoutTheOption(t *testing.T) {
 func TestFrozenParameters(t *testing.T) {
 	start, _, errs := run(t, []int{0, 0}, func(s *Settings) {}, nil)
 	got, _, more := run(t, []int{4, 4}, func(s *Settings) { s.Model.Freeze = []string{"0", "1.weight"} }, func(tr *Trainer) {
-		if n, params := tr.reducer.BytesPerStep(), len(tr.optimizer.State()); n != 8*(2+8*3+3) || params != 1+3 {
+		if n, params := tr.reducer.BytesPerStep(), len(tr.updater.optimizer.State()); n != 8*(2+8*3+3) || params != 1+3 {
 			t.Errorf("%d bytes per step, %d tensors of state", n, params)
 		}
 	})

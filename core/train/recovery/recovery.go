@@ -55,9 +55,10 @@ type Sequence interface {
 // Recovery replaces the process group of one rank's run. It belongs to the
 // goroutine of the training loop, and allocates nothing in a stage that ends well.
 type Recovery struct {
+	Group    *ProcessGroup
+	Sequence Sequence // set before the first Do
+
 	run     Run
-	group   *ProcessGroup
-	seq     Sequence
 	timeout time.Duration // for ranks to meet: as long as in a collective
 
 	own      progress
@@ -68,14 +69,14 @@ type Recovery struct {
 
 // New makes the recovery of a run in a process group. With group.Restarts 0, or
 // a backend that cannot be restarted, stages are done once.
-func New(run Run, group *ProcessGroup, seq Sequence, timeout time.Duration) *Recovery {
-	return &Recovery{run: run, group: group, seq: seq, timeout: timeout}
+func New(run Run, group *ProcessGroup, timeout time.Duration) *Recovery {
+	return &Recovery{Group: group, run: run, timeout: timeout}
 }
 
 // Do does a stage with the other ranks. It may call do several times, or not at
 // all where the others' results say that this rank is through.
 func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) error) error {
-	if !r.group.Replaceable() {
+	if !r.Group.Replaceable() {
 		return do(ctx)
 	}
 	r.own.Stage++
@@ -106,7 +107,7 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 // Finish keeps a rank that is through the run until all are: another one may
 // need a new group for the rest. Only the first call does anything.
 func (r *Recovery) Finish(ctx context.Context) error {
-	if !r.group.Replaceable() || r.finished {
+	if !r.Group.Replaceable() || r.finished {
 		return nil
 	}
 	r.own.Stage++
@@ -122,8 +123,8 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 	begin, ended := time.Now(), cause == nil
 	ctx = context.WithoutCancel(ctx) // a step that was begun is ended before the run stops
 	for {
-		if cause != nil && !r.group.mayReplace(cause) {
-			return false, r.group.exhausted(cause)
+		if cause != nil && !r.Group.mayReplace(cause) {
+			return false, r.Group.exhausted(cause)
 		}
 		c, err := r.consensus(ctx, s, cause)
 		switch {
@@ -132,11 +133,11 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 		case c.finished:
 			return true, nil
 		}
-		if err := r.group.replace(ctx); err != nil {
+		if err := r.Group.replace(ctx); err != nil {
 			return false, err
 		}
-		r.seq.Continue(c.seq)
-		r.group.restarted(c.cause, r.run.Step(), begin)
+		r.Sequence.Continue(c.seq)
+		r.Group.restarted(c.cause, r.run.Step(), begin)
 		behind := r.own.Stage < c.stage
 		if !behind && s.Changes {
 			if err := r.run.Rollback(); err != nil {
@@ -166,7 +167,7 @@ func (r *Recovery) rebroadcast(c consensus) error {
 func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consensus, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	r.own.Name, r.own.Broadcast, r.own.Seq, r.own.Cause, r.own.Own = s.Name, s.Result == nil && s.Name != end, r.seq.Seq(), "", false
+	r.own.Name, r.own.Broadcast, r.own.Seq, r.own.Cause, r.own.Own = s.Name, s.Result == nil && s.Name != end, r.Sequence.Seq(), "", false
 	if cause != nil {
 		r.own.Cause, r.own.Own = brief(cause), errors.Is(cause, host.ErrDied) || errors.Is(cause, host.ErrHung)
 	}
@@ -175,7 +176,7 @@ func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consens
 		panic("recovery: " + err.Error())
 	}
 	r.rounds++
-	replies, err := r.group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
+	replies, err := r.Group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
 	if err != nil {
 		return consensus{}, err
 	}

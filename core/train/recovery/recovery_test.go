@@ -111,7 +111,9 @@ func onTwoRanks(t *testing.T, restarts int, change func(rank int, b *backend), f
 		g := &ProcessGroup{Backend: b, Gather: s.gather(rank), Open: sdk.Group{Rank: rank, WorldSize: 2}, Events: bus, InitTimeout: 10 * time.Second, Restarts: restarts}
 		ranks.Go(func() {
 			if errs[rank] = g.Form(ctx, 1); errs[rank] == nil {
-				errs[rank] = f(rank, New(j, g, j, 10*time.Second), j)
+				r := New(j, g, 10*time.Second)
+				r.Sequence = j
+				errs[rank] = f(rank, r, j)
 			}
 			did[rank] = j.did
 		})

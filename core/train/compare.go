@@ -26,13 +26,8 @@ import (
 // ddp.broadcast_buffers. What is each rank's own by design is left out: errors
 // of compression, and where its data stand.
 
-// agreement is what a rank remembers of comparing itself with the others.
-type agreement struct {
-	step int // after which all were equal last; 0: the start of the run
-}
-
-// agree returns an error on all ranks if their states, which are on the host, differ.
-func (t *Trainer) agree(ctx context.Context) error {
+// compareReplicas returns an error on all ranks if their states, which are on the host, differ.
+func (t *Trainer) compareReplicas(ctx context.Context) error {
 	if t.World.Size == 1 {
 		return nil
 	}
@@ -40,14 +35,14 @@ func (t *Trainer) agree(ctx context.Context) error {
 	names, sums := t.stateSums()
 	t.trace.Since(timeline.Checkpoint, "hash", -1, mark)
 	whole := xxhash.Sum64(tensor.Bytes(sums))
-	all, err := t.numbers(ctx, float64(whole>>11)) // 53 bits: a float64 holds them
+	all, err := t.agreement.gather(ctx, float64(whole>>11)) // 53 bits: a float64 holds them
 	if err != nil {
 		return err
 	}
 	if v := compareRanks(all); !v.equal {
 		return t.disagree(ctx, v, names, sums)
 	}
-	t.agreed.step = t.pos.Step
+	t.saver.equalAt = t.pos.Step
 	return nil
 }
 
@@ -59,10 +54,10 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 	for _, m := range t.model.named(t.model.values) {
 		add(m.Name, m.Data)
 	}
-	for _, s := range t.optimizer.State() {
+	for _, s := range t.updater.optimizer.State() {
 		add("the optimizer's "+s.Name, s.Data)
 	}
-	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.scale)}))
+	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.updater.scaler.scale)}))
 	add("the count of steps", tensor.Bytes([]int64{int64(t.pos.Step), int64(t.pos.Applied)}))
 	return names, sums
 }
@@ -71,18 +66,19 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 // majority are to blame, and the others say so.
 func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
 	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: look at the backend and precision plugins, the memory and the GPU there",
-		v, t.pos.Step, t.differing(ctx, names, sums), t.agreed)
+		v, t.pos.Step, t.differing(ctx, names, sums), lastEqual(t.saver.equalAt))
 	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
 		return fmt.Errorf("%s", text)
 	}
 	return ddp.NewPeerFailed(v.odd[0], text)
 }
 
-func (a agreement) String() string {
-	if a.step == 0 {
+// lastEqual says after which step all ranks were equal last; 0: no checkpoint has compared them.
+func lastEqual(step int) string {
+	if step == 0 {
 		return "it is the first comparison"
 	}
-	return fmt.Sprintf("all were equal after step %d", a.step)
+	return fmt.Sprintf("all were equal after step %d", step)
 }
 
 // differing names the first tensor that is not the same on all ranks. The way

@@ -1,58 +1,66 @@
 package train
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/core/train/recovery"
+	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// carryOver collects on rank 0 what compression keeps of all ranks. All ranks
-// call it; the others get nil.
-func (t *Trainer) carryOver(ctx context.Context) ([]tensor.Named, error) {
-	if !t.reducer.HasFeedback() {
-		return nil, nil
-	}
-	err := t.recovery.Do(ctx, recovery.Stage{Name: stageFeedback}, func(context.Context) error { return t.collectCarried() })
-	out := t.collected
-	t.collected = nil
-	return out, err
+// feedback is what compression has left out of the gradients so far (PowerSGD's
+// error feedback), on its way between ranks and checkpoints.
+type feedback struct {
+	rank, world int
+	group       *ddp.Group
+	memory      *memory
+	device      *deviceMemory
+	reducer     *ddp.Reducer
+
+	restored  [][]tensor.Named // by rank: from a checkpoint; rank 0, until they are distributed
+	collected []tensor.Named   // of all ranks, on rank 0, for a checkpoint
 }
 
-func (t *Trainer) collectCarried() error {
-	if err := t.device.wait(); err != nil { // the staging's last copy
+// collect brings what compression keeps of all ranks to collected, on rank 0. All ranks call it.
+func (f *feedback) collect() error {
+	if err := f.device.wait(); err != nil { // for the last copy of a bucket
 		return err
 	}
 	var out []tensor.Named
-	mine := t.reducer.Errors()
-	for r := range t.World.Size {
-		dst := mine
-		if t.World.Rank == 0 {
-			dst = fresh(mine)
+	own := f.reducer.Errors()
+	for r := range f.world {
+		dst := own
+		if f.rank == 0 {
+			dst = fresh(own)
 		}
-		if err := t.group.Send(tensors(mine), tensors(dst), r, 0, t.memory.staging()); err != nil {
+		if err := f.group.Send(tensors(own), tensors(dst), r, 0, f.memory.staging()); err != nil {
 			return fmt.Errorf("collecting rank %d's errors of compression: %w", r, err)
 		}
 		for _, e := range dst {
 			out = append(out, tensor.Named{Name: fmt.Sprintf("error.%d.%s", r, e.Name), Tensor: e.Tensor})
 		}
 	}
-	if t.World.Rank != 0 {
+	if f.rank != 0 {
 		return nil
 	}
-	for _, q := range t.reducer.Factors() {
+	for _, q := range f.reducer.Factors() {
 		out = append(out, tensor.Named{Name: "q." + q.Name, Tensor: q.Tensor})
 	}
-	t.collected = out
+	f.collected = out
 	return nil
 }
 
-// takeOver prepares rank 0 to hand on what a checkpoint of a job of world ranks
-// carries over, and says what of it does not fit.
-func (t *Trainer) takeOver(saved []tensor.Named, world int) (notes []string) {
-	if t.Settings.DDP.Compress != "powersgd" || t.World.Size == 1 {
+// take returns what was collected, once.
+func (f *feedback) take() []tensor.Named {
+	out := f.collected
+	f.collected = nil
+	return out
+}
+
+// restore prepares rank 0 to distribute what a checkpoint of a job of world
+// ranks has, and says what of it does not fit. compress is ddp.compress.
+func (f *feedback) restore(compress string, saved []tensor.Named, world int) (notes []string) {
+	if compress != "powersgd" || f.world == 1 {
 		if len(saved) > 0 {
 			notes = append(notes, "what powersgd had left out of the gradients is dropped: this run does not use it")
 		}
@@ -70,24 +78,24 @@ func (t *Trainer) takeOver(saved []tensor.Named, world int) (notes []string) {
 			missing++
 		}
 	}
-	for _, q := range t.reducer.Factors() {
+	for _, q := range f.reducer.Factors() {
 		put(q.Tensor, "q."+q.Name)
 	}
-	mine := t.reducer.Errors()
+	own := f.reducer.Errors()
 	for r := range world {
-		errs := fresh(mine)
+		errs := fresh(own)
 		for _, e := range errs {
 			put(e.Tensor, fmt.Sprintf("error.%d.%s", r, e.Name))
 		}
-		t.carried = append(t.carried, errs)
+		f.restored = append(f.restored, errs)
 	}
 	if missing > 0 && len(saved) > 0 {
 		notes = append(notes, fmt.Sprintf("%d of powersgd's matrices are not in the checkpoint, or have another shape, and begin anew", missing))
 	}
-	if world != t.World.Size {
-		t.carried = spread(t.carried, t.World.Size)
+	if world != f.world {
+		f.restored = spread(f.restored, f.world)
 		if len(saved) > 0 {
-			notes = append(notes, fmt.Sprintf("what powersgd had left out on %d ranks is shared out evenly among %d", world, t.World.Size))
+			notes = append(notes, fmt.Sprintf("what powersgd had left out on %d ranks is shared out evenly among %d", world, f.world))
 		}
 	}
 	return notes
@@ -109,20 +117,20 @@ func spread(old [][]tensor.Named, world int) [][]tensor.Named {
 	return all
 }
 
-// handOut gives every rank its part of what rank 0 has taken over. It may be
-// done again until the first step.
-func (t *Trainer) handOut() error {
-	mine := tensors(t.reducer.Errors())
-	for r := range t.World.Size {
-		src := mine
-		if t.World.Rank == 0 {
-			src = tensors(t.carried[r])
+// distribute gives every rank its part of what rank 0 has restored. It may be
+// repeated until the first step.
+func (f *feedback) distribute() error {
+	own := tensors(f.reducer.Errors())
+	for r := range f.world {
+		src := own
+		if f.rank == 0 {
+			src = tensors(f.restored[r])
 		}
-		if err := t.group.Send(src, mine, 0, r, t.memory.staging()); err != nil {
+		if err := f.group.Send(src, own, 0, r, f.memory.staging()); err != nil {
 			return err
 		}
 	}
-	return t.group.BroadcastTensors(tensors(t.reducer.Factors()), t.memory.staging(), 0)
+	return f.group.BroadcastTensors(tensors(f.reducer.Factors()), f.memory.staging(), 0)
 }
 
 func tensors(named []tensor.Named) []tensor.Tensor {
