@@ -42,13 +42,17 @@
 //
 // # The walk of a batch
 //
-// core/train/step.go asks core/train/data/loader.go, which has requested the batch
+// core/train/step.go calls the parts of the loop in the order in which a batch passes
+// them. core/train/forward.go takes it from core/train/data/feeder.go, and that from
+// core/train/data/loader.go, which has requested it
 // some steps ago: core/train/data/sampler.go chose the indices, core/plugin/host/dataset.go
 // passed them through the ring, and the dataset plugin filled a slot of the
 // shared batch arena. core/engine/plan runs forward, loss and backward over it on the
 // device (core/engine/cpu, kernels in core/engine/kernel). Then the bucket walk ends, all
-// ranks agree that the gradients are finite, core/engine/optim updates the weights,
-// and core/report/event learns StepDone.
+// ranks agree that the gradients are finite (core/train/agreement.go), core/engine/optim
+// updates the weights (core/train/update.go), and core/report/event learns StepDone
+// (core/train/report.go). If the backend's process group breaks meanwhile,
+// core/train/recovery forms another one, and the step is repeated.
 //
 // # A job's beginning
 //
@@ -85,7 +89,7 @@
 //	report/    events and what is made of them: progress, logs, TensorBoard, timeline, forecast
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
 //	plugin/    the host's side of plugins, and their flight record
-//	train/     the training loop, and below it ddp, data and checkpoint
+//	train/     the training loop, and below it ddp, data, checkpoint and recovery
 //	bench, config, app   measuring, the TOML file, and the wiring of it all
 //
 // Imports go from a folder to those above it in this list, and no other way;

@@ -10,7 +10,6 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
-	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.outline.Batch) }
@@ -76,25 +75,6 @@ func (t *Trainer) evalShard() (total sums, err error) {
 		total[sumRows] += float64(res.Counted)
 	}
 	return total, nil
-}
-
-// settleBuffers gives all ranks the batch statistics that count, rank 0's
-// unless it has run out of data, at a point where they are read: before an
-// evaluation, a checkpoint, and at the end.
-func (t *Trainer) settleBuffers(ctx context.Context) error {
-	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error {
-		return t.replication.buffers(t.join.authority)
-	})
-}
-
-// syncBuffers gives every rank rank 0's batch statistics before the forward
-// pass, once per optimizer step, as DDP's broadcast_buffers does; with join
-// those of the highest rank that has data, as DDP does then.
-func (t *Trainer) syncBuffers() error {
-	if !t.Settings.DDP.BroadcastBuffers {
-		return nil
-	}
-	return t.replication.buffers(t.join.authority)
 }
 
 // Evaluate runs one evaluation over the loaded weights and returns its result.

@@ -1,7 +1,10 @@
 package train
 
 import (
+	"context"
 	"errors"
+
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 // The stages that end with a broadcast.
@@ -10,6 +13,25 @@ const (
 	stageBuffers  = "buffers"  // batch statistics
 	stageFeedback = "feedback" // what compression has left out, for a checkpoint
 )
+
+// settleBuffers gives all ranks the batch statistics that count, rank 0's
+// unless it has run out of data, at a point where they are read: before an
+// evaluation, a checkpoint, and at the end.
+func (t *Trainer) settleBuffers(ctx context.Context) error {
+	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error {
+		return t.replication.buffers(t.join.authority)
+	})
+}
+
+// syncBuffers gives every rank rank 0's batch statistics before the forward
+// pass, once per optimizer step, as DDP's broadcast_buffers does; with join
+// those of the highest rank that has data, as DDP does then.
+func (t *Trainer) syncBuffers() error {
+	if !t.Settings.DDP.BroadcastBuffers {
+		return nil
+	}
+	return t.replication.buffers(t.join.authority)
+}
 
 // runState is the run as recovery sees it.
 type runState struct{ t *Trainer }
