@@ -146,7 +146,7 @@ func TestFrozenParameters(t *testing.T) {
 			t.Errorf("%s is unchanged: %v", key, same)
 		}
 	}
-	for freeze, want := range map[string]string{"2": "no parameter lies at or below", "": "no parameter lies"} {
+	for freeze, want := range map[string]string{"2": "no parameter or layer is named", "": "no parameter or layer is named"} {
 		err := func() error {
 			_, _, errs := run(t, []int{1}, func(s *Settings) { s.Model.Freeze = []string{freeze} }, nil)
 			return errs[0]
