@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -77,8 +78,12 @@ func (l *launcher) catchSignals() (stop func()) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, append(StopSignals(), SaveSignal)...)
 	l.signals = c
-	return func() { signal.Stop(c) }
+	return func() { time.AfterFunc(lastWords, func() { signal.Stop(c) }) }
 }
+
+// lastWords is how long a signal that comes after the end does nothing: the caller
+// tells then how it ended, and tidies up.
+const lastWords = 5 * time.Second
 
 // StopSignals ask a run to save and end: SIGINT, SIGTERM, and SIGHUP of a
 // terminal that is gone, unless nohup had it ignored.

@@ -350,6 +350,20 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A signal that comes when the run is over does not keep the caller from telling
+// how it ended.
+func TestSignalAfterTheEnd(t *testing.T) {
+	res, err := Run(t.Context(), Options{Nproc: 1, Command: asRole("exit:0:7")})
+	if err != nil || res.Failure() == nil {
+		t.Fatalf("%+v %v", res, err)
+	}
+	for _, s := range StopSignals() {
+		if err := syscall.Kill(os.Getpid(), s.(syscall.Signal)); err != nil { // which would end this test
+			t.Fatal(err)
+		}
+	}
+}
+
 // A signal that comes while a failed attempt is being ended is heard: there is
 // no other attempt.
 func TestSignalBetweenAttempts(t *testing.T) {
