@@ -161,6 +161,7 @@ func TestStartErrors(t *testing.T) {
 		{"exits at once", script(t, "echo oops >&2; exit 7"), []string{"ended at once: exit status 7", "oops"}},
 		{"killed at once", script(t, "kill -9 $$"), []string{"signal: killed"}},
 		{"killed slowly", script(t, "exec >&-; sleep 0.3; kill -9 $$"), []string{"signal: killed"}}, // its output is closed first, as the kernel does it
+		{"killed in the handshake", script(t, "echo \"1|1|unix|$PWD/nowhere|grpc|\"; sleep 0.3; kill -9 $$"), []string{"signal: killed"}},
 		{"newer protocol", script(t, "echo '1|7|unix|/nowhere|grpc|'; exec sleep 60"), []string{"speaks version 7", "speaks 1"}},
 		{"hangs", script(t, "exec sleep 60"), []string{"not ready within 700ms"}},
 		{"dead socket", script(t, "echo '1|1|unix|/nowhere|grpc|'; exec sleep 60"), nil},

@@ -201,7 +201,7 @@ func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Aren
 func (p *plugin) abandon(ctx context.Context, cause error) error {
 	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	started := p.proc.pid() != 0
-	ended := started && p.proc.endsSoon() && !p.proc.wasKilled()
+	ended := started && p.proc.endsWithin(patienceAfter(ctx, cause)) && !p.proc.wasKilled()
 	p.proc.killGroup()
 	p.client.Kill()
 	if started {
@@ -217,6 +217,17 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 	e.Fault = ended && p.proc.signaled || (ended || timedOut) && p.proc.known()
 	p.explain(ctx, e, ended, timedOut)
 	return e
+}
+
+// patienceAfter is how long a process may take to be found dead after a start that
+// failed: a broken connection is what its death looks like at first, a refusal or
+// the end of the time is not.
+func patienceAfter(ctx context.Context, cause error) time.Duration {
+	var refused *sdk.Error
+	if ctx.Err() != nil || errors.As(cause, &refused) && refused.Code != "" {
+		return lastMoment
+	}
+	return silentDeath
 }
 
 func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut bool) {
