@@ -19,13 +19,15 @@ const module = "github.com/trainctl/trainctl/"
 var layers = [][]string{
 	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/report/timeline", "core/engine/cuda/dl"},
 	{"core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet"},
-	{"core/job/rank"},
-	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op"},
+	{"core/job/rank", "core/contract/contracttest", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
+	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op", "core/engine/cuda/fakegpu"},
 	{"core/engine/plan", "core/plugin/flight"},
+	{"core/engine/cuda/memory", "core/engine/cuda/library"},
+	{"core/engine/cuda/ops", "core/engine/cuda/optimizer"},
 	{"core/engine/cpu", "core/engine/cuda"},
 	{"core/train/ddp", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
 	{"core/train/recovery"},
-	{"core/train", "core/bench", "core/engine/devicetest", "core/engine/cuda/cudatest"},
+	{"core/train", "core/bench", "core/engine/devicetest"},
 	{"core/config"},
 	{"core/app"},
 }

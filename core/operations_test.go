@@ -46,7 +46,7 @@ func TestOperationsAreComplete(t *testing.T) {
 			case d.Pointwise.Saved != op.SavedNothing:
 				lacks("core/engine/cuda/kernels/%s.cu", "GPUs do not implement %s", s.Op)
 			default:
-				lacks("core/engine/cuda/%s.go", "GPUs do not implement %s", s.Op)
+				lacks("core/engine/cuda/ops/%s.go", "GPUs do not implement %s", s.Op)
 			}
 		}
 		if len(d.Steps) > 0 && !slices.Contains(tested, d.Name) {

@@ -39,7 +39,9 @@ func gpuTable(t *testing.T, p *place, python string, parts ...string) (table, al
 		must(t, err)
 		write(filepath.Base(f), string(b), 0o755)
 	}
-	write("cuda/cuda.test", testBinaries, 0o755)
+	for _, name := range []string{"cuda", "kernels", "ops"} {
+		write("cuda/"+name+".test", testBinaries, 0o755)
+	}
 	write("nccl/nccl.test", testBinaries, 0o755)
 	write("python", "#!/bin/bash\n"+python, 0o755)
 	write("version", "0123456", 0o644)

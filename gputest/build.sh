@@ -11,8 +11,11 @@ mkdir -p "$stage/cuda" "$stage/nccl" "$stage/mnist" bin
 
 go build -ldflags='-s -w' -o "$stage/trainctl" ./cmd/trainctl
 go test -c -ldflags='-s -w' -o "$stage/cuda/cuda.test" ./core/engine/cuda
+for part in kernels ops; do
+	go test -c -ldflags='-s -w' -o "$stage/cuda/$part.test" ./core/engine/cuda/$part
+done
 go test -c -ldflags='-s -w' -o "$stage/nccl/nccl.test" ./plugins/backend-nccl
-cp -r core/engine/cuda/testdata "$stage/cuda/"
+cp -r core/engine/cuda/ops/testdata "$stage/cuda/"
 cp gputest/run.sh gputest/torch_steps.py gputest/*.toml "$stage/"
 if [ -f ../shared/mnist/train-images-idx3-ubyte.gz ]; then
 	cp ../shared/mnist/*.gz "$stage/mnist/"

@@ -185,8 +185,8 @@ shared=(--set launch.nproc_per_node=2 --set run.allow_shared_device=true --set t
 have() { grep -Eq "^ *ok +$1" "$out/doctor.log"; }
 lacks() { grep -E "^ *[a-z]+ +$1 " "$out/doctor.log" | head -n 1 | sed "s/^ *[a-z]* *$1 *//" | cut -c 1-120; }
 
-part_kernels() { suite "kernels compile" cuda cuda.test '^TestKernelsCompile$' 180; }
-part_plans() { suite "cuDNN plans for an H100" cuda cuda.test '^TestPlansFor|^TestLayoutOf' 180; }
+part_kernels() { suite "kernels compile" cuda kernels.test '^TestKernelsCompile$' 180; }
+part_plans() { suite "cuDNN plans for an H100" cuda ops.test '^TestPlansFor|^TestLayoutOf' 180; }
 part_device() { suite "device conformance" cuda cuda.test '^TestConformance$' 300; }
 part_nccl() {
 	suite "NCCL conformance" nccl nccl.test '^TestRealGPUs$/^(isolated|inproc)$' 240

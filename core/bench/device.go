@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
@@ -49,7 +49,7 @@ type gpu struct {
 	uuid    string
 	context driver.Context
 	stream  driver.Stream
-	arena   *cuda.Arena
+	arena   *memory.Arena
 	shared  *sdk.Arena // nil before attach
 	free    uintptr    // bytes, before the backend was started
 }
@@ -97,7 +97,7 @@ func (g *gpu) open(localRank, size int) (err error) {
 	if err := errors.Join(g.cu.CtxSetCurrent(g.context), g.cu.StreamCreate(&g.stream, driver.StreamNonBlocking)); err != nil {
 		return err
 	}
-	if g.arena, err = cuda.AllocArena(g.cu, g.dev, size); err != nil {
+	if g.arena, err = memory.AllocArena(g.cu, g.dev, size); err != nil {
 		return err
 	}
 	var total uintptr

@@ -13,10 +13,10 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
-	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"
 )
 
 // envMachine has the socket of a fake machine. With it the test binary is the

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"
 )
 
 // logbook is a log that may be written while it is read.

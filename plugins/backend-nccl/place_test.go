@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
-	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"
 )
 
 // mpsAt makes a directory as MPS's control daemon does, or none.

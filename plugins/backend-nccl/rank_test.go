@@ -7,8 +7,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
@@ -20,7 +21,7 @@ type computing struct {
 	dev     driver.Device
 	context driver.Context
 	stream  driver.Stream
-	arena   *cuda.Arena
+	arena   *memory.Arena
 	uuid    string
 	sources [][]byte // of copies that may still be under way
 }
@@ -37,7 +38,7 @@ func newComputing(t testing.TB, cu *driver.CUDA, ordinal, size int) *computing {
 	r.uuid = uuid.String()
 	err = r.within(func() (err error) {
 		if err = cu.StreamCreate(&r.stream, driver.StreamNonBlocking); err == nil {
-			r.arena, err = cuda.AllocArena(cu, r.dev, size)
+			r.arena, err = memory.AllocArena(cu, r.dev, size)
 		}
 		return err
 	})
@@ -89,7 +90,7 @@ func (r *computing) Follow(done int) error {
 
 func (r *computing) Read(ctx context.Context, offset int, b []byte) error {
 	return r.within(func() error {
-		if err := cuda.WaitStream(ctx, r.cu, r.stream); err != nil || len(b) == 0 {
+		if err := gpu.WaitStream(ctx, r.cu, r.stream); err != nil || len(b) == 0 {
 			return err
 		}
 		r.sources = nil

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
-	"github.com/trainctl/trainctl/plugins/backend-nccl/internal/fakegpu"
 )
 
 // onFake is a backend on a machine that is none.

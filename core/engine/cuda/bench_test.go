@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -36,7 +36,7 @@ func benchmarkStep(b *testing.B, dev *Device, cfg nn.Config, image tensor.Shape,
 	specs := append(append([]tensor.Spec{in, target}, p.StateSpecs()...), p.GradSpecs()...)
 	size := 0
 	for _, s := range specs {
-		size += roundUp(s.Bytes())
+		size += memory.RoundUp(s.Bytes())
 	}
 	mem, all := tensor.Aligned(size), []tensor.Tensor{}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -45,7 +45,7 @@ func benchmarkStep(b *testing.B, dev *Device, cfg nn.Config, image tensor.Shape,
 		for i := 0; t.DType == tensor.F32 && i < t.Shape.Elems(); i++ {
 			t.F32()[i] = float32(0.05 * rnd.NormFloat64())
 		}
-		all, at = append(all, t), at+roundUp(rest[0].Bytes())
+		all, at = append(all, t), at+memory.RoundUp(rest[0].Bytes())
 	}
 	release, _, err := dev.Mirror(mem) // the model stays on the device
 	if err != nil {
@@ -70,25 +70,4 @@ func benchmarkStep(b *testing.B, dev *Device, cfg nn.Config, image tensor.Shape,
 		step()
 	}
 	b.ReportMetric(float64(o.Batch)*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
-}
-
-// What a wait costs when the work is done already: a look of ours against CUDA's
-// own wait, over a driver that does nothing.
-func BenchmarkWait(b *testing.B) {
-	cudatest.Libraries(b, 1)
-	d := must(Open(0, b.TempDir()))
-	defer d.Close()
-	for name, wait := range map[string]func() error{
-		"poll":        func() error { return d.finish(to("nothing")) },
-		"synchronize": func() error { return d.cu.StreamSynchronize(d.stream) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			defer d.enter()()
-			for b.Loop() {
-				if err := wait(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

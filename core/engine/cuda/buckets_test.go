@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/contract"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -37,8 +38,8 @@ func inBuckets(g *graph.Graph, p *plan.Plan) (mem []byte, grads []tensor.Tensor)
 func TestLibrariesWriteGradientsInBuckets(t *testing.T) {
 	for name, policy := range map[string]*contract.Policy{"f32": nil, "bf16": autocast} {
 		t.Run(name, func(t *testing.T) {
-			f, g := newFake(t), network(t)
-			d := f.linked()
+			f, g := fakegpu.Computing(t), network(t)
+			d := linked(f)
 			p := must(plan.Compile(g, plan.Options{Batch: 6, Train: true, Fuse: true, Policy: policy}))
 			mem, grads := inBuckets(g, p)
 			release, _, err := d.Mirror(mem)
@@ -50,7 +51,7 @@ func TestLibrariesWriteGradientsInBuckets(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			own, want := rehearseOver(t, d, g, p, grads), rehearse(t, newFake(t).linked(), plan.Options{Policy: policy})
+			own, want := rehearseOver(t, d, g, p, grads), rehearse(t, linked(fakegpu.Computing(t)), plan.Options{Policy: policy})
 			a := plan.Args{Input: own.input.Data, Target: own.target.Data, Seed: 3}
 			for _, r := range []*rehearsal{own, want} {
 				if res := r.Run(a); res.Err != nil {
@@ -63,7 +64,7 @@ func TestLibrariesWriteGradientsInBuckets(t *testing.T) {
 			for i := range grads {
 				sameSteps(t, [][]byte{grads[i].Data}, [][]byte{want.st.Grads[i].Data})
 			}
-			if n := f.ran["gemm"] + f.ran["conv_grad_weight"]; n > 0 {
+			if n := f.Ran("gemm") + f.Ran("conv_grad_weight"); n > 0 {
 				t.Errorf("%d products and weight gradients were not made by the libraries", n)
 			}
 		})

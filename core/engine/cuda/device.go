@@ -1,53 +1,41 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
+	"github.com/trainctl/trainctl/core/engine/cuda/kernels"
+	"github.com/trainctl/trainctl/core/engine/cuda/library"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
+	"github.com/trainctl/trainctl/core/engine/cuda/ops"
+	"github.com/trainctl/trainctl/core/engine/cuda/optimizer"
+	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Device is one GPU. Its programs take turns on one stream; running two at a time is a mistake.
+// Device is one GPU, on which plans run. Programs over it use one stream, one
+// after the other; running two at a time is a mistake.
 type Device struct {
-	cu      *driver.CUDA
-	dev     driver.Device
-	context driver.Context
-	stream  driver.Stream
-	image   func(d tensor.DType) ([]byte, error)
-
-	modules   map[tensor.DType]driver.Module
-	functions map[functionKey]driver.Function
-	mirrors   map[*byte]*mirror
-	room      *room
-	lib       libraries
-	block     int     // threads of a block: less where they are emulated
-	spans     []*span // mirrored memory, by address
-	feed      feed
-	scaling   driver.Args
-
-	label string // ordinal and UUID
-	watch Watch
-	poll  *poll
-	leave func() // what enter returns; made once, because a closure costs memory
-
-	calls  atomic.Uint64 // of the driver, as far as somebody looks after them
-	inside atomic.Int32  // threads that are within it
-	lost   atomic.Pointer[LostError]
-	over   chan struct{} // closed when it is lost
-	closed chan struct{}
+	gpu *gpu.GPU
+	lib *library.Libraries
+	mem *memory.Residency
 }
 
-type functionKey struct {
-	d    tensor.DType
-	name string
-}
+// Types that callers name; see core/engine/cuda/gpu.
+type (
+	Watch       = gpu.Watch
+	LostError   = gpu.LostError
+	MemoryError = gpu.MemoryError
+)
+
+// DefaultTimeout is how long a GPU may take; see [gpu.DefaultTimeout].
+const DefaultTimeout = gpu.DefaultTimeout
 
 // Open makes the GPU of that ordinal ready, with kernels remembered in the
 // folder cache ("" for nowhere). The error says what is missing and how to get it.
@@ -70,82 +58,97 @@ func Open(ordinal int, cache string) (*Device, error) {
 		cu.DeviceGetAttribute(&minor, driver.AttrComputeCapabilityMinor, dev)); err != nil {
 		return nil, fmt.Errorf("cuda: device %d: %w", ordinal, err)
 	}
-	c := &compiler{rtc: rtc, arch: target(rtc, 10*major+minor), dir: cache}
-	d, err := newDevice(cu, dev, func(d tensor.DType) ([]byte, error) { return c.image(source(d, block)) })
-	if err == nil {
-		d.link(dl.System())
+	c := &kernels.Compiler{RTC: rtc, Arch: kernels.Target(rtc, 10*major+minor), Dir: cache}
+	g, err := gpu.New(cu, dev, kernels.Block, func(d tensor.DType) ([]byte, error) { return c.Image(kernels.Source(d, kernels.Block)) })
+	if err != nil {
+		return nil, err
 	}
-	return d, err
-}
-
-func newDevice(cu *driver.CUDA, dev driver.Device, image func(tensor.DType) ([]byte, error)) (*Device, error) {
-	d := &Device{cu: cu, dev: dev, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}, mirrors: map[*byte]*mirror{}, block: block}
-	d.label, d.poll, d.over, d.closed = nameOf(cu, dev), newPoll(cu), make(chan struct{}), make(chan struct{})
-	d.leave = func() {
-		d.inside.Add(-1)
-		runtime.UnlockOSThread()
-	}
-	if err := cu.PrimaryCtxRetain(&d.context, dev); err != nil {
-		return nil, fmt.Errorf("cuda: %w", cu.Refused(dev, os.Getenv, err))
-	}
-	defer d.enter()()
-	if err := cu.StreamCreate(&d.stream, driver.StreamNonBlocking); err != nil {
-		return nil, errors.Join(fmt.Errorf("cuda: %w", err), cu.PrimaryCtxRelease(dev))
-	}
+	d := newDevice(g)
+	d.lib.Open(dl.System())
 	return d, nil
 }
 
-// enter makes the device's context current on this thread until the returned function runs.
-func (d *Device) enter() func() {
-	runtime.LockOSThread()
-	d.inside.Add(1)
-	d.calls.Add(1)
-	if err := d.cu.CtxSetCurrent(d.context); err != nil && d.gone() == nil {
-		if _, meaning := driver.Fault(err); meaning == "" {
-			panic("cuda: " + err.Error()) // a context that was retained is valid
-		}
-		_ = d.told(err, to("the beginning of a call")) // which asks whether the device is lost
-	}
-	return d.leave
-}
-
-// within runs f in the device's context, unless the device is lost.
-func (d *Device) within(f func() error) error {
-	if err := d.gone(); err != nil {
-		return err
-	}
-	defer d.enter()()
-	return f()
+// newDevice is a device without libraries.
+func newDevice(g *gpu.GPU) *Device {
+	return &Device{gpu: g, lib: library.New(g), mem: memory.New(g)}
 }
 
 // Name is "cuda".
 func (*Device) Name() string { return "cuda" }
 
-// function is a kernel for one element type, compiled when it is first asked for.
-func (d *Device) function(t tensor.DType, name string) (driver.Function, error) {
-	key := functionKey{t, name}
-	if f, ok := d.functions[key]; ok {
-		return f, nil
-	}
-	m, ok := d.modules[t]
-	if !ok {
-		d.inside.Add(-1) // to compile may take long, and is not the driver's
-		image, err := d.image(t)
-		d.inside.Add(1)
-		if err != nil {
-			return 0, err
-		}
-		if err := d.cu.ModuleLoadData(&m, unsafe.Pointer(unsafe.SliceData(image))); err != nil {
-			return 0, err
-		}
-		d.modules[t] = m
-	}
-	var f driver.Function
-	if err := d.cu.ModuleGetFunction(&f, m, driver.CString(name)); err != nil {
-		return 0, fmt.Errorf("kernel %s: %w", name, err)
-	}
-	d.functions[key] = f
-	return f, nil
+// Operations lists the steps that GPUs run, sorted.
+func Operations() []graph.Op { return ops.Operations() }
+
+// Watch says how long the GPU may take, and begins to look after calls of the
+// driver that do not return. It is called once, and best before anything is bound.
+func (d *Device) Watch(w Watch) { d.gpu.Watch(w) }
+
+// Over is closed when the device is lost, and Lost says why, by a *LostError.
+func (d *Device) Over() <-chan struct{} { return d.gpu.Over() }
+
+// Lost is a *LostError once the device is lost, nil before.
+func (d *Device) Lost() error { return d.gpu.Lost() }
+
+// Missing says which libraries the device does without, or in which
+// convolutions of the programs bound so far, and why; nil if it has all. It
+// computes the same, slowly.
+func (d *Device) Missing() error { return d.lib.Missing() }
+
+// AllowTF32 lets products and convolutions of float32 numbers be made of their upper 11 bits by
+// tensor cores, in programs that are bound from now on. They are not by default.
+func (d *Device) AllowTF32(on bool) { d.lib.AllowTF32(on) }
+
+// Repeatable says whether equal runs must give equal bits in programs that are
+// bound from now on, as they must by default; see [library.Libraries.Repeatable].
+func (d *Device) Repeatable(on bool) { d.lib.Repeatable(on) }
+
+// Close gives the device back. All programs over it are closed before. A device that
+// is lost, or whose driver does not come back, is left behind: what it holds
+// goes with the process.
+func (d *Device) Close() error {
+	return d.gpu.Close(func() error { return cmp.Or(d.mem.Close(), d.lib.Close()) })
 }
 
-var _ plan.Device = (*Device)(nil)
+// What follows implements [plan.Resident].
+
+// Mirror makes the host's memory resident.
+func (d *Device) Mirror(mem []byte) (release func() error, note string, err error) {
+	return d.mem.Mirror(mem)
+}
+
+// Lend makes the host's memory resident where a backend can map the copy.
+func (d *Device) Lend(mem []byte) (plan.Lent, string, error) { return d.mem.Lend(mem) }
+
+// Upload copies parts of resident memory to the device, and waits.
+func (d *Device) Upload(parts ...[]byte) error { return d.mem.Upload(parts...) }
+
+// Download copies parts of resident memory to the host, and waits.
+func (d *Device) Download(parts ...[]byte) error { return d.mem.Download(parts...) }
+
+// Clear zeroes the copy of a part.
+func (d *Device) Clear(part []byte) error { return d.mem.Clear(part) }
+
+// Scale multiplies the copy of a tensor.
+func (d *Device) Scale(t tensor.Tensor, f float64) error { return d.mem.Scale(t, f) }
+
+// Updater does the arithmetic of an optimizer.
+func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (plan.Updater, error) {
+	return optimizer.New(d.gpu, d.mem, rule, slots)
+}
+
+// Stage copies gradient buckets between device and host.
+func (d *Device) Stage(buckets [][]byte) (plan.Stage, error) { return d.mem.Stage(buckets) }
+
+// Pin keeps host memory in place, so that copies run beside kernels.
+func (d *Device) Pin(mem []byte) (unpin func() error, note string) { return d.mem.Pin(mem) }
+
+// Feed begins to copy the batch of the next run.
+func (d *Device) Feed(input, target []byte) error { return d.mem.Feed(input, target) }
+
+// Fed waits until the batch of the run under way was read.
+func (d *Device) Fed() error { return d.mem.Fed() }
+
+// Forget drops batches that no run has got yet.
+func (d *Device) Forget() { d.mem.Forget() }
+
+var _ plan.Resident = (*Device)(nil)

@@ -1,28 +1,29 @@
 // Package cuda runs plans on an NVIDIA GPU.
 //
-// Every step becomes calls of libraries and kernels of our own on one stream:
-// cuDNN makes convolutions (dnn.go, dnnconv.go) and cuBLASLt matrix products
-// (blas.go); kernels/*.cu, compiled by NVRTC when a program is bound, do the
-// rest, and those two as well, slowly, where a library is missing. Nothing is
-// added up by atomics, so equal runs give equal bits.
+// Every step becomes calls of libraries and kernels of our own on one stream.
+// Binding a plan (executor.go) finds memory and prepares every launch; running
+// replays graphs (graph.go), cut where the host has something to do. visible.go
+// says which GPUs there are, or what is missing.
 //
-// Binding looks at the plan as a whole: flow.go says which step made what a
-// step reads, layout.go which images have their channels side by side. Running
-// replays graphs (graph.go), cut where the host has something to do.
-//
-// A State in memory that was mirrored (resident.go) lives on the device: runs read
+// A State in memory that was mirrored lives on the device: runs read
 // and write the copy there, and hooks come when a gradient is enqueued. Any other
 // State is copied to the device as a run begins; each gradient comes back, and
 // is waited for, before its hook is called; buffers come back at the end.
 //
-// Whatever is waited for has a deadline (wait.go). A GPU that does not keep it, or
-// reports a fault, is lost: every call fails with the same *LostError (lost.go), and what the
-// device holds is left to the driver. watch.go looks after calls that never return.
+// The parts, from the bottom up:
 //
-// Tests compile the kernels as C++ and run them on the processor behind a fake
-// driver (cudatest), with fakes of the libraries that compute on its memory, so
-// that all but the hardware is held to core/engine/devicetest without a GPU.
+//	dl, driver  open NVIDIA's libraries and bind their functions
+//	kernels     our own kernels' sources, and their compiler
+//	gpu         one GPU: stream, kernels by name, memory, waits that end
+//	memory      what lies where on it, and how it gets there
+//	library     cuDNN and cuBLASLt
+//	ops         each step as launches, one file for an operation
+//	optimizer   the update of all parameters
 //
-// It imports core/base/shm, core/contract, core/tensor and core/engine. Start
-// with device.go.
+// Tests run over fakes: the kernels compiled as C++ behind a driver in Go
+// (fakegpu), with fakes of the libraries that compute on its memory, and for
+// several processes behind one in C++ (cudatest); so all but the hardware is
+// held to core/engine/devicetest without a GPU.
+//
+// It imports core/engine and core/tensor. Start with device.go, then executor.go.
 package cuda

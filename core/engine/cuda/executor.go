@@ -1,12 +1,16 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
+	"github.com/trainctl/trainctl/core/engine/cuda/ops"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -14,41 +18,33 @@ import (
 
 // Workspace is the scratch that a step needs: partial sums, and what libraries ask for.
 func (d *Device) Workspace(s *plan.Step) int {
-	defer d.enter()()
-	return d.workspace(newWhole([]plan.Step{*s}, &d.lib), 0)
-}
-
-func (d *Device) workspace(w *whole, i int) int {
-	s := &w.flow.steps[i]
-	b := &binder{s: s, m: &memory{dev: d}, step: i, measure: true, whole: w}
-	if bind := bindings[s.Op]; bind != nil {
-		bind(b)
-	}
-	return b.used
+	defer d.gpu.Enter()()
+	return ops.New([]plan.Step{*s}, d.gpu, d.lib).Workspace(0)
 }
 
 // Bind copies nothing yet: it finds memory and prepares every launch. A step
 // that this device does not know is an error, and so is a tensor of 2³¹ elements.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) {
-	defer d.enter()()
-	e := &executor{m: &memory{dev: d, st: st, resident: map[driver.DevicePtr]bool{}}, plan: p, dirty: map[int]bool{}}
+	defer d.gpu.Enter()()
+	e := &executor{g: d.gpu, st: st, plan: p, dirty: map[int]bool{}}
 	defer func() {
 		if err != nil {
-			err = joinFree(err, e.free())
+			err = cmp.Or(err, e.free())
 		}
 	}()
-	if err = e.place(); err != nil {
+	if err = e.place(d); err != nil {
 		return nil, err
 	}
-	steps, w := p.Steps(), newWhole(p.Steps(), &d.lib)
+	steps, w := p.Steps(), ops.New(p.Steps(), d.gpu, d.lib)
 	e.random = slices.ContainsFunc(steps, func(s plan.Step) bool { return op.Of(s.Op).Random })
 	for i := range steps {
-		e.m.dev.calls.Add(1) // libraries compile here
-		items, err := e.bind(w, i, &steps[i])
+		d.gpu.Busy() // libraries compile here
+		items, changed, err := w.Bind(i, e.m)
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %s (%s): %w", i, steps[i].Layer, steps[i].Op, err)
 		}
 		e.items = append(e.items, items)
+		e.changes(&steps[i], changed)
 	}
 	e.actions = divide(steps, p.GradSpecs(), e.items)
 	return e, e.mark()
@@ -56,9 +52,11 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 
 // executor is one bound plan.
 type executor struct {
+	g      *gpu.GPU
 	plan   *plan.Plan
-	m      *memory
-	items  [][]item
+	st     plan.State
+	m      *memory.Program
+	items  [][]ops.Item
 	dirty  map[int]bool // tensors of the State that a run changes
 	begun  bool
 	failed error
@@ -66,86 +64,49 @@ type executor struct {
 	actions [][]action // by step
 	eager   error      // why launches are not captured
 	marks   marks
-	asked   purpose // of the wait for a run's end
+	waiting gpu.Activity // of the wait for a run's end
 
-	talk   *talk
-	sent   bool // the device has talk's words
+	msg    *message
+	sent   bool // the device has the message's words
 	random bool // a step draws numbers
 }
 
-// talk is what a run and the host tell each other, in pinned memory: words are
+// message is what a run and the host tell each other, in pinned memory: words are
 // copied to the device, where every kernel reads them; the rest kernels write here.
-type talk struct {
+type message struct {
 	words [3]uint64 // of a Call
 	stats [3]float64
 	fault [4]int32
 }
 
-func (e *executor) place() (err error) {
-	m, d := e.m, e.m.dev
-	work, w := 0, newWhole(e.plan.Steps(), &d.lib)
+func (e *executor) place(d *Device) (err error) {
+	steps, work := ops.New(e.plan.Steps(), d.gpu, d.lib), 0
 	for i := range e.plan.Steps() {
-		work = max(work, d.workspace(w, i))
+		work = max(work, steps.Workspace(i))
 	}
-	if m.room, err = d.reserve(e.plan.ArenaBytes(), work); err != nil {
+	if e.m, err = d.mem.NewProgram(e.plan, e.st, work); err != nil {
 		return err
 	}
-	m.owned = append(m.owned, func() error { return d.release(m.room) })
-	for _, t := range m.st.Tensors {
-		p, err := m.mirrored(t)
-		if err != nil {
-			return err
-		}
-		m.state = append(m.state, p)
-	}
-	for _, t := range m.st.Grads {
-		p, err := m.mirrored(t)
-		if err != nil {
-			return err
-		}
-		m.grads = append(m.grads, p)
-	}
-	in, target := e.plan.Batches()
-	if m.batch, err = m.own(roundUp(in.Bytes())+target.Bytes(), "a batch"); err != nil {
-		return err
-	}
-	m.target = m.batch + driver.DevicePtr(roundUp(in.Bytes()))
-	if m.call, err = m.own(24, "a run"); err != nil {
-		return err
-	}
-	p, err := m.ownPinned(int(unsafe.Sizeof(talk{})))
+	p, err := e.m.OwnPinned(int(unsafe.Sizeof(message{})))
 	if err != nil {
 		return err
 	}
-	e.talk = (*talk)(p.host)
-	m.stats = p.at + driver.DevicePtr(unsafe.Offsetof(talk{}.stats))
-	m.fault = p.at + driver.DevicePtr(unsafe.Offsetof(talk{}.fault))
+	e.msg = (*message)(p.Host)
+	e.m.Stats = p.At + driver.DevicePtr(unsafe.Offsetof(message{}.stats))
+	e.m.Fault = p.At + driver.DevicePtr(unsafe.Offsetof(message{}.fault))
 	return nil
 }
 
-func (e *executor) bind(w *whole, i int, s *plan.Step) ([]item, error) {
-	bind := bindings[s.Op]
-	if bind == nil {
-		return nil, fmt.Errorf("the GPU has no kernel for this operation")
-	}
-	for _, list := range [2][]plan.Operand{s.In, s.Out} {
-		for j := range list {
-			if n := list[j].Spec.Shape.Elems(); list[j].Present() && n > math.MaxInt32 {
-				return nil, fmt.Errorf("a tensor of %d elements: kernels count up to 2³¹", n)
-			}
-		}
-	}
+// changes notes which tensors of the State a step writes.
+func (e *executor) changes(s *plan.Step, more []int) {
 	for _, o := range s.Out {
 		if o.Place == plan.PlaceState {
 			e.dirty[o.Index] = true
 		}
 	}
-	b := &binder{s: s, m: e.m, step: i, whole: w}
-	bind(b)
-	for _, o := range b.changed {
-		e.dirty[o] = true
+	for _, i := range more {
+		e.dirty[i] = true
 	}
-	return b.items, b.err
 }
 
 // Step puts on the stream what begins with step i. Complete gradients are
@@ -178,41 +139,40 @@ func (e *executor) fail(c *plan.Call, err error) {
 
 // begin copies what the run reads.
 func (e *executor) begin(c *plan.Call) error {
-	m := e.m
-	if err := m.dev.gone(); err != nil {
+	if err := e.g.Lost(); err != nil {
 		return err
 	}
-	defer m.dev.enter()()
-	return m.dev.told(e.copyIn(c), to("copying the model and the batch to the device"))
+	defer e.g.Enter()()
+	return e.g.Check(e.copyIn(c), gpu.Doing("copying the model and the batch to the device"))
 }
 
 func (e *executor) copyIn(c *plan.Call) error {
 	m := e.m
 	e.marks.begin()
-	m.accumulate = 0
+	m.Accumulate = 0
 	if c.Accumulate {
-		m.accumulate = 1
-		for i, t := range m.st.Grads {
-			if m.resident[m.grads[i]] {
+		m.Accumulate = 1
+		for i, t := range e.st.Grads {
+			if m.Resident(m.Grads[i]) {
 				continue
 			}
-			if err := m.up(m.grads[i], t.Data); err != nil {
+			if err := e.g.Put(m.Grads[i], t.Data); err != nil {
 				return err
 			}
 		}
 	}
-	for i, t := range m.st.Tensors {
-		if m.resident[m.state[i]] {
+	for i, t := range e.st.Tensors {
+		if m.Resident(m.Tensors[i]) {
 			continue
 		}
-		if err := m.up(m.state[i], t.Data); err != nil {
+		if err := e.g.Put(m.Tensors[i], t.Data); err != nil {
 			return err
 		}
 	}
-	if err := m.eat(c); err != nil {
+	if err := m.LoadBatch(c); err != nil {
 		return err
 	}
-	e.talk.fault = [4]int32{}
+	e.msg.fault = [4]int32{}
 	return e.tell([3]uint64{math.Float64bits(c.GradScale), c.Seed, c.Stream})
 }
 
@@ -222,33 +182,33 @@ func (e *executor) tell(words [3]uint64) error {
 	if !e.random {
 		words[1], words[2] = 0, 0
 	}
-	if e.sent && e.talk.words == words {
+	if e.sent && e.msg.words == words {
 		return nil
 	}
-	e.talk.words, e.sent = words, true
-	return e.m.up(e.m.call, tensor.Bytes(e.talk.words[:]))
+	e.msg.words, e.sent = words, true
+	return e.g.Put(e.m.Call, tensor.Bytes(e.msg.words[:]))
 }
 
 // fetch brings back the gradients that a step completes.
 func (e *executor) fetch(s *plan.Step) error {
 	m := e.m
-	if !slices.ContainsFunc(s.Complete, func(p int) bool { return !m.resident[m.grads[p]] }) {
+	if !slices.ContainsFunc(s.Complete, func(p int) bool { return !m.Resident(m.Grads[p]) }) {
 		return nil
 	}
-	defer m.dev.enter()()
-	why := purpose{text: "the gradients of " + s.Layer, where: e.marks.where}
-	if err := m.dev.finish(why); err != nil { // copies to pageable memory would wait without an end
+	defer e.g.Enter()()
+	why := gpu.Activity{Text: "the gradients of " + s.Layer, Where: e.marks.where}
+	if err := e.g.Finish(why); err != nil { // copies to pageable memory would wait without an end
 		return err
 	}
 	for _, p := range s.Complete {
-		if m.resident[m.grads[p]] {
+		if m.Resident(m.Grads[p]) {
 			continue
 		}
-		if err := m.down(m.st.Grads[p].Data, m.grads[p]); err != nil {
-			return m.dev.told(err, why)
+		if err := e.g.Get(e.st.Grads[p].Data, m.Grads[p]); err != nil {
+			return e.g.Check(err, why)
 		}
 	}
-	return m.dev.finish(why)
+	return e.g.Finish(why)
 }
 
 // Stats waits, and brings back what the run changed.
@@ -257,8 +217,8 @@ func (e *executor) Stats() (plan.Stats, error) {
 		return plan.Stats{}, e.failed
 	}
 	e.begun = false
-	defer e.m.dev.enter()()
-	err := e.m.dev.finish(e.asked)
+	defer e.g.Enter()()
+	err := e.g.Finish(e.waiting)
 	if err == nil {
 		err = e.copyOut()
 	}
@@ -268,29 +228,29 @@ func (e *executor) Stats() (plan.Stats, error) {
 	case err != nil:
 		return plan.Stats{}, err
 	}
-	if f := e.talk.fault; f[3] != 0 {
+	if f := e.msg.fault; f[3] != 0 {
 		err = fmt.Errorf("cuda: %s: element %d of the batch is %d, outside 0 to %d", e.blame(int(f[0])), f[1], f[2], f[3]-1)
 	}
-	s := &e.talk.stats
+	s := &e.msg.stats
 	return plan.Stats{LossSum: s[0], Counted: s[1], Correct: s[2]}, err
 }
 
 // copyOut brings tensors that the run changed to the host, where they are not mirrored.
 func (e *executor) copyOut() error {
 	m, any := e.m, false
-	for i := range m.st.Tensors {
-		if !e.dirty[i] || m.resident[m.state[i]] || e.failed != nil {
+	for i := range e.st.Tensors {
+		if !e.dirty[i] || m.Resident(m.Tensors[i]) || e.failed != nil {
 			continue
 		}
-		if err := m.down(m.st.Tensors[i].Data, m.state[i]); err != nil {
-			return m.dev.told(err, e.asked)
+		if err := e.g.Get(e.st.Tensors[i].Data, m.Tensors[i]); err != nil {
+			return e.g.Check(err, e.waiting)
 		}
 		any = true
 	}
 	if !any {
 		return nil
 	}
-	return m.dev.finish(e.asked)
+	return e.g.Finish(e.waiting)
 }
 
 // blame names what a step's indices are.
@@ -303,17 +263,14 @@ func (e *executor) blame(step int) string {
 
 // Close frees what only this program used.
 func (e *executor) Close() error {
-	defer e.m.dev.enter()()
+	defer e.g.Enter()()
 	return e.free()
 }
 
 func (e *executor) free() (err error) {
-	for _, f := range slices.Backward(e.m.owned) {
-		if e.m.dev.gone() != nil {
-			break // the driver frees what is left with the process
-		}
-		err = joinFree(err, f())
+	if e.m != nil {
+		err = e.m.Free()
 	}
-	e.m.owned, e.items, e.actions = nil, nil, nil
+	e.items, e.actions = nil, nil
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
+	"github.com/trainctl/trainctl/core/engine/cuda/ops"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -23,7 +25,7 @@ type segment struct {
 // launch is an item with its step.
 type launch struct {
 	step int
-	*item
+	*ops.Item
 }
 
 type captured struct {
@@ -45,7 +47,7 @@ const worthHandingOut = 1 << 20
 
 // divide cuts the launches of a plan where the host has something to do: to
 // exchange with other ranks, to hand out gradients, or to leave out a branch.
-func divide(steps []plan.Step, grads []tensor.Spec, items [][]item) [][]action {
+func divide(steps []plan.Step, grads []tensor.Spec, items [][]ops.Item) [][]action {
 	all := make([][]action, len(steps))
 	var open *segment
 	complete := 0
@@ -55,8 +57,8 @@ func divide(steps []plan.Step, grads []tensor.Spec, items [][]item) [][]action {
 		}
 		for j := range items[i] {
 			it := &items[i][j]
-			if it.host != nil {
-				all[i], open = append(all[i], action{host: it.host}), nil
+			if it.Host != nil {
+				all[i], open = append(all[i], action{host: it.Host}), nil
 				continue
 			}
 			if open == nil {
@@ -77,36 +79,36 @@ func divide(steps []plan.Step, grads []tensor.Spec, items [][]item) [][]action {
 
 // start puts a segment on the stream.
 func (e *executor) start(s *segment) error {
-	defer e.m.dev.enter()()
+	defer e.g.Enter()()
 	if err := e.launch(s); err != nil {
 		return err
 	}
-	if err := e.marks.set(s, e.m.dev.stream); err != nil {
-		return e.m.dev.told(err, purpose{text: "an event", where: e.marks.where})
+	if err := e.marks.set(s, e.g.Stream); err != nil {
+		return e.g.Check(err, gpu.Activity{Text: "an event", Where: e.marks.where})
 	}
 	return nil
 }
 
 func (e *executor) launch(s *segment) error {
 	const worthIt = 2 // launches
-	g := &s.graphs[e.m.accumulate]
+	c := &s.graphs[e.m.Accumulate]
 	switch {
-	case g.exec != 0:
-		return e.replay(s, g)
-	case !g.warm || e.eager != nil || len(s.items) < worthIt:
-		g.warm = true
+	case c.exec != 0:
+		return e.replay(s, c)
+	case !c.warm || e.eager != nil || len(s.items) < worthIt:
+		c.warm = true
 		return e.each(s)
 	}
-	if err := e.capture(s, g); err != nil {
+	if err := e.capture(s, c); err != nil {
 		e.eager = err // for good: what cannot be captured once cannot be the next time
 		return e.each(s)
 	}
-	return e.replay(s, g)
+	return e.replay(s, c)
 }
 
-func (e *executor) replay(s *segment, g *captured) error {
-	if err := e.m.dev.cu.GraphLaunch(g.exec, e.m.dev.stream); err != nil {
-		return e.m.dev.told(err, to("a graph of this plan"+e.marks.parts[s.index]))
+func (e *executor) replay(s *segment, c *captured) error {
+	if err := e.g.CU.GraphLaunch(c.exec, e.g.Stream); err != nil {
+		return e.g.Check(err, gpu.Doing("a graph of this plan"+e.marks.parts[s.index]))
 	}
 	return nil
 }
@@ -114,33 +116,33 @@ func (e *executor) replay(s *segment, g *captured) error {
 // each launches the items of a segment one by one.
 func (e *executor) each(s *segment) error {
 	for _, it := range s.items {
-		if err := e.enqueue(it.item); err != nil {
+		if err := it.Enqueue(e.g); err != nil {
 			step := &e.plan.Steps()[it.step]
-			return e.m.dev.told(err, to(fmt.Sprintf("%s (%s), kernel %s", step.Layer, step.Op, it.name)))
+			return e.g.Check(err, gpu.Doing(fmt.Sprintf("%s (%s), kernel %s", step.Layer, step.Op, it.Name)))
 		}
 	}
 	return nil
 }
 
 // capture records a segment instead of running it.
-func (e *executor) capture(s *segment, g *captured) (err error) {
-	d := e.m.dev
-	if err := d.cu.StreamBeginCapture(d.stream, driver.CaptureThreadLocal); err != nil {
+func (e *executor) capture(s *segment, c *captured) (err error) {
+	g := e.g
+	if err := g.CU.StreamBeginCapture(g.Stream, driver.CaptureThreadLocal); err != nil {
 		return err
 	}
 	err = e.each(s)
 	var graph driver.Graph
-	err = errors.Join(err, d.cu.StreamEndCapture(d.stream, &graph))
+	err = errors.Join(err, g.CU.StreamEndCapture(g.Stream, &graph))
 	if graph == 0 {
 		return errors.Join(err, errors.New("cuda: the capture was invalidated"))
 	}
 	if err == nil {
-		err = d.cu.GraphInstantiateWithFlags(&g.exec, graph, 0)
+		err = g.CU.GraphInstantiateWithFlags(&c.exec, graph, 0)
 	}
-	if err = errors.Join(err, d.cu.GraphDestroy(graph)); err != nil {
+	if err = errors.Join(err, g.CU.GraphDestroy(graph)); err != nil {
 		return err
 	}
-	exec := g.exec
-	e.m.owned = append(e.m.owned, func() error { return d.cu.GraphExecDestroy(exec) })
+	exec := c.exec
+	e.m.OnFree(func() error { return g.CU.GraphExecDestroy(exec) })
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
+	"github.com/trainctl/trainctl/core/engine/cuda/ops"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -81,9 +83,9 @@ func rehearseOver(t *testing.T, dev plan.Device, g *graph.Graph, p *plan.Plan, g
 	r := &rehearsal{input: tensor.New(tensor.F32, 6, 3, 17, 17), target: tensor.New(tensor.I32, 6)}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	fill := func(x tensor.Tensor) {
-		v := vector{x.DType, x.Data}
+		v := fakegpu.Vector{DType: x.DType, Bytes: x.Data}
 		for i := range x.Shape.Elems() {
-			v.set(i, 0.2*rnd.NormFloat64())
+			v.Set(i, 0.2*rnd.NormFloat64())
 		}
 	}
 	for i, s := range p.StateSpecs() {
@@ -93,7 +95,7 @@ func rehearseOver(t *testing.T, dev plan.Device, g *graph.Graph, p *plan.Plan, g
 			fill(x)
 		} else if e.Buffer && s.DType.Float() {
 			for j := range x.Shape.Elems() {
-				vector{x.DType, x.Data}.set(j, g.Buffers()[e.Index].Init)
+				fakegpu.Vector{DType: x.DType, Bytes: x.Data}.Set(j, g.Buffers()[e.Index].Init)
 			}
 		}
 	}
@@ -160,13 +162,13 @@ func TestGraphsReplayWhatRan(t *testing.T) {
 		x   plan.Exchange
 	}{"f32": {}, "bf16": {opt: plan.Options{Policy: autocast}}, "exchange": {plan.Options{SyncBatchNorm: true}, &twins{}}} {
 		t.Run(name, func(t *testing.T) {
-			f, g := newFake(t), newFake(t)
-			graphs := rehearse(t, f.linked(), c.opt).steps(t, 6, c.x)
-			single := g.linked()
-			single.cu.StreamBeginCapture = func(driver.Stream, int32) error { return errors.New("no") }
+			f, g := fakegpu.Computing(t), fakegpu.Computing(t)
+			graphs := rehearse(t, linked(f), c.opt).steps(t, 6, c.x)
+			single := linked(g)
+			single.gpu.CU.StreamBeginCapture = func(driver.Stream, int32) error { return errors.New("no") }
 			sameSteps(t, graphs, rehearse(t, single, c.opt).steps(t, 6, c.x))
-			if f.replays == 0 || g.replays != 0 {
-				t.Errorf("%d graphs ran, and %d where none can be made", f.replays, g.replays)
+			if f.Replays() == 0 || g.Replays() != 0 {
+				t.Errorf("%d graphs ran, and %d where none can be made", f.Replays(), g.Replays())
 			}
 		})
 	}
@@ -174,54 +176,58 @@ func TestGraphsReplayWhatRan(t *testing.T) {
 
 // A kernel that cannot be captured costs the graphs of the program, and nothing else.
 func TestCaptureThatFails(t *testing.T) {
-	f, g := newFake(t), newFake(t)
-	f.uncapped = "max_pool"
-	sameSteps(t, rehearse(t, f.linked(), plan.Options{}).steps(t, 3, nil), rehearse(t, g.linked(), plan.Options{}).steps(t, 3, nil))
-	if len(f.graphs) > 0 {
-		t.Errorf("%d graphs are left", len(f.graphs))
+	f, g := fakegpu.Computing(t), fakegpu.Computing(t)
+	f.Uncapturable("max_pool")
+	sameSteps(t, rehearse(t, linked(f), plan.Options{}).steps(t, 3, nil), rehearse(t, linked(g), plan.Options{}).steps(t, 3, nil))
+	if n := f.Graphs(); n > 0 {
+		t.Errorf("%d graphs are left", n)
 	}
 }
 
 // The libraries do what they are there for, and kernels of our own the rest.
 func TestLibrariesAreUsed(t *testing.T) {
-	f := newFake(t)
-	rehearse(t, f.linked(), plan.Options{Policy: autocast}).steps(t, 2, nil)
+	f := fakegpu.Computing(t)
+	rehearse(t, linked(f), plan.Options{Policy: autocast}).steps(t, 2, nil)
 	for _, name := range []string{"conv", "conv_grad_input", "conv_grad_weight", "gemm"} {
-		if f.ran[name] > 0 {
+		if f.Ran(name) > 0 {
 			t.Errorf("kernel %s ran beside the libraries", name)
 		}
 	}
-	mustRun(t, f.ran, "cublasLtMatmul", "cudnnBackendExecute", "turn", "filter_last", "filter_grad", "norm_pool_grad_input", "max_pool_grad", "avg_pool_grad", "bn_moments_last", "bn_grad_sums_last")
+	mustRun(t, ran(f), "cublasLtMatmul", "cudnnBackendExecute", "convert_layout", "filter_last", "filter_grad", "norm_pool_grad_input", "max_pool_grad", "avg_pool_grad", "bn_moments_last", "bn_grad_sums_last")
 }
 
 // What a library has no algorithm for, kernels of our own do.
 func TestLibrariesThatRefuse(t *testing.T) {
-	want := rehearse(t, newFake(t).device(), plan.Options{}).steps(t, 2, nil)
-	for name, refuse := range map[string]func(b *fakeBlas, n *fakeDNN){
-		"everything": func(b *fakeBlas, n *fakeDNN) {
-			b.refuse = func(uint32) bool { return true }
-			n.refuse = func(_, _, _ fakeTensor) bool { return true }
+	want := rehearse(t, device(fakegpu.Computing(t)), plan.Options{}).steps(t, 2, nil)
+	for name, refuse := range map[string]func(b *fakegpu.BLAS, n *fakegpu.DNN){
+		"everything": func(b *fakegpu.BLAS, n *fakegpu.DNN) {
+			b.Refuse = func(uint32) bool { return true }
+			n.Refuse = func(_, _, _ fakegpu.Tensor) bool { return true }
 		},
-		"epilogues": func(b *fakeBlas, _ *fakeDNN) { b.refuse = func(e uint32) bool { return e != driver.EpilogueDefault } },
-		"epilogues that it does not know": func(b *fakeBlas, _ *fakeDNN) {
-			b.refuse, b.refusal = func(e uint32) bool { return e != driver.EpilogueDefault }, driver.BlasInvalidValue
+		"epilogues": func(b *fakegpu.BLAS, _ *fakegpu.DNN) {
+			b.Refuse = func(e uint32) bool { return e != driver.EpilogueDefault }
 		},
-		"what the GPU lacks": func(b *fakeBlas, _ *fakeDNN) {
-			b.refuse, b.refusal = func(e uint32) bool { return e == driver.EpilogueDReLU }, driver.BlasArchMismatch
+		"epilogues that it does not know": func(b *fakegpu.BLAS, _ *fakegpu.DNN) {
+			b.Refuse, b.Refusal = func(e uint32) bool { return e != driver.EpilogueDefault }, driver.BlasInvalidValue
 		},
-		"slopes": func(b *fakeBlas, _ *fakeDNN) {
-			b.refuse = func(e uint32) bool { return e == driver.EpilogueDReLU || e == driver.EpilogueBGradB }
+		"what the GPU lacks": func(b *fakegpu.BLAS, _ *fakegpu.DNN) {
+			b.Refuse, b.Refusal = func(e uint32) bool { return e == driver.EpilogueDReLU }, driver.BlasArchMismatch
 		},
-		"convolutions": func(_ *fakeBlas, n *fakeDNN) { n.refuse = func(_, w, _ fakeTensor) bool { return w.dims[2] == 3 } },
+		"slopes": func(b *fakegpu.BLAS, _ *fakegpu.DNN) {
+			b.Refuse = func(e uint32) bool { return e == driver.EpilogueDReLU || e == driver.EpilogueBGradB }
+		},
+		"convolutions": func(_ *fakegpu.BLAS, n *fakegpu.DNN) {
+			n.Refuse = func(_, w, _ fakegpu.Tensor) bool { return w.Dims[2] == 3 }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
-			d, b, n := f.device(), newFakeBlas(f), newFakeDNN(f)
+			f := fakegpu.Computing(t)
+			d, b, n := device(f), f.BLAS(), f.DNN()
 			refuse(b, n)
-			d.lib.blas, d.lib.dnn = must(openBlas(b.api())), must(openDNN(n.api(), d.stream))
+			use(d, b, n)
 			got := rehearse(t, d, plan.Options{}).steps(t, 2, nil)
 			for i := range want {
-				near(t, i, vector{tensor.F32, got[i]}, vector{tensor.F32, want[i]}, 1e-3)
+				near(t, i, fakegpu.Vector{DType: tensor.F32, Bytes: got[i]}, fakegpu.Vector{DType: tensor.F32, Bytes: want[i]}, 1e-3)
 			}
 		})
 	}
@@ -230,20 +236,20 @@ func TestLibrariesThatRefuse(t *testing.T) {
 // A convolution that cuDNN has no plan for with channels side by side turns what
 // it reads and writes; the network around it keeps its layout.
 func TestConvolutionWithoutAPlanForChannelsLast(t *testing.T) {
-	want := rehearse(t, newFake(t).device(), plan.Options{Policy: autocast}).steps(t, 2, nil)
+	want := rehearse(t, device(fakegpu.Computing(t)), plan.Options{Policy: autocast}).steps(t, 2, nil)
 	for name, also := range map[string]bool{"planes": false, "neither": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
-			d, n := f.device(), newFakeDNN(f)
-			n.refuse = func(x, w, _ fakeTensor) bool { return w.dims[2] == 3 && (also || x.strides[1] == 1) }
-			d.lib.dnn = must(openDNN(n.api(), d.stream))
+			f := fakegpu.Computing(t)
+			d, n := device(f), f.DNN()
+			n.Refuse = func(x, w, _ fakegpu.Tensor) bool { return w.Dims[2] == 3 && (also || x.Strides[1] == 1) }
+			use(d, nil, n)
 			got := rehearse(t, d, plan.Options{Policy: autocast}).steps(t, 2, nil)
 			for i := range want {
-				near(t, i, vector{tensor.F32, got[i]}, vector{tensor.F32, want[i]}, 0.2) // of bfloat16; images the wrong way round are off by 1
+				near(t, i, fakegpu.Vector{DType: tensor.F32, Bytes: got[i]}, fakegpu.Vector{DType: tensor.F32, Bytes: want[i]}, 0.2) // of bfloat16; images the wrong way round are off by 1
 			}
-			mustRun(t, f.ran, "cudnnBackendExecute", "turn", "bn_moments_last", "bn_grad_sums_last", "filter_last")
-			if own := f.ran["conv"] > 0; own != also {
-				t.Errorf("kernels of our own ran %d times", f.ran["conv"])
+			mustRun(t, ran(f), "cudnnBackendExecute", "convert_layout", "bn_moments_last", "bn_grad_sums_last", "filter_last")
+			if own := f.Ran("conv") > 0; own != also {
+				t.Errorf("kernels of our own ran %d times", f.Ran("conv"))
 			}
 		})
 	}
@@ -251,30 +257,30 @@ func TestConvolutionWithoutAPlanForChannelsLast(t *testing.T) {
 
 // A cuDNN that does not understand us costs speed, and the device says so.
 func TestLibraryThatDoesNotUnderstand(t *testing.T) {
-	f := newFake(t)
-	d, n := f.device(), newFakeDNN(f)
-	n.broken = true
-	d.lib.dnn = must(openDNN(n.api(), d.stream))
-	want, got := rehearse(t, newFake(t).device(), plan.Options{}), rehearse(t, d, plan.Options{})
+	f := fakegpu.Computing(t)
+	d, n := device(f), f.DNN()
+	n.Broken = true
+	use(d, nil, n)
+	want, got := rehearse(t, device(fakegpu.Computing(t)), plan.Options{}), rehearse(t, d, plan.Options{})
 	sameSteps(t, got.steps(t, 1, nil), want.steps(t, 1, nil))
 	if err := d.Missing(); !errors.Is(err, driver.DNNBadParam) || !strings.Contains(err.Error(), "conv2d") {
 		t.Errorf("the device misses %v", err)
 	}
-	if len(n.all) > 0 {
-		t.Errorf("%d descriptors are left", len(n.all))
+	if left := n.Descriptors(); left > 0 {
+		t.Errorf("%d descriptors are left", left)
 	}
 }
 
 // near compares tensors as wholes. The bias before a batch norm has a gradient of nothing but rounding errors.
-func near(t *testing.T, i int, got, want vector, tolerance float64) {
+func near(t *testing.T, i int, got, want fakegpu.Vector, tolerance float64) {
 	t.Helper()
-	if len(want.b) == 8 {
+	if len(want.Bytes) == 8 {
 		return // a counter, or the loss in float64
 	}
 	var off, all float64
-	for j := range len(want.b) / want.d.Size() {
-		off += math.Pow(got.at(j)-want.at(j), 2)
-		all += math.Pow(want.at(j), 2)
+	for j := range len(want.Bytes) / want.DType.Size() {
+		off += math.Pow(got.At(j)-want.At(j), 2)
+		all += math.Pow(want.At(j), 2)
 	}
 	if !(math.Sqrt(off) <= tolerance*(math.Sqrt(all)+1e-3)) {
 		t.Errorf("tensor %d is off by %.3g of %.3g", i, math.Sqrt(off), math.Sqrt(all))
@@ -283,13 +289,13 @@ func near(t *testing.T, i int, got, want vector, tolerance float64) {
 
 // Images with their channels side by side train as the processor does.
 func TestChannelsLastGradients(t *testing.T) {
-	own, cpu := rehearse(t, newFake(t).linked(), plan.Options{Policy: autocast}), rehearse(t, reference(), plan.Options{Policy: autocast})
+	own, cpu := rehearse(t, linked(fakegpu.Computing(t)), plan.Options{Policy: autocast}), rehearse(t, reference(), plan.Options{Policy: autocast})
 	a := plan.Args{Input: own.input.Data, Target: own.target.Data, Seed: 3}
 	if x, y := own.Run(a), cpu.Run(a); x.Err != nil || math.Abs(x.Loss-y.Loss) > 0.01 {
 		t.Fatalf("loss %v, want %v (%v)", x.Loss, y.Loss, x.Err)
 	}
 	for i := range own.st.Grads {
-		near(t, i, vector{tensor.F32, own.st.Grads[i].Data}, vector{tensor.F32, cpu.st.Grads[i].Data}, 0.1)
+		near(t, i, fakegpu.Vector{DType: tensor.F32, Bytes: own.st.Grads[i].Data}, fakegpu.Vector{DType: tensor.F32, Bytes: cpu.st.Grads[i].Data}, 0.1)
 	}
 }
 
@@ -310,7 +316,7 @@ func TestGraphsOnALateDriver(t *testing.T) {
 	}
 	want := rehearse(t, reference(), plan.Options{}).steps(t, 6, nil)
 	for i, got := range rehearse(t, d, plan.Options{}).steps(t, 6, nil) {
-		near(t, i, vector{tensor.F32, got}, vector{tensor.F32, want[i]}, 1e-3)
+		near(t, i, fakegpu.Vector{DType: tensor.F32, Bytes: got}, fakegpu.Vector{DType: tensor.F32, Bytes: want[i]}, 1e-3)
 	}
 }
 
@@ -319,11 +325,11 @@ func TestGraphsOnALateDriver(t *testing.T) {
 func TestDivide(t *testing.T) {
 	small, large := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{10}}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{worthHandingOut / 4}}
 	steps := []plan.Step{{}, {Complete: []int{0}}, {}, {Complete: []int{1}}, {}, {Branch: 1}, {Branch: 1}, {}, {}}
-	items := make([][]item, len(steps))
+	items := make([][]ops.Item, len(steps))
 	for i := range items {
-		items[i] = []item{{name: "a"}, {name: "b"}}
+		items[i] = []ops.Item{{Name: "a"}, {Name: "b"}}
 	}
-	items[8] = []item{{name: "a"}, {host: func(*plan.Call) error { return nil }}, {name: "b"}}
+	items[8] = []ops.Item{{Name: "a"}, {Host: func(*plan.Call) error { return nil }}, {Name: "b"}}
 	var got []int // launches of each segment, 0 for the host
 	for _, step := range divide(steps, []tensor.Spec{small, large}, items) {
 		for _, a := range step {

@@ -22,6 +22,8 @@ type doomed struct {
 	stage   plan.Stage
 	updater plan.Updater
 	lent    plan.Lent
+	plan    *plan.Plan
+	out     tensor.Tensor
 	prog    *plan.Program
 	said    []string
 	free    []func() error
@@ -48,9 +50,10 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 	}
 	d.lent = lent
 	spec := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{8}}
-	out := tensor.New(spec.DType, spec.Shape...)
+	d.out = tensor.New(spec.DType, spec.Shape...)
 	step := plan.Step{Op: op.Cast, Layer: "copy", In: []plan.Operand{{Spec: spec, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: spec, Place: plan.PlaceState}}}
-	d.prog = must(plan.Assemble(plan.Parts{Batch: 8, DType: spec.DType, State: []tensor.Spec{spec}, Steps: []plan.Step{step}, Input: spec}).Bind(d, plan.State{Tensors: []tensor.Tensor{out}}))
+	d.plan = plan.Assemble(plan.Parts{Batch: 8, DType: spec.DType, State: []tensor.Spec{spec}, Steps: []plan.Step{step}, Input: spec})
+	d.prog = must(d.plan.Bind(d, plan.State{Tensors: []tensor.Tensor{d.out}}))
 	d.Watch(Watch{Owner: "rank 3", Timeout: limit, Slow: func(what string) { d.said = append(d.said, what) }})
 	d.free = []func() error{d.prog.Close, d.stage.Close, d.updater.Close, d.lent.Close, release}
 	return d
@@ -113,11 +116,14 @@ func TestEveryWaitEnds(t *testing.T) {
 			return err
 		}, "the gradients of bucket 0"},
 		"a batch on its way": {"hang cuMemcpyHtoDAsync", func(d *doomed) error {
-			if err := errors.Join(d.Feed(d.mem, nil), d.feed.open(d.Device)); err != nil {
+			if err := d.Feed(d.mem[:32], nil); err != nil {
 				return err
 			}
-			d.feed.read = d.feed.plates[0].full
-			return d.Fed()
+			e := must(d.Bind(d.plan, plan.State{Tensors: []tensor.Tensor{d.out}}))
+			var c plan.Call
+			c.Input = d.mem[:32]
+			e.Step(0, &c)
+			return errors.Join(c.Err, d.Fed())
 		}, "the copy of a batch to the GPU"},
 		"a norm": {"hang square_sums", func(d *doomed) error {
 			_, err := d.updater.SquareSum()
@@ -131,7 +137,7 @@ func TestEveryWaitEnds(t *testing.T) {
 		}, "what was enqueued"},
 		"a download":  {"hang cuMemcpyDtoHAsync", func(d *doomed) error { return d.Download(d.mem) }, "a copy of the GPU's memory to the host"},
 		"an upload":   {"hang cuMemcpyHtoDAsync", func(d *doomed) error { return d.Upload(d.mem) }, "a copy of the host's memory to the GPU"},
-		"lent memory": {"hang scale", func(d *doomed) error { return errors.Join(d.Scale(d.first, 2), d.lent.Close()) }, "what works on lent memory"},
+		"lent memory": {"hang scale", func(d *doomed) error { return errors.Join(d.Scale(d.first, 2), d.lent.Close()) }, "what works on exported memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := doom(t, limit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -20,8 +21,8 @@ type marks struct {
 // mark makes a mark for every segment.
 func (e *executor) mark() error {
 	m, steps := &e.marks, e.plan.Steps()
-	m.cu = e.m.dev.cu
-	e.asked = purpose{text: "the pass over a batch", where: m.where}
+	m.cu = e.g.CU
+	e.waiting = gpu.Activity{Text: "the pass over a batch", Where: m.where}
 	for _, list := range e.actions {
 		for _, a := range list {
 			if s := a.segment; s != nil {
@@ -36,10 +37,10 @@ func (e *executor) mark() error {
 	for range m.parts {
 		var event driver.Event
 		if err := m.cu.EventCreate(&event, driver.EventDisableTiming); err != nil {
-			return e.m.dev.told(err, to("an event"))
+			return e.g.Check(err, gpu.Doing("an event"))
 		}
 		m.events = append(m.events, event)
-		e.m.owned = append(e.m.owned, func() error { return m.cu.EventDestroy(event) })
+		e.m.OnFree(func() error { return m.cu.EventDestroy(event) })
 	}
 	return nil
 }

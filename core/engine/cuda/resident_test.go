@@ -32,8 +32,8 @@ func lent(t *testing.T, size int) (*Device, []byte) {
 
 // idle reports whether all that was enqueued for kernels is done.
 func (d *Device) idle() bool {
-	defer d.enter()()
-	return d.cu.StreamQuery(d.stream) == nil
+	defer d.gpu.Enter()()
+	return d.gpu.CU.StreamQuery(d.gpu.Stream) == nil
 }
 
 // A bucket is at the host while kernels that were enqueued behind its gradients

@@ -32,8 +32,8 @@ KERNEL cast(const void* x, int from, void* y, int to, u32 n, int add) {
 	each(i, n) store_grad(y, to, i, load_as(x, from, i), add);
 }
 
-// turn is a cast of images between planes of one channel and pixels with their channels side by side.
-KERNEL turn(const void* x, int from, void* y, int to, int c, int hw, int last, u32 n) {
+// convert_layout is a cast of images between planes of one channel and pixels with their channels side by side.
+KERNEL convert_layout(const void* x, int from, void* y, int to, int c, int hw, int last, u32 n) {
 	each(i, n) {
 		u32 inner = last ? c : hw, outer = last ? hw : c; // of what is written
 		i64 at = ((i64)(i / inner / outer) * inner + i % inner) * outer + i / inner % outer;

@@ -1,79 +1,13 @@
 package membackend
 
 import (
-	"fmt"
-	"math"
-
+	"github.com/trainctl/trainctl/core/contract/contracttest"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Reduce is what the reductions mean, element by element and without any
-// haste: the sources are combined in order, half types in float32 with one
-// rounding at the end, integers wrap, NaN wins in Min and Max. dst may be one
-// of the sources. It panics on what the contract excludes.
+// Reduce is [contracttest.Reduce], for authors of backends: what the reductions
+// mean, element by element. dst may be one of the sources.
 func Reduce(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
-	same := func(x float32) float32 { return x }
-	switch d {
-	case tensor.F32:
-		elements(op, dst, srcs, same, same)
-	case tensor.F64:
-		same := func(x float64) float64 { return x }
-		elements(op, dst, srcs, same, same)
-	case tensor.F16:
-		elements(op, dst, srcs, tensor.F32FromF16, tensor.F16FromF32)
-	case tensor.BF16:
-		elements(op, dst, srcs, tensor.F32FromBF16, tensor.BF16FromF32)
-	case tensor.I8:
-		integers[int8](op, dst, srcs)
-	case tensor.U8:
-		integers[uint8](op, dst, srcs)
-	case tensor.I16:
-		integers[int16](op, dst, srcs)
-	case tensor.I32:
-		integers[int32](op, dst, srcs)
-	case tensor.I64:
-		integers[int64](op, dst, srcs)
-	default:
-		panic(fmt.Sprintf("membackend: no reduction of %v", d))
-	}
-}
-
-type accumulator interface{ float32 | float64 | int64 }
-
-func elements[E tensor.Elem, A accumulator](op sdk.ReduceOp, dst []byte, srcs [][]byte, widen func(E) A, narrow func(A) E) {
-	out := tensor.View[E](dst)
-	for i := range out {
-		acc := widen(tensor.View[E](srcs[0])[i])
-		for _, s := range srcs[1:] {
-			acc = two(op, acc, widen(tensor.View[E](s)[i]))
-		}
-		if op == sdk.Avg {
-			acc /= A(len(srcs))
-		}
-		out[i] = narrow(acc)
-	}
-}
-
-func integers[E int8 | uint8 | int16 | int32 | int64](op sdk.ReduceOp, dst []byte, srcs [][]byte) {
-	if op == sdk.Avg {
-		panic("membackend: the average of integers is not defined")
-	}
-	elements(op, dst, srcs, func(x E) int64 { return int64(x) }, func(x int64) E { return E(x) })
-}
-
-func two[A accumulator](op sdk.ReduceOp, a, b A) A {
-	switch op {
-	case sdk.Sum, sdk.Avg:
-		return a + b
-	case sdk.Prod:
-		return a * b
-	}
-	if a != a || b != b {
-		return A(math.NaN())
-	}
-	if (op == sdk.Min) == (a < b) {
-		return a
-	}
-	return b
+	contracttest.Reduce(op, d, dst, srcs)
 }

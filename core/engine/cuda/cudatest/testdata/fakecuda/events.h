@@ -4,6 +4,7 @@
 // as with CUDA. An event whose process dies before it happened never happens.
 struct Slot {
 	std::atomic<u32> recorded, done, wanted;
+	std::atomic<u32> life; // odd while there is an event
 };
 
 enum { Slots = 8192, EventMagic = 0xfa4e0e };
@@ -19,6 +20,7 @@ struct Event {
 	Slot* slot = nullptr; // of an event between processes
 	Page* page = nullptr; // of the slot
 	bool foreign = false; // another process records it
+	u32 life = 0;         // of the slot, when a foreign one was opened
 };
 
 static Page* page;
@@ -50,11 +52,15 @@ static int place(Event* e) {
 			shown[i] = e;
 			e->page = page;
 			e->slot = &page->slots[i];
-			e->slot->done.store(e->slot->recorded); // of an event that was there before
+			e->slot->life++;
+			e->slot->recorded = e->slot->done = e->slot->wanted = 0;
 			return Success;
 		}
 	return fail("cuEventCreate", "too many events between processes");
 }
+
+// dead says that a foreign event was destroyed where it was made.
+static bool dead(const Event* e) { return e->foreign && e->slot->life != e->life; }
 
 static int behind(const Slot* s, u32 turn) { return int(turn - s->done) > 0; }
 
@@ -81,14 +87,17 @@ FAKE(cuEventCreate, Event** e, unsigned flags) {
 
 FAKE(cuEventDestroy_v2, Event* e) {
 	ENTER();
-	if (e->slot && !e->foreign) shown[e->slot - page->slots] = nullptr;
+	if (e->slot && !e->foreign) {
+		shown[e->slot - page->slots] = nullptr;
+		e->slot->life++;
+	}
 	delete e;
 	return Success;
 }
 
 FAKE(cuEventRecord, Event* e, Stream* s) {
-	ENTER();
-	if (e->foreign || (e->slot && s->capture)) return fail("cuEventRecord", "this fake lets the maker of an event record it, and in no graph");
+	ONTO("cuEventRecord", s);
+	if (e->foreign) return fail("cuEventRecord", "this fake lets the maker of an event record it");
 	if (e->slot) {
 		Slot* slot = e->slot;
 		u32 turn = ++slot->recorded;
@@ -103,15 +112,17 @@ FAKE(cuEventRecord, Event* e, Stream* s) {
 }
 
 FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
-	ENTER();
+	ONTO("cuStreamWaitEvent", s);
+	if (dead(e)) return fail("cuStreamWaitEvent", "the event was destroyed where it was made");
 	if (e->foreign) {
 		Page* p = e->page;
 		Slot* slot = e->slot;
 		u32 turn = slot->recorded;
+		if (!turn) return fail("cuStreamWaitEvent", "the event was never recorded");
 		if (behind(slot, turn)) enqueue(lock, s, [=] { await(p, slot, turn); }, true);
 		return Success;
 	}
-	if (!e->stream) return Success;
+	if (!e->stream) return fail("cuStreamWaitEvent", "the event was never recorded");
 	Stream* on = e->stream;
 	u64 at = e->at;
 	enqueue(lock, s, [on, at] {
@@ -123,6 +134,7 @@ FAKE(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
 
 FAKE(cuEventQuery, Event* e) {
 	ENTER();
+	if (dead(e)) return fail("cuEventQuery", "the event was destroyed where it was made");
 	if (e->foreign) {
 		u32 turn = e->slot->recorded;
 		if (!behind(e->slot, turn)) return Success;
@@ -168,5 +180,7 @@ FAKE(cuIpcOpenEventHandle, Event** e, Handle h) {
 	(*e)->page = p;
 	(*e)->slot = &p->slots[h.which];
 	(*e)->foreign = true;
+	(*e)->life = (*e)->slot->life;
+	if ((*e)->life % 2 == 0) return fail("cuIpcOpenEventHandle", "the event is gone");
 	return Success;
 }

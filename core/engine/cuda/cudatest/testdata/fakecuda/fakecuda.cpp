@@ -148,6 +148,7 @@ static std::mutex& processor = lasting<std::mutex>(); // kernels take turns: the
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
 	blocked(f->name);
 	ENTER();
+	if (s->busy) return NotPermitted;
 	if (!gx || !gy || gz != 1 || by != 1 || bz != 1 || shared || bx > 1024 || gy > 65535) return fail("cuLaunchKernel", f->name);
 	std::shared_ptr<void*> kept(f->module->keep(f->name, params), [](void** all) {
 		for (void** p = all; *p; p++) std::free(*p);
@@ -161,6 +162,12 @@ FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigne
 		launch(name, gx, gy, gz, bx, kept.get());
 	});
 	return Success;
+}
+
+// fakecuda_covered tells NCCL whether n bytes lie in one piece of device memory.
+extern "C" int fakecuda_covered(Ptr at, size_t n) {
+	Lock lock(big);
+	return covered(memory, at, n);
 }
 
 #include "fakecuda.h" // made from the binding: what nobody has asked for yet

@@ -58,12 +58,16 @@ struct Stream;
 struct Driver {
 	void (*enqueue)(Stream*, void (*)(void*), void*, u64*) = nullptr;
 	void (*want)(Stream*, u64) = nullptr;
+	void (*busy)(Stream*, int) = nullptr;
+	int (*covered)(u64, size_t) = nullptr;
 	int (*current)(void**) = nullptr;
 	int (*uuid)(unsigned char*, int) = nullptr;
 	template <class F> static void find(F& f, const char* name) { f = (F)dlsym(RTLD_DEFAULT, name); }
 	Driver() {
 		find(enqueue, "fakecuda_enqueue");
 		find(want, "fakecuda_want");
+		find(busy, "fakecuda_busy");
+		find(covered, "fakecuda_covered");
 		find(current, "cuCtxGetCurrent");
 		find(uuid, "cuDeviceGetUuid_v2");
 	}
@@ -79,7 +83,12 @@ struct Pending {
 	u64 at;
 };
 
+struct Work;
+
 struct Comm {
+	bool blocking = true;
+	Work* launching = nullptr; // an operation that is in progress, until somebody has asked about it twice
+	int asked = 0;
 	int rank = 0, size = 0, number = 0;
 	Handle id = {};
 	unsigned char device[16] = {};
@@ -237,6 +246,7 @@ struct Work {
 	u64 count;
 	int type, reduction, root;
 	u64 number; // of the communicator's operations
+	Stream* stream;
 };
 
 // agree compares the calls. Ranks that disagree would hang in NCCL, and so they do here.
@@ -367,18 +377,52 @@ static bool awaited(Comm* c) {
 	return false;
 }
 
+// enqueue puts an operation on its stream.
+static void enqueue(Comm* c, Work* w) {
+	Pending p{w->stream, 0};
+	w->number = ++c->issued;
+	driver().enqueue(w->stream, run_enqueued, w, &p.at);
+	{
+		std::lock_guard<std::mutex> guard(c->mutex);
+		c->pending.push_back(p);
+	}
+	if (awaited(c)) release(c);
+}
+
+// Calls on a communicator that does not block are in progress until they were
+// asked about twice. Until then no other work may go on the stream.
 static int issue(uintptr_t handle, Kind kind, const void* send, void* receive, u64 count, int type, int reduction, int root, Stream* s) {
 	auto c = of(handle);
 	if (!c || !width(type) || root < 0 || root >= c->size || reduction < 0 || reduction > Avg) return InvalidArgument;
 	if (c->state != Success) return c->state == InProgress ? InvalidUsage : int(c->state);
-	if (count) {
-		Pending p{s, 0};
-		driver().enqueue(s, run_enqueued, new Work{c, kind, (const char*)send, (char*)receive, count, type, reduction, root, ++c->issued}, &p.at);
-		std::lock_guard<std::mutex> guard(c->mutex);
-		c->pending.push_back(p);
+	if (c->launching) return InvalidUsage;
+	u64 n = count * width(type), parts = c->size;
+	if (send && !driver().covered(u64(send), kind == ReduceScatter ? n * parts : n)) return InvalidArgument;
+	if (receive && !driver().covered(u64(receive), kind == AllGather ? n * parts : n)) return InvalidArgument;
+	if (!count) {
+		if (awaited(c.get())) release(c.get());
+		return Success;
 	}
-	if (awaited(c.get())) release(c.get());
-	return Success;
+	auto w = new Work{c, kind, (const char*)send, (char*)receive, count, type, reduction, root, 0, s};
+	if (c->blocking) {
+		enqueue(c.get(), w);
+		return Success;
+	}
+	driver().busy(s, 1);
+	c->launching = w;
+	c->asked = 0;
+	return InProgress;
+}
+
+// launched tells whether the operation in progress, if there is one, is on its stream.
+static bool launched(Comm* c) {
+	if (c->launching && ++c->asked > 1) {
+		Work* w = c->launching;
+		c->launching = nullptr;
+		driver().busy(w->stream, 0);
+		enqueue(c, w);
+	}
+	return !c->launching;
 }
 
 // join waits for all ranks and looks whether they fit.
@@ -475,6 +519,7 @@ FAKE(ncclCommInitRankConfig, uintptr_t* handle, int size, UniqueId id, int rank,
 	if (size < 1 || size > Ranks || rank < 0 || rank >= size || id.at.magic != IdMagic || config->magic != 0xcafebeef) return InvalidArgument;
 	c->rank = rank;
 	c->size = size;
+	c->blocking = config->blocking != 0;
 	c->id = id.at;
 	driver().uuid(c->device, int(uintptr_t(context)) - 1);
 	{
@@ -498,6 +543,7 @@ FAKE(ncclCommGetAsyncError, uintptr_t handle, int* state) {
 	auto c = of(handle);
 	if (!c) return InvalidArgument;
 	*state = c->state;
+	if (*state == Success && !launched(c.get())) *state = InProgress;
 	if (*state == Success && c->over && c->done < c->issued) *state = InProgress;
 	return Success;
 }
@@ -512,6 +558,7 @@ FAKE(ncclCommCount, uintptr_t handle, int* n) {
 FAKE(ncclCommFinalize, uintptr_t handle) {
 	auto c = of(handle);
 	if (!c) return InvalidArgument;
+	if (c->launching) return InvalidUsage;
 	release(c.get());
 	end(c.get());
 	return c->done < c->issued ? InProgress : Success;
@@ -521,6 +568,11 @@ static int destroy(uintptr_t handle, bool abort) {
 	auto c = of(handle);
 	if (!c) return InvalidArgument;
 	c->aborted = c->aborted || abort;
+	if (Work* w = c->launching) {
+		driver().busy(w->stream, 0);
+		c->launching = nullptr;
+		delete w;
+	}
 	end(c.get());
 	std::lock_guard<std::mutex> guard(big);
 	comms[handle - 1] = nullptr; // operations that are under way keep it

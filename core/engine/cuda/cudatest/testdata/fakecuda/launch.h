@@ -99,3 +99,9 @@ extern "C" __attribute__((visibility("default"))) void** emulator_keep(const cha
 		if (!std::strcmp(e->name, name)) return e->keep(params);
 	return 0;
 }
+
+extern "C" __attribute__((visibility("default"))) int emulator_free(void** all) {
+	for (void** p = all; *p; p++) std::free(*p);
+	std::free(all);
+	return 0;
+}

@@ -102,6 +102,7 @@ FAKE(cuMemFree_v2, Ptr p) {
 	advance_all(lock);
 	auto b = memory.find(p);
 	if (b == memory.end()) return fail("cuMemFree", "no allocation");
+	if (opened_elsewhere(b->second.file)) return fail("cuMemFree", "another process has the memory open");
 	forget(b);
 	return Success;
 }
@@ -163,10 +164,10 @@ FAKE(cuIpcOpenMemHandle_v2, Ptr* p, Handle h, unsigned) {
 	int fd = borrow(h);
 	if (fd < 0) return fail("cuIpcOpenMemHandle", "its process or the allocation is gone");
 	void* m = shared(fd, pages(h.size));
-	close(fd);
 	if (m == MAP_FAILED) return OutOfMemory;
+	hold_open(fd);
 	*p = (Ptr)m;
-	memory[*p] = Block{h.size, pages(h.size), -1, -1};
+	memory[*p] = Block{h.size, pages(h.size), -1, fd};
 	return Success;
 }
 
@@ -174,7 +175,7 @@ FAKE(cuIpcCloseMemHandle, Ptr p) {
 	ENTER();
 	advance_all(lock);
 	auto b = memory.find(p);
-	if (b == memory.end() || b->second.device >= 0) return fail("cuIpcCloseMemHandle", "nothing was opened there");
+	if (b == memory.end() || b->second.device >= 0 || b->second.file < 0) return fail("cuIpcCloseMemHandle", "nothing was opened there");
 	forget(b);
 	return Success;
 }
@@ -318,7 +319,7 @@ FAKE(cuMemHostUnregister, void* m) {
 }
 
 FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
-	ENTER();
+	ONTO("cuMemcpyHtoDAsync", s);
 	if (!covered(memory, to, n)) return fail("cuMemcpyHtoDAsync", "not device memory");
 	// Pageable memory may be read before the call returns, or as late as pinned
 	// memory is, where the GPU reads the system's page tables: here it is late.
@@ -331,7 +332,7 @@ FAKE(cuMemcpyHtoDAsync_v2, Ptr to, const void* from, size_t n, Stream* s) {
 }
 
 FAKE(cuMemcpyDtoHAsync_v2, void* to, Ptr from, size_t n, Stream* s) {
-	ENTER();
+	ONTO("cuMemcpyDtoHAsync", s);
 	if (!covered(memory, from, n)) return fail("cuMemcpyDtoHAsync", "not device memory");
 	enqueue(lock, s, [=, at = device()] {
 		if (!spoiled(s, "cuMemcpyDtoHAsync", at)) std::memcpy(to, (void*)from, n);
@@ -357,14 +358,14 @@ FAKE(cuMemcpyDtoH_v2, void* to, Ptr from, size_t n) {
 }
 
 FAKE(cuMemcpyDtoDAsync_v2, Ptr to, Ptr from, size_t n, Stream* s) {
-	ENTER();
+	ONTO("cuMemcpyDtoDAsync", s);
 	if (!covered(memory, to, n) || !covered(memory, from, n)) return fail("cuMemcpyDtoDAsync", "not device memory");
 	enqueue(lock, s, [=] { std::memmove((void*)to, (void*)from, n); });
 	return Success;
 }
 
 FAKE(cuMemsetD8Async, Ptr to, unsigned char v, size_t n, Stream* s) {
-	ENTER();
+	ONTO("cuMemsetD8Async", s);
 	if (!covered(memory, to, n)) return fail("cuMemsetD8Async", "not device memory");
 	enqueue(lock, s, [=] { std::memset((void*)to, v, n); });
 	return Success;

@@ -60,6 +60,22 @@ static void* shared(int fd, size_t size, void* at = nullptr, int access = PROT_R
 	return mmap(at, size, access, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
 }
 
+// hold_open says that a process has memory of another's open, by a lock that ends with its descriptor.
+static void hold_open(int fd) {
+	struct flock l = {};
+	l.l_type = F_RDLCK;
+	l.l_whence = SEEK_SET;
+	fcntl(fd, F_OFD_SETLK, &l);
+}
+
+// opened_elsewhere tells whether another process has the memory of a descriptor open.
+static bool opened_elsewhere(int fd) {
+	struct flock l = {};
+	l.l_type = F_WRLCK;
+	l.l_whence = SEEK_SET;
+	return fd >= 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
 // doze sleeps while the word is what was seen, and at most some milliseconds.
 static void doze(std::atomic<u32>* word, u32 seen, int ms) {
 	timespec most = {ms / 1000, ms % 1000 * 1000000L};

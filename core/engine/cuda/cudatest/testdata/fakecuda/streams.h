@@ -24,7 +24,7 @@ typedef unsigned long long Ptr;
 typedef unsigned long long u64;
 typedef uint32_t u32;
 
-enum { Success = 0, InvalidValue = 1, OutOfMemory = 2, InvalidDevice = 101, InvalidContext = 201, NotReady = 600, AlreadyRegistered = 712, NotRegistered = 713, NotSupported = 801 };
+enum { Success = 0, InvalidValue = 1, OutOfMemory = 2, InvalidDevice = 101, InvalidContext = 201, NotReady = 600, AlreadyRegistered = 712, NotRegistered = 713, NotPermitted = 800, NotSupported = 801 };
 
 struct Graph;
 typedef std::function<void()> Op;
@@ -39,6 +39,7 @@ struct Stream {
 	int device = 0;
 	bool stuck = false;      // at work that never ends
 	Graph* capture = nullptr; // what is enqueued goes there
+	bool busy = false;        // NCCL is not done launching on it
 };
 
 // Graph is captured work; ready ones are copies of it.
@@ -135,6 +136,12 @@ static void enqueue(Lock& lock, Stream* s, Op op, bool waits = false) {
 	if (!current) return InvalidContext; \
 	if (int code = faulty()) return code
 
+// ONTO is for calls that put something on a stream. In a graph belong launches alone.
+#define ONTO(call, s) \
+	ENTER(); \
+	if (s->busy) return NotPermitted; \
+	if (s->capture) return fail(call, "the stream is captured")
+
 FAKE(cuStreamCreate, Stream** s, unsigned) {
 	ENTER();
 	streams.push_back(*s = new Stream);
@@ -159,6 +166,7 @@ FAKE(cuStreamSynchronize, Stream* s) {
 
 FAKE(cuStreamQuery, Stream* s) {
 	ENTER();
+	if (s->capture) return fail("cuStreamQuery", "the stream is captured");
 	if (s->done == s->enqueued) return Success;
 	want(s, s->enqueued); // who asks again and again waits, too
 	return NotReady;
@@ -197,7 +205,7 @@ FAKE(cuGraphExecDestroy, Graph* exec) {
 }
 
 FAKE(cuGraphLaunch, Graph* exec, Stream* s) {
-	ENTER();
+	ONTO("cuGraphLaunch", s);
 	for (const auto& op : exec->work) enqueue(lock, s, op);
 	return Success;
 }
@@ -207,6 +215,12 @@ extern "C" void fakecuda_enqueue(Stream* s, void (*run)(void*), void* arg, u64* 
 	Lock lock(big);
 	enqueue(lock, s, [run, arg] { run(arg); }, true);
 	*at = s->enqueued;
+}
+
+// fakecuda_busy says that NCCL begins or ends to launch on a stream.
+extern "C" void fakecuda_busy(Stream* s, int on) {
+	Lock lock(big);
+	s->busy = on;
 }
 
 extern "C" void fakecuda_want(Stream* s, u64 at) {

@@ -1,0 +1,40 @@
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// leaving is how long the driver may take to take a device back.
+const leaving = 3 * time.Second
+
+// Close gives the device back, after free has given back what lies on it. All programs over it are closed before. A device that
+// is lost, or whose driver does not come back, is left behind: what it holds
+// goes with the process.
+func (g *GPU) Close(free func() error) error {
+	close(g.closed)
+	if g.Lost() != nil {
+		return fmt.Errorf("cuda: %s is left as it is; the driver takes it back when the process ends", g.label)
+	}
+	done := make(chan error, 1) // the goroutine is left behind with a driver that hangs
+	go func() { done <- g.close(free) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(leaving):
+		return fmt.Errorf("cuda: %s was not given back within %v, and is left as it is; the driver takes it back when the process ends", g.label, leaving)
+	}
+}
+
+func (g *GPU) close(free func() error) error {
+	leave := g.Enter()
+	err := free()
+	err = cmp.Or(err, g.CU.StreamDestroy(g.Stream))
+	for t, m := range g.modules {
+		err = cmp.Or(err, g.CU.ModuleUnload(m))
+		delete(g.modules, t)
+	}
+	leave()
+	return cmp.Or(err, g.CU.PrimaryCtxRelease(g.Dev))
+}

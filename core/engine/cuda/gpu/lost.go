@@ -1,0 +1,80 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+)
+
+// LostError says that a GPU does nothing more for this process: it did not do
+// its work in time, or the driver reported a fault that spoils the context. What
+// runs on it is over, and nothing is asked of it any more; every later call
+// gives the same error.
+type LostError struct {
+	GPU    string        // whose it is, ordinal and UUID
+	What   string        // what was waited for, or where the fault was seen
+	Waited time.Duration // 0 for a fault
+	Err    error         // what the driver said; nil where it said nothing
+}
+
+func (e *LostError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%s does not answer: %s took more than %v (run.device_timeout); "+
+			"a kernel that never ends, or a GPU that has left the bus: dmesg shows Xid errors, nvidia-smi whether it is there, compute-sanitizer what kernels do; "+
+			"if the work may take that long, raise run.device_timeout", e.GPU, e.What, e.Waited)
+	}
+	_, meaning := driver.Fault(e.Err)
+	return fmt.Sprintf("%s has failed: %v: %s; seen at %s, but GPUs tell late, and work before may have caused it; "+
+		"dmesg shows Xid errors, compute-sanitizer which kernel it was", e.GPU, e.Err, meaning, e.What)
+}
+
+// Unwrap gives the driver's error.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// lose takes note that the device is lost, and returns why: the first to say so is right.
+func (g *GPU) lose(e *LostError) error {
+	e.GPU = g.whose()
+	if g.lost.CompareAndSwap(nil, e) {
+		close(g.over)
+	}
+	return g.lost.Load()
+}
+
+// Check names where the driver returned an error. One that spoils the context loses the device.
+func (g *GPU) Check(err error, where Activity) error {
+	if err == nil {
+		return nil
+	}
+	return g.failed(err, where)
+}
+
+func (g *GPU) failed(err error, where Activity) error {
+	var lost *LostError
+	var memory *MemoryError
+	switch _, meaning := driver.Fault(err); {
+	case errors.As(err, &lost), errors.As(err, &memory):
+		return err
+	case meaning != "":
+		return g.lose(&LostError{What: where.String(), Err: err})
+	}
+	return fmt.Errorf("cuda: %v: %w", where, err)
+}
+
+// whose is the GPU's name with its owner's.
+func (g *GPU) whose() string {
+	if g.watch.Owner == "" {
+		return g.label
+	}
+	return g.watch.Owner + "'s " + g.label
+}
+
+// nameOf is a GPU's ordinal and UUID.
+func nameOf(cu *driver.CUDA, dev driver.Device) string {
+	var id driver.UUID
+	if cu.DeviceGetUUID == nil || cu.DeviceGetUUID(&id, dev) != nil {
+		return fmt.Sprintf("GPU %d", dev)
+	}
+	return fmt.Sprintf("GPU %d (%v)", dev, id)
+}

@@ -1,0 +1,143 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/library"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func init() {
+	implement(op.Conv2D, bindConv)
+	implement(op.Conv2DGradInput, bindConvGradInput)
+	implement(op.Conv2DGradWeight, bindConvGradWeight)
+	implement(op.Conv2DGradBias, bindConvGradBias)
+}
+
+func convOf(s *plan.Step) library.Geometry {
+	var x, w, y tensor.Shape
+	switch s.Op {
+	case op.Conv2D:
+		x, w, y = s.In[0].Spec.Shape, s.In[1].Spec.Shape, s.Out[0].Spec.Shape
+	case op.Conv2DGradInput:
+		x, w, y = s.Out[0].Spec.Shape, s.In[1].Spec.Shape, s.In[0].Spec.Shape
+	default:
+		x, w, y = s.In[0].Spec.Shape, s.Out[0].Spec.Shape, s.In[1].Spec.Shape
+	}
+	a := s.Attr.(op.Conv2DAttr)
+	n := func(v int) int32 { return int32(v) }
+	return library.Geometry{
+		N: n(x[0]), C: n(x[1]), H: n(x[2]), W: n(x[3]), K: n(w[0]), R: n(w[2]), S: n(w[3]), OH: n(y[2]), OW: n(y[3]),
+		StrideH: n(a.Stride[0]), StrideW: n(a.Stride[1]), PadH: n(a.Padding[0]), PadW: n(a.Padding[1]),
+		DilH: n(a.Dilation[0]), DilW: n(a.Dilation[1]), Groups: n(a.Groups),
+	}
+}
+
+func convolutionOf(s *plan.Step, last bool) library.Convolution {
+	return library.Convolution{Op: s.Op, G: convOf(s), D: s.Out[0].Spec.DType, Last: last}
+}
+
+// filter is where a convolution reads its weights: State has their channels apart.
+func (b *binder) filter(c library.Convolution) driver.DevicePtr {
+	w := b.s.In[1].Spec
+	if !c.Last || c.Taps() == 1 {
+		return b.in(1)
+	}
+	at := b.scratch(w.Bytes())
+	b.elementwise(w.DType, "filter_last", w.Shape.Elems(), b.in(1), at, w.Shape[1], c.Taps())
+	return at
+}
+
+// planar reports whether a step whose images have their channels side by side
+// has to turn them into planes, because cuDNN has no plan for c as they lie; c
+// is then a convolution of planes.
+func (b *binder) planar(c *library.Convolution) bool {
+	if !c.Last || b.lib.Planned(*c) {
+		return false
+	}
+	c.Last = false
+	return true
+}
+
+// planes turns input i into planes beside it.
+func (b *binder) planes(i int) driver.DevicePtr {
+	s := b.s.In[i].Spec
+	at := b.scratch(s.Bytes())
+	b.convertLayout(s, b.in(i), s, at, false)
+	return at
+}
+
+func bindConv(b *binder) {
+	y, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	x, out := b.in(0), b.out(0)
+	if b.planar(&c) {
+		x, out = b.planes(0), b.scratch(y.Bytes())
+		defer b.convertLayout(y, out, y, b.out(0), true)
+	}
+	if !b.lib.Planned(c) {
+		b.elementwise(y.DType, "conv", y.Shape.Elems(), x, b.in(1), b.in(2), out, c.G)
+		return
+	}
+	b.convolve(c, x, b.filter(c), out)
+	if len(b.s.In) > 2 && b.s.In[2].Present() {
+		v := b.imagesOf(y.Shape, c.Last)
+		b.elementwise(y.DType, "channel_bias", y.Shape.Elems(), out, b.in(2), v.c, v.hw)
+	}
+}
+
+func bindConvGradInput(b *binder) {
+	x, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	dy, out := b.in(0), b.out(0)
+	if b.planar(&c) {
+		dy, out = b.planes(0), b.scratch(x.Bytes())
+		defer b.convertLayout(x, out, x, b.out(0), true)
+	}
+	if b.lib.Planned(c) {
+		b.convolve(c, out, b.filter(c), dy)
+		return
+	}
+	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), dy, b.in(1), out, c.G)
+}
+
+// bindConvGradWeight lets cuDNN write where the gradient belongs, or beside it
+// where it is added or its channels are turned.
+func bindConvGradWeight(b *binder) {
+	w, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
+	x, dy := b.in(0), b.in(1)
+	if b.planar(&c) {
+		x, dy = b.planes(0), b.planes(1)
+	}
+	if !b.lib.Planned(c) {
+		b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, x, dy, b.out(0), c.G, b.adds(0))
+		return
+	}
+	turned, add, before := c.Last && c.Taps() > 1, b.adds(0), len(b.items)
+	at, channels, taps := b.scratch(w.Bytes()), w.Shape[1], 1
+	if !turned {
+		used := b.used
+		b.convolve(c, x, b.out(0), dy)
+		b.only(before, nil, add)
+		before, b.used = len(b.items), used // one of the two runs
+	}
+	if turned {
+		taps = c.Taps()
+	}
+	b.convolve(c, x, at, dy)
+	b.elementwise(w.DType, "filter_grad", w.Shape.Elems(), at, b.out(0), channels, taps, add)
+	if !turned {
+		b.only(before, add, nil)
+	}
+}
+
+func bindConvGradBias(b *binder) {
+	x := b.s.In[0].Spec
+	v := b.images(x.Shape).single()
+	if v.n*v.hw == 1 { // sums that another step has made
+		b.launch(tensor.F32, "cast", grid(v.c), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), v.c, b.adds(0))
+		return
+	}
+	part := b.scratch(8 * v.c * v.shares)
+	b.launch(x.DType, "channel_sums", v.blocks(), v.shares, b.in(0), v.n, v.c, v.hw, v.lanes, part)
+	b.launch(x.DType, "sum_parts", v.c, 1, part, v.shares, b.out(0), typeOf(b.s.Out, 0), b.adds(0))
+}

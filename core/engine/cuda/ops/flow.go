@@ -1,0 +1,51 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+// place is the start of an operand's memory. Operands of one place are the same
+// value, or one after the other.
+type place struct {
+	where plan.Place
+	at    int
+}
+
+func placeOf(o *plan.Operand) place {
+	if o.Place == plan.PlaceArena {
+		return place{o.Place, o.Offset}
+	}
+	return place{o.Place, o.Index}
+}
+
+// flow says which step made what a step reads.
+type flow struct {
+	steps   []plan.Step
+	writers []map[int]int // by step: input slot → step that wrote it
+}
+
+// follow walks a plan. What lies in the arena was written by the last step
+// that wrote there: nothing else could still be read.
+func follow(steps []plan.Step) *flow {
+	f := &flow{steps: steps}
+	last := map[place]int{}
+	for i := range steps {
+		s, from := &steps[i], map[int]int{}
+		for j := range s.In {
+			if w, ok := last[placeOf(&s.In[j])]; ok && s.In[j].Place == plan.PlaceArena {
+				from[j] = w
+			}
+		}
+		f.writers = append(f.writers, from)
+		for j := range s.Out {
+			last[placeOf(&s.Out[j])] = i
+		}
+	}
+	return f
+}
+
+// writer is the step that made input in of step i, if it was one.
+func (f *flow) writer(i, in int) (int, bool) {
+	w, ok := f.writers[i][in]
+	return w, ok
+}

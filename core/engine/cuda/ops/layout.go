@@ -1,0 +1,153 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/cuda/library"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// layout is how the images that a step reads and writes lie: planes of one
+// channel each, as everywhere outside the arena, or with the channels of a pixel
+// side by side, which tensor cores want of half types.
+type layout struct{ in, out bool } // channels last
+
+var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true}
+
+// isImage says that the order of channels and places makes a difference.
+func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }
+
+// layouts are sets of values in the arena that lie alike. A set has its
+// channels last if every step that touches it can take it so, and cuDNN has
+// plans that way for most of the work of its convolutions. The others turn what they
+// read and write (see planar), so that one of them does not decide for a network.
+type layouts struct {
+	lib    *library.Libraries
+	parent []int
+	keep   []bool  // by root: stays in planes
+	gain   []int64 // by root: FLOPs of convolutions with a plan for channels last, less those without
+	now    map[place]int
+}
+
+func (l *layouts) value() int {
+	l.parent = append(l.parent, len(l.parent))
+	l.keep, l.gain = append(l.keep, false), append(l.gain, 0)
+	return len(l.parent) - 1
+}
+
+func (l *layouts) root(v int) int {
+	for l.parent[v] != v {
+		v = l.parent[v]
+	}
+	return v
+}
+
+func (l *layouts) join(v, w int) int {
+	v, w = l.root(v), l.root(w)
+	if v != w {
+		l.parent[w] = v
+		l.keep[v], l.gain[v] = l.keep[v] || l.keep[w], l.gain[v]+l.gain[w]
+	}
+	return v
+}
+
+// none is the value of a step without images in the arena.
+const none = -1
+
+// layOut decides how each step's images lie.
+func layOut(steps []plan.Step, lib *library.Libraries) []layout {
+	l := &layouts{lib: lib, now: map[place]int{}}
+	in, out := make([]int, len(steps)), make([]int, len(steps))
+	for i := range steps {
+		in[i], out[i] = l.step(&steps[i])
+	}
+	all := make([]layout, len(steps))
+	last := func(v int) bool { return v != none && l.gain[l.root(v)] > 0 && !l.keep[l.root(v)] }
+	for i := range steps {
+		all[i] = layout{last(in[i]), last(out[i])}
+	}
+	return all
+}
+
+// step gives its images to sets: to one, unless it is a cast.
+func (l *layouts) step(s *plan.Step) (in, out int) {
+	in, out = none, none
+	for j := range s.In {
+		l.operand(s, &s.In[j], func() int { return l.read(&s.In[j]) }, &in)
+	}
+	for j := range s.Out {
+		l.operand(s, &s.Out[j], func() int { return l.write(&s.Out[j]) }, &out)
+	}
+	if s.Op == op.Cast || in == none && out == none {
+		return in, out
+	}
+	switch {
+	case in == none:
+		in = out
+	case out != none:
+		in = l.join(in, out)
+	}
+	if convolutions[s.Op] {
+		work := max(s.FLOPs, 1)
+		if !l.lib.Planned(convolutionOf(s, true)) {
+			work = -work
+		}
+		l.gain[l.root(in)] += work
+	}
+	return in, in
+}
+
+// operand adds an operand to its step's set. What is not an image, or not as an
+// image to this step, stays as it is.
+func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *int) {
+	image := op.StepOf(s.Op).AnyLayout && isImage(o.Spec.Shape)
+	isFilter := convolutions[s.Op] && o == filterOf(s)
+	switch {
+	case !o.Present():
+	case o.Place != plan.PlaceArena:
+		if image && !isFilter && s.Op != op.Cast {
+			v := l.value()
+			l.keep[v] = true
+			l.into(set, v)
+		}
+	case !image || isFilter:
+		l.keep[l.root(value())] = true
+	default:
+		v := value()
+		if o.Spec.DType == tensor.F32 || o.Spec.DType == tensor.F64 {
+			l.keep[l.root(v)] = true
+		}
+		l.into(set, v)
+	}
+}
+
+// filterOf is a convolution's weight or its gradient, which has four dimensions and is not an image.
+func filterOf(s *plan.Step) *plan.Operand {
+	if s.Op == op.Conv2DGradWeight {
+		return &s.Out[0]
+	}
+	return &s.In[1]
+}
+
+func (l *layouts) into(set *int, v int) {
+	if *set == none {
+		*set = v
+		return
+	}
+	*set = l.join(*set, v)
+}
+
+func (l *layouts) read(o *plan.Operand) int {
+	v, ok := l.now[placeOf(o)]
+	if !ok {
+		return l.write(o)
+	}
+	return v
+}
+
+func (l *layouts) write(o *plan.Operand) int {
+	v := l.value()
+	l.now[placeOf(o)] = v
+	return v
+}
