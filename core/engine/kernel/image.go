@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"encoding/binary"
-	"image/color"
 )
 
 // Pixels are four bytes: red, green, blue, and one that nobody looks at. Four can
@@ -17,20 +16,25 @@ const WeightBits = 32 - 8 - 2
 const TapGroup = 4
 
 // Colours turns a row of luma and chroma into as many pixels as y has bytes, with
-// the bits of color.YCbCrToRGB. With shared, a byte of cb and cr is for two pixels.
-func Colours(dst, y, cb, cr []byte, shared bool) {
-	n, share := head(len(y)), 1
-	if shared {
-		share = 2
-	}
-	dst, cb, cr = dst[:PixelBytes*len(y)], cb[:(len(y)+share-1)/share], cr[:(len(y)+share-1)/share]
+// the bits of libjpeg: the matrix of JFIF in fixed point of 16 bits, rounded to the
+// nearest level and clipped. (color.YCbCrToRGB has the same factors and cuts the
+// fraction off, which makes a fifth of all bytes one level smaller.)
+func Colours(dst, y, cb, cr []byte) {
+	n := head(len(y))
+	dst, cb, cr = dst[:PixelBytes*len(y)], cb[:len(y)], cr[:len(y)]
 	if n > 0 {
-		vecColours(dst[:PixelBytes*n], y[:n], cb, cr, shared)
+		vecColours(dst[:PixelBytes*n], y[:n], cb, cr)
 	}
 	for i := n; i < len(y); i++ {
 		p := dst[PixelBytes*i:][:PixelBytes]
-		p[0], p[1], p[2] = color.YCbCrToRGB(y[i], cb[i/share], cr[i/share])
+		p[0], p[1], p[2] = rgb(y[i], cb[i], cr[i])
 	}
+}
+
+func rgb(y, cb, cr byte) (r, g, b byte) {
+	level, blue, red := int32(y)<<16+1<<15, int32(cb)-128, int32(cr)-128
+	clip := func(v int32) byte { return byte(min(max(v>>16, 0), 255)) }
+	return clip(level + 91881*red), clip(level - 22554*blue - 46802*red), clip(level + 116130*blue)
 }
 
 // AcrossPixels scales a row: pixel i is the sum of taps pixels of src from

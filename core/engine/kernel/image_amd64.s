@@ -9,7 +9,7 @@ TEXT ·coloursAVX2(SB), NOSPLIT, $0-40
 	MOVQ         y+8(FP), CX
 	MOVQ         cb+16(FP), DX
 	MOVQ         cr+24(FP), BX
-	MOVL         $0x00010101, SI
+	MOVL         $0x00008000, SI
 	VMOVD        SI, X0
 	VPBROADCASTD X0, Y0
 	MOVL         $0x00000080, SI
@@ -31,17 +31,17 @@ TEXT ·coloursAVX2(SB), NOSPLIT, $0-40
 	VMOVD        SI, X2
 	VPBROADCASTD X2, Y7
 	VXORPS       Y2, Y2, Y2
-	XORQ         SI, SI
-	MOVQ         n+32(FP), DI
-	XORQ         R8, R8
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
 
 loop:
-	CMPQ      R8, DI
+	CMPQ      DI, SI
 	JGE       done
-	VPMOVZXBD (CX)(R8*1), Y8
-	VPMULLD   Y0, Y8, Y8
-	VPMOVZXBD (DX)(SI*1), Y9
-	VPMOVZXBD (BX)(SI*1), Y10
+	VPMOVZXBD (CX)(DI*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VPADDD    Y0, Y8, Y8
+	VPMOVZXBD (DX)(DI*1), Y9
+	VPMOVZXBD (BX)(DI*1), Y10
 	VPSUBD    Y1, Y9, Y9
 	VPSUBD    Y1, Y10, Y10
 	VPMULLD   Y5, Y9, Y11
@@ -65,11 +65,12 @@ loop:
 	VPSLLD    $0x10, Y9, Y9
 	VPXOR     Y11, Y10, Y10
 	VPXOR     Y9, Y10, Y10
-	VMOVUPS   Y10, (AX)(R8*4)
-	VPMOVZXBD 8(CX)(R8*1), Y8
-	VPMULLD   Y0, Y8, Y8
-	VPMOVZXBD 8(DX)(SI*1), Y9
-	VPMOVZXBD 8(BX)(SI*1), Y10
+	VMOVUPS   Y10, (AX)(DI*4)
+	VPMOVZXBD 8(CX)(DI*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VPADDD    Y0, Y8, Y8
+	VPMOVZXBD 8(DX)(DI*1), Y9
+	VPMOVZXBD 8(BX)(DI*1), Y10
 	VPSUBD    Y1, Y9, Y9
 	VPSUBD    Y1, Y10, Y10
 	VPMULLD   Y5, Y9, Y11
@@ -93,117 +94,8 @@ loop:
 	VPSLLD    $0x10, Y9, Y9
 	VPXOR     Y11, Y10, Y10
 	VPXOR     Y9, Y10, Y10
-	VMOVUPS   Y10, 32(AX)(R8*4)
-	ADDQ      $0x10, SI
-	ADDQ      $0x10, R8
-	JMP       loop
-
-done:
-	VZEROUPPER
-	RET
-
-// func sharedColoursAVX2(dst *byte, y *byte, cb *byte, cr *byte, n int)
-// Requires: AVX, AVX2
-TEXT ·sharedColoursAVX2(SB), NOSPLIT, $0-40
-	MOVQ         dst+0(FP), AX
-	MOVQ         y+8(FP), CX
-	MOVQ         cb+16(FP), DX
-	MOVQ         cr+24(FP), BX
-	MOVL         $0x00010101, SI
-	VMOVD        SI, X0
-	VPBROADCASTD X0, Y0
-	MOVL         $0x00000080, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	MOVL         $0x000000ff, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y3
-	MOVL         $0x000166e9, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y4
-	MOVL         $0x0000581a, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y5
-	MOVL         $0x0000b6d2, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y6
-	MOVL         $0x0001c5a2, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y7
-	VXORPS       Y2, Y2, Y2
-	XORQ         SI, SI
-	MOVQ         n+32(FP), DI
-	XORQ         R8, R8
-
-loop:
-	CMPQ      R8, DI
-	JGE       done
-	VPMOVZXBD (CX)(R8*1), Y8
-	VPMULLD   Y0, Y8, Y8
-	VPMOVZXBQ (DX)(SI*1), Y9
-	VPSLLQ    $0x20, Y9, Y10
-	VPXOR     Y9, Y10, Y9
-	VPMOVZXBQ (BX)(SI*1), Y10
-	VPSLLQ    $0x20, Y10, Y11
-	VPXOR     Y10, Y11, Y10
-	VPSUBD    Y1, Y9, Y9
-	VPSUBD    Y1, Y10, Y10
-	VPMULLD   Y5, Y9, Y11
-	VPMULLD   Y6, Y10, Y12
-	VPADDD    Y12, Y11, Y11
-	VPSUBD    Y11, Y8, Y11
-	VPMULLD   Y4, Y10, Y10
-	VPADDD    Y8, Y10, Y10
-	VPMULLD   Y7, Y9, Y9
-	VPADDD    Y8, Y9, Y9
-	VPSRAD    $0x10, Y10, Y10
-	VPMAXSD   Y2, Y10, Y10
-	VPMINSD   Y3, Y10, Y10
-	VPSRAD    $0x10, Y11, Y11
-	VPMAXSD   Y2, Y11, Y11
-	VPMINSD   Y3, Y11, Y11
-	VPSRAD    $0x10, Y9, Y9
-	VPMAXSD   Y2, Y9, Y9
-	VPMINSD   Y3, Y9, Y9
-	VPSLLD    $0x08, Y11, Y11
-	VPSLLD    $0x10, Y9, Y9
-	VPXOR     Y11, Y10, Y10
-	VPXOR     Y9, Y10, Y10
-	VMOVUPS   Y10, (AX)(R8*4)
-	VPMOVZXBD 8(CX)(R8*1), Y8
-	VPMULLD   Y0, Y8, Y8
-	VPMOVZXBQ 4(DX)(SI*1), Y9
-	VPSLLQ    $0x20, Y9, Y10
-	VPXOR     Y9, Y10, Y9
-	VPMOVZXBQ 4(BX)(SI*1), Y10
-	VPSLLQ    $0x20, Y10, Y11
-	VPXOR     Y10, Y11, Y10
-	VPSUBD    Y1, Y9, Y9
-	VPSUBD    Y1, Y10, Y10
-	VPMULLD   Y5, Y9, Y11
-	VPMULLD   Y6, Y10, Y12
-	VPADDD    Y12, Y11, Y11
-	VPSUBD    Y11, Y8, Y11
-	VPMULLD   Y4, Y10, Y10
-	VPADDD    Y8, Y10, Y10
-	VPMULLD   Y7, Y9, Y9
-	VPADDD    Y8, Y9, Y9
-	VPSRAD    $0x10, Y10, Y10
-	VPMAXSD   Y2, Y10, Y10
-	VPMINSD   Y3, Y10, Y10
-	VPSRAD    $0x10, Y11, Y11
-	VPMAXSD   Y2, Y11, Y11
-	VPMINSD   Y3, Y11, Y11
-	VPSRAD    $0x10, Y9, Y9
-	VPMAXSD   Y2, Y9, Y9
-	VPMINSD   Y3, Y9, Y9
-	VPSLLD    $0x08, Y11, Y11
-	VPSLLD    $0x10, Y9, Y9
-	VPXOR     Y11, Y10, Y10
-	VPXOR     Y9, Y10, Y10
-	VMOVUPS   Y10, 32(AX)(R8*4)
-	ADDQ      $0x08, SI
-	ADDQ      $0x10, R8
+	VMOVUPS   Y10, 32(AX)(DI*4)
+	ADDQ      $0x10, DI
 	JMP       loop
 
 done:
@@ -383,7 +275,7 @@ TEXT ·coloursAVX512(SB), NOSPLIT, $0-40
 	MOVQ         y+8(FP), CX
 	MOVQ         cb+16(FP), DX
 	MOVQ         cr+24(FP), BX
-	MOVL         $0x00010101, SI
+	MOVL         $0x00008000, SI
 	VMOVD        SI, X0
 	VPBROADCASTD X0, Z0
 	MOVL         $0x00000080, SI
@@ -405,17 +297,17 @@ TEXT ·coloursAVX512(SB), NOSPLIT, $0-40
 	VMOVD        SI, X7
 	VPBROADCASTD X7, Z7
 	VPXORD       Z1, Z1, Z1
-	XORQ         SI, SI
-	MOVQ         n+32(FP), DI
-	XORQ         R8, R8
+	MOVQ         n+32(FP), SI
+	XORQ         DI, DI
 
 loop:
-	CMPQ      R8, DI
+	CMPQ      DI, SI
 	JGE       done
-	VPMOVZXBD (CX)(R8*1), Z8
-	VPMULLD   Z0, Z8, Z8
-	VPMOVZXBD (DX)(SI*1), Z9
-	VPMOVZXBD (BX)(SI*1), Z10
+	VPMOVZXBD (CX)(DI*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VPADDD    Z0, Z8, Z8
+	VPMOVZXBD (DX)(DI*1), Z9
+	VPMOVZXBD (BX)(DI*1), Z10
 	VPSUBD    Z2, Z9, Z9
 	VPSUBD    Z2, Z10, Z10
 	VPMULLD   Z5, Z9, Z11
@@ -439,85 +331,8 @@ loop:
 	VPSLLD    $0x10, Z9, Z9
 	VPXORQ    Z11, Z10, Z10
 	VPXORQ    Z9, Z10, Z10
-	VMOVUPS   Z10, (AX)(R8*4)
-	ADDQ      $0x10, SI
-	ADDQ      $0x10, R8
-	JMP       loop
-
-done:
-	VZEROUPPER
-	RET
-
-// func sharedColoursAVX512(dst *byte, y *byte, cb *byte, cr *byte, n int)
-// Requires: AVX, AVX512F
-TEXT ·sharedColoursAVX512(SB), NOSPLIT, $0-40
-	MOVQ         dst+0(FP), AX
-	MOVQ         y+8(FP), CX
-	MOVQ         cb+16(FP), DX
-	MOVQ         cr+24(FP), BX
-	MOVL         $0x00010101, SI
-	VMOVD        SI, X0
-	VPBROADCASTD X0, Z0
-	MOVL         $0x00000080, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Z2
-	MOVL         $0x000000ff, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Z3
-	MOVL         $0x000166e9, SI
-	VMOVD        SI, X4
-	VPBROADCASTD X4, Z4
-	MOVL         $0x0000581a, SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Z5
-	MOVL         $0x0000b6d2, SI
-	VMOVD        SI, X6
-	VPBROADCASTD X6, Z6
-	MOVL         $0x0001c5a2, SI
-	VMOVD        SI, X7
-	VPBROADCASTD X7, Z7
-	VPXORD       Z1, Z1, Z1
-	XORQ         SI, SI
-	MOVQ         n+32(FP), DI
-	XORQ         R8, R8
-
-loop:
-	CMPQ      R8, DI
-	JGE       done
-	VPMOVZXBD (CX)(R8*1), Z8
-	VPMULLD   Z0, Z8, Z8
-	VPMOVZXBQ (DX)(SI*1), Z9
-	VPSLLQ    $0x20, Z9, Z10
-	VPXORQ    Z9, Z10, Z9
-	VPMOVZXBQ (BX)(SI*1), Z10
-	VPSLLQ    $0x20, Z10, Z11
-	VPXORQ    Z10, Z11, Z10
-	VPSUBD    Z2, Z9, Z9
-	VPSUBD    Z2, Z10, Z10
-	VPMULLD   Z5, Z9, Z11
-	VPMULLD   Z6, Z10, Z12
-	VPADDD    Z12, Z11, Z11
-	VPSUBD    Z11, Z8, Z11
-	VPMULLD   Z4, Z10, Z10
-	VPADDD    Z8, Z10, Z10
-	VPMULLD   Z7, Z9, Z9
-	VPADDD    Z8, Z9, Z9
-	VPSRAD    $0x10, Z10, Z10
-	VPMAXSD   Z1, Z10, Z10
-	VPMINSD   Z3, Z10, Z10
-	VPSRAD    $0x10, Z11, Z11
-	VPMAXSD   Z1, Z11, Z11
-	VPMINSD   Z3, Z11, Z11
-	VPSRAD    $0x10, Z9, Z9
-	VPMAXSD   Z1, Z9, Z9
-	VPMINSD   Z3, Z9, Z9
-	VPSLLD    $0x08, Z11, Z11
-	VPSLLD    $0x10, Z9, Z9
-	VPXORQ    Z11, Z10, Z10
-	VPXORQ    Z9, Z10, Z10
-	VMOVUPS   Z10, (AX)(R8*4)
-	ADDQ      $0x08, SI
-	ADDQ      $0x10, R8
+	VMOVUPS   Z10, (AX)(DI*4)
+	ADDQ      $0x10, DI
 	JMP       loop
 
 done:

@@ -7,11 +7,6 @@ package kernel
 //go:noescape
 func coloursAVX2(dst *byte, y *byte, cb *byte, cr *byte, n int)
 
-// sharedColoursAVX2 turns a row of luma, and chroma of two pixels each, into pixels. n is a multiple of 16.
-//
-//go:noescape
-func sharedColoursAVX2(dst *byte, y *byte, cb *byte, cr *byte, n int)
-
 // acrossPixelsAVX2 makes n pixels, each a weighted sum of four times groups pixels from first on. Weights are fixed-point numbers of 22 bits.
 //
 //go:noescape
@@ -31,11 +26,6 @@ func channelAVX2(dst *float32, pixels *byte, shift uint64, sums *float32, n int)
 //
 //go:noescape
 func coloursAVX512(dst *byte, y *byte, cb *byte, cr *byte, n int)
-
-// sharedColoursAVX512 turns a row of luma, and chroma of two pixels each, into pixels. n is a multiple of 16.
-//
-//go:noescape
-func sharedColoursAVX512(dst *byte, y *byte, cb *byte, cr *byte, n int)
 
 // acrossPixelsAVX512 makes n pixels, each a weighted sum of four times groups pixels from first on. Weights are fixed-point numbers of 22 bits.
 //

@@ -3,7 +3,7 @@ package kernel
 import (
 	"bytes"
 	"fmt"
-	"image/color"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -24,24 +24,28 @@ func noisy(seed uint64, n int) []byte {
 	return b
 }
 
+// The vectors give what libjpeg's formula gives: every factor rounded to 16 bits
+// by itself, products rounded to the nearest.
 func TestColoursBits(t *testing.T) {
+	fixed := func(x float64) int { return int(math.Floor(x*65536 + 0.5)) }
+	clip := func(v int) byte { return byte(min(max(v, 0), 255)) }
 	atEachLevel(t, func(t *testing.T) {
 		for n := range 100 {
-			for _, share := range []int{1, 2} {
-				seed := uint64(2*n + share)
-				m := (n + share - 1) / share
-				y, cb, cr := noisy(seed, n), noisy(seed+1000, m), noisy(seed+2000, m)
-				dst := bytes.Repeat([]byte{7}, PixelBytes*n+1)
-				Colours(dst, y, cb, cr, share == 2)
-				for i := range n {
-					r, g, b := color.YCbCrToRGB(y[i], cb[i/share], cr[i/share])
-					if got := dst[PixelBytes*i:]; got[0] != r || got[1] != g || got[2] != b {
-						t.Fatalf("length %d, share %d: pixel %d is %v, want %d %d %d", n, share, i, got[:3], r, g, b)
-					}
+			seed := uint64(2 * n)
+			y, cb, cr := noisy(seed, n), noisy(seed+1000, n), noisy(seed+2000, n)
+			dst := bytes.Repeat([]byte{7}, PixelBytes*n+1)
+			Colours(dst, y, cb, cr)
+			for i := range n {
+				y, u, v := int(y[i]), int(cb[i])-128, int(cr[i])-128
+				r := clip(y + (fixed(1.402)*v+1<<15)>>16)
+				g := clip(y + (-fixed(0.34414)*u-fixed(0.71414)*v+1<<15)>>16)
+				b := clip(y + (fixed(1.772)*u+1<<15)>>16)
+				if got := dst[PixelBytes*i:]; got[0] != r || got[1] != g || got[2] != b {
+					t.Fatalf("length %d: pixel %d is %v, want %d %d %d", n, i, got[:3], r, g, b)
 				}
-				if dst[len(dst)-1] != 7 {
-					t.Fatalf("length %d: written behind the end", n)
-				}
+			}
+			if dst[len(dst)-1] != 7 {
+				t.Fatalf("length %d: written behind the end", n)
 			}
 		}
 	})

@@ -16,17 +16,12 @@ func vecNoise(dst []float32, key uint64, scale float32) {
 	}
 }
 
-func vecColours(dst, y, cb, cr []byte, shared bool) {
-	run := coloursAVX2
-	switch {
-	case shared && active == AVX512:
-		run = sharedColoursAVX512
-	case shared:
-		run = sharedColoursAVX2
-	case active == AVX512:
-		run = coloursAVX512
+func vecColours(dst, y, cb, cr []byte) {
+	if active == AVX512 {
+		coloursAVX512(&dst[0], &y[0], &cb[0], &cr[0], len(y))
+	} else {
+		coloursAVX2(&dst[0], &y[0], &cb[0], &cr[0], len(y))
 	}
-	run(&dst[0], &y[0], &cb[0], &cr[0], len(y))
 }
 
 // spread gives each of four weights to the four bytes of a pixel.

@@ -9,8 +9,8 @@
 // Scaling is Pillow's antialiased bilinear filter, rows before columns, bit for
 // bit, so PNG images give what torchvision gives; Pillow 13 takes some tall images
 // columns first and is then one level off. JPEG images are within 3 levels: colour
-// planes are interpolated as libjpeg does, the inverse cosine transform is the standard
-// library's. Orientation marks in EXIF data are
+// planes are interpolated and converted as libjpeg does, the inverse cosine transform is
+// the standard library's. Orientation marks in EXIF data are
 // ignored, as torchvision ignores them.
 //
 // It imports core/base/usererr, core/engine/kernel, core/sdk, core/tensor and

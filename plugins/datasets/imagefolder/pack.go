@@ -27,6 +27,10 @@ func pack(dst []byte, img image.Image, r image.Rectangle) {
 	}
 }
 
+// leastChroma is how wide a halved colour plane has to be for libjpeg to interpolate
+// it: narrower ones it repeats (jinit_upsampler of its jdsample.c).
+const leastChroma = 3
+
 // packYCbCr interpolates colour planes of half the width, or half of both sides, as
 // libjpeg does by default; images without such planes are converted as they lie.
 func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
@@ -34,75 +38,96 @@ func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
 	var halved, tall bool
 	switch img.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440:
-	case image.YCbCrSubsampleRatio422:
-		halved = true
-	case image.YCbCrSubsampleRatio420:
-		halved, tall = true, true
+	case image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420:
+		halved, tall = true, img.SubsampleRatio == image.YCbCrSubsampleRatio420
+		if (img.Rect.Dx()+1)/2 < leastChroma {
+			packRepeated(dst, img, r)
+			return
+		}
 	default:
-		packAsColours(dst, img, r)
+		packRepeated(dst, img, r)
 		return
 	}
 	var cb, cr []byte
+	var sums []uint16
 	if halved {
 		room := make([]byte, 2*r.Dx())
-		cb, cr = room[:r.Dx()], room[r.Dx():]
+		cb, cr, sums = room[:r.Dx()], room[r.Dx():], make([]uint16, r.Dx()/2+4)
 	}
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		row, i, j := dst[:c*r.Dx()], img.YOffset(r.Min.X, y), img.COffset(r.Min.X, y)
 		if halved {
-			triangles(cb, img.Cb, img, r.Min.X, y, tall)
-			triangles(cr, img.Cr, img, r.Min.X, y, tall)
-			kernel.Colours(row, img.Y[i:i+r.Dx()], cb, cr, false)
+			triangles(cb, img.Cb, img, r.Min.X, y, tall, sums)
+			triangles(cr, img.Cr, img, r.Min.X, y, tall, sums)
+			kernel.Colours(row, img.Y[i:i+r.Dx()], cb, cr)
 		} else {
-			kernel.Colours(row, img.Y[i:i+r.Dx()], img.Cb[j:], img.Cr[j:], false)
+			kernel.Colours(row, img.Y[i:i+r.Dx()], img.Cb[j:], img.Cr[j:])
 		}
 		dst = dst[len(row):]
 	}
 }
 
-// packAsColours is for layouts that are rare.
-func packAsColours(dst []byte, img *image.YCbCr, r image.Rectangle) {
+// packRepeated gives every pixel the colour of its sample. It is for narrow images
+// and for layouts that are rare.
+func packRepeated(dst []byte, img *image.YCbCr, r image.Rectangle) {
+	room := make([]byte, 2*r.Dx())
+	cb, cr := room[:r.Dx()], room[r.Dx():]
 	for y := r.Min.Y; y < r.Max.Y; y++ {
-		for x := r.Min.X; x < r.Max.X; x++ {
-			i, j := img.YOffset(x, y), img.COffset(x, y)
-			dst[0], dst[1], dst[2] = color.YCbCrToRGB(img.Y[i], img.Cb[j], img.Cr[j])
-			dst = dst[kernel.PixelBytes:]
+		for k := range cb {
+			j := img.COffset(r.Min.X+k, y)
+			cb[k], cr[k] = img.Cb[j], img.Cr[j]
 		}
+		i := img.YOffset(r.Min.X, y)
+		kernel.Colours(dst[:kernel.PixelBytes*r.Dx()], img.Y[i:i+r.Dx()], cb, cr)
+		dst = dst[kernel.PixelBytes*r.Dx():]
 	}
 }
 
 // triangles writes a row of a colour plane at full width, from pixel x of row y on:
 // 3/4 of the nearer sample and 1/4 of the further one along each side that is
-// halved, rounded up and down in turn, which libjpeg calls fancy upsampling.
-func triangles(dst, plane []byte, img *image.YCbCr, x, y int, tall bool) {
-	full := img.Rect
-	w, h := (full.Dx()+1)/2, (full.Dy()+1)/2
-	x, y = x-full.Min.X, y-full.Min.Y
-	var near, far []byte
-	scale, shift := 1, 2
-	if !tall {
-		near = plane[y*img.CStride:][:w]
-	} else {
-		scale, shift = 4, 4
-		near = plane[y/2*img.CStride:][:w]
-		far = plane[max(0, min(y/2-1+2*(y&1), h-1))*img.CStride:][:w]
+// halved, rounded up and down in turn, which libjpeg calls fancy upsampling. sums is
+// room for len(dst)/2+4 numbers.
+func triangles(dst, plane []byte, img *image.YCbCr, x, y int, tall bool, sums []uint16) {
+	x, y = x-img.Rect.Min.X, y-img.Rect.Min.Y
+	first, n := x/2, (x+len(dst)+1)/2-x/2 // the samples that the pixels lie in
+	sums = sums[:n+2]                     // and one on either side
+	even, odd := uint16(4), uint16(8)
+	if tall {
+		even, odd = 8, 7
 	}
-	column := func(i int) int {
-		if tall {
-			return 3*int(near[i]) + int(far[i])
-		}
-		return int(near[i])
+	sumColumns(sums, plane, img, first-1, y, tall)
+	if x&1 == 1 {
+		dst[0] = byte((3*sums[1] + sums[2] + odd) >> 4)
+		dst, sums = dst[1:], sums[1:]
 	}
-	for i := range dst {
-		at := x + i
-		mid, side, half := column(at/2), at/2-1+2*(at&1), 2*scale-scale/4*(at&1)
-		if !tall {
-			half = 1 + at&1
-		}
-		if side < 0 || side >= w {
-			side = at / 2
-		}
-		dst[i] = byte((3*mid + column(side) + half) >> shift)
+	for ; len(dst) >= 2; dst, sums = dst[2:], sums[1:] {
+		s := sums[:3:3]
+		dst[0], dst[1] = byte((3*s[1]+s[0]+even)>>4), byte((3*s[1]+s[2]+odd)>>4)
+	}
+	if len(dst) > 0 {
+		dst[0] = byte((3*sums[1] + sums[0] + even) >> 4)
+	}
+}
+
+// sumColumns gives four times the samples of a colour plane for row y from sample first
+// on: three of the nearer row and one of the further, if the rows are halved. Beyond
+// the edges they are those at the edge.
+func sumColumns(sums []uint16, plane []byte, img *image.YCbCr, first, y int, tall bool) {
+	w, h := (img.Rect.Dx()+1)/2, (img.Rect.Dy()+1)/2
+	from, to := max(first, 0), min(first+len(sums), w)
+	near, far := y, y
+	if tall {
+		near, far = y/2, max(0, min(y/2-1+2*(y&1), h-1))
+	}
+	a, b, inside := plane[near*img.CStride:][from:to], plane[far*img.CStride:][from:to], sums[from-first:to-first]
+	for i, v := range a {
+		inside[i] = 3*uint16(v) + uint16(b[i])
+	}
+	if from > first {
+		sums[0] = sums[1]
+	}
+	if k := len(sums); to < first+k {
+		sums[k-1] = sums[k-2]
 	}
 }
 

@@ -8,19 +8,10 @@ import (
 // images emits the way from a decoded image to the floats of a model. Pixels are
 // red, green, blue and a byte that nobody looks at.
 func images(a *asm) {
-	colours(a, "colours", func(m operand.Mem, v reg.VecVirtual) { a.VPMOVZXBD(m, v) }, 1)
-	colours(a, "sharedColours", a.twice, 2)
+	colours(a)
 	acrossPixels(a)
 	downPixels(a)
 	channel(a)
-}
-
-// twice loads half a vector of bytes, each into two neighbouring lanes.
-func (a *asm) twice(m operand.Mem, v reg.VecVirtual) {
-	t := a.vec()
-	a.VPMOVZXBQ(m, v)
-	a.VPSLLQ(operand.U8(32), v, t)
-	a.xor(v, t, v)
 }
 
 // constant fills a vector with a number.
@@ -32,15 +23,11 @@ func (a *asm) constant(n uint32) reg.VecVirtual {
 	return v
 }
 
-// colours computes in fixed point of 16 bits, as color.YCbCrToRGB does.
-func colours(a *asm, name string, load func(operand.Mem, reg.VecVirtual), share int) {
-	doc := "turns a row of luma and chroma into pixels. n is a multiple of 16."
-	if share > 1 {
-		doc = "turns a row of luma, and chroma of two pixels each, into pixels. n is a multiple of 16."
-	}
-	a.function(name, "func(dst, y, cb, cr *byte, n int)", doc)
+// colours computes in fixed point of 16 bits and rounds, as libjpeg does.
+func colours(a *asm) {
+	a.function("colours", "func(dst, y, cb, cr *byte, n int)", "turns a row of luma and chroma into pixels. n is a multiple of 16.")
 	dst, luma, blue, red := a.gp("dst"), a.gp("y"), a.gp("cb"), a.gp("cr")
-	white, middle, zero, top := a.constant(0x10101), a.constant(128), a.vec(), a.constant(255)
+	round, middle, zero, top := a.constant(1<<15), a.constant(128), a.vec(), a.constant(255)
 	redCr, greenCb, greenCr, blueCb := a.constant(91881), a.constant(22554), a.constant(46802), a.constant(116130)
 	a.zero(zero)
 	y, cb, cr, g, t := a.vec(), a.vec(), a.vec(), a.vec(), a.vec()
@@ -49,13 +36,12 @@ func colours(a *asm, name string, load func(operand.Mem, reg.VecVirtual), share 
 		a.VPMAXSD(zero, v, v)
 		a.VPMINSD(top, v, v)
 	}
-	half := a.GP64()
-	a.XORQ(half, half)
 	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
 		a.VPMOVZXBD(at(luma, i, d), y)
-		a.VPMULLD(white, y, y)
-		load(at(blue, half, d/share), cb)
-		load(at(red, half, d/share), cr)
+		a.VPSLLD(operand.U8(16), y, y)
+		a.VPADDD(round, y, y)
+		a.VPMOVZXBD(at(blue, i, d), cb)
+		a.VPMOVZXBD(at(red, i, d), cr)
 		a.VPSUBD(middle, cb, cb)
 		a.VPSUBD(middle, cr, cr)
 		a.VPMULLD(greenCb, cb, g)
@@ -74,9 +60,6 @@ func colours(a *asm, name string, load func(operand.Mem, reg.VecVirtual), share 
 		a.xor(g, cr, cr)
 		a.xor(cb, cr, cr)
 		a.VMOVUPS(cr, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
-		if d+a.lanes == 16 {
-			a.ADDQ(operand.U8(16/share), half)
-		}
 	})
 	a.ret()
 }
