@@ -255,7 +255,7 @@ func (j *job) launchOptions() launch.Options {
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
-		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Settings: j.settings(),
+		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, PluginFault: j.pluginFault, Settings: j.settings(),
 	}
 }
 
@@ -309,6 +309,8 @@ func (j *job) command(w rank.World) launch.Command {
 var (
 	stepKind = (*event.StepDone)(nil).Kind()
 	doneKind = (*event.RankDone)(nil).Kind()
+
+	pluginFailedKind = (*event.PluginFailed)(nil).Kind()
 )
 
 // onEvent passes the workers' events on to the display: everything of rank 0,
@@ -339,6 +341,19 @@ func (j *job) onEvent(from int, line []byte) {
 	j.bus.Relay(r)
 }
 
+// pluginFault reads what a rank says of the plugin because of which it ends.
+func (j *job) pluginFault(line []byte) *launch.PluginFault {
+	if event.KindOf(line) != pluginFailedKind {
+		return nil
+	}
+	r, err := event.Decode(line)
+	if err != nil {
+		return nil
+	}
+	e := r.Event.(*event.PluginFailed)
+	return &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.Config.Backend.Restarts}
+}
+
 // report ends the run for people and for programs: the failure block, the
 // last events, and a summary that says what happened if no rank wrote one.
 func (j *job) report(res launch.Result) error {
@@ -359,7 +374,7 @@ func (j *job) report(res launch.Result) error {
 // its end.
 func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summary, o outcome) error {
 	if jsonl {
-		appendEvents(fsys, dir, o.failed, &event.RunDone{
+		appendEvents(fsys, dir, o, &event.RunDone{
 			Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message(),
 		})
 	}
@@ -386,15 +401,28 @@ func endedWell(rank0 event.Invitation) string {
 
 // appendEvents adds the account of a bad end to events.jsonl.
 // People get the failure block instead.
-func appendEvents(fsys checkpoint.FS, dir event.RunDir, failed *event.RankFailed, done *event.RunDone) {
+func appendEvents(fsys checkpoint.FS, dir event.RunDir, o outcome, done *event.RunDone) {
 	file, err := event.OpenJSONLines(fsys, dir.Events(), nil)
 	if err != nil {
 		return // the block is on the terminal, and the disk is in trouble anyway
 	}
 	bus := event.NewBus(event.Launcher, file)
 	defer bus.Close()
-	if failed != nil {
-		bus.Emit(failed)
+	if o.failure != nil {
+		tellPlugin(bus, o.failure.Root)
+	}
+	if o.failed != nil {
+		bus.Emit(o.failed)
 	}
 	bus.Emit(done)
+}
+
+// tellPlugin writes down which plugin a rank ended because of; rank 0 has done so
+// itself.
+func tellPlugin(bus *event.Bus, c launch.Cause) {
+	if p := c.Plugin; p != nil && c.Rank != 0 {
+		bus.Relay(event.Record{Time: c.Time, Rank: c.Rank, Event: &event.PluginFailed{
+			Type: p.Kind, Name: p.Name, PID: p.PID, Operation: p.Operation, Hung: p.Hung, Cause: p.Cause,
+		}})
+	}
 }

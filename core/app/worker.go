@@ -69,7 +69,7 @@ func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
 		o.Log = io.Discard
 	}
 	run := func(o WorkerOptions) error {
-		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.run(ctx) }))
+		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.tellPlugin(r.run(ctx)) }))
 	}
 	if _, launched := os.LookupEnv(envRunDir); launched {
 		return run(o)
@@ -81,6 +81,25 @@ func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
 	o = u.o
 	o.own = u
 	return u.ended(run(o))
+}
+
+// tellPlugin writes down which plugin the rank ends because of, and passes the error on.
+func (r *runner) tellPlugin(err error) error {
+	if e := pluginFailed(err); e != nil {
+		r.p.Bus.Emit(e)
+	}
+	return err
+}
+
+// pluginFailed is what an error says of a plugin whose process hangs or has died;
+// nil if it is about something else.
+func pluginFailed(err error) *event.PluginFailed {
+	var failed *host.PluginError
+	hung := errors.Is(err, host.ErrHung)
+	if !errors.As(err, &failed) || !hung && !errors.Is(err, host.ErrDied) {
+		return nil
+	}
+	return &event.PluginFailed{Type: string(failed.Kind), Name: failed.Name, PID: failed.PID, Operation: failed.Phase, Hung: hung, Cause: failed.Cause.Error()}
 }
 
 // Interrupted is the end of a worker that was stopped while it set up.

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
@@ -37,12 +38,15 @@ func (l *launcher) event(rank int, line []byte) {
 }
 
 // note keeps the lines that tell where a rank was, which are parsed only if it
-// fails, and that its work is done.
-func (w *worker) note(line []byte, finished func([]byte) bool) {
+// fails, that its work is done, and which plugin it fails because of.
+func (w *worker) note(line []byte, o Options) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if finished != nil && finished(line) {
+	if o.Finished != nil && o.Finished(line) {
 		w.ready = true
+	}
+	if o.PluginFault != nil {
+		w.fault = cmp.Or(w.fault, o.PluginFault(line))
 	}
 	if bytes.Contains(line, []byte(`"step":`)) {
 		w.step = append(w.step[:0], line...)
@@ -56,6 +60,14 @@ func (w *worker) finished() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ready
+}
+
+// pluginFault is what the rank said of the plugin because of which it ends, nil
+// if it said nothing.
+func (w *worker) pluginFault() *PluginFault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault
 }
 
 // told reports whether the rank has told of itself: it catches signals then.

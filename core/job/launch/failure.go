@@ -2,8 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +39,10 @@ type Cause struct {
 	Message   string    `json:"message,omitempty"` // what happened, when no process tells
 	LastLines []string  `json:"last_lines,omitempty"`
 
+	// Plugin is set where the rank ended because the process of one of its plugins
+	// hangs or has died.
+	Plugin *PluginFault `json:"plugin,omitempty"`
+
 	// Crash is what the rank's last words, Go's dump of goroutines, come down to.
 	Crash *crash.Report `json:"crash,omitempty"`
 	Log   string        `json:"log,omitempty"` // file with all of its lines
@@ -67,6 +69,7 @@ func (c *Cause) hear(w *worker) {
 	w.finish()
 	c.LastLines, c.Crash, c.Log = w.log.lines(), w.log.crashed(), w.log.path
 	c.Step, c.Phase = w.place()
+	c.Plugin = w.pluginFault()
 }
 
 // signals are those with which processes end, the same numbers everywhere
@@ -104,14 +107,17 @@ func (c Cause) advice() []string {
 	case c.Rank < 0:
 		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
 	}
-	if a := c.hungPlugin(); a != nil {
-		return a
+	if c.Plugin != nil && c.Plugin.Hung {
+		return c.hungPlugin()
 	}
 	if fix := usererr.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
 		return []string{fix}
 	}
 	if c.Crash != nil && c.Crash.Signal != "" {
 		return c.crashAdvice()
+	}
+	if c.Plugin != nil {
+		return append([]string{fmt.Sprintf("The %s plugin of rank %d died: its last lines are above, all of them in the rank's log.", c.Plugin.Kind, c.Rank)}, c.Plugin.replace()...)
 	}
 	return adviceFor(c.ExitCode)
 }
@@ -132,24 +138,6 @@ func (c Cause) crash() []string {
 		return nil
 	}
 	return c.Crash.Lines()
-}
-
-// hungPlugin is what to do where a plugin hung, as its host words it; nil elsewhere.
-func (c Cause) hungPlugin() []string {
-	i := slices.IndexFunc(c.LastLines, func(l string) bool { return strings.Contains(l, "the process gives no sign of life") })
-	if i < 0 {
-		return nil
-	}
-	kind, _, _ := strings.Cut(strings.TrimPrefix(c.LastLines[i], "error: "), " plugin ")
-	words := strings.Fields(kind)
-	advice := []string{fmt.Sprintf("A plugin of rank %d hangs: the lines above name it, the operation and, of a Go plugin, where. All its goroutines are in the rank's log.", c.Rank)}
-	if len(words) > 0 && words[len(words)-1] == "backend" {
-		advice = append(advice, "backend.restarts = 1 replaces a backend that hangs while the ranks go on.")
-	}
-	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
-		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", usererr.Shell(dir)))
-	}
-	return advice
 }
 
 func adviceFor(code int) []string {
@@ -225,6 +213,9 @@ func (c Cause) format(p func(string, ...any)) {
 		p("  memory    : %s", c.Memory)
 	}
 	c.formatCrash(p)
+	if c.Plugin != nil {
+		p("  plugin    : %v", c.Plugin)
+	}
 	if len(c.LastLines) > 0 {
 		p("  last lines:")
 	}

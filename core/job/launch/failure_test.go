@@ -90,27 +90,62 @@ func TestAdviceAboutShortages(t *testing.T) {
 	}
 }
 
-// Advice about a plugin that hangs names the rank, the run and the setting that
-// helps.
+// Advice about a plugin that hangs names the rank, the operation, the run and the
+// setting that helps.
 func TestAdviceForAHungPlugin(t *testing.T) {
-	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", LastLines: []string{
-		`error: step 9: backend plugin "star": all_reduce #14: the process gives no sign of life for 10s; it hangs in:`, "  main.(*Star).Do at star.go:118",
-	}}}
+	plugin := &PluginFault{Kind: "backend", Name: "star", PID: 7, Operation: "all_reduce #14", Hung: true, Cause: "no heartbeat for 10s"}
+	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", Plugin: plugin},
+		Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/job/7/checkpoints/step-40."}}
 	got := strings.Join(f.Advice(), "\n")
-	for _, want := range []string{"plugin of rank 3 hangs", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 "} {
+	for _, want := range []string{"backend plugin of rank 3 hangs in all_reduce #14", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 ", "checkpoints/step-40"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	f.Root.LastLines[0] = `error: dataset plugin "mine": fill: the process gives no sign of life`
-	if got := strings.Join(f.Advice(), "\n"); strings.Contains(got, "backend.restarts") {
-		t.Errorf("a data set is not a backend:\n%s", got)
+	if plugin.Restarts = 2; !strings.Contains(strings.Join(f.Advice(), "\n"), "backend.restarts = 2 did not save the run") {
+		t.Errorf("restarts that were there are advised: %q", f.Advice())
+	}
+	if plugin.Kind = "dataset"; strings.Contains(strings.Join(f.Advice(), "\n"), "backend.restarts") {
+		t.Errorf("a data set is not a backend: %q", f.Advice())
+	}
+}
+
+// A plugin that died is told by its kind; a machine that ran out of something is
+// the better advice.
+func TestAdviceForADeadPlugin(t *testing.T) {
+	c := Cause{Rank: 1, ExitCode: 1, Plugin: &PluginFault{Kind: "backend", Name: "star", Operation: "broadcast #2", Cause: "signal: killed"}}
+	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "backend plugin of rank 1 died") || !strings.Contains(got, "backend.restarts = 1") {
+		t.Error(got)
+	}
+	c.LastLines = []string{"fatal error: out of memory"}
+	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "trainctl plan") {
+		t.Error(got)
+	}
+}
+
+// What a rank says of its plugin is in the failure, whatever its text is.
+func TestPluginFaultTravels(t *testing.T) {
+	read := func(line []byte) *PluginFault {
+		var f struct {
+			Event string
+			PluginFault
+		}
+		if json.Unmarshal(line, &f) != nil || f.Event != "plugin_failed" {
+			return nil
+		}
+		return &f.PluginFault
+	}
+	res, _ := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole("hung:1:1"), PluginFault: read})
+	f := res.Failure()
+	want := &PluginFault{Kind: "backend", Name: "star", PID: 7, Operation: "all_reduce #14", Hung: true, Cause: "silent"}
+	if d := cmp.Diff(want, f.Root.Plugin); d != "" || f.Root.Rank != 1 || !strings.Contains(f.Format(), `plugin    : backend "star" (pid 7) hangs in all_reduce #14: silent`) {
+		t.Errorf("%s\n%s", d, f.Format())
 	}
 }
 
 // A run's folder with a space is quoted in the command that names it.
 func TestAdviceQuotesFiles(t *testing.T) {
-	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", LastLines: []string{"error: backend plugin tcp: the process gives no sign of life"}}
+	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", Plugin: &PluginFault{Kind: "backend", Name: "tcp", Hung: true}}
 	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "trainctl doctor --run '/data/my runs/job/7' ") {
 		t.Error(got)
 	}

@@ -54,6 +54,9 @@ func play(role string) int {
 		tell(map[string]any{"event": "step", "step": 41, "phase": "backward"})
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "hung": // a rank whose plugin hangs
+		tell(map[string]any{"event": "plugin_failed", "kind": "backend", "name": "star", "pid": 7, "operation": "all_reduce #14", "hung": true, "cause": "silent"})
+		return 1
 	case "panic":
 		fmt.Fprintln(os.Stderr, "about to crash")
 		(*crasher)(nil).boom(arg)

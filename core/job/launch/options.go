@@ -86,6 +86,10 @@ type Options struct {
 	// good end. Calls may overlap.
 	Finished func(line []byte) bool
 
+	// PluginFault gives what a line for OnEvent says of a plugin because of which
+	// the rank ends, nil for any other line. Calls may overlap.
+	PluginFault func(line []byte) *PluginFault
+
 	// Settings must be equal on all nodes, as "key = value" in an order that all
 	// have; a *SettingsError names the first that is not. They are compared
 	// before any rank is started.

@@ -29,9 +29,10 @@ type worker struct {
 	pumps sync.WaitGroup
 
 	mu    sync.Mutex
-	step  []byte // last event line with a step
-	phase []byte // last event line with a phase
-	ready bool   // it said that its work is done
+	step  []byte       // last event line with a step
+	phase []byte       // last event line with a phase
+	ready bool         // it said that its work is done
+	fault *PluginFault // the plugin because of which it ends
 
 	once sync.Once // finish
 }
@@ -113,7 +114,7 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	sc.Buffer(make([]byte, 64<<10), maxEvent)
 	for sc.Scan() {
 		if len(sc.Bytes()) > 0 {
-			w.note(sc.Bytes(), l.o.Finished)
+			w.note(sc.Bytes(), l.o)
 			if text := l.o.Remark(sc.Bytes()); text != "" {
 				w.log.file.Lines(text)
 			}

@@ -188,6 +188,17 @@ type BackendPlaced struct {
 	Reason    string `json:"reason"`
 }
 
+// PluginFailed says that a rank ends because the process of one of its plugins
+// hangs or has died.
+type PluginFailed struct {
+	Type      string `json:"type"` // "backend", "dataset" or "precision"
+	Name      string `json:"name"` // as in the configuration
+	PID       int    `json:"pid"`
+	Operation string `json:"operation"` // that it was asked for: "all_reduce #12", "fill", "open"
+	Hung      bool   `json:"hung"`      // it gave no sign of life, or did not end the operation in time; else it died
+	Cause     string `json:"cause"`
+}
+
 // RankFailed is the launcher's account of a dead rank.
 type RankFailed struct {
 	FailedRank int      `json:"failed_rank"`
@@ -233,6 +244,7 @@ func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
 func (*BackendPlaced) Kind() string    { return "backend_placed" }
+func (*PluginFailed) Kind() string     { return "plugin_failed" }
 func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RankDone) Kind() string         { return "rank_done" }
 func (*RunDone) Kind() string          { return "run_done" }
@@ -261,6 +273,7 @@ var kinds = map[string]func() Event{
 	"warning":           func() Event { return new(Warning) },
 	"backend_restarted": func() Event { return new(BackendRestarted) },
 	"backend_placed":    func() Event { return new(BackendPlaced) },
+	"plugin_failed":     func() Event { return new(PluginFailed) },
 	"rank_failed":       func() Event { return new(RankFailed) },
 	"rank_done":         func() Event { return new(RankDone) },
 	"run_done":          func() Event { return new(RunDone) },

@@ -155,6 +155,15 @@ func (e *BackendPlaced) fields(w *encoder) {
 	w.str("reason", e.Reason)
 }
 
+func (e *PluginFailed) fields(w *encoder) {
+	w.str("type", e.Type)
+	w.str("name", e.Name)
+	w.integer("pid", int64(e.PID))
+	w.str("operation", e.Operation)
+	w.boolean("hung", e.Hung)
+	w.str("cause", e.Cause)
+}
+
 func (e *RankFailed) fields(w *encoder) {
 	w.integer("failed_rank", int64(e.FailedRank))
 	w.str("host", e.Host)

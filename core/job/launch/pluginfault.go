@@ -1,0 +1,52 @@
+package launch
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+)
+
+// PluginFault is a plugin whose process hangs or has died, as the rank says that
+// ends because of it.
+type PluginFault struct {
+	Kind      string `json:"kind"` // "backend", "dataset" or "precision"
+	Name      string `json:"name"` // as in the configuration
+	PID       int    `json:"pid"`
+	Operation string `json:"operation"` // that it was asked for: "all_reduce #12", "fill"
+	Hung      bool   `json:"hung"`      // else it died
+	Cause     string `json:"cause"`     // how that was noticed, or how it died
+	Restarts  int    `json:"restarts"`  // backend.restarts of the run
+}
+
+func (f *PluginFault) String() string {
+	verb := "died in"
+	if f.Hung {
+		verb = "hangs in"
+	}
+	return fmt.Sprintf("%s %q (pid %d) %s %s: %s", f.Kind, f.Name, f.PID, verb, f.Operation, f.Cause)
+}
+
+// replace says which setting lets the ranks outlive the plugin. Only a backend
+// can be replaced while they go on.
+func (f *PluginFault) replace() []string {
+	switch {
+	case f.Kind != "backend":
+		return nil
+	case f.Restarts > 0:
+		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: it was used up, or the ranks could not agree on where to go on.", f.Restarts)}
+	}
+	return []string{"backend.restarts = 1 replaces a backend that hangs or dies while the ranks go on."}
+}
+
+// hungPlugin is what to do where a plugin hung.
+func (c Cause) hungPlugin() []string {
+	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If it is written in Go, the lines above say where, and the rank's log has the stacks of all its goroutines.",
+		c.Plugin.Kind, c.Rank, c.Plugin.Operation)}
+	advice = append(advice, c.Plugin.replace()...)
+	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
+		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", usererr.Shell(dir)))
+	}
+	return advice
+}
