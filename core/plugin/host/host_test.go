@@ -128,17 +128,24 @@ func (b *fakeBackend) Close() error {
 	return nil
 }
 
+// floodLines are what a data set in the mode flood prints for a batch.
+const floodLines = 50_000
+
 // fakeDataset has samples of two floats (index, epoch) and one target (index).
-type fakeDataset struct{ broken bool }
+type fakeDataset struct {
+	broken bool
+	mode   string
+}
 
 func (d *fakeDataset) Info() sdk.Info {
 	return sdk.Info{Name: "fake", Version: "1", Summary: "counts", Options: []sdk.Option{
 		{Name: "broken", Type: sdk.Boolean, Default: false, Doc: "Fail at sample 13."},
+		{Name: "mode", Type: sdk.String, Default: "ok", Doc: "What goes wrong in Fill."},
 	}}
 }
 
 func (d *fakeDataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
-	d.broken = req.Options.Bool("broken")
+	d.broken, d.mode = req.Options.Bool("broken"), req.Options.String("mode")
 	req.Log.Info("reading", "done", 5, "total", 10)
 	return sdk.DatasetSpec{
 		Source: "synthetic", Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}},
@@ -149,6 +156,14 @@ func (d *fakeDataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.Datas
 
 func (d *fakeDataset) Fill(_ context.Context, b *sdk.Batch) error {
 	in, out := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	switch d.mode {
+	case "deaf":
+		select {}
+	case "flood":
+		for i := range floodLines {
+			fmt.Println("line", i)
+		}
+	}
 	for i, index := range b.Indices {
 		if d.broken && index == 13 {
 			return sdk.Corrupt(errors.New("sample 13 is corrupt"))
