@@ -73,9 +73,9 @@ func (r suiteRequest) suite(t *testing.T) {
 	case sdk.KindBackend:
 		sdktest.Backend(t, r.backend(h))
 	case sdk.KindDataset:
-		sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, r.Plugin), Options: r.options, Samples: r.samples()})
+		sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, r.Plugin), Options: r.options, Samples: r.samples(), CallTimeout: r.Call})
 	case sdk.KindPrecision:
-		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.options})
+		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.options, CallTimeout: r.Call})
 	default:
 		t.Fatalf("no suite for %q", r.Kind)
 	}

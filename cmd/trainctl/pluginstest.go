@@ -37,7 +37,7 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 	quick := f.Bool("quick", false, "test fewer ranks, sizes and samples")
 	anyOrder := f.Bool("any-order", false, "take sums in another order than that of the ranks, as of a ring, for equal within rounding")
 	timeout := f.Duration("timeout", 10*time.Minute, "give up after this `TIME`")
-	call := f.Duration("call-timeout", 30*time.Second, "fail a backend's check when one call takes longer than this `TIME`")
+	call := f.Duration("call-timeout", 30*time.Second, "fail a check when one call takes longer than this `TIME`")
 	asJSON := f.Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {

@@ -14,11 +14,15 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// updateTimeout bounds one update of the loss scale, which computes nothing.
+// updateTimeout bounds one update of the loss scale, which computes nothing, where
+// Precision.Timeout says nothing.
 const updateTimeout = 30 * time.Second
 
 // Precision is a precision plugin in use; see [Scaler].
 type Precision struct {
+	// Timeout bounds one update; set before Policy, 0 = half a minute.
+	Timeout time.Duration
+
 	info sdk.Info
 	ctl  precisionControl
 	lane lane
@@ -68,6 +72,9 @@ func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy
 	policy, err := p.ctl.Policy(ctx, options)
 	if err != nil {
 		return policy, err
+	}
+	if p.Timeout > 0 {
+		p.lane.limit(p.Timeout + margin)
 	}
 	return policy, p.checkCasts(policy.Casts)
 }

@@ -23,7 +23,7 @@ func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
 		ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 		defer cancel()
 		said := &lastWords{}
-		b, err := h.WithLog(slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{ReplaceAttr: said.brief}))).StartBackend(ctx, plugin)
+		b, err := said.listen(h).StartBackend(ctx, plugin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,10 +73,46 @@ func (l *lastWords) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// listen is the host with a log that l keeps the end of.
+func (l *lastWords) listen(h *host.Host) *host.Host {
+	return h.WithLog(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: l.brief})))
+}
+
 func (l *lastWords) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.lines, "\n")
+}
+
+// processes are those that a check has started.
+type processes struct {
+	mu   sync.Mutex
+	said []rankWords
+}
+
+type rankWords struct {
+	rank  int
+	words *lastWords
+}
+
+// add notes a process that serves a rank. Ranks may start at the same time.
+func (p *processes) add(rank int, words *lastWords) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = append(p.said, rankWords{rank, words})
+}
+
+// show adds what the processes said last to the output of a check that failed.
+func (p *processes) show(t testing.TB) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	for _, s := range p.said {
+		if text := s.words.text(); text != "" {
+			t.Logf("last lines of rank %d's log:\n%s", s.rank, text)
+		}
+	}
 }
 
 // brief leaves out what is the same in every line.

@@ -35,6 +35,9 @@ type DatasetOptions struct {
 
 	// Timeout bounds every single check; default 1 minute.
 	Timeout time.Duration
+
+	// CallTimeout is how long one call may take; default 30 s.
+	CallTimeout time.Duration
 }
 
 // Dataset checks that a data set keeps the contract of [sdk.Dataset].
@@ -42,20 +45,15 @@ func Dataset(t *testing.T, o DatasetOptions) {
 	t.Helper()
 	for _, c := range datasetChecks {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), orMinute(o.Timeout))
+			ctx, cancel := context.WithTimeout(t.Context(), orDefault(o.Timeout, time.Minute))
 			defer cancel()
-			if err := c.run(ctx, &datasetSuite{o, t}); err != nil {
+			s := &datasetSuite{DatasetOptions: o, t: t}
+			if err := c.run(ctx, s); err != nil {
 				t.Error(err)
 			}
+			s.show(t)
 		})
 	}
-}
-
-func orMinute(d time.Duration) time.Duration {
-	if d == 0 {
-		return time.Minute
-	}
-	return d
 }
 
 // The checks return what is wrong, so that the suite can be tested itself.
@@ -78,7 +76,19 @@ var datasetChecks = []struct {
 // datasetSuite is one check's view of the plugin.
 type datasetSuite struct {
 	DatasetOptions
+	processes
 	t testing.TB
+}
+
+// instance is a new one whose calls are bounded.
+func (s *datasetSuite) instance(rank int) sdk.Dataset {
+	d, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
+	if r, ok := d.(*remoteDataset); ok {
+		r.plugin.Timeout = call // and the host says where it hangs
+		s.add(rank, r.said)
+		call += hostMargin
+	}
+	return &timedDataset{d, call}
 }
 
 const suiteSeed = 42
@@ -94,7 +104,7 @@ func (s *datasetSuite) open(ctx context.Context) (*opened, error) {
 }
 
 func (s *datasetSuite) openRank(ctx context.Context, rank, world int) (*opened, error) {
-	d := s.New(s.t)
+	d := s.instance(rank)
 	s.t.Cleanup(func() { _ = d.Close() })
 	options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, s.Options)
 	if err := problems.Err(); err != nil {
@@ -134,7 +144,7 @@ func refused(tables map[string]map[string]any, open func(table map[string]any) e
 }
 
 func (s *datasetSuite) openTable(ctx context.Context, table map[string]any) error {
-	d := s.New(s.t)
+	d := s.instance(0)
 	defer d.Close()
 	options, problems := sdk.CheckOptions("", d.Info().Options, merged(s.Options, table))
 	if err := problems.Err(); err != nil {
@@ -203,7 +213,7 @@ func openAtOnce(ctx context.Context, s *datasetSuite, world int) ([]*opened, err
 }
 
 func checkClose(ctx context.Context, s *datasetSuite) error {
-	if err := s.New(s.t).Close(); err != nil {
+	if err := s.instance(0).Close(); err != nil {
 		return fmt.Errorf("Close before Open: %w", err)
 	}
 	d, err := s.open(ctx)

@@ -14,7 +14,7 @@ import (
 )
 
 func checkInfo(_ context.Context, s *datasetSuite) error {
-	d := s.New(s.t)
+	d := s.instance(0)
 	defer d.Close()
 	info := d.Info()
 	all := []error{describes(info, sdk.KindDataset)}

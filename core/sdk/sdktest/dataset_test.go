@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -148,7 +150,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := c.check(t.Context(), &datasetSuite{options(c.bend), t}); err == nil {
+			if err := c.check(t.Context(), &datasetSuite{DatasetOptions: options(c.bend), t: t}); err == nil {
 				t.Error("the suite did not notice")
 			}
 		})
@@ -158,5 +160,15 @@ func TestSuiteFindsFaults(t *testing.T) {
 func setInput(b *sdk.Batch, sample int, v float32) {
 	if sample < len(b.Indices) {
 		tensor.View[float32](b.Input)[2*sample] = v
+	}
+}
+
+// A call that does not return ends its check, under its name.
+func TestSuiteBoundsCalls(t *testing.T) {
+	o := options(func(m *model) { m.fill = func(*model, *sdk.Batch) { select {} } })
+	o.CallTimeout = 10 * time.Millisecond
+	err := checkEverySample(t.Context(), &datasetSuite{DatasetOptions: o, t: t})
+	if err == nil || !strings.Contains(err.Error(), "Fill took longer than 10ms and ignores its context") {
+		t.Error(err)
 	}
 }

@@ -13,28 +13,31 @@ import (
 
 // DatasetPlugin gives [DatasetOptions] instances that are plugin processes,
 // one each, started by the host from a path (or a built-in name), with batches
-// in memory shared with it: what a user's run does.
+// in memory shared with it: what a user's run does. What the processes of a failed
+// check printed last is part of the check's output.
 func DatasetPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
 	return func(t testing.TB) sdk.Dataset {
 		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 		defer cancel()
-		d, err := h.StartDataset(ctx, plugin)
+		said := &lastWords{}
+		d, err := said.listen(h).StartDataset(ctx, plugin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Timeout = stepTimeout
-		return &remoteDataset{plugin: d}
+		return &remoteDataset{plugin: d, said: said}
 	}
 }
 
 const (
-	stepTimeout = 30 * time.Second // to start, to read one batch, to stop
+	stepTimeout = 30 * time.Second // to start, to stop, and for a call where the test says nothing
+	hostMargin  = 10 * time.Second // for the host to end a process that has not answered in time
 	wireBatch   = 256              // more than any check asks for at once
 )
 
 // remoteDataset makes a plugin process look like an instance.
 type remoteDataset struct {
 	plugin   *host.Dataset
+	said     *lastWords
 	prepared bool
 	closed   bool
 }

@@ -34,6 +34,9 @@ type PrecisionOptions struct {
 
 	// Timeout bounds every single check; default 1 minute.
 	Timeout time.Duration
+
+	// CallTimeout is how long one call may take; default 30 s.
+	CallTimeout time.Duration
 }
 
 // Precision checks that a plugin keeps the contract of [sdk.Precision].
@@ -41,11 +44,13 @@ func Precision(t *testing.T, o PrecisionOptions) {
 	t.Helper()
 	for _, c := range precisionChecks {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), orMinute(o.Timeout))
+			ctx, cancel := context.WithTimeout(t.Context(), orDefault(o.Timeout, time.Minute))
 			defer cancel()
-			if err := c.run(ctx, &precisionSuite{o, t}); err != nil {
+			s := &precisionSuite{PrecisionOptions: o, t: t}
+			if err := c.run(ctx, s); err != nil {
 				t.Error(err)
 			}
+			s.show(t)
 		})
 	}
 }
@@ -67,11 +72,23 @@ var precisionChecks = []struct {
 
 type precisionSuite struct {
 	PrecisionOptions
+	processes
 	t testing.TB
 }
 
+// instance is a new one whose calls are bounded.
+func (s *precisionSuite) instance() sdk.Precision {
+	p, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
+	if r, ok := p.(*remotePrecision); ok {
+		r.Timeout = call // and the host says where it hangs
+		s.add(0, r.said)
+		call += hostMargin
+	}
+	return &timedPrecision{p, call}
+}
+
 func checkPrecisionInfo(_ context.Context, s *precisionSuite) error {
-	p := s.New(s.t)
+	p := s.instance()
 	defer p.Close()
 	info := p.Info()
 	if diff := cmp.Diff(info, p.Info()); diff != "" {
@@ -89,7 +106,7 @@ func checkPrecisionRefused(ctx context.Context, s *precisionSuite) error {
 
 // ask makes an instance and asks it for the policy of a table.
 func (s *precisionSuite) ask(ctx context.Context, table map[string]any) (sdk.Precision, sdk.Policy, error) {
-	p := s.New(s.t)
+	p := s.instance()
 	s.t.Cleanup(func() { _ = p.Close() })
 	options, problems := sdk.CheckOptions("", p.Info().Options, merged(s.Options, table))
 	if err := problems.Err(); err != nil {
@@ -154,13 +171,17 @@ func checkPolicies(ctx context.Context, s *precisionSuite) error {
 	return nil
 }
 
-// overflows is a run with rare infinities, then many, then none.
+// overflows is a run with rare infinities, then many, then none for longer than
+// the usual 2000 good steps after which a scale grows.
 func overflows() []bool {
 	r := rand.New(rand.NewPCG(suiteSeed, 0))
 	var out []bool
-	for _, often := range []float64{0.05, 0.7, 0} {
-		for range 200 {
-			out = append(out, r.Float64() < often)
+	for _, phase := range []struct {
+		steps int
+		often float64
+	}{{200, 0.05}, {200, 0.7}, {2200, 0}} {
+		for range phase.steps {
+			out = append(out, r.Float64() < phase.often)
 		}
 	}
 	return out
@@ -228,14 +249,17 @@ func checkSkips(ctx context.Context, s *precisionSuite) error {
 
 // checkState carries the state from one instance to another, as a checkpoint
 // does: at steps that were not skipped, one after the other, since at some of
-// them a counter may be at its start.
+// them a counter may be at its start, and in the middle of the good steps at the
+// end, where the counter decides when the scale grows.
 func checkState(ctx context.Context, s *precisionSuite) error {
 	found := overflows()
-	for at, tries := 100, 0; tries < 3; at++ {
-		if found[at-1] {
-			continue
+	places := []int{len(found) - 1200}
+	for at := 100; len(places) < 4; at++ {
+		if !found[at-1] {
+			places = append(places, at)
 		}
-		tries++
+	}
+	for _, at := range places {
 		if err := s.carry(ctx, found[:at], found[at:]); err != nil {
 			return err
 		}
@@ -280,7 +304,7 @@ func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error 
 }
 
 func checkPrecisionClose(ctx context.Context, s *precisionSuite) error {
-	if err := s.New(s.t).Close(); err != nil {
+	if err := s.instance().Close(); err != nil {
 		return fmt.Errorf("Close before Policy: %w", err)
 	}
 	p, _, err := s.ask(ctx, nil)

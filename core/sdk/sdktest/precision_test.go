@@ -130,7 +130,7 @@ func TestSuiteFindsFaultsOfPrecision(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := c.check(t.Context(), &precisionSuite{halvings(c.bend), t}); err == nil {
+			if err := c.check(t.Context(), &precisionSuite{PrecisionOptions: halvings(c.bend), t: t}); err == nil {
 				t.Error("the suite did not notice")
 			}
 		})

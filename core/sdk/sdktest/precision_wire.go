@@ -9,22 +9,27 @@ import (
 )
 
 // PrecisionPlugin gives [PrecisionOptions] instances that are plugin
-// processes, one each, started by the host from a path or a built-in name.
+// processes, one each, started by the host from a path or a built-in name. What
+// the processes of a failed check printed last is part of the check's output.
 func PrecisionPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Precision {
 	return func(t testing.TB) sdk.Precision {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 		defer cancel()
-		p, err := h.StartPrecision(ctx, plugin)
+		said := &lastWords{}
+		p, err := said.listen(h).StartPrecision(ctx, plugin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &remotePrecision{Precision: p}
+		return &remotePrecision{Precision: p, said: said}
 	}
 }
 
 // remotePrecision makes a plugin process look like an instance.
-type remotePrecision struct{ *host.Precision }
+type remotePrecision struct {
+	*host.Precision
+	said *lastWords
+}
 
 // Close may be called often, the host's once.
 func (r *remotePrecision) Close() error {
