@@ -111,7 +111,7 @@ func report(cmd *cobra.Command, err error) {
 	var bad *config.Error
 	var usage *usageError
 	switch {
-	case errors.As(err, &done):
+	case errors.As(err, &done), errors.As(err, new(app.Told)):
 	case errors.As(err, &asked), errors.As(err, &early): // no error: it did as it was told
 		fmt.Fprintln(w, err)
 	case errors.As(err, &bad):

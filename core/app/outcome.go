@@ -27,6 +27,7 @@ type outcome struct {
 	code    int
 	failure *launch.Failure // nil where no rank failed, or none of our launcher's
 	failed  *event.RankFailed
+	refused error  // a mistake of the user's that a rank found before its first step, with its place
 	ended   string // the signal that ended it; "" if none did
 	resume  string // what --resume auto would go on from, in words; "" if that is unknown or of no use
 }
@@ -55,12 +56,18 @@ func (j *job) outcome(res launch.Result) outcome {
 			o.failure.Next = []string{o.resume}
 		}
 		o.failed = rankFailed(o.failure)
+		if r := o.failure.Root.Refusal; r != nil {
+			o.refused = AtPlace(j.Config, r.Err())
+		}
 	}
 	return o
 }
 
 func rankFailed(f *launch.Failure) *event.RankFailed {
 	c := f.Root
+	if c.Refusal != nil {
+		c.Message = c.Refusal.Message
+	}
 	return &event.RankFailed{
 		FailedRank: c.Rank, Host: c.Host, PID: c.PID, ExitCode: c.ExitCode, Signal: c.Signal,
 		Message: c.Message, LastLines: c.LastLines, Advice: strings.Join(f.Advice(), " "),
@@ -78,16 +85,21 @@ func canGoOn(code int) bool {
 
 // message is the one line that says what to do next.
 func (o outcome) message() string {
+	if o.refused != nil {
+		return o.refused.Error()
+	}
 	if o.failure != nil {
 		return strings.Join(o.failure.Advice(), " ")
 	}
 	return o.resume
 }
 
-// show is for people. Ranks that were preempted have told it all themselves.
+// show is for people. What a user has to fix is returned as an error. Ranks that were preempted have told it all themselves.
 func (o outcome) show(w io.Writer) error {
 	var text string
 	switch {
+	case o.refused != nil:
+		return o.refused
 	case o.status == "preempted":
 	case o.failure != nil:
 		text = o.failure.Format()

@@ -39,6 +39,8 @@ func (m *remarks) record(r event.Record) string {
 			return "" // progress of a download
 		}
 		return fmt.Sprintf("%s %s: %s", e.Level, e.Plugin, e.Message)
+	case *event.Refused: // which the rank leaves to its launcher to show
+		return "error: " + e.Message
 	case *event.Warning:
 		return fmt.Sprintf("warn %s: %s", e.Source, e.Message)
 	}

@@ -255,7 +255,7 @@ func (j *job) launchOptions() launch.Options {
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
-		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, PluginFault: j.pluginFault, Settings: j.settings(),
+		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(),
 	}
 }
 
@@ -311,6 +311,7 @@ var (
 	doneKind = (*event.RankDone)(nil).Kind()
 
 	pluginFailedKind = (*event.PluginFailed)(nil).Kind()
+	refusedKind      = (*event.Refused)(nil).Kind()
 )
 
 // onEvent passes the workers' events on to the display: everything of rank 0,
@@ -341,17 +342,22 @@ func (j *job) onEvent(from int, line []byte) {
 	j.bus.Relay(r)
 }
 
-// pluginFault reads what a rank says of the plugin because of which it ends.
-func (j *job) pluginFault(line []byte) *launch.PluginFault {
-	if event.KindOf(line) != pluginFailedKind {
-		return nil
+// accountOf reads what a rank says of why it ends.
+func (j *job) accountOf(line []byte) (a launch.Account) {
+	if kind := event.KindOf(line); kind != pluginFailedKind && kind != refusedKind {
+		return a
 	}
 	r, err := event.Decode(line)
 	if err != nil {
-		return nil
+		return a
 	}
-	e := r.Event.(*event.PluginFailed)
-	return &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.Config.Backend.Restarts}
+	switch e := r.Event.(type) {
+	case *event.PluginFailed:
+		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.Config.Backend.Restarts}
+	case *event.Refused:
+		a.Refusal = &launch.Refusal{Message: e.Message, Problems: problemsOf(e)}
+	}
+	return a
 }
 
 // report ends the run for people and for programs: the failure block, the

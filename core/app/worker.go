@@ -277,7 +277,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer cancel()
 	d, err := r.deps(setup)
 	if err != nil {
-		return train.Late(setup, err)
+		return r.refuse(train.Late(setup, err))
 	}
 	if r.p.World.Rank == 0 {
 		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
@@ -289,7 +289,7 @@ func (r *runner) run(ctx context.Context) error {
 		defer recording.Wait()
 	}
 	if err != nil {
-		return err
+		return r.refuse(err)
 	}
 	if err := t.Run(ctx); err != nil {
 		return err

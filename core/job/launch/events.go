@@ -38,15 +38,16 @@ func (l *launcher) event(rank int, line []byte) {
 }
 
 // note keeps the lines that tell where a rank was, which are parsed only if it
-// fails, that its work is done, and which plugin it fails because of.
+// fails, that its work is done, and why it ends.
 func (w *worker) note(line []byte, o Options) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o.Finished != nil && o.Finished(line) {
 		w.ready = true
 	}
-	if o.PluginFault != nil {
-		w.fault = cmp.Or(w.fault, o.PluginFault(line))
+	if o.Account != nil {
+		a := o.Account(line)
+		w.account = Account{Plugin: cmp.Or(w.account.Plugin, a.Plugin), Refusal: cmp.Or(w.account.Refusal, a.Refusal)}
 	}
 	if bytes.Contains(line, []byte(`"step":`)) {
 		w.step = append(w.step[:0], line...)
@@ -62,12 +63,11 @@ func (w *worker) finished() bool {
 	return w.ready
 }
 
-// pluginFault is what the rank said of the plugin because of which it ends, nil
-// if it said nothing.
-func (w *worker) pluginFault() *PluginFault {
+// why is what the rank said of its end.
+func (w *worker) why() Account {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fault
+	return w.account
 }
 
 // told reports whether the rank has told of itself: it catches signals then.

@@ -39,9 +39,7 @@ type Cause struct {
 	Message   string    `json:"message,omitempty"` // what happened, when no process tells
 	LastLines []string  `json:"last_lines,omitempty"`
 
-	// Plugin is set where the rank ended because the process of one of its plugins
-	// hangs or has died.
-	Plugin *PluginFault `json:"plugin,omitempty"`
+	Account // the rank's own, where it gave one
 
 	// Crash is what the rank's last words, Go's dump of goroutines, come down to.
 	Crash *crash.Report `json:"crash,omitempty"`
@@ -69,7 +67,7 @@ func (c *Cause) hear(w *worker) {
 	w.finish()
 	c.LastLines, c.Crash, c.Log = w.log.lines(), w.log.crashed(), w.log.path
 	c.Step, c.Phase = w.place()
-	c.Plugin = w.pluginFault()
+	c.Account = w.why()
 }
 
 // signals are those with which processes end, the same numbers everywhere

@@ -94,7 +94,7 @@ func TestAdviceAboutShortages(t *testing.T) {
 // setting that helps.
 func TestAdviceForAHungPlugin(t *testing.T) {
 	plugin := &PluginFault{Kind: "backend", Name: "star", PID: 7, Operation: "all_reduce #14", Hung: true, Cause: "no heartbeat for 10s"}
-	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", Plugin: plugin},
+	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", Account: Account{Plugin: plugin}},
 		Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/job/7/checkpoints/step-40."}}
 	got := strings.Join(f.Advice(), "\n")
 	for _, want := range []string{"backend plugin of rank 3 hangs in all_reduce #14", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 ", "checkpoints/step-40"} {
@@ -113,7 +113,7 @@ func TestAdviceForAHungPlugin(t *testing.T) {
 // A plugin that died is told by its kind; a machine that ran out of something is
 // the better advice.
 func TestAdviceForADeadPlugin(t *testing.T) {
-	c := Cause{Rank: 1, ExitCode: 1, Plugin: &PluginFault{Kind: "backend", Name: "star", Operation: "broadcast #2", Cause: "signal: killed"}}
+	c := Cause{Rank: 1, ExitCode: 1, Account: Account{Plugin: &PluginFault{Kind: "backend", Name: "star", Operation: "broadcast #2", Cause: "signal: killed"}}}
 	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "backend plugin of rank 1 died") || !strings.Contains(got, "backend.restarts = 1") {
 		t.Error(got)
 	}
@@ -125,17 +125,17 @@ func TestAdviceForADeadPlugin(t *testing.T) {
 
 // What a rank says of its plugin is in the failure, whatever its text is.
 func TestPluginFaultTravels(t *testing.T) {
-	read := func(line []byte) *PluginFault {
+	read := func(line []byte) (a Account) {
 		var f struct {
 			Event string
 			PluginFault
 		}
-		if json.Unmarshal(line, &f) != nil || f.Event != "plugin_failed" {
-			return nil
+		if json.Unmarshal(line, &f) == nil && f.Event == "plugin_failed" {
+			a.Plugin = &f.PluginFault
 		}
-		return &f.PluginFault
+		return a
 	}
-	res, _ := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole("hung:1:1"), PluginFault: read})
+	res, _ := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole("hung:1:1"), Account: read})
 	f := res.Failure()
 	want := &PluginFault{Kind: "backend", Name: "star", PID: 7, Operation: "all_reduce #14", Hung: true, Cause: "silent"}
 	if d := cmp.Diff(want, f.Root.Plugin); d != "" || f.Root.Rank != 1 || !strings.Contains(f.Format(), `plugin    : backend "star" (pid 7) hangs in all_reduce #14: silent`) {
@@ -145,7 +145,7 @@ func TestPluginFaultTravels(t *testing.T) {
 
 // A run's folder with a space is quoted in the command that names it.
 func TestAdviceQuotesFiles(t *testing.T) {
-	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", Plugin: &PluginFault{Kind: "backend", Name: "tcp", Hung: true}}
+	c := Cause{Rank: 3, Log: "/data/my runs/job/7/logs/rank-3.log", Account: Account{Plugin: &PluginFault{Kind: "backend", Name: "tcp", Hung: true}}}
 	if got := strings.Join(c.advice(), "\n"); !strings.Contains(got, "trainctl doctor --run '/data/my runs/job/7' ") {
 		t.Error(got)
 	}

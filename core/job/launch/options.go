@@ -86,9 +86,9 @@ type Options struct {
 	// good end. Calls may overlap.
 	Finished func(line []byte) bool
 
-	// PluginFault gives what a line for OnEvent says of a plugin because of which
-	// the rank ends, nil for any other line. Calls may overlap.
-	PluginFault func(line []byte) *PluginFault
+	// Account gives what a line for OnEvent says of why the rank ends, the zero value
+	// for any other line. Calls may overlap.
+	Account func(line []byte) Account
 
 	// Settings must be equal on all nodes, as "key = value" in an order that all
 	// have; a *SettingsError names the first that is not. They are compared

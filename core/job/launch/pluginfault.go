@@ -1,12 +1,36 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
+
+// Account is what a rank says of why it ends. At most one is set.
+type Account struct {
+	// Plugin is the one whose process hangs or has died.
+	Plugin *PluginFault `json:"plugin,omitempty"`
+	// Refusal is a mistake in the configuration, or in the data that it names, which
+	// was found before the first step.
+	Refusal *Refusal `json:"refusal,omitempty"`
+}
+
+// Refusal says what a user has to change.
+type Refusal struct {
+	Message  string       `json:"message"` // all of it, for where there are no keys
+	Problems usererr.List `json:"problems,omitempty"`
+}
+
+// Err is the refusal as an error.
+func (r *Refusal) Err() error {
+	if len(r.Problems) > 0 {
+		return r.Problems.Err()
+	}
+	return errors.New(r.Message)
+}
 
 // PluginFault is a plugin whose process hangs or has died, as the rank says that
 // ends because of it.

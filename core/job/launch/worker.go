@@ -28,11 +28,11 @@ type worker struct {
 	files []*os.File // our ends of its pipes
 	pumps sync.WaitGroup
 
-	mu    sync.Mutex
-	step  []byte       // last event line with a step
-	phase []byte       // last event line with a phase
-	ready bool         // it said that its work is done
-	fault *PluginFault // the plugin because of which it ends
+	mu      sync.Mutex
+	step    []byte  // last event line with a step
+	phase   []byte  // last event line with a phase
+	ready   bool    // it said that its work is done
+	account Account // of why it ends
 
 	once sync.Once // finish
 }

@@ -199,6 +199,16 @@ type PluginFailed struct {
 	Cause     string `json:"cause"`
 }
 
+// Refused says that a rank ends before its first step because of a mistake in the
+// configuration, or in the data that it names. Problems with a key of the
+// configuration are in lists of equal length.
+type Refused struct {
+	Message string   `json:"message"` // all of it, for where there are no keys
+	Keys    []string `json:"keys,omitempty"`
+	Details []string `json:"details,omitempty"`
+	Help    []string `json:"help,omitempty"`
+}
+
 // RankFailed is the launcher's account of a dead rank.
 type RankFailed struct {
 	FailedRank int      `json:"failed_rank"`
@@ -245,6 +255,7 @@ func (*Warning) Kind() string          { return "warning" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
 func (*BackendPlaced) Kind() string    { return "backend_placed" }
 func (*PluginFailed) Kind() string     { return "plugin_failed" }
+func (*Refused) Kind() string          { return "refused" }
 func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RankDone) Kind() string         { return "rank_done" }
 func (*RunDone) Kind() string          { return "run_done" }
@@ -274,6 +285,7 @@ var kinds = map[string]func() Event{
 	"backend_restarted": func() Event { return new(BackendRestarted) },
 	"backend_placed":    func() Event { return new(BackendPlaced) },
 	"plugin_failed":     func() Event { return new(PluginFailed) },
+	"refused":           func() Event { return new(Refused) },
 	"rank_failed":       func() Event { return new(RankFailed) },
 	"rank_done":         func() Event { return new(RankDone) },
 	"run_done":          func() Event { return new(RunDone) },

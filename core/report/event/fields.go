@@ -164,6 +164,13 @@ func (e *PluginFailed) fields(w *encoder) {
 	w.str("cause", e.Cause)
 }
 
+func (e *Refused) fields(w *encoder) {
+	w.str("message", e.Message)
+	w.list("keys", e.Keys)
+	w.list("details", e.Details)
+	w.list("help", e.Help)
+}
+
 func (e *RankFailed) fields(w *encoder) {
 	w.integer("failed_rank", int64(e.FailedRank))
 	w.str("host", e.Host)
