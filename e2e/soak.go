@@ -29,6 +29,7 @@ type soak struct {
 	cast  string // precision of all runs, so that each can go on from the one before
 	codes map[int]int
 	roles map[string]int
+	last  string // how the last round went
 }
 
 // soaked disturbs a number of runs. Every run ends in bounded time and leaves
@@ -43,7 +44,7 @@ func soaked(t tester, kills, seed int) *soak {
 	for n := range kills {
 		s.round(t)
 		if t.Failed() {
-			t.Fatalf("seed %d, disturbance %d", seed, n+1)
+			t.Fatalf("seed %d, disturbance %d: %s", seed, n+1, s.last)
 		}
 	}
 	s.finish(t)
@@ -113,9 +114,11 @@ func (s *soak) round(t tester) {
 	})
 	defer enough.Stop()
 	s.roles[role]++
+	s.last = role
 	for _, r := range nodes {
 		res := r.wait(t) // it ends by itself, or was healed and is asked to
 		s.codes[res.code]++
+		s.last += fmt.Sprintf(", exit code %d after %v", res.code, res.took.Round(time.Millisecond))
 		if !expected(res, asked.Load(), len(nodes)) {
 			t.Errorf("%s: exit code %d:\n%s", role, res.code, res.stderr)
 		}

@@ -48,13 +48,17 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 		return launch.ExitFailed, err
 	}
 	defer j.bus.Close()
+	signals, release := launch.CatchSignals()
+	defer release()
 	if j.sockets, err = tempdir.New(); err != nil {
 		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
 	}
 	defer j.sockets.Close()
 	j.stalls = newStalls(j.dir, j.bus)
 	stop := j.stalls.start()
-	res, err := launch.Run(ctx, j.launchOptions())
+	lo := j.launchOptions()
+	lo.Signals = signals
+	res, err := launch.Run(ctx, lo)
 	stop()
 	return res.ExitCode, errors.Join(err, j.report(res))
 }

@@ -95,7 +95,7 @@ type Options struct {
 	// before any rank is started.
 	Settings []string
 
-	// Signals replaces the process's own StopSignals. They are syscall.Signals.
+	// Signals are those to heed, syscall.Signals; nil catches the process's own.
 	Signals <-chan os.Signal
 }
 

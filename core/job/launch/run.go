@@ -75,10 +75,17 @@ func (l *launcher) catchSignals() (stop func()) {
 		l.signals = l.o.Signals
 		return func() {}
 	}
+	l.signals, stop = CatchSignals()
+	return stop
+}
+
+// CatchSignals catches the signals that a launcher heeds, for Options.Signals: a
+// caller that makes something which has to go again does so before. For a moment
+// after stop, which is for the end, they do nothing.
+func CatchSignals() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, append(StopSignals(), SaveSignal)...)
-	l.signals = c
-	return func() { time.AfterFunc(lastWords, func() { signal.Stop(c) }) }
+	return c, func() { time.AfterFunc(lastWords, func() { signal.Stop(c) }) }
 }
 
 // lastWords is how long a signal that comes after the end does nothing: the caller
