@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -283,5 +284,67 @@ func TestJoinWithOneElementInTheWorld(t *testing.T) {
 		if n := m["1.num_batches_tracked"]; len(n) != 1 || n[0] != 4 {
 			t.Errorf("rank %d: %v batches tracked", r, n)
 		}
+	}
+}
+
+func TestUnevenInputs(t *testing.T) {
+	for _, c := range []struct {
+		all  []float64
+		own  int
+		want inputs
+	}{
+		{[]float64{2, 2, 2}, 2, inputs{passes: 2, own: 2, active: 3, top: 2, last: 2}},
+		{[]float64{3, 1, 0}, 1, inputs{passes: 3, own: 1, active: 2, top: 1, last: 0}},
+		{[]float64{0, 2, 2, 1}, 0, inputs{passes: 2, own: 0, active: 3, top: 3, last: 2}},
+		{[]float64{0, 0}, 0, inputs{}},
+	} {
+		if got := unevenInputs(c.all, c.own); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.all, got, c.want)
+		}
+	}
+	if got := evenInputs(4, 3); got != (inputs{passes: 4, own: 4, active: 3}) {
+		t.Errorf("even: %+v", got)
+	}
+}
+
+// With join the buffers of a rank with data count, those of the one with the most
+// passes after the step; rank 0 says once that others wait. With other
+// settings rank 0's count always.
+func TestJoinFollowsWhoHasData(t *testing.T) {
+	bus, said := event.NewBus(0), 0
+	bus.Add(event.Func(func(r event.Record) {
+		if w, ok := r.Event.(*event.Warning); ok && strings.HasPrefix(w.Message, "1 of 3 ranks have had no data for 1000 steps") {
+			said++
+		}
+	}))
+	cfg := ddp.Default()
+	cfg.Uneven = ddp.UnevenJoin
+	j := join{cfg: cfg, world: 3, events: bus}
+	in := unevenInputs([]float64{2, 1, 0}, 2)
+	for range longSkew + 5 {
+		if j.begin(in, nil); j.authority != 1 {
+			t.Fatalf("rank %d counts in a step", j.authority)
+		}
+		if j.end(in); j.authority != 0 {
+			t.Fatalf("rank %d counts after a step", j.authority)
+		}
+	}
+	if said != 1 {
+		t.Errorf("said %d times that ranks wait", said)
+	}
+	if j.begin(unevenInputs([]float64{1, 1, 1}, 1), nil); j.skewed != 0 {
+		t.Errorf("%d steps without some rank, and all had data", j.skewed)
+	}
+	off := join{cfg: ddp.Default(), world: 3, events: bus}
+	off.begin(in, nil)
+	if off.end(in); off.on() || off.authority != 0 {
+		t.Errorf("without join rank %d counts", off.authority)
+	}
+}
+
+func TestUnevenErrorNamesRanks(t *testing.T) {
+	got := fmt.Sprint(unevenError(2, []float64{0, 1}, []float64{7, 5}))
+	if want := "epoch 2: the ranks have different numbers of batches: rank 1 ran out after 5 batches, rank 0 has had 7; set ddp.uneven"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %s", got)
 	}
 }
