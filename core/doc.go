@@ -35,7 +35,7 @@
 // memory. Backward went on all the while.
 //
 // A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
-// them: core/engine/cuda/memory.Arena allocates and exports, core/train/lent.go shows it,
+// them: core/engine/cuda/memory.Arena allocates and exports, core/train/shared.go shows it,
 // core/plugin/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
 // core/train/ddp/inplace.go submits, and the descriptor names events too, which put
 // the streams of both processes in order (core/contract/device.go).

@@ -62,7 +62,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 		"told of uneven inputs":        {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Uneven = "join" }},
 		"unused parameters looked for": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.FindUnusedParameters = true }},
 		"factors of low rank":          {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
-		"could be healed":              {sdk.Options{"dtype": "fp16"}, func(s *Settings) { s.BackendRestarts = 1 }},
+		"could be recovered":           {sdk.Options{"dtype": "fp16"}, func(s *Settings) { s.BackendRestarts = 1 }},
 		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
 			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
 		}},

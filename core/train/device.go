@@ -13,13 +13,13 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// deviceMemory is what a rank keeps in the memory of its device: a copy of the
+// deviceMemory is what a rank has in the memory of its device: a copy of the
 // arena's gradients, weights and buffers, of the optimizer's state and of master
-// copies. There they stay from step to step. The host's bytes count while ranks
-// share weights, and are brought up to date where somebody reads them: a
+// weights. The copies stay there from step to step. While ranks broadcast weights the
+// host's bytes count; later they are brought up to date where they are read: for a
 // checkpoint, a broadcast of buffers, the hash at the end.
 //
-// A device that computes in the host's memory has none: then all methods do nothing.
+// For a device that computes in the host's memory all methods do nothing.
 type deviceMemory struct {
 	dev     plan.Resident // nil: none
 	memory  *memory
@@ -29,7 +29,7 @@ type deviceMemory struct {
 	reducer   *ddp.Reducer
 	optimizer *optim.Optimizer
 
-	lent    lentMemory
+	shared  sharedCopy
 	stage   plan.Stage   // of buckets that are reduced in the host's memory
 	release func() error // of the copy
 	unpin   func() error // of the batches
@@ -38,10 +38,10 @@ type deviceMemory struct {
 }
 
 // open gives the arena a copy on the device, before anything is bound to it.
-// Where lend is true the copy is one that the backend can reach, if the device can.
-func (d *deviceMemory) open(dev plan.Resident, lend, compressed bool) error {
+// Where share is true the copy is one that the backend can reach, if the device can.
+func (d *deviceMemory) open(dev plan.Resident, share, compressed bool) error {
 	end := d.memory.all.Offset + d.memory.all.Size
-	note, err := d.copyArena(dev, d.memory.arena.Bytes()[:end:end], lend, compressed)
+	note, err := d.copyArena(dev, d.memory.arena.Bytes()[:end:end], share, compressed)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (d *deviceMemory) pin(batches []byte) {
 }
 
 // close frees copies and pinned memory, which must not be unmapped before. The
-// programs are closed before; a backend that has been lent the copy is closed here.
+// programs are closed before; a backend that shares the copy is closed here.
 func (d *deviceMemory) close() error {
 	if d.dev == nil {
 		return nil
@@ -103,7 +103,7 @@ func (d *deviceMemory) close() error {
 	if d.unpin != nil {
 		err = errors.Join(err, d.unpin())
 	}
-	if d.lent.mem != nil { // what a backend maps is not taken away from it
+	if d.shared.mem != nil { // memory that a backend maps must not be freed
 		err = errors.Join(err, d.backend.Close(context.Background()))
 	}
 	err = errors.Join(err, d.release())

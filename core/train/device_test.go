@@ -178,10 +178,10 @@ func TestResidentRanksAreRanks(t *testing.T) {
 	}
 }
 
-// Ranks on devices heal as others do: what a broken group left in the host's
+// Ranks on devices recover as others do: what a broken group left in the host's
 // memory is nowhere on the device, and a step that is done again begins there
 // where it began.
-func TestResidentRanksHeal(t *testing.T) {
+func TestResidentRanksRecover(t *testing.T) {
 	cudatest.Libraries(t, 2)
 	for name, change := range map[string]func(*Deps){
 		"plain": func(*Deps) {},
@@ -195,13 +195,13 @@ func TestResidentRanksHeal(t *testing.T) {
 				d.Device = fakeGPU(t, d.World.LocalRank)
 				change(d)
 			}
-			want, calls, errs := healed(t, 0, on)
+			want, calls, errs := trainThrough(t, 0, on)
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
 			for at := 1; at <= calls[0]; at += 23 {
 				for _, d := range []death{{0, at, false}, {1, at, true}} {
-					got, _, errs := healed(t, 1, on, d)
+					got, _, errs := trainThrough(t, 1, on, d)
 					if err := errors.Join(errs...); err != nil || got != want {
 						t.Fatalf("%+v: ended with %v, undisturbed with %v: %v", d, got, want, err)
 					}

@@ -1,7 +1,6 @@
 // Package train is the training loop of one rank.
 //
-// Its walk begins at step in step.go, one optimizer step, which calls parts in the
-// order in which they work. Each is a struct with its own state, in a file of its own:
+// step.go is one optimizer step. It calls parts in the order in which they work. Each is a struct with its own state, in a file of its own:
 //
 //	data.Feeder   gives the step its batches (core/train/data)
 //	join          lets ranks with fewer batches take part (join.go)
@@ -15,7 +14,7 @@
 // Around the step, Run in loop.go walks epochs, evaluate.go evaluates, save.go decides about
 // checkpoints and writes them, and preempt.go ends a run that was asked to stop. Before it,
 // Setup in setup.go makes the parts: outline.go plans, memory.go lays out what the
-// rank shares with its backend, device.go and lent.go copy that to a GPU, buckets.go measures what
+// rank shares with its backend, device.go and shared.go copy that to a GPU, buckets.go measures what
 // buckets should hold, and resume.go reads checkpoints. Whatever ranks do together goes
 // through a recovery.Recovery, which repeats it when a plugin dies (stages.go).
 //

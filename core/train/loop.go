@@ -134,13 +134,13 @@ func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err er
 }
 
 // saveRequested reports whether any rank was asked to save during the last step,
-// which is the same on all of them, and takes the requests for met.
+// which is the same on all of them, and counts the requests as served.
 func (t *Trainer) saveRequested() bool {
 	if !t.agreement.saveAsked() {
 		return false
 	}
 	t.agreement.totals[sumSave] = 0
-	t.saver.meet()
+	t.saver.serve()
 	if t.saver.every.Never() && t.World.Rank == 0 {
 		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `asked to save, but checkpoint.every = "never"; training continues`})
 	}

@@ -40,7 +40,7 @@ type mortal struct {
 func (m *mortal) Do(ctx context.Context, c *sdk.Collective) error {
 	*m.calls++
 	dies := func(after bool) bool { return slices.Contains(m.deaths, death{m.rank, *m.calls, after}) }
-	err := errors.New("the reaper came first")
+	err := errors.New("the plugin died")
 	if !dies(false) {
 		err = m.Backend.Do(ctx, c)
 	}
@@ -76,9 +76,9 @@ func (*replaceableBackend) Placement() sdk.Placement { return sdk.Placement{InPr
 // mortals is what dies: the backend itself, but for tests that set it.
 var mortals = func(b sdk.Backend, _ int) sdk.Backend { return b }
 
-// healed trains on two ranks whose plugins die as planned, and returns what
+// trainThrough trains on two ranks whose plugins die as planned, and returns what
 // each ended with and how many collectives it called.
-func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (hash [2]string, calls [2]int, errs []error) {
+func trainThrough(t *testing.T, restarts int, change func(*Deps), deaths ...death) (hash [2]string, calls [2]int, errs []error) {
 	t.Helper()
 	net := membackend.NewWorld()
 	var backends [2]*replaceableBackend
@@ -130,7 +130,7 @@ func healed(t *testing.T, restarts int, change func(*Deps), deaths ...death) (ha
 
 // A plugin dies at every collective of a run, on either rank, before and after
 // the other rank has the result: the run always ends with the same bits.
-func TestEveryDeathIsHealed(t *testing.T) {
+func TestEveryDeathIsRecoveredFrom(t *testing.T) {
 	for name, change := range map[string]func(*Deps){
 		"plain": nil,
 		"synchronised, dynamic scale": func(d *Deps) {
@@ -148,7 +148,7 @@ func TestEveryDeathIsHealed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, calls, errs := healed(t, 0, change)
+			want, calls, errs := trainThrough(t, 0, change)
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestEveryDeathIsHealed(t *testing.T) {
 			}
 			for at := 1; at <= calls[0]; at += stride {
 				for _, d := range []death{{0, at, false}, {1, at, false}, {0, at, true}, {1, at, true}} {
-					got, _, errs := healed(t, 1, change, d)
+					got, _, errs := trainThrough(t, 1, change, d)
 					if err := errors.Join(errs...); err != nil {
 						t.Fatalf("%+v: %v", d, err)
 					}
@@ -174,9 +174,9 @@ func TestEveryDeathIsHealed(t *testing.T) {
 	}
 }
 
-// Deaths follow each other, also while the ranks still heal from the one before.
+// Deaths follow each other, also while the ranks still recover from the one before.
 func TestSeveralDeaths(t *testing.T) {
-	want, _, errs := healed(t, 0, nil)
+	want, _, errs := trainThrough(t, 0, nil)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestSeveralDeaths(t *testing.T) {
 		{{0, 9, true}, {0, 10, false}, {0, 11, true}},
 		{{1, 2, true}, {1, 3, false}},
 	} {
-		got, _, errs := healed(t, len(deaths), nil, deaths...)
+		got, _, errs := trainThrough(t, len(deaths), nil, deaths...)
 		if err := errors.Join(errs...); err != nil {
 			t.Fatalf("%+v: %v", deaths, err)
 		}
@@ -199,7 +199,7 @@ func TestSeveralDeaths(t *testing.T) {
 // it lost a peer.
 func TestRestartsAreUsedUp(t *testing.T) {
 	for restarts, deaths := range [][]death{{{1, 20, false}}, {{1, 20, false}, {1, 25, true}}} {
-		_, _, errs := healed(t, restarts, nil, deaths...)
+		_, _, errs := trainThrough(t, restarts, nil, deaths...)
 		if !errors.Is(errs[1], host.ErrDied) || !errors.As(errs[0], new(*sdk.PeerError)) {
 			t.Errorf("%d restarts: %v", restarts, errs)
 		}
@@ -207,10 +207,10 @@ func TestRestartsAreUsedUp(t *testing.T) {
 }
 
 // All ranks tell of the new group, and name the rank whose plugin died.
-func TestHealingTellsOfItself(t *testing.T) {
+func TestRecoveryIsReported(t *testing.T) {
 	var mu sync.Mutex
 	var told []event.BackendRestarted
-	_, _, errs := healed(t, 2, func(d *Deps) {
+	_, _, errs := trainThrough(t, 2, func(d *Deps) {
 		d.Events.Add(event.Func(func(r event.Record) {
 			if e, ok := r.Event.(*event.BackendRestarted); ok {
 				mu.Lock()

@@ -14,10 +14,10 @@ import (
 
 // saver decides when a checkpoint is due. All ranks decide the same.
 type saver struct {
-	every checkpoint.Interval
-	best  bestEval
-	asked func() int64 // Deps.SaveAsked
-	met   int64        // of asked
+	every  checkpoint.Interval
+	best   bestEval
+	asked  func() int64 // Deps.SaveAsked
+	served int64        // of asked
 
 	equalAt int // step after which ranks were found equal last; 0: never
 }
@@ -36,13 +36,13 @@ func (s *saver) dueAt(step int) bool { return s.every.Steps > 0 && step%s.every.
 
 func (s *saver) dueAfter(epoch int) bool { return s.every.Epochs > 0 && epoch%s.every.Epochs == 0 }
 
-// requested reports whether this rank was asked to save since the last meet.
-func (s *saver) requested() bool { return s.asked != nil && s.asked() > s.met }
+// requested reports whether this rank was asked to save since the last serve.
+func (s *saver) requested() bool { return s.asked != nil && s.asked() > s.served }
 
-// meet takes the requests so far for met.
-func (s *saver) meet() {
+// serve counts the requests so far as served.
+func (s *saver) serve() {
 	if s.asked != nil {
-		s.met = s.asked()
+		s.served = s.asked()
 	}
 }
 

@@ -27,7 +27,7 @@ func TestSaverIsDueAsConfigured(t *testing.T) {
 	}
 }
 
-// Requests until meet are met by one checkpoint.
+// Requests until serve are served by one checkpoint.
 func TestRequestsToSaveAreCounted(t *testing.T) {
 	asked := int64(0)
 	s := newSaver(checkpoint.Config{Every: "never"}, func() int64 { return asked })
@@ -39,6 +39,6 @@ func TestRequestsToSaveAreCounted(t *testing.T) {
 		if !s.requested() || !s.requested() {
 			t.Error("a request was lost")
 		}
-		s.meet()
+		s.serve()
 	}
 }

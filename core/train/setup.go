@@ -208,8 +208,8 @@ func (t *Trainer) allocate() (err error) {
 	t.recovery.Group.Arena, t.recovery.Group.Device, t.recovery.Sequence = t.memory.arena, &t.device, t.group
 	t.assemble()
 	if dev, ok := t.Device.(plan.Resident); ok {
-		lend := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
-		if err := t.device.open(dev, lend, t.Settings.DDP.Compress != "none"); err != nil {
+		share := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
+		if err := t.device.open(dev, share, t.Settings.DDP.Compress != "none"); err != nil {
 			return err
 		}
 		t.passes.overlap()
@@ -318,7 +318,7 @@ func (t *Trainer) replica() ddp.Replica {
 }
 
 // Vacate gives the device back: programs, copies, and pinned memory, which must
-// not be unmapped before. A backend that has been lent the copy is closed.
+// not be unmapped before. A backend that shares the copy is closed.
 // Nothing can be run after.
 func (t *Trainer) Vacate() error {
 	err := t.passes.programs.close()

@@ -20,8 +20,8 @@ type Snapshot struct {
 	Model     []tensor.Named // parameters and buffers in state-dict order, names without prefix
 	Optimizer []tensor.Named // optim.Optimizer.State
 
-	// Compression is what a lossy compression of gradients carries over to the
-	// next step, of all ranks; empty: none.
+	// Compression is what a lossy compression has left out of the gradients of all
+	// ranks so far, to be added to those of the next step; empty: none.
 	Compression []tensor.Named
 
 	Scaler  map[string]float64 // precision plugin's state; empty: none

@@ -135,7 +135,7 @@ func TestRetentionReadsBackFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	flip(t, fs, filepath.Join(tmp, ModelFile), 200)
-	if err := s.moveIn(tmp, filepath.Join(dir, "step-2")); err != nil {
+	if err := s.rename(tmp, filepath.Join(dir, "step-2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.retain(context.Background(), Manifest{Progress: Progress{Step: 2}}); !errors.Is(err, ErrChecksum) {

@@ -43,7 +43,7 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 		err = s.spare(final, m)
 	}
 	if err == nil {
-		err = s.moveIn(tmp, final)
+		err = s.rename(tmp, final)
 	}
 	if err != nil {
 		_ = s.fs.RemoveAll(tmp) // Open removes what this cannot
@@ -153,10 +153,10 @@ func (s *Store) writeFile(path string, content func(io.Writer) error) error {
 	return nil
 }
 
-// moveIn gives the durable directory tmp its final name. A checkpoint that
+// rename gives the durable directory tmp its final name. A checkpoint that
 // has this name already stays readable under another one until the new one is
 // durable in its place.
-func (s *Store) moveIn(tmp, final string) error {
+func (s *Store) rename(tmp, final string) error {
 	old := final + s.suffix("old")
 	err := s.fs.Rename(final, old)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

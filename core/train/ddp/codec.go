@@ -40,11 +40,11 @@ func (c codec) wireType(d tensor.DType) tensor.DType {
 }
 
 // pack makes a bucket ready to be summed. Without compression it travels where
-// it lies, and home and wire are the same region.
-func (c codec) pack(d tensor.DType, home, wire Region) {
+// it lies, and bucket and wire are the same region.
+func (c codec) pack(d tensor.DType, bucket, wire Region) {
 	mem := c.group.Bytes(wire)
-	if wire != home {
-		kernel.Convert(c.half, mem, d, c.group.Bytes(home))
+	if wire != bucket {
+		kernel.Convert(c.half, mem, d, c.group.Bytes(bucket))
 	}
 	if c.pre != 1 {
 		kernel.ScaleBytes(c.wireType(d), mem, c.pre)
@@ -52,9 +52,9 @@ func (c codec) pack(d tensor.DType, home, wire Region) {
 }
 
 // unpack turns the sum into the average, where the bucket lies.
-func (c codec) unpack(d tensor.DType, home, wire Region) {
-	mem := c.group.Bytes(home)
-	if wire != home {
+func (c codec) unpack(d tensor.DType, bucket, wire Region) {
+	mem := c.group.Bytes(bucket)
+	if wire != bucket {
 		kernel.Convert(d, mem, c.half, c.group.Bytes(wire))
 	}
 	if c.post != 1 {
@@ -76,11 +76,11 @@ func (c Config) half() tensor.DType {
 // LayoutWire places what travels, from offset on, and returns the buckets'
 // regions there and the end. A bucket that travels in its own type travels
 // from where it lies.
-func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, home []Region, offset int) (wire []Region, end int) {
+func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, regions []Region, offset int) (wire []Region, end int) {
 	for i, b := range buckets {
 		n := c.wireBytes(grads, b)
 		if n == 0 {
-			wire = append(wire, home[i])
+			wire = append(wire, regions[i])
 			continue
 		}
 		offset = Align(offset)

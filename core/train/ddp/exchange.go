@@ -22,13 +22,13 @@ func NewExchange(g *Group, r Region) *Exchange { return &Exchange{group: g, regi
 
 // Gather returns every rank's vector in rank order; the memory is the arena's
 // until the next call. All ranks pass the same length.
-func (e *Exchange) Gather(mine []float64) ([]float64, error) {
+func (e *Exchange) Gather(own []float64) ([]float64, error) {
 	if e.group.World == 1 {
-		return mine, nil
+		return own, nil
 	}
-	r := e.part(len(mine) * e.group.World)
+	r := e.part(len(own) * e.group.World)
 	all := tensor.View[float64](e.group.Bytes(r))
-	copy(all[e.group.Rank*len(mine):], mine)
+	copy(all[e.group.Rank*len(own):], own)
 	return all, e.run(sdk.OpAllGather, r)
 }
 

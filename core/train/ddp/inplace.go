@@ -8,28 +8,27 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// inPlace is the way of buckets that a backend reduces in the memory of the
-// device in which they are born. They are divided and sent when their last gradient is
-// enqueued, long before it is computed.
+// inPlace reduces buckets in the memory of the device that computes them. They are
+// divided and sent when their last gradient is enqueued, long before it is computed.
 type inPlace struct {
 	dev     plan.Resident
-	lent    plan.Lent
-	arena   *sdk.Arena      // lent, as the backend knows it
+	shared  plan.Lent
+	arena   *sdk.Arena      // shared, as the backend knows it
 	buckets []tensor.Tensor // the host's memory that they are copies of
 	done    []int           // by bucket: the event behind its sum
 	sent    []int           // buckets, since Begin, that are not settled
 }
 
-// Within makes the reducer sum up buckets in lent memory, which has the layout
-// of the group's arena. Buckets travel in their own type. It is called again for each
-// backend that the memory was lent to, with the arena that this one knows.
-func (r *Reducer) Within(dev plan.Resident, lent plan.Lent, arena *sdk.Arena) {
+// Within makes the reducer sum up buckets in device memory shared with the backend,
+// which has the layout of the group's arena. Buckets travel in their own type. It is
+// called again for each backend that shares the memory, with the arena that this one knows.
+func (r *Reducer) Within(dev plan.Resident, shared plan.Lent, arena *sdk.Arena) {
 	r.staged.on = false
 	if r.device != nil {
 		r.device.arena = arena
 		return
 	}
-	r.device = &inPlace{dev: dev, lent: lent, arena: arena, done: make([]int, len(r.buckets)), sent: make([]int, 0, len(r.buckets))}
+	r.device = &inPlace{dev: dev, shared: shared, arena: arena, done: make([]int, len(r.buckets)), sent: make([]int, 0, len(r.buckets))}
 	for b, at := range r.regions {
 		if r.wire[b] != at {
 			panic("ddp: a compressed bucket cannot be reduced where it lies")
@@ -46,7 +45,7 @@ func (r *Reducer) issue(b int) {
 		return
 	}
 	var ready int
-	if ready, d.done[b], r.err = d.lent.Written(); r.err != nil {
+	if ready, d.done[b], r.err = d.shared.Written(); r.err != nil {
 		return
 	}
 	d.sent = append(d.sent, b)
@@ -70,7 +69,7 @@ func (r *Reducer) Settle() error {
 		return nil
 	}
 	for _, b := range d.sent {
-		if err := d.lent.Follow(d.done[b]); err != nil {
+		if err := d.shared.Follow(d.done[b]); err != nil {
 			return err
 		}
 		if err := d.scale(b, r.codec.post); err != nil {
@@ -88,7 +87,7 @@ func (r *Reducer) Trial(n int) error {
 	if r.device == nil || r.staged.on {
 		return r.group.AllReduce(at, sdk.Sum, tensor.F32)
 	}
-	ready, done, err := r.device.lent.Written()
+	ready, done, err := r.device.shared.Written()
 	if err != nil {
 		return err
 	}
@@ -96,5 +95,5 @@ func (r *Reducer) Trial(n int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.group.wait(ticket, "trial", -1, at), r.device.lent.Follow(done)) // which nobody has recorded
+	return errors.Join(r.group.wait(ticket, "trial", -1, at), r.device.shared.Follow(done)) // which nobody has recorded
 }

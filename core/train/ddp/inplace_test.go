@@ -50,8 +50,8 @@ func (l *lent) Submit(c *sdk.Collective) (uint64, error) {
 
 func (l *lent) Wait(ticket uint64) error { return l.do("wait") }
 
-// born is a reducer of two buckets of one gradient each, of 4 and 5 elements.
-func born(t *testing.T) (*Reducer, *lent) {
+// onDevice is a reducer of two buckets of one gradient each, of 4 and 5 elements.
+func onDevice(t *testing.T) (*Reducer, *lent) {
 	grads := []Gradient{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{4}}, {Name: "b", DType: tensor.F32, Shape: tensor.Shape{5}}}
 	buckets := Assign(grads, []int{0, 1}, 1, 1)
 	regions, end := Layout(buckets, 0)
@@ -65,8 +65,8 @@ func born(t *testing.T) (*Reducer, *lent) {
 
 // A bucket is divided, and sent between events, the moment its last gradient is
 // enqueued; the device goes on behind it only when Settle says so, once.
-func TestBucketsAreReducedWhereTheyAreBorn(t *testing.T) {
-	r, l := born(t)
+func TestBucketsAreReducedOnTheDevice(t *testing.T) {
+	r, l := onDevice(t)
 	pass := func() error {
 		r.Begin(true)
 		r.GradReady(0)
@@ -111,7 +111,7 @@ func TestBucketsAreReducedWhereTheyAreBorn(t *testing.T) {
 
 // The way changes with the backend, and what one has summed up is settled all the same.
 func TestBucketsChangeTheirWay(t *testing.T) {
-	r, l := born(t)
+	r, l := onDevice(t)
 	pass := func() {
 		r.Begin(true)
 		r.GradReady(0)

@@ -128,7 +128,7 @@ func (f *factors) rollback() {
 	}
 }
 
-// powerSGD is a bucket on its way.
+// powerSGD is a bucket that travels as factors.
 type powerSGD struct {
 	*lowRank
 	over          int // ranks that the average is over
@@ -141,12 +141,12 @@ type powerSGD struct {
 	saved []float32 // residue and second at the last save; nil before
 }
 
-func newPowerSGD(g *Group, l *lowRank, home, wire Region) *powerSGD {
+func newPowerSGD(g *Group, l *lowRank, bucket, wire Region) *powerSGD {
 	s := &powerSGD{
 		lowRank: l, over: g.World,
 		wire1: Region{wire.Offset, 4 * l.first}, wire2: Region{wire.Offset + 4*l.first, 4 * l.second},
 	}
-	s.grad = tensor.View[float32](g.Bytes(home))
+	s.grad = tensor.View[float32](g.Bytes(bucket))
 	s.first, s.second = tensor.View[float32](g.Bytes(s.wire1)), tensor.View[float32](g.Bytes(s.wire2))
 	s.residue = make([]float32, len(s.grad))
 	need := 0

@@ -26,7 +26,7 @@ type Reducer struct {
 
 	used   usedParams
 	staged staging  // buckets that a device computes and the host reduces
-	device *inPlace // unless staged, how buckets are reduced where they are born; nil: in the arena
+	device *inPlace // unless staged, buckets that are reduced on the device; nil: in the arena
 
 	sync    bool          // the pass under way communicates
 	begun   bool          // a pass since the last synchronised one

@@ -350,7 +350,7 @@ func TestLentMemoryOutlivesBackends(t *testing.T) {
 				c.change(d)
 			}
 			mortals = whole
-			want, calls, errs := healed(t, 0, on)
+			want, calls, errs := trainThrough(t, 0, on)
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
@@ -366,7 +366,7 @@ func TestLentMemoryOutlivesBackends(t *testing.T) {
 						}
 						return g
 					}
-					got, _, errs := healed(t, 1, on, d)
+					got, _, errs := trainThrough(t, 1, on, d)
 					if err := errors.Join(errs...); err != nil || got != want {
 						t.Fatalf("%+v: ended with %v, undisturbed with %v: %v", d, got, want, err)
 					}

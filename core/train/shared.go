@@ -14,22 +14,23 @@ import (
 // device's memory sums them up where they lie; for any other they are copied to
 // the host's arena and back, a bucket at a time.
 
-// lentMemory is the copy of the arena on the device, where a backend can reach it.
-type lentMemory struct {
+// sharedCopy is the copy of the arena on the device, in memory that a backend can reach.
+type sharedCopy struct {
 	mem     plan.Lent  // nil: none can
 	arena   *sdk.Arena // mem, as the backend knows it
 	refused error      // why it does not know it
 	warned  bool       // that buckets are reduced in the host's memory
 }
 
-// copyArena gives the arena its copy on the device, in memory that can be lent if lend is true.
-func (d *deviceMemory) copyArena(dev plan.Resident, mem []byte, lend, compressed bool) (note string, err error) {
-	if lend {
+// copyArena gives the arena its copy on the device, shared with the backend if share is true
+// and both can.
+func (d *deviceMemory) copyArena(dev plan.Resident, mem []byte, share, compressed bool) (note string, err error) {
+	if share {
 		var refused error
 		if compressed {
 			refused = errors.New("ddp.compress works in the host's memory")
-		} else if d.lent.mem, note, refused = dev.Lend(mem); refused == nil {
-			d.release = d.lent.mem.Close
+		} else if d.shared.mem, note, refused = dev.Lend(mem); refused == nil {
+			d.release = d.shared.mem.Close
 			return note, nil
 		}
 		d.warnThroughHost(refused)
@@ -40,45 +41,45 @@ func (d *deviceMemory) copyArena(dev plan.Resident, mem []byte, lend, compressed
 
 // warnThroughHost says once why a backend that could sum up gradients on the device does not.
 func (d *deviceMemory) warnThroughHost(why error) {
-	if d.lent.warned {
+	if d.shared.warned {
 		return
 	}
-	d.lent.warned = true
+	d.shared.warned = true
 	d.events.Emit(&event.Warning{Source: "backend", Message: "gradients are reduced by way of the host's memory, not on the device: " + why.Error()})
 }
 
 // Attach shows the device's memory to a backend that was just opened. One that
 // refuses it finds gradients in the host's; one that breaks over it is an error.
 func (d *deviceMemory) Attach(ctx context.Context) error {
-	if d.lent.mem == nil {
+	if d.shared.mem == nil {
 		return nil
 	}
-	if d.lent.refused = d.export(ctx); d.lent.refused != nil {
-		if ctx.Err() != nil || recovery.Replaceable(d.lent.refused) {
-			return d.lent.refused
+	if d.shared.refused = d.export(ctx); d.shared.refused != nil {
+		if ctx.Err() != nil || recovery.Replaceable(d.shared.refused) {
+			return d.shared.refused
 		}
-		d.warnThroughHost(d.lent.refused)
+		d.warnThroughHost(d.shared.refused)
 	}
 	return d.route()
 }
 
 func (d *deviceMemory) export(ctx context.Context) error {
 	placed, ok := d.backend.(interface{ Placement() sdk.Placement })
-	mem, err := d.lent.mem.Export(ok && placed.Placement().InProcess)
+	mem, err := d.shared.mem.Export(ok && placed.Placement().InProcess)
 	if err != nil {
 		return err
 	}
-	d.lent.arena = &sdk.Arena{ID: d.memory.arena.ID + 1, Name: "gradients on the device", Device: mem}
-	if err := d.backend.Attach(ctx, d.lent.arena); err != nil {
+	d.shared.arena = &sdk.Arena{ID: d.memory.arena.ID + 1, Name: "gradients on the device", Device: mem}
+	if err := d.backend.Attach(ctx, d.shared.arena); err != nil {
 		return err
 	}
-	return d.lent.mem.Attached(mem)
+	return d.shared.mem.Attached(mem)
 }
 
 // route tells the reducer where its buckets are reduced.
 func (d *deviceMemory) route() (err error) {
-	if d.lent.mem != nil && d.lent.refused == nil {
-		d.reducer.Within(d.dev, d.lent.mem, d.lent.arena)
+	if d.shared.mem != nil && d.shared.refused == nil {
+		d.reducer.Within(d.dev, d.shared.mem, d.shared.arena)
 		return nil
 	}
 	if d.stage == nil {
