@@ -1,0 +1,134 @@
+package train
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
+)
+
+// roots is a backend of which a broadcast brings the bytes 9 from another rank.
+type roots struct{ rank int }
+
+func (b roots) Submit(c *sdk.Collective) (uint64, error) {
+	if c.Op == sdk.OpBroadcast && c.Root != b.rank {
+		for i := range c.Buf {
+			c.Buf[i] = 9
+		}
+	}
+	return c.Seq, nil
+}
+
+func (roots) Wait(uint64) error { return nil }
+
+// newTestReplication is that of a rank of two, with 64 bytes of parameters and 64 of buffers.
+func newTestReplication(t *testing.T, rank int) (*replication, *ddp.Group) {
+	t.Helper()
+	l := layout{
+		buckets: []ddp.Region{{Size: 64}}, all: ddp.Region{Offset: 64, Size: 128}, buffers: ddp.Region{Offset: 128, Size: 64},
+		scratch: ddp.Region{Offset: 192, Size: ddp.ScratchBytes}, size: 192 + ddp.ScratchBytes,
+	}
+	a, err := shm.New("test", l.size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	m := &memory{l, &sdk.Arena{ID: 1, Arena: a}}
+	g := ddp.NewGroup(rank, 2, roots{rank}, m.arena, l.scratch)
+	d := &deviceMemory{memory: m}
+	return &replication{rank: rank, world: 2, group: g, memory: m, model: &model{}, device: d}, g
+}
+
+// A rank has its own buffers where they count, and those of another one elsewhere;
+// parameters stay as they are.
+func TestBuffersComeFromOneRank(t *testing.T) {
+	for from, want := range map[int]byte{1: 1, 0: 9} {
+		r, _ := newTestReplication(t, 1)
+		copy(r.memory.bytes(r.memory.buffers), bytes.Repeat([]byte{1}, 64))
+		if err := r.buffers(from); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.memory.bytes(r.memory.buffers); got[0] != want || got[63] != want {
+			t.Errorf("buffers of rank %d: %v", from, got)
+		}
+		if got := r.memory.bytes(ddp.Region{Offset: 64, Size: 64}); got[0] != 0 || got[63] != 0 {
+			t.Errorf("parameters are %v", got)
+		}
+	}
+}
+
+// A step that is repeated begins with the buffers that it began with.
+func TestBuffersAreRolledBack(t *testing.T) {
+	r, _ := newTestReplication(t, 0)
+	buffers := r.memory.bytes(r.memory.buffers)
+	for n := range byte(3) {
+		buffers[5] = n
+		r.save()
+		buffers[5] = 77
+		if err := r.rollback(); err != nil || buffers[5] != n {
+			t.Errorf("buffers are %v, %v", buffers, err)
+		}
+	}
+}
+
+// Without feedback and optimizer state the weights are one broadcast; with them
+// they are broadcast as well.
+func TestWeightsComeFromRankZero(t *testing.T) {
+	r, g := newTestReplication(t, 1)
+	if err := r.weights(nil); err != nil || g.Seq() != 1 {
+		t.Fatalf("%v after %d collectives", err, g.Seq())
+	}
+	if got := r.memory.bytes(r.memory.all); got[0] != 9 || got[127] != 9 {
+		t.Errorf("weights are %v", got)
+	}
+	r.model.masters = []tensor.Tensor{tensor.New(tensor.F32, 4), {}}
+	if err := r.weights(nil); err != nil || g.Seq() != 3 || r.model.masters[0].Data[0] != 9 {
+		t.Errorf("%v after %d collectives, master weights %v", err, g.Seq(), r.model.masters[0].Data)
+	}
+}
+
+// What compression has left out on another number of ranks is shared out evenly,
+// so that the average over ranks stays what it was.
+func TestFeedbackFitsAnotherWorld(t *testing.T) {
+	r, _ := newTestReplication(t, 0)
+	cfg := ddp.Default()
+	cfg.Compress, cfg.PowerSGDRank = "powersgd", 1
+	grads := []ddp.Gradient{{Name: "w", DType: tensor.F32, Shape: tensor.Shape{8, 8}}}
+	buckets := ddp.Assign(grads, []int{0}, 1, 1)
+	regions, end := ddp.Layout(buckets, 0)
+	wire, end := cfg.LayoutWire(grads, buckets, regions, end)
+	a, err := shm.New("test", end+ddp.ScratchBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	g := ddp.NewGroup(0, 2, roots{0}, &sdk.Arena{ID: 1, Arena: a}, ddp.Region{Offset: end, Size: ddp.ScratchBytes})
+	f := &feedback{rank: 0, world: 2, group: g, memory: r.memory, device: r.device, reducer: ddp.NewReducer(g, cfg, grads, buckets, regions, wire)}
+	var saved []tensor.Named
+	for rank := range 4 {
+		e := tensor.New(tensor.F32, 8, 8)
+		for i := range e.F32() {
+			e.F32()[i] = float32(rank)
+		}
+		saved = append(saved, tensor.Named{Name: "error." + string(rune('0'+rank)) + ".w", Tensor: e})
+	}
+	notes := f.restore("powersgd", saved, 4)
+	if len(f.restored) != 2 || f.restored[0][0].F32()[3] != 1.5 || f.restored[1][0].F32()[63] != 1.5 {
+		t.Errorf("restored %v", f.restored)
+	}
+	if len(notes) != 2 || !strings.HasPrefix(notes[0], "1 of powersgd's matrices are not in the checkpoint") || !strings.HasPrefix(notes[1], "what powersgd had left out on 4 ranks") {
+		t.Errorf("notes %q", notes)
+	}
+	if notes = f.restore("none", saved, 2); len(notes) != 1 || !strings.Contains(notes[0], "is dropped") {
+		t.Errorf("notes %q", notes)
+	}
+	f.collected = saved
+	if got := f.take(); !slices.EqualFunc(got, saved, func(a, b tensor.Named) bool { return a.Name == b.Name }) || f.take() != nil {
+		t.Errorf("took %v", got)
+	}
+}
