@@ -216,6 +216,7 @@ func badDownload(t *trial) {
 	}
 	t.saw("every mirror's reason told, nothing bad kept")
 	if realDigits() == "" {
+		t.saw("no mirror behind bad ones was tried: MNIST's own files are not here")
 		return
 	}
 	p.train(t, append(args, set(mirrors("wrong", "html", "good"))...)...).expect(t, 0)

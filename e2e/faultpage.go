@@ -17,7 +17,7 @@ What happens when something breaks: %d cases, each run against the built program
 This page is written by the command that runs them:
 
 ` + "```" + `
-go run ./e2e/faults                                # all cases, about a quarter of an hour on two cores
+go run ./e2e/faults                                # all cases, ten to twenty minutes on two cores
 go run ./e2e/faults -only 7,13,44-48 -v            # some, with what failed ones logged
 go run ./e2e/faults -json faults.json -markdown docs/faults.md
 ` + "```" + `
