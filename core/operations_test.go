@@ -17,7 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
+var update = flag.Bool("update", false, "write the tables of docs/configuration.md and docs/protocol.md")
 
 // TestOperationsAreComplete walks all operations and names the files that they
 // lack: an operation is its definition, an implementation on each device, a case
@@ -78,24 +78,29 @@ const manual = "../docs/configuration.md"
 // TestOperationsAreDocumented compares the tables of layers with the
 // definitions; with -update it writes them.
 func TestOperationsAreDocumented(t *testing.T) {
-	raw, err := os.ReadFile(manual)
+	checkTable(t, manual, "<!-- tables of core/engine/op: go test ./core -update -->\n", "<!-- end of tables -->\n", tables())
+}
+
+// checkTable compares what stands between two marks of a document with what a
+// definition says; with -update it writes it.
+func checkTable(t *testing.T, document, begin, end, want string) {
+	t.Helper()
+	raw, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- tables of core/engine/op: go test ./core -update -->\n", "<!-- end of tables -->\n"
 	text := string(raw)
 	a, b := strings.Index(text, begin), strings.Index(text, end)
 	if a < 0 || b < a {
-		t.Fatalf("%s lacks the marks %q and %q", manual, begin, end)
+		t.Fatalf("%s lacks the marks %q and %q", document, begin, end)
 	}
-	want := text[:a+len(begin)] + tables() + text[b:]
-	if want == text {
+	if want = text[:a+len(begin)] + want + text[b:]; want == text {
 		return
 	}
 	if !*update {
-		t.Fatalf("the tables of %s are not those of core/engine/op: run go test ./core -update", manual)
+		t.Fatalf("%s differs from the definitions between %q and %q: run go test ./core -update", document, begin, end)
 	}
-	if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
+	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

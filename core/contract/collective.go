@@ -1,11 +1,16 @@
 package contract
 
-import "fmt"
+import (
+	"fmt"
 
-// Op is a collective operation.
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Op is a collective operation. Its value is its number on the wire.
 type Op uint8
 
-// The collective operations. n = Count elements, W = world size.
+// The collective operations; [Op.Definition] has what each does with memory.
+// n = Count elements, W = world size.
 const (
 	OpNone          Op = iota
 	OpAllReduce        // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
@@ -16,6 +21,141 @@ const (
 	OpSend             // Buf holds n, for rank Root
 	OpRecv             // Buf receives n from rank Root
 )
+
+// Definition is what everybody who meets a collective asks about it: sizes of
+// buffers, checks, comparison between ranks, messages, the reference that the
+// conformance suite compares with, and the paths of backends are made of it.
+//
+// A collective moves, from every rank that sends to every rank that receives, one
+// Slice of the sender's buffer, to the same place in the receiver's. Where it
+// Reduces, the receiver combines the slices of all senders in rank order.
+type Definition struct {
+	Name      string // as in torch.distributed: "all_reduce"
+	Kind      Kind
+	Senders   Ranks
+	Receivers Ranks
+	Slice     Slice
+	Reduces   bool
+	RootWord  string // what Root is, for messages: "from", "to"; "" where there is no Root
+	Doc       string // one line: what Buf holds before and after
+}
+
+// Kind says who meets in a collective.
+type Kind uint8
+
+// The kinds.
+const (
+	OfGroup Kind = iota // all ranks, over memory
+	OfPair              // two ranks: the caller and Root
+	NoData              // all ranks, without memory
+)
+
+// Ranks are those that give or receive in a collective of a group.
+type Ranks uint8
+
+// The sets of ranks.
+const (
+	All Ranks = iota
+	OnlyRoot
+)
+
+// Slice is the part of a buffer that goes from one rank to another.
+type Slice uint8
+
+// The slices. A buffer of Whole slices holds n elements, any other W·n: a part of
+// n for each rank.
+const (
+	Whole Slice = iota
+	SendersPart
+	ReceiversPart
+)
+
+// definitions by number on the wire.
+var definitions = [...]Definition{
+	OpAllReduce: {Name: "all_reduce", Reduces: true,
+		Doc: "`n` elements; every rank ends with the reduction over all ranks, in rank order"},
+	OpBroadcast: {Name: "broadcast", Senders: OnlyRoot, RootWord: "from",
+		Doc: "`n` elements; every rank ends with the root's"},
+	OpAllGather: {Name: "all_gather", Slice: SendersPart,
+		Doc: "`W·n` elements; rank `r`'s part lies at `r·n` before, all parts after"},
+	OpReduceScatter: {Name: "reduce_scatter", Slice: ReceiversPart, Reduces: true,
+		Doc: "`W·n` elements; rank `r`'s part at `r·n` ends reduced, the others are unspecified"},
+	OpBarrier: {Name: "barrier", Kind: NoData,
+		Doc: "no memory; returns when all ranks have called"},
+	OpSend: {Name: "send", Kind: OfPair, RootWord: "to",
+		Doc: "`n` elements, for rank `root`"},
+	OpRecv: {Name: "recv", Kind: OfPair, RootWord: "from",
+		Doc: "receives `n` elements from rank `root`"},
+}
+
+// Ops are all collective operations in the order of their numbers.
+func Ops() (ops []Op) {
+	for o := OpNone + 1; int(o) < len(definitions); o++ {
+		ops = append(ops, o)
+	}
+	return ops
+}
+
+// Definition is the operation's; of an unknown one it is that of a collective
+// that nobody can call, see [Op.Valid].
+func (o Op) Definition() *Definition {
+	if !o.Valid() {
+		return &definitions[OpNone]
+	}
+	return &definitions[o]
+}
+
+// String is the operation's name as in torch.distributed: "all_reduce".
+func (o Op) String() string {
+	switch {
+	case o == OpNone:
+		return "none"
+	case !o.Valid():
+		return fmt.Sprintf("op(%d)", uint8(o))
+	}
+	return definitions[o].Name
+}
+
+// Valid reports whether o is one of the declared operations.
+func (o Op) Valid() bool { return o != OpNone && int(o) < len(definitions) }
+
+// Rooted reports whether ranks have to agree on Root.
+func (d *Definition) Rooted() bool { return d.Senders == OnlyRoot || d.Receivers == OnlyRoot }
+
+// Parts is how many times Count elements a buffer holds in a group of the given size.
+func (d *Definition) Parts(world int) int {
+	switch {
+	case d.Kind == NoData:
+		return 0
+	case d.Slice == Whole:
+		return 1
+	}
+	return world
+}
+
+// Sends reports whether a rank contributes to a collective of a group.
+func (d *Definition) Sends(rank, root int) bool { return d.Senders == All || rank == root }
+
+// Receives reports whether a rank receives a result. One that sends the whole buffer
+// to others, as a broadcast's root does, has it already.
+func (d *Definition) Receives(rank, root int) bool {
+	if d.Senders == OnlyRoot && d.Slice == Whole && rank == root {
+		return false
+	}
+	return d.Receivers == All || rank == root
+}
+
+// Offset is where the slice from sender to receiver begins in the buffers of both, in
+// units of Count elements.
+func (d *Definition) Offset(sender, receiver int) int {
+	switch d.Slice {
+	case SendersPart:
+		return sender
+	case ReceiversPart:
+		return receiver
+	}
+	return 0
+}
 
 // ReduceOp combines elements of several ranks.
 type ReduceOp uint8
@@ -31,19 +171,6 @@ const (
 	Prod
 )
 
-var opNames = [...]string{"none", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send", "recv"}
-
-// String is the operation's name as in torch.distributed: "all_reduce".
-func (o Op) String() string {
-	if int(o) < len(opNames) {
-		return opNames[o]
-	}
-	return fmt.Sprintf("op(%d)", uint8(o))
-}
-
-// Valid reports whether o is one of the declared operations.
-func (o Op) Valid() bool { return o != OpNone && int(o) < len(opNames) }
-
 var reduceNames = [...]string{"sum", "avg", "min", "max", "prod"}
 
 // String is the reduction's name: "sum".
@@ -56,3 +183,8 @@ func (r ReduceOp) String() string {
 
 // Valid reports whether r is one of the declared reductions.
 func (r ReduceOp) Valid() bool { return int(r) < len(reduceNames) }
+
+// Accepts reports whether the reduction exists for elements of a type.
+func (r ReduceOp) Accepts(t tensor.DType) bool {
+	return r.Valid() && t.Valid() && t != tensor.Bool && (r != Avg || t.Float())
+}

@@ -67,6 +67,5 @@ type Option struct {
 // Does reports whether a backend publishes an operation, and the element type
 // where the operation combines elements.
 func (i *Info) Does(op Op, d tensor.DType) bool {
-	reduces := op == OpAllReduce || op == OpReduceScatter
-	return slices.Contains(i.Ops, op) && (!reduces || slices.Contains(i.DTypes, d))
+	return slices.Contains(i.Ops, op) && (!op.Definition().Reduces || slices.Contains(i.DTypes, d))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -192,11 +193,11 @@ func (c *Collective) check(open *opened, count uint64) error {
 		return protocolError("collective #%d has the unknown operation %d", c.Seq, c.Op)
 	case c.Channel < 0 || c.Channel >= max(open.channels, 1):
 		return protocolError("collective #%d on channel %d of %d", c.Seq, c.Channel, max(open.channels, 1))
-	case c.Op == OpBarrier:
+	case c.Op.Definition().Kind == contract.NoData:
 		return nil
 	case !c.DType.Valid(), !c.Reduce.Valid(), count > 1<<40/uint64(max(world, 1)):
 		return protocolError("collective %v makes no sense", c)
-	case (c.Op == OpBroadcast || c.Op == OpSend || c.Op == OpRecv) && (c.Root < 0 || c.Root >= world):
+	case c.Op.Definition().RootWord != "" && (c.Root < 0 || c.Root >= world):
 		return protocolError("collective %v in a group of %d", c, world)
 	}
 	return nil

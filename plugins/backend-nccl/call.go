@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -20,18 +21,21 @@ type call struct {
 	Channel int `json:",omitempty"`
 }
 
+// collective is the call without its memory.
+func (k call) collective() sdk.Collective {
+	return sdk.Collective{Seq: k.Seq, Op: k.Op, Reduce: k.Reduce, DType: k.DType, Count: k.Count, Root: k.Root, Bucket: k.Bucket, Channel: k.Channel}
+}
+
 func callOf(c *sdk.Collective) call {
 	return call{c.Seq, c.Op, c.Reduce, c.DType, c.Count, c.Root, c.Bucket, c.Channel}
 }
 
 func (k call) String() string {
-	c := sdk.Collective{Seq: k.Seq, Op: k.Op, Reduce: k.Reduce, DType: k.DType, Count: k.Count, Root: k.Root, Bucket: k.Bucket, Channel: k.Channel}
+	c := k.collective()
 	return c.String()
 }
 
-func pairwise(op sdk.Op) bool { return op == sdk.OpSend || op == sdk.OpRecv }
-
-func reduces(op sdk.Op) bool { return op == sdk.OpAllReduce || op == sdk.OpReduceScatter }
+func pairwise(op sdk.Op) bool { return op.Definition().Kind == contract.OfPair }
 
 // concerns reports whether two waiting calls have to fit each other: two
 // transfers only if they point at each other, anything else always.
@@ -46,15 +50,8 @@ func (k call) concerns(me int, o call, peer int) bool {
 // matches reports whether two calls that concern each other are of one
 // collective. The ends of a transfer are numbered by each rank for itself.
 func (k call) matches(o call) bool {
-	if k.Channel != o.Channel {
-		return false
-	}
-	if pairwise(k.Op) {
-		return pairwise(o.Op) && k.Op != o.Op && k.Count == o.Count && k.DType == o.DType
-	}
-	return k.Seq == o.Seq && k.Op == o.Op && k.Count == o.Count && k.Bucket == o.Bucket &&
-		(k.Op == sdk.OpBarrier || k.DType == o.DType) && (!reduces(k.Op) || k.Reduce == o.Reduce) &&
-		(k.Op != sdk.OpBroadcast || k.Root == o.Root)
+	mine, its := k.collective(), o.collective()
+	return k.Channel == o.Channel && (mine.Matches(&its) || mine.Answers(&its))
 }
 
 // partners are the ranks that a call needs besides the caller.

@@ -65,16 +65,11 @@ func (b *Backend) check(c *sdk.Collective) error {
 		}
 		return nil
 	}
-	_, known := types[c.DType]
-	switch rooted := c.Op == sdk.OpBroadcast || pairwise(c.Op); {
-	case !c.Op.Valid():
-		return bad("unknown operation")
-	case !known || reduces(c.Op) && (!c.Reduce.Valid() || c.Reduce == sdk.Avg && !c.DType.Float()):
+	if wrong := c.Wrong(b.group.Rank, b.group.WorldSize); wrong != "" {
+		return bad(wrong)
+	}
+	if _, known := types[c.DType]; !known {
 		return bad("cannot be done with this element type")
-	case c.Count < 0:
-		return bad("a negative count")
-	case rooted && (c.Root < 0 || c.Root >= b.group.WorldSize) || pairwise(c.Op) && c.Root == b.group.Rank:
-		return bad(fmt.Sprintf("rank %d cannot be the other side in a world of %d", c.Root, b.group.WorldSize))
 	}
 	return b.checkMemory(c, bad)
 }
@@ -265,49 +260,4 @@ func (b *Backend) finish(ch *channel, g guard) error {
 		_, err = ch.comm.state()
 		return false, err
 	})
-}
-
-// parts are what this rank gives to a collective and what it takes from it.
-func (b *Backend) parts(c *sdk.Collective) (give, take span) {
-	all, size := span{0, len(c.Buf)}, c.Count*c.DType.Size()
-	own := span{b.group.Rank * size, (b.group.Rank + 1) * size}
-	switch c.Op {
-	case sdk.OpAllGather:
-		return own, all
-	case sdk.OpReduceScatter:
-		return all, own
-	case sdk.OpSend:
-		return all, span{}
-	case sdk.OpRecv:
-		return span{}, all
-	case sdk.OpBroadcast:
-		if c.Root == b.group.Rank {
-			return all, span{}
-		}
-		return span{}, all
-	}
-	return all, all
-}
-
-// launch starts a collective in place in device memory.
-func (b *Backend) launch(c *sdk.Collective, at driver.DevicePtr) error {
-	ch := b.channels[c.Channel]
-	n, m, s := ch.comm.nccl, ch.comm.handle, ch.stream
-	count, t, r, root := uintptr(c.Count), types[c.DType], reductions[c.Reduce], int32(c.Root)
-	own := at + driver.DevicePtr(b.group.Rank*c.Count*c.DType.Size())
-	switch c.Op {
-	case sdk.OpAllReduce:
-		return n.AllReduce(at, at, count, t, r, m, s)
-	case sdk.OpBroadcast:
-		return n.Broadcast(at, at, count, t, root, m, s)
-	case sdk.OpAllGather:
-		return n.AllGather(own, at, count, t, m, s)
-	case sdk.OpReduceScatter:
-		return n.ReduceScatter(at, own, count, t, r, m, s)
-	case sdk.OpSend:
-		return n.Send(at, count, t, root, m, s)
-	case sdk.OpRecv:
-		return n.Recv(at, count, t, root, m, s)
-	}
-	panic(fmt.Sprintf("nccl: launch of %v", c))
 }

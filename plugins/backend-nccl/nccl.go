@@ -64,12 +64,11 @@ var (
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
 		Kind: sdk.KindBackend, Name: "nccl", Version: "0.3.0",
-		Summary: "collectives between NVIDIA GPUs",
-		Options: options(),
-		DTypes:  []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I32, tensor.I64},
-		Devices: []string{"cuda"},
-		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
-			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
+		Summary:     "collectives between NVIDIA GPUs",
+		Options:     options(),
+		DTypes:      []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I32, tensor.I64},
+		Devices:     []string{"cuda"},
+		Ops:         ops(),
 		DeviceArena: true,
 	}
 }

@@ -6,11 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// reducible reports whether the reduction exists for the element type.
-func reducible(op sdk.ReduceOp, d tensor.DType) bool {
-	return op.Valid() && d.Valid() && d != tensor.Bool && (op != sdk.Avg || d.Float())
-}
-
 var kernelOps = [...]kernel.ReduceOp{
 	sdk.Sum: kernel.Sum, sdk.Avg: kernel.Sum, sdk.Min: kernel.Min, sdk.Max: kernel.Max, sdk.Prod: kernel.Prod,
 }

@@ -73,9 +73,8 @@ func (b *Backend) Info() sdk.Info {
 		Options: options(),
 		DTypes: []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16,
 			tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64},
-		Devices: []string{"cpu"},
-		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
-			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
+		Devices:     []string{"cpu"},
+		Ops:         sdk.Ops(),
 		Determinism: "bitwise",
 	}
 }

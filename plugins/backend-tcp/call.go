@@ -60,23 +60,26 @@ func parseCall(from []byte) call {
 
 // matches reports whether two ranks call the same collective.
 func (k call) matches(o call) bool {
-	return k.seq == o.seq && k.op == o.op && k.count == o.count && k.bucket == o.bucket &&
-		(k.op == sdk.OpBarrier || k.dtype == o.dtype) &&
-		(!reduces(k.op) || k.reduce == o.reduce) &&
-		(k.op != sdk.OpBroadcast || k.root == o.root)
+	mine, its := k.collective(), o.collective()
+	return mine.Matches(&its)
 }
 
 // answers reports whether rank me calling k and rank peer calling o are the
 // two ends of one transfer. Such calls are numbered by each rank for itself:
 // in a ring a rank's first call meets another's second.
 func (k call) answers(o call, me, peer int) bool {
-	ends := k.op == sdk.OpSend && o.op == sdk.OpRecv || k.op == sdk.OpRecv && o.op == sdk.OpSend
-	return ends && k.count == o.count && k.dtype == o.dtype && int(k.root) == peer && int(o.root) == me
+	mine, its := k.collective(), o.collective()
+	return mine.Answers(&its) && int(k.root) == peer && int(o.root) == me
+}
+
+// collective is the call without its memory.
+func (k call) collective() sdk.Collective {
+	return sdk.Collective{Seq: k.seq, Op: k.op, Reduce: k.reduce, DType: k.dtype, Count: int(k.count),
+		Root: int(k.root), Bucket: int(k.bucket)}
 }
 
 func (k call) String() string {
-	c := sdk.Collective{Seq: k.seq, Op: k.op, Reduce: k.reduce, DType: k.dtype, Count: int(k.count),
-		Root: int(k.root), Bucket: int(k.bucket)}
+	c := k.collective()
 	return c.String()
 }
 
@@ -90,36 +93,17 @@ func (b *Backend) check(c *sdk.Collective) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("backend tcp: %v: %s", c, fmt.Sprintf(format, args...))
 	}
+	if wrong := c.Wrong(b.group.Rank, b.group.WorldSize); wrong != "" {
+		return bad("%s", wrong)
+	}
 	if c.Op == sdk.OpBarrier {
 		return nil
 	}
-	if !c.Op.Valid() {
-		return bad("unknown operation")
-	}
-	if !c.DType.Valid() || reduces(c.Op) && !reducible(c.Reduce, c.DType) {
-		return bad("cannot be done with this element type")
-	}
-	if c.Count < 0 || len(c.Buf) != c.Size(b.group.WorldSize) {
+	if len(c.Buf) != c.Size(b.group.WorldSize) {
 		return bad("the buffer has %d bytes", len(c.Buf))
 	}
 	if p := unsafe.Pointer(unsafe.SliceData(c.Buf)); uintptr(p)%uintptr(c.DType.Size()) != 0 {
 		return bad("the buffer is not aligned to its elements")
 	}
-	if c.Op == sdk.OpBroadcast || c.Op == sdk.OpSend || c.Op == sdk.OpRecv {
-		if c.Root < 0 || c.Root >= b.group.WorldSize || c.Root == b.group.Rank && c.Op != sdk.OpBroadcast {
-			return bad("rank %d cannot be the other side in a world of %d", c.Root, b.group.WorldSize)
-		}
-	}
 	return nil
-}
-
-// reduces reports whether the operation combines elements.
-func reduces(op sdk.Op) bool { return op == sdk.OpAllReduce || op == sdk.OpReduceScatter }
-
-// parts is how many times Count elements the buffer holds.
-func (b *Backend) parts(op sdk.Op) int {
-	if op == sdk.OpAllGather || op == sdk.OpReduceScatter {
-		return b.group.WorldSize
-	}
-	return 1
 }

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -38,14 +39,14 @@ const (
 // attaches reports whether the payload travels with the calls.
 func (b *Backend) attaches(c *sdk.Collective) bool {
 	size := c.Count * c.DType.Size()
-	if size == 0 || size > maxInline || pairwise(c.Op) || c.Op == sdk.OpBarrier {
+	if size == 0 || size > maxInline || c.Pairwise() || c.Op == sdk.OpBarrier {
 		return false
 	}
 	b.room(b.group.WorldSize, size)
-	switch c.Op {
-	case sdk.OpAllGather, sdk.OpReduceScatter: // attaching sends no byte more
+	switch d := c.Op.Definition(); {
+	case d.Slice != contract.Whole: // attaching sends no byte more
 		return true
-	case sdk.OpBroadcast:
+	case d.Rooted():
 		return size*(b.group.WorldSize-1) <= attachTotal
 	}
 	return b.algorithm(c) == algorithmDirect
@@ -56,7 +57,7 @@ func (b *Backend) choose(c *sdk.Collective) way {
 	switch {
 	case b.op.attached || len(c.Buf) == 0:
 		return noPayload{}
-	case pairwise(c.Op):
+	case c.Pairwise():
 		b.ways.transfer = transfer{b, c}
 		return &b.ways.transfer
 	case c.Op != sdk.OpAllReduce:
@@ -97,11 +98,8 @@ func (b *Backend) chains(c *sdk.Collective) bool {
 
 // stages reports whether a call goes through the control pages of local ranks.
 func stages(c *sdk.Collective) bool {
-	if c.Op == sdk.OpReduceScatter {
+	if c.Op.Definition().Slice == contract.ReceiversPart {
 		return len(c.Buf) <= stageSize
 	}
 	return c.Count*c.DType.Size() <= stageSize
 }
-
-// pairwise reports whether an operation has two ends and not a group.
-func pairwise(op sdk.Op) bool { return op == sdk.OpSend || op == sdk.OpRecv }

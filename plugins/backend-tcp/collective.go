@@ -38,29 +38,18 @@ func (b *Backend) trade(c *sdk.Collective) error {
 
 // attachTo is what travels to a rank together with the call.
 func (b *Backend) attachTo(rank int) []byte {
-	c := b.op.c
-	if !b.op.attached {
+	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
+	if !b.op.attached || !d.Sends(me, c.Root) || !d.Receives(rank, c.Root) {
 		return nil
 	}
-	size := c.Count * c.DType.Size()
-	switch c.Op {
-	case sdk.OpReduceScatter:
-		return part(c.Buf, size, rank)
-	case sdk.OpAllGather:
-		return part(c.Buf, size, b.group.Rank)
-	case sdk.OpBroadcast:
-		if b.group.Rank != c.Root {
-			return nil
-		}
-	}
-	return c.Buf
+	return c.Slice(c.Buf, me, rank)
 }
 
 // attachFrom is where it is received. The buffer itself may only change when
 // all ranks are known to call the same.
 func (b *Backend) attachFrom(rank int) []byte {
-	c := b.op.c
-	if !b.op.attached || c.Op == sdk.OpBroadcast && rank != c.Root {
+	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
+	if !b.op.attached || !d.Sends(rank, c.Root) || !d.Receives(me, c.Root) {
 		return nil
 	}
 	return b.slot(rank, 0)[:c.Count*c.DType.Size()]
@@ -68,21 +57,17 @@ func (b *Backend) attachFrom(rank int) []byte {
 
 // finish makes the result of what was attached.
 func (b *Backend) finish(c *sdk.Collective) {
-	size, me := c.Count*c.DType.Size(), b.group.Rank
-	switch c.Op {
-	case sdk.OpAllReduce:
-		b.combine(c.Buf, 0)
-	case sdk.OpReduceScatter:
-		b.combine(part(c.Buf, size, me), 0)
-	case sdk.OpAllGather:
-		for r := range b.group.WorldSize {
-			if r != me {
-				copy(part(c.Buf, size, r), b.slot(r, 0))
-			}
-		}
-	case sdk.OpBroadcast:
-		if me != c.Root {
-			copy(c.Buf, b.slot(c.Root, 0))
+	d, me := c.Op.Definition(), b.group.Rank
+	switch {
+	case !d.Receives(me, c.Root):
+		return
+	case d.Reduces:
+		b.combine(c.Slice(c.Buf, me, me), 0)
+		return
+	}
+	for r := range b.group.WorldSize {
+		if r != me && d.Sends(r, c.Root) {
+			copy(c.Slice(c.Buf, r, me), b.slot(r, 0))
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 	o.met, o.attached = false, false
 	// With a third rank a frame cut short by somebody's failure would keep its
 	// reason from being heard.
-	o.eager = b.group.WorldSize == 2 || pairwise(c.Op)
+	o.eager = b.group.WorldSize == 2 || c.Pairwise()
 }
 
 // run picks the way: alone, between two ranks, in shared memory, along
@@ -76,7 +76,7 @@ func (b *Backend) run(c *sdk.Collective) error {
 	switch {
 	case b.group.WorldSize == 1:
 		return nil
-	case pairwise(c.Op):
+	case c.Pairwise():
 		return b.runSockets(c)
 	case b.inMemory():
 		return b.runLocal(c)
@@ -93,11 +93,11 @@ func (b *Backend) inMemory() bool { return b.local != nil && b.topology.perHost 
 func (o *op) involves(rank int) bool { return o.everyone() || rank == o.c.Root }
 
 // everyone reports whether all ranks take part in the call.
-func (o *op) everyone() bool { return !pairwise(o.c.Op) }
+func (o *op) everyone() bool { return !o.c.Pairwise() }
 
 // accepts reports whether rank me can go on when peer calls its.
 func (o *op) accepts(its call, me, peer int) bool {
-	if pairwise(o.c.Op) {
+	if o.c.Pairwise() {
 		return o.call.answers(its, me, peer)
 	}
 	return o.call.matches(its)

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -65,37 +66,34 @@ func (l *local) allShared() bool {
 
 // contribution is what this rank leaves for the others.
 func (l *local) contribution(c *sdk.Collective) []byte {
-	size := c.Count * c.DType.Size()
+	d, me := c.Op.Definition(), l.b.group.Rank
 	switch {
-	case c.Op == sdk.OpAllGather:
-		return part(c.Buf, size, l.b.group.Rank)
-	case c.Op == sdk.OpBroadcast && c.Root != l.b.group.Rank:
+	case !d.Sends(me, c.Root):
 		return nil
+	case d.Slice == contract.SendersPart:
+		return c.Slice(c.Buf, me, me)
 	}
 	return c.Buf
 }
 
 // unstage takes the result out of what all ranks left.
 func (l *local) unstage(c *sdk.Collective) {
-	size, me := c.Count*c.DType.Size(), l.b.group.Rank
-	switch c.Op {
-	case sdk.OpBroadcast:
-		if me != c.Root {
-			copy(c.Buf, l.pages[c.Root].stage(l.turn))
+	d, size, me := c.Op.Definition(), c.Count*c.DType.Size(), l.b.group.Rank
+	if !d.Receives(me, c.Root) {
+		return
+	}
+	mine := 0
+	if d.Slice == contract.ReceiversPart {
+		mine = me * size
+	}
+	for r, p := range l.pages {
+		l.tiles[r] = p.stage(l.turn)[mine:][:size]
+		if !d.Reduces && d.Sends(r, c.Root) {
+			copy(c.Slice(c.Buf, r, me), l.tiles[r])
 		}
-	case sdk.OpAllGather:
-		for r, p := range l.pages {
-			copy(part(c.Buf, size, r), p.stage(l.turn))
-		}
-	case sdk.OpAllReduce, sdk.OpReduceScatter:
-		mine := 0
-		if c.Op == sdk.OpReduceScatter {
-			mine = me * size
-		}
-		for r, p := range l.pages {
-			l.tiles[r] = p.stage(l.turn)[mine:][:size]
-		}
-		reduceN(c.Reduce, c.DType, c.Buf[mine:][:size], l.tiles)
+	}
+	if d.Reduces {
+		reduceN(c.Reduce, c.DType, c.Slice(c.Buf, me, me), l.tiles)
 	}
 }
 
@@ -113,30 +111,28 @@ func (l *local) resolve(c *sdk.Collective) error {
 // inPlace works directly on the other ranks' memory. Each rank writes only
 // what no other rank reads or writes in this phase.
 func (l *local) inPlace(c *sdk.Collective) {
-	size, me := c.Count*c.DType.Size(), l.b.group.Rank
-	switch c.Op {
-	case sdk.OpBroadcast:
-		if me != c.Root {
-			copy(c.Buf, l.bufs[c.Root])
-		}
-	case sdk.OpAllGather:
+	d, size, me := c.Op.Definition(), c.Count*c.DType.Size(), l.b.group.Rank
+	switch {
+	case d.Reduces && d.Slice == contract.ReceiversPart:
+		l.reduceRange(c, me*size, (me+1)*size)
+	case d.Reduces:
+		chunk := roundUp(ceilDiv(size, l.b.group.WorldSize), line)
+		l.reduceRange(c, min(me*chunk, size), min((me+1)*chunk, size))
+	case d.Receives(me, c.Root):
 		for r, buf := range l.bufs {
-			if r != me {
-				copy(part(c.Buf, size, r), part(buf, size, r))
+			if r != me && d.Sends(r, c.Root) {
+				copy(c.Slice(c.Buf, r, me), c.Slice(buf, r, me))
 			}
 		}
-	case sdk.OpReduceScatter:
-		l.reduceRange(c, me*size, (me+1)*size, false)
-	case sdk.OpAllReduce:
-		chunk := roundUp(ceilDiv(size, l.b.group.WorldSize), line)
-		l.reduceRange(c, min(me*chunk, size), min((me+1)*chunk, size), true)
 	}
 }
 
-// reduceRange reduces bytes [from, to) of all buffers tile by tile, for this
-// rank or for all. No other rank touches these bytes of any buffer, so the
-// first rank's tile takes the result, which is the fast way to reduce.
-func (l *local) reduceRange(c *sdk.Collective, from, to int, all bool) {
+// reduceRange reduces bytes [from, to) of all buffers tile by tile, for the ranks
+// that take them: this one where parts are its own, else all that take a result.
+// No other rank touches these bytes of any buffer, so the first rank's tile takes
+// the result, which is the fast way to reduce.
+func (l *local) reduceRange(c *sdk.Collective, from, to int) {
+	d := c.Op.Definition()
 	for ; from < to; from += tileSize {
 		end := min(from+tileSize, to)
 		for r, buf := range l.bufs {
@@ -144,7 +140,7 @@ func (l *local) reduceRange(c *sdk.Collective, from, to int, all bool) {
 		}
 		reduceN(c.Reduce, c.DType, l.tiles[0], l.tiles)
 		for r, tile := range l.tiles {
-			if r != 0 && (all || r == l.b.group.Rank) {
+			if r != 0 && d.Receives(r, c.Root) && (d.Slice == contract.Whole || r == l.b.group.Rank) {
 				copy(tile, l.tiles[0])
 			}
 		}

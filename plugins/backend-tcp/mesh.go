@@ -1,6 +1,9 @@
 package tcp
 
-import "github.com/trainctl/trainctl/core/sdk"
+import (
+	"github.com/trainctl/trainctl/core/contract"
+	"github.com/trainctl/trainctl/core/sdk"
+)
 
 // mesh gives every rank a chunk of the buffer to care for. Chunks are
 // scattered to their owners, finished there, reduced in rank order if the
@@ -19,9 +22,9 @@ type mesh struct {
 const meshLag = 2
 
 func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
-	w.b, w.c, w.cut = b, c, b.cut(c.Buf, b.parts(c.Op))
+	w.b, w.c, w.cut = b, c, b.cut(c.Buf, c.Op.Definition().Parts(b.group.WorldSize))
 	w.got, w.ready = zeroed(w.got, w.cut.segments), zeroed(w.ready, w.cut.segments)
-	if reduces(c.Op) {
+	if c.Op.Definition().Reduces {
 		b.room(b.group.WorldSize, b.set.segment)
 	}
 	return w
@@ -29,16 +32,17 @@ func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
 
 // moves says which of the two movements leads from one rank to another.
 func (w *mesh) moves(from, to int) (scatter, gather bool) {
-	switch w.c.Op {
-	case sdk.OpAllReduce:
-		return true, true
-	case sdk.OpReduceScatter:
-		return true, false
-	case sdk.OpAllGather:
-		return false, true
-	}
-	// Broadcast: the root sends little more than the buffer once.
-	return from == w.c.Root, to != w.c.Root
+	d := w.c.Op.Definition()
+	scatter = d.Slice != contract.SendersPart && d.Sends(from, w.c.Root)
+	gather = d.Slice != contract.ReceiversPart && d.Receives(to, w.c.Root) && w.owns(from)
+	return scatter, gather
+}
+
+// owns reports whether a rank has a chunk of the result to hand out: with whole
+// buffers everyone has been given one, else it has its part only if it sends.
+func (w *mesh) owns(rank int) bool {
+	d := w.c.Op.Definition()
+	return d.Slice == contract.Whole || d.Sends(rank, w.c.Root)
 }
 
 func (w *mesh) frames(rank int) (out, in int) {
@@ -87,7 +91,13 @@ func (w *mesh) out(rank, i int) ([]byte, bool) {
 	if !gather {
 		return w.cut.segment(s, rank), true
 	}
-	return w.cut.segment(s, me), w.ready[s] || w.c.Op == sdk.OpAllGather || w.c.Op == sdk.OpBroadcast && w.c.Root == me
+	return w.cut.segment(s, me), w.ready[s] || w.holds(me)
+}
+
+// holds reports whether a rank's chunk of the result is final from the start.
+func (w *mesh) holds(rank int) bool {
+	d := w.c.Op.Definition()
+	return !d.Reduces && d.Sends(rank, w.c.Root)
 }
 
 // in takes results where they belong: the rank that sends one has got this
@@ -97,7 +107,7 @@ func (w *mesh) in(rank, i int) ([]byte, bool) {
 	switch mine := w.cut.segment(s, w.b.group.Rank); {
 	case gather:
 		return w.cut.segment(s, rank), true
-	case !reduces(w.c.Op):
+	case !w.c.Op.Definition().Reduces:
 		return mine, true
 	case s >= w.b.depth && !w.ready[s-w.b.depth]:
 		return nil, false
@@ -115,7 +125,7 @@ func (w *mesh) received(rank, i int) {
 	}
 	w.got[s]++
 	switch {
-	case !reduces(w.c.Op):
+	case !w.c.Op.Definition().Reduces:
 		w.ready[s] = true
 	case w.got[s] == w.b.group.WorldSize-1:
 		w.b.combine(w.cut.segment(s, w.b.group.Rank), s)

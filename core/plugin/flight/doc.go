@@ -2,5 +2,5 @@
 // did last. core/plugin/host writes them into the run directory while the run goes on,
 // and they outlive it however it ends.
 //
-// It imports core/base/shm, core/sdk and core/tensor. Start with flight.go.
+// It imports core/base/shm, core/contract, core/sdk and core/tensor. Start with flight.go.
 package flight

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -122,13 +123,12 @@ func operation(f *shm.Flight, generation int) Operation {
 		Seq: f.Seq, Op: sdk.Op(f.Op).String(), Bytes: f.Bytes, Bucket: int(f.Bucket), Generation: int(f.Generation),
 		Queued: f.Enqueued, Begun: f.Started, Ended: f.Ended,
 	}
-	switch op := sdk.Op(f.Op); op {
-	case sdk.OpAllReduce, sdk.OpReduceScatter:
+	d := sdk.Op(f.Op).Definition()
+	if d.Reduces {
 		o.Reduce = sdk.ReduceOp(f.Reduce).String()
-		fallthrough
-	default:
+	}
+	if d.Kind != contract.NoData {
 		o.DType = tensor.DType(f.DType).String()
-	case sdk.OpBarrier:
 	}
 	switch {
 	case !f.Ended.IsZero() && f.Status != shm.OK:

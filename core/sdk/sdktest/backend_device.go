@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract/contracttest"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -180,7 +180,7 @@ func (s *deviceSuite) results(t *testing.T, world int) {
 	for _, k := range r.combinations() {
 		in := eachRank(world, func(rank int) []byte { return values(k.dtype, k.count, rank, 1) })
 		want := make([]byte, len(in[0]))
-		membackend.Reduce(k.reduce, k.dtype, want, in)
+		contracttest.Reduce(k.reduce, k.dtype, want, in)
 		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: k.reduce, DType: k.dtype, Count: k.count, Bucket: 3}
 		d.expect(t, c, d.do(c, in), func(int) []byte { return want })
 	}
@@ -199,7 +199,7 @@ func (s *deviceSuite) results(t *testing.T, world int) {
 	d.expect(t, gather, d.do(gather, whole), func(int) []byte { return gathered })
 	scatter := sdk.Collective{Op: sdk.OpReduceScatter, DType: tensor.F32, Count: n, Bucket: -1}
 	sum := make([]byte, 4*n*world)
-	membackend.Reduce(sdk.Sum, tensor.F32, sum, whole)
+	contracttest.Reduce(sdk.Sum, tensor.F32, sum, whole)
 	for rank, out := range d.do(scatter, whole) {
 		if diff := differ(tensor.F32, out[4*n*rank:][:4*n], sum[4*n*rank:][:4*n], s.slack(world)); diff != "" {
 			t.Fatalf("%v on rank %d of %d: %s", &scatter, rank, world, diff)
@@ -214,7 +214,7 @@ func (s *deviceSuite) mixed(t *testing.T, world int) {
 	const n = 333
 	in := eachRank(world, func(rank int) []byte { return values(tensor.F32, n, rank, 7) })
 	want := make([]byte, 4*n)
-	membackend.Reduce(sdk.Sum, tensor.F32, want, in)
+	contracttest.Reduce(sdk.Sum, tensor.F32, want, in)
 	for round := range 6 {
 		d.seq++
 		c := sdk.Collective{Seq: d.seq, Op: sdk.OpAllReduce, DType: tensor.F32, Count: n, Bucket: -1, Channel: round % 2}
@@ -265,7 +265,7 @@ func (s *deviceSuite) early(t *testing.T, world int) {
 		return d.call(ctx, rank, &sdk.Collective{Seq: first + rounds + 1, Op: sdk.OpBarrier, Bucket: -1})
 	})
 	want := make([]byte, 4*n)
-	membackend.Reduce(sdk.Sum, tensor.I32, want, eachRank(world, func(rank int) []byte { return values(tensor.I32, n, rank, rounds-1) }))
+	contracttest.Reduce(sdk.Sum, tensor.I32, want, eachRank(world, func(rank int) []byte { return values(tensor.I32, n, rank, rounds-1) }))
 	d.expect(t, sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.I32, Count: n}, out, func(int) []byte { return want })
 }
 

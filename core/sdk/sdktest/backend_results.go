@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/contract"
+	"github.com/trainctl/trainctl/core/contract/contracttest"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -26,14 +27,16 @@ func (b *backendSuite) testResults(t *testing.T, world int) {
 		t.Run(name, func(t *testing.T) {
 			g := b.start(t, world, shared, b.CallTimeout)
 			r := results{b, g}
-			for _, test := range []struct {
-				name string
-				run  func(*testing.T)
-			}{
-				{"all_reduce", r.allReduce}, {"rank order", r.rankOrder}, {"half overflow", r.halfOverflow},
-				{"nan and inf", r.special}, {"broadcast", r.broadcast}, {"all_gather", r.allGather},
-				{"reduce_scatter", r.reduceScatter}, {"barrier", r.barrier}, {"send and recv", r.ring}, {"again", r.again}, {"stream", r.stream},
-			} {
+			tests := []check{
+				{"rank order", r.rankOrder}, {"half overflow", r.halfOverflow}, {"nan and inf", r.special},
+				{"barrier", r.barrier}, {"send and recv", r.ring}, {"again", r.again}, {"stream", r.stream},
+			}
+			for _, op := range sdk.Ops() {
+				if op.Definition().Kind == contract.OfGroup {
+					tests = append(tests, check{op.String(), r.group(op)})
+				}
+			}
+			for _, test := range tests {
 				t.Run(test.name, func(t *testing.T) {
 					defer func(outer testing.TB) { g.t = outer }(g.t)
 					g.t = t
@@ -47,6 +50,12 @@ func (b *backendSuite) testResults(t *testing.T, world int) {
 type results struct {
 	*backendSuite
 	g *group
+}
+
+// check is one thing that is checked of a group's results.
+type check struct {
+	name string
+	run  func(*testing.T)
 }
 
 // slack is how far sums may be from the reference, in units of rounding.
@@ -77,17 +86,6 @@ func (r results) combinations() (all []combination) {
 		}
 	}
 	return all
-}
-
-func (r results) allReduce(t *testing.T) {
-	r.need(t, sdk.OpAllReduce)
-	for _, k := range r.combinations() {
-		in := eachRank(r.g.world, func(rank int) []byte { return values(k.dtype, k.count, rank, 1) })
-		want := make([]byte, len(in[0]))
-		membackend.Reduce(k.reduce, k.dtype, want, in)
-		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: k.reduce, DType: k.dtype, Count: k.count, Bucket: 3}
-		r.same(t, c, r.g.do(c, in), want, r.slack(k.reduce))
-	}
 }
 
 // same checks that every rank has want and that all have the same bits.
@@ -148,7 +146,7 @@ func (r results) halfOverflow(t *testing.T) {
 		return half(40000/float32(w), 40000, sign*60000, -65504)
 	})
 	want := make([]byte, len(in[0]))
-	membackend.Reduce(sdk.Sum, tensor.F16, want, in)
+	contracttest.Reduce(sdk.Sum, tensor.F16, want, in)
 	c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F16, Count: 4}
 	out := r.g.do(c, in)
 	r.same(t, c, out, want, r.slack(sdk.Sum))
@@ -175,29 +173,13 @@ func (r results) special(t *testing.T) {
 			return tensor.Bytes(append(x, make([]float32, 100)...))
 		})
 		want := make([]byte, len(in[0]))
-		membackend.Reduce(op, tensor.F32, want, in)
+		contracttest.Reduce(op, tensor.F32, want, in)
 		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: op, DType: tensor.F32, Count: 105}
 		for rank, out := range r.g.do(c, in) {
 			for i := range 4 { // the sign of a zero is left open
 				if g, w := get(tensor.F32, out, i), get(tensor.F32, want, i); g != w && !(g != g && w != w) {
 					t.Errorf("%v on rank %d: element %d is %v, want %v", &c, rank, i, g, w)
 				}
-			}
-		}
-	}
-}
-
-func (r results) broadcast(t *testing.T) {
-	r.need(t, sdk.OpBroadcast)
-	for _, n := range r.Counts {
-		for root := range r.g.world {
-			if n > 100_000 && root < r.g.world-1 {
-				continue
-			}
-			for _, d := range r.typesFor(n, root) {
-				in := eachRank(r.g.world, func(rank int) []byte { return values(d, n, rank, 3) })
-				c := sdk.Collective{Op: sdk.OpBroadcast, DType: d, Count: n, Root: root, Bucket: -1}
-				r.same(t, c, r.g.do(c, in), in[root], 0)
 			}
 		}
 	}
@@ -212,41 +194,69 @@ func (r results) typesFor(n, turn int) []tensor.DType {
 	return r.info.DTypes[turn%len(r.info.DTypes):][:1]
 }
 
-// part is the count of a rank's part in a buffer of about n elements.
-func (r results) part(n int) int { return n / r.g.world }
-
-func (r results) allGather(t *testing.T) {
-	r.need(t, sdk.OpAllGather)
-	for i, total := range r.Counts {
-		n := r.part(total)
-		for _, d := range r.typesFor(n, i) {
-			size := n * d.Size()
-			in := eachRank(r.g.world, func(rank int) []byte { return values(d, n*r.g.world, rank, 4) })
-			var want []byte
-			for rank := range in {
-				want = append(want, in[rank][rank*size:][:size]...)
+// group checks a collective of all ranks, as its definition says, with all
+// counts and types and, where there is one, every root.
+func (r results) group(op sdk.Op) func(*testing.T) {
+	return func(t *testing.T) {
+		r.need(t, op)
+		for i, k := range r.calls(op) {
+			for root := range r.g.world {
+				if root > 0 && (!op.Definition().Rooted() || k.Count > 100_000) {
+					continue
+				}
+				c := k
+				c.Root = root
+				r.check(t, c, i)
 			}
-			c := sdk.Collective{Op: sdk.OpAllGather, DType: d, Count: n, Bucket: -1}
-			r.same(t, c, r.g.do(c, in), want, 0)
 		}
 	}
 }
 
-func (r results) reduceScatter(t *testing.T) {
-	r.need(t, sdk.OpReduceScatter)
-	for _, k := range r.combinations() {
-		n := r.part(k.count)
-		in := eachRank(r.g.world, func(rank int) []byte { return values(k.dtype, n*r.g.world, rank, 5) })
-		want := make([]byte, len(in[0]))
-		membackend.Reduce(k.reduce, k.dtype, want, in)
-		c := sdk.Collective{Op: sdk.OpReduceScatter, Reduce: k.reduce, DType: k.dtype, Count: n}
-		for rank, out := range r.g.do(c, in) {
-			size := n * k.dtype.Size()
-			if d := differ(k.dtype, out[rank*size:][:size], want[rank*size:][:size], r.slack(k.reduce)); d != "" {
-				t.Fatalf("%v on rank %d of %d: %s", &c, rank, r.g.world, d)
-			}
+// calls are the ways to call a collective: reductions with all that combine,
+// movements with every count and types by turns.
+func (r results) calls(op sdk.Op) (all []sdk.Collective) {
+	d := op.Definition()
+	if d.Reduces {
+		for _, k := range r.combinations() {
+			all = append(all, sdk.Collective{Op: op, Reduce: k.reduce, DType: k.dtype, Count: k.count / d.Parts(r.g.world), Bucket: 3})
+		}
+		return all
+	}
+	for i, n := range r.Counts {
+		for _, t := range r.typesFor(n, i) {
+			all = append(all, sdk.Collective{Op: op, DType: t, Count: n / d.Parts(r.g.world), Bucket: -1})
 		}
 	}
+	return all
+}
+
+// specified compares what a collective specifies of every rank's buffer with the
+// reference; where that is the same on all ranks, its bits are.
+func (r results) specified(t *testing.T, c sdk.Collective, in, out [][]byte, slack float64) {
+	t.Helper()
+	first, call := -1, c.Call()
+	for rank, want := range contracttest.Results(&call, in) {
+		got, want := contracttest.Result(&call, rank, out[rank]), contracttest.Result(&call, rank, want)
+		if d := differ(c.DType, got, want, slack); d != "" {
+			t.Fatalf("%v on rank %d of %d: %s", &c, rank, r.g.world, d)
+		}
+		if d := c.Op.Definition(); !d.Reduces || d.Receivers == contract.OnlyRoot || d.Slice == contract.ReceiversPart {
+			continue // moved bytes are compared exactly, and other results differ
+		}
+		if first < 0 {
+			first = rank
+		}
+		if !bytes.Equal(got, out[first]) {
+			t.Fatalf("%v: ranks %d and %d of %d have different bits", &c, first, rank, r.g.world)
+		}
+	}
+}
+
+// check runs a collective and compares every rank's result with the reference.
+func (r results) check(t *testing.T, c sdk.Collective, salt int) {
+	t.Helper()
+	in := eachRank(r.g.world, func(rank int) []byte { return values(c.DType, c.Size(r.g.world)/c.DType.Size(), rank, 1+salt%7) })
+	r.specified(t, c, in, r.g.do(c, in), r.slack(c.Reduce))
 }
 
 // barrier has every rank announce itself before it calls. Who returns must

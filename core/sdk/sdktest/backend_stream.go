@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/contract"
+	"github.com/trainctl/trainctl/core/contract/contracttest"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -24,9 +26,9 @@ func (r results) stream(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)
 	calls := r.streamOf()
-	want := make([]func() []byte, len(calls))
+	want := make([]func() [][]byte, len(calls))
 	for i, c := range calls {
-		want[i] = sync.OnceValue(func() []byte { return streamWant(c, i, r.g.world) })
+		want[i] = sync.OnceValue(func() [][]byte { return streamWant(c, i, r.g.world) })
 	}
 	first := r.g.seq
 	r.g.all("stream", func(ctx context.Context, rank int) error {
@@ -46,7 +48,7 @@ func (r results) stream(t *testing.T) {
 
 // streamOf draws the sequence, equal on all ranks.
 func (r results) streamOf() (calls []sdk.Collective) {
-	ops := []sdk.Op{sdk.OpAllReduce, sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter, sdk.OpBarrier}
+	ops := append(slices.DeleteFunc(sdk.Ops(), func(o sdk.Op) bool { return o.Definition().Kind == contract.OfPair }), sdk.OpAllReduce)
 	most := 0
 	for _, n := range r.Counts {
 		most = max(most, n)
@@ -58,10 +60,7 @@ func (r results) streamOf() (calls []sdk.Collective) {
 		if !r.can(c.Op) {
 			c.Op = sdk.OpAllReduce
 		}
-		switch c.Op {
-		case sdk.OpAllGather, sdk.OpReduceScatter:
-			c.Count /= r.g.world
-		case sdk.OpBarrier:
+		if c.Count /= max(1, c.Op.Definition().Parts(r.g.world)); c.Op == sdk.OpBarrier {
 			c.Count = 0
 		}
 		calls = append(calls, c)
@@ -73,34 +72,19 @@ func streamInput(c sdk.Collective, i, rank, world int) []byte {
 	return values(c.DType, c.Size(world)/4, rank, 100+i)
 }
 
-// streamWant is what all ranks should have after a call; of a reduce-scatter
-// each has its own part.
-func streamWant(c sdk.Collective, i, world int) []byte {
-	in := eachRank(world, func(rank int) []byte { return streamInput(c, i, rank, world) })
-	switch c.Op {
-	case sdk.OpBroadcast:
-		return in[c.Root]
-	case sdk.OpAllGather:
-		size := 4 * c.Count
-		for k := range in {
-			copy(in[0][k*size:][:size], in[k][k*size:][:size])
-		}
-		return in[0]
-	}
-	want := make([]byte, len(in[0]))
-	membackend.Reduce(c.Reduce, c.DType, want, in)
-	return want
+// streamWant is what all ranks should have after a call.
+func streamWant(c sdk.Collective, i, world int) [][]byte {
+	call := c.Call()
+	return contracttest.Results(&call, eachRank(world, func(rank int) []byte { return streamInput(c, i, rank, world) }))
 }
 
 // streamCheck compares one rank's result with what it should be.
-func (r results) streamCheck(c sdk.Collective, i, rank int, got []byte, all func() []byte) error {
+func (r results) streamCheck(c sdk.Collective, i, rank int, got []byte, all func() [][]byte) error {
 	if c.Op == sdk.OpBarrier {
 		return nil
 	}
-	want := all()
-	if size := 4 * c.Count; c.Op == sdk.OpReduceScatter {
-		got, want = got[rank*size:][:size], want[rank*size:][:size]
-	}
+	call := c.Call()
+	got, want := contracttest.Result(&call, rank, got), contracttest.Result(&call, rank, all()[rank])
 	if bytes.Equal(got, want) {
 		return nil
 	}

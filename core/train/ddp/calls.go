@@ -18,7 +18,7 @@ type Call struct {
 }
 
 func (c Call) String() string {
-	if c.Op == sdk.OpAllReduce {
+	if c.Op.Definition().Reduces {
 		return fmt.Sprintf("%v of %v (%s)", c.Op, c.DType, c.For)
 	}
 	return fmt.Sprintf("%v (%s)", c.Op, c.For)

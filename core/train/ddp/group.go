@@ -92,7 +92,7 @@ func (g *Group) submitIn(arena *sdk.Arena, d tensor.DType, r Region, bucket, rea
 func (g *Group) number(op sdk.Op, red sdk.ReduceOp, d tensor.DType, r Region, root, bucket int) {
 	g.seq++
 	count := r.Size / d.Size()
-	if op == sdk.OpAllGather || op == sdk.OpReduceScatter {
+	if op.Definition().Parts(g.World) == g.World {
 		count /= g.World
 	}
 	g.call = sdk.Collective{

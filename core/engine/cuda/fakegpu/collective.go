@@ -91,10 +91,10 @@ func (p *Process) resolve(r request, world uintptr) *launch {
 	d := dtypes[r.dtype]
 	send := r.count * uintptr(d.Size())
 	receive := send
-	switch r.op {
-	case contract.OpAllGather:
+	switch r.op.Definition().Slice {
+	case contract.SendersPart:
 		receive *= world
-	case contract.OpReduceScatter:
+	case contract.ReceiversPart:
 		send *= world
 	}
 	l := &launch{op: r.op, send: p.at(r.send, send), receive: p.at(r.receive, receive), dtype: d, reduce: reductions[r.reduce], root: int(r.root)}
@@ -128,7 +128,7 @@ func (q *clique) meet(rank int) {
 	}
 	l := q.posted[rank][0]
 	ranks := []int{rank}
-	if l.op == contract.OpSend || l.op == contract.OpRecv {
+	if l.op.Definition().Kind == contract.OfPair {
 		ranks = []int{rank, l.root}
 	} else if len(q.posted) > 1 {
 		ranks = ranks[:0]
@@ -153,7 +153,7 @@ func (q *clique) meet(rank int) {
 // run moves the bytes of a meeting. Two transfers that do not point at each
 // other are none.
 func (q *clique) run(l *launch, rank int) bool {
-	if l.op == contract.OpSend || l.op == contract.OpRecv {
+	if l.op.Definition().Kind == contract.OfPair {
 		return q.transfer(l, rank)
 	}
 	all := make([]*launch, len(q.posted))
@@ -182,27 +182,23 @@ func (q *clique) transfer(l *launch, rank int) bool {
 
 // collect computes from copies, since sources and results may be the same memory.
 func collect(l *launch, all []*launch) {
-	sources := make([][]byte, len(all))
-	for r, o := range all {
-		sources[r] = append(tensor.Aligned(len(o.send))[:0], o.send...)
+	c, d := contract.Call{Op: l.op, Reduce: l.reduce, DType: l.dtype, Root: l.root}, l.op.Definition()
+	c.Count = len(l.send) / c.DType.Size()
+	if d.Slice == contract.ReceiversPart {
+		c.Count /= len(all)
 	}
+	bufs := make([][]byte, len(all))
 	for r, o := range all {
-		switch l.op {
-		case contract.OpAllReduce:
-			contracttest.Reduce(l.reduce, l.dtype, o.receive, sources)
-		case contract.OpBroadcast:
-			copy(o.receive, sources[l.root])
-		case contract.OpAllGather:
-			for i, s := range sources {
-				copy(o.receive[i*len(s):], s)
-			}
-		case contract.OpReduceScatter:
-			n := len(o.receive)
-			parts := make([][]byte, len(sources))
-			for i, s := range sources {
-				parts[i] = s[r*n:][:n]
-			}
-			contracttest.Reduce(l.reduce, l.dtype, o.receive, parts)
+		bufs[r] = tensor.Aligned(c.Size(len(all)))
+		if d.Slice == contract.SendersPart {
+			copy(c.Slice(bufs[r], r, r), o.send)
+		} else {
+			copy(bufs[r], o.send)
+		}
+	}
+	for r, result := range contracttest.Results(&c, bufs) {
+		if contracttest.Receives(&c, r) {
+			copy(all[r].receive, contracttest.Result(&c, r, result))
 		}
 	}
 }

@@ -2,5 +2,5 @@
 // It says in the plainest way what the collectives mean: tests use it in place
 // of a plugin, and the conformance suite takes its arithmetic as reference.
 //
-// It imports core/contract/contracttest, core/sdk and core/tensor. Start with membackend.go.
+// It imports core/contract, core/sdk and core/tensor. Start with membackend.go.
 package membackend

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trainctl/trainctl/core/contract/contracttest"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -45,9 +46,8 @@ func (b *backend) Info() sdk.Info {
 		Kind: sdk.KindBackend, Name: "mem", Version: "1.0.0", Summary: "ranks as goroutines of one process, for tests",
 		DTypes: []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16,
 			tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64},
-		Devices: []string{"cpu"},
-		Ops: []sdk.Op{sdk.OpAllReduce, sdk.OpBroadcast, sdk.OpAllGather, sdk.OpReduceScatter,
-			sdk.OpBarrier, sdk.OpSend, sdk.OpRecv},
+		Devices:     []string{"cpu"},
+		Ops:         sdk.Ops(),
 		Determinism: "bitwise",
 	}
 }
@@ -176,7 +176,7 @@ func (b *backend) blocked(ctx context.Context, c *sdk.Collective, start time.Tim
 
 // partners are the ranks that a call needs, its own included.
 func partners(c *sdk.Collective, world int) []int {
-	if c.Op == sdk.OpSend || c.Op == sdk.OpRecv {
+	if c.Pairwise() {
 		return []int{c.Root}
 	}
 	all := make([]int, world)
@@ -204,7 +204,7 @@ func (j *job) advance(me int) error {
 			return nil
 		}
 	}
-	if c.Op == sdk.OpSend || c.Op == sdk.OpRecv {
+	if c.Pairwise() {
 		ranks = append(ranks, me)
 	}
 	run(c, me, j.calls)
@@ -216,68 +216,44 @@ func (j *job) advance(me int) error {
 	return nil
 }
 
-func pairwise(c *sdk.Collective) bool { return c.Op == sdk.OpSend || c.Op == sdk.OpRecv }
-
 // concern reports whether two waiting calls have to fit each other: two
 // transfers only if they point at each other, anything else always.
 func concern(c *sdk.Collective, me int, o *sdk.Collective, r int) bool {
 	switch {
-	case pairwise(c) && pairwise(o):
+	case c.Pairwise() && o.Pairwise():
 		return c.Root == r && o.Root == me
-	case pairwise(c):
+	case c.Pairwise():
 		return c.Root == r
-	case pairwise(o):
+	case o.Pairwise():
 		return o.Root == me
 	}
 	return true
 }
 
 func agree(c *sdk.Collective, me int, o *sdk.Collective, r int) bool {
-	if pairwise(c) {
-		return pairwise(o) && c.Op != o.Op && c.Count == o.Count && c.DType == o.DType
+	if c.Pairwise() {
+		return c.Answers(o)
 	}
-	reduces := c.Op == sdk.OpAllReduce || c.Op == sdk.OpReduceScatter
-	return c.Seq == o.Seq && c.Op == o.Op && c.Count == o.Count && c.Bucket == o.Bucket &&
-		(c.Op == sdk.OpBarrier || c.DType == o.DType) &&
-		(!reduces || c.Reduce == o.Reduce) && (c.Op != sdk.OpBroadcast || c.Root == o.Root)
+	return c.Matches(o)
 }
 
 // run moves the bytes of a complete meeting.
 func run(c *sdk.Collective, me int, calls []*sdk.Collective) {
-	size := c.Count * c.DType.Size()
-	part := func(holder, r int) []byte { return calls[holder].Buf[r*size:][:size] }
-	all := func(r int) [][]byte {
-		s := make([][]byte, len(calls))
-		for h := range s {
-			s[h] = part(h, r)
-		}
-		return s
-	}
 	switch c.Op {
-	case sdk.OpAllReduce:
-		srcs := all(0)
-		Reduce(c.Reduce, c.DType, srcs[0], srcs)
-		for _, s := range srcs[1:] {
-			copy(s, srcs[0])
-		}
-	case sdk.OpBroadcast:
-		for _, o := range calls {
-			copy(o.Buf, calls[c.Root].Buf)
-		}
-	case sdk.OpAllGather:
-		for h := range calls {
-			for r := range calls {
-				copy(part(h, r), part(r, r))
-			}
-		}
-	case sdk.OpReduceScatter:
-		for r := range calls {
-			Reduce(c.Reduce, c.DType, part(r, r), all(r))
-		}
 	case sdk.OpSend:
 		copy(calls[c.Root].Buf, c.Buf)
+		return
 	case sdk.OpRecv:
 		copy(c.Buf, calls[c.Root].Buf)
+		return
+	}
+	bufs := make([][]byte, len(calls))
+	for r := range bufs {
+		bufs[r] = calls[r].Buf
+	}
+	call := c.Call()
+	for r, result := range contracttest.Results(&call, bufs) {
+		copy(bufs[r], result)
 	}
 }
 

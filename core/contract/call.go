@@ -1,0 +1,46 @@
+package contract
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Call is what a rank asks of a collective, without the memory.
+type Call struct {
+	Op     Op
+	Reduce ReduceOp // where Op reduces
+	DType  tensor.DType
+	Count  int // elements of one slice, see [Definition]
+	Root   int // where Op has one; of Send and Recv the other rank
+}
+
+// Size is the number of bytes of a buffer in a group of the given size.
+func (c *Call) Size(world int) int {
+	return c.Count * c.DType.Size() * c.Op.Definition().Parts(world)
+}
+
+// Slice is the part of a rank's buffer that goes from sender to receiver.
+func (c *Call) Slice(buf []byte, sender, receiver int) []byte {
+	size := c.Count * c.DType.Size()
+	return buf[c.Op.Definition().Offset(sender, receiver)*size:][:size]
+}
+
+// Wrong says what is wrong with a call by rank, whatever the others call; ""
+// where nothing is. Backends add what depends on their memory.
+func (c *Call) Wrong(rank, world int) string {
+	d := c.Op.Definition()
+	switch {
+	case !c.Op.Valid():
+		return "unknown operation"
+	case d.Kind == NoData:
+		return ""
+	case !c.DType.Valid() || d.Reduces && !c.Reduce.Accepts(c.DType):
+		return "cannot be done with this element type"
+	case c.Count < 0:
+		return "a negative count"
+	case d.RootWord != "" && (c.Root < 0 || c.Root >= world), d.Kind == OfPair && c.Root == rank:
+		return fmt.Sprintf("rank %d cannot be the other side in a world of %d", c.Root, world)
+	}
+	return ""
+}
