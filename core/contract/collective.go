@@ -20,6 +20,7 @@ const (
 	OpBarrier          // no memory; returns when all ranks have called
 	OpSend             // Buf holds n, for rank Root
 	OpRecv             // Buf receives n from rank Root
+	OpReduce           // Buf holds n; Root ends with the reduction, the others' are unspecified
 )
 
 // Definition is what everybody who meets a collective asks about it: sizes of
@@ -86,6 +87,8 @@ var definitions = [...]Definition{
 		Doc: "`n` elements, for rank `root`"},
 	OpRecv: {Name: "recv", Kind: OfPair, RootWord: "from",
 		Doc: "receives `n` elements from rank `root`"},
+	OpReduce: {Name: "reduce", Receivers: OnlyRoot, Reduces: true, RootWord: "to",
+		Doc: "`n` elements; the root ends with the reduction over all ranks, the others' are unspecified"},
 }
 
 // Ops are all collective operations in the order of their numbers.

@@ -95,6 +95,7 @@ const (
 	OpBarrier       = contract.OpBarrier       // no memory; returns when all ranks have called
 	OpSend          = contract.OpSend          // Buf holds n, for rank Root
 	OpRecv          = contract.OpRecv          // Buf receives n from rank Root
+	OpReduce        = contract.OpReduce        // Buf holds n; Root ends with the reduction, the others' are unspecified
 )
 
 // ReduceOp combines elements of several ranks.

@@ -29,6 +29,9 @@ var launches = map[sdk.Op]func(l launch) error{
 	sdk.OpBroadcast: func(l launch) error {
 		return l.nccl.Broadcast(l.at, l.at, l.count, l.dtype, l.root, l.comm, l.stream)
 	},
+	sdk.OpReduce: func(l launch) error {
+		return l.nccl.Reduce(l.at, l.at, l.count, l.dtype, l.reduce, l.root, l.comm, l.stream)
+	},
 	sdk.OpAllGather: func(l launch) error {
 		return l.nccl.AllGather(l.own, l.at, l.count, l.dtype, l.comm, l.stream)
 	},

@@ -16,6 +16,7 @@ var after = map[contract.Op][][]float32{
 	contract.OpBroadcast:     {{10}, {10}, {10}},
 	contract.OpAllGather:     {{1, 20, 300}, {1, 20, 300}, {1, 20, 300}},
 	contract.OpReduceScatter: {{111, -1, -1}, {-1, 222, -1}, {-1, -1, 333}},
+	contract.OpReduce:        {{-1}, {111}, {-1}},
 }
 
 // The definitions of collectives are held to results that are written out, so

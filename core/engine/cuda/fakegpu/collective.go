@@ -50,6 +50,9 @@ func (p *Process) fillCollectives(n *driver.NCCL) {
 	n.Broadcast = func(s, r ptr, count uintptr, t typ, root int32, c driver.Comm, on driver.Stream) error {
 		return p.launch("ncclBroadcast", request{contract.OpBroadcast, s, r, count, t, 0, root, c, on})
 	}
+	n.Reduce = func(s, r ptr, count uintptr, t typ, op red, root int32, c driver.Comm, on driver.Stream) error {
+		return p.launch("ncclReduce", request{contract.OpReduce, s, r, count, t, op, root, c, on})
+	}
 	n.AllGather = func(s, r ptr, count uintptr, t typ, c driver.Comm, on driver.Stream) error {
 		return p.launch("ncclAllGather", request{contract.OpAllGather, s, r, count, t, 0, 0, c, on})
 	}
