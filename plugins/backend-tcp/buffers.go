@@ -35,8 +35,6 @@ func piece(buf []byte, s, size int) []byte {
 	return buf[from:min(from+size, len(buf))]
 }
 
-func part(buf []byte, size, rank int) []byte { return buf[rank*size:][:size] }
-
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 func roundUp(n, to int) int { return ceilDiv(n, to) * to }
