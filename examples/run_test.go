@@ -1,15 +1,20 @@
 package examples
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 // build compiles trainctl and an example plugin into one directory.
@@ -94,7 +99,8 @@ func TestStarIsNotAskedForWhatItDoesNotOffer(t *testing.T) {
 	}
 }
 
-// The example data set's own configuration runs as it is.
+// The example data set's own configuration runs as it is, and the run records by
+// what it was trained.
 func TestSpiralsTrain(t *testing.T) {
 	dir := build(t, "dataset", "trainctl-plugin-spirals")
 	text, err := os.ReadFile("dataset/spirals.toml")
@@ -107,5 +113,58 @@ func TestSpiralsTrain(t *testing.T) {
 	s := run(t, dir, "spirals.toml")
 	if s.Eval == nil || float64(*s.Eval.Accuracy) < 0.9 {
 		t.Errorf("evaluation %+v", s.Eval)
+	}
+	recorded(t, dir, s)
+}
+
+// recorded asserts that summary, events and checkpoint of the run in dir name
+// the plugin that was given by its path, and the classes of its data.
+func recorded(t *testing.T, dir string, s event.Summary) {
+	t.Helper()
+	bin := filepath.Join(dir, "trainctl-plugin-spirals")
+	program, err := os.ReadFile(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(program)
+	want := event.PluginStarted{Type: "dataset", Name: "spirals", Version: "1.0.0", Path: bin, SHA256: hex.EncodeToString(sum[:])}
+	classes := []string{"first arm", "second arm"}
+	if !slices.Contains(s.Plugins, want) || !slices.Equal(s.Dataset.Classes, classes) {
+		t.Errorf("summary: plugins %+v, classes %q; want %+v, %q", s.Plugins, s.Dataset.Classes, want, classes)
+	}
+	made, err := filepath.Glob(filepath.Join(dir, "runs/*/1"))
+	if err != nil || len(made) != 1 {
+		t.Fatalf("runs: %v, %v", made, err)
+	}
+	c, err := checkpoint.Newest(t.Context(), checkpoint.OsFS(), filepath.Join(made[0], "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := c.Manifest; !slices.Contains(m.Plugins, checkpoint.Plugin(want)) || !slices.Equal(m.Dataset.Classes, classes) {
+		t.Errorf("manifest: plugins %+v, classes %q", m.Plugins, m.Dataset.Classes)
+	}
+	events, err := os.ReadFile(filepath.Join(made[0], "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for line := range bytes.Lines(events) {
+		r, err := event.Decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := r.Event.(type) {
+		case *event.PluginStarted:
+			if *e == want {
+				told++
+			}
+		case *event.DatasetOpened:
+			if slices.Equal(e.Classes, classes) {
+				told++
+			}
+		}
+	}
+	if told != 2 {
+		t.Errorf("events.jsonl tells %d of the plugin and its classes", told)
 	}
 }
