@@ -338,8 +338,7 @@ func interruptTwice(t *trial) {
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
 	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "press Ctrl-C again to kill them") })
 	at := time.Now()
-	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
-	res := r.wait(t)
+	res := r.interruptAgain(t)
 	t.ended(res, 130)
 	t.soon("all was killed", res.since(r, at), 3*time.Second)
 }

@@ -102,8 +102,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
 	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "press Ctrl-C again to kill them") })
 	r.began = time.Now()
-	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
-	r.wait(t).expect(t, 130).within(t, 3*time.Second)
+	r.interruptAgain(t).expect(t, 130).within(t, 3*time.Second)
 }
 
 // A run that cannot save when it is asked to make way has failed: it says what

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -95,6 +97,29 @@ func (p *place) find(t tester, what string, match func(process) bool) (found pro
 		return i >= 0
 	})
 	return found
+}
+
+// interruptAgain presses Ctrl-C until the program ends: signals that come at once
+// are one request.
+func (r *proc) interruptAgain(t tester) result {
+	t.Helper()
+	over := make(chan struct{})
+	var pressing sync.WaitGroup
+	pressing.Go(func() {
+		again := time.NewTicker(50 * time.Millisecond)
+		defer again.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-again.C:
+				_ = r.cmd.Process.Signal(syscall.SIGINT)
+			}
+		}
+	})
+	defer pressing.Wait()
+	defer close(over)
+	return r.wait(t)
 }
 
 // eventually polls until a condition holds.

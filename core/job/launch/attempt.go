@@ -43,7 +43,7 @@ type attempt struct {
 	verdict  *verdict // why it ends, nil while it runs or when all went well
 	kill     <-chan time.Time
 	ended    []exit // after the verdict
-	signaled int
+	asked    time.Time // when the first signal came
 }
 
 // attempt runs the group once. The error says why it could not be run at all.
@@ -217,6 +217,11 @@ func (a *attempt) failed(e exit) {
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
 }
 
+// sameRequest is within what time signals are one request: timeout(1) signals its
+// child and then the whole group, and a shell that logs out does it as well as
+// the terminal.
+const sameRequest = 300 * time.Millisecond
+
 // interrupted passes the first signal on, so that the ranks save and drain, and
 // takes the second one at its word.
 func (a *attempt) interrupted(s os.Signal) {
@@ -224,11 +229,13 @@ func (a *attempt) interrupted(s os.Signal) {
 		a.saveNow()
 		return
 	}
-	if a.signaled++; a.signaled > 1 {
+	switch {
+	case a.asked.IsZero():
+		a.asked = time.Now()
+		a.drain(s)
+	case time.Since(a.asked) > sameRequest:
 		a.killAll()
-		return
 	}
-	a.drain(s)
 }
 
 // saveNow asks the ranks of this node to save; one is enough, since they save

@@ -323,7 +323,7 @@ func TestSignals(t *testing.T) {
 		{"drain::1", []os.Signal{syscall.SIGTERM}, ExitFailed}, // they could not save
 		{"drain::7", []os.Signal{syscall.SIGTERM}, ExitTerminated},
 		{"idle", []os.Signal{syscall.SIGTERM}, ExitTerminated},
-		{"stubborn", []os.Signal{syscall.SIGINT, syscall.SIGINT}, ExitInterrupt},
+		{"drain::75", []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, ExitPreempted}, // as timeout(1) does, at once
 	} {
 		role := strings.Replace(tc.role, "::", ":", 1)
 		onEvent, ready := pids(2)
@@ -361,6 +361,29 @@ func TestSignalAfterTheEnd(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), s.(syscall.Signal)); err != nil { // which would end this test
 			t.Fatal(err)
 		}
+	}
+}
+
+// Who goes on pressing Ctrl-C means it.
+func TestSecondSignalKills(t *testing.T) {
+	onEvent, ready := pids(2)
+	signals := make(chan os.Signal)
+	over := make(chan struct{})
+	go func() {
+		<-ready
+		for {
+			select {
+			case signals <- syscall.SIGINT:
+				time.Sleep(10 * time.Millisecond) // as a keyboard repeats
+			case <-over:
+				return
+			}
+		}
+	}()
+	res, log := run(t, Options{Nproc: 2, Grace: time.Hour, Command: asRole("stubborn"), OnEvent: onEvent, Signals: signals})
+	close(over)
+	if res.ExitCode != ExitInterrupt || res.Signal != syscall.SIGINT {
+		t.Errorf("%+v\n%s", res, log)
 	}
 }
 
