@@ -2,6 +2,7 @@ package crash
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,11 @@ type Report struct {
 // Dump takes the lines that a process prints. The zero value is ready; it keeps
 // a bounded number of them. It is not safe for concurrent use.
 type Dump struct {
+	// Callers are parts of the names of functions that call what may hang. Of the
+	// dump with which a process answers SIGQUIT, Hanging is the goroutine that
+	// has one of them.
+	Callers []string
+
 	begun   bool
 	message []string
 	signal  []string // name and description, address
@@ -36,6 +42,7 @@ type Dump struct {
 	reading  bool // a goroutine that may be told of
 	function string
 	chosen   *stack
+	hanging  *stack
 }
 
 // stack is one goroutine's.
@@ -68,7 +75,7 @@ func (d *Dump) Take(line string) bool {
 		return false
 	}
 	if !d.head && prefixed(line, openings[:2]) {
-		*d = Dump{} // what was before did not end the process
+		*d = Dump{Callers: d.Callers} // what was before did not end the process
 	}
 	switch {
 	case !d.begun || d.head && opens(line):
@@ -145,7 +152,34 @@ func (d *Dump) about(line string) bool {
 // tells more.
 func (d *Dump) next(name string) {
 	d.settle()
-	d.stack, d.reading = stack{name: name}, d.chosen == nil || len(d.chosen.ours) == 0
+	d.stack, d.reading = stack{name: name}, d.chosen == nil || len(d.chosen.ours) == 0 || d.asked()
+}
+
+// asked reports whether the dump is the answer to SIGQUIT, and the goroutine that
+// hangs was not found yet.
+func (d *Dump) asked() bool {
+	return len(d.Callers) > 0 && d.hanging == nil && d.signal != nil && strings.HasPrefix(d.signal[0], "SIGQUIT:")
+}
+
+// calls takes the goroutine that is being read for the one that hangs if a
+// function is one of Callers: its frames so far are those above.
+func (d *Dump) calls(function string) {
+	if !d.reading || !d.asked() {
+		return
+	}
+	if slices.ContainsFunc(d.Callers, func(c string) bool { return strings.Contains(function, c) }) {
+		s := d.stack
+		d.hanging = &s
+	}
+}
+
+// Hanging is where the goroutine that was called hangs: its name, and its frames
+// from the innermost out; nil if the process did not say.
+func (d *Dump) Hanging() []string {
+	if d.hanging == nil {
+		return nil
+	}
+	return append([]string{"goroutine " + d.hanging.name}, d.hanging.all...)
 }
 
 func (d *Dump) settle() {
@@ -170,6 +204,7 @@ func (d *Dump) frame(line string) bool {
 		return false
 	}
 	d.function = line[:strings.LastIndexByte(line, '(')]
+	d.calls(d.function)
 	return true
 }
 

@@ -38,12 +38,12 @@ type attempt struct {
 	alive   map[*worker]bool
 	exits   chan exit
 
-	witness  *exit // the first rank that failed because of another one
-	silence  <-chan time.Time
-	verdict  *verdict // why it ends, nil while it runs or when all went well
-	kill     <-chan time.Time
-	ended    []exit // after the verdict
-	asked    time.Time // when the first signal came
+	witness *exit // the first rank that failed because of another one
+	silence <-chan time.Time
+	verdict *verdict // why it ends, nil while it runs or when all went well
+	kill    <-chan time.Time
+	ended   []exit    // after the verdict
+	asked   time.Time // when the first signal came
 }
 
 // attempt runs the group once. The error says why it could not be run at all.

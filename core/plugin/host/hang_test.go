@@ -63,7 +63,7 @@ github.com/trainctl/trainctl/core/sdk.(*server).do(0xc0001a0000, {0x9d3f80, 0xc0
 		l.add(strings.TrimSuffix(line, "\n"))
 	}
 	got := l.hanging()
-	want := []string{"goroutine 12 [select (no cases), 2 minutes]", "main.(*wire).read at wire.go:31", "main.(*Star).Do at star.go:118"}
+	want := []string{"goroutine 12 [select (no cases), 2 minutes]", "main.(*wire).read at src/mine/wire.go:31", "main.(*Star).Do at src/mine/star.go:118"}
 	if len(got) < 3 || !slices.Equal(got[:3], want) {
 		t.Errorf("%q", got)
 	}

@@ -17,10 +17,19 @@ import (
 )
 
 const (
+	maxDump     = 20_000 // lines of a dump of goroutines that are logged
 	tailLines   = 20
 	beforeCrash = 5        // of them are shown with a crash
 	maxLine     = 64 << 10 // longer lines are cut
 )
+
+// LevelStack is the level of a dump of goroutines: one for the log alone, since
+// messages say what it comes down to.
+const LevelStack = slog.LevelInfo - 1
+
+// callers are the functions of core/sdk that call into a plugin's code: the
+// goroutine that hangs has one of them below the plugin's frames.
+var callers = []string{"core/sdk.guard", "core/sdk.(*server).do", "core/sdk.(*server).fill", "core/sdk.(*server).update", "core/sdk.(*server).call"}
 
 // lines logs what a plugin prints and keeps the last of it for messages.
 type lines struct {
@@ -28,9 +37,8 @@ type lines struct {
 
 	mu    sync.Mutex
 	tail  []string
-	crash crash.Dump
-	dump  dump // of goroutines, when the plugin was asked where it hangs
-	stack int  // lines of both
+	dump  crash.Dump // of goroutines, as the plugin died or was asked where it hangs
+	stack int        // lines of it
 	rate  rate
 }
 
@@ -53,7 +61,7 @@ func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
 
 func (l *lines) add(line string) {
 	if l.isStack(line) {
-		l.log.Info(line)
+		l.log.Log(context.Background(), LevelStack, line)
 		return
 	}
 	if !l.allowed() {
@@ -73,8 +81,8 @@ func (l *lines) add(line string) {
 func (l *lines) isStack(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	asked, crashed := l.dump.take(line), l.crash.Take(line)
-	if l.stack == maxDump || !asked && !crashed {
+	l.dump.Callers = callers
+	if !l.dump.Take(line) || l.stack == maxDump {
 		return false
 	}
 	l.stack++
@@ -85,7 +93,7 @@ func (l *lines) isStack(line string) bool {
 func (l *lines) hanging() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dump.hanging()
+	return l.dump.Hanging()
 }
 
 // allowed lets a line into the log, unless there are too many. What is left out
@@ -115,7 +123,7 @@ func (l *lines) last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := slices.Clone(l.tail)
-	if r := l.crash.Report(); r != nil && l.dump.hanging() == nil {
+	if r := l.dump.Report(); r != nil && l.dump.Hanging() == nil {
 		return append(out[max(0, len(out)-beforeCrash):], r.Lines()...)
 	}
 	return out

@@ -35,7 +35,7 @@ func TestLastLines(t *testing.T) {
 // is; the log has all of that, and floods are no dump.
 func TestLastLinesOfACrash(t *testing.T) {
 	var logged strings.Builder
-	l := &lines{log: slog.New(slog.NewTextHandler(&logged, nil))}
+	l := &lines{log: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: LevelStack}))}
 	text := strings.Repeat("an ordinary line\n", 30) + "panic: index out of range\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x8 pc=0x48be5e]\n\n"
 	for i := range 300 {
 		text += fmt.Sprintf("goroutine %d [running]:\nmain.(*Star).Do(0x28?)\n\t/src/mine/star.go:%d +0x11e\n\n", i+1, i+118)
