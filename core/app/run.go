@@ -321,17 +321,15 @@ var (
 // onEvent passes the workers' events on to the display: everything of rank 0,
 // and from the others what only they can say.
 func (j *job) onEvent(from int, line []byte) {
-	j.stalls.heard(from, nil)
 	if from != 0 && event.KindOf(line) == stepKind {
+		j.stalls.heard(from, nil)
 		return // the many, unread
 	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return // of a newer version, or cut off by a crash
 	}
-	if e, ok := r.Event.(*event.RankStarted); ok {
-		j.stalls.heard(from, e)
-	}
+	j.stalls.heard(from, r.Event)
 	switch r.Event.(type) {
 	case *event.PluginLog, *event.Warning:
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -12,43 +13,37 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// stallAfter is how long a run may tell of nothing before the ranks that hold
-// it up are looked for.
-const stallAfter = 10 * time.Second
+const (
+	// stallAfter is how long a run may tell of nothing before what holds it up is
+	// looked for, long before a deadline ends it.
+	stallAfter = 10 * time.Second
+	// busyAfter is how long before a rank that may just be slow is named too.
+	busyAfter = 15 * time.Second
+)
 
-// stalls looks for ranks of this host that hold the run up, long before a
-// deadline ends it. It counts its own ticks rather than time: when this
-// process was stopped as well, or the machine was suspended, nobody stalled.
-type stalls struct {
-	tell    func(string)
-	stopped func(pid int) bool
+// silence counts the seconds without a word of a run. It counts its own ticks
+// rather than time: when this process was stopped as well, or the machine was
+// suspended, nobody stalled.
+type silence struct {
+	find func(quiet int) string // what holds the run up, in words; "": nothing that is known
+	tell func(string)
 
 	mu      sync.Mutex
-	flights string      // directory of the flight records; "": not known yet
-	pids    map[int]int // of the ranks
-	quiet   int         // ticks since anybody told of anything
+	quiet   int // ticks since anybody told of anything
+	longest int // after which a run went on
 	told    string
 }
 
-func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
-	s := &stalls{stopped: isStopped, pids: map[int]int{}, tell: func(text string) {
-		bus.Emit(&event.Warning{Source: "launch", Message: text})
-	}}
-	s.in(dir)
-	return s
-}
-
-// in says where the run directory is; the zero value is nowhere yet.
-func (s *stalls) in(dir event.RunDir) {
+// heard takes note of a sign of progress.
+func (s *silence) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if dir.Path != "" {
-		s.flights = dir.Flights()
-	}
+	s.longest = max(s.longest, s.quiet)
+	s.quiet, s.told = 0, ""
 }
 
-// start looks until stop is called.
-func (s *stalls) start() (stop func()) {
+// start looks every second until stop is called.
+func (s *silence) start() (stop func()) {
 	over := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() { s.watch(over) })
@@ -58,21 +53,7 @@ func (s *stalls) start() (stop func()) {
 	}
 }
 
-// heard takes note of a rank's event; started is nil for most.
-func (s *stalls) heard(rank int, started *event.RankStarted) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quiet, s.told = 0, ""
-	if started != nil {
-		s.pids[rank] = started.PID
-	}
-}
-
-// watch looks every second until over is closed.
-func (s *stalls) watch(over <-chan struct{}) {
+func (s *silence) watch(over <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -85,44 +66,179 @@ func (s *stalls) watch(over <-chan struct{}) {
 	}
 }
 
-func (s *stalls) look() {
+func (s *silence) look() {
 	s.mu.Lock()
 	s.quiet++
-	pids, quiet, told, flights := s.halted(), s.quiet, s.told, s.flights
+	quiet := s.quiet
 	s.mu.Unlock()
 	if time.Duration(quiet)*time.Second < stallAfter {
 		return
 	}
-	text := strings.Join(pids, "; ")
-	if r, err := flight.Read(flights); text == "" && err == nil && len(r.Missing) > 0 {
-		text = r.Differ
+	text := s.find(quiet)
+	s.mu.Lock()
+	told := s.told
+	if text != "" {
+		s.told = text
 	}
-	if text == "" || text == told {
+	s.mu.Unlock()
+	if text != "" && text != told {
+		s.tell(fmt.Sprintf("no step for %v: %s", time.Duration(quiet)*time.Second, text))
+	}
+}
+
+// stalls looks for ranks of this host that hold the run up: those that are
+// stopped, those that have not called what the others wait for, and, where the
+// ranks say nothing themselves, those that are busy or wait.
+type stalls struct {
+	silence
+	ranks map[int]*rankState // by rank; silence.mu
+	named bool               // a rank has said what it waits for; silence.mu
+
+	flights string // directory of the flight records; "": not known yet; silence.mu
+	stat    func(pid int) (state byte, cpu uint64)
+}
+
+// rankState is what is known of a rank's process.
+type rankState struct {
+	pid   int
+	step  int    // the last that it told of, -1: none; rank 0's alone
+	phase string // likewise
+	cpu   uint64 // clock ticks that it had computed at the last look
+}
+
+func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
+	s := &stalls{ranks: map[int]*rankState{}, stat: processState}
+	s.find = s.cause
+	s.tell = func(text string) { bus.Emit(&event.Warning{Source: stallSource, Message: text}) }
+	s.in(dir)
+	return s
+}
+
+// stallSource is that of the warnings about what holds a run up.
+const stallSource = "launch"
+
+// in says where the run directory is; the zero value is nowhere yet.
+func (s *stalls) in(dir event.RunDir) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dir.Path != "" {
+		s.flights = dir.Flights()
+	}
+}
+
+// heard takes note of a rank's event; nil is one of the many that nobody reads.
+// A warning is no progress.
+func (s *stalls) heard(rank int, e event.Event) {
+	if s == nil {
 		return
 	}
 	s.mu.Lock()
-	s.told = text
+	if w, warned := e.(*event.Warning); warned {
+		s.named = s.named || w.Source == stallSource
+		s.mu.Unlock()
+		return
+	}
+	r := s.ranks[rank]
+	if r == nil {
+		r = &rankState{step: -1}
+		s.ranks[rank] = r
+	}
+	s.named = false
+	switch e := e.(type) {
+	case *event.RankStarted:
+		*r = rankState{pid: e.PID, step: -1}
+	case *event.PhaseChanged:
+		r.phase = e.Phase
+	case *event.StepDone:
+		r.step = e.Step
+	}
 	s.mu.Unlock()
-	s.tell(fmt.Sprintf("no step for %v: %s", time.Duration(quiet)*time.Second, text))
+	s.silence.heard()
 }
 
-// halted are the ranks whose processes are stopped, in words; mu is held.
-func (s *stalls) halted() (out []string) {
-	for rank, pid := range s.pids {
-		if s.stopped(pid) {
-			out = append(out, fmt.Sprintf("rank %d (pid %d) is stopped by a signal; kill -CONT %d lets it go on", rank, pid, pid))
+// cause looks for what holds the run up.
+func (s *stalls) cause(quiet int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stopped, busy := s.processes()
+	if len(stopped) > 0 {
+		return strings.Join(stopped, "; ")
+	}
+	if r, err := flight.Read(s.flights); err == nil && len(r.Missing) > 0 {
+		return r.Differ
+	}
+	if s.named || time.Duration(quiet)*time.Second < max(busyAfter, 3*time.Duration(s.longest)*time.Second) {
+		return ""
+	}
+	return strings.Join(busy, "; ")
+}
+
+// processes are the ranks that are stopped, and what the others do; mu is held.
+// Before its first step a rank may well take its time.
+func (s *stalls) processes() (stopped, busy []string) {
+	for rank, r := range s.ranks {
+		state, cpu := s.stat(r.pid)
+		computed := cpu - r.cpu
+		r.cpu = cpu
+		name := fmt.Sprintf("rank %d (pid %d)", rank, r.pid)
+		switch {
+		case r.pid == 0 || state == 0:
+		case state == 'T' || state == 't':
+			stopped = append(stopped, fmt.Sprintf("%s is stopped by a signal; kill -CONT %d lets it go on", name, r.pid))
+		case r.step < 0:
+		case computed > clockTicks/2:
+			busy = append(busy, fmt.Sprintf("%s computes, after step %d in phase %q", name, r.step, r.phase))
+		default:
+			busy = append(busy, fmt.Sprintf("%s waits and computes nothing, after step %d in phase %q; kill -QUIT %d ends it and leaves in its log where", name, r.step, r.phase, r.pid))
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(stopped)
+	slices.Sort(busy)
+	return stopped, busy
 }
 
-// isStopped reads the state of a process from /proc.
-func isStopped(pid int) bool {
+// clockTicks is how many a second of computing has, as /proc counts.
+const clockTicks = 100
+
+// processState reads the state of a process and its clock ticks in user and
+// kernel mode from /proc/PID/stat (proc(5): fields 3, 14 and 15); 0 if it is gone.
+func processState(pid int) (state byte, cpu uint64) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0, 0
 	}
-	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
-	return strings.HasPrefix(rest, "T") || strings.HasPrefix(rest, "t")
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	if len(f) < 13 {
+		return 0, 0
+	}
+	user, _ := strconv.ParseUint(f[11], 10, 64)
+	kernel, _ := strconv.ParseUint(f[12], 10, 64)
+	return f[0][0], user + kernel
+}
+
+// overdue is a plugin that says what it has been doing for long.
+type overdue interface {
+	Overdue(after time.Duration) string
+}
+
+// watchPlugins tells of plugins of this rank's own that hold it up. Backends wait
+// for other ranks, which is for the launcher to tell.
+func (r *runner) watchPlugins(bus *event.Bus, plugins ...any) (stop func()) {
+	s := &silence{tell: func(text string) { bus.Emit(&event.Warning{Source: stallSource, Message: text}) }}
+	s.find = func(int) string {
+		for _, p := range plugins {
+			if o, ok := p.(overdue); ok {
+				if text := o.Overdue(stallAfter - time.Second); text != "" {
+					return fmt.Sprintf("rank %d waits for %s", r.p.World.Rank, text)
+				}
+			}
+		}
+		return ""
+	}
+	bus.Add(event.Func(func(r event.Record) {
+		if _, warned := r.Event.(*event.Warning); !warned {
+			s.heard()
+		}
+	}))
+	return s.start()
 }

@@ -61,11 +61,7 @@ func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
 	u.found(bus, dir)
 	bus.Add(u.account)
 	u.stalls = newStalls(dir, bus)
-	bus.Add(event.Func(func(r event.Record) {
-		if _, own := r.Event.(*event.Warning); !own {
-			u.stalls.heard(r.Rank, nil)
-		}
-	}))
+	bus.Add(event.Func(func(r event.Record) { u.stalls.heard(r.Rank, r.Event) }))
 	u.stop = u.stalls.start()
 }
 

@@ -282,6 +282,7 @@ func (r *runner) run(ctx context.Context) error {
 	if r.p.World.Rank == 0 {
 		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
 	}
+	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision)()
 	t, err := train.Setup(ctx, d)
 	if d.Plugins != nil { // behind the start, which takes a tenth of a second without it
 		var recording sync.WaitGroup

@@ -55,6 +55,26 @@ func (f *flightRecord) last(ring *shm.Submitter) string {
 	return describeFlight(&all[len(all)-1], time.Now())
 }
 
+// overdue is what a plugin was given and has not ended for at least so long, "" if
+// nothing.
+func (p *plugin) overdue(after time.Duration) string {
+	if p == nil {
+		return ""
+	}
+	now, all := time.Now(), p.record.flights(p.ring, shm.Slots)
+	for i := range all {
+		f := &all[i]
+		if f.Ended.IsZero() && now.Sub(f.Enqueued) >= after {
+			return fmt.Sprintf("%s plugin %q: %s", p.proc.kind, p.proc.name, describeFlight(f, now))
+		}
+	}
+	return ""
+}
+
+// Overdue says which batch the plugin was asked for at least so long ago and has
+// not given yet; "" if there is none, or without shared memory.
+func (d *Dataset) Overdue(after time.Duration) string { return d.proc.overdue(after) }
+
 // describeFlight is an operation and its state:
 // "all_reduce #12, f32, 4194304 bytes, bucket 1: started 1.2s ago, not ended".
 func describeFlight(f *shm.Flight, now time.Time) string {
