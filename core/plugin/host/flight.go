@@ -65,7 +65,7 @@ func (p *plugin) overdue(after time.Duration) string {
 	for i := range all {
 		f := &all[i]
 		if f.Ended.IsZero() && now.Sub(f.Enqueued) >= after {
-			return fmt.Sprintf("%s plugin %q: %s", p.proc.kind, p.proc.name, describeFlight(f, now))
+			return fmt.Sprintf("%s plugin %q: %s has not ended", p.proc.kind, p.proc.name, operationName(f.Op, f.Seq))
 		}
 	}
 	return ""
