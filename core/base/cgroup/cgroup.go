@@ -116,6 +116,9 @@ func field(text, name string) (int, bool) {
 	return 0, false
 }
 
+// Starved is in the words of Evidence, whoever passes them on.
+const Starved = "for want of memory"
+
 // Evidence says in words that the kernel has killed processes for want of
 // memory since OOMKills counted before, and how much the one that has ended, dead,
 // had used; "" if it has not or nobody knows.
@@ -132,7 +135,7 @@ func (r root) evidence(before int, peak int64) string {
 	if before < 0 || now <= before {
 		return ""
 	}
-	text := fmt.Sprintf("the kernel killed %d process(es) for want of memory meanwhile%s", now-before, r.memoryLimit())
+	text := fmt.Sprintf("the kernel killed %d process(es) "+Starved+" meanwhile%s", now-before, r.memoryLimit())
 	if peak > 0 {
 		text += fmt.Sprintf("; this one had used up to %.1f GiB", float64(peak)/(1<<30))
 	}

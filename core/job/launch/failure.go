@@ -95,9 +95,9 @@ func (c Cause) advice() []string {
 	}
 	switch {
 	case c.Memory != "":
-		return []string{"The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."}
+		return []string{ranOut}
 	case c.Signal == "SIGKILL":
-		return []string{"Somebody killed it from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a person."}
+		return []string{"Somebody killed it" + fromOutside}
 	case c.Signal == "SIGSEGV" || c.Signal == "SIGBUS" || c.Signal == "SIGILL" || c.Signal == "SIGABRT" || c.Signal == "SIGFPE":
 		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_CPU=generic rules the assembly kernels out."}
 	case c.Signal != "":
@@ -108,6 +108,9 @@ func (c Cause) advice() []string {
 	if c.Plugin != nil && c.Plugin.Hung {
 		return c.hungPlugin()
 	}
+	if c.Plugin != nil && strings.Contains(c.Plugin.Cause, cgroup.Starved) {
+		return []string{ranOut, fmt.Sprintf("It was the %s plugin of rank %d that used it.", c.Plugin.Kind, c.Rank)}
+	}
 	if fix := usererr.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
 		return []string{fix}
 	}
@@ -115,7 +118,7 @@ func (c Cause) advice() []string {
 		return c.crashAdvice()
 	}
 	if c.Plugin != nil {
-		return append([]string{fmt.Sprintf("The %s plugin of rank %d died: its last lines are above, all of them in the rank's log.", c.Plugin.Kind, c.Rank)}, c.Plugin.replace()...)
+		return c.deadPlugin()
 	}
 	return adviceFor(c.ExitCode)
 }
@@ -137,6 +140,11 @@ func (c Cause) crash() []string {
 	}
 	return c.Crash.Lines()
 }
+
+const (
+	ranOut      = "The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."
+	fromOutside = " from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a person."
+)
 
 func adviceFor(code int) []string {
 	switch code {

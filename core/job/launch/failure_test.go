@@ -90,6 +90,21 @@ func TestAdviceAboutShortages(t *testing.T) {
 	}
 }
 
+// A plugin that was killed gets the hints of a rank that was.
+func TestAdviceForAKilledPlugin(t *testing.T) {
+	for cause, rank := range map[string]Cause{
+		"signal: killed": {Signal: "SIGKILL"},
+		"signal: killed: the kernel killed 1 process(es) for want of memory meanwhile (limit of its control group: 0.4 GiB)": {Memory: "the kernel killed"},
+	} {
+		c := Cause{Rank: 3, ExitCode: 1, LastLines: []string{"error: " + cause}, Account: Account{Plugin: &PluginFault{Kind: "dataset", Name: "mine", Cause: cause}}}
+		plugin := strings.Join(c.advice(), "\n")
+		_, hint, _ := strings.Cut(rank.advice()[0], "it")
+		if !strings.Contains(plugin, "dataset plugin of rank 3") || !strings.Contains(plugin, hint) {
+			t.Errorf("%q is not in %q", hint, plugin)
+		}
+	}
+}
+
 // Advice about a plugin that hangs names the rank, the operation, the run and the
 // setting that helps.
 func TestAdviceForAHungPlugin(t *testing.T) {

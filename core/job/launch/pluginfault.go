@@ -64,6 +64,15 @@ func (f *PluginFault) replace() []string {
 	return []string{"backend.restarts = 1 replaces a backend that hangs or dies while the ranks go on."}
 }
 
+// deadPlugin is what to do where a plugin died; of SIGKILL, as for a rank.
+func (c Cause) deadPlugin() []string {
+	why := ": its last lines are above, all of them in the rank's log."
+	if strings.Contains(c.Plugin.Cause, "signal: killed") {
+		why = ": somebody killed it" + fromOutside
+	}
+	return append([]string{fmt.Sprintf("The %s plugin of rank %d died%s", c.Plugin.Kind, c.Rank, why)}, c.Plugin.replace()...)
+}
+
 // hungPlugin is what to do where a plugin hung.
 func (c Cause) hungPlugin() []string {
 	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If it is written in Go, the lines above say where, and the rank's log has the stacks of all its goroutines.",
