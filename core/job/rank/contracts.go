@@ -139,7 +139,7 @@ func readMaster(r *reader, w *World) {
 	}
 	w.MasterAddr, _ = r.get("MASTER_ADDR")
 	if w.MasterAddr == "" {
-		r.fail("MASTER_ADDR", "MASTER_ADDR is missing: %d of %d ranks run on this host, and nothing says on which host rank 0 is", w.LocalSize, w.Size)
+		r.fail("MASTER_ADDR", "MASTER_ADDR is missing: %d of %d ranks run on this host, and nothing says on which host rank 0 is; fix: MASTER_ADDR is the name of that host, for all ranks (\"mpirun -x MASTER_ADDR=HOST\")", w.LocalSize, w.Size)
 	}
 }
 

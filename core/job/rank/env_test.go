@@ -34,6 +34,14 @@ var (
 	// What sbatch -n2 of Slurm 22.05 gives a batch script.
 	underBatch = vars{"ENVIRONMENT": "BATCH", "SLURM_JOB_ID": "5", "SLURM_JOB_NAME": "interactive", "SLURM_LOCALID": "0", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
 		"SLURM_NPROCS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_TASKS_PER_NODE": "2"}
+	// What srun -N2 -n2 of Slurm 22.05 gives its second task, in an allocation of salloc -J interactive.
+	underSrun = vars{"SLURM_JOB_ID": "12", "SLURM_JOBID": "12", "SLURM_JOB_NAME": "interactive", "SLURM_JOB_NODELIST": "jn[1-2]", "SLURM_JOB_NUM_NODES": "2",
+		"SLURM_NODELIST": "jn[1-2]", "SLURM_STEP_NODELIST": "jn[1-2]", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_NODEID": "1", "SLURMD_NODENAME": "jn2",
+		"SLURM_NTASKS": "2", "SLURM_NPROCS": "2", "SLURM_STEP_NUM_TASKS": "2", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+		"SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_GTIDS": "1", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0"}
+	// What mpirun of Open MPI 4.1 gives its second rank in a batch script over the same nodes: its daemon is a task of srun.
+	underMPIInBatch = underSrun.with(vars{"ENVIRONMENT": "BATCH", "SLURM_STEP_ID": "1", "SLURM_STEPID": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2",
+		"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_NODE_RANK": "0", "PMIX_NAMESPACE": "1836122113", "PMIX_RANK": "1", "MASTER_ADDR": "jn1"})
 	underIndexedJob = vars{"JOB_COMPLETION_INDEX": "2", "PET_NNODES": "4", "MASTER_ADDR": "job-0.job", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	underOpenMPI    = vars{"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
 		"PMIX_NAMESPACE": "prterun-1", "MASTER_ADDR": "node0", "OMPI_COMM_WORLD_NODE_RANK": "1"}
@@ -65,6 +73,12 @@ func TestFromEnv(t *testing.T) {
 		{"slurm, a job named bash", underSlurm.with(vars{"SLURM_JOB_NAME": "bash"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
 		{"slurm, salloc and srun", underSlurm.with(vars{"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "9"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456", 0, 0, "slurm"}},
 		{"slurm, srun in a batch script", underSlurm.with(vars{"ENVIRONMENT": "BATCH", "SLURM_STEP_ID": "0"}), World{3, 5, 1, 2, 1, 3, "a1", 18456, "123456.0", 0, 0, "slurm"}},
+		{"slurm, srun of salloc", underSrun, World{1, 2, 0, 1, 1, 2, "jn1", 15012, "12.0", 0, 0, "slurm"}},
+		{"slurm, a step beside another", underSrun.with(vars{"SLURM_STEP_ID": "1"}), World{1, 2, 0, 1, 1, 2, "jn1", 16009, "12.1", 0, 0, "slurm"}},
+		{"slurm, a step of one task in an allocation of more", underSrun.with(vars{"SLURM_NNODES": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0", "SLURM_NTASKS": "1",
+			"SLURM_STEP_NUM_TASKS": "1", "SLURM_TASKS_PER_NODE": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NODELIST": "jn2", "SLURM_PROCID": "0"}),
+			World{0, 1, 0, 1, 0, 1, "jn2", 15012, "12.0", 0, 0, "slurm"}},
+		{"mpirun in a batch script over two nodes", underMPIInBatch, World{1, 2, 0, 1, 1, 2, "jn1", 29500, "1836122113", 0, 0, "openmpi"}},
 		{"slurm, a batch script of one task", underBatch.with(vars{"SLURM_NTASKS": "-"}), Single()},
 		{"slurm, the shell of salloc for one task", vars{"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_NNODES": "1"}, Single()},
 		{"SLURM_NTASKS outside an allocation", vars{"SLURM_NTASKS": "8"}, Single()},

@@ -35,6 +35,7 @@ const agentPorts = 16
 //   - Under torchrun (TORCHELASTIC_USE_AGENT_STORE=True) MASTER_PORT belongs to
 //     torch's own store. Rank 0 takes the first free port of the 16 above it,
 //     the others look for it there.
+//   - A rank alone takes any port of its own.
 //   - Otherwise rank 0 hosts it on MASTER_PORT.
 //
 // ctx bounds the whole of it. The caller closes the Client after the last use by any
@@ -71,6 +72,9 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 // storePorts are those that a rank's store may listen on, in the order in which
 // they are tried.
 func storePorts(w World, o JoinOptions) (ports []int) {
+	if w.Size == 1 {
+		return []int{0} // nobody else looks for it
+	}
 	first, last := w.MasterPort, w.MasterPort
 	if agent, _ := o.Env("TORCHELASTIC_USE_AGENT_STORE"); agent == "True" {
 		first, last = w.MasterPort+1, w.MasterPort+agentPorts

@@ -147,7 +147,8 @@ func slurmMaster(r *reader, w World) string {
 }
 
 // slurmPort is 15000 plus the last four digits of the job's id, so that two
-// jobs on a host rarely meet.
+// jobs on a host rarely meet, and another for each step of a job, because steps
+// may run side by side.
 func slurmPort(r *reader) int {
 	if r.any("MASTER_PORT") {
 		return r.port("MASTER_PORT")
@@ -160,5 +161,7 @@ func slurmPort(r *reader) int {
 	if err != nil || n < 0 {
 		r.fail("SLURM_JOB_ID", "SLURM_JOB_ID is %q, not a number", id)
 	}
-	return 15000 + n
+	const stride = 997 // to the ports of other jobs' steps, whose ids are often near
+	step := r.numberOr("SLURM_STEP_ID", 0)
+	return 15000 + (n+step%10000*stride)%10000
 }
