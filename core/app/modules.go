@@ -41,13 +41,13 @@ func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 
 // jobSecret is what this rank's job alone knows.
 func jobSecret(w rank.World, cfg *config.Config, bus *event.Bus) (secret.Secret, error) {
-	warnExposed(bus)
+	warnExposed(bus, secret.Take())
 	return rank.SecretOf(w, cfg.Launch.SecretFile)
 }
 
 // warnExposed says where plugins can read the secret after all.
-func warnExposed(bus *event.Bus) {
-	if err := secret.Take().Exposed; err != nil {
+func warnExposed(bus *event.Bus, given secret.Given) {
+	if err := given.Exposed; err != nil {
 		bus.Emit(&event.Warning{Source: "secret", Message: fmt.Sprintf(
 			"%s is still in what /proc shows of this process's environment, where its plugins can read it: %v; fix: launch.secret_file instead", secret.Env, err)})
 	}

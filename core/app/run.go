@@ -85,7 +85,7 @@ type job struct {
 func newJob(ctx context.Context, o RunOptions) (*job, error) {
 	j := &job{RunOptions: o, fs: checkpoint.OsFS(), account: &account{began: o.Started}}
 	j.bus = event.NewBus(event.Launcher, append(slices.Clip(o.Sinks), j.account)...)
-	warnExposed(j.bus)
+	warnExposed(j.bus, secret.Take())
 	if j.Exe == "" {
 		exe, err := os.Executable()
 		if err != nil {

@@ -95,6 +95,9 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 	}
 	if err != nil {
 		raw.Close()
+		if errors.As(err, new(*SecretError)) || errors.As(err, new(*RefusedError)) {
+			return nil, err // which name the address
+		}
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
 	c := &Client{opts: o, conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
