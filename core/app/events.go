@@ -83,7 +83,7 @@ func (s ofRank) Emit(r event.Record) {
 // outlet is an output for which no step waits: a launcher that was stopped reads
 // no events, and nobody may read a terminal. It is closed behind the bus.
 func outlet(lc fx.Lifecycle, f *os.File, notice func(int) []byte) *lossy.Writer {
-	w := lossy.NewWriter(f, lossy.Options{Limit: outletBytes, Notice: notice, Patience: 5 * time.Second})
+	w := lossy.NewWriter(f, lossy.Options{Limit: outletBytes, Notice: notice, NoticeEvery: time.Minute, Patience: 5 * time.Second})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {
 		_ = w.Close() // who does not read hears nothing
 		return nil

@@ -22,6 +22,7 @@ type Writer struct {
 	size    int // bytes in queue
 	dropped int // lines dropped since the last notice
 	lost    int // lines dropped in all
+	noticed time.Time
 	err     error
 	closed  bool
 	taken   time.Time     // when the output last took something
@@ -34,6 +35,10 @@ type Options struct {
 	Limit int // bytes that wait at most; 0: 1 MiB
 	// Notice is the line that stands where lines were dropped; nil: none.
 	Notice func(lines int) []byte
+	// NoticeEvery is the shortest time between two notices: the next one counts
+	// what was dropped meanwhile. Close writes one for the rest. 0: a notice
+	// wherever lines were dropped.
+	NoticeEvery time.Duration
 	// Patience is how long Close waits for an output that takes nothing; 0: 2 s.
 	Patience time.Duration
 }
@@ -129,22 +134,31 @@ func (w *Writer) run() {
 	}
 }
 
-// next is the oldest write, with the notice before it where some were dropped.
+// next is the oldest write, or before it the notice that is due.
 func (w *Writer) next() ([]byte, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.noticeDue() {
+		notice := w.opts.Notice(w.dropped)
+		w.size += len(notice)
+		w.dropped, w.noticed = 0, time.Now()
+		return notice, true
+	}
 	if len(w.queue) == 0 {
 		return nil, false
 	}
-	if w.dropped > 0 && w.opts.Notice != nil {
-		notice := w.opts.Notice(w.dropped)
-		w.queue = append([][]byte{notice}, w.queue...)
-		w.size += len(notice)
-	}
-	w.dropped = 0
 	next := w.queue[0]
 	w.queue = w.queue[1:]
 	return next, true
+}
+
+// noticeDue reports whether lines were dropped that nobody was told of, and it
+// is time to tell; mu is held.
+func (w *Writer) noticeDue() bool {
+	if w.dropped == 0 || w.opts.Notice == nil {
+		return false
+	}
+	return w.closed && len(w.queue) == 0 || time.Since(w.noticed) >= w.opts.NoticeEvery
 }
 
 // write gives the output b in pieces. Somebody else may have made a terminal
@@ -185,7 +199,7 @@ func (w *Writer) fail(err error) {
 func (w *Writer) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed && len(w.queue) == 0
+	return w.closed && len(w.queue) == 0 && !w.noticeDue()
 }
 
 // Close writes out what waits, as long as the output goes on taking it, and

@@ -58,6 +58,42 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// Where gaps are frequent, one notice counts those of a while, and the last one
+// the rest: what is there and what is told add up.
+func TestNoticesOfManyGapsAreFew(t *testing.T) {
+	t.Parallel()
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := NewWriter(out, Options{Limit: 1 << 10, Notice: dropped, NoticeEvery: time.Hour})
+	text := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(r)
+		text <- string(b)
+	}()
+	const lines = 50_000
+	for i := range lines {
+		fmt.Fprintf(w, "line %d\n", i)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	all := strings.Split(strings.TrimSuffix(<-text, "\n"), "\n")
+	missing, notices := 0, 0
+	for _, l := range all {
+		var n int
+		if _, err := fmt.Sscanf(l, "[%d lines dropped]", &n); err == nil {
+			missing, notices = missing+n, notices+1
+		}
+	}
+	if missing == 0 || notices > 2 || len(all)-notices+missing != lines {
+		t.Errorf("%d notices of %d missing lines, %d there", notices, missing, len(all)-notices)
+	}
+}
+
 // stuck is an output that takes nothing until it is let go.
 type stuck struct {
 	free  chan struct{}

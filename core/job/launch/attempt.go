@@ -258,7 +258,7 @@ func (a *attempt) drain(s os.Signal) {
 		return
 	}
 	sig, _ := s.(syscall.Signal)
-	a.l.sink.printf("%v: the ranks may save and drain for %v; press Ctrl-C again to kill them", s, a.grace())
+	a.l.sink.printf("%v: the ranks have %v to save and end; press Ctrl-C again to kill them", s, a.grace())
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
 	a.stop(a.grace())
 	a.verdict = a.l.nodes.report(a.n, a.verdict)

@@ -45,7 +45,7 @@ type Config struct {
 	// at least 1, of the cores that a CPU quota leaves (cgroup.Cores).
 	ThreadsPerRank Count `toml:"threads_per_rank"`
 
-	// Grace is how long ranks may save and drain after a signal to the launcher
+	// Grace is how long ranks may take to save and end after a signal to the launcher
 	// before they are killed. "auto" is twice what the slowest save of the run
 	// took so far, at least 5 s. After a failure they get at most a second of it.
 	Grace Duration `toml:"grace"`

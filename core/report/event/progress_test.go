@@ -255,6 +255,9 @@ func TestBlockFitsTheTerminal(t *testing.T) {
 	for width, want := range map[int]string{
 		30:  "12 123456 0.1235 eta 17h59m",
 		40:  "12/90 123456/900000 0.1235 eta 17h59m",
+		43:  "12/90 123456/900000 loss 0.1235 eta 17h59m",
+		44:  "epoch 12 step 123456 loss 0.1235 eta 17h59m",
+		56:  "epoch 12/90 step 123456/900000 loss 0.1235 eta 17h59m",
 		60:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m",
 		80:  "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m  acc 97.25 %",
 		200: "epoch 12/90  step 123456/900000  loss 0.1235  eta 17h59m  acc 97.25 %  12,345 samples/s  lr 0.001  scale 65536",

@@ -303,16 +303,25 @@ func (s *status) fields() []string {
 	return out
 }
 
-// terse is the most useful of a line for a terminal that is too narrow for its
-// labels, or for the totals too.
-func (s *status) terse(totals bool) []string {
+// essential is how many of fields no line goes without: epoch, step, loss and eta.
+const essential = 4
+
+// short is the essential for a terminal that is too narrow for fields: with or
+// without the totals, the labels of epoch and step, and that of the loss.
+func (s *status) short(totals, labels, loss bool) []string {
 	epochs, steps := s.epochs, s.steps
 	if !totals {
 		epochs, steps = 0, 0
 	}
-	out := []string{of(s.last.Epoch+1, epochs), of(s.last.Step, steps)}
-	if loss, ok := s.recent.loss(); ok {
-		out = append(out, fmt.Sprintf("%.4f", loss))
+	label := func(on bool, name string) string {
+		if on {
+			return name + " "
+		}
+		return ""
+	}
+	out := []string{label(labels, "epoch") + of(s.last.Epoch+1, epochs), label(labels, "step") + of(s.last.Step, steps)}
+	if mean, ok := s.recent.loss(); ok {
+		out = append(out, label(loss, "loss")+fmt.Sprintf("%.4f", mean))
 	}
 	if eta, ok := s.eta(); ok {
 		out = append(out, "eta "+remaining(eta))
@@ -320,20 +329,19 @@ func (s *status) terse(totals bool) []string {
 	return out
 }
 
-// essential is how many of fields no line goes without: epoch, step, loss and eta.
-const essential = 4
-
-// fitted is the line for a terminal with so many columns.
+// fitted is the line for a terminal with so many columns: the first form that has
+// room.
 func (s *status) fitted(columns int) string {
-	room := func(fields []string, gap string) bool { return displayWidth(strings.Join(fields, gap)) <= columns }
 	all := s.fields()
-	switch short := s.terse(true); {
-	case room(all[:min(essential, len(all))], fieldGap):
+	if displayWidth(strings.Join(all[:min(essential, len(all))], fieldGap)) <= columns {
 		return fit(all, fieldGap, columns)
-	case room(short, " "):
-		return strings.Join(short, " ")
 	}
-	return fit(s.terse(false), " ", columns)
+	for _, form := range [][]string{s.short(true, true, true), s.short(false, true, true), s.short(true, false, true), s.short(true, false, false)} {
+		if text := strings.Join(form, " "); displayWidth(text) <= columns {
+			return text
+		}
+	}
+	return fit(s.short(false, false, false), " ", columns)
 }
 
 // fit joins the first fields, as many as have room in so many columns and one at least.
