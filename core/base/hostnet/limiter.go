@@ -11,7 +11,7 @@ import (
 
 // Limiter bounds how many connections may be open before their peers have
 // proven who they are. Beyond the bound a new one takes the place of another of the
-// address that holds most: of one that has said nothing yet, or else of the
+// address that holds most: of one that has sent nothing yet, or else of the
 // oldest. So who connects from elsewhere is not in the way of others, and who
 // proves itself at once gets through even beside thousands of silent
 // connections from its own address. Its methods may be called from any goroutine.
@@ -19,16 +19,17 @@ type Limiter struct {
 	most int
 
 	mu      sync.Mutex
-	waiting map[netip.Prefix]*crowd
+	waiting map[netip.Prefix]*callers
 	total   int
 }
 
-// crowd is who waits at one address, the oldest first.
-type crowd struct{ silent, talking list.List }
+// callers are the unproven connections from one address, the oldest first: those
+// that have sent nothing yet and those that have.
+type callers struct{ silent, sending list.List }
 
-func (c *crowd) len() int { return c.silent.Len() + c.talking.Len() }
+func (c *callers) len() int { return c.silent.Len() + c.sending.Len() }
 
-// Visit is the connection of a stranger.
+// Visit is the connection of a peer that has not proven who it is.
 type Visit struct {
 	net.Conn
 	limiter *Limiter
@@ -37,7 +38,7 @@ type Visit struct {
 
 	// Under the limiter's lock.
 	list    *list.List // nil: it has left, or was closed
-	seat    *list.Element
+	element *list.Element
 	evicted bool
 }
 
@@ -47,7 +48,7 @@ func NewLimiter(least int) *Limiter { return LimitTo(max(least, openFiles()/4)) 
 
 // LimitTo bounds strangers to a number.
 func LimitTo(most int) *Limiter {
-	return &Limiter{most: most, waiting: map[netip.Prefix]*crowd{}}
+	return &Limiter{most: most, waiting: map[netip.Prefix]*callers{}}
 }
 
 // openFiles is the process's limit of descriptors, at most 8192.
@@ -71,9 +72,9 @@ func (l *Limiter) Enter(conn net.Conn) (v *Visit, evicted bool) {
 	}
 	v = &Visit{Conn: conn, limiter: l, from: origin(conn.RemoteAddr())}
 	if l.waiting[v.from] == nil {
-		l.waiting[v.from] = &crowd{}
+		l.waiting[v.from] = &callers{}
 	}
-	v.sit(&l.waiting[v.from].silent)
+	v.join(&l.waiting[v.from].silent)
 	l.total++
 	return v, evicted
 }
@@ -82,7 +83,7 @@ func (l *Limiter) Enter(conn net.Conn) (v *Visit, evicted bool) {
 func (v *Visit) Read(p []byte) (int, error) {
 	n, err := v.Conn.Read(p)
 	if n > 0 && !v.heard.Swap(true) {
-		v.limiter.talks(v)
+		v.limiter.heardOf(v)
 	}
 	return n, err
 }
@@ -97,19 +98,19 @@ func (v *Visit) Leave() bool {
 	return !v.evicted
 }
 
-func (v *Visit) sit(at *list.List) { v.list, v.seat = at, at.PushBack(v) }
+func (v *Visit) join(at *list.List) { v.list, v.element = at, at.PushBack(v) }
 
-func (l *Limiter) talks(v *Visit) {
+func (l *Limiter) heardOf(v *Visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.list != nil {
-		v.list.Remove(v.seat)
-		v.sit(&l.waiting[v.from].talking)
+		v.list.Remove(v.element)
+		v.join(&l.waiting[v.from].sending)
 	}
 }
 
 func (l *Limiter) evict() {
-	var largest *crowd
+	var largest *callers
 	for _, c := range l.waiting {
 		if largest == nil || c.len() > largest.len() {
 			largest = c
@@ -120,7 +121,7 @@ func (l *Limiter) evict() {
 	}
 	from := &largest.silent
 	if from.Len() == 0 {
-		from = &largest.talking
+		from = &largest.sending
 	}
 	v := from.Front().Value.(*Visit)
 	l.remove(v)
@@ -132,7 +133,7 @@ func (l *Limiter) remove(v *Visit) {
 	if v.list == nil {
 		return
 	}
-	v.list.Remove(v.seat)
+	v.list.Remove(v.element)
 	v.list = nil
 	if l.waiting[v.from].len() == 0 {
 		delete(l.waiting, v.from)

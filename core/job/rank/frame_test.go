@@ -30,8 +30,8 @@ func TestFrameLengthIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends, the board answers or refuses, and does not fall over.
-func FuzzBoard(f *testing.F) {
+// Whatever a peer sends, the store answers or refuses, and does not fall over.
+func FuzzState(f *testing.F) {
 	seed := func(fs ...frame) {
 		var b bytes.Buffer
 		for _, x := range fs {
@@ -45,7 +45,7 @@ func FuzzBoard(f *testing.F) {
 	seed(frame{op: opAdd, id: 1, body: fields{}.text("c").number(-3)}, frame{op: opCompareAndSet, id: 2, body: fields{}.text("c").text("").text("x")})
 	seed(frame{op: opDelete, id: 1, body: fields{}.text("c")}, frame{op: opHello, id: 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := newBoard(2, nil, func(ticket, frame) {})
+		b := newState(2, nil, func(request, frame) {})
 		b.join(Peer{Rank: 0})
 		r := bytes.NewReader(data)
 		for {
@@ -53,7 +53,7 @@ func FuzzBoard(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if b.ask(ticket{0, fr.id}, fr) != nil {
+			if b.ask(request{0, fr.id}, fr) != nil {
 				break
 			}
 		}

@@ -50,7 +50,7 @@ type StoreOptions struct {
 	limiter *hostnet.Limiter // of tests; nil: as large as the process's limits allow
 }
 
-// Server hosts the board of a job. Close ends it.
+// Server hosts the store of a job. Close ends it.
 type Server struct {
 	opts  StoreOptions
 	ln    net.Listener
@@ -59,7 +59,7 @@ type Server struct {
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
-	board   *board
+	state   *state
 	peers   map[int]*serverConn      // accepted, by rank
 	conns   map[*serverConn]struct{} // all, also strangers that are still talking
 	onLeave func(int, error)
@@ -94,7 +94,7 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	if o.Log != nil {
 		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
-	s.board = newBoard(o.WorldSize, o.Roster, s.deliver)
+	s.state = newState(o.WorldSize, o.Roster, s.deliver)
 	s.wg.Go(s.accept)
 	return s, nil
 }
@@ -147,7 +147,7 @@ func (s *Server) OnLeave(f func(rank int, err error)) {
 func (s *Server) connected() []Peer {
 	var l []Peer
 	for r := range s.peers {
-		l = append(l, s.board.names[r])
+		l = append(l, s.state.names[r])
 	}
 	return byRank(l)
 }
@@ -283,10 +283,10 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	case h.rank < 0 || h.rank >= o.WorldSize:
 		return &RefusedError{Reason: fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize)}
 	case s.peers[h.rank] != nil:
-		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.board.names[h.rank])}
+		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.state.names[h.rank])}
 	}
 	s.peers[h.rank] = c
-	s.board.join(p)
+	s.state.join(p)
 	return nil
 }
 
@@ -301,7 +301,7 @@ func (s *Server) answer(c *serverConn) (clean bool, err error) {
 			return true, nil
 		}
 		s.mu.Lock()
-		err = s.board.ask(ticket{c.rank, f.id}, f)
+		err = s.state.ask(request{c.rank, f.id}, f)
 		s.mu.Unlock()
 		if err != nil {
 			return false, err
@@ -312,7 +312,7 @@ func (s *Server) answer(c *serverConn) (clean bool, err error) {
 func (s *Server) release(c *serverConn, clean bool, err error) {
 	s.mu.Lock()
 	delete(s.peers, c.rank)
-	s.board.leave(c.rank, clean, whyLeft(err))
+	s.state.leave(c.rank, clean, whyLeft(err))
 	tell := s.onLeave
 	if clean || s.closed {
 		tell = nil
@@ -333,15 +333,15 @@ func whyLeft(err error) string {
 	return keepalive.Explain(err).Error()
 }
 
-// deliver queues an answer; the board calls it under the server's lock.
-func (s *Server) deliver(t ticket, f frame) {
+// deliver queues an answer; state calls it under the server's lock.
+func (s *Server) deliver(t request, f frame) {
 	if c := s.peers[t.rank]; c != nil {
 		c.queue(f)
 	}
 }
 
 // serverConn is a peer's connection with its outgoing answers, which a slow
-// peer must not let the board wait for.
+// peer must not hold up.
 type serverConn struct {
 	*tls.Conn
 	visit *hostnet.Visit

@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
-// Store is the job's shared board, as one rank sees it. All ranks of a job use
-// the same keys; the board lives as long as one start of the group, so a
+// Store is what the ranks of a job share, as one rank sees it. All ranks of a job use
+// the same keys; values live as long as one start of the group, so a
 // restarted group never reads a value of the one before (connections of
 // another generation are refused).
 //

@@ -462,10 +462,10 @@ func TestStoreLost(t *testing.T) {
 
 func TestGatherRefusesMisfits(t *testing.T) {
 	var last frame
-	b := newBoard(3, nil, func(_ ticket, f frame) { last = f })
+	b := newState(3, nil, func(_ request, f frame) { last = f })
 	ask := func(conn, rank, size int) {
 		last = frame{}
-		b.ask(ticket{conn, 1}, frame{op: opGather, body: fields{}.text("g").number(int64(rank)).number(int64(size)).bytes(nil)})
+		b.ask(request{conn, 1}, frame{op: opGather, body: fields{}.text("g").number(int64(rank)).number(int64(size)).bytes(nil)})
 	}
 	ask(0, 0, 3)
 	if last.op != 0 {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// board is the state of a store without its network: values, counters, waits.
+// state is a store without its network: values, counters, waits.
 // It is not safe for concurrent use. Answers leave through reply, which must
-// not call back into the board.
-type board struct {
+// not call back into it.
+type state struct {
 	size  int          // ranks of the job
 	names map[int]Peer // who is or should be who, as far as known
 	here  map[int]bool // connected now
@@ -18,10 +18,10 @@ type board struct {
 
 	values  map[string][]byte
 	held    int // bytes in values
-	waits   map[ticket]*wait
-	byKey   map[string]map[ticket]*wait
+	waits   map[request]*wait
+	byKey   map[string]map[request]*wait
 	gathers map[string]*gather
-	reply   func(ticket, frame)
+	reply   func(request, frame)
 }
 
 // departure is a rank that went, and why, where that is known.
@@ -30,8 +30,8 @@ type departure struct {
 	why  string
 }
 
-// ticket names one question: the rank that asked, and its id for it.
-type ticket struct {
+// request names one question: the rank that asked, and its id for it.
+type request struct {
 	rank int
 	id   uint64
 }
@@ -47,7 +47,7 @@ type gather struct {
 	name string
 	size int
 	vals map[int][]byte
-	open []ticket
+	open []request
 }
 
 const (
@@ -55,10 +55,10 @@ const (
 	maxValues = 256 << 20 // all values together
 )
 
-func newBoard(size int, roster []Peer, reply func(ticket, frame)) *board {
-	b := &board{
+func newState(size int, roster []Peer, reply func(request, frame)) *state {
+	b := &state{
 		size: size, names: map[int]Peer{}, here: map[int]bool{}, gone: map[int]bool{},
-		values: map[string][]byte{}, waits: map[ticket]*wait{}, byKey: map[string]map[ticket]*wait{},
+		values: map[string][]byte{}, waits: map[request]*wait{}, byKey: map[string]map[request]*wait{},
 		gathers: map[string]*gather{}, reply: reply,
 	}
 	for _, p := range roster {
@@ -67,7 +67,7 @@ func newBoard(size int, roster []Peer, reply func(ticket, frame)) *board {
 	return b
 }
 
-func (b *board) join(p Peer) {
+func (b *state) join(p Peer) {
 	b.names[p.Rank] = p
 	b.here[p.Rank] = true
 	delete(b.gone, p.Rank)
@@ -75,7 +75,7 @@ func (b *board) join(p Peer) {
 
 // leave takes a rank out; without a goodbye it ends every wait, since a job
 // that lost a rank can only be started again.
-func (b *board) leave(rank int, clean bool, why string) {
+func (b *state) leave(rank int, clean bool, why string) {
 	d := departure{b.names[rank], why}
 	delete(b.here, rank)
 	for t := range b.waits {
@@ -104,15 +104,15 @@ func leftFrame(d departure, clean bool) frame {
 	return frame{op: opPeerLeft, body: fields{}.peers([]Peer{d.peer}).flag(clean).text(d.why)}
 }
 
-func (b *board) ok(t ticket, body fields) { b.reply(t, frame{op: opOK, id: t.id, body: body}) }
+func (b *state) ok(t request, body fields) { b.reply(t, frame{op: opOK, id: t.id, body: body}) }
 
-func (b *board) refuse(t ticket, format string, args ...any) {
+func (b *state) refuse(t request, format string, args ...any) {
 	b.reply(t, frame{op: opError, id: t.id, body: fields{}.text(fmt.Sprintf(format, args...))})
 }
 
 // ask answers one question or puts it among the waits. An error means that the
 // peer does not keep to the protocol.
-func (b *board) ask(t ticket, f frame) error {
+func (b *state) ask(t request, f frame) error {
 	p := &parser{rest: f.body}
 	switch f.op {
 	case opSet:
@@ -138,12 +138,12 @@ func (b *board) ask(t ticket, f frame) error {
 		return b.then(p, func() { b.meet(t, name, rank, size, val) })
 	case opPoll, opCancel:
 		id := p.number()
-		return b.then(p, func() { b.report(ticket{t.rank, uint64(id)}, f.op == opCancel) })
+		return b.then(p, func() { b.report(request{t.rank, uint64(id)}, f.op == opCancel) })
 	}
 	return fmt.Errorf("%w: unknown operation %d", errFrame, f.op)
 }
 
-func (b *board) then(p *parser, act func()) error {
+func (b *state) then(p *parser, act func()) error {
 	if err := p.end(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func texts(l [][]byte) []string {
 }
 
 // put stores a value and answers the waits that it completes.
-func (b *board) put(t ticket, key string, val []byte) bool {
+func (b *state) put(t request, key string, val []byte) bool {
 	held := b.held - len(b.values[key]) + len(val)
 	if len(key) > maxKey || held > maxValues {
 		b.refuse(t, "key of %d bytes, all values %d bytes: at most %d and %d", len(key), held, maxKey, maxValues)
@@ -177,20 +177,20 @@ func (b *board) put(t ticket, key string, val []byte) bool {
 	return true
 }
 
-func (b *board) answer(key string) fields {
+func (b *state) answer(key string) fields {
 	if key == "" {
 		return nil
 	}
 	return fields{}.bytes(b.values[key])
 }
 
-func (b *board) set(t ticket, key string, val []byte) {
+func (b *state) set(t request, key string, val []byte) {
 	if b.put(t, key, val) {
 		b.ok(t, nil)
 	}
 }
 
-func (b *board) add(t ticket, key string, delta int64) {
+func (b *state) add(t request, key string, delta int64) {
 	sum := delta
 	if old, there := b.values[key]; there {
 		if len(old) != 8 {
@@ -204,7 +204,7 @@ func (b *board) add(t ticket, key string, delta int64) {
 	}
 }
 
-func (b *board) compareAndSet(t ticket, key string, old, val []byte) {
+func (b *state) compareAndSet(t request, key string, old, val []byte) {
 	now, there := b.values[key]
 	match := bytes.Equal(now, old) && (there || len(old) == 0)
 	if match && !b.put(t, key, val) {
@@ -213,14 +213,14 @@ func (b *board) compareAndSet(t ticket, key string, old, val []byte) {
 	b.ok(t, fields{}.bytes(b.values[key]).flag(match))
 }
 
-func (b *board) remove(t ticket, key string) {
+func (b *state) remove(t request, key string) {
 	val, there := b.values[key]
 	b.held -= len(val)
 	delete(b.values, key)
 	b.ok(t, fields{}.flag(there))
 }
 
-func (b *board) await(t ticket, get string, keys ...string) {
+func (b *state) await(t request, get string, keys ...string) {
 	w := &wait{get: get, missing: map[string]bool{}}
 	for _, k := range keys {
 		if _, there := b.values[k]; !there {
@@ -238,14 +238,14 @@ func (b *board) await(t ticket, get string, keys ...string) {
 	b.waits[t] = w
 	for k := range w.missing {
 		if b.byKey[k] == nil {
-			b.byKey[k] = map[ticket]*wait{}
+			b.byKey[k] = map[request]*wait{}
 		}
 		b.byKey[k][t] = w
 	}
 }
 
 // meet adds one rank to a gathering and ends it when that was the last.
-func (b *board) meet(t ticket, name string, rank, size int, val []byte) {
+func (b *state) meet(t request, name string, rank, size int, val []byte) {
 	g := b.gathers[name]
 	if g == nil {
 		g = &gather{name: name, size: size, vals: map[int][]byte{}}
@@ -274,7 +274,7 @@ func (b *board) meet(t ticket, name string, rank, size int, val []byte) {
 	}
 }
 
-func (b *board) misfit(t ticket, g *gather, rank, size int, val []byte) string {
+func (b *state) misfit(t request, g *gather, rank, size int, val []byte) string {
 	switch {
 	case size != g.size:
 		return fmt.Sprintf("%q: rank %d expects %d ranks, the others expect %d", g.name, rank, size, g.size)
@@ -290,7 +290,7 @@ func (b *board) misfit(t ticket, g *gather, rank, size int, val []byte) string {
 	return ""
 }
 
-func (b *board) complete(g *gather) {
+func (b *state) complete(g *gather) {
 	vals := make([][]byte, g.size)
 	for r := range vals {
 		vals[r] = g.vals[r]
@@ -305,7 +305,7 @@ func (b *board) complete(g *gather) {
 
 // report tells how far a wait has come, and ends it if asked to. A wait that
 // is no longer there has had its answer.
-func (b *board) report(t ticket, cancel bool) {
+func (b *state) report(t request, cancel bool) {
 	w, open := b.waits[t]
 	if !open {
 		return
@@ -319,7 +319,7 @@ func (b *board) report(t ticket, cancel bool) {
 	b.reply(t, f)
 }
 
-func (b *board) roll(w *wait) (arrived, missing []Peer) {
+func (b *state) roll(w *wait) (arrived, missing []Peer) {
 	size, there := b.size, func(r int) bool { return b.here[r] }
 	if g := w.gather; g != nil {
 		size, there = g.size, func(r int) bool { return g.vals[r] != nil }
@@ -337,13 +337,13 @@ func (b *board) roll(w *wait) (arrived, missing []Peer) {
 }
 
 // end answers a wait for good.
-func (b *board) end(t ticket, f frame) {
+func (b *state) end(t request, f frame) {
 	b.forget(t)
 	f.id = t.id
 	b.reply(t, f)
 }
 
-func (b *board) forget(t ticket) {
+func (b *state) forget(t request) {
 	if w := b.waits[t]; w != nil {
 		for k := range w.missing {
 			delete(b.byKey[k], t)
