@@ -81,6 +81,7 @@ func TestSchemaAccepts(t *testing.T) {
 		`launch.grace = "1m30s"`, `backend.options.algorithm = "ring"`, `precision = {plugin = "amp", options = {level = "O2"}}`,
 		`precision = {plugin = "./mine", options = {tea = 3}}`, `backend = {plugin = "./mine", options = {tea = 3}}`, `dataset.options.root = "my data"`,
 		`model.freeze = ["0"]`, `checkpoint.every = "500 steps"`, `sampler.seed = 7`, `optimizer.betas = [0, 0.9]`,
+		`train.max_norm = 0`, `train.max_skips = 0`, `lr_scheduler.warmup_factor = 1`, `ddp.first_bucket_mb = 0`, `train.eval_every = 0`,
 	} {
 		if err := valid(t, s, fmt.Sprintf(smallest, "mnist")+line); err != nil {
 			t.Errorf("%s: %v", line, err)
@@ -99,7 +100,9 @@ func TestSchemaRefuses(t *testing.T) {
 		`model.loss = "l1"`, `model.stem = "tiny"`, `backend.plugin = "gloo"`, `precision.plugin = "apex"`, `backend.sha256 = "abc"`,
 		`backend.options.algorithm = "tree"`, `backend.options.tea = 1`, `precision.options.level = "O1"`, `precision = {plugin = "amp", options = {level = "O9"}}`,
 		`dataset.options.fallback = "none"`, `dataset.options.root = 3`, `dataset.options.pad = 3`, `launch.nproc_per_node = "many"`, `launch.nproc_per_node = 0`, `launch.grace = "soon"`,
-		`ddp.bucket_cap_mb = "big"`, `train.epochs = "3"`, `train.epocs = 3`, `metrics.tensorboard = 1`, `trian.epochs = 3`,
+		`ddp.bucket_cap_mb = "big"`, `train.epochs = "3"`, `train.epocs = 3`,
+		`train.epochs = -1`, `train.global_batch = -1`, `train.accumulate_steps = 0`, `optimizer.lr = -0.1`, `ddp.powersgd_rank = 0`, `sampler.prefetch = 0`, `launch.max_restarts = -1`,
+		`lr_scheduler.warmup_factor = 1.5`, `checkpoint.keep = -1`, `backend.restarts = -1`, `metrics.tensorboard = 1`, `trian.epochs = 3`,
 		`model.layers = [{type = "dense"}]`, `model.layers = [{type = "gelu", approximate = "sin"}]`, `model.layers = [{type = "linear", units = 3}]`, `model.layers = [{out_features = 3}]`,
 	} {
 		if valid(t, s, fmt.Sprintf(smallest, "mnist")+line) == nil {

@@ -112,7 +112,7 @@ func TestSchema(t *testing.T) {
 		t.Errorf("%d tables, want %d", len(tables), len(names))
 	}
 	train := tables["train"].(map[string]any)
-	want := map[string]any{"type": "integer", "default": 1, "description": manual()["train"]["epochs"].text}
+	want := map[string]any{"type": "integer", "default": 1, "minimum": 0, "description": manual()["train"]["epochs"].text}
 	if diff := cmp.Diff(want, train["properties"].(map[string]any)["epochs"]); diff != "" {
 		t.Error(diff)
 	}

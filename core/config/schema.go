@@ -18,7 +18,7 @@ import (
 // Schema describes the file as a JSON Schema (draft 4, which the TOML editors
 // know). Keys, types and defaults come from the structs; descriptions from the
 // manual; the words that a key takes from the struct tags words, separated by
-// commas, and pattern; layers from their operations; plugins, those that are
+// commas, and pattern; the least and greatest numbers from the checks; layers from their operations; plugins, those that are
 // built in, from what they publish. Plugins by path have options of their own,
 // which are left open.
 func Schema(plugins ...sdk.Info) map[string]any {
@@ -48,6 +48,7 @@ func (s *schema) object(table string, t reflect.Type, def reflect.Value) map[str
 		f := t.Field(idx[name])
 		p := s.of(join(table, name), f.Type, d)
 		restrict(p, f.Tag)
+		bound(p, def, name, idx[name])
 		if text := manual()[table][name].text; text != "" {
 			p["description"] = text
 		}
