@@ -147,6 +147,9 @@ func listCheckpoints(dir string) ([]checkpoint.Info, error) {
 	if inner := filepath.Join(dir, "checkpoints"); isDir(fsys, inner) {
 		dir = inner
 	} else if !isDir(fsys, dir) {
+		if err := checkpoint.Find(fsys, dir); errors.As(err, new(*checkpoint.PickleError)) {
+			return nil, err
+		}
 		return nil, usagef("%s is not a directory: give a run's, or its checkpoints", dir)
 	}
 	return checkpoint.List(fsys, dir)

@@ -78,5 +78,6 @@ func header(fsys FS, path string) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	return ReadHeader(f, info.Size())
+	h, err := ReadHeader(f, info.Size())
+	return h, pickleAt(path, err)
 }

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -71,6 +72,15 @@ func refusePickle(fsys FS, path string) error {
 		return &PickleError{Path: path}
 	}
 	return newPickleError(path, f, info.Size())
+}
+
+// pickleAt gives the error of a file that was read without its name that name.
+func pickleAt(path string, err error) error {
+	var pickle *PickleError
+	if errors.As(err, &pickle) {
+		pickle.Path = path
+	}
+	return err
 }
 
 func newPickleError(path string, r io.ReaderAt, size int64) *PickleError {

@@ -53,7 +53,7 @@ func verifyFile(fsys FS, path string, want File) error {
 		return fmt.Errorf("%s: %w", filepath.Base(path), ErrChecksum)
 	}
 	if _, err := ReadHeader(f, n); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+		return fmt.Errorf("%s: %w", filepath.Base(path), pickleAt(path, err))
 	}
 	return nil
 }
