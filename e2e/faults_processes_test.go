@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,11 +31,25 @@ func TestPluginDiesOrHangs(t *testing.T) {
 		t.Run(fmt.Sprint(c.kind, " ", c.sig), func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.underWay(t, scaled)
+			r := p.underWay(t, scaled, `checkpoint.every="200 steps"`)
+			p.saved(t, 1, 1)
 			r.began = time.Now()
 			kill(t, p.pluginOf(t, c.kind, 1).pid, c.sig)
-			r.wait(t).expect(t, 5).within(t, c.within).oneBlock(t).
-				says(t, "rank      : 1", "| error: ", fmt.Sprintf("%s plugin %q", c.kind, c.name), c.says, "logs/rank-1.log")
+			res := r.wait(t).expect(t, 5).within(t, c.within).oneBlock(t).
+				says(t, "rank      : 1", "| error: ", fmt.Sprintf("%s plugin %q", c.kind, c.name), c.says, "logs/rank-1.log", "newest good checkpoint: step ", "runs/job/1/checkpoints/step-")
+			how := "died in "
+			if c.sig == syscall.SIGSTOP {
+				how = "hangs in "
+				res.says(t, "trainctl doctor --run runs/job/1 shows")
+			}
+			res.matches(t, fmt.Sprintf(`plugin    : %s "%s" \(pid \d+\) %s`, c.kind, c.name, how))
+			if advised := strings.Contains(res.stderr, "backend.restarts = 1"); advised != (c.kind == "backend") {
+				t.Errorf("backend.restarts is advised: %v\n%s", advised, res.stderr)
+			}
+			events := read(filepath.Join(p.runDir(1), "events.jsonl"))
+			if want := fmt.Sprintf(`"rank":1,"event":"plugin_failed","type":%q,"name":%q`, c.kind, c.name); !strings.Contains(events, want) {
+				t.Errorf("events.jsonl lacks %s", want)
+			}
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/bench"
@@ -56,6 +57,23 @@ func TestNodesThatDisagree(t *testing.T) {
 	other := p.node(1, endpoint, append(set("optimizer.lr=0.5"), "--nproc-per-node", "1")...).start(t)
 	p.node(0, endpoint, "--nproc-per-node", "1").start(t).wait(t).expect(t, 2).says(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
 	other.wait(t).expect(t, 2).says(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
+}
+
+// Data that are not there are told once on every machine, with whose they are.
+func TestNodesWithoutData(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
+	args := append(set("dataset.plugin=imagefolder", `dataset.options={root="nowhere"}`, `model={name="mlp"}`), "--nproc-per-node", "2")
+	other := p.node(1, endpoint, args...).start(t)
+	for _, r := range []result{p.node(0, endpoint, args...).start(t).wait(t), other.wait(t)} {
+		r.expect(t, 2)
+		matches(t, r, `(?m)^error: rank \d on \S+: dataset plugin "imagefolder": .*nowhere`)
+		_, told, _ := strings.Cut(r.stderr, "error: ")
+		if n := strings.Count(told, "\n"); n > 4 || strings.Count(r.stderr, "nowhere") > 3 || strings.Contains(r.stderr, "FAILED") {
+			t.Errorf("told in %d lines:\n%s", n, r.stderr)
+		}
+	}
 }
 
 // When the cable between two machines breaks in the middle of training, both

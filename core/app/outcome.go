@@ -58,6 +58,9 @@ func (j *job) outcome(res launch.Result) outcome {
 		o.failed = rankFailed(o.failure)
 		if r := o.failure.Root.Refusal; r != nil {
 			o.refused = AtPlace(j.Config, r.Err())
+			if len(r.Problems) == 0 && j.Config.Launch.Nnodes.Int() > 1 { // hosts may have different data
+				o.refused = fmt.Errorf("rank %d on %s: %w", o.failure.Root.Rank, o.failure.Root.Host, o.refused)
+			}
 		}
 	}
 	return o

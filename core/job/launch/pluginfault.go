@@ -75,7 +75,7 @@ func (c Cause) deadPlugin() []string {
 
 // hungPlugin is what to do where a plugin hung.
 func (c Cause) hungPlugin() []string {
-	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If it is written in Go, the lines above say where, and the rank's log has the stacks of all its goroutines.",
+	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If its process could still answer, a Go plugin's stack is above, and the stacks of all its goroutines are in the rank's log.",
 		c.Plugin.Kind, c.Rank, c.Plugin.Operation)}
 	advice = append(advice, c.Plugin.replace()...)
 	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
