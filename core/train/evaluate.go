@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/plan"
-	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -33,7 +32,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		return nil
 	}
 	begin := time.Now()
-	t.Events.Emit(&event.PhaseChanged{Phase: "eval"})
+	t.enter("eval")
 	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
 	t.report.evaluation(t.pos, &sums, time.Since(begin))
-	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	t.enter("train")
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 // Run trains to the end of the configuration. When the context ends, all
 // ranks finish the step they are in, save, and Run returns Preempted.
 func (t *Trainer) Run(ctx context.Context) error {
-	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	t.enter("train")
 	t.report.stats.begin = time.Now()
 	for !t.atEnd() {
 		stop, err := t.epoch(ctx)

@@ -74,7 +74,7 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	if err != nil || t.World.Rank != 0 || t.Store == nil {
 		return nil, err
 	}
-	t.Events.Emit(&event.PhaseChanged{Phase: "checkpoint"})
+	t.enter("checkpoint")
 	mark := t.trace.Now()
 	snap, err := t.snapshot(ctx)
 	if err == nil {
@@ -82,7 +82,7 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 		_, err = t.Store.Save(ctx, snap)
 	}
 	t.trace.Since(timeline.Checkpoint, "snapshot", -1, mark)
-	t.Events.Emit(&event.PhaseChanged{Phase: "train"})
+	t.enter("train")
 	if err != nil {
 		err = fmt.Errorf("saving a checkpoint after step %d: %w", t.pos.Step, err)
 	}

@@ -29,28 +29,38 @@ func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d}
 	t.recovery = recovery.New(runState{t}, t.newProcessGroup(), d.Settings.BackendTimeout)
-	t.Events.Emit(&event.PhaseChanged{Phase: "plugins"})
+	t.enter("plugins")
 	if err := t.openPlugins(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := t.limited(ctx)
 	defer cancel()
-	for _, phase := range []struct {
-		name string
-		do   func(context.Context) error
-	}{
-		{"plan", t.makePlan},
-		{"rendezvous", t.rendezvous},
-		{"buckets", t.tune},
-		{"weights", t.loadWeights},
-	} {
-		t.Events.Emit(&event.PhaseChanged{Phase: phase.name})
-		if err := phase.do(ctx); err != nil {
-			return nil, Late(ctx, err)
-		}
+	if err := t.prepare(ctx); err != nil {
+		return nil, Late(ctx, err)
 	}
 	return t, nil
 }
+
+// prepare does what comes after the plugins were opened.
+func (t *Trainer) prepare(ctx context.Context) error {
+	t.enter("plan")
+	if err := t.makePlan(); err != nil {
+		return err
+	}
+	t.enter("rendezvous")
+	if err := t.rendezvous(ctx); err != nil {
+		return err
+	}
+	t.enter("buckets")
+	if err := t.tune(ctx); err != nil {
+		return err
+	}
+	t.enter("weights")
+	return t.loadWeights(ctx)
+}
+
+// enter reports the phase that the run is in from now on.
+func (t *Trainer) enter(phase string) { t.Events.Emit(&event.PhaseChanged{Phase: phase}) }
 
 // limited bounds what does not wait for data.
 func (t *Trainer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -164,7 +174,7 @@ func (t *Trainer) checkPlugins() error {
 }
 
 // makePlan plans the run and lays out the memory that the rank shares.
-func (t *Trainer) makePlan(context.Context) (err error) {
+func (t *Trainer) makePlan() (err error) {
 	begin := time.Now()
 	if t.outline, err = NewOutline(t.Settings, t.spec, &t.policy, t.World.Size, t.World.Rank); err != nil {
 		return err
