@@ -91,9 +91,12 @@ func (r *Reducer) Trial(n int) error {
 	if err != nil {
 		return err
 	}
-	ticket, err := r.group.submitIn(r.device.arena, tensor.F32, at, -1, ready, 0)
+	ticket, err := r.group.submitIn(r.device.arena, tensor.F32, at, -1, ready, done)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.group.wait(ticket, "trial", -1, at), r.device.shared.Follow(done)) // which nobody has recorded
+	if err := r.group.wait(ticket, "trial", -1, at); err != nil {
+		return err
+	}
+	return errors.Join(r.device.shared.Follow(done), r.device.dev.Download()) // without parts it waits for the sum
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// lent is memory of a device that notes what is done with it, and the backend
-// that it was lent to.
-type lent struct {
+// gpu is a device and its memory, which notes what is done with it, and the backend
+// that shares it.
+type gpu struct {
 	plan.Resident
 	plan.Lent
 	did    []string
@@ -21,7 +21,7 @@ type lent struct {
 	broken string // what fails
 }
 
-func (l *lent) do(format string, args ...any) error {
+func (l *gpu) do(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	l.did = append(l.did, what)
 	if what == l.broken {
@@ -30,36 +30,38 @@ func (l *lent) do(format string, args ...any) error {
 	return nil
 }
 
-func (l *lent) Scale(x tensor.Tensor, f float64) error {
+func (l *gpu) Scale(x tensor.Tensor, f float64) error {
 	return l.do("scale %d by %v", x.Shape.Elems(), f)
 }
 
-func (l *lent) Written() (ready, done int, err error) {
+func (l *gpu) Written() (ready, done int, err error) {
 	l.events++
 	return l.events, l.events, l.do("written")
 }
 
-func (l *lent) Follow(done int) error { return l.do("follow %d", done) }
+func (l *gpu) Follow(done int) error { return l.do("follow %d", done) }
 
-func (l *lent) Submit(c *sdk.Collective) (uint64, error) {
-	if c.Buf != nil || c.Arena == nil || c.Arena.Name != "lent" || c.Offset%64 != 0 {
+func (l *gpu) Submit(c *sdk.Collective) (uint64, error) {
+	if c.Buf != nil || c.Arena == nil || c.Arena.Name != "gpu" || c.Offset%64 != 0 {
 		return 0, fmt.Errorf("%v: arena %v, %d bytes", c, c.Arena, len(c.Buf))
 	}
 	return c.Seq, l.do("sum bucket %d, %d elements, after %d, before %d", c.Bucket, c.Count, c.Ready, c.Done)
 }
 
-func (l *lent) Wait(ticket uint64) error { return l.do("wait") }
+func (l *gpu) Download(parts ...[]byte) error { return l.do("download %d parts", len(parts)) }
+
+func (l *gpu) Wait(ticket uint64) error { return l.do("wait") }
 
 // onDevice is a reducer of two buckets of one gradient each, of 4 and 5 elements.
-func onDevice(t *testing.T) (*Reducer, *lent) {
+func onDevice(t *testing.T) (*Reducer, *gpu) {
 	grads := []Gradient{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{4}}, {Name: "b", DType: tensor.F32, Shape: tensor.Shape{5}}}
 	buckets := Assign(grads, []int{0, 1}, 1, 1)
 	regions, end := Layout(buckets, 0)
-	cfg, l := Default(), &lent{}
+	cfg, l := Default(), &gpu{}
 	cfg.PredivideFactor = 0.5
 	g := NewGroup(0, 2, l, newArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
 	r := NewReducer(g, cfg, grads, buckets, regions, regions)
-	r.Within(l, l, &sdk.Arena{ID: 2, Name: "lent"})
+	r.Within(l, l, &sdk.Arena{ID: 2, Name: "gpu"})
 	return r, l
 }
 
@@ -130,12 +132,27 @@ func TestBucketsChangeTheirWay(t *testing.T) {
 	if pass(); !slices.Equal(stage.fetched, []int{0, 1}) {
 		t.Errorf("fetched %v", stage.fetched)
 	}
-	r.Within(l, l, &sdk.Arena{ID: 2, Name: "lent"})
+	r.Within(l, l, &sdk.Arena{ID: 2, Name: "gpu"})
 	if err := r.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	pass()
 	if err := errors.Join(r.Flush(), r.Finish(), r.Settle()); err != nil || len(stage.fetched) != 2 || len(stage.stored) != 0 {
 		t.Errorf("fetched %v, stored %v, %v", stage.fetched, stage.stored, err)
+	}
+}
+
+// A trial goes the way of the buckets, with an event behind its sum, and waits for it.
+func TestTrialOnTheDevice(t *testing.T) {
+	r, l := onDevice(t)
+	if err := r.Trial(16); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"written", "sum bucket -1, 4 elements, after 1, before 1", "wait", "follow 1", "download 0 parts"}; !slices.Equal(l.did, want) {
+		t.Errorf("did %q", l.did)
+	}
+	l.broken = "wait"
+	if err := r.Trial(16); !errors.Is(err, errBroken) {
+		t.Errorf("got %v", err)
 	}
 }

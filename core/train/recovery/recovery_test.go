@@ -60,14 +60,14 @@ func (s *store) gather(rank int) func(context.Context, string, []byte) ([][]byte
 			s.all[name], s.done[name] = make([][]byte, s.world), make(chan struct{})
 		}
 		s.all[name][rank] = own
-		done := s.done[name]
+		all, done := s.all[name], s.done[name]
 		if !slices.ContainsFunc(s.all[name], func(b []byte) bool { return b == nil }) {
 			close(done)
 		}
 		s.mu.Unlock()
 		select {
 		case <-done:
-			return s.all[name], nil
+			return all, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
