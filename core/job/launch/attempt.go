@@ -42,8 +42,12 @@ type attempt struct {
 	silence <-chan time.Time
 	verdict *verdict // why it ends, nil while it runs or when all went well
 	kill    <-chan time.Time
-	ended   []exit    // after the verdict
-	asked   time.Time // when the first signal came
+	killAt  time.Time
+	longer  <-chan time.Duration // node 0's grace, on the others
+	far     context.Context      // of waits for other nodes
+	waits   sync.WaitGroup       // for them
+	ended   []exit               // after the verdict
+	asked   time.Time            // when the first signal came
 }
 
 // attempt runs the group once. The error says why it could not be run at all.
@@ -116,10 +120,10 @@ func (a *attempt) start() error {
 // those of the other nodes have too.
 func (a *attempt) watch(ctx context.Context) {
 	far, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	a.far = far
+	defer a.waits.Wait()
 	defer cancel()
-	remote := a.l.nodes.listen(far, &wg, a.n)
+	remote := a.l.nodes.listen(far, &a.waits, a.n)
 	var done <-chan *verdict
 	gone := ctx.Done()
 	for {
@@ -129,7 +133,7 @@ func (a *attempt) watch(ctx context.Context) {
 				return
 			}
 			if done == nil {
-				done = a.l.nodes.done(far, &wg, a.n)
+				done = a.l.nodes.done(far, &a.waits, a.n)
 			}
 		}
 		select {
@@ -150,6 +154,8 @@ func (a *attempt) watch(ctx context.Context) {
 			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
 		case <-a.silence:
 			a.condemn()
+		case d := <-a.longer:
+			a.extend(d)
 		case <-a.kill:
 			a.killAll()
 		}
@@ -215,6 +221,9 @@ func (a *attempt) failed(e exit) {
 	a.stop(grace)
 	f.Root.hear(e.w)
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
+	if e.code == ExitPreempted {
+		a.shareGrace()
+	}
 }
 
 // sameRequest is within what time signals are one request: timeout(1) signals its
@@ -262,6 +271,28 @@ func (a *attempt) drain(s os.Signal) {
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
 	a.stop(a.grace())
 	a.verdict = a.l.nodes.report(a.n, a.verdict)
+	a.shareGrace()
+}
+
+// shareGrace gives all nodes the grace of rank 0's, which alone has seen how long
+// saves take: the other ranks wait until rank 0 has saved.
+func (a *attempt) shareGrace() {
+	switch {
+	case a.l.nodes == nil || a.far == nil:
+	case a.l.o.NodeRank == 0:
+		a.l.nodes.offerGrace(a.n, a.grace())
+	default:
+		a.longer = a.l.nodes.awaitGrace(a.far, &a.waits, a.n)
+	}
+}
+
+// extend lets the ranks live for d from when they were asked to end, where that
+// is longer than they would.
+func (a *attempt) extend(d time.Duration) {
+	if more := d - a.grace(); more > 0 && a.kill != nil {
+		a.killAt = a.killAt.Add(more)
+		a.kill = time.After(time.Until(a.killAt))
+	}
 }
 
 // obey ends the attempt because another node says so.
@@ -271,16 +302,21 @@ func (a *attempt) obey(v *verdict) {
 	}
 	a.verdict = v
 	grace := min(a.l.o.Grace, afterFailure)
-	if v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted {
+	saving := v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted
+	if saving {
 		grace = max(a.grace(), v.Grace)
 	}
 	a.stop(grace)
+	if saving {
+		a.shareGrace()
+	}
 }
 
 func (a *attempt) stop(grace time.Duration) {
 	for w := range a.alive {
 		w.signal(syscall.SIGTERM)
 	}
+	a.killAt = time.Now().Add(grace)
 	a.kill = time.After(grace)
 }
 

@@ -94,6 +94,14 @@ func play(role string) int {
 		<-c
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "saving": // for that long when it is asked to end
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
+		<-c
+		takes, _ := time.ParseDuration(arg)
+		time.Sleep(takes)
+		return ExitPreempted
 	case "slow": // to end
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)

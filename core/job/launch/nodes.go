@@ -185,6 +185,30 @@ func (n *nodes) report(attempt int, v *verdict) *verdict {
 	return first
 }
 
+func graceKey(attempt int) string { return "grace/" + strconv.Itoa(attempt) }
+
+// offerGrace tells the other nodes how long node 0 lets its ranks save.
+func (n *nodes) offerGrace(attempt int, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = n.client.Set(ctx, graceKey(attempt), []byte(d.String())) // without it they keep to their own
+}
+
+// awaitGrace delivers what node 0 offers.
+func (n *nodes) awaitGrace(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan time.Duration {
+	c := make(chan time.Duration, 1)
+	wg.Go(func() {
+		text, err := n.client.Get(ctx, graceKey(attempt))
+		if err != nil {
+			return
+		}
+		if d, err := time.ParseDuration(string(text)); err == nil {
+			c <- d
+		}
+	})
+	return c
+}
+
 // listen delivers the verdict of another node, or of the network.
 func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
 	if n == nil {

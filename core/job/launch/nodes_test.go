@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
@@ -102,6 +104,37 @@ func TestSignalOnOneNodeEndsAll(t *testing.T) {
 	for i, res := range results {
 		if errs[i] != nil || res.ExitCode != ExitTerminated {
 			t.Errorf("node %d: %+v %v\n%s", i, res, errs[i], log)
+		}
+	}
+}
+
+// Ranks of a node that the signal reached wait for rank 0, which saves elsewhere:
+// node 0's grace holds for all.
+func TestGraceIsNodeZeros(t *testing.T) {
+	for _, asked := range [][]int{{1}, {0, 1}} {
+		signals := [2]chan os.Signal{make(chan os.Signal, 1), make(chan os.Signal, 1)}
+		var mu sync.Mutex
+		ready := 0
+		results, errs, log := fleet(t, []int{1, 1}, func(node int, o *Options) {
+			o.Signals = signals[node]
+			o.Command = func(w rank.World) Command { return asRole(fmt.Sprintf("saving:%d:1300ms", w.Rank))(w) }
+			if node == 0 {
+				o.Saving = func() time.Duration { return time.Minute }
+			}
+			o.OnEvent = func(int, []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				if ready++; ready == 2 {
+					for _, n := range asked {
+						signals[n] <- syscall.SIGTERM
+					}
+				}
+			}
+		})
+		for i, res := range results {
+			if errs[i] != nil || res.ExitCode != ExitPreempted {
+				t.Errorf("%v asked: node %d: %+v %v\n%s", asked, i, res, errs[i], log)
+			}
 		}
 	}
 }
