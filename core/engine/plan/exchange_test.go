@@ -208,13 +208,13 @@ func TestFailedExchangeEndsTheRun(t *testing.T) {
 func TestOnLoss(t *testing.T) {
 	x, y := goldenBatch(0, 4)
 	r := newRig(t, build(t, normModel(), digits, class), plan.Options{Batch: 4, Train: true, Fuse: true}, 1)
-	turns := 0
-	r.prog.Run(plan.Args{Input: x, Target: y, OnLoss: func() { turns++ }, OnGrad: func(p int) {
-		if turns != 1 {
-			t.Errorf("the gradient of parameter %d comes after %d turns", p, turns)
+	calls := 0
+	r.prog.Run(plan.Args{Input: x, Target: y, OnLoss: func() { calls++ }, OnGrad: func(p int) {
+		if calls != 1 {
+			t.Errorf("the gradient of parameter %d comes after %d calls of OnLoss", p, calls)
 		}
 	}})
-	if turns != 1 {
-		t.Errorf("%d turns", turns)
+	if calls != 1 {
+		t.Errorf("OnLoss was called %d times", calls)
 	}
 }

@@ -12,7 +12,7 @@ const align = 64
 
 func roundUp(n int) int { return (n + align - 1) &^ (align - 1) }
 
-// block is the memory of one or more values that take turns in it.
+// block is the memory that one or more values use one after the other.
 type block struct {
 	root        int // the value it is named after
 	first, last int // steps between which it is in use

@@ -64,8 +64,8 @@ func gradOrder(steps []Step) (order []int) {
 	return order
 }
 
-// turn is the first step behind the loss.
-func turn(steps []Step) int {
+// firstBackward is the index of the first step after the loss.
+func firstBackward(steps []Step) int {
 	for i := range steps {
 		if d := op.Of(steps[i].Op); d != nil && d.Loss && d.Name == steps[i].Op {
 			return i + 1

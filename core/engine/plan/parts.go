@@ -60,7 +60,7 @@ func Assemble(parts Parts) *Plan {
 	for i := range parts.Grads {
 		p.names.grads = append(p.names.grads, fmt.Sprintf("parameter %d", i))
 	}
-	p.gradOrder, p.turn = gradOrder(p.steps), turn(p.steps)
+	p.gradOrder, p.backward = gradOrder(p.steps), firstBackward(p.steps)
 	return p
 }
 

@@ -35,7 +35,7 @@ type Plan struct {
 	grads      []tensor.Spec
 	names      names
 	gradOrder  []int
-	turn       int // step at which backward begins
+	backward   int // index of the first step of backward
 	arena      int // bytes of activations
 	stats      Operand
 	input, tgt tensor.Spec
@@ -73,7 +73,7 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	}
 	p.grads = l.gradSpecs()
 	p.gradOrder = gradOrder(p.steps)
-	p.turn = turn(p.steps)
+	p.backward = firstBackward(p.steps)
 	return p, nil
 }
 

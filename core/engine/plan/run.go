@@ -112,7 +112,7 @@ type Result struct {
 func (p *Program) Run(a Args) Result {
 	p.prepare(&a)
 	for i := range p.plan.steps {
-		if i == p.plan.turn && a.OnLoss != nil {
+		if i == p.plan.backward && a.OnLoss != nil {
 			a.OnLoss()
 		}
 		hook := a.OnUnused
