@@ -57,8 +57,12 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 			return err
 		}
 		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Set: *set, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
-		if _, err = parseOptions(info.Kind, *set); err != nil {
+		given, err := parseOptions(info.Kind, *set)
+		if err != nil {
 			return err
+		}
+		if _, problems := sdk.CheckOptions(info.Kind+".options", info.published, given); len(problems) > 0 {
+			return problems.Err()
 		}
 		info.Options = nil
 		report := testReport{Plugin: info}

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/report/forecast"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // services are what the commands call. A nil service makes its command fail
@@ -86,6 +87,8 @@ type pluginInfo struct {
 	Path    string         `json:"path,omitempty"`   // empty: built in
 	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
 	Options []pluginOption `json:"options,omitempty"`
+
+	published []sdk.Option
 }
 
 // pluginOption is one key of a plugin's table.

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -40,8 +42,11 @@ func pluginServices(h *host.Host) plugins {
 					first = err
 				}
 			}
-			if found.Kind != "" {
-				first = nil
+			switch {
+			case found.Kind != "":
+				return found, nil
+			case kind == "" && !host.IsPath(name):
+				return found, unknownPlugin(name, h.List())
 			}
 			return found, first
 		},
@@ -51,6 +56,23 @@ func pluginServices(h *host.Host) plugins {
 		},
 		Backend: app.Backend,
 	}
+}
+
+// unknownPlugin is the error for a name that no built-in plugin of any kind has.
+func unknownPlugin(name string, known []sdk.Info) error {
+	text := fmt.Sprintf("no built-in plugin is called %q", name)
+	sep := "; there are "
+	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindPrecision} {
+		var names []string
+		for _, i := range known {
+			if i.Kind == kind {
+				names = append(names, i.Name)
+			}
+		}
+		text += fmt.Sprintf("%s%s %s", sep, kind, strings.Join(names, ", "))
+		sep = "; "
+	}
+	return codedError{errors.New(text + "; the path of an executable needs a slash, as in ./" + name), launch.ExitPlugin}
 }
 
 // pathOf is a plugin's path, "" for a built-in one.
@@ -84,7 +106,7 @@ func joined[T fmt.Stringer](list []T) string {
 }
 
 func describePlugin(i sdk.Info, path string) pluginInfo {
-	p := pluginInfo{Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary, Path: path, Offers: offers(i)}
+	p := pluginInfo{Kind: string(i.Kind), Name: i.Name, Version: i.Version, Summary: i.Summary, Path: path, Offers: offers(i), published: i.Options}
 	for _, o := range i.Options {
 		p.Options = append(p.Options, pluginOption{
 			Name: o.Name, Type: string(o.Type), Default: defaultText(o.Default), Unit: o.Unit, Limits: limits(o), Doc: o.Doc,
