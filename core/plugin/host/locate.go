@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -116,7 +117,7 @@ func executable(kind sdk.Kind, name string) *StartError {
 	case info.IsDir():
 		return failed(nil, "name the executable in it", "it is a directory")
 	case info.Mode()&0o111 == 0:
-		return failed(nil, "chmod +x "+name, "the file is not executable")
+		return failed(nil, "chmod +x "+usererr.Shell(name), "the file is not executable")
 	}
 	return nil
 }
