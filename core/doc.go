@@ -25,7 +25,7 @@
 // the hook. core/train/ddp/ready.go, a machine without memory or communication,
 // counts the bucket down and says which buckets may be launched: in index
 // order, never before their predecessors. core/train/ddp/reduce.go divides by the
-// world size, numbers the call and submits it. core/plugin/host/ringlane.go writes a
+// world size, numbers the call and submits it. core/plugin/host/ringqueue.go writes a
 // 128-byte descriptor into core/base/shm's ring and rings the doorbell; the bytes
 // stay where they are, because the arena is mapped in the plugin too. There
 // core/sdk takes the descriptor from the ring and calls Do, and

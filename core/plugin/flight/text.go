@@ -50,7 +50,7 @@ func (r *Report) JSON(w io.Writer) error {
 func (r *Report) Text(w io.Writer, n int) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for i := range r.Ranks {
-		r.Ranks[i].standing(t)
+		r.Ranks[i].writeState(t)
 	}
 	if len(r.Absent) > 0 {
 		fmt.Fprintf(t, "%s\tno record here\n", ranks(r.Absent))
@@ -72,7 +72,7 @@ func (r *Report) Text(w io.Writer, n int) error {
 	return nil
 }
 
-func (k *Rank) standing(w io.Writer) {
+func (k *Rank) writeState(w io.Writer) {
 	fmt.Fprintf(w, "rank %d\t%s on %s, pid %d\t%d operations", k.Rank, k.Plugin, k.Host, k.PID, k.Total)
 	if o := k.last(Ended); o != nil {
 		fmt.Fprintf(w, "\tlast ended: %v", o)

@@ -29,13 +29,13 @@ type Backend struct {
 
 // backendInstance is one process, or one value in this process.
 type backendInstance struct {
-	info sdk.Info
-	ctl  backendControl
-	lane lane
-	proc *plugin // nil in process
+	info  sdk.Info
+	ctl   backendControl
+	queue queue
+	proc  *plugin // nil in process
 }
 
-// backendControl is what of sdk.Backend does not go through the lane.
+// backendControl is what of sdk.Backend does not go through the queue.
 type backendControl interface {
 	Open(ctx context.Context, group sdk.Group, options sdk.Options) error
 	Attach(ctx context.Context, arena *sdk.Arena) error
@@ -52,7 +52,7 @@ func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error
 			return nil, err
 		}
 		r := &remoteBackend{p}
-		return &backendInstance{info: p.info, ctl: r, lane: p.lane(r.do), proc: p}, nil
+		return &backendInstance{info: p.info, ctl: r, queue: p.queue(r.do), proc: p}, nil
 	}}
 	first, err := b.start(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *Backend) Restart(ctx context.Context) error {
 // kill ends the process now and returns when it is dead.
 func (i *backendInstance) kill(ctx context.Context) {
 	i.proc.giveUp(ErrClosed)
-	_ = i.proc.close(ctx, i.lane) // what a killed process has to say does not matter
+	_ = i.proc.close(ctx, i.queue) // what a killed process has to say does not matter
 }
 
 // Open implements [Collectives].
@@ -112,7 +112,7 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 	defer b.mu.Unlock()
 	b.world, b.channels = group.WorldSize, group.Channels
 	if group.Timeout > 0 {
-		now.lane.limit(group.Timeout + margin)
+		now.queue.limit(group.Timeout + margin)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	if err := b.op.findMemory(); err != nil {
 		return 0, err
 	}
-	ticket, err = now.lane.submit(&b.op)
+	ticket, err = now.queue.submit(&b.op)
 	if err == nil {
 		b.record.submit(ticket, &b.op)
 	}
@@ -219,7 +219,7 @@ func (op *operation) findDeviceMemory() error {
 
 // Wait implements [Collectives].
 func (b *Backend) Wait(ticket uint64) error {
-	err := b.now.Load().lane.wait(ticket, nil)
+	err := b.now.Load().queue.wait(ticket, nil)
 	b.record.wait(ticket, err)
 	return err
 }
@@ -235,7 +235,7 @@ func (b *Backend) Timed() {
 // for other ranks included. It is false before the end of the collective,
 // without Timed, and with a plugin that does not say.
 func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
-	s, ok := b.now.Load().lane.span(ticket)
+	s, ok := b.now.Load().queue.span(ticket)
 	return time.Unix(0, s.Begin), time.Unix(0, s.End), ok
 }
 
@@ -244,13 +244,13 @@ func (b *Backend) Close(ctx context.Context) error {
 	now := b.now.Load()
 	if now.proc != nil {
 		b.record.release()
-		err := now.proc.close(ctx, now.lane)
+		err := now.proc.close(ctx, now.queue)
 		if lost := b.record.close(); err == nil {
 			err = lost
 		}
 		return err
 	}
-	now.lane.close()
+	now.queue.close()
 	return now.ctl.(*localBackend).Close()
 }
 
@@ -354,7 +354,7 @@ func InProcessBackend(b sdk.Backend) *Backend {
 	info := b.Info()
 	info.Kind = sdk.KindBackend
 	out := &Backend{}
-	out.now.Store(&backendInstance{info: info, ctl: local, lane: localLane(&info, local.do)})
+	out.now.Store(&backendInstance{info: info, ctl: local, queue: localQueue(&info, local.do)})
 	return out
 }
 

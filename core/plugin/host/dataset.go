@@ -21,7 +21,7 @@ type Dataset struct {
 
 	info  sdk.Info
 	ctl   datasetControl
-	lane  lane
+	queue queue
 	proc  *plugin // nil in process
 	spec  sdk.DatasetSpec
 	arena *shm.Arena // of the slots; nil without shared memory
@@ -57,7 +57,7 @@ func (h *Host) StartDataset(ctx context.Context, plugin string) (*Dataset, error
 		return nil, err
 	}
 	r := &remoteDataset{p}
-	return &Dataset{info: p.info, ctl: r, lane: p.lane(r.fill), proc: p}, nil
+	return &Dataset{info: p.info, ctl: r, queue: p.queue(r.fill), proc: p}, nil
 }
 
 // Info is what the plugin says of itself.
@@ -81,7 +81,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	}
 	d.spec = spec
 	if d.Timeout > 0 {
-		d.lane.limit(d.Timeout + margin)
+		d.queue.limit(d.Timeout + margin)
 	}
 	return spec, nil
 }
@@ -174,7 +174,7 @@ func (d *Dataset) Request(slot int, split sdk.Split, epoch int, seed uint64, ind
 			Input: s.input[:n*d.spec.Input.Bytes()], Target: s.target[:n*d.spec.Target.Bytes()],
 		},
 	}
-	ticket, err := d.lane.submit(&d.op)
+	ticket, err := d.queue.submit(&d.op)
 	s.ticket = ticket
 	return err
 }
@@ -189,7 +189,7 @@ func (d *Dataset) Wait(slot int) (input, target []byte, err error) {
 	s := &d.slots[slot]
 	ticket, n := s.ticket, s.n
 	d.mu.Unlock()
-	if err := d.lane.wait(ticket, nil); err != nil {
+	if err := d.queue.wait(ticket, nil); err != nil {
 		return nil, nil, fillError(err)
 	}
 	return s.input[:n*d.spec.Input.Bytes()], s.target[:n*d.spec.Target.Bytes()], nil
@@ -199,9 +199,9 @@ func (d *Dataset) Wait(slot int) (input, target []byte, err error) {
 func (d *Dataset) Close(ctx context.Context) error {
 	var err error
 	if d.proc != nil {
-		err = d.proc.close(ctx, d.lane)
+		err = d.proc.close(ctx, d.queue)
 	} else {
-		d.lane.close()
+		d.queue.close()
 		err = d.ctl.(*localDataset).Close()
 	}
 	if d.arena != nil {
@@ -255,7 +255,7 @@ func InProcessDataset(d sdk.Dataset) *Dataset {
 	local := &localDataset{d: d}
 	info := d.Info()
 	info.Kind = sdk.KindDataset
-	return &Dataset{info: info, ctl: local, lane: localLane(&info, local.fill)}
+	return &Dataset{info: info, ctl: local, queue: localQueue(&info, local.fill)}
 }
 
 func (l *localDataset) Open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration) (sdk.DatasetSpec, error) {

@@ -23,10 +23,10 @@ type Precision struct {
 	// Timeout bounds one update; set before Policy, 0 = half a minute.
 	Timeout time.Duration
 
-	info sdk.Info
-	ctl  precisionControl
-	lane lane
-	proc *plugin // nil in process
+	info  sdk.Info
+	ctl   precisionControl
+	queue queue
+	proc  *plugin // nil in process
 
 	mu    sync.Mutex
 	op    operation
@@ -47,8 +47,8 @@ func (h *Host) StartPrecision(ctx context.Context, plugin string) (*Precision, e
 		return nil, err
 	}
 	r := &remotePrecision{p}
-	out := &Precision{info: p.info, ctl: r, lane: p.lane(r.update), proc: p}
-	out.lane.limit(updateTimeout + margin)
+	out := &Precision{info: p.info, ctl: r, queue: p.queue(r.update), proc: p}
+	out.queue.limit(updateTimeout + margin)
 	return out, nil
 }
 
@@ -74,7 +74,7 @@ func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy
 		return policy, err
 	}
 	if p.Timeout > 0 {
-		p.lane.limit(p.Timeout + margin)
+		p.queue.limit(p.Timeout + margin)
 	}
 	return policy, p.checkCasts(policy.Casts)
 }
@@ -102,12 +102,12 @@ func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, 
 		return sdk.ScaleState{}, err
 	}
 	p.op = operation{code: pb.OpUpdate, foundInf: foundInf}
-	ticket, err := p.lane.submit(&p.op)
+	ticket, err := p.queue.submit(&p.op)
 	if err != nil {
 		return sdk.ScaleState{}, err
 	}
 	p.scale = sdk.ScaleState{}
-	if err := p.lane.wait(ticket, &p.scale); err != nil {
+	if err := p.queue.wait(ticket, &p.scale); err != nil {
 		return p.scale, err
 	}
 	if err := checkScale(p.scale.Scale); err != nil {
@@ -127,9 +127,9 @@ func (p *Precision) Load(ctx context.Context, state map[string]float64) error {
 // Close implements [Scaler].
 func (p *Precision) Close(ctx context.Context) error {
 	if p.proc != nil {
-		return p.proc.close(ctx, p.lane)
+		return p.proc.close(ctx, p.queue)
 	}
-	p.lane.close()
+	p.queue.close()
 	return p.ctl.(*localPrecision).Close()
 }
 
@@ -180,7 +180,7 @@ func InProcessPrecision(p sdk.Precision) *Precision {
 	local := &localPrecision{p: p}
 	info := p.Info()
 	info.Kind = sdk.KindPrecision
-	return &Precision{info: info, ctl: local, lane: localLane(&info, local.update)}
+	return &Precision{info: info, ctl: local, queue: localQueue(&info, local.update)}
 }
 
 func (l *localPrecision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {

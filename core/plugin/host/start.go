@@ -285,12 +285,12 @@ func (p *plugin) error(phase string, err error) error {
 	return e
 }
 
-// lane is the data plane that was negotiated; call does one operation inline.
-func (p *plugin) lane(call func(context.Context, *operation, *sdk.ScaleState) error) lane {
+// queue is the data plane that was negotiated; call does one operation inline.
+func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) error) queue {
 	if p.ring != nil {
-		return newRingLane(p)
+		return newRingQueue(p)
 	}
-	return newCallLane(p, call, 0) // the plugin keeps the operation's deadline
+	return newCallQueue(p, call, 0) // the plugin keeps the operation's deadline
 }
 
 func (p *plugin) failure() error { return p.proc.failure() }
@@ -303,10 +303,10 @@ type local struct {
 	name string
 }
 
-// localLane is the lane of an instance in this process, whose errors carry
+// localQueue is the queue of an instance in this process, whose errors carry
 // its name as those of a process do.
-func localLane(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) lane {
-	return newCallLane(local{info.Kind, info.Name}, call, margin)
+func localQueue(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) queue {
+	return newCallQueue(local{info.Kind, info.Name}, call, margin)
 }
 
 func (l local) error(phase string, err error) error {
@@ -354,5 +354,5 @@ func (h *Host) Probe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Inf
 	if err != nil {
 		return sdk.Info{}, err
 	}
-	return p.info, p.close(ctx, p.lane(nil))
+	return p.info, p.close(ctx, p.queue(nil))
 }

@@ -108,12 +108,12 @@ func unreachable(err error) bool { return status.Code(err) == codes.Unavailable 
 
 // close ends the plugin: it may finish what was submitted and close within
 // the stop timeout, then its process group is killed.
-func (p *plugin) close(ctx context.Context, lane lane) error {
-	p.closing.Do(func() { p.closeErr = p.stop(ctx, lane) })
+func (p *plugin) close(ctx context.Context, queue queue) error {
+	p.closing.Do(func() { p.closeErr = p.stop(ctx, queue) })
 	return p.closeErr
 }
 
-func (p *plugin) stop(ctx context.Context, lane lane) error {
+func (p *plugin) stop(ctx context.Context, queue queue) error {
 	ctx, cancel := context.WithTimeout(ctx, p.host.opts.StopTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, p.proc.killGroup)()
@@ -128,7 +128,7 @@ func (p *plugin) stop(ctx context.Context, lane lane) error {
 	<-p.proc.dead
 	close(p.quit)
 	<-p.watched
-	lane.close()
+	queue.close()
 	_ = p.proc.link.Close()
 	if p.control != nil {
 		p.record.close(p.ring)

@@ -186,12 +186,12 @@ func (r results) special(t *testing.T) {
 }
 
 // typesFor are the element types to move n elements of: all if they are few,
-// else one that depends on turn.
-func (r results) typesFor(n, turn int) []tensor.DType {
+// else one that depends on which.
+func (r results) typesFor(n, which int) []tensor.DType {
 	if n <= 1000 {
 		return r.info.DTypes
 	}
-	return r.info.DTypes[turn%len(r.info.DTypes):][:1]
+	return r.info.DTypes[which%len(r.info.DTypes):][:1]
 }
 
 // group checks a collective of all ranks, as its definition says, with all
@@ -335,18 +335,18 @@ func (r results) again(t *testing.T) {
 	var first []byte
 	for round := range 2 * r.g.world {
 		r.g.seq++
-		seq, turn := r.g.seq, make([]chan struct{}, r.g.world+1)
-		for i := range turn {
-			turn[i] = make(chan struct{})
+		seq, begin := r.g.seq, make([]chan struct{}, r.g.world+1)
+		for i := range begin {
+			begin[i] = make(chan struct{})
 		}
-		close(turn[0])
+		close(begin[0])
 		outputs := make([][]byte, r.g.world)
 		c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: 40_000}
 		r.g.all(c.String(), func(ctx context.Context, rank int) error {
 			place := (rank + round) % r.g.world
 			call := r.g.place(c, rank, seq, values(tensor.F32, c.Count, rank, 7))
-			<-turn[place]
-			time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(turn[place+1]) })
+			<-begin[place]
+			time.AfterFunc(time.Duration(round)*100*time.Microsecond, func() { close(begin[place+1]) })
 			err := r.g.call(ctx, rank, call)
 			outputs[rank] = append([]byte(nil), call.Buf...)
 			return err

@@ -123,12 +123,12 @@ func (b *backend) Do(ctx context.Context, c *sdk.Collective) error {
 	if info := b.Info(); !info.Does(c.Op, c.DType) {
 		return j.fail(fmt.Errorf("backend mem: %v: Info does not list it: %w", c, errors.ErrUnsupported))
 	}
-	turn := j.done[me]
+	done := j.done[me]
 	j.calls[me] = c
 	if err := j.advance(me); err != nil {
 		return j.fail(err)
 	}
-	for j.done[me] == turn {
+	for j.done[me] == done {
 		if err := b.blocked(ctx, c, start); err != nil {
 			return err
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// ringLane is the shared-memory data plane. One waiter at a time sleeps on
+// ringQueue is the shared-memory data plane. One waiter at a time sleeps on
 // the ring and takes completions for all; the others sleep on cond.
-type ringLane struct {
+type ringQueue struct {
 	p    *plugin
 	ring *shm.Submitter
 
@@ -42,20 +42,20 @@ type outcome struct {
 	span   pb.Span
 }
 
-func newRingLane(p *plugin) *ringLane {
-	l := &ringLane{p: p, ring: p.ring}
+func newRingQueue(p *plugin) *ringQueue {
+	l := &ringQueue{p: p, ring: p.ring}
 	l.cond.L = &l.mu
 	p.onDeath(l.ring.Wake)
 	return l
 }
 
-func (l *ringLane) limit(d time.Duration) {
+func (l *ringQueue) limit(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timeout = d
 }
 
-func (l *ringLane) submit(op *operation) (uint64, error) {
+func (l *ringQueue) submit(op *operation) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := time.Now()
@@ -106,7 +106,7 @@ func (op *operation) encode(s *shm.Submission) {
 	}
 }
 
-func (l *ringLane) wait(ticket uint64, scale *sdk.ScaleState) error {
+func (l *ringQueue) wait(ticket uint64, scale *sdk.ScaleState) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := time.Now()
@@ -130,7 +130,7 @@ func (l *ringLane) wait(ticket uint64, scale *sdk.ScaleState) error {
 	return o.err
 }
 
-func (l *ringLane) span(ticket uint64) (pb.Span, bool) {
+func (l *ringQueue) span(ticket uint64) (pb.Span, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := &l.slots[ticket%shm.Slots]
@@ -138,7 +138,7 @@ func (l *ringLane) span(ticket uint64) (pb.Span, bool) {
 }
 
 // usable is an error when there is no point in waiting any more; mu is held.
-func (l *ringLane) usable(code uint8, seq uint64, start time.Time) error {
+func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 	if l.closed {
 		return l.p.error(operationName(code, seq), ErrClosed)
 	}
@@ -161,7 +161,7 @@ func later(a, b time.Time) time.Time {
 
 // listen returns after something may have happened; mu is held on entry and
 // on return.
-func (l *ringLane) listen() {
+func (l *ringQueue) listen() {
 	if l.take() {
 		return
 	}
@@ -181,7 +181,7 @@ func (l *ringLane) listen() {
 }
 
 // take collects the completions that are there; mu is held.
-func (l *ringLane) take() bool {
+func (l *ringQueue) take() bool {
 	any := false
 	for {
 		ok, err := l.ring.Complete(&l.comp)
@@ -202,7 +202,7 @@ func (l *ringLane) take() bool {
 	return any
 }
 
-func (l *ringLane) record() {
+func (l *ringQueue) record() {
 	t := l.comp.Ticket
 	l.done = t
 	o := &l.slots[t%shm.Slots]
@@ -223,7 +223,7 @@ func (l *ringLane) record() {
 }
 
 // reason asks the plugin why an operation failed.
-func (l *ringLane) reason(ticket uint64) error {
+func (l *ringQueue) reason(ticket uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), margin)
 	defer cancel()
 	r, err := l.p.rpc.Failure(ctx, &pb.FailureRequest{Ticket: ticket})
@@ -233,7 +233,7 @@ func (l *ringLane) reason(ticket uint64) error {
 	return errorFromProto(r)
 }
 
-func (l *ringLane) close() {
+func (l *ringQueue) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -244,4 +244,4 @@ func (l *ringLane) close() {
 	l.cond.Broadcast()
 }
 
-var _ lane = (*ringLane)(nil)
+var _ queue = (*ringQueue)(nil)

@@ -11,12 +11,12 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// callLane does the operations by calls from a goroutine of its own: over
+// callQueue does the operations by calls from a goroutine of its own: over
 // gRPC for the inline data plane, directly for an instance in this process.
-type callLane struct {
+type callQueue struct {
 	exec  func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
 	owner owner
-	// grace is by how much an operation's own deadline comes before the lane's;
+	// grace is by how much an operation's own deadline comes before the queue's;
 	// 0 = somebody else keeps it.
 	grace time.Duration
 
@@ -45,15 +45,15 @@ type result struct {
 	span   pb.Span
 }
 
-// owner is what the lane's operations happen in.
+// owner is what the queue's operations happen in.
 type owner interface {
 	error(phase string, err error) error // as callers shall see it
 	failure() error                      // nil while it can be used
 	giveUp(cause error)                  // it hangs
 }
 
-func newCallLane(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callLane {
-	l := &callLane{exec: exec, owner: o, grace: grace, ended: make(chan struct{})}
+func newCallQueue(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callQueue {
+	l := &callQueue{exec: exec, owner: o, grace: grace, ended: make(chan struct{})}
 	l.cond.L = &l.mu
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.timer = time.AfterFunc(time.Hour, l.expire)
@@ -62,14 +62,14 @@ func newCallLane(o owner, exec func(context.Context, *operation, *sdk.ScaleState
 	return l
 }
 
-func (l *callLane) limit(d time.Duration) {
+func (l *callQueue) limit(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timeout = d
 }
 
 // expire frees the waiters when an operation does not return.
-func (l *callLane) expire() {
+func (l *callQueue) expire() {
 	l.mu.Lock()
 	if l.late == nil {
 		op := &l.ops[(l.done+1)%shm.Slots]
@@ -82,7 +82,7 @@ func (l *callLane) expire() {
 	l.cancel()
 }
 
-func (l *callLane) submit(op *operation) (uint64, error) {
+func (l *callQueue) submit(op *operation) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -102,7 +102,7 @@ func (l *callLane) submit(op *operation) (uint64, error) {
 	return t, nil
 }
 
-func (l *callLane) usable(op *operation) error {
+func (l *callQueue) usable(op *operation) error {
 	switch {
 	case l.closed:
 		return l.owner.error(op.name(), ErrClosed)
@@ -115,7 +115,7 @@ func (l *callLane) usable(op *operation) error {
 	return nil
 }
 
-func (l *callLane) wait(ticket uint64, scale *sdk.ScaleState) error {
+func (l *callQueue) wait(ticket uint64, scale *sdk.ScaleState) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.done < ticket {
@@ -137,14 +137,14 @@ func (l *callLane) wait(ticket uint64, scale *sdk.ScaleState) error {
 	return r.err
 }
 
-func (l *callLane) span(ticket uint64) (pb.Span, bool) {
+func (l *callQueue) span(ticket uint64) (pb.Span, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.results[ticket%shm.Slots]
 	return r.span, r.ticket == ticket && l.done >= ticket && r.span.Begin != 0
 }
 
-func (l *callLane) run() {
+func (l *callQueue) run() {
 	defer close(l.ended)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *callLane) run() {
 }
 
 // one does one operation without mu, which is held on entry and return.
-func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
+func (l *callQueue) one(op *operation, scale *sdk.ScaleState) error {
 	ctx, cancel := l.ctx, context.CancelFunc(func() {})
 	if l.timeout > 0 {
 		l.timer.Reset(l.timeout)
@@ -194,7 +194,7 @@ func (l *callLane) one(op *operation, scale *sdk.ScaleState) error {
 
 // close waits for the operation in flight, whose context it ends. One that
 // does not come back when its context ends is left behind.
-func (l *callLane) close() {
+func (l *callQueue) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.cond.Broadcast()
@@ -206,4 +206,4 @@ func (l *callLane) close() {
 	}
 }
 
-var _ lane = (*callLane)(nil)
+var _ queue = (*callQueue)(nil)

@@ -12,9 +12,9 @@ import (
 // the plugin knows better who is missing and shall have the first word.
 var margin = 5 * time.Second
 
-// lane carries operations to an instance one after the other and brings their
+// queue carries operations to an instance one after the other and brings their
 // outcome back: through the ring, by calls over gRPC, or in this process.
-type lane interface {
+type queue interface {
 	// submit queues a copy of the operation; it blocks while 64 are in flight.
 	submit(op *operation) (ticket uint64, err error)
 	// wait returns when the operation has ended; scale may be nil.
@@ -24,7 +24,7 @@ type lane interface {
 	span(ticket uint64) (pb.Span, bool)
 	// limit sets how long the host waits for one operation; 0 = for ever.
 	limit(d time.Duration)
-	// close makes every submit and wait return and then frees the lane.
+	// close makes every submit and wait return and then frees the queue.
 	close()
 }
 
