@@ -1,6 +1,7 @@
 package core
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -207,5 +208,35 @@ func TestContractIsALeaf(t *testing.T) {
 		if strings.Contains(strings.Split(p, "/")[0], ".") && p != module+"core/tensor" {
 			t.Errorf("core/contract imports %s: plugins and engine agree on tensors and plain Go types alone", p)
 		}
+	}
+}
+
+// mostFields is how many fields a struct of the training loop may have: what has
+// more does several things, and is made of parts instead.
+const mostFields = 20
+
+func TestPartsOfTheTrainingLoopAreSmall(t *testing.T) {
+	err := filepath.WalkDir("train", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if s, ok := spec.Type.(*ast.StructType); ok && s.Fields.NumFields() > mostFields {
+				t.Errorf("%s: %s has %d fields, at most %d may be in a struct of the training loop: group what belongs together", path, spec.Name, s.Fields.NumFields(), mostFields)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

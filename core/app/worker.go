@@ -190,8 +190,11 @@ func newRunner(p runnerParts) *runner { return &runner{p: p} }
 // deps waits for the plugins and the other ranks.
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
-		World: r.p.World, Events: r.p.Bus, FS: r.p.FS, Store: r.p.Saves,
-		Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS, SaveAsked: r.p.Options.SaveAsked,
+		World: r.p.World, Events: r.p.Bus,
+		Checkpoints: train.Checkpoints{
+			FS: r.p.FS, Store: r.p.Saves, Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, SaveAsked: r.p.Options.SaveAsked,
+		},
+		EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
 	}
 	d.Secret = r.p.Secret.Key("data plane")
 	if d.Backend, err = r.p.Backend.Get(ctx); err != nil {

@@ -49,6 +49,21 @@ type Settings struct {
 // the result's element r came from rank r. The name is equal on all ranks.
 type Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
 
+// Checkpoints say where a run's checkpoints are, and which one it begins with.
+type Checkpoints struct {
+	// FS is where checkpoints are read, and Store where rank 0 writes them;
+	// nil on the other ranks and when checkpoints are off.
+	FS    checkpoint.FS
+	Store *checkpoint.Store
+	// Resume is a checkpoint, a directory of checkpoints, or "". With
+	// ResumeAuto a directory without any is a fresh start.
+	Resume     string
+	ResumeAuto bool
+	// SaveAsked counts the requests to save a checkpoint after the step under
+	// way and to go on, of this rank; nil: nobody asks.
+	SaveAsked func() int64
+}
+
 // Deps is what a Trainer is made of. The caller starts and closes all of it.
 type Deps struct {
 	Settings  Settings
@@ -62,21 +77,11 @@ type Deps struct {
 	GPU       ddp.GPU // that the device is; zero on a processor
 	Events    *event.Bus
 
-	// FS is where checkpoints are read, and Store where rank 0 writes them;
-	// nil on the other ranks and when checkpoints are off.
-	FS    checkpoint.FS
-	Store *checkpoint.Store
-	// Resume is a checkpoint, a directory of checkpoints, or "". With
-	// ResumeAuto a directory without any is a fresh start.
-	Resume     string
-	ResumeAuto bool
-	EvalOnly   bool // evaluate what Resume names; nothing is trained
+	Checkpoints
+	EvalOnly bool // evaluate what Resume names; nothing is trained
 
 	Build   string    // of the binary, for messages between ranks
 	Started time.Time // of the launcher's process, for time to the first step
-	// SaveAsked counts the requests to save a checkpoint after the step under
-	// way and to go on, of this rank; nil: nobody asks.
-	SaveAsked func() int64
 	// Plugins says which plugins these are; nil on other ranks than 0.
 	Plugins func() []event.PluginStarted
 	// PeakRSS measures this rank with its plugins; nil means unknown.
@@ -95,7 +100,7 @@ type Trainer struct {
 	device  deviceMemory
 	group   *ddp.Group
 
-	// A step's way goes through these, in this order.
+	// A step uses these in this order.
 	feeder      *data.Feeder
 	join        join
 	replication replication
