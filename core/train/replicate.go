@@ -48,8 +48,9 @@ func (r *replication) weights(o *optim.Optimizer) error {
 	return r.device.upload()
 }
 
-// started is called when a step has ended: no rank can have missed the weights.
-func (r *replication) started() { r.feedback.restored = nil }
+// release drops what weights would need to be repeated. A step has ended, so that no
+// rank can have missed them.
+func (r *replication) release() { r.feedback.restored = nil }
 
 // buffers gives all ranks the buffers of one.
 func (r *replication) buffers(from int) error {

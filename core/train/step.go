@@ -63,7 +63,7 @@ func (t *Trainer) forwardBackward(ctx context.Context, in inputs) (m measures, e
 	if err != nil {
 		return m, err
 	}
-	t.replication.started()
+	t.replication.release()
 	if err := t.reducer.Settle(); err != nil {
 		return m, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
