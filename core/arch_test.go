@@ -20,6 +20,9 @@ const module = "github.com/trainctl/trainctl/"
 var layers = [][]string{
 	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/report/timeline", "core/engine/cuda/dl"},
 	{"core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet"},
+	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/pool", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
+	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer"},
+	{"core/engine/kernel/conv", "core/engine/kernel/norm"},
 	{"core/job/rank", "core/contract/contracttest", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
 	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op", "core/engine/cuda/fakegpu"},
 	{"core/engine/plan", "core/plugin/flight"},
@@ -102,7 +105,7 @@ var only = []struct {
 // and link nothing that talks to one: a compiler or a kernel is built, tested
 // and read without gRPC, and another way to reach plugins would not touch it.
 var engine = []string{
-	"core/contract", "core/tensor", "core/engine/graph", "core/engine/kernel", "core/engine/op", "core/engine/nn", "core/engine/plan", "core/engine/cpu", "core/engine/cuda", "core/engine/optim", "core/engine/devicetest",
+	"core/contract", "core/tensor", "core/engine/graph", "core/engine/kernel/...", "core/engine/op", "core/engine/nn", "core/engine/plan", "core/engine/cpu", "core/engine/cuda", "core/engine/optim", "core/engine/devicetest",
 }
 
 // wire is what the engine must not link.

@@ -126,7 +126,7 @@ func assembly(t tester, path string) (kernels []elf.Symbol) {
 	all, err := f.Symbols()
 	must(t, err)
 	for _, s := range all {
-		if name, ok := strings.CutSuffix(s.Name, ".abi0"); ok && strings.Contains(name, "/core/engine/kernel.") && s.Size > 256 {
+		if name, ok := strings.CutSuffix(s.Name, ".abi0"); ok && strings.Contains(name, "/core/engine/kernel/") && s.Size > 256 {
 			s.Name = name
 			kernels = append(kernels, s)
 		}

@@ -5,6 +5,15 @@ import (
 	"math/rand/v2"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+	"github.com/trainctl/trainctl/core/engine/kernel/loss"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
+	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -13,15 +22,15 @@ import (
 func kernelCases() (cases []func() Kernel) {
 	add := func(k func() Kernel) { cases = append(cases, k) }
 	for _, s := range []struct{ m, n, k int }{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}, {100, 10, 1568}} {
-		add(func() Kernel { return gemm("gemm", false, true, s.m, s.n, s.k) })
+		add(func() Kernel { return gemmCase("gemm", false, true, s.m, s.n, s.k) })
 	}
-	add(func() Kernel { return gemm("gemm grad input", false, false, 64, 512, 256) })
-	add(func() Kernel { return gemm("gemm grad weight", true, false, 512, 784, 64) })
+	add(func() Kernel { return gemmCase("gemm grad input", false, false, 64, 512, 256) })
+	add(func() Kernel { return gemmCase("gemm grad weight", true, false, 512, 784, 64) })
 	for _, c := range convolutions {
-		add(func() Kernel { return conv("conv2d", c, convForward) })
-		add(func() Kernel { return conv("conv2d grad weight", c, convGradWeight) })
+		add(func() Kernel { return convCase("conv2d", c, convForward) })
+		add(func() Kernel { return convCase("conv2d grad weight", c, convGradWeight) })
 		if c.C > 3 { // the first layer of a model
-			add(func() Kernel { return conv("conv2d grad input", c, convGradInput) })
+			add(func() Kernel { return convCase("conv2d grad input", c, convGradInput) })
 		}
 	}
 	if kernel.HasBF16() {
@@ -45,12 +54,12 @@ func kernelCases() (cases []func() Kernel) {
 	add(func() Kernel { return sgd(params) })
 	add(func() Kernel { return adam(params) })
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
-		add(func() Kernel { return reduce(d, 256<<10) })
-		add(func() Kernel { return reduce(d, 25<<20) })
+		add(func() Kernel { return reduceCase(d, 256<<10) })
+		add(func() Kernel { return reduceCase(d, 25<<20) })
 	}
 	for _, d := range []tensor.DType{tensor.BF16, tensor.F16} {
-		add(func() Kernel { return convert(tensor.F32, d, params) })
-		add(func() Kernel { return convert(d, tensor.F32, params) })
+		add(func() Kernel { return convertCase(tensor.F32, d, params) })
+		add(func() Kernel { return convertCase(d, tensor.F32, params) })
 	}
 	return cases
 }
@@ -61,20 +70,20 @@ func addBF16(add func(func() Kernel)) {
 		add(func() Kernel { return gemmBF16(s[0], s[1], s[2]) })
 	}
 	for _, c := range convolutions {
-		if c.ForwardBF16() {
+		if c.FastForwardBF16() {
 			add(func() Kernel { return convBF16("bf16 conv2d", c, convForwardBF16) })
 		}
-		if c.GradWeightBF16() {
+		if c.FastGradWeightBF16() {
 			add(func() Kernel { return convBF16("bf16 conv2d grad weight", c, convGradWeightBF16) })
 		}
-		if c.C > 3 && c.GradInputBF16() {
+		if c.C > 3 && c.FastGradInputBF16() {
 			add(func() Kernel { return convBF16("bf16 conv2d grad input", c, convGradInputBF16) })
 		}
 	}
 }
 
 // convolutions of the ConvNet at batch 100 and of ResNet-18 on 32×32 at batch 32.
-var convolutions = []kernel.Conv{
+var convolutions = []conv.Shape{
 	square(100, 1, 28, 16, 5, 1), square(100, 16, 14, 32, 5, 1),
 	square(32, 3, 32, 64, 3, 1), square(32, 64, 32, 64, 3, 1), square(32, 128, 16, 128, 3, 1),
 	square(32, 256, 8, 256, 3, 1), square(32, 512, 4, 512, 3, 1),
@@ -83,11 +92,11 @@ var convolutions = []kernel.Conv{
 
 // square is a convolution of square images and filters that keeps the size, or
 // divides it by the stride.
-func square(n, c, hw, k, r, stride int) kernel.Conv {
-	return kernel.Conv{N: n, C: c, H: hw, W: hw, K: k, R: r, S: r, StrideH: stride, StrideW: stride, PadH: r / 2, PadW: r / 2}
+func square(n, c, hw, k, r, stride int) conv.Shape {
+	return conv.Shape{N: n, C: c, H: hw, W: hw, K: k, R: r, S: r, StrideH: stride, StrideW: stride, PadH: r / 2, PadW: r / 2}
 }
 
-var poolings = []kernel.Pool{
+var poolings = []pool.Shape{
 	{N: 100, C: 16, H: 28, W: 28, R: 2, S: 2, StrideH: 2, StrideW: 2},
 	{N: 100, C: 32, H: 14, W: 14, R: 2, S: 2, StrideH: 2, StrideW: 2},
 }
@@ -105,12 +114,12 @@ func zeros(n int) []float32 { return make([]float32, n) }
 
 func ones(n int) []float32 {
 	x := make([]float32, n)
-	kernel.Fill(x, 1)
+	elementwise.Fill(x, 1)
 	return x
 }
 
-func gemm(name string, transA, transB bool, m, n, k int) Kernel {
-	a, b, c, scratch := random(m*k), random(k*n), zeros(m*n), zeros(kernel.GemmScratch(m, n, k))
+func gemmCase(name string, transA, transB bool, m, n, k int) Kernel {
+	a, b, c, scratch := random(m*k), random(k*n), zeros(m*n), zeros(gemm.GemmScratch(m, n, k))
 	lda, ldb := k, n
 	if transA {
 		lda = m
@@ -121,28 +130,28 @@ func gemm(name string, transA, transB bool, m, n, k int) Kernel {
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%dx%dx%d", m, n, k),
 		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 4 * int64(m*k+k*n+m*n),
-		Run: func() { kernel.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, 0, c, n, scratch) },
+		Run: func() { gemm.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, 0, c, n, scratch) },
 	}
 }
 
 // A convDirection runs a convolution or one of its gradients.
-type convDirection func(p *kernel.Conv, x, w, y, scratch []float32)
+type convDirection func(p *conv.Shape, x, w, y, scratch []float32)
 
-func convForward(p *kernel.Conv, x, w, y, scratch []float32) {
-	kernel.Conv2D(p, x, w, nil, y, scratch)
+func convForward(p *conv.Shape, x, w, y, scratch []float32) {
+	conv.Forward(p, x, w, nil, y, scratch)
 }
 
-func convGradInput(p *kernel.Conv, x, w, y, scratch []float32) {
-	kernel.Conv2DGradInput(p, y, w, x, scratch)
+func convGradInput(p *conv.Shape, x, w, y, scratch []float32) {
+	conv.GradInput(p, y, w, x, scratch)
 }
 
-func convGradWeight(p *kernel.Conv, x, w, y, scratch []float32) {
-	kernel.Conv2DGradWeight(p, x, y, w, scratch, false)
+func convGradWeight(p *conv.Shape, x, w, y, scratch []float32) {
+	conv.GradWeight(p, x, y, w, scratch, false)
 }
 
-func conv(name string, p kernel.Conv, run convDirection) Kernel {
+func convCase(name string, p conv.Shape, run convDirection) Kernel {
 	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*p.C*p.R*p.S), random(p.N*p.K*p.OutH()*p.OutW())
-	scratch := zeros(kernel.ConvScratch[float32](&p))
+	scratch := zeros(conv.Scratch[float32](&p))
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH),
 		FLOPs: 2 * int64(len(y)) * int64(p.C*p.R*p.S), Bytes: 4 * int64(len(x)+len(w)+len(y)),
@@ -152,70 +161,70 @@ func conv(name string, p kernel.Conv, run convDirection) Kernel {
 
 func halves(n int) []uint16 {
 	x := make([]uint16, n)
-	kernel.Convert(tensor.BF16, tensor.Bytes(x), tensor.F32, tensor.Bytes(random(n)))
+	convert.Convert(tensor.BF16, tensor.Bytes(x), tensor.F32, tensor.Bytes(random(n)))
 	return x
 }
 
 func gemmBF16(m, n, k int) Kernel {
-	a, b, c, scratch := halves(m*k), halves(k*n), make([]uint16, m*n), zeros(kernel.GemmBF16RoundedScratch(m, n, k))
+	a, b, c, scratch := halves(m*k), halves(k*n), make([]uint16, m*n), zeros(gemm.GemmBF16RoundedScratch(m, n, k))
 	return Kernel{
 		Name: "bf16 gemm", Shape: fmt.Sprintf("%dx%dx%d", m, n, k), DType: tensor.BF16,
 		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 2 * int64(m*k+k*n+m*n),
 		Run: func() {
-			kernel.GemmBF16Rounded(false, true, m, n, k, a, k, b, k, c, n, kernel.FinishBF16{}, scratch)
+			gemm.GemmBF16Rounded(false, true, m, n, k, a, k, b, k, c, n, gemm.FinishBF16{}, scratch)
 		},
 	}
 }
 
 // A convDirectionBF16 is a convDirection on bfloat16; sum holds a weight gradient.
-type convDirectionBF16 func(p *kernel.Conv, x, w, y []uint16, sum, scratch []float32)
+type convDirectionBF16 func(p *conv.Shape, x, w, y []uint16, sum, scratch []float32)
 
-func convForwardBF16(p *kernel.Conv, x, w, y []uint16, _, scratch []float32) {
-	kernel.Conv2DBF16(p, x, w, nil, y, scratch)
+func convForwardBF16(p *conv.Shape, x, w, y []uint16, _, scratch []float32) {
+	conv.ForwardBF16(p, x, w, nil, y, scratch)
 }
 
-func convGradInputBF16(p *kernel.Conv, x, w, y []uint16, _, scratch []float32) {
-	kernel.Conv2DGradInputBF16(p, y, w, x, scratch)
+func convGradInputBF16(p *conv.Shape, x, w, y []uint16, _, scratch []float32) {
+	conv.GradInputBF16(p, y, w, x, scratch)
 }
 
-func convGradWeightBF16(p *kernel.Conv, x, _, y []uint16, sum, scratch []float32) {
-	kernel.Conv2DGradWeightBF16(p, x, y, sum, scratch, false)
+func convGradWeightBF16(p *conv.Shape, x, _, y []uint16, sum, scratch []float32) {
+	conv.GradWeightBF16(p, x, y, sum, scratch, false)
 }
 
-func convBF16(name string, p kernel.Conv, run convDirectionBF16) Kernel {
+func convBF16(name string, p conv.Shape, run convDirectionBF16) Kernel {
 	x, w, y := halves(p.N*p.C*p.H*p.W), halves(p.K*p.C*p.R*p.S), halves(p.N*p.K*p.OutH()*p.OutW())
-	sum, scratch := zeros(len(w)), zeros(kernel.ConvBF16Scratch(&p))
-	k := conv(name, p, nil)
+	sum, scratch := zeros(len(w)), zeros(conv.BF16Scratch(&p))
+	k := convCase(name, p, nil)
 	k.DType, k.Bytes, k.Run = tensor.BF16, k.Bytes/2, func() { run(&p, x, w, y, sum, scratch) }
 	return k
 }
 
-func poolShape(p *kernel.Pool) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }
+func poolShape(p *pool.Shape) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }
 
 // normPool is batch norm's statistics and its output with ReLU and pooling.
-func normPool(p kernel.Pool) Kernel {
+func normPool(p pool.Shape) Kernel {
 	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
-	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(kernel.BatchNormReLUPoolScratch(&p))
+	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
 	mean, variance, gamma, beta := zeros(p.C), zeros(p.C), ones(p.C), zeros(p.C)
 	return Kernel{
 		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out),
 		Run: func() {
-			kernel.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
-			kernel.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
+			norm.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
+			norm.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
 		},
 	}
 }
 
-func normPoolGrad(p kernel.Pool) Kernel {
+func normPoolGrad(p pool.Shape) Kernel {
 	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
-	x, y, dy, idx, scratch := random(in), zeros(out), random(out), make([]int32, out), zeros(kernel.BatchNormReLUPoolScratch(&p))
+	x, y, dy, idx, scratch := random(in), zeros(out), random(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
 	mean, one, beta := zeros(p.C), ones(p.C), zeros(p.C)
 	dx, dgamma, dbeta, sums := zeros(in), zeros(p.C), zeros(p.C), zeros(p.C)
-	kernel.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
+	norm.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
 	return Kernel{
 		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(3*in+3*out),
 		Run: func() {
-			kernel.BatchNormReLUPoolGrad(&p, x, y, dy, idx, mean, one, one, dx, dgamma, dbeta, sums, false)
+			norm.BatchNormReLUPoolGrad(&p, x, y, dy, idx, mean, one, one, dx, dgamma, dbeta, sums, false)
 		},
 	}
 }
@@ -225,8 +234,8 @@ func batchNorm(n, c, hw int) Kernel {
 	return Kernel{
 		Name: "batch norm", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 7 * int64(len(x)), Bytes: 12 * int64(len(x)),
 		Run: func() {
-			kernel.BatchNormStats(n, c, hw, x, mean, variance)
-			kernel.BatchNormApply(n, c, hw, x, mean, one, one, mean, y)
+			norm.BatchNormStats(n, c, hw, x, mean, variance)
+			norm.BatchNormApply(n, c, hw, x, mean, one, one, mean, y)
 		},
 	}
 }
@@ -236,25 +245,25 @@ func batchNormGrad(n, c, hw int) Kernel {
 	dgamma, dbeta := zeros(c), zeros(c)
 	return Kernel{
 		Name: "batch norm grad", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 9 * int64(len(x)), Bytes: 20 * int64(len(x)),
-		Run: func() { kernel.BatchNormGrad(n, c, hw, x, dy, mean, one, one, dx, dgamma, dbeta, false) },
+		Run: func() { norm.BatchNormGrad(n, c, hw, x, dy, mean, one, one, dx, dgamma, dbeta, false) },
 	}
 }
 
 func relu(n int) Kernel {
 	x, y := random(n), zeros(n)
-	return Kernel{Name: "relu", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 8 * int64(n), Run: func() { kernel.ReLU(x, y) }}
+	return Kernel{Name: "relu", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 8 * int64(n), Run: func() { elementwise.ReLU(x, y) }}
 }
 
 func sum(n int) Kernel {
 	x, y := random(n), zeros(n)
-	return Kernel{Name: "add", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 12 * int64(n), Run: func() { kernel.AddTo(y, x) }}
+	return Kernel{Name: "add", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 12 * int64(n), Run: func() { elementwise.AddTo(y, x) }}
 }
 
 func crossEntropy(rows, classes int) Kernel {
 	x, dx, target := random(rows*classes), zeros(rows*classes), make([]int32, rows)
 	return Kernel{
 		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: 12 * int64(len(x)), Bytes: 8 * int64(len(x)),
-		Run: func() { kernel.SoftmaxCrossEntropy(rows, classes, x, target, -100, 0, nil, dx, 1) },
+		Run: func() { loss.SoftmaxCrossEntropy(rows, classes, x, target, -100, 0, nil, dx, 1) },
 	}
 }
 
@@ -262,7 +271,7 @@ func sgd(n int) Kernel {
 	p, g, buf := random(n), random(n), zeros(n)
 	return Kernel{
 		Name: "sgd with momentum", Shape: fmt.Sprint(n), FLOPs: 4 * int64(n), Bytes: 20 * int64(n),
-		Run: func() { kernel.SGDUpdate(p, g, buf, 1e-6, 0.9, 0, 0, false, false, false) },
+		Run: func() { optimizer.SGDUpdate(p, g, buf, 1e-6, 0.9, 0, 0, false, false, false) },
 	}
 }
 
@@ -270,24 +279,24 @@ func adam(n int) Kernel {
 	p, g, m, v := random(n), random(n), zeros(n), zeros(n)
 	return Kernel{
 		Name: "adam", Shape: fmt.Sprint(n), FLOPs: 12 * int64(n), Bytes: 28 * int64(n),
-		Run: func() { kernel.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false, false) },
+		Run: func() { optimizer.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false, false) },
 	}
 }
 
-// reduce adds two buffers of size bytes, as a backend does for two ranks.
-func reduce(d tensor.DType, size int) Kernel {
+// reduceCase adds two buffers of size bytes, as a backend does for two ranks.
+func reduceCase(d tensor.DType, size int) Kernel {
 	a, b := make([]byte, size), make([]byte, size)
 	elems := int64(size / d.Size())
 	return Kernel{
 		Name: "reduce " + d.String(), Shape: fmt.Sprintf("2 of %d", elems), FLOPs: elems, Bytes: 3 * int64(size),
-		Run: func() { kernel.ReduceN(kernel.Sum, d, a, [][]byte{a, b}, 1) },
+		Run: func() { reduce.ReduceN(reduce.Sum, d, a, [][]byte{a, b}, 1) },
 	}
 }
 
-func convert(from, to tensor.DType, n int) Kernel {
+func convertCase(from, to tensor.DType, n int) Kernel {
 	src, dst := make([]byte, n*from.Size()), make([]byte, n*to.Size())
 	return Kernel{
 		Name: fmt.Sprintf("convert %v to %v", from, to), Shape: fmt.Sprint(n), Bytes: int64(len(src) + len(dst)),
-		Run: func() { kernel.Convert(to, dst, from, src) },
+		Run: func() { convert.Convert(to, dst, from, src) },
 	}
 }

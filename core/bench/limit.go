@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -53,7 +53,7 @@ func (l *limit) run(me int) {
 	slices := make([][]byte, len(l.bufs))
 	phase := 0
 	for calls := 0; ; calls++ {
-		kernel.ScaleBytes(l.dtype, l.bufs[me], 1/float64(len(l.bufs)))
+		reduce.ScaleBytes(l.dtype, l.bufs[me], 1/float64(len(l.bufs)))
 		start := time.Now()
 		l.meet(&phase)
 		l.reduce(me, slices)
@@ -93,7 +93,7 @@ func (l *limit) reduce(me int, tiles [][]byte) {
 		for r, b := range l.bufs {
 			tiles[r] = b[from:to]
 		}
-		kernel.ReduceN(kernel.Sum, l.dtype, tiles[0], tiles, 1)
+		reduce.ReduceN(reduce.Sum, l.dtype, tiles[0], tiles, 1)
 		for _, t := range tiles[1:] {
 			copy(t, tiles[0])
 		}

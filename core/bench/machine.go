@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/peak"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -38,15 +40,15 @@ func Measure(budget time.Duration) (Machine, error) {
 	defer runtime.UnlockOSThread()
 	m := Machine{Level: level.String()}
 	var flops int64
-	d := fastest(budget, func() { flops = kernel.MultiplyAdds(20000) })
+	d := fastest(budget, func() { flops = peak.MultiplyAdds(20000) })
 	m.GFLOPS = rate(float64(flops), d)
 	if kernel.HasBF16() {
-		d := fastest(budget, func() { flops = kernel.MultiplyAddsBF16(20000) })
+		d := fastest(budget, func() { flops = peak.MultiplyAddsBF16(20000) })
 		m.BF16 = rate(float64(flops), d)
 	}
 	for _, n := range bandwidthSizes {
 		x, y := make([]float32, n/8), make([]float32, n/8)
-		d := fastest(budget, func() { kernel.AddTo(y, x) })
+		d := fastest(budget, func() { elementwise.AddTo(y, x) })
 		m.Caches = append(m.Caches, Bandwidth{Bytes: n, GBps: rate(float64(n)*3/2, d)})
 	}
 	return m, nil

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -158,7 +158,7 @@ func (r *rig) measure(size int) (Result, error) {
 	r.laps = r.laps[:0]
 	end := time.Now().Add(r.Budget)
 	for calls := -warmUp; ; calls++ {
-		kernel.ScaleBytes(r.DType, buf, 1/float64(r.world.Size)) // what a bucket meets before its reduction
+		reduce.ScaleBytes(r.DType, buf, 1/float64(r.world.Size)) // what a bucket meets before its reduction
 		compute(r.Idle)
 		start := time.Now()
 		if err := r.reduce(g); err != nil {

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -123,7 +123,7 @@ func madeUp(s tensor.Spec) []byte {
 	if !s.DType.Float() {
 		return out
 	}
-	kernel.Convert(s.DType, out, tensor.F32, tensor.Bytes(random(s.Shape.Elems())))
+	convert.Convert(s.DType, out, tensor.F32, tensor.Bytes(random(s.Shape.Elems())))
 	return out
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -178,7 +178,7 @@ func (d *deviceMemory) clear(g tensor.Tensor) {
 
 func (d *deviceMemory) scale(g tensor.Tensor, f float64) {
 	if d.dev == nil {
-		kernel.ScaleBytes(g.DType, g.Data, f)
+		reduce.ScaleBytes(g.DType, g.Data, f)
 	} else {
 		d.fail(d.dev.Scale(g, f))
 	}

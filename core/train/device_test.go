@@ -8,7 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
@@ -238,6 +238,6 @@ func (c *curve) follows(t *testing.T, want *curve, within float64) {
 
 func wide(x tensor.Tensor) []float64 {
 	v := make([]float64, x.Shape.Elems())
-	kernel.Convert(tensor.F64, tensor.Bytes(v), x.DType, x.Data)
+	convert.Convert(tensor.F64, tensor.Bytes(v), x.DType, x.Data)
 	return v
 }

@@ -3,7 +3,7 @@ package train
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
@@ -107,7 +107,7 @@ func spread(old [][]tensor.Named, world int) [][]tensor.Named {
 	mean := fresh(old[0])
 	for _, errs := range old {
 		for i, e := range errs {
-			kernel.Axpy(mean[i].F32(), 1/float32(len(old)), e.F32())
+			elementwise.Axpy(mean[i].F32(), 1/float32(len(old)), e.F32())
 		}
 	}
 	all := make([][]tensor.Named, world)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -38,7 +38,7 @@ func (m *model) full() []tensor.Tensor {
 	for i, v := range m.values {
 		if ts[i] = v; half(v.DType) {
 			ts[i] = tensor.New(fileType(v.DType), v.Shape...)
-			convert(ts[i], v)
+			convertTensor(ts[i], v)
 		}
 	}
 	return ts
@@ -48,10 +48,10 @@ func (m *model) full() []tensor.Tensor {
 func (m *model) putFull(full []tensor.Tensor) {
 	for i, e := range m.graph.StateDict() {
 		if half(m.values[i].DType) {
-			convert(m.values[i], full[i])
+			convertTensor(m.values[i], full[i])
 		}
 		if !e.Buffer && m.masters[e.Index].Data != nil {
-			convert(m.masters[e.Index], full[i])
+			convertTensor(m.masters[e.Index], full[i])
 		}
 	}
 }
@@ -85,18 +85,18 @@ func floatsAs(d tensor.DType, src []tensor.Named) []tensor.Named {
 		out[i] = s
 		if s.DType.Float() && s.DType != d {
 			out[i].Tensor = tensor.New(d, s.Shape...)
-			convert(out[i].Tensor, s.Tensor)
+			convertTensor(out[i].Tensor, s.Tensor)
 		}
 	}
 	return out
 }
 
-func convert(dst, src tensor.Tensor) {
+func convertTensor(dst, src tensor.Tensor) {
 	if dst.DType == src.DType {
 		copy(dst.Data, src.Data)
 		return
 	}
-	kernel.Convert(dst.DType, dst.Data, src.DType, src.Data)
+	convert.Convert(dst.DType, dst.Data, src.DType, src.Data)
 }
 
 // liveMasters are the master copies that exist.

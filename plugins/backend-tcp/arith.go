@@ -1,13 +1,13 @@
 package tcp
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-var kernelOps = [...]kernel.ReduceOp{
-	sdk.Sum: kernel.Sum, sdk.Avg: kernel.Sum, sdk.Min: kernel.Min, sdk.Max: kernel.Max, sdk.Prod: kernel.Prod,
+var kernelOps = [...]reduce.Op{
+	sdk.Sum: reduce.Sum, sdk.Avg: reduce.Sum, sdk.Min: reduce.Min, sdk.Max: reduce.Max, sdk.Prod: reduce.Prod,
 }
 
 // reduceN combines srcs in order into dst. All have the same length and are
@@ -22,14 +22,14 @@ func reduceN(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
 func reduceOf(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
 	switch {
 	case op != sdk.Avg:
-		kernel.ReduceN(kernelOps[op], d, dst, srcs, 1)
+		reduce.ReduceN(kernelOps[op], d, dst, srcs, 1)
 	case n&(n-1) == 0: // the reciprocal is exact
-		kernel.ReduceN(kernel.Sum, d, dst, srcs, 1/float64(n))
+		reduce.ReduceN(reduce.Sum, d, dst, srcs, 1/float64(n))
 	case d == tensor.F32:
-		kernel.ReduceN(kernel.Sum, d, dst, srcs, 1)
+		reduce.ReduceN(reduce.Sum, d, dst, srcs, 1)
 		divide(tensor.View[float32](dst), float32(n))
 	case d == tensor.F64:
-		kernel.ReduceN(kernel.Sum, d, dst, srcs, 1)
+		reduce.ReduceN(reduce.Sum, d, dst, srcs, 1)
 		divide(tensor.View[float64](dst), float64(n))
 	case d == tensor.F16:
 		averageHalf(dst, srcs, tensor.F32FromF16, tensor.F16FromF32)

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -18,10 +19,10 @@ func bindAdaptivePool[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	if b.s.Op == op.AdaptiveAvgPoolGrad {
 		return func(c *plan.Call) {
-			kernel.AdaptiveAvgPool2DGrad(out[0], out[1], out[2], out[3], in[2], in[3], x(c), y)
+			pool.AdaptiveAvgPool2DGrad(out[0], out[1], out[2], out[3], in[2], in[3], x(c), y)
 		}
 	}
 	return func(c *plan.Call) {
-		kernel.AdaptiveAvgPool2D(in[0], in[1], in[2], in[3], out[2], out[3], x(c), y)
+		pool.AdaptiveAvgPool2D(in[0], in[1], in[2], in[3], out[2], out[3], x(c), y)
 	}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -17,8 +18,8 @@ func bindAvgPool[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	if b.s.Op == op.AvgPoolGrad {
 		p := poolGeometry(b.s, b.s.Out[0].Spec.Shape)
-		return func(c *plan.Call) { kernel.AvgPool2DGrad(&p, x(c), y) }
+		return func(c *plan.Call) { pool.AvgPool2DGrad(&p, x(c), y) }
 	}
 	p := poolGeometry(b.s, b.s.In[0].Spec.Shape)
-	return func(c *plan.Call) { kernel.AvgPool2D(&p, x(c), y) }
+	return func(c *plan.Call) { pool.AvgPool2D(&p, x(c), y) }
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -44,7 +45,7 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 	stats := bindStats(b, b.s.Attr.(op.BatchNormAttr), x, mean, invstd)
 	return func(c *plan.Call) {
 		stats(c)
-		kernel.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
+		norm.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
 	}
 }
 
@@ -52,7 +53,7 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 func bindStats[T kernel.Float](b *binder[T], a op.BatchNormAttr, x func(*plan.Call) []T, mean, invstd []T) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	return b.stats(a, mean, invstd, func(c *plan.Call, lo, hi int) {
-		kernel.BatchNormStatsOf(lo, hi, n, ch, hw, x(c), mean, invstd)
+		norm.BatchNormStatsOf(lo, hi, n, ch, hw, x(c), mean, invstd)
 	})
 }
 
@@ -114,7 +115,7 @@ func bindBatchNormEval[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	return func(c *plan.Call) {
 		invert(variance(c), invstd, a.Eps)
-		kernel.BatchNormApply(n, ch, hw, x(c), mean(c), invstd, weight(c), bias(c), y)
+		norm.BatchNormApply(n, ch, hw, x(c), mean(c), invstd, weight(c), bias(c), y)
 	}
 }
 
@@ -123,7 +124,7 @@ func bindBatchNormGrad[T kernel.Float](b *binder[T]) job {
 	x, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4)
 	dx, dw, db, add := b.normOut()
 	return func(c *plan.Call) {
-		kernel.BatchNormGrad(n, ch, hw, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+		norm.BatchNormGrad(n, ch, hw, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
 	}
 }
 

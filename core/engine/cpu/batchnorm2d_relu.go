@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -34,7 +35,7 @@ func bindNormReLU[T kernel.Float](b *binder[T]) job {
 		if r != nil {
 			r = r[lo*ch*hw:]
 		}
-		kernel.BatchNormReLU(hi-lo, ch, hw, x(c)[lo*ch*hw:], mean(c), invstd, weight(c), bias(c), r, y[lo*ch*hw:])
+		norm.BatchNormReLU(hi-lo, ch, hw, x(c)[lo*ch*hw:], mean(c), invstd, weight(c), bias(c), r, y[lo*ch*hw:])
 	})
 	return func(c *plan.Call) {
 		stats(c)
@@ -48,6 +49,6 @@ func bindNormReLUGrad[T kernel.Float](b *binder[T]) job {
 	dx, dw, db, add := b.normOut()
 	d, _ := b.out(3)
 	return b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
-		kernel.BatchNormReLUGradOf(lo, hi, n, ch, hw, x(c), y(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, d, add(c))
+		norm.BatchNormReLUGradOf(lo, hi, n, ch, hw, x(c), y(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, d, add(c))
 	})
 }

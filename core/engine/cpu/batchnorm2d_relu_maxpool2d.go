@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -13,7 +15,7 @@ func init() {
 
 func normPoolScratch(s *plan.Step, _ int) int {
 	x := s.In[0].Spec.Shape
-	return x[1] + kernel.BatchNormReLUPoolScratch(&kernel.Pool{H: x[2], W: x[3]})
+	return x[1] + norm.BatchNormReLUPoolScratch(&pool.Shape{H: x[2], W: x[3]})
 }
 
 // bindNormPool is batch norm, ReLU and max pooling in one pass after the statistics.
@@ -35,7 +37,7 @@ func bindNormPool[T kernel.Float](b *binder[T]) job {
 	}
 	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
 	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.BatchNormReLUPool(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
+		norm.BatchNormReLUPool(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
 	})
 	return func(c *plan.Call) {
 		stats(c)
@@ -49,8 +51,8 @@ func invertStats[T kernel.Float](variance func(*plan.Call) []T, invstd []T, eps 
 }
 
 // poolParts are the geometries of each thread's share of the images.
-func (b *binder[T]) poolParts(p kernel.Pool) []kernel.Pool {
-	parts := make([]kernel.Pool, b.parts(p.N))
+func (b *binder[T]) poolParts(p pool.Shape) []pool.Shape {
+	parts := make([]pool.Shape, b.parts(p.N))
 	for i := range parts {
 		lo, hi := share(p.N, 1, len(parts), i)
 		parts[i] = p
@@ -66,14 +68,14 @@ func bindNormPoolGrad[T kernel.Float](b *binder[T]) job {
 	dx, dw, db, add := b.normOut()
 	sums, _ := b.out(3)
 	return b.split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
-		kernel.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+		norm.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
 	})
 }
 
 // nativeNormPool takes steps whose images are all bfloat16.
 func nativeNormPool(s *plan.Step) native {
 	p := poolGeometry(s, s.In[0].Spec.Shape)
-	if !p.NormPoolBF16() || !isBF16(s.Out[0]) {
+	if !norm.FastPoolBF16(&p) || !isBF16(s.Out[0]) {
 		return native{}
 	}
 	if s.Op == op.NormPool {
@@ -95,7 +97,7 @@ func bindNormPoolBF16(b *binder[float32]) job {
 	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
 	mean, invstd, stats := normStatsBF16(b, a.Norm, x, 2)
 	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.BatchNormReLUPoolBF16(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:])
+		norm.BatchNormReLUPoolBF16(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:])
 	})
 	return func(c *plan.Call) {
 		stats(c)
@@ -110,6 +112,6 @@ func bindNormPoolGradBF16(b *binder[float32]) job {
 	dx, dw, db, add := normOutBF16(b)
 	sums, _ := b.out(3)
 	return b.split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
-		kernel.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+		norm.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
 	})
 }

@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -44,7 +44,7 @@ func bindNormBF16(b *binder[float32]) job {
 		if r != nil {
 			r = r[lo*image:]
 		}
-		kernel.BatchNormApplyBF16(hi-lo, ch, hw, x(c)[lo*image:], mean(c), invstd, weight(c), bias(c), r, relu, y[lo*image:])
+		norm.BatchNormApplyBF16(hi-lo, ch, hw, x(c)[lo*image:], mean(c), invstd, weight(c), bias(c), r, relu, y[lo*image:])
 	})
 	return func(c *plan.Call) {
 		stats(c)
@@ -63,7 +63,7 @@ func normStatsBF16(b *binder[float32], a op.BatchNormAttr, x func(*plan.Call) []
 	m, _ := b.out(first)
 	invstd, _ = b.out(first + 1)
 	return always(m), invstd, b.stats(a, m, invstd, func(c *plan.Call, lo, hi int) {
-		kernel.BatchNormStatsBF16Of(lo, hi, n, ch, hw, x(c), m, invstd)
+		norm.BatchNormStatsBF16Of(lo, hi, n, ch, hw, x(c), m, invstd)
 	})
 }
 
@@ -81,7 +81,7 @@ func bindNormGradBF16(b *binder[float32]) job {
 		d = b.halfOut(3)
 	}
 	return b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
-		kernel.BatchNormGradBF16Of(lo, hi, n, ch, hw, x(c), y(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, d, add(c))
+		norm.BatchNormGradBF16Of(lo, hi, n, ch, hw, x(c), y(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, d, add(c))
 	})
 }
 

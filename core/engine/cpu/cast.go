@@ -1,7 +1,8 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -12,11 +13,11 @@ func bindCast(m *memory, s *plan.Step) job {
 	add := adds(&s.Out[0])
 	return func(c *plan.Call) {
 		if !add(c) {
-			kernel.Convert(dst, to, src, from.bytes(c))
+			convert.Convert(dst, to, src, from.bytes(c))
 			return
 		}
 		term := m.arena.work[:len(to)]
-		kernel.Convert(dst, term, src, from.bytes(c))
-		kernel.Reduce(kernel.Sum, dst, to, term)
+		convert.Convert(dst, term, src, from.bytes(c))
+		reduce.Reduce(reduce.Sum, dst, to, term)
 	}
 }

@@ -3,6 +3,8 @@ package cpu
 import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -34,18 +36,18 @@ func convScratch(s *plan.Step, threads int) int {
 	return convScratchOf[float32](s.Op, &p)
 }
 
-func convScratchOf[T kernel.Float](step graph.Op, p *kernel.Conv) int {
+func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
 	switch step {
 	case op.Conv2DGradInput:
-		return kernel.ConvGradInputScratch[T](p)
+		return conv.GradInputScratch[T](p)
 	case op.Conv2DGradWeight:
-		return kernel.ConvGradWeightScratch[T](p)
+		return conv.GradWeightScratch[T](p)
 	}
-	return kernel.ConvForwardScratch[T](p)
+	return conv.ForwardScratch[T](p)
 }
 
 // convGeometry reads a convolution's sizes from whichever of its tensors the step has.
-func convGeometry(s *plan.Step) kernel.Conv {
+func convGeometry(s *plan.Step) conv.Shape {
 	var x, w tensor.Shape
 	switch s.Op {
 	case op.Conv2D:
@@ -56,7 +58,7 @@ func convGeometry(s *plan.Step) kernel.Conv {
 		x, w = s.In[0].Spec.Shape, s.Out[0].Spec.Shape
 	}
 	a := s.Attr.(op.Conv2DAttr)
-	return kernel.Conv{
+	return conv.Shape{
 		N: x[0], C: x[1], H: x[2], W: x[3], K: w[0], R: w[2], S: w[3],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
 		DilH: a.Dilation[0], DilW: a.Dilation[1], Groups: a.Groups,
@@ -68,7 +70,7 @@ func bindConv[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
 	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.Conv2D(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
+		conv.Forward(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
 	})
 }
 
@@ -77,22 +79,22 @@ func bindConvGradInput[T kernel.Float](b *binder[T]) job {
 	dx, _ := b.out(0)
 	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
 	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.Conv2DGradInput(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
+		conv.GradInput(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
 	})
 }
 
 func bindConvGradWeight[T kernel.Float](b *binder[T]) job {
 	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
 	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
-	return b.convTerms(p, scratch, func(c *plan.Call, p *kernel.Conv, lo int, dw, scratch []T, add bool) {
-		kernel.Conv2DGradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
+	return b.convTerms(p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool) {
+		conv.GradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
 	})
 }
 
 // convTerms lets the first thread write a convolution's weight gradient and the
 // others terms of their own at the end of their scratch, which are then added in
 // order. run gets its share's geometry and first image.
-func (b *binder[T]) convTerms(p kernel.Conv, scratch [][]T, run func(c *plan.Call, p *kernel.Conv, lo int, dw, scratch []T, add bool)) job {
+func (b *binder[T]) convTerms(p conv.Shape, scratch [][]T, run func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool)) job {
 	dw, add := b.out(0)
 	parts := b.convParts(p)
 	terms := make([][]T, len(parts))
@@ -107,7 +109,7 @@ func (b *binder[T]) convTerms(p kernel.Conv, scratch [][]T, run func(c *plan.Cal
 	return func(c *plan.Call) {
 		share(c)
 		for _, term := range terms[1:] {
-			kernel.AddTo(dw, term)
+			elementwise.AddTo(dw, term)
 		}
 	}
 }
@@ -115,22 +117,22 @@ func (b *binder[T]) convTerms(p kernel.Conv, scratch [][]T, run func(c *plan.Cal
 // bindConvGradBias needs of the geometry only what dy [N, K, OH, OW] tells.
 func bindConvGradBias[T kernel.Float](b *binder[T]) job {
 	s := b.s.In[0].Spec.Shape
-	p := kernel.Conv{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
+	p := conv.Shape{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
 	dy := b.in(0)
 	db, add := b.out(0)
-	return func(c *plan.Call) { kernel.Conv2DGradBias(&p, dy(c), db, add(c)) }
+	return func(c *plan.Call) { conv.GradBias(&p, dy(c), db, add(c)) }
 }
 
 func nativeConv(s *plan.Step) native {
 	p := convGeometry(s)
 	switch {
 	case !isBF16(s.In[1]):
-	case s.Op == op.Conv2D && p.ForwardBF16() && isBF16(s.Out[0]):
-		return native{bind: bindConvBF16, scratch: kernel.ConvBF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradInput && p.GradInputBF16() && isBF16(s.Out[0]):
-		return native{bind: bindConvGradInputBF16, scratch: kernel.ConvBF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradWeight && p.GradWeightBF16():
-		return native{bind: bindConvGradWeightBF16, scratch: kernel.ConvBF16Scratch(&p), term: s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
+	case s.Op == op.Conv2D && p.FastForwardBF16() && isBF16(s.Out[0]):
+		return native{bind: bindConvBF16, scratch: conv.BF16Scratch(&p), direct: []int{0, 1, ^0}}
+	case s.Op == op.Conv2DGradInput && p.FastGradInputBF16() && isBF16(s.Out[0]):
+		return native{bind: bindConvGradInputBF16, scratch: conv.BF16Scratch(&p), direct: []int{0, 1, ^0}}
+	case s.Op == op.Conv2DGradWeight && p.FastGradWeightBF16():
+		return native{bind: bindConvGradWeightBF16, scratch: conv.BF16Scratch(&p), term: s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
 	}
 	return native{}
 }
@@ -139,7 +141,7 @@ func bindConvBF16(b *binder[float32]) job {
 	p, x, w, bias, scratch := convGeometry(b.s), b.half(0), b.half(1), b.in(2), b.scratches()
 	y, in, out, parts := b.halfOut(0), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
 	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.Conv2DBF16(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
+		conv.ForwardBF16(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
 	})
 }
 
@@ -147,14 +149,14 @@ func bindConvGradInputBF16(b *binder[float32]) job {
 	p, dy, w, scratch := convGeometry(b.s), b.half(0), b.half(1), b.scratches()
 	dx, in, out, parts := b.halfOut(0), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
 	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		kernel.Conv2DGradInputBF16(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
+		conv.GradInputBF16(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
 	})
 }
 
 func bindConvGradWeightBF16(b *binder[float32]) job {
 	p, x, dy, scratch := convGeometry(b.s), b.half(0), b.half(1), b.scratches()
 	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
-	return b.convTerms(p, scratch, func(c *plan.Call, p *kernel.Conv, lo int, dw, scratch []float32, add bool) {
-		kernel.Conv2DGradWeightBF16(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
+	return b.convTerms(p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []float32, add bool) {
+		conv.GradWeightBF16(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
 	})
 }

@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/base/rng"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func random(d tensor.DType, seed uint64, shape ...int) tensor.Tensor {
+func randomTensor(d tensor.DType, seed uint64, shape ...int) tensor.Tensor {
 	t := tensor.New(d, shape...)
 	v := make([]float32, t.Shape.Elems())
 	rng.NewMT(seed).UniformF32(v, -2, 2)
-	kernel.Convert(d, t.Data, tensor.F32, tensor.Bytes(v))
+	convert.Convert(d, t.Data, tensor.F32, tensor.Bytes(v))
 	return t
 }
 
@@ -28,7 +28,7 @@ func operand(t tensor.Tensor, p plan.Place, index, offset int) plan.Operand {
 // operands and rounds its result once.
 func TestHalfStepRoundsOnce(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
-		x, w, bias, y := random(d, 1, 3, 7), random(d, 2, 5, 7), random(d, 3, 5), tensor.New(d, 3, 5)
+		x, w, bias, y := randomTensor(d, 1, 3, 7), randomTensor(d, 2, 5, 7), randomTensor(d, 3, 5), tensor.New(d, 3, 5)
 		s := &plan.Step{Op: op.Linear, Layer: "fc",
 			In:  []plan.Operand{operand(x, plan.PlaceInput, 0, 0), operand(w, plan.PlaceState, 0, 0), operand(bias, plan.PlaceState, 1, 0)},
 			Out: []plan.Operand{operand(y, plan.PlaceArena, 0, 0)}}
@@ -58,7 +58,7 @@ func TestHalfStepRoundsOnce(t *testing.T) {
 
 func wide(t tensor.Tensor) []float32 {
 	v := make([]float32, t.Shape.Elems())
-	kernel.Convert(tensor.F32, tensor.Bytes(v), t.DType, t.Data)
+	convert.Convert(tensor.F32, tensor.Bytes(v), t.DType, t.Data)
 	return v
 }
 
@@ -72,7 +72,7 @@ func round(d tensor.DType, x float32) uint16 {
 // Rounding in place must not overtake what it has yet to read.
 func TestNarrowInPlace(t *testing.T) {
 	for _, n := range []int{0, 1, 255, 256, 257, 1000} {
-		v := wide(random(tensor.F32, uint64(n), n))
+		v := wide(randomTensor(tensor.F32, uint64(n), n))
 		want := make([]uint16, n)
 		for i, x := range v {
 			want[i] = tensor.BF16FromF32(x)

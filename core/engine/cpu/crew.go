@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -176,8 +176,8 @@ func (b *binder[T]) scratches() [][]T {
 }
 
 // convParts are the geometries of each thread's share of the images.
-func (b *binder[T]) convParts(p kernel.Conv) []kernel.Conv {
-	parts := make([]kernel.Conv, b.parts(p.N))
+func (b *binder[T]) convParts(p conv.Shape) []conv.Shape {
+	parts := make([]conv.Shape, b.parts(p.N))
 	for i := range parts {
 		lo, hi := share(p.N, 1, len(parts), i)
 		parts[i] = p

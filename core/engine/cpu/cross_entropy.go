@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -37,7 +38,7 @@ func bindCrossEntropy[T kernel.Float](b *binder[T]) job {
 			return
 		}
 		scale := T(c.GradScale / float64(countRows(t)))
-		sum, counted, correct := kernel.SoftmaxCrossEntropy(s[0], s[1], x(c), t, ignoreIndex, 0, nil, dx, scale)
+		sum, counted, correct := loss.SoftmaxCrossEntropy(s[0], s[1], x(c), t, ignoreIndex, 0, nil, dx, scale)
 		if stats != nil {
 			stats[0], stats[1], stats[2] = sum, float64(counted), float64(correct)
 		}

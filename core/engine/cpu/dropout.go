@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -18,15 +20,15 @@ func bindDropout[T kernel.Float](b *binder[T]) job {
 	x, mask, scale := b.in(0), index[uint8](b.m, &b.s.Out[1]), dropoutScale[T](a.P)
 	y, _ := b.out(0)
 	return func(c *plan.Call) {
-		kernel.DropoutMask(c.Seed, c.Stream|a.Layer, a.P, mask)
-		kernel.Dropout(mask, scale, x(c), y)
+		random.DropoutMask(c.Seed, c.Stream|a.Layer, a.P, mask)
+		elementwise.Dropout(mask, scale, x(c), y)
 	}
 }
 
 func bindDropoutGrad[T kernel.Float](b *binder[T]) job {
 	mask, dy, scale := index[uint8](b.m, &b.s.In[0]), b.in(1), dropoutScale[T](b.s.Attr.(op.DropoutAttr).P)
 	dx, _ := b.out(0)
-	return func(c *plan.Call) { kernel.Dropout(mask, scale, dy(c), dx) }
+	return func(c *plan.Call) { elementwise.Dropout(mask, scale, dy(c), dx) }
 }
 
 // dropoutScale keeps the expectation; with p = 1 nothing is left to scale.

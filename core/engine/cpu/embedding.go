@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -19,7 +20,7 @@ func bindEmbedding[T kernel.Float](b *binder[T]) job {
 	return func(c *plan.Call) {
 		v := tensor.View[int32](at.bytes(c))
 		if b.m.check(b.s.Layer, v, entries, 0) {
-			kernel.Embedding(v, dim, table(c), y)
+			elementwise.Embedding(v, dim, table(c), y)
 		}
 	}
 }
@@ -29,7 +30,7 @@ func bindEmbeddingGrad[T kernel.Float](b *binder[T]) job {
 	dt, add := b.out(0)
 	return func(c *plan.Call) {
 		if b.m.fault.limit == 0 {
-			kernel.EmbeddingGrad(tensor.View[int32](at.bytes(c)), dim, dy(c), dt, add(c))
+			elementwise.EmbeddingGrad(tensor.View[int32](at.bytes(c)), dim, dy(c), dt, add(c))
 		}
 	}
 }

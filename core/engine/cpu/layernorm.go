@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -19,7 +20,7 @@ func bindLayerNorm[T kernel.Float](b *binder[T]) job {
 	mean, _ := b.out(1)
 	invstd, _ := b.out(2)
 	return func(c *plan.Call) {
-		kernel.LayerNorm(rows, a.Cols, x(c), weight(c), bias(c), a.Eps, y, mean, invstd)
+		norm.LayerNorm(rows, a.Cols, x(c), weight(c), bias(c), a.Eps, y, mean, invstd)
 	}
 }
 
@@ -29,6 +30,6 @@ func bindLayerNormGrad[T kernel.Float](b *binder[T]) job {
 	x, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4)
 	dx, dw, db, add := b.normOut()
 	return func(c *plan.Call) {
-		kernel.LayerNormGrad(rows, a.Cols, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+		norm.LayerNormGrad(rows, a.Cols, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
 	}
 }

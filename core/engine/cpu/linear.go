@@ -2,12 +2,14 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
 func init() {
-	scratch := func(s *plan.Step, _ int) int { return kernel.GemmScratch(product(s)) }
+	scratch := func(s *plan.Step, _ int) int { return gemm.GemmScratch(product(s)) }
 	forward := implementation{f32: bindLinear[float32], f64: bindLinear[float64], bf16: nativeLinear, scratch: scratch}
 	gradInput := implementation{f32: bindLinearGradInput[float32], f64: bindLinearGradInput[float64], bf16: nativeLinear, scratch: scratch}
 	implement(op.Linear, forward)
@@ -49,11 +51,11 @@ func bindLinear[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	relu := b.s.Op == op.LinearReLU
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		f := kernel.Finish[T]{ReLU: relu}
+		f := gemm.Finish[T]{ReLU: relu}
 		if v := bias(c); v != nil {
 			f.Bias = v[col:]
 		}
-		kernel.GemmFinish(false, true, rows, cols, k, 1, x(c)[row*k:], k, w(c)[col*k:], k, 0, y[row*n+col:], n, f, scratch[part])
+		gemm.GemmFinish(false, true, rows, cols, k, 1, x(c)[row*k:], k, w(c)[col*k:], k, 0, y[row*n+col:], n, f, scratch[part])
 	})
 }
 
@@ -62,11 +64,11 @@ func bindLinearGradInput[T kernel.Float](b *binder[T]) job {
 	dy, w, gate, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	dx, _ := b.out(0)
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		var f kernel.Finish[T]
+		var f gemm.Finish[T]
 		if v := gate(c); v != nil {
 			f.Gate = v[row*n+col:]
 		}
-		kernel.GemmFinish(false, false, rows, cols, k, 1, dy(c)[row*k:], k, w(c)[col:], n, 0, dx[row*n+col:], n, f, scratch[part])
+		gemm.GemmFinish(false, false, rows, cols, k, 1, dy(c)[row*k:], k, w(c)[col:], n, 0, dx[row*n+col:], n, f, scratch[part])
 	})
 }
 
@@ -79,7 +81,7 @@ func bindLinearGradWeight[T kernel.Float](b *binder[T]) job {
 		if add(c) {
 			beta = 1
 		}
-		kernel.Gemm(true, false, rows, cols, k, 1, dy(c)[row:], m, x(c)[col:], n, beta, dw[row*n+col:], n, scratch[part])
+		gemm.Gemm(true, false, rows, cols, k, 1, dy(c)[row:], m, x(c)[col:], n, beta, dw[row*n+col:], n, scratch[part])
 	})
 }
 
@@ -88,7 +90,7 @@ func bindLinearGradBias[T kernel.Float](b *binder[T]) job {
 	rows := b.s.In[0].Spec.Shape.Elems() / cols
 	dy := b.in(0)
 	db, add := b.out(0)
-	return func(c *plan.Call) { kernel.BiasGrad(rows, cols, dy(c), db, add(c)) }
+	return func(c *plan.Call) { elementwise.BiasGrad(rows, cols, dy(c), db, add(c)) }
 }
 
 func nativeLinear(s *plan.Step) native {
@@ -97,12 +99,12 @@ func nativeLinear(s *plan.Step) native {
 		return native{}
 	}
 	if s.Op == op.LinearGradWeight {
-		return native{bind: bindLinearGradWeightBF16, scratch: kernel.GemmBF16Scratch(m, n, k), direct: []int{0, 1}}
+		return native{bind: bindLinearGradWeightBF16, scratch: gemm.GemmBF16Scratch(m, n, k), direct: []int{0, 1}}
 	}
 	if !isBF16(s.Out[0]) {
 		return native{}
 	}
-	rounded := native{bind: bindLinearBF16, scratch: kernel.GemmBF16RoundedScratch(m, n, k), direct: []int{0, 1, ^0}}
+	rounded := native{bind: bindLinearBF16, scratch: gemm.GemmBF16RoundedScratch(m, n, k), direct: []int{0, 1, ^0}}
 	switch s.Op {
 	case op.LinearGradInput:
 		rounded.bind = bindLinearGradInputBF16
@@ -120,11 +122,11 @@ func bindLinearBF16(b *binder[float32]) job {
 	x, w, bias, scratch := b.half(0), b.half(1), b.in(2), b.scratches()
 	y, relu := b.halfOut(0), b.s.Op == op.LinearReLU
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		f := kernel.FinishBF16{ReLU: relu}
+		f := gemm.FinishBF16{ReLU: relu}
 		if v := bias(c); v != nil {
 			f.Bias = v[col:]
 		}
-		kernel.GemmBF16Rounded(false, true, rows, cols, k, x(c)[row*k:], k, w(c)[col*k:], k, y[row*n+col:], n, f, scratch[part])
+		gemm.GemmBF16Rounded(false, true, rows, cols, k, x(c)[row*k:], k, w(c)[col*k:], k, y[row*n+col:], n, f, scratch[part])
 	})
 }
 
@@ -136,11 +138,11 @@ func bindLinearGradInputBF16(b *binder[float32]) job {
 		gate = b.half(2)
 	}
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		var f kernel.FinishBF16
+		var f gemm.FinishBF16
 		if v := gate(c); v != nil {
 			f.Gate = v[row*n+col:]
 		}
-		kernel.GemmBF16Rounded(false, false, rows, cols, k, dy(c)[row*k:], k, w(c)[col:], n, dx[row*n+col:], n, f, scratch[part])
+		gemm.GemmBF16Rounded(false, false, rows, cols, k, dy(c)[row*k:], k, w(c)[col:], n, dx[row*n+col:], n, f, scratch[part])
 	})
 }
 
@@ -149,6 +151,6 @@ func bindLinearGradWeightBF16(b *binder[float32]) job {
 	x, dy, scratch := b.half(0), b.half(1), b.scratches()
 	dw, add := b.out(0)
 	return b.gemm(m, n, func(c *plan.Call, part, row, rows, col, cols int) {
-		kernel.GemmBF16(true, false, rows, cols, k, dy(c)[row:], m, x(c)[col:], n, dw[row*n+col:], n, scratch[part], add(c))
+		gemm.GemmBF16(true, false, rows, cols, k, dy(c)[row:], m, x(c)[col:], n, dw[row*n+col:], n, scratch[part], add(c))
 	})
 }

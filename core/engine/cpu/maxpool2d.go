@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -13,9 +14,9 @@ func init() {
 }
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.
-func poolGeometry(s *plan.Step, x tensor.Shape) kernel.Pool {
+func poolGeometry(s *plan.Step, x tensor.Shape) pool.Shape {
 	a := poolAttr(s)
-	return kernel.Pool{
+	return pool.Shape{
 		N: x[0], C: x[1], H: x[2], W: x[3], R: a.Kernel[0], S: a.Kernel[1],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
 		CeilMode: a.Ceil, CountIncludePad: a.CountPadding,
@@ -32,11 +33,11 @@ func poolAttr(s *plan.Step) op.PoolAttr {
 func bindMaxPool[T kernel.Float](b *binder[T]) job {
 	p, x, at := poolGeometry(b.s, b.s.In[0].Spec.Shape), b.in(0), index[int32](b.m, &b.s.Out[1])
 	y, _ := b.out(0)
-	return func(c *plan.Call) { kernel.MaxPool2D(&p, x(c), y, at) }
+	return func(c *plan.Call) { pool.MaxPool2D(&p, x(c), y, at) }
 }
 
 func bindMaxPoolGrad[T kernel.Float](b *binder[T]) job {
 	p, at, dy := poolGeometry(b.s, b.s.Out[0].Spec.Shape), index[int32](b.m, &b.s.In[0]), b.in(1)
 	dx, _ := b.out(0)
-	return func(c *plan.Call) { kernel.MaxPool2DGrad(&p, dy(c), at, dx) }
+	return func(c *plan.Call) { pool.MaxPool2DGrad(&p, dy(c), at, dx) }
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -17,7 +18,7 @@ func bindMSE[T kernel.Float](b *binder[T]) job {
 	x, target := b.in(0), b.in(1)
 	stats, dx := b.lossOut(op.MSE)
 	return func(c *plan.Call) {
-		sum := kernel.MSE(x(c), target(c), dx, T(c.GradScale/float64(n)))
+		sum := loss.MSE(x(c), target(c), dx, T(c.GradScale/float64(n)))
 		if stats != nil {
 			stats[0], stats[1], stats[2] = sum, float64(n), 0
 		}

@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -74,7 +76,7 @@ func (b *binder[T]) in(i int) func(c *plan.Call) []T {
 func (b *binder[T]) widened(o *plan.Operand) []T {
 	wide, at := b.wide(o), b.m.place(o)
 	raw, d := tensor.Bytes(wide), o.Spec.DType
-	b.before = append(b.before, func(c *plan.Call) { kernel.Convert(tensor.F32, raw, d, at.bytes(c)) })
+	b.before = append(b.before, func(c *plan.Call) { convert.Convert(tensor.F32, raw, d, at.bytes(c)) })
 	return wide
 }
 
@@ -114,12 +116,12 @@ func (b *binder[T]) rounded(o *plan.Operand) []T {
 	add := adds(o)
 	b.after = append(b.after, func(c *plan.Call) {
 		if !add(c) {
-			kernel.Convert(d, dst, tensor.F32, raw)
+			convert.Convert(d, dst, tensor.F32, raw)
 			return
 		}
 		term := raw[:len(dst)] // rounding shrinks: it may go over its own source
 		narrowInPlace(d, raw)
-		kernel.Reduce(kernel.Sum, d, dst, term)
+		reduce.Reduce(reduce.Sum, d, dst, term)
 	})
 	return wide
 }
@@ -131,7 +133,7 @@ func narrowInPlace(d tensor.DType, raw []byte) {
 	n := len(raw) / 4
 	for i := 0; i < n; i += block {
 		k := min(block, n-i)
-		kernel.Convert(d, buf[:2*k], tensor.F32, raw[4*i:][:4*k])
+		convert.Convert(d, buf[:2*k], tensor.F32, raw[4*i:][:4*k])
 		copy(raw[2*i:], buf[:2*k])
 	}
 }
@@ -144,7 +146,7 @@ func (b *binder[T]) state(i int) []T {
 	}
 	wide := b.widened(o)
 	raw, dst, d := tensor.Bytes(wide), b.m.fixed(o), o.Spec.DType
-	b.after = append(b.after, func(*plan.Call) { kernel.Convert(d, dst, tensor.F32, raw) })
+	b.after = append(b.after, func(*plan.Call) { convert.Convert(d, dst, tensor.F32, raw) })
 	return wide
 }
 

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
@@ -11,7 +12,7 @@ func init() {
 
 // relu6 computes y = min(max(x, 0), 6); NaN stays NaN. y may be x.
 func relu6[T kernel.Float](x, y []T, _ op.Scalars) {
-	kernel.ReLU(x, y)
+	elementwise.ReLU(x, y)
 	for i, v := range y[:len(x)] {
 		if v > 6 {
 			y[i] = 6
@@ -22,7 +23,7 @@ func relu6[T kernel.Float](x, y []T, _ op.Scalars) {
 // relu6Grad computes dx = 0 where y ≤ 0 or y ≥ 6, else dy: a NaN in y lets dy
 // through, as PyTorch's hardtanh_backward does. dx may be dy.
 func relu6Grad[T kernel.Float](y, dy, dx []T, _ op.Scalars) {
-	kernel.ReLUGrad(y, dy, dx)
+	elementwise.ReLUGrad(y, dy, dx)
 	for i, v := range y {
 		if v >= 6 {
 			dx[i] = 0

@@ -1,10 +1,10 @@
 package cpu
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 func init() {
-	pointwise(op.Sigmoid, plain(kernel.Sigmoid[float32]), plain(kernel.Sigmoid[float64]), plainGrad(kernel.SigmoidGrad[float32]), plainGrad(kernel.SigmoidGrad[float64]))
+	pointwise(op.Sigmoid, plain(elementwise.Sigmoid[float32]), plain(elementwise.Sigmoid[float64]), plainGrad(elementwise.SigmoidGrad[float32]), plainGrad(elementwise.SigmoidGrad[float64]))
 }

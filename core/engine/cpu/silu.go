@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
@@ -33,6 +34,6 @@ const sigmoids = 256
 // sigmoidsOf are those of x from an index on.
 func sigmoidsOf[T kernel.Float](x []T, at int, s *[sigmoids]T) []T {
 	n := min(len(x)-at, sigmoids)
-	kernel.Sigmoid(x[at:at+n], s[:n])
+	elementwise.Sigmoid(x[at:at+n], s[:n])
 	return s[:n]
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -24,7 +25,7 @@ func bindSyncBatchNorm[T kernel.Float](b *binder[T]) job {
 	invstd, _ := b.out(2)
 	mine := make([]float64, b.s.Exchanges())
 	return func(c *plan.Call) {
-		kernel.BatchNormStats(n, ch, hw, x(c), mean, invstd)
+		norm.BatchNormStats(n, ch, hw, x(c), mean, invstd)
 		pack(mine, mean, invstd, n*hw)
 		all := gather(c, mine)
 		if c.Err != nil {
@@ -33,7 +34,7 @@ func bindSyncBatchNorm[T kernel.Float](b *binder[T]) job {
 		running.count = mergeMoments(all, mean, invstd)
 		running.update(mean, invstd)
 		invert(invstd, invstd, a.Eps)
-		kernel.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
+		norm.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
 	}
 }
 
@@ -72,7 +73,7 @@ func bindSyncBatchNormGrad[T kernel.Float](b *binder[T]) job {
 	sumDy, sumDyXmu := make([]T, ch), make([]T, ch)
 	sums := make([]float64, b.s.Exchanges())
 	return func(c *plan.Call) {
-		kernel.BatchNormGradReduce(n, ch, hw, x(c), dy(c), mean(c), sumDy, sumDyXmu)
+		norm.BatchNormGradReduce(n, ch, hw, x(c), dy(c), mean(c), sumDy, sumDyXmu)
 		affineGrad(sumDy, sumDyXmu, invstd(c), dw, db, add(c))
 		if dx == nil {
 			return
@@ -83,7 +84,7 @@ func bindSyncBatchNormGrad[T kernel.Float](b *binder[T]) job {
 		}
 		narrow(sumDy, sums)
 		narrow(sumDyXmu, sums[ch:])
-		kernel.BatchNormGradInput(n, ch, hw, sums[2*ch], x(c), dy(c), mean(c), invstd(c), weight(c), sumDy, sumDyXmu, dx)
+		norm.BatchNormGradInput(n, ch, hw, sums[2*ch], x(c), dy(c), mean(c), invstd(c), weight(c), sumDy, sumDyXmu, dx)
 	}
 }
 

@@ -3,7 +3,7 @@ package devicetest
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -21,7 +21,7 @@ func dropouts(r *rig) {
 			a := op.DropoutAttr{P: 0.3, Layer: 5}
 			x, dy, y, mask, dx := r.normal(n), r.normal(n), r.output(n), r.outputAs(tensor.U8, n), r.output(n)
 			bits := make([]uint8, n)
-			kernel.DropoutMask(7, uint64(9)<<32|uint64(2)<<16|a.Layer, a.P, bits)
+			random.DropoutMask(7, uint64(9)<<32|uint64(2)<<16|a.Layer, a.P, bits)
 			wy, wdx, wm := newWant(n), newWant(n), make([]float64, n)
 			for i, m := range bits {
 				wm[i] = float64(m)

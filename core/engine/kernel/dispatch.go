@@ -24,6 +24,7 @@ const (
 
 var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16"}
 
+// String is the level's name in EnvCPU.
 func (l Level) String() string { return levelNames[l] }
 
 // EnvCPU names the environment variable that forces a dispatch level.
@@ -56,33 +57,60 @@ func resolve(want string, have []Level) (Level, error) {
 	return unresolved, fmt.Errorf("%s=%q: this CPU has %s; set one of these or unset it", EnvCPU, want, strings.Join(names, ", "))
 }
 
-// level is Active for kernels.
-func level() Level {
+// Force makes kernels run at a level that this CPU has, until restore is called. It is
+// for tests and measurements of the levels below the best: no kernel may run meanwhile.
+func Force(l Level) (restore func()) {
+	level, dots := active, bf16Dots
+	active, bf16Dots = min(l, AVX512), l == AVX512BF16
+	return func() { active, bf16Dots = level, dots }
+}
+
+// Current is Active for kernels.
+func Current() Level {
 	if active == unresolved {
 		panic(activeErr)
 	}
 	return active
 }
 
-// vectorBlock is the number of float32 that every vector kernel works on at a time.
-const vectorBlock = 16
+// Wide reports whether the kernels of AVX-512 run, and not those of AVX2. It
+// does not look for an impossible wish: a caller has asked for the level before.
+func Wide() bool { return active == AVX512 }
 
-// head is how many of n float32 elements the vector kernels take at the active
+// HasBF16 reports whether the vector kernels that read and write bfloat16 exist at
+// the active level. Plain Go does the same elsewhere, slower than widening to
+// float32, which is what the CPU device does then.
+func HasBF16() bool { return Current() == AVX512 && bf16Dots }
+
+// HasVectors reports whether T has vector kernels at the active level.
+func HasVectors[T Float]() bool { return Is32[T]() && Current() != Generic }
+
+// Vectors reports whether n elements of T are for the vector kernels of any length.
+func Vectors[T Float](n int) bool { return Is32[T]() && n > 0 && Current() != Generic }
+
+// Block is the number of float32 that every vector kernel works on at a time.
+const Block = 16
+
+// PairLanes is the number of bfloat16 that the kernels of AVX512BF16 work on at a time:
+// a pair in each lane.
+const PairLanes = 2 * Block
+
+// Head is how many of n float32 elements the vector kernels take at the active
 // level; the reference does the rest.
-func head(n int) int {
-	if level() == Generic {
+func Head(n int) int {
+	if Current() == Generic {
 		return 0
 	}
-	return n &^ (vectorBlock - 1)
+	return n &^ (Block - 1)
 }
 
-// is32 is a constant in each instance of a generic function.
-func is32[T Float]() bool {
+// Is32 is a constant in each instance of a generic function.
+func Is32[T Float]() bool {
 	var z T
 	return unsafe.Sizeof(z) == 4
 }
 
-// as32 views a slice as float32; T has to be float32.
-func as32[T Float](x []T) []float32 {
+// As32 views a slice as float32; T has to be float32.
+func As32[T Float](x []T) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

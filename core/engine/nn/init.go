@@ -6,7 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/engine/graph"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -100,5 +100,5 @@ func write(t tensor.Tensor, draw func([]float32)) {
 	}
 	v := make([]float32, t.Shape.Elems())
 	draw(v)
-	kernel.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
+	convert.Convert(t.DType, t.Data, tensor.F32, tensor.Bytes(v))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -54,7 +54,7 @@ func adapt(c Config, lr float64, step int64, s *slot, decoupled bool) {
 
 func adaptAs[T float32 | float64](c Config, lr float64, step int64, s *slot, decoupled bool) {
 	w, g := operands[T](s)
-	kernel.AdamUpdate(w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2),
+	optimizer.AdamUpdate(w, g, stateOf[T](s, 0), stateOf[T](s, 1), stateOf[T](s, 2),
 		lr, c.Betas[0], c.Betas[1], c.Eps, c.WeightDecay, step, decoupled, c.Maximize)
 }
 

@@ -3,7 +3,8 @@ package optim
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -18,9 +19,9 @@ func (o *Optimizer) ScaleGrads(f float64) {
 	for i := range o.params {
 		switch g := o.params[i].Grad; g.DType {
 		case tensor.F32:
-			kernel.Scale(g.F32(), float32(f))
+			elementwise.Scale(g.F32(), float32(f))
 		case tensor.F64:
-			kernel.Scale(g.F64(), f)
+			elementwise.Scale(g.F64(), f)
 		}
 	}
 }
@@ -47,7 +48,7 @@ func (o *Optimizer) GradNorm() float64 {
 	var sum float64
 	for i := range o.params {
 		g := o.params[i].Grad
-		part := kernel.SumSquaresBytes(g.DType, g.Data)
+		part := reduce.SumSquaresBytes(g.DType, g.Data)
 		if half(g.DType) {
 			part *= o.pending * o.pending
 		}
@@ -71,4 +72,4 @@ func (o *Optimizer) GradsFinite() bool {
 }
 
 // AllFinite reports whether a tensor of any floating type holds no infinity and no NaN.
-func AllFinite(t tensor.Tensor) bool { return kernel.AllFiniteBytes(t.DType, t.Data) }
+func AllFinite(t tensor.Tensor) bool { return reduce.AllFiniteBytes(t.DType, t.Data) }

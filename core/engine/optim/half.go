@@ -1,7 +1,8 @@
 package optim
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -51,7 +52,7 @@ func (o *Optimizer) widest() (n int) {
 func (s *slot) load(scale float64) {
 	if half(s.Grad.DType) {
 		copyAs(s.grad, s.Grad)
-		kernel.Scale(s.grad.F32(), float32(scale))
+		elementwise.Scale(s.grad.F32(), float32(scale))
 	}
 	if !s.narrow() {
 		return
@@ -75,4 +76,4 @@ func (s *slot) store() {
 	}
 }
 
-func copyAs(dst, src tensor.Tensor) { kernel.Convert(dst.DType, dst.Data, src.DType, src.Data) }
+func copyAs(dst, src tensor.Tensor) { convert.Convert(dst.DType, dst.Data, src.DType, src.Data) }

@@ -4,7 +4,8 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -31,9 +32,9 @@ func (lars) describe(c Config, s *settings) {
 func (lars) update(c Config, lr float64, step int64, s *slot) {
 	ratio := c.trust(s.weight, s.grad)
 	if s.wide() {
-		kernel.Scale(s.grad.F64(), ratio)
+		elementwise.Scale(s.grad.F64(), ratio)
 	} else {
-		kernel.Scale(s.grad.F32(), float32(ratio))
+		elementwise.Scale(s.grad.F32(), float32(ratio))
 	}
 	c.WeightDecay *= ratio
 	sgd{}.update(c, lr, step, s)
@@ -55,4 +56,4 @@ func (c Config) trust(weight, grad tensor.Tensor) float64 {
 	return c.TrustCoefficient * w / (g + c.WeightDecay*w + c.Eps)
 }
 
-func norm(t tensor.Tensor) float64 { return math.Sqrt(kernel.SumSquaresBytes(t.DType, t.Data)) }
+func norm(t tensor.Tensor) float64 { return math.Sqrt(reduce.SumSquaresBytes(t.DType, t.Data)) }

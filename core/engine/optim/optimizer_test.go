@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -383,7 +383,7 @@ func TestLARSIsInProportion(t *testing.T) {
 	copy(params[0].Value.F32(), []float32{3, 4})
 	copy(params[0].Grad.F32(), []float32{600, -800})
 	copy(params[1].Master.F32(), []float32{3, 4})
-	kernel.Convert(tensor.BF16, params[1].Grad.Data, tensor.F32, tensor.Bytes([]float32{0.6, -0.8}))
+	convert.Convert(tensor.BF16, params[1].Grad.Data, tensor.F32, tensor.Bytes([]float32{0.6, -0.8}))
 	copy(params[2].Grad.F32(), []float32{1, 2})
 	o, err := New(cfg, params)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -118,7 +118,7 @@ func newTwin(t *testing.T, c Config, value, grad tensor.DType, master bool) *twi
 		fill(r, p.Value)
 		if master {
 			p.Master = tensor.New(tensor.F32, n)
-			kernel.Convert(tensor.F32, p.Master.Data, value, p.Value.Data)
+			convert.Convert(tensor.F32, p.Master.Data, value, p.Value.Data)
 		}
 		w.params = append(w.params, p)
 	}
@@ -152,7 +152,7 @@ func fill(r *rand.Rand, x tensor.Tensor) {
 	for i := range v {
 		v[i] = r.NormFloat64()
 	}
-	kernel.Convert(x.DType, x.Data, tensor.F64, tensor.Bytes(v))
+	convert.Convert(x.DType, x.Data, tensor.F64, tensor.Bytes(v))
 }
 
 func same(t *testing.T, name string, got, want tensor.Tensor, within float64) {
@@ -173,7 +173,7 @@ func same(t *testing.T, name string, got, want tensor.Tensor, within float64) {
 
 func wide(x tensor.Tensor) []float64 {
 	v := make([]float64, x.Shape.Elems())
-	kernel.Convert(tensor.F64, tensor.Bytes(v), x.DType, x.Data)
+	convert.Convert(tensor.F64, tensor.Bytes(v), x.DType, x.Data)
 	return v
 }
 

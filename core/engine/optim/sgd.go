@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -50,7 +50,7 @@ func (sgd) update(c Config, lr float64, step int64, s *slot) {
 
 func descend[T float32 | float64](c Config, lr float64, step int64, s *slot) {
 	w, g := operands[T](s)
-	kernel.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
+	optimizer.SGDUpdate(w, g, stateOf[T](s, 0), T(lr), T(c.Momentum), T(c.Dampening), T(c.WeightDecay), c.Nesterov, c.Maximize, step == 1)
 }
 
 func (sgd) numbers(c Config) plan.Rule {

@@ -3,7 +3,7 @@ package plan
 import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
@@ -36,7 +36,7 @@ func (l *lowering) checkBranches() error {
 func (c *Call) draw(branches []graph.Branch) {
 	var keep [1]uint8
 	for k, b := range branches {
-		kernel.DropoutMask(c.Seed, c.Stream|uint64(0xffff-k), b.Drop, keep[:])
+		random.DropoutMask(c.Seed, c.Stream|uint64(0xffff-k), b.Drop, keep[:])
 		c.Dropped[k+1] = keep[0] == 0 || c.Dropped[b.Parent]
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/contract"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -184,7 +184,7 @@ func TestGradientsUnderAutocast(t *testing.T) {
 			}
 			g := r.st.Grads[i].F32()
 			half := slices.Clone(g)
-			kernel.RoundTo(d, half)
+			convert.RoundTo(d, half)
 			if slices.Equal(g, half) != rounded {
 				t.Errorf("%v: the gradient of %s is rounded: %v", d, p.Name, !rounded)
 			}

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"fmt"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -22,7 +22,7 @@ func (e *NonFiniteError) Error() string {
 // infinite; "" if there is none.
 func FirstNonFinite(tensors []tensor.Named) string {
 	for _, t := range tensors {
-		if t.DType.Float() && !kernel.AllFiniteBytes(t.DType, t.Data) {
+		if t.DType.Float() && !reduce.AllFiniteBytes(t.DType, t.Data) {
 			return t.Name
 		}
 	}

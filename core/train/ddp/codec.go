@@ -1,7 +1,8 @@
 package ddp
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -44,10 +45,10 @@ func (c codec) wireType(d tensor.DType) tensor.DType {
 func (c codec) pack(d tensor.DType, bucket, wire Region) {
 	mem := c.group.Bytes(wire)
 	if wire != bucket {
-		kernel.Convert(c.half, mem, d, c.group.Bytes(bucket))
+		convert.Convert(c.half, mem, d, c.group.Bytes(bucket))
 	}
 	if c.pre != 1 {
-		kernel.ScaleBytes(c.wireType(d), mem, c.pre)
+		reduce.ScaleBytes(c.wireType(d), mem, c.pre)
 	}
 }
 
@@ -55,10 +56,10 @@ func (c codec) pack(d tensor.DType, bucket, wire Region) {
 func (c codec) unpack(d tensor.DType, bucket, wire Region) {
 	mem := c.group.Bytes(bucket)
 	if wire != bucket {
-		kernel.Convert(d, mem, c.half, c.group.Bytes(wire))
+		convert.Convert(d, mem, c.half, c.group.Bytes(wire))
 	}
 	if c.post != 1 {
-		kernel.ScaleBytes(d, mem, c.post)
+		reduce.ScaleBytes(d, mem, c.post)
 	}
 }
 

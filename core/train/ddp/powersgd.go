@@ -4,7 +4,8 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/base/rng"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -152,7 +153,7 @@ func newPowerSGD(g *Group, l *lowRank, bucket, wire Region) *powerSGD {
 	need := 0
 	for _, m := range l.mats {
 		rng.NewMT(uint64(m.param)).NormalF32(s.second[m.q:][:m.cols*m.r]) // the same on all ranks and in any bucket
-		need = max(need, kernel.GemmScratch(m.rows, m.r, m.cols), kernel.GemmScratch(m.cols, m.r, m.rows), kernel.GemmScratch(m.rows, m.cols, m.r))
+		need = max(need, gemm.GemmScratch(m.rows, m.r, m.cols), gemm.GemmScratch(m.cols, m.r, m.rows), gemm.GemmScratch(m.rows, m.cols, m.r))
 	}
 	s.scratch = make([]float32, need)
 	return s
@@ -170,7 +171,7 @@ func (s *powerSGD) rollback() { copy(s.second, s.saved[copy(s.residue, s.saved):
 
 // project fills the first message.
 func (s *powerSGD) project() {
-	kernel.Axpy(s.grad, 1, s.residue)
+	elementwise.Axpy(s.grad, 1, s.residue)
 	copy(s.residue, s.grad)
 	at := 0
 	for _, r := range s.rest {
@@ -179,9 +180,9 @@ func (s *powerSGD) project() {
 	for _, m := range s.mats {
 		q := s.second[m.q:][:m.cols*m.r]
 		orthonormalise(q, m.cols, m.r)
-		kernel.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
+		gemm.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
 	}
-	kernel.Scale(s.first, 1/float32(s.over))
+	elementwise.Scale(s.first, 1/float32(s.over))
 }
 
 // answer takes the sum of the first message and fills the second.
@@ -193,9 +194,9 @@ func (s *powerSGD) answer() {
 	for _, m := range s.mats {
 		p := s.first[m.p:][:m.rows*m.r]
 		orthonormalise(p, m.rows, m.r)
-		kernel.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
+		gemm.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
 	}
-	kernel.Scale(s.second, 1/float32(s.over))
+	elementwise.Scale(s.second, 1/float32(s.over))
 }
 
 // restore takes the sum of the second message and puts the product in place.
@@ -205,8 +206,8 @@ func (s *powerSGD) restore() {
 	}
 	for _, m := range s.mats {
 		g := s.grad[m.at:][:m.rows*m.cols]
-		kernel.Gemm(false, true, m.rows, m.cols, m.r, 1, s.first[m.p:], m.r, s.second[m.q:], m.r, 0, g, m.cols, s.scratch)
-		kernel.Axpy(s.residue[m.at:][:len(g)], -1, g)
+		gemm.Gemm(false, true, m.rows, m.cols, m.r, 1, s.first[m.p:], m.r, s.second[m.q:], m.r, 0, g, m.cols, s.scratch)
+		elementwise.Axpy(s.residue[m.at:][:len(g)], -1, g)
 	}
 }
 

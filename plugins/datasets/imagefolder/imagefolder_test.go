@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/afero"
 	"go.uber.org/goleak"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -388,10 +388,10 @@ func TestPacksEveryKind(t *testing.T) {
 		{paletted, [3]byte{200, 100, 50}}, {nrgba, [3]byte{200, 100, 50}}, {rgba, [3]byte{200, 100, 50}}, {deep, [3]byte{200, 100, 50}},
 		{cmyk, [3]byte{200, 100, 50}}, {gray, [3]byte{77, 77, 77}}, {gray16, [3]byte{77, 77, 77}},
 	} {
-		dst := make([]byte, 2*2*kernel.PixelBytes)
+		dst := make([]byte, 2*2*imagekernel.PixelBytes)
 		pack(dst, c.img, image.Rect(1, 1, 3, 3))
 		for i, got := range dst {
-			if channel := i % kernel.PixelBytes; channel < len(c.want) && got != c.want[channel] {
+			if channel := i % imagekernel.PixelBytes; channel < len(c.want) && got != c.want[channel] {
 				t.Errorf("%T: byte %d is %d, want %d", c.img, i, got, c.want[channel])
 			}
 		}
@@ -414,10 +414,10 @@ func TestYCbCrPixels(t *testing.T) {
 		for x0 := range 6 {
 			for _, x1 := range []int{x0 + 1, x0 + 2, 20, 33, 41} {
 				r := image.Rect(x0, 1, x1, 8)
-				dst := make([]byte, kernel.PixelBytes*r.Dx()*r.Dy())
+				dst := make([]byte, imagekernel.PixelBytes*r.Dx()*r.Dy())
 				pack(dst, img, r)
-				for i := 0; i < len(dst); i += kernel.PixelBytes {
-					x, y := r.Min.X+i/kernel.PixelBytes%r.Dx(), r.Min.Y+i/kernel.PixelBytes/r.Dx()
+				for i := 0; i < len(dst); i += imagekernel.PixelBytes {
+					x, y := r.Min.X+i/imagekernel.PixelBytes%r.Dx(), r.Min.Y+i/imagekernel.PixelBytes/r.Dx()
 					at := img.YCbCrAt(x, y)
 					red, green, blue := color.YCbCrToRGB(at.Y, at.Cb, at.Cr)
 					if dst[i]-red+1 > 2 || dst[i+1]-green+1 > 2 || dst[i+2]-blue+1 > 2 {
@@ -473,10 +473,10 @@ func TestJPEGIsLibjpegs(t *testing.T) {
 		w, h := img.Bounds().Dx(), img.Bounds().Dy()
 		for _, r := range []image.Rectangle{img.Bounds(), image.Rect(1, 1, 6, 4), image.Rect(2, 3, w, h), image.Rect(w-1, h-1, w, h)} {
 			r = r.Intersect(img.Bounds())
-			dst := make([]byte, kernel.PixelBytes*r.Dx()*r.Dy())
+			dst := make([]byte, imagekernel.PixelBytes*r.Dx()*r.Dy())
 			pack(dst, img, r)
-			for i := 0; i < len(dst); i += kernel.PixelBytes {
-				x, y := r.Min.X+i/kernel.PixelBytes%r.Dx(), r.Min.Y+i/kernel.PixelBytes/r.Dx()
+			for i := 0; i < len(dst); i += imagekernel.PixelBytes {
+				x, y := r.Min.X+i/imagekernel.PixelBytes%r.Dx(), r.Min.Y+i/imagekernel.PixelBytes/r.Dx()
 				for c, got := range dst[i : i+3] {
 					if off := int(got) - int(want[3*(y*w+x)+c]); off < -3 || off > 3 {
 						t.Fatalf("%s, %v: channel %d of pixel (%d, %d) is %d levels off", name, r, c, x, y, off)

@@ -4,7 +4,7 @@ import (
 	"image"
 	"image/color"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
 // pack writes the part r of an image as pixels of package kernel. As
@@ -34,7 +34,7 @@ const leastChroma = 3
 // packYCbCr interpolates colour planes of half the width, or half of both sides, as
 // libjpeg does by default; images without such planes are converted as they lie.
 func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
-	const c = kernel.PixelBytes
+	const c = imagekernel.PixelBytes
 	var halved, tall bool
 	switch img.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440:
@@ -59,9 +59,9 @@ func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
 		if halved {
 			triangles(cb, img.Cb, img, r.Min.X, y, tall, sums)
 			triangles(cr, img.Cr, img, r.Min.X, y, tall, sums)
-			kernel.Colours(row, img.Y[i:i+r.Dx()], cb, cr)
+			imagekernel.Colours(row, img.Y[i:i+r.Dx()], cb, cr)
 		} else {
-			kernel.Colours(row, img.Y[i:i+r.Dx()], img.Cb[j:], img.Cr[j:])
+			imagekernel.Colours(row, img.Y[i:i+r.Dx()], img.Cb[j:], img.Cr[j:])
 		}
 		dst = dst[len(row):]
 	}
@@ -78,8 +78,8 @@ func packRepeated(dst []byte, img *image.YCbCr, r image.Rectangle) {
 			cb[k], cr[k] = img.Cb[j], img.Cr[j]
 		}
 		i := img.YOffset(r.Min.X, y)
-		kernel.Colours(dst[:kernel.PixelBytes*r.Dx()], img.Y[i:i+r.Dx()], cb, cr)
-		dst = dst[kernel.PixelBytes*r.Dx():]
+		imagekernel.Colours(dst[:imagekernel.PixelBytes*r.Dx()], img.Y[i:i+r.Dx()], cb, cr)
+		dst = dst[imagekernel.PixelBytes*r.Dx():]
 	}
 }
 
@@ -137,7 +137,7 @@ func packGray(dst []byte, img *image.Gray, r image.Rectangle) {
 		for _, v := range row {
 			o := dst[:3:3]
 			o[0], o[1], o[2] = v, v, v
-			dst = dst[kernel.PixelBytes:]
+			dst = dst[imagekernel.PixelBytes:]
 		}
 	}
 }
@@ -160,7 +160,7 @@ func packPaletted(dst []byte, img *image.Paletted, r image.Rectangle) {
 	for y := r.Min.Y; y < r.Max.Y; y++ {
 		for _, i := range img.Pix[img.PixOffset(r.Min.X, y):][:r.Dx()] {
 			copy(dst, table[i][:])
-			dst = dst[kernel.PixelBytes:]
+			dst = dst[imagekernel.PixelBytes:]
 		}
 	}
 }
@@ -170,7 +170,7 @@ func packAny(dst []byte, img image.Image, r image.Rectangle) {
 		for x := r.Min.X; x < r.Max.X; x++ {
 			c := color.NRGBA64Model.Convert(img.At(x, y)).(color.NRGBA64)
 			dst[0], dst[1], dst[2] = byte(c.R>>8), byte(c.G>>8), byte(c.B>>8)
-			dst = dst[kernel.PixelBytes:]
+			dst = dst[imagekernel.PixelBytes:]
 		}
 	}
 }

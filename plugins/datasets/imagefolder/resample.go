@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
 // taps say, for a run of output positions along one axis, which inputs they
@@ -47,7 +47,7 @@ func (t *taps) triangle(in, out, from, to, group int) {
 		}
 		row := t.of(i - from)
 		for x, v := range w {
-			row[x] = int32(0.5 + float64(v/sum*(1<<kernel.WeightBits)))
+			row[x] = int32(0.5 + float64(v/sum*(1<<imagekernel.WeightBits)))
 		}
 		// A last weight of zero may belong to no input.
 		t.first = append(t.first, int32(min(lo, in-t.width)))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
 // differences counts bytes by how many levels they are off.
@@ -46,11 +46,11 @@ func levelsOff(t *testing.T, path string) *differences {
 	if err != nil {
 		t.Fatal(path, err)
 	}
-	got := make([]byte, len(want)/3*kernel.PixelBytes)
+	got := make([]byte, len(want)/3*imagekernel.PixelBytes)
 	pack(got, img, img.Bounds())
 	d := new(differences)
 	for i, b := range want {
-		off := int(got[i/3*kernel.PixelBytes+i%3]) - int(b)
+		off := int(got[i/3*imagekernel.PixelBytes+i%3]) - int(b)
 		d[max(off, -off)]++
 	}
 	return d

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
@@ -36,7 +36,7 @@ func sum(b []byte) string {
 
 // rgb packs pixels as Pillow does.
 func rgb(pixels []byte) (packed []byte) {
-	for p := range slices.Chunk(pixels, kernel.PixelBytes) {
+	for p := range slices.Chunk(pixels, imagekernel.PixelBytes) {
 		packed = append(packed, p[:vision.Channels]...)
 	}
 	return packed
@@ -189,7 +189,7 @@ func TestTapsSumToOne(t *testing.T) {
 					t.Fatalf("output %d: weight %d behind its %d inputs", i, k, s.width)
 				}
 			}
-			if last := int(first) + s.width; first < 0 || last > in || math.Abs(sum/(1<<kernel.WeightBits)-1) > 1e-4 {
+			if last := int(first) + s.width; first < 0 || last > in || math.Abs(sum/(1<<imagekernel.WeightBits)-1) > 1e-4 {
 				t.Fatalf("output %d: inputs %d to %d of %d, weights sum to %g", i, first, last, in, sum)
 			}
 		}

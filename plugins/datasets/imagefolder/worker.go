@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
 // worker is the memory in which one image at a time becomes a square.
@@ -44,9 +44,9 @@ func (w *worker) load(fs afero.Fs, path string) (image.Image, error) {
 
 // render gives the pixels of the view, valid until the next call.
 func (w *worker) render(img image.Image, v view) []byte {
-	const c = kernel.PixelBytes
+	const c = imagekernel.PixelBytes
 	in, out := v.box.Size(), v.window.Size()
-	w.col.triangle(in.X, v.full.X, v.window.Min.X, v.window.Max.X, kernel.TapGroup)
+	w.col.triangle(in.X, v.full.X, v.window.Min.X, v.window.Max.X, imagekernel.TapGroup)
 	w.row.triangle(in.Y, v.full.Y, v.window.Min.Y, v.window.Max.Y, 1)
 	// Rows that no output row needs are neither converted nor scaled.
 	lo, hi := int(w.row.first[0]), int(w.row.first[out.Y-1])+w.row.width
@@ -56,14 +56,14 @@ func (w *worker) render(img image.Image, v view) []byte {
 	pack(w.box, img, part.Add(img.Bounds().Min))
 	w.narrow = grow(w.narrow, rows*out.X*c)
 	for y := range rows {
-		kernel.AcrossPixels(w.narrow[y*out.X*c:][:out.X*c], w.box[y*stride:], w.col.first, w.col.weight, w.col.each)
+		imagekernel.AcrossPixels(w.narrow[y*out.X*c:][:out.X*c], w.box[y*stride:], w.col.first, w.col.weight, w.col.each)
 	}
 	w.square = grow(w.square, out.X*out.Y*c)
 	for y, first := range w.row.first {
 		row := w.square[y*out.X*c:][:out.X*c]
-		kernel.DownPixels(row, w.narrow[(int(first)-lo)*out.X*c:], out.X*c, w.row.of(y))
+		imagekernel.DownPixels(row, w.narrow[(int(first)-lo)*out.X*c:], out.X*c, w.row.of(y))
 		if v.flip {
-			kernel.MirrorPixels(row)
+			imagekernel.MirrorPixels(row)
 		}
 	}
 	return w.square

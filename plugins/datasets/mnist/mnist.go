@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/afero"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
@@ -31,7 +31,7 @@ type Dataset struct {
 
 	cache  *idx.Cache
 	splits [2]*split // by sdk.Split
-	levels *kernel.Levels
+	levels *image.Levels
 }
 
 // New is MNIST. Files are reached through fs.
@@ -60,7 +60,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err := got.limit(o); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	d.splits, d.levels = got.splits, kernel.NewLevels(o.mean, o.std)
+	d.splits, d.levels = got.splits, image.NewLevels(o.mean, o.std)
 	return d.spec(got), nil
 }
 

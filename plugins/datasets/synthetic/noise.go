@@ -3,7 +3,8 @@ package synthetic
 import (
 	"math"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
 )
 
 // golden is the increment of SplitMix64 (Steele, Lea, Flood, 2014).
@@ -16,7 +17,7 @@ const spread = float32(1.7320508075688772 / (1 << 23))
 func addPattern(x, pattern []float32) {
 	for len(x) > 0 {
 		n := min(len(x), len(pattern))
-		kernel.AddTo(x[:n], pattern[:n])
+		elementwise.AddTo(x[:n], pattern[:n])
 		x = x[n:]
 	}
 }
@@ -25,7 +26,7 @@ func addPattern(x, pattern []float32) {
 func patterns(key uint64, rows int) []float32 {
 	p := make([]float32, rows*period)
 	for i := range p {
-		p[i] = 1 - 2*float32(kernel.Mix(key+uint64(i)*golden)>>63)
+		p[i] = 1 - 2*float32(random.Mix(key+uint64(i)*golden)>>63)
 	}
 	return p
 }

@@ -9,7 +9,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -89,8 +89,8 @@ func (d *Dataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSp
 		rows, spec.Target = spec.Classes, tensor.Spec{DType: tensor.I32}
 	}
 	d.spec, d.elems, d.open = spec, shape.Elems(), true
-	d.keys = [2]uint64{sdk.Train: kernel.Mix(seed ^ 0x7472), sdk.Test: kernel.Mix(seed ^ 0x7465)}
-	d.patterns = patterns(kernel.Mix(seed^0x7061), rows)
+	d.keys = [2]uint64{sdk.Train: random.Mix(seed ^ 0x7472), sdk.Test: random.Mix(seed ^ 0x7465)}
+	d.patterns = patterns(random.Mix(seed^0x7061), rows)
 	d.spec.Fingerprint = fingerprint(d.spec, seed)
 	return d.spec, nil
 }
@@ -138,14 +138,14 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		key := kernel.Mix(d.keys[b.Split] + uint64(index)*golden)
+		key := random.Mix(d.keys[b.Split] + uint64(index)*golden)
 		x := input[i*d.elems : (i+1)*d.elems]
-		kernel.Noise(x, key, spread)
+		random.Noise(x, key, spread)
 		if d.outputs > 0 {
 			d.teach(tensor.View[float32](b.Target)[i*d.outputs:(i+1)*d.outputs], x)
 			continue
 		}
-		class := int(kernel.Mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
+		class := int(random.Mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
 		addPattern(x, d.patterns[class*period:(class+1)*period])
 		tensor.View[int32](b.Target)[i] = int32(class)
 	}

@@ -2,7 +2,7 @@ package vision
 
 import (
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -10,7 +10,7 @@ import (
 const Channels = 3
 
 // Levels is what each of the 256 values of a pixel becomes, by channel.
-type Levels [Channels]*kernel.Levels
+type Levels [Channels]*image.Levels
 
 // Normalization holds the mean and standard deviation of each channel, in
 // units of pixel/255.
@@ -59,7 +59,7 @@ func perChannel(l *usererr.List, o sdk.Options, name string, absent float32) (ou
 func (n Normalization) Levels() *Levels {
 	t := new(Levels)
 	for c := range t {
-		t[c] = kernel.NewLevels(n.Mean[c], n.Std[c])
+		t[c] = image.NewLevels(n.Mean[c], n.Std[c])
 	}
 	return t
 }
@@ -67,7 +67,7 @@ func (n Normalization) Levels() *Levels {
 // Planes writes an image, row by row of pixels as package kernel has them, as
 // three planes. dst has three elements for each pixel.
 func (t *Levels) Planes(dst []float32, pixels []byte) {
-	n := len(pixels) / kernel.PixelBytes
+	n := len(pixels) / image.PixelBytes
 	for c, l := range t {
 		l.Channel(dst[c*n:(c+1)*n], pixels, c)
 	}

@@ -1,6 +1,6 @@
 package vision
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import "github.com/trainctl/trainctl/core/engine/kernel/random"
 
 // Source draws the random numbers that one sample is augmented with. It is
 // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
@@ -12,15 +12,15 @@ const golden = 0x9e3779b97f4a7c15
 
 // NewSource starts the numbers of one sample in one epoch of a run.
 func NewSource(seed uint64, epoch int, index int64) Source {
-	s := kernel.Mix(seed + golden)
-	s = kernel.Mix(s + uint64(epoch)*golden)
-	return Source{kernel.Mix(s + uint64(index)*golden)}
+	s := random.Mix(seed + golden)
+	s = random.Mix(s + uint64(epoch)*golden)
+	return Source{random.Mix(s + uint64(index)*golden)}
 }
 
 // Uint64 is the next number.
 func (s *Source) Uint64() uint64 {
 	s.state += golden
-	return kernel.Mix(s.state)
+	return random.Mix(s.state)
 }
 
 // Below is uniform in [0, n), for n up to 2^31; the bias is below n/2^32.

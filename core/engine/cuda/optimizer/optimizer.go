@@ -201,7 +201,7 @@ func (u *updater) tell(lr, scale float64, steps []int64) error {
 	return cmp.Or(g.Put(u.numbersAt, bytesOf(u.numbers)), g.CU.EventRecord(u.copied, g.Stream))
 }
 
-// numbersOf are the factors of one step; for Adam those of core/engine/kernel's AdamUpdate.
+// numbersOf are the factors of one step; for Adam those of core/engine/kernel/optimizer's AdamUpdate.
 func numbersOf(r plan.Rule, lr, scale float64, step int64) numbersEntry {
 	n := numbersEntry{
 		scale: scale, lr: lr, momentum: r.Momentum, keep: 1 - r.Dampening, decay: r.WeightDecay, shrink: 1,

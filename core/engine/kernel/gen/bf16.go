@@ -15,17 +15,6 @@ import (
 // are written for it; everything else it has from AVX-512.
 var avx512bf16 = isa{"BF16", 16}
 
-// bf16Families are written for avx512bf16 alone.
-var bf16Families = map[string]func(*asm){
-	"bf16_gemm":        bf16Gemm,
-	"bf16_dot":         dot,
-	"bf16_peak":        peak,
-	"bf16_normpool":    bf16NormPool,
-	"bf16_elementwise": bf16Elementwise,
-	"bf16_norm":        bf16Norm,
-	"bf16_minimal":     bf16Minimal,
-}
-
 // instruction adds an instruction that neither avo nor Go's assembler knows; see encode.
 func (a *asm) instruction(name string, out operand.Op, in ...operand.Op) {
 	a.Instruction(&ir.Instruction{Opcode: name, Operands: append(in, out), Inputs: in, Outputs: []operand.Op{out}})

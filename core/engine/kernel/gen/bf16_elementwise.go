@@ -36,8 +36,6 @@ func bf16Elementwise(a *asm) {
 		a.VMOVDQU16(g, k, operand.Mem{Base: dx})
 	})
 
-	bf16Finish(a)
-
 	order := a.wordOrder("halfAddOrder")
 	a.function("halfAdd", "func(x, y, sum *uint16, n int)", "computes sum = x + y, rounded once.")
 	x, y, sum, n := a.gp("x"), a.gp("y"), a.gp("sum"), a.gp("n")

@@ -9,10 +9,25 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// exp emits the kernels with exponentials. They work on eight float32 at a time,
-// widened to float64, by the operations of expOf in package kernel, one for one: every
+// softmax emits the parts of a softmax over a row.
+func softmax(a *asm) {
+	e := newExponential(a)
+	e.largest()
+	e.expSum()
+	e.softmaxGrad()
+}
+
+// sigmoids emits the activations with exponentials.
+func sigmoids(a *asm) {
+	e := newExponential(a)
+	e.map1("sigmoid", "1/(1+exp(−x))", e.sigmoid)
+	e.map1("tanh", "tanh(x)", e.tanh)
+}
+
+// newExponential prepares the kernels with exponentials. They work on eight float32 at
+// a time, widened to float64, by the operations of elementwise.Exp, one for one: every
 // level gives the same bits.
-func exp(a *asm) {
+func newExponential(a *asm) *exponential {
 	e := &exponential{asm: a}
 	e.data = a.StaticGlobal("expConstants" + a.name)
 	a.DataAttributes(attr.RODATA | attr.NOPTR)
@@ -22,14 +37,10 @@ func exp(a *asm) {
 	for n := expDegree; n > 0; n-- {
 		e.constant(inverseFactorial(n))
 	}
-	e.largest()
-	e.expSum()
-	e.softmaxGrad()
-	e.map1("sigmoid", "1/(1+exp(−x))", e.sigmoid)
-	e.map1("tanh", "tanh(x)", e.tanh)
+	return e
 }
 
-// The constants of expOf.
+// The constants of elementwise.Exp.
 const (
 	expBound  = 708
 	roundTo   = 3 << 51

@@ -13,13 +13,24 @@ type format struct {
 	prepare func() (pack func(v reg.VecVirtual))
 }
 
-// half emits the conversions between float32 and the two half types, and their sums.
-func half(a *asm) {
-	f16 := format{"f16", func(m operand.Mem, v reg.VecVirtual) { a.VCVTPH2PS(m, v) }, a.packF16}
-	bf16 := format{"bf16", a.loadBF16, a.packBF16}
-	for _, f := range []format{f16, bf16} {
+func (a *asm) formats() []format {
+	return []format{
+		{"f16", func(m operand.Mem, v reg.VecVirtual) { a.VCVTPH2PS(m, v) }, a.packF16},
+		{"bf16", a.loadBF16, a.packBF16},
+	}
+}
+
+// halfConversions emits the conversions between float32 and the two half types.
+func halfConversions(a *asm) {
+	for _, f := range a.formats() {
 		a.narrow(f)
 		a.widen(f)
+	}
+}
+
+// halfSums emits the sums of half types, in their own type and in float32.
+func halfSums(a *asm) {
+	for _, f := range a.formats() {
 		a.addHalf(f)
 		a.accumulate(f)
 	}

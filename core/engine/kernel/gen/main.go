@@ -1,5 +1,6 @@
-// Command gen writes the assembly of package kernel: one .s file and one file of
-// Go declarations per family. It is a module of its own, so that trainctl does
+// Command gen writes the assembly below core/engine/kernel: one .s file and one file
+// of Go declarations per family of kernels, both named zz_ and what the family is
+// called. It is a module of its own, so that trainctl does
 // not depend on the assembler library.
 package main
 
@@ -15,53 +16,78 @@ import (
 	"github.com/mmcloughlin/avo/printer"
 )
 
-var families = map[string]func(*asm){
-	"gemm":        gemm,
-	"dot":         dot,
-	"elementwise": elementwise,
-	"update":      update,
-	"norm":        norm,
-	"half":        half,
-	"pool":        pool,
-	"minimal":     minimal,
-	"normpool":    normPool,
-	"moments":     moments,
-	"pack":        pack,
-	"columns":     columns,
-	"normrelu":    normReLU,
-	"peak":        peak,
-	"product":     product,
-	"pixels":      pixels,
-	"image":       images,
-	"exp":         exp,
+// family is the kernels of one pair of generated files, which lie in one package
+// below core/engine/kernel.
+type family struct {
+	folder, name string
+	emit         func(*asm)
+	isas         []isa
+}
+
+// each is what has kernels for AVX2 and for AVX-512; bf16 is what needs the
+// extension that multiplies bfloat16, and has everything else from AVX-512.
+var (
+	each = []isa{avx2, avx512}
+	bf16 = []isa{avx512bf16}
+)
+
+var families = []family{
+	{"peak", "peak", peak, each},
+	{"peak", "bf16_peak", peak, bf16},
+	{"elementwise", "elementwise", elementwise, each},
+	{"elementwise", "sigmoid", sigmoids, each},
+	{"elementwise", "bf16", bf16Elementwise, bf16},
+	{"loss", "softmax", softmax, each},
+	{"convert", "convert", halfConversions, each},
+	{"reduce", "reduce", halfSums, each},
+	{"reduce", "sums", sums, each},
+	{"gemm", "tile", gemm, each},
+	{"gemm", "pack", pack, each},
+	{"gemm", "product", product, each},
+	{"gemm", "bf16_tile", bf16Gemm, bf16},
+	{"gemm", "bf16_finish", bf16Finish, bf16},
+	{"conv", "dot", dot, each},
+	{"conv", "im2col", im2col, each},
+	{"conv", "winograd", winograd, each},
+	{"conv", "bf16_dot", dot, bf16},
+	{"conv", "bf16_winograd", bf16Winograd, bf16},
+	{"pool", "pool", pool, each},
+	{"norm", "norm", norm, each},
+	{"norm", "moments", moments, each},
+	{"norm", "normrelu", normReLU, each},
+	{"norm", "normpool", normPool, each},
+	{"norm", "bf16_norm", bf16Norm, bf16},
+	{"norm", "bf16_normpool", bf16NormPool, bf16},
+	{"optimizer", "update", update, each},
+	{"image", "levels", levels, each},
+	{"image", "image", images, each},
+	{"random", "noise", noise, each},
 }
 
 func main() {
 	out := flag.String("dir", "..", "folder of package kernel")
 	flag.Parse()
-	for name, family := range families {
-		if err := write(*out, name, family, avx2, avx512); err != nil {
-			log.Fatalf("%s: %v", name, err)
+	for _, f := range families {
+		if err := f.write(*out); err != nil {
+			log.Fatalf("%s/%s: %v", f.folder, f.name, err)
 		}
 	}
-	for name, family := range bf16Families {
-		if err := write(*out, name, family, avx512bf16); err != nil {
-			log.Fatalf("%s: %v", name, err)
-		}
-	}
-	if err := productChoice(*out); err != nil {
+	if err := productChoice(filepath.Join(*out, "gemm")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// opaque is how a signature names a struct of package kernel, whose types avo
+// opaque is how a signature names a struct of the package, whose types avo
 // cannot see: a pointer to byte, named after the struct.
 var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 
-func write(dir, name string, family func(*asm), isas ...isa) error {
+// structs are the types by those names that other packages fill in, too.
+var structs = map[string]string{"tile": "Tile"}
+
+func (f family) write(dir string) error {
 	ctx := build.NewContext()
-	for _, v := range isas {
-		family(&asm{Context: ctx, isa: v})
+	for _, v := range f.isas {
+		f.emit(&asm{Context: ctx, isa: v})
 	}
 	file, err := ctx.Result()
 	if err != nil {
@@ -70,17 +96,29 @@ func write(dir, name string, family func(*asm), isas ...isa) error {
 	if err := pass.Compile.Execute(file); err != nil {
 		return err
 	}
-	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: "kernel"}
-	for suffix, p := range map[string]printer.Printer{"_amd64.s": printer.NewGoAsm(cfg), "_stub_amd64.go": printer.NewStubs(cfg)} {
+	folder := filepath.Join(dir, f.folder)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: f.folder}
+	for suffix, p := range map[string]printer.Printer{"_amd64.s": printer.NewGoAsm(cfg), "_amd64.go": printer.NewStubs(cfg)} {
 		text, err := p.Print(file)
 		if err != nil {
 			return err
 		}
-		text = opaque.ReplaceAll(text, []byte("($1 *$1)"))
+		text = opaque.ReplaceAllFunc(text, nameStruct)
 		text = unknown.ReplaceAllFunc(text, encode)
-		if err := os.WriteFile(filepath.Join(dir, name+suffix), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "zz_"+f.name+suffix), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func nameStruct(param []byte) []byte {
+	name := string(opaque.FindSubmatch(param)[1])
+	if exported, ok := structs[name]; ok {
+		return []byte("(" + name + " *" + exported + ")")
+	}
+	return []byte("(" + name + " *" + name + ")")
 }

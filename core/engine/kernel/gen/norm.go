@@ -9,6 +9,10 @@ import (
 func norm(a *asm) {
 	subMulAdd(a)
 	normGrad(a)
+}
+
+// sums emits sums of float32 in float64.
+func sums(a *asm) {
 	sum(a)
 	sumSqDiff(a)
 	sumAndDot(a)

@@ -5,12 +5,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// pixels emits what data sets make their samples with.
-func pixels(a *asm) {
-	levels(a)
-	noise(a)
-}
-
 func levels(a *asm) {
 	a.function("levels", "func(dst *float32, src *byte, sums *float32, n int)", "normalises bytes as Levels says. n is a multiple of 16.")
 	dst, src, normalise := a.gp("dst"), a.gp("src"), a.normalise(a.gp("sums"))

@@ -1,0 +1,182 @@
+package conv
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// bf16Cases are geometries that all convolutions of bfloat16 take; of
+// direct16Cases some of them.
+var bf16Cases = []Shape{
+	{N: 5, C: 16, H: 14, W: 14, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 3, C: 32, H: 14, W: 14, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 13, C: 16, H: 7, W: 7, K: 48, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 2, C: 16, H: 21, W: 35, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 2, C: 16, H: 28, W: 33, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2}, // tiles hang over
+	{N: 1, C: 16, H: 26, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3},
+	{N: 1, C: 16, H: 27, W: 14, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 3, C: 16, H: 16, W: 16, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2}, // tiles of 4×4 fit better
+	{N: 5, C: 16, H: 8, W: 8, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 32, H: 32, W: 30, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 1, C: 64, H: 16, W: 24, K: 80, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // several blocks of filters
+	{N: 3, C: 16, H: 4, W: 4, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+}
+
+var direct16Cases = []Shape{
+	{N: 7, C: 1, H: 28, W: 28, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 2, C: 3, H: 32, W: 32, K: 5, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 2, H: 14, W: 14, K: 7, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // narrow: crosses the ends of rows
+	{N: 3, C: 4, H: 6, W: 17, K: 15, R: 2, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 2},
+	{N: 2, C: 5, H: 9, W: 40, K: 4, R: 4, S: 1, StrideH: 1, StrideW: 1},
+	{N: 2, C: 3, H: 11, W: 29, K: 6, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
+	{N: 2, C: 3, H: 8, W: 31, K: 6, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 0, DilH: 2, DilW: 3},
+	{N: 2, C: 6, H: 5, W: 64, K: 30, R: 1, S: 1, StrideH: 1, StrideW: 1},
+	{N: 1, C: 1, H: 5, W: 5, K: 1, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 2, C: 8, H: 3, W: 3, K: 3, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+}
+
+func TestConvBF16(t *testing.T) {
+	kerneltest.NeedBF16(t)
+	for i := range bf16Cases {
+		p := &bf16Cases[i]
+		if !p.FastForwardBF16() || !p.FastGradInputBF16() || !p.FastGradWeightBF16() {
+			t.Errorf("%+v: no kernel", *p)
+			continue
+		}
+		testConvBF16(t, p, 1.2e-3)
+	}
+	for _, c := range slices.Concat(halvingCases, pickCases) {
+		if p := &c; !p.FastForwardBF16() || !p.FastGradInputBF16() || !p.FastGradWeightBF16() {
+			t.Errorf("%+v: no kernel", *p)
+			continue
+		}
+		testConvBF16(t, &c, 1e-5)
+	}
+	var forward, input, weight int
+	for i := range direct16Cases {
+		p := &direct16Cases[i]
+		count := func(n *int, have bool) {
+			if have {
+				*n++
+			}
+		}
+		count(&forward, p.FastForwardBF16())
+		count(&input, p.FastGradInputBF16())
+		count(&weight, p.FastGradWeightBF16())
+		testConvBF16(t, p, 1e-5)
+	}
+	if min(forward, input, weight) < 5 {
+		t.Errorf("only %d, %d and %d directions were tested", forward, input, weight)
+	}
+}
+
+func testConvBF16(t *testing.T, p *Shape, tol float64) {
+	t.Helper()
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf(" of %+v", *p)
+	x, wideX := kerneltest.ToBF16(kerneltest.Random[float32](1, p.N*p.C*p.H*p.W))
+	w, wideW := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.patch()))
+	dy, wideDy := kerneltest.ToBF16(kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()))
+	bias := kerneltest.Random[float32](3, p.K)
+	scratch := make([]float32, BF16Scratch(p))
+	dirty := func() { elementwise.Fill(scratch, float32(math.NaN())) }
+	y, dx, dw := make([]uint16, len(dy)), make([]uint16, len(x)), kerneltest.Random[float32](8, len(w))
+	wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), kerneltest.Widened(dw)
+	if p.FastForwardBF16() {
+		dirty()
+		ForwardBF16(p, x, w, bias, y, scratch)
+		convRef(p, wideX, wideW, kerneltest.Widened(bias), wantY)
+		kerneltest.NearlyBF16(t, "y"+name, y, wantY, tol)
+	}
+	if p.FastGradInputBF16() {
+		dirty()
+		GradInputBF16(p, dy, w, dx, scratch)
+		convGradInputRef(p, wideDy, wideW, wantDx)
+		kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, tol)
+	}
+	for _, accumulate := range []bool{true, false} {
+		if p.FastGradWeightBF16() {
+			dirty()
+			GradWeightBF16(p, x, dy, dw, scratch, accumulate)
+			convGradWeightRef(p, wideX, wideDy, wantDw, accumulate)
+			kerneltest.Nearly(t, "dw"+name, dw, wantDw, tol)
+		}
+	}
+}
+
+// What is not finite does not come out finite, and other images stay as they are.
+func TestConvBF16KeepsNonFinite(t *testing.T) {
+	kerneltest.NeedBF16(t)
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+		for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &direct16Cases[2]} {
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
+			hx, _ := kerneltest.ToBF16(x)
+			hw, _ := kerneltest.ToBF16(w)
+			hdy, _ := kerneltest.ToBF16(dy)
+			y, dx, dw, scratch := make([]uint16, len(dy)), make([]uint16, len(x)), make([]float32, len(w)), kerneltest.Poisoned[float32](BF16Scratch(p))
+			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+			ForwardBF16(p, hx, hw, nil, y, scratch)
+			convRef(p, x, w, nil, wantY)
+			keepsNonFinite(t, "y", kerneltest.FromBF16(y), wantY, len(y)/p.N)
+			if p.FastGradInputBF16() {
+				GradInputBF16(p, hdy, hw, dx, scratch)
+				convGradInputRef(p, dy, w, wantDx)
+				keepsNonFinite(t, "dx", kerneltest.FromBF16(dx), wantDx, len(dx)/p.N)
+			}
+			if p.FastGradWeightBF16() {
+				GradWeightBF16(p, hx, hdy, dw, scratch, false)
+				convGradWeightRef(p, x, dy, wantDw, false)
+				keepsNonFinite(t, "dw", dw, wantDw, len(dw))
+			}
+		}
+	}
+}
+
+func TestConvBF16DoesNotAllocate(t *testing.T) {
+	kerneltest.NeedBF16(t)
+	for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0]} {
+		x, w, y := make([]uint16, p.N*p.C*p.H*p.W), make([]uint16, p.K*p.patch()), make([]uint16, p.N*p.K*p.OutH()*p.OutW())
+		dw, scratch := make([]float32, len(w)), make([]float32, BF16Scratch(p))
+		if n := testing.AllocsPerRun(5, func() {
+			ForwardBF16(p, x, w, nil, y, scratch)
+			GradInputBF16(p, y, w, x, scratch)
+			GradWeightBF16(p, x, y, dw, scratch, false)
+		}); n != 0 {
+			t.Errorf("%+v: %v allocations", *p, n)
+		}
+	}
+}
+
+func BenchmarkConvBF16(b *testing.B) {
+	kerneltest.NeedBF16(b)
+	for _, p := range []Shape{
+		{N: 100, C: 1, H: 28, W: 28, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+		{N: 100, C: 16, H: 14, W: 14, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	} {
+		x, _ := kerneltest.ToBF16(kerneltest.Random[float32](1, p.N*p.C*p.H*p.W))
+		w, _ := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.patch()))
+		y, _ := kerneltest.ToBF16(kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()))
+		dw, bias, scratch := make([]float32, len(w)), make([]float32, p.K), make([]float32, BF16Scratch(&p))
+		flops := 2 * float64(len(y)) * float64(p.patch())
+		for name, run := range map[string]func(){
+			"forward":    func() { ForwardBF16(&p, x, w, bias, y, scratch) },
+			"gradInput":  func() { GradInputBF16(&p, y, w, x, scratch) },
+			"gradWeight": func() { GradWeightBF16(&p, x, y, dw, scratch, false) },
+		} {
+			b.Run(fmt.Sprintf("%dto%d/%s", p.C, p.K, name), func(b *testing.B) {
+				for b.Loop() {
+					run()
+				}
+				b.ReportMetric(flops*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+			})
+		}
+	}
+}

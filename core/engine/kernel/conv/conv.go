@@ -1,0 +1,201 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+)
+
+// Conv is the geometry of a two-dimensional convolution (cross-correlation, as
+// in PyTorch's conv2d): N images of C×H×W, K filters of C/Groups×R×S. x is
+// [N, C, H, W], w [K, C/Groups, R, S], bias [K], y [N, K, OutH, OutW].
+// A zero dilation or group count means 1. Padding may be multiplied like any
+// other zero: an infinite weight or gradient there gives NaN, as in PyTorch.
+type Shape struct {
+	N, C, H, W, K, R, S                              int
+	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
+}
+
+// OutH is the height of the output.
+func (p *Shape) OutH() int { return (p.H+2*p.PadH-p.dilH()*(p.R-1)-1)/p.StrideH + 1 }
+
+// OutW is the width of the output.
+func (p *Shape) OutW() int { return (p.W+2*p.PadW-p.dilW()*(p.S-1)-1)/p.StrideW + 1 }
+
+func (p *Shape) dilH() int   { return max(p.DilH, 1) }
+func (p *Shape) dilW() int   { return max(p.DilW, 1) }
+func (p *Shape) groups() int { return max(p.Groups, 1) }
+
+// patch is the number of inputs that one output depends on.
+func (p *Shape) patch() int { return p.C / p.groups() * p.R * p.S }
+
+// Validate says what is wrong with the geometry, if anything.
+func (p *Shape) Validate() error {
+	switch g := p.groups(); {
+	case min(p.N, p.C, p.H, p.W, p.K, p.R, p.S) < 1:
+		return fmt.Errorf("convolution: sizes have to be positive: input [%d, %d, %d, %d], %d filters of %d×%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S)
+	case min(p.StrideH, p.StrideW) < 1:
+		return fmt.Errorf("convolution: stride %d×%d has to be positive", p.StrideH, p.StrideW)
+	case min(p.PadH, p.PadW, p.DilH, p.DilW, p.Groups) < 0:
+		return fmt.Errorf("convolution: padding %d×%d, dilation %d×%d and groups %d must not be negative", p.PadH, p.PadW, p.DilH, p.DilW, p.Groups)
+	case p.C%g != 0 || p.K%g != 0:
+		return fmt.Errorf("convolution: %d input and %d output channels do not divide into %d groups", p.C, p.K, g)
+	case p.H+2*p.PadH < p.dilH()*(p.R-1)+1 || p.W+2*p.PadW < p.dilW()*(p.S-1)+1:
+		return fmt.Errorf("convolution: the %d×%d filter (dilation %d×%d) is larger than the padded %d×%d input",
+			p.R, p.S, p.dilH(), p.dilW(), p.H+2*p.PadH, p.W+2*p.PadW)
+	}
+	return nil
+}
+
+// Scratch is the number of scratch elements that is enough for each of the
+// convolution kernels.
+func Scratch[T kernel.Float](p *Shape) int {
+	return max(ForwardScratch[T](p), GradInputScratch[T](p), GradWeightScratch[T](p))
+}
+
+// ForwardScratch is the number of scratch elements that Forward needs at the
+// active level, and enough for fewer images of the same geometry.
+func ForwardScratch[T kernel.Float](p *Shape) int {
+	switch {
+	case kernel.Is32[T]() && p.winograd():
+		return winogradScratch[float32](p)
+	case kernel.Is32[T]() && p.direct():
+		return directScratch(p, p.inputFrame(), p.K/p.groups(), p.OutH(), p.OutW())
+	}
+	return im2colScratch(p)
+}
+
+// GradInputScratch is ForwardScratch for GradInput.
+func GradInputScratch[T kernel.Float](p *Shape) int {
+	switch {
+	case kernel.Is32[T]() && p.winograd():
+		return winogradScratch[float32](p)
+	case kernel.Is32[T]() && p.direct():
+		return directScratch(p, p.gradFrame(), p.C/p.groups(), p.H, p.W)
+	}
+	return im2colGradInputScratch(p)
+}
+
+// GradWeightScratch is ForwardScratch for GradWeight.
+func GradWeightScratch[T kernel.Float](p *Shape) int {
+	switch {
+	case kernel.Is32[T]() && p.winograd():
+		return winogradScratch[float32](p)
+	case kernel.Is32[T]() && p.directWeight():
+		return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
+	}
+	return im2colGradWeightScratch(p)
+}
+
+// Forward computes y = conv(x, w) + bias; bias may be nil.
+func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
+	if kernel.Is32[T]() && p.winograd() {
+		winogradForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		return
+	}
+	if kernel.Is32[T]() && p.direct() {
+		directForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		return
+	}
+	im2colForward(p, x, w, bias, y, scratch)
+}
+
+// GradInput computes the gradient with respect to x from dy and w, and overwrites dx.
+func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
+	if kernel.Is32[T]() && p.winograd() {
+		winogradGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		return
+	}
+	if kernel.Is32[T]() && p.direct() {
+		directGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		return
+	}
+	im2colGradInput(p, dy, w, dx, scratch)
+}
+
+// GradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
+func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate bool) {
+	if kernel.Is32[T]() && p.winograd() {
+		winogradGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		return
+	}
+	if kernel.Is32[T]() && p.directWeight() {
+		directGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		return
+	}
+	im2colGradWeight(p, x, dy, dw, scratch, accumulate)
+}
+
+// GradBias sums dy over images and pixels, and writes or adds it to db. The sum runs in float64.
+func GradBias[T kernel.Float](p *Shape, dy, db []T, accumulate bool) {
+	hw := p.OutH() * p.OutW()
+	for k := range p.K {
+		var sum float64
+		for n := range p.N {
+			sum += reduce.Sum64(dy[(n*p.K+k)*hw:][:hw])
+		}
+		if accumulate {
+			sum += float64(db[k])
+		}
+		db[k] = T(sum)
+	}
+}
+
+// taps calls f for every product of the convolution: the offsets into x, w and y that meet.
+func (p *Shape) taps(f func(x, w, y int)) {
+	oh, ow := p.OutH(), p.OutW()
+	cg, kg := p.C/p.groups(), p.K/p.groups()
+	for n := range p.N {
+		for k := range p.K {
+			for c := range cg {
+				xc := (n*p.C + k/kg*cg + c) * p.H * p.W
+				for r := range p.R {
+					for s := range p.S {
+						p.rowTaps(xc, ((k*cg+c)*p.R+r)*p.S+s, (n*p.K+k)*oh*ow, r, s, f)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (p *Shape) rowTaps(xc, w, yk, r, s int, f func(x, w, y int)) {
+	oh, ow := p.OutH(), p.OutW()
+	for i := range oh {
+		h := i*p.StrideH - p.PadH + r*p.dilH()
+		if h < 0 || h >= p.H {
+			continue
+		}
+		for j := range ow {
+			if v := j*p.StrideW - p.PadW + s*p.dilW(); v >= 0 && v < p.W {
+				f(xc+h*p.W+v, w, yk+i*ow+j)
+			}
+		}
+	}
+}
+
+func convRef[T kernel.Float](p *Shape, x, w, bias, y []T) {
+	hw := p.OutH() * p.OutW()
+	for i := range p.N * p.K {
+		var b T
+		if bias != nil {
+			b = bias[i%p.K]
+		}
+		elementwise.Fill(y[i*hw:][:hw], b)
+	}
+	p.taps(func(xi, wi, yi int) { y[yi] += x[xi] * w[wi] })
+}
+
+func convGradInputRef[T kernel.Float](p *Shape, dy, w, dx []T) {
+	clear(dx[:p.N*p.C*p.H*p.W])
+	p.taps(func(xi, wi, yi int) { dx[xi] += dy[yi] * w[wi] })
+}
+
+func convGradWeightRef[T kernel.Float](p *Shape, x, dy, dw []T, accumulate bool) {
+	if !accumulate {
+		clear(dw[:p.K*p.C/p.groups()*p.R*p.S])
+	}
+	p.taps(func(xi, wi, yi int) { dw[wi] += x[xi] * dy[yi] })
+}

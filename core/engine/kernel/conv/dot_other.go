@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package conv
+
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
+func runPairDots(t *dotTile) { kernel.NoVectors() }
+
+func runDotTile(t *dotTile) { kernel.NoVectors() }

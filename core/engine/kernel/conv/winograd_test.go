@@ -1,0 +1,127 @@
+package conv
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// winogradCases are geometries that Winograd takes: tiles that fit, that
+// hang over, several groups of images, one and several blocks of channels.
+var winogradCases = []Shape{
+	{N: 5, C: 16, H: 14, W: 14, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 3, C: 32, H: 16, W: 16, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 7, C: 16, H: 8, W: 8, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 32, H: 17, W: 35, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 16, H: 20, W: 33, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 4, PadW: 2},
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // tiles end two columns beyond a vector
+	{N: 1, C: 16, H: 32, W: 32, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 16, H: 20, W: 22, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1},
+	{N: 1, C: 16, H: 12, W: 12, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1},
+	{N: 3, C: 112, H: 7, W: 7, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // uneven blocks of filters
+	{N: 33, C: 80, H: 6, W: 6, K: 96, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},  // and several groups of tiles
+	{N: 5, C: 80, H: 4, W: 4, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 1, C: 64, H: 48, W: 4, K: 64, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // images in several groups
+	{N: 2, C: 16, H: 6, W: 140, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 0, PadW: 2},
+}
+
+// halvingCases are those with stride 2.
+var halvingCases = []Shape{
+	{N: 5, C: 16, H: 16, W: 16, K: 32, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 3, C: 32, H: 32, W: 48, K: 16, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 66, C: 64, H: 8, W: 8, K: 64, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},  // of several blocks and groups
+	{N: 2, C: 16, H: 14, W: 27, K: 48, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1}, // tiles that hang over
+	{N: 1, C: 32, H: 55, W: 56, K: 16, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+}
+
+// pickCases are 1×1 filters with a stride.
+var pickCases = []Shape{
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 48, H: 9, W: 38, K: 16, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 9, C: 64, H: 8, W: 8, K: 128, R: 1, S: 1, StrideH: 2, StrideW: 2},   // several groups
+	{N: 2, C: 288, H: 8, W: 7, K: 1024, R: 1, S: 1, StrideH: 2, StrideW: 2}, // and blocks of filters
+	{N: 2, C: 32, H: 11, W: 10, K: 16, R: 1, S: 1, StrideH: 3, StrideW: 3},
+}
+
+// Interpolation loses about three bits against a direct sum: held against float64.
+func TestWinograd(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases) {
+			p, tol := &c, 6e-5
+			if p.StrideH > 1 {
+				tol = 1e-5
+			}
+			if err := p.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if p.winograd() != (kernel.Current() == kernel.AVX512) {
+				t.Errorf("%+v: Winograd is %v at %v", *p, p.winograd(), kernel.Current())
+			}
+			if kernel.Current() != kernel.AVX512 {
+				continue // conv_test.go
+			}
+			name := fmt.Sprintf(" of %+v", *p)
+			x, w, bias, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.K), kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
+			// A plan's workspace holds whatever the step before left there.
+			scratch := kerneltest.Poisoned[float32](Scratch[float32](p))
+			dirty := func() {
+				for i := range scratch {
+					scratch[i] = float32(math.NaN())
+				}
+			}
+			y, dx, dw := kerneltest.Awkward(6, len(dy)), kerneltest.Awkward(7, len(x)), kerneltest.Random[float32](8, len(w))
+			wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), kerneltest.Widened(dw)
+			dirty()
+			Forward(p, x, w, bias, y, scratch)
+			convRef(p, kerneltest.Widened(x), kerneltest.Widened(w), kerneltest.Widened(bias), wantY)
+			kerneltest.Nearly(t, "y"+name, y, wantY, tol)
+			dirty()
+			GradInput(p, dy, w, dx, scratch)
+			convGradInputRef(p, kerneltest.Widened(dy), kerneltest.Widened(w), wantDx)
+			kerneltest.Nearly(t, "dx"+name, dx, wantDx, tol)
+			for _, accumulate := range []bool{true, false} {
+				dirty()
+				GradWeight(p, x, dy, dw, scratch, accumulate)
+				convGradWeightRef(p, kerneltest.Widened(x), kerneltest.Widened(dy), wantDw, accumulate)
+				kerneltest.Nearly(t, "dw"+name, dw, wantDw, tol)
+			}
+		}
+	})
+}
+
+// Whatever depends on a value that is not finite must not come out finite: a
+// loss scale is lowered on such evidence. Other images stay as they are.
+func TestWinogradKeepsNonFinite(t *testing.T) {
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2]) {
+			p := &c
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
+			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), kerneltest.Poisoned[float32](Scratch[float32](p))
+			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+			Forward(p, x, w, nil, y, scratch)
+			convRef(p, x, w, nil, wantY)
+			keepsNonFinite(t, "y", y, wantY, len(y)/p.N)
+			GradInput(p, dy, w, dx, scratch)
+			convGradInputRef(p, dy, w, wantDx)
+			keepsNonFinite(t, "dx", dx, wantDx, len(dx)/p.N)
+			GradWeight(p, x, dy, dw, scratch, false)
+			convGradWeightRef(p, x, dy, wantDw, false)
+			keepsNonFinite(t, "dw", dw, wantDw, len(dw))
+		}
+	}
+}
+
+func keepsNonFinite(t *testing.T, what string, got, want []float32, touched int) {
+	t.Helper()
+	finite := func(v float32) bool { return v-v == 0 }
+	for i, v := range want {
+		if finite(got[i]) && !finite(v) || !finite(got[i]) && i >= touched {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], v)
+		}
+	}
+}

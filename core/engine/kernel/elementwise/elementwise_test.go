@@ -1,0 +1,45 @@
+package elementwise
+
+import (
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// Every elementwise kernel gives the bits of the reference, in place too.
+func TestElementwiseBits(t *testing.T) {
+	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
+		"Add":               func(a, b, dst []float32) { Add(a, b, dst) },
+		"AddTo":             func(a, _, dst []float32) { AddTo(dst, a) },
+		"Mul":               func(a, b, dst []float32) { Mul(a, b, dst) },
+		"Scale":             func(_, _, dst []float32) { Scale(dst, 1.7) },
+		"Axpy":              func(a, _, dst []float32) { Axpy(dst, -0.3, a) },
+		"ReLU":              func(a, _, dst []float32) { ReLU(a, dst) },
+		"ReLU in place":     func(_, _, dst []float32) { ReLU(dst, dst) },
+		"ReLUGrad":          func(a, b, dst []float32) { ReLUGrad(a, b, dst) },
+		"ReLUGrad in place": func(a, _, dst []float32) { ReLUGrad(a, dst, dst) },
+		"Sigmoid":           func(a, _, dst []float32) { Sigmoid(a, dst) },
+		"Tanh":              func(a, _, dst []float32) { Tanh(a, dst) },
+		"Tanh in place":     func(_, _, dst []float32) { Tanh(dst, dst) },
+	})
+}
+
+func TestBias(t *testing.T) {
+	x, bias := []float32{1, 2, 3, 4, 5, 6}, []float32{10, 20, 30}
+	BiasAdd(2, 3, x, bias)
+	kerneltest.CloseTo(t, "x", x, []float32{11, 22, 33, 14, 25, 36}, 0)
+	BiasGrad(2, 3, x, bias, true)
+	kerneltest.CloseTo(t, "accumulated", bias, []float32{35, 67, 99}, 0)
+	BiasGrad(2, 3, x, bias, false)
+	kerneltest.CloseTo(t, "overwritten", bias, []float32{25, 47, 69}, 0)
+}
+
+// The bytes count what is read and what is written.
+func BenchmarkElementwise(b *testing.B) {
+	const n = 1 << 15
+	x, y, z := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), kerneltest.Random[float32](3, n)
+	b.Run("Add", func(b *testing.B) { kerneltest.BenchBandwidth(b, 12*n, func() { Add(x, y, z) }) })
+	b.Run("Axpy", func(b *testing.B) { kerneltest.BenchBandwidth(b, 12*n, func() { Axpy(z, 1e-9, y) }) })
+	b.Run("ReLU", func(b *testing.B) { kerneltest.BenchBandwidth(b, 8*n, func() { ReLU(x, z) }) })
+	b.Run("ReLUGrad", func(b *testing.B) { kerneltest.BenchBandwidth(b, 12*n, func() { ReLUGrad(x, y, z) }) })
+}

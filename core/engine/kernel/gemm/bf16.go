@@ -1,0 +1,150 @@
+package gemm
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
+// Products of bfloat16 matrices with float32 sums, two to a lane: VDPBF16PS adds
+// x[2l]·y[2l] + x[2l+1]·y[2l+1] to a float32. It takes subnormal numbers for
+// zeros and rounds each sum to nearest even without regard for MXCSR, which
+// moves a result by less than 2⁻¹²⁶ for each product.
+//
+// A packed panel holds pairs of bfloat16 where Gemm's holds float32, so that the
+// micro-kernels of both differ in one instruction (gen/gemm.go).
+
+// matrix16 is a matrix of bfloat16 of any element order: element (i, j) is at i·row + j·col.
+type matrix16 struct {
+	data     []uint16
+	row, col int
+}
+
+// GemmBF16 computes C = op(A)·op(B), or adds it to C, as Gemm does: A and B are
+// bfloat16, C is float32. It needs HasBF16. The scratch holds
+// GemmBF16Scratch(m, n, k) elements.
+func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []float32, ldc int, scratch []float32, accumulate bool) {
+	checkMatrix("A", transA, m, k, lda, len(a))
+	checkMatrix("B", transB, k, n, ldb, len(b))
+	checkMatrix("C", false, m, n, ldc, len(c))
+	if m == 0 || n == 0 {
+		return
+	}
+	if k == 0 {
+		if !accumulate {
+			scaleC(m, n, 0, c, ldc)
+		}
+		return
+	}
+	g := gemmPairs{
+		m: m, n: n, k: k, c: c, ldc: ldc, add: accumulate,
+		a: matrix16{a, lda, 1}, b: matrix16{b, 1, ldb}, // both with the pairs' direction last
+	}
+	if transA {
+		g.a.row, g.a.col = 1, lda
+	}
+	if transB {
+		g.b.row, g.b.col = ldb, 1
+	}
+	g.run(scratch)
+}
+
+// GemmBF16Scratch is the number of scratch elements that GemmBF16 needs for these dimensions.
+func GemmBF16Scratch(m, n, k int) int { return GemmScratch(m, n, kernel.CeilDiv(k, 2)) }
+
+// gemmPairs is one product; b is transposed, [n, k].
+type gemmPairs struct {
+	m, n, k int
+	a, b    matrix16
+	c       []float32
+	ldc     int
+	add     bool
+}
+
+// run is gemmCall.run over pairs.
+func (g *gemmPairs) run(scratch []float32) {
+	s, pairs := TileShapes[kernel.AVX512], kernel.CeilDiv(g.k, 2)
+	height := EvenRows(g.m, s.Rows)
+	mc := min(g.m, blockM/height*height)
+	depth := EvenRows(pairs, BlockK)
+	packedA := scratch[:depth*mc+packSlack]
+	packedB := scratch[len(packedA):]
+	for j := 0; j < g.n; j += blockN {
+		nc := min(blockN, g.n-j)
+		for l := 0; l < pairs; l += depth {
+			kc := min(depth, pairs-l)
+			g.b.pack(j, 2*l, nc, g.k, kc, s.cols, packedB)
+			for i := 0; i < g.m; i += mc {
+				rows := min(mc, g.m-i)
+				g.a.pack(i, 2*l, rows, g.k, kc, height, packedA)
+				g.block(s, rows, nc, kc, height, packedA, packedB, g.c[i*g.ldc+j:], g.add || l > 0)
+			}
+		}
+	}
+}
+
+// block multiplies a packed block of A with a packed block of B.
+func (g *gemmPairs) block(s TileShape, m, n, pairs, height int, a, b, c []float32, add bool) {
+	for j := 0; j < n; j += s.cols {
+		cols := min(s.cols, n-j)
+		for i := 0; i < m; i += height {
+			rows := min(height, m-i)
+			t := Tile{
+				K: pairs, A: &a[i*pairs], B0: &b[j*pairs], B1: &b[j*pairs+s.Lanes], Off: &pairOffsets[0],
+				C0: &c[i*g.ldc+j], C1: &c[i*g.ldc+j], Ldc: 4 * g.ldc, N0: kernel.FirstLanes(min(cols, s.Lanes)), N1: kernel.FirstLanes(max(cols-s.Lanes, 0)),
+			}
+			if cols > s.Lanes {
+				t.C1 = &c[i*g.ldc+j+s.Lanes]
+			}
+			if add {
+				t.Add = 1
+			}
+			runPairTile(rows, &t)
+		}
+	}
+}
+
+// pairOffsets are the byte offsets of the rows of a packed panel of B.
+var pairOffsets = func() (t [BlockK]int32) {
+	for i := range t {
+		t[i] = int32(4 * TileShapes[kernel.AVX512].cols * i)
+	}
+	return t
+}()
+
+// pack copies rows [i, i+m) of columns from l on, as panels of height rows: pairs
+// groups of one pair of neighbours in a row per row. Beyond column k are zeros. A panel of 32
+// rows is filled up; others are as high as the rows that are left.
+func (a matrix16) pack(i, l, m, k, pairs, height int, dst []float32) {
+	for p := 0; p < m; p += height {
+		rows := min(height, m-p)
+		step := rows
+		if height == maxTileCols {
+			step = height
+		}
+		for half := 0; half < rows; half += kernel.Block {
+			a.packLanes(i+p+half, l, min(kernel.Block, rows-half), k, pairs, step, dst[p*pairs+half:])
+		}
+	}
+}
+
+// packLanes copies up to 16 rows of pairs, step pairs apart. Its last store may reach
+// 15 pairs beyond them.
+func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {
+	full := min(pairs, (k-l)/2)
+	if full > 0 {
+		from := &a.data[i*a.row+l*a.col]
+		if a.col == 1 {
+			packAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, kernel.FirstLanes((full-1)%kernel.Block+1), &dst[0], 4*step)
+		} else {
+			PackPairs(full, from, &a.data[i*a.row+(l+1)*a.col], 4*a.col, kernel.FirstLanes(rows), &dst[0], 4*step)
+		}
+	}
+	if full < pairs { // an odd last column has a zero for its neighbour
+		last := dst[full*step:]
+		for r := range rows {
+			last[r] = math.Float32frombits(uint32(a.data[(i+r)*a.row+(l+2*full)*a.col]))
+		}
+	}
+}

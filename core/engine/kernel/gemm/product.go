@@ -1,0 +1,266 @@
+package gemm
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// strip is a call of a kernel of matrix products: tiles of C one below the
+// other, from two vectors of columns of B or one. There are two forms:
+//
+//   - along: for each k, A's values of all rows lie side by side, and those of the
+//     next k aStep bytes later: a packed panel, or a matrix that is transposed anyway.
+//   - across: A's rows lie aStep bytes apart as they do in a matrix, and the tile is
+//     transposed before it is written, so that its columns become rows of C.
+//
+// The layout is known to gen/product.go.
+type strip struct {
+	k, tiles     int
+	a            *float32
+	aStep, aNext int // bytes; aNext to the next tile
+	b            *float32
+	bStep        int // along: bytes between the k of B
+	c            *float32
+	ldc          int         // bytes between rows of C
+	n0, n1       kernel.Mask // along: columns of each vector. across: n0 rows of C, n1 the lanes of a tile's height
+	gate         *float32    // along: laid out as C, or nil; elements of C are 0 where it is not above 0
+	bias         *float32    // across: what each row of A starts at
+	biasNext     int         // across: bytes to the next tile's
+	add          kernel.Mask // along: 1 adds to C. across: the lanes to add
+	floor        float32     // across: the least value
+}
+
+// Finish is what a matrix product does to C in the same pass.
+type Finish[T kernel.Float] struct {
+	Bias []T // n addends, one per column; nil for none
+	ReLU bool
+	Gate []T // laid out as C; where it is ≤ 0, C becomes 0, as ReLUGrad does. nil for none
+}
+
+func (f *Finish[T]) apply(m, n int, c []T, ldc int) {
+	for i := range m {
+		row := c[i*ldc:][:n]
+		if f.Bias != nil {
+			elementwise.AddTo(row, f.Bias)
+		}
+		if f.ReLU {
+			elementwise.ReLU(row, row)
+		}
+		if f.Gate != nil {
+			elementwise.ReLUGrad(f.Gate[i*ldc:][:n], row, row)
+		}
+	}
+}
+
+// product is a matrix product in float32 at a level with vectors.
+type product struct {
+	gemmCall[float32]
+	f Finish[float32]
+}
+
+// asProduct views a call whose T is float32.
+func asProduct[T kernel.Float](g *gemmCall[T], f Finish[T]) product {
+	view := func(s strided[T]) strided[float32] { return strided[float32]{kernel.As32(s.data), s.row, s.col} }
+	return product{
+		gemmCall: gemmCall[float32]{
+			TileShape: g.TileShape, m: g.m, n: g.n, k: g.k, alpha: float32(g.alpha),
+			a: view(g.a), b: view(g.b), c: kernel.As32(g.c), ldc: g.ldc, add: g.add,
+		},
+		f: Finish[float32]{Bias: kernel.As32(f.Bias), ReLU: f.ReLU, Gate: kernel.As32(f.Gate)},
+	}
+}
+
+// Blocks of products: A's block stays in the L2 cache, and so does a panel of B.
+const (
+	blockA   = 1 << 16 // elements of A, across
+	deepest  = 512     // of k, across; longer sums in one register round visibly worse
+	packFrom = 128     // rows of C from which it pays to pack B
+)
+
+// run takes the form that suits how the matrices lie. With k along the rows of
+// both, one of them has to be transposed, and across transposes A: the batch, not the weights.
+func (p *product) run(scratch []float32) {
+	if p.alpha == 1 && p.a.col == 1 && p.b.row == 1 && p.f.Gate == nil {
+		p.runAcross(scratch)
+		return
+	}
+	after := p.f
+	if after.Bias != nil || after.ReLU {
+		p.f.Gate = nil
+	} else {
+		after.Gate = nil
+	}
+	p.runAlong(scratch)
+	after.apply(p.m, p.n, p.c, p.ldc)
+}
+
+// noBias is where sums start that have none.
+var noBias [maxTileRows]float32
+
+// runAcross computes Cᵀ = B·Aᵀ from B as it lies, and A transposed into panels.
+func (p *product) runAcross(scratch []float32) {
+	depth, height := EvenRows(p.k, deepest), EvenRows(p.n, p.rowsAcross())
+	slab := min(p.n, max(1, blockA/(depth*height))*height)
+	for i := 0; i < p.m; i += blockN {
+		rows := min(blockN, p.m-i)
+		for l := 0; l < p.k; l += depth {
+			kc := min(depth, p.k-l)
+			packPanels(p.TileShape, p.a.data[i*p.a.row+l:], p.a.row, 1, rows, kc, p.cols, scratch)
+			for j := 0; j < p.n; j += slab {
+				p.acrossSlab(i, rows, l, kc, j, min(slab, p.n-j), height, scratch)
+			}
+		}
+	}
+}
+
+// rowsAcross is how high tiles may be: rows that lie a multiple of a page apart
+// all want the same eight lines of the L1 cache.
+func (p *product) rowsAcross() int {
+	const page, ways = 4096 / 4, 8
+	if p.b.col%page == 0 {
+		return min(p.Rows, ways-1)
+	}
+	return p.Rows
+}
+
+// acrossSlab multiplies n rows of B from j on with the packed rows of A from i on.
+func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
+	t := strip{k: kc, aStep: 4 * p.b.col, ldc: 4 * p.ldc, bias: &noBias[0], floor: float32(math.Inf(-1))}
+	if p.f.ReLU && l+kc == p.k {
+		t.floor = 0
+	}
+	for r := 0; r < m; r += p.cols {
+		width := min(p.cols, m-r)
+		t.b, t.n0 = &packed[r*kc], kernel.Mask(width)
+		for q, rows := 0, 0; q < n; q += rows * t.tiles {
+			rows, t.tiles = tilesOf(n-q, height)
+			t.a, t.aNext = &p.b.data[(j+q)*p.b.col+l], 4*rows*p.b.col
+			t.c, t.n1 = &p.c[(i+r)*p.ldc+j+q], kernel.FirstLanes(rows)
+			if p.f.Bias != nil && l == 0 {
+				t.bias, t.biasNext = &p.f.Bias[j+q], 4*rows
+			}
+			if t.add = kernel.FirstLanes(0); p.add || l > 0 {
+				t.add = t.n1
+			}
+			runAcross(rows, p.vectors(width), &t)
+		}
+	}
+}
+
+// tilesOf says how high the next tiles of n rows are, and how many: all that
+// have the full height, or the one that is lower.
+func tilesOf(n, height int) (rows, tiles int) {
+	if n < height {
+		return n, 1
+	}
+	return height, n / height
+}
+
+// vectors is how many it takes to hold that many columns.
+func (s TileShape) vectors(cols int) int {
+	if cols <= s.Lanes {
+		return 1
+	}
+	return 2
+}
+
+// runAlong computes C = A·B with A packed, unless it lies as if it were, and B as
+// it lies, if that is along its rows and few rows of C need it.
+func (p *product) runAlong(scratch []float32) {
+	height := EvenRows(p.m, p.Rows)
+	mc := min(p.m, blockM/height*height)
+	depth := EvenRows(p.k, BlockK)
+	packedA := scratch[:depth*mc+packSlack]
+	packedB := scratch[len(packedA):]
+	for j := 0; j < p.n; j += blockN {
+		nc := min(blockN, p.n-j)
+		packed := p.packedFrom(nc)
+		for l := 0; l < p.k; l += depth {
+			kc := min(depth, p.k-l)
+			if packed < nc {
+				packPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, nc-packed, kc, p.cols, packedB)
+			}
+			for i := 0; i < p.m; i += mc {
+				p.alongBlock(i, min(mc, p.m-i), l, kc, j, nc, packed, height, packedA, packedB)
+			}
+		}
+	}
+}
+
+// packedFrom is the column of B's block from which on it is packed: the first, or
+// that of the panel which is not full.
+func (p *product) packedFrom(n int) int {
+	if p.b.col != 1 || p.m >= packFrom {
+		return 0
+	}
+	return n / p.cols * p.cols
+}
+
+// alongBlock multiplies m×k of A with k×n of B, whose panels from column packed on are packed.
+func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, packedB []float32) {
+	t := strip{k: k, ldc: 4 * p.ldc}
+	if p.add || l > 0 {
+		t.add = 1
+	}
+	inPlace := p.a.row == 1 && p.alpha == 1
+	if !inPlace {
+		p.packA(i, l, m, k, height, packedA)
+	}
+	for r := 0; r < n; r += p.cols {
+		width := min(p.cols, n-r)
+		vectors := p.vectors(width)
+		t.n0, t.n1 = kernel.FirstLanes(min(width, p.Lanes)), kernel.FirstLanes(max(width-p.Lanes, 0))
+		if r < packed {
+			t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
+		} else {
+			t.b, t.bStep = &packedB[(r-packed)*k], 4*p.Lanes*vectors
+		}
+		for q, rows := 0, 0; q < m; q += rows * t.tiles {
+			rows, t.tiles = tilesOf(m-q, height)
+			if inPlace {
+				t.a, t.aStep, t.aNext = &p.a.data[i+q+l*p.a.col], 4*p.a.col, 4*rows
+			} else {
+				t.a, t.aStep, t.aNext = &packedA[q*k], 4*rows, 4*rows*k
+			}
+			at := (i+q)*p.ldc + j + r
+			t.c = &p.c[at]
+			if p.f.Gate != nil && l+k == p.k {
+				t.gate = &p.f.Gate[at]
+			}
+			runAlong(rows, vectors, &t)
+		}
+	}
+}
+
+// packA is the packing of A's block.
+func (p *product) packA(i, l, m, k, height int, dst []float32) {
+	if p.alpha != 1 {
+		packA(p.a, i, l, m, k, height, p.alpha, dst)
+		return
+	}
+	packPanels(p.TileShape, p.a.data[i*p.a.row+l*p.a.col:], p.a.row, p.a.col, m, k, height, dst)
+}
+
+// packPanels copies a matrix of m×k, whose elements lie row and col apart, as
+// panels of height rows, each k groups of one value per row. A panel of columns,
+// which is as high as the tile is wide, is filled up to whole vectors; others are
+// as high as the rows that are left.
+func packPanels(s TileShape, src []float32, row, col, m, k, height int, dst []float32) {
+	for p := 0; p < m; p += height {
+		rows := min(height, m-p)
+		step := rows
+		if height == s.cols {
+			step = s.Lanes * s.vectors(rows)
+		}
+		for part := 0; part < rows; part += s.Lanes {
+			n, from, to := min(s.Lanes, rows-part), &src[(p+part)*row], &dst[p*k+part]
+			if row == 1 {
+				PackAlong(k, from, 4*col, kernel.FirstLanes(n), to, 4*step)
+			} else {
+				packAcross(n, from, 4*row, k, kernel.FirstLanes((k-1)%s.Lanes+1), to, 4*step)
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// finishCase is a product with all that can follow it.
+type finishCase struct {
+	m, n, k        int
+	transA, transB bool
+	beta           float64
+	bias, relu     bool
+	gate           bool
+	pad            int // elements between the rows of each matrix
+}
+
+func (c finishCase) String() string {
+	return fmt.Sprintf("%d×%d×%d trans %v %v beta %v bias %v relu %v gate %v pad %d", c.m, c.n, c.k, c.transA, c.transB, c.beta, c.bias, c.relu, c.gate, c.pad)
+}
+
+func testFinish[T kernel.Float](t *testing.T, c finishCase, tol float64) {
+	t.Helper()
+	lda, ldb, ldc := c.k+c.pad, c.n+c.pad, c.n+c.pad
+	sizeA, sizeB := c.m*lda, c.k*ldb
+	if c.transA {
+		lda = c.m + c.pad
+		sizeA = c.k * lda
+	}
+	if c.transB {
+		ldb = c.k + c.pad
+		sizeB = c.n * ldb
+	}
+	a, b, y := kerneltest.Random[T](1, sizeA), kerneltest.Random[T](2, sizeB), kerneltest.Random[T](3, c.m*ldc)
+	f := Finish[T]{ReLU: c.relu}
+	if c.bias {
+		f.Bias = kerneltest.Random[T](4, c.n)
+	}
+	if c.gate {
+		f.Gate = kerneltest.Random[T](5, c.m*ldc)
+		f.Gate[0], f.Gate[len(f.Gate)/2] = T(math.NaN()), 0
+	}
+	want := append([]T(nil), y...)
+	gemmRef(c.transA, c.transB, c.m, c.n, c.k, 1, a, lda, b, ldb, T(c.beta), want, ldc)
+	f.apply(c.m, c.n, want, ldc)
+	if c.beta == 0 { // C is not read
+		for i := range c.m {
+			elementwise.Fill(y[i*ldc:][:c.n], T(math.NaN()))
+		}
+	}
+	GemmFinish(c.transA, c.transB, c.m, c.n, c.k, 1, a, lda, b, ldb, T(c.beta), y, ldc, f, kerneltest.Poisoned[T](GemmScratch(c.m, c.n, c.k)))
+	kerneltest.CloseTo(t, c.String(), y, want, tol)
+}
+
+// Every form of a product, with what follows it, over shapes around the edges of
+// tiles and blocks; elements between rows stay as they are.
+func TestGemmFinish(t *testing.T) {
+	sizes := [][3]int{{1, 1, 1}, {5, 17, 3}, {33, 15, 4}, {64, 10, 21}, {50, 47, 300}, {130, 40, 30}, {18, 29, 1100}, {3, 9, 2050}}
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for i, s := range sizes {
+			for bits := range 64 {
+				c := finishCase{
+					m: s[0], n: s[1], k: s[2], transA: bits&1 > 0, transB: bits&2 > 0, beta: float64(bits >> 2 & 1),
+					bias: bits&8 > 0, relu: bits&16 > 0, gate: bits&32 > 0, pad: i % 3,
+				}
+				testFinish[float32](t, c, 5e-4)
+				if bits%8 == i {
+					testFinish[float64](t, c, 1e-11)
+				}
+			}
+		}
+		testFinish[float32](t, finishCase{m: 34, n: 30, k: 1024, transB: true, bias: true}, 5e-4) // rows a page apart
+		testFinish[float32](t, finishCase{m: 2, n: 2100, k: 40, transB: true, relu: true}, 5e-4)
+		testFinish[float32](t, finishCase{m: 2100, n: 3, k: 40, transB: true, relu: true}, 5e-4)
+	})
+}
+
+// What is not finite spreads over its row or column and no further; ReLU lets NaN through.
+func TestGemmFinishNotFinite(t *testing.T) {
+	const m, n, k = 40, 37, 20
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		kerneltest.AtEachLevel(t, func(t *testing.T) {
+			for bits := range 4 {
+				transA, transB := bits&1 > 0, bits&2 > 0
+				a, b, c, bias := kerneltest.Random[float32](1, m*k), kerneltest.Random[float32](2, k*n), make([]float32, m*n), make([]float32, n)
+				lda, ldb, at := k, n, 7*k+3
+				if transA {
+					lda, at = m, 3*m+7
+				}
+				if transB {
+					ldb = k
+				}
+				a[at], bias[5] = float32(v), float32(math.NaN())
+				GemmFinish(transA, transB, m, n, k, 1, a, lda, b, ldb, 0, c, n, Finish[float32]{Bias: bias, ReLU: true}, kerneltest.Poisoned[float32](GemmScratch(m, n, k)))
+				for i, x := range c {
+					if row, col := i/n, i%n; x != x != (col == 5 || row == 7 && v != v) {
+						t.Fatalf("with %v, trans %v %v: row %d column %d is %v", v, transA, transB, row, col, x)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestGemmFinishDoesNotAllocate(t *testing.T) {
+	a, scratch, bias := kerneltest.Random[float32](1, 64*64), kerneltest.Poisoned[float32](GemmScratch(64, 64, 64)), kerneltest.Random[float32](2, 64)
+	c := make([]float32, 64*64)
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		if n := testing.AllocsPerRun(10, func() {
+			GemmFinish(false, true, 64, 64, 64, 1, a, 64, a, 64, 0, c, 64, Finish[float32]{Bias: bias, ReLU: true}, scratch)
+			GemmFinish(false, false, 64, 64, 64, 1, a, 64, a, 64, 0, c, 64, Finish[float32]{Gate: a}, scratch)
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package gemm
+
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
+// Tile is a call of a micro-kernel: mr rows of C by two vectors of columns. Row l
+// of B is read at the byte offset off[l] from b0 and b1, so that a packed panel
+// and the shifted views of an image look alike (the idea of Dukhan, "The Indirect
+// Convolution Algorithm", 2019). The layout is known to gen/gemm.go.
+type Tile struct {
+	K      int         // products per sum
+	A      *float32    // k groups of mr values
+	B0, B1 *float32    // the two vectors of columns of B
+	Off    *int32      // k byte offsets
+	C0, C1 *float32    // where they go in the first row of C
+	Ldc    int         // bytes between rows of C
+	N0, N1 kernel.Mask // how many columns to write
+	Bias   *float32    // mr start values, or nil for 0
+	Add    int         // 1 adds to C
+}
+
+// The largest tile of any level.
+const (
+	maxTileRows = 14
+	maxTileCols = 32
+)
+
+// TileShape is the tile that suits a level: rows and columns of C, and lanes of a vector.
+type TileShape struct{ Rows, cols, Lanes int }
+
+// TileShapes are the tiles of every level.
+var TileShapes = [...]TileShape{
+	kernel.Generic: {Rows: 2, cols: 3},
+	kernel.AVX2:    {Rows: 6, cols: 16, Lanes: 8},
+	kernel.AVX512:  {Rows: maxTileRows, cols: maxTileCols, Lanes: 16},
+}
+
+// shapeOf is the tile for element type T at the active level.
+func shapeOf[T kernel.Float]() TileShape {
+	if kernel.Is32[T]() {
+		return TileShapes[kernel.Current()]
+	}
+	return TileShapes[kernel.Generic]
+}
+
+// EvenRows splits m rows into panels of at most most rows whose heights differ little.
+func EvenRows(m, most int) int {
+	panels := (m + most - 1) / most
+	return (m + panels - 1) / panels
+}

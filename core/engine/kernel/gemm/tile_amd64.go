@@ -1,0 +1,160 @@
+package gemm
+
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
+// PackPairs interleaves the lanes of n of pairs of rows; stride, between pairs, and step
+// are bytes.
+func PackPairs(pairs int, even, odd *uint16, stride int, n kernel.Mask, dst *float32, step int) {
+	packPairsBF16(pairs, even, odd, stride, uintptr(n), dst, step)
+}
+
+// runPairTile computes a tile of the given height from pairs of bfloat16.
+func runPairTile(rows int, t *Tile) {
+	switch rows {
+	case 1:
+		tile1BF16(t)
+	case 2:
+		tile2BF16(t)
+	case 3:
+		tile3BF16(t)
+	case 4:
+		tile4BF16(t)
+	case 5:
+		tile5BF16(t)
+	case 6:
+		tile6BF16(t)
+	case 7:
+		tile7BF16(t)
+	case 8:
+		tile8BF16(t)
+	case 9:
+		tile9BF16(t)
+	case 10:
+		tile10BF16(t)
+	case 11:
+		tile11BF16(t)
+	case 12:
+		tile12BF16(t)
+	case 13:
+		tile13BF16(t)
+	case 14:
+		tile14BF16(t)
+	}
+}
+
+// RunRoundedTile computes a tile of the given height from pairs of bfloat16, and rounds it.
+func RunRoundedTile(rows int, t *Tile) {
+	switch rows {
+	case 1:
+		roundedTile1BF16(t)
+	case 2:
+		roundedTile2BF16(t)
+	case 3:
+		roundedTile3BF16(t)
+	case 4:
+		roundedTile4BF16(t)
+	case 5:
+		roundedTile5BF16(t)
+	case 6:
+		roundedTile6BF16(t)
+	case 7:
+		roundedTile7BF16(t)
+	case 8:
+		roundedTile8BF16(t)
+	case 9:
+		roundedTile9BF16(t)
+	case 10:
+		roundedTile10BF16(t)
+	case 11:
+		roundedTile11BF16(t)
+	case 12:
+		roundedTile12BF16(t)
+	case 13:
+		roundedTile13BF16(t)
+	case 14:
+		roundedTile14BF16(t)
+	}
+}
+
+func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n) }
+
+func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
+	finishRowBF16(x, bias, biasStep, floor, y, n)
+}
+
+func packAcross(rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
+	if kernel.Wide() {
+		packAcrossAVX512(rows, src, stride, k, uintptr(tail), dst, step)
+	} else {
+		packAcrossAVX2(rows, src, stride, k, uintptr(tail), dst, step)
+	}
+}
+
+// PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
+// of dst, are bytes.
+func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {
+	if kernel.Wide() {
+		packAlongAVX512(k, src, stride, uintptr(n), dst, step)
+	} else {
+		packAlongAVX2(k, src, stride, uintptr(n), dst, step)
+	}
+}
+
+// RunTile computes a tile of the given height.
+func RunTile(rows int, t *Tile) {
+	if kernel.Wide() {
+		runTileAVX512(rows, t)
+	} else {
+		runTileAVX2(rows, t)
+	}
+}
+
+func runTileAVX2(rows int, t *Tile) {
+	switch rows {
+	case 1:
+		tile1AVX2(t)
+	case 2:
+		tile2AVX2(t)
+	case 3:
+		tile3AVX2(t)
+	case 4:
+		tile4AVX2(t)
+	case 5:
+		tile5AVX2(t)
+	case 6:
+		tile6AVX2(t)
+	}
+}
+
+func runTileAVX512(rows int, t *Tile) {
+	switch rows {
+	case 1:
+		tile1AVX512(t)
+	case 2:
+		tile2AVX512(t)
+	case 3:
+		tile3AVX512(t)
+	case 4:
+		tile4AVX512(t)
+	case 5:
+		tile5AVX512(t)
+	case 6:
+		tile6AVX512(t)
+	case 7:
+		tile7AVX512(t)
+	case 8:
+		tile8AVX512(t)
+	case 9:
+		tile9AVX512(t)
+	case 10:
+		tile10AVX512(t)
+	case 11:
+		tile11AVX512(t)
+	case 12:
+		tile12AVX512(t)
+	case 13:
+		tile13AVX512(t)
+	case 14:
+		tile14AVX512(t)
+	}
+}

@@ -1,0 +1,483 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Offsets of the fields of kernel.transform and kernel.pointTile.
+const (
+	trCount, trIn, trInRow, trInCol, trInStep   = 0, 8, 16, 24, 32
+	trOut, trOutRow, trOutCol, trOutStep, trTmp = 40, 48, 56, 64, 72
+	ptCount, ptBlocks, ptSteps, ptJump          = 0, 8, 16, 24
+	ptA, ptAStep, ptB0, ptB1                    = 32, 40, 48, 56
+	ptC0, ptC1, ptCStep, ptAdd                  = 64, 72, 80, 88
+	lanesBytes, pointRows, pointStepUnroll      = 64, 8, 4
+)
+
+// winograd emits the kernels of Winograd convolution: transforms of
+// 16 channels at a time, and the products in between.
+func winograd(a *asm) {
+	if a.lanes != 16 {
+		return
+	}
+	for _, p := range []pointSet{six, eight} {
+		n := len(p.finite) + 1
+		transform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), p.signed(dataMatrix(p.finite)), a.byRows)
+		for _, taps := range p.taps {
+			transform(a, fmt.Sprintf("filter%dTo%dPoints", taps, n), fmt.Sprintf("filters of %d×%d to %d×%d points", taps, taps, n, n), p.signed(filterMatrix(p.finite, taps)), a.byRows)
+			transform(a, fmt.Sprintf("points%dTo%d", n, taps), fmt.Sprintf("%d×%d points to tiles of %d×%d", n, n, taps, taps), outMatrix(p.finite, taps), a.byCols)
+		}
+	}
+	halving(a)
+	for vecs := 1; vecs <= 2; vecs++ {
+		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
+		pointTile(a, fmt.Sprintf("pointCols%d", vecs), 4, lanesBytes, vecs)
+	}
+	planesToLanes(a)
+	lanesToPlanes(a)
+	lanesOntoPlanes(a)
+}
+
+// pointSet are the points at which the polynomials of Toom and Cook are
+// evaluated, besides infinity: zero, and pairs ±p, which share their even and odd
+// parts. taps are the sizes of filters and of tiles of outputs.
+type pointSet struct {
+	finite []float64
+	taps   []int
+}
+
+// Points near 1 keep rounding small: six points with 3/4 and 3/2 round half as
+// much as with 1 and 2, or 1 and 1/2.
+var (
+	six   = pointSet{finite: []float64{0, 0.75, -0.75, 1.5, -1.5}, taps: []int{3, 4}}
+	eight = pointSet{finite: []float64{0, 1, -1, 2, -2, 0.5, -0.5}, taps: []int{4, 5}}
+)
+
+// signed turns the sign of the first row where its normaliser is negative, for
+// the data as for the filter: factors of −1 cost more than factors of 1.
+func (p pointSet) signed(m [][]float64) [][]float64 {
+	if len(p.finite)/2%2 == 1 { // as many factors −p², and nothing else
+		for i := range m[0] {
+			m[0][i] = 0 - m[0][i]
+		}
+	}
+	return m
+}
+
+// dataMatrix is Bᵀ of Lavin and Gray: row j holds the coefficients of Π (x − q)
+// over the finite points q other than j's; the last row has them all.
+func dataMatrix(finite []float64) [][]float64 {
+	var m [][]float64
+	for j := range len(finite) + 1 {
+		row := []float64{1}
+		for i, q := range finite {
+			if i != j {
+				row = timesRoot(row, q)
+			}
+		}
+		for len(row) < len(finite)+1 {
+			row = append(row, 0)
+		}
+		m = append(m, row)
+	}
+	return m
+}
+
+// timesRoot multiplies a polynomial, lowest coefficient first, by x − q.
+func timesRoot(c []float64, q float64) []float64 {
+	out := make([]float64, len(c)+1)
+	for i, v := range c {
+		out[i+1] += v
+		out[i] -= q * v
+	}
+	return out
+}
+
+// filterMatrix is G for n taps: powers of the points over their normalisers.
+func filterMatrix(finite []float64, n int) [][]float64 {
+	m := make([][]float64, len(finite)+1)
+	for j := range m {
+		m[j] = make([]float64, n)
+		if j == len(finite) {
+			m[j][n-1] = 1
+			continue
+		}
+		norm := 1.0
+		for i, q := range finite {
+			if i != j {
+				norm *= finite[j] - q
+			}
+		}
+		for i := range n {
+			m[j][i] = math.Pow(finite[j], float64(i)) / norm
+		}
+	}
+	return m
+}
+
+// outMatrix is Aᵀ for n outputs.
+func outMatrix(finite []float64, n int) [][]float64 {
+	m := make([][]float64, n)
+	for i := range m {
+		m[i] = make([]float64, len(finite)+1)
+		for j, p := range finite {
+			m[i][j] = math.Pow(p, float64(i))
+		}
+	}
+	m[n-1][len(finite)] = 1
+	return m
+}
+
+// constants are the factors other than 0 and ±1 of a matrix, in registers.
+type constants map[float64]reg.VecVirtual
+
+func (a *asm) constants(m [][]float64) constants {
+	c := constants{}
+	for _, row := range m {
+		for _, v := range row {
+			v = math.Abs(v)
+			if v == 0 || v == 1 || c[v] != nil {
+				continue
+			}
+			g, x, z := a.GP32(), a.XMM(), a.vec()
+			a.MOVL(operand.U32(math.Float32bits(float32(v))), g)
+			a.VMOVD(g, x)
+			a.VBROADCASTSS(x, z)
+			c[v] = z
+		}
+	}
+	return c
+}
+
+// combine computes Σ row[i]·in[i] over the indices given, nil if there are none.
+func (a *asm) combine(c constants, row []float64, in []reg.VecVirtual, idx func(i int) bool) reg.VecVirtual {
+	var acc reg.VecVirtual
+	order := make([]int, 0, len(row))
+	for _, one := range []bool{true, false} { // a sum starts best with a factor of 1
+		for i, v := range row {
+			if v != 0 && idx(i) && (v == 1) == one {
+				order = append(order, i)
+			}
+		}
+	}
+	for _, i := range order {
+		v, x := row[i], in[i]
+		k := c[math.Abs(v)]
+		switch {
+		case acc == nil && v == 1:
+			acc = a.vec()
+			a.VMOVAPS(x, acc)
+		case acc == nil && v == -1:
+			acc = a.vec()
+			a.zero(acc)
+			a.VSUBPS(x, acc, acc)
+		case acc == nil:
+			acc = a.vec()
+			a.VMULPS(k, x, acc)
+			if v < 0 {
+				z := a.vec()
+				a.zero(z)
+				a.VSUBPS(acc, z, acc)
+			}
+		case v == 1:
+			a.VADDPS(x, acc, acc)
+		case v == -1:
+			a.VSUBPS(x, acc, acc)
+		case v > 0:
+			a.VFMADD231PS(k, x, acc)
+		default:
+			a.VFNMADD231PS(k, x, acc)
+		}
+	}
+	return acc
+}
+
+// byRows multiplies with a matrix whose rows 1 and 2, 3 and 4, 5 and 6 belong to
+// points ±p: they share the sums over even and over odd columns.
+func (a *asm) byRows(c constants, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	points := len(m)
+	all := func(int) bool { return true }
+	out(0, a.combine(c, m[0], in, all))
+	for j := 1; j < points-1; j += 2 {
+		even := a.combine(c, m[j], in, func(i int) bool { return i%2 == 0 })
+		odd := a.combine(c, m[j], in, func(i int) bool { return i%2 == 1 })
+		sum, diff := a.vec(), a.vec()
+		a.VADDPS(odd, even, sum)
+		a.VSUBPS(odd, even, diff)
+		out(j, sum)
+		out(j+1, diff)
+	}
+	out(points-1, a.combine(c, m[points-1], in, all))
+}
+
+// byCols multiplies with a matrix whose columns belong to points ±p: even rows
+// need the sums of such pairs, odd rows the differences.
+func (a *asm) byCols(c constants, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
+	points := len(in)
+	sums, diffs := make([]reg.VecVirtual, points), make([]reg.VecVirtual, points)
+	sums[0], diffs[0], sums[points-1], diffs[points-1] = in[0], in[0], in[points-1], in[points-1]
+	for j := 1; j < points-1; j += 2 {
+		sums[j], diffs[j] = a.vec(), a.vec()
+		a.VADDPS(in[j+1], in[j], sums[j])
+		a.VSUBPS(in[j+1], in[j], diffs[j])
+	}
+	once := func(i int) bool { return i == 0 || i == points-1 || i%2 == 1 }
+	for i, row := range m {
+		if i%2 == 0 {
+			out(i, a.combine(c, row, sums, once))
+		} else {
+			out(i, a.combine(c, row, diffs, once))
+		}
+	}
+}
+
+// strides addresses elements 0 to 10 at a distance that is known at run time only.
+type strides [5]reg.GPVirtual // distance times 1, 3, 5, 7, 9
+
+func (a *asm) strides(t reg.GPVirtual, field int, n int) (s strides) {
+	s[0] = a.field(t, field)
+	for i := 1; 2*i+1 < n; i++ {
+		s[i] = a.GP64()
+		a.LEAQ(operand.Mem{Base: s[i-1], Index: s[0], Scale: 2}, s[i])
+	}
+	return s
+}
+
+func (s strides) at(base reg.GPVirtual, i int) operand.Mem {
+	if i == 0 {
+		return operand.Mem{Base: base}
+	}
+	scale := uint8(1)
+	for i%2 == 0 {
+		i, scale = i/2, scale*2
+	}
+	return operand.Mem{Base: base, Index: s[i/2], Scale: scale}
+}
+
+type linear func(c constants, m [][]float64, in []reg.VecVirtual, out func(i int, v reg.VecVirtual))
+
+// transform emits out = M·in·Mᵀ for count squares of vectors: first down the
+// columns into tmp, then along the rows.
+func transform(a *asm, name, doc string, m [][]float64, apply linear) {
+	to, from := len(m), len(m[0])
+	a.function(name, "func(transform *byte)", "transforms "+doc+".")
+	t := a.gp("transform")
+	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
+	rows, cols := a.strides(t, trInRow, from), a.strides(t, trOutCol, to)
+	c := a.constants(m)
+	p, q, left := a.GP64(), a.GP64(), a.GP64()
+	v := a.vecs(from)
+
+	a.Label("square")
+	a.MOVQ(field(trIn), p)
+	a.MOVQ(field(trTmp), q)
+	a.MOVQ(operand.U64(from), left)
+	a.Label("down")
+	for i := range from {
+		a.VMOVUPS(rows.at(p, i), v[i])
+	}
+	apply(c, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
+	a.ADDQ(field(trInCol), p)
+	a.ADDQ(operand.U8(lanesBytes), q)
+	a.DECQ(left)
+	a.JNZ(operand.LabelRef("down"))
+
+	a.MOVQ(field(trTmp), p)
+	a.MOVQ(field(trOut), q)
+	a.MOVQ(operand.U64(to), left)
+	a.Label("along")
+	for i := range from {
+		a.VMOVUPS(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
+	}
+	apply(c, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
+	a.ADDQ(operand.U32(from*lanesBytes), p)
+	a.ADDQ(field(trOutRow), q)
+	a.DECQ(left)
+	a.JNZ(operand.LabelRef("along"))
+
+	a.MOVQ(field(trInStep), p)
+	a.ADDQ(p, field(trIn))
+	a.MOVQ(field(trOutStep), p)
+	a.ADDQ(p, field(trOut))
+	a.DECQ(field(trCount))
+	a.JNZ(operand.LabelRef("square"))
+	a.ret()
+}
+
+// pointTile emits C = A·B, or C += A·B, for count times 8 rows and one or two vectors of columns.
+func pointTile(a *asm, name string, row, step, vecs int) {
+	a.function(name, "func(pointTile *byte)", fmt.Sprintf("multiplies rows, %d bytes apart, with %d vectors, 8 rows at a time.", row, vecs))
+	t := a.gp("pointTile")
+	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
+	jump, pa, blocks, steps := a.field(t, ptJump), a.GP64(), a.GP64(), a.GP64()
+	b, c := []reg.GPVirtual{a.GP64()}, []reg.GPVirtual{a.field(t, ptC0)}
+	if vecs == 2 {
+		b, c = append(b, a.GP64()), append(c, a.field(t, ptC1))
+	}
+	acc, v, w := a.vecs(pointRows*vecs), a.vecs(vecs), a.vecs(2)
+	a.Label("rows")
+	a.MOVQ(field(ptA), pa)
+	a.MOVQ(field(ptBlocks), blocks)
+	for j := range vecs {
+		a.MOVQ(field(ptB0+8*j), b[j])
+	}
+	for _, v := range acc {
+		a.zero(v)
+	}
+	a.Label("block")
+	a.MOVQ(field(ptSteps), steps)
+	a.Label("steps")
+	for u := range pointStepUnroll {
+		for j := range vecs {
+			a.VMOVUPS(operand.Mem{Base: b[j], Disp: u * lanesBytes}, v[j])
+		}
+		for i := range pointRows {
+			m := operand.Mem{Base: pa, Disp: i*row + u*step}
+			if vecs == 1 {
+				a.VFMADD231PS_BCST(m, v[0], acc[i])
+				continue
+			}
+			a.VBROADCASTSS(m, w[i%2])
+			for j := range vecs {
+				a.VFMADD231PS(v[j], w[i%2], acc[i*vecs+j])
+			}
+		}
+	}
+	a.ADDQ(operand.U32(pointStepUnroll*step), pa)
+	for j := range vecs {
+		a.ADDQ(operand.U32(pointStepUnroll*lanesBytes), b[j])
+	}
+	a.SUBQ(operand.U8(pointStepUnroll), steps)
+	a.JNZ(operand.LabelRef("steps"))
+	a.ADDQ(jump, pa)
+	a.DECQ(blocks)
+	a.JNZ(operand.LabelRef("block"))
+	a.CMPQ(field(ptAdd), operand.U8(0))
+	a.JEQ(operand.LabelRef("store"))
+	for i, v := range acc {
+		a.VADDPS(operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes}, v, v)
+	}
+	a.Label("store")
+	for i, v := range acc {
+		a.VMOVUPS(v, operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes})
+	}
+	for j := range vecs {
+		a.ADDQ(field(ptCStep), c[j])
+	}
+	a.MOVQ(field(ptAStep), pa)
+	a.ADDQ(pa, field(ptA))
+	a.DECQ(field(ptCount))
+	a.JNZ(operand.LabelRef("rows"))
+	a.ret()
+}
+
+// transpose turns 16 vectors of 16 around the diagonal.
+func (a *asm) transpose(v []reg.VecVirtual) []reg.VecVirtual {
+	pair := func(lo, hi func(...operand.Op), i, j int) {
+		t := a.vec()
+		lo(v[j], v[i], t)
+		hi(v[j], v[i], v[j])
+		v[i] = t
+	}
+	quarter := func(imm int) func(...operand.Op) {
+		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(imm), ops[0], ops[1], ops[2]) }
+	}
+	for i := 0; i < 16; i += 2 { // pairs of rows, interleaved
+		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
+	}
+	for i := 0; i < 16; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each quarter
+		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
+		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
+		v[i+1], v[i+2] = v[i+2], v[i+1]
+	}
+	for i := range 4 {
+		pair(quarter(0x88), quarter(0xdd), i, i+4)
+		pair(quarter(0x88), quarter(0xdd), i+8, i+12)
+		pair(quarter(0x88), quarter(0xdd), i, i+8)
+		pair(quarter(0x88), quarter(0xdd), i+4, i+12)
+	}
+	out := make([]reg.VecVirtual, 16)
+	for i := range 4 {
+		out[i], out[i+4], out[i+8], out[i+12] = v[i], v[i+4], v[i+8], v[i+12]
+	}
+	return out
+}
+
+// planesToLanes emits the copy of rows of up to 16 pixels of 16 planes to vectors of 16 channels.
+func planesToLanes(a *asm) {
+	a.function("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
+	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
+}
+
+// fromPlanes is the loop of planesToLanes; load widens what a row of a plane has.
+func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtual)) {
+	rows, src, plane, width, dst, stride, ahead := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("dst"), a.gp("stride"), a.gp("ahead")
+	k, p := a.K(), a.GP64()
+	a.KMOVW(a.gp("mask").As32(), k)
+	a.Label("row")
+	a.MOVQ(src, p)
+	v := a.vecs(16)
+	for i := range v {
+		a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
+		load(operand.Mem{Base: p}, k, v[i])
+		a.ADDQ(plane, p)
+	}
+	for i, x := range a.transpose(v) {
+		a.VMOVUPS(x, operand.Mem{Base: dst, Disp: i * lanesBytes})
+	}
+	a.ADDQ(width, src)
+	a.ADDQ(stride, dst)
+	a.DECQ(rows)
+	a.JNZ(operand.LabelRef("row"))
+	a.ret()
+}
+
+// lanesToPlanes emits the way back, with an addend per channel.
+func lanesToPlanes(a *asm) {
+	a.function("lanesToPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *float32, plane, width int, mask uintptr)",
+		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
+	bias := a.vec()
+	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS(v, k, m) })
+}
+
+// lanesOntoPlanes emits the way back that adds to what is there.
+func lanesOntoPlanes(a *asm) {
+	a.function("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
+		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
+		a.VADDPS(m, v, k, v)
+		a.VMOVUPS(v, k, m)
+	})
+}
+
+// toPlanes emits the loop over rows: load reads a vector of channels, store writes
+// a row of a plane, and the next 16 planes are prefetched.
+func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m operand.Mem, k reg.Register, v reg.VecVirtual)) {
+	rows, src, stride, dst, plane, width := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width")
+	k, p, next := a.K(), a.GP64(), a.GP64()
+	a.KMOVW(a.gp("mask").As32(), k)
+	a.MOVQ(plane, next)
+	a.SHLQ(operand.U8(4), next)
+	a.Label("row")
+	v := a.vecs(16)
+	for i := range v {
+		load(operand.Mem{Base: src, Disp: i * lanesBytes}, v[i])
+	}
+	a.MOVQ(dst, p)
+	for _, x := range a.transpose(v) {
+		a.PREFETCHT1(operand.Mem{Base: p, Index: next, Scale: 1})
+		store(operand.Mem{Base: p}, k, x)
+		a.ADDQ(plane, p)
+	}
+	a.ADDQ(stride, src)
+	a.ADDQ(width, dst)
+	a.DECQ(rows)
+	a.JNZ(operand.LabelRef("row"))
+	a.ret()
+}

@@ -1,0 +1,32 @@
+package kernel
+
+import "unsafe"
+
+// Octets is how the vector kernels go over n elements: groups of eight, and the
+// lanes of the last of them.
+func Octets(n int) (groups int, full, tail Mask) {
+	return CeilDiv(n, 8), FirstLanes(8), FirstLanes((n-1)%8 + 1)
+}
+
+// CeilDiv is a/b, rounded up.
+func CeilDiv(a, b int) int { return (a + b - 1) / b }
+
+// Lanes is how many float32 a vector holds at the active level, 0 without vectors.
+func Lanes() int { return vectorSizes[Current()] }
+
+var vectorSizes = [...]int{AVX2: 8, AVX512: 16}
+
+// Mask stands for some lanes of a vector in the form that the active level's kernels
+// take: a bit for each, or an address in a table of sign bits.
+type Mask uintptr
+
+// laneTable is a window over 8 lanes of sign bits, for AVX2's masked moves.
+var laneTable = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
+
+// FirstLanes is the mask of the first n lanes of a vector.
+func FirstLanes(n int) Mask {
+	if Current() == AVX512 {
+		return Mask(1)<<n - 1
+	}
+	return Mask(unsafe.Pointer(&laneTable[8-n]))
+}

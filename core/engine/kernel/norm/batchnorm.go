@@ -1,0 +1,257 @@
+package norm
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+)
+
+// The formulas are those of Ioffe and Szegedy, "Batch Normalization" (2015), in
+// the form of PyTorch's aten/src/ATen/native/Normalization.cpp. x is [n, c, hw];
+// every per-channel slice has c elements. Sums run in float64.
+
+// BatchNormStats computes each channel's mean and biased variance.
+func BatchNormStats[T kernel.Float](n, c, hw int, x, mean, variance []T) {
+	BatchNormStatsOf(0, c, n, c, hw, x, mean, variance)
+}
+
+// BatchNormStatsOf does so for the channels [lo, hi) of c.
+func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []T) {
+	var ms [mostChannels]moments
+	size := newPlaneSize[T](hw, c*hw)
+	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
+		m := ms[:min(block, hi-lo)]
+		clear(m)
+		for i := range n {
+			w := newMergeWeights(i, hw)
+			for ch := range m {
+				plane := x[(i*c+lo+ch)*hw:][:hw]
+				if kernel.HasVectors[T]() {
+					m[ch].merge(planeMoments(kernel.As32(plane), &size), w)
+				} else {
+					m[ch].merge(momentsRef(plane), w)
+				}
+			}
+		}
+		for ch, m := range m {
+			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/float64(n*hw))
+		}
+	}
+}
+
+// Passes over images go by blocks of channels: planes that lie side by side are
+// read in one stream, and those of all images stay in the L2 cache for a second pass.
+const (
+	mostChannels = 64
+	blockElems   = 1 << 17
+)
+
+// channelBlock is the number of channels of a block, if a pass looks at so many images of hw pixels.
+func channelBlock(n, hw, images int) int {
+	return min(mostChannels, max(1, blockElems/(n*hw*images)))
+}
+
+// moments are the mean of some values and the sum of their squared distances from it.
+type moments struct{ mean, square float64 }
+
+// mergeWeights are those of the moments of one more plane: its share of all values, and
+// the factor of the squared distance of the means.
+type mergeWeights struct{ share, distance float64 }
+
+// newMergeWeights is for a plane of hw values after i others.
+func newMergeWeights(i, hw int) mergeWeights {
+	share := 1 / float64(i+1)
+	return mergeWeights{share, float64(i*hw) * share}
+}
+
+// merge adds the moments of other values (Chan, Golub and LeVeque, "Updating
+// Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
+func (m *moments) merge(o moments, w mergeWeights) {
+	delta := o.mean - m.mean
+	m.square += o.square + delta*delta*w.distance
+	m.mean += delta * w.share
+}
+
+// momentsRef takes two passes in float64 over a plane.
+func momentsRef[T kernel.Float](x []T) moments {
+	mean := reduce.Sum64(x) / float64(len(x))
+	return moments{mean, reduce.SumSqDiff64(x, mean)}
+}
+
+// planeSize is what the vector kernels have to know of a plane: whole vectors,
+// lanes of one more, and how many elements the plane to come is ahead.
+type planeSize struct {
+	vectors int
+	tail    kernel.Mask
+	share   float64 // of one element
+	ahead   int
+}
+
+// newPlaneSize is for planes of hw elements, if there are vectors.
+func newPlaneSize[T kernel.Float](hw, ahead int) planeSize {
+	if !kernel.HasVectors[T]() {
+		return planeSize{}
+	}
+	lanes := kernel.Lanes()
+	return planeSize{hw / lanes, kernel.FirstLanes(hw % lanes), 1 / float64(hw), ahead}
+}
+
+// planeMoments takes two passes in float32: the second measures from a mean that
+// is nearly right, and so corrects it.
+func planeMoments(x []float32, s *planeSize) moments {
+	mean, diff, square := vecMoments(x, s)
+	d := float64(diff)
+	return moments{float64(mean) + d*s.share, float64(square) - d*d*s.share}
+}
+
+// BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may
+// be nil. y may be x.
+func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
+	var scale, shift [applyChannels]T
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				subMulAdd(x[at:][:hw], mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
+			}
+		}
+	}
+}
+
+// applyChannels is how many channels' factors are computed ahead of a pass over images.
+const applyChannels = 512
+
+// affines are the factors and addends of channels [lo, hi).
+func affines[T kernel.Float](lo, hi int, invstd, gamma, beta, scale, shift []T) {
+	for ch := lo; ch < hi; ch++ {
+		scale[ch-lo], shift[ch-lo] = affine(ch, invstd, gamma, beta)
+	}
+}
+
+// BatchNormGrad is the backward pass of training mode, where mean and invstd came
+// from x itself: it overwrites dx, and writes or adds dgamma and dbeta (each may
+// be nil, as gamma may). dx may be dy.
+func BatchNormGrad[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	block := channelBlock(n, hw, 2)
+	for lo := 0; lo < c; lo += block {
+		normGradBlock(lo, min(lo+block, c), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
+	}
+}
+
+// BatchNormGradReduce computes each channel's Σdy and Σdy·(x−mean), which ranks
+// add up between each other for a synchronised batch norm. dbeta is the first
+// and dgamma the second times invstd.
+func BatchNormGradReduce[T kernel.Float](n, c, hw int, x, dy, mean, sumDy, sumDyXmu []T) {
+	for ch := range c {
+		a, b := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
+		sumDy[ch], sumDyXmu[ch] = T(a), T(b)
+	}
+}
+
+// BatchNormGradInput computes dx from sums over count elements per channel, of
+// which n·hw are here. dx may be dy.
+func BatchNormGradInput[T kernel.Float](n, c, hw int, count float64, x, dy, mean, invstd, gamma, sumDy, sumDyXmu, dx []T) {
+	for ch := range c {
+		batchNormInput(n, c, hw, ch, count, x, dy, mean[ch], invstd[ch], gamma, float64(sumDy[ch]), float64(sumDyXmu[ch]), dx)
+	}
+}
+
+// BatchNormGradEval is the backward pass of evaluation mode, where mean and
+// invstd are constants. dgamma and dbeta may be nil, and dx may be dy.
+func BatchNormGradEval[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	for ch := range c {
+		if dgamma != nil || dbeta != nil {
+			sumDy, sumDyXmu := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
+			storeGrad(dgamma, ch, sumDyXmu*float64(invstd[ch]), accumulate)
+			storeGrad(dbeta, ch, sumDy, accumulate)
+		}
+		scale := invstd[ch]
+		if gamma != nil {
+			scale *= gamma[ch]
+		}
+		for i := range n {
+			o := (i*c + ch) * hw
+			subMulAdd(dy[o:][:hw], 0, scale, 0, dx[o:][:hw])
+		}
+	}
+}
+
+func storeGrad[T kernel.Float](dst []T, i int, v float64, accumulate bool) {
+	if dst == nil {
+		return
+	}
+	if accumulate {
+		v += float64(dst[i])
+	}
+	dst[i] = T(v)
+}
+
+func batchNormSums[T kernel.Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
+	for i := range n {
+		o := (i*c + ch) * hw
+		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean, c*hw)
+		sumDy += a
+		sumDyXmu += b
+	}
+	return sumDy, sumDyXmu
+}
+
+// planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32. The
+// plane to come is so many elements ahead.
+func planeSums[T kernel.Float](dy, x []T, mean T, ahead int) (sum, dot float64) {
+	done := 0
+	if kernel.Is32[T]() {
+		if done = kernel.Head(len(x)); done > 0 {
+			a, b := vecNormSums(kernel.As32(dy[:done]), kernel.As32(x), float32(mean), ahead)
+			sum, dot = float64(a), float64(b)
+		}
+	}
+	for i := done; i < len(x); i++ {
+		sum += float64(dy[i])
+		dot += float64(dy[i]) * (float64(x[i]) - float64(mean))
+	}
+	return sum, dot
+}
+
+// batchNormInput writes dx = (dy − Σdy/m − (x−mean)·invstd²·Σdy(x−mean)/m)·invstd·gamma of one channel.
+func batchNormInput[T kernel.Float](n, c, hw, ch int, count float64, x, dy []T, mean, invstd T, gamma []T, sumDy, sumDyXmu float64, dx []T) {
+	scale := invstd
+	if gamma != nil {
+		scale *= gamma[ch]
+	}
+	meanDy := T(sumDy / count)
+	slope := T(sumDyXmu / count * float64(invstd) * float64(invstd))
+	for i := range n {
+		o := (i*c + ch) * hw
+		normGrad(x[o:][:hw], dy[o:][:hw], mean, meanDy, slope, scale, dx[o:][:hw])
+	}
+}
+
+// subMulAdd computes y = (x−mean)·scale + shift.
+func subMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
+	y = y[:len(x)]
+	if kernel.Is32[T]() {
+		if n := kernel.Head(len(x)); n > 0 {
+			vecSubMulAdd(kernel.As32(x[:n]), float32(mean), float32(scale), float32(shift), kernel.As32(y[:n]))
+			x, y = x[n:], y[n:]
+		}
+	}
+	for i, v := range x {
+		y[i] = T((v-mean)*scale) + shift
+	}
+}
+
+// normGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale.
+func normGrad[T kernel.Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
+	dy, dx = dy[:len(x)], dx[:len(x)]
+	if kernel.Is32[T]() {
+		if n := kernel.Head(len(x)); n > 0 {
+			vecNormGrad(kernel.As32(x[:n]), kernel.As32(dy[:n]), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.As32(dx[:n]))
+			x, dy, dx = x[n:], dy[n:], dx[n:]
+		}
+	}
+	for i, v := range x {
+		dx[i] = (dy[i] - meanDy - T((v-mean)*slope)) * scale
+	}
+}

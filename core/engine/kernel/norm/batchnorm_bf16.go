@@ -1,0 +1,120 @@
+package norm
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// Batch norm of bfloat16 images [n, c, hw], hw even, with a residual and a ReLU
+// behind it if there are any. Statistics and what is per channel stay float32.
+// All need HasBF16.
+
+// A gate that is open everywhere, and a residual of nothing.
+var (
+	openGate = func() (ones [kernel.PairLanes]uint16) {
+		for i := range ones {
+			ones[i] = 0x3f80
+		}
+		return ones
+	}()
+	noResidual [kernel.PairLanes]uint16
+)
+
+// BatchNormApplyBF16 computes y = (x − mean)·invstd·gamma + beta + residual, and
+// its ReLU if asked for, rounded once; gamma, beta and residual may be nil. y may be x or residual.
+func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []float32, residual []uint16, relu bool, y []uint16) {
+	floor := float32(math.Inf(-1))
+	if relu {
+		floor = 0
+	}
+	var scale, shift [applyChannels]float32
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			for ch := lo; ch < hi; ch++ {
+				at := (i*c + ch) * hw
+				r, step := &noResidual[0], 0
+				if residual != nil {
+					r, step = &residual[at:][:hw][0], 2*kernel.PairLanes
+				}
+				vecHalfNorm(&x[at:][:hw][0], r, step, mean[ch], scale[ch-lo], shift[ch-lo], floor, &y[at:][:hw][0], hw/2)
+			}
+		}
+	}
+}
+
+// BatchNormGradBF16Of is the backward pass of the channels [lo, hi) of c: from x,
+// mean, invstd and dy it overwrites dx, rounded once, and writes or adds dgamma and
+// dbeta (each may be nil, as gamma may). y, if not nil, is the output of a ReLU
+// behind the norm: dy counts where it is not ≤ 0. d, if not nil, receives that part
+// of dy, the gradient of a residual. dx may be dy or x.
+func BatchNormGradBF16Of(lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	g := normGate{hw: hw, y: y, dy: dy}
+	if d != nil {
+		g.y, g.dy = nil, d
+	}
+	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+		g.block(lo, min(lo+block, hi), n, c, x, dy, y, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+	}
+}
+
+// block takes the sums of a block of channels, and then their dx.
+func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	var sums, dots [mostChannels]float64
+	hw := g.hw
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at := (i*c + ch) * hw
+			if d != nil {
+				elementwise.ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
+			}
+			from, gate, step := g.plane(i*c + ch)
+			a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
+			sums[ch-lo] += float64(a)
+			dots[ch-lo] += float64(b)
+		}
+	}
+	var scale, slope, offset [mostChannels]float32
+	for ch := lo; ch < hi; ch++ {
+		j := ch - lo
+		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[j], accumulate)
+		scale[j], slope[j], offset[j] = normSlope(float64(n*hw), sums[j], dots[j], mean[ch], invstd[ch], gamma, ch)
+	}
+	for i := range n {
+		for ch := lo; ch < hi; ch++ {
+			at, j := (i*c+ch)*hw, ch-lo
+			from, gate, step := g.plane(i*c + ch)
+			vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale[j], slope[j], offset[j], &dx[at:][:hw][0], hw/2)
+		}
+	}
+}
+
+// normGate is a gradient, and what lets it through if that is not all of it.
+type normGate struct {
+	hw    int
+	y, dy []uint16
+}
+
+// plane is plane i of both, and the bytes from a gate of 32 pixels to the next.
+func (g *normGate) plane(i int) (dy, gate *uint16, step int) {
+	at := i * g.hw
+	dy = &g.dy[at:][:g.hw][0]
+	if g.y == nil {
+		return dy, &openGate[0], 0
+	}
+	return dy, &g.y[at:][:g.hw][0], 2 * kernel.PairLanes
+}
+
+// normSlope are the factors of dx = dy·scale + x·slope + offset.
+func normSlope(count, sum, dot float64, mean, invstd float32, gamma []float32, ch int) (scale, slope, offset float32) {
+	wide := float64(invstd)
+	if gamma != nil {
+		wide *= float64(gamma[ch])
+	}
+	s := dot / count * float64(invstd) * float64(invstd) * wide
+	return float32(wide), float32(-s), float32(float64(mean)*s - sum/count*wide)
+}

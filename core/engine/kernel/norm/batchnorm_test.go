@@ -1,0 +1,48 @@
+package norm
+
+import (
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// The elementwise passes of the norms give the bits of the reference.
+func TestNormBits(t *testing.T) {
+	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
+		"subMulAdd": func(a, _, dst []float32) { subMulAdd(a, 0.1, 1.3, -0.2, dst) },
+		"normGrad":  func(a, b, dst []float32) { normGrad(a, b, 0.1, 0.2, 0.3, 1.4, dst) },
+	})
+}
+
+func BenchmarkStats(b *testing.B) {
+	const n = 1 << 15
+	x, m := kerneltest.Random[float32](1, n), make([]float32, 2)
+	kerneltest.BenchBandwidth(b, 8*n, func() { BatchNormStats(1, 1, n, x, m[:1], m[1:]) })
+}
+
+// A plane's moments are right where the mean is large against the deviation, and at any length.
+func TestPlaneMoments(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, n := range []int{1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 196, 784} {
+			for _, offset := range []float32{0, 100, -3000} {
+				x := kerneltest.Random[float32](uint64(n), n)
+				for i := range x {
+					x[i] += offset
+				}
+				mean, variance := make([]float32, 1), make([]float32, 1)
+				BatchNormStats(1, 1, n, x, mean, variance)
+				want := momentsRef(x)
+				if math.Abs(float64(mean[0])-want.mean) > 1e-6+1e-7*math.Abs(want.mean) || math.Abs(float64(variance[0])-want.square/float64(n)) > 1e-5 {
+					t.Errorf("n = %d: mean %v, variance %v; want %v, %v", n, mean[0], variance[0], want.mean, want.square/float64(n))
+				}
+			}
+		}
+		x := kerneltest.Random[float32](1, 100)
+		x[77] = float32(math.Inf(1))
+		mean, variance := make([]float32, 1), make([]float32, 1)
+		if BatchNormStats(1, 1, 100, x, mean, variance); mean[0]-mean[0] == 0 || variance[0]-variance[0] == 0 {
+			t.Errorf("mean %v and variance %v of an infinity", mean, variance)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+package norm
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+)
+
+// LayerNorm normalises each row of x [rows, cols] to mean 0 and (biased)
+// variance 1 and applies gamma and beta [cols] (nil for none); mean and invstd
+// [rows] are kept for the gradient. Ba, Kiros and Hinton, "Layer Normalization" (2016).
+func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
+	for r := range rows {
+		xr, yr := x[r*cols:][:cols], y[r*cols:][:cols]
+		mu := reduce.Sum64(xr) / float64(cols)
+		variance := reduce.SumSqDiff64(xr, mu) / float64(cols)
+		mean[r], invstd[r] = T(mu), T(1/math.Sqrt(variance+eps))
+		subMulAdd(xr, mean[r], invstd[r], 0, yr)
+		if gamma != nil {
+			elementwise.Mul(yr, gamma, yr)
+		}
+		if beta != nil {
+			elementwise.AddTo(yr, beta)
+		}
+	}
+}
+
+// LayerNormGrad overwrites dx, and writes or adds dgamma and dbeta (each may be
+// nil, as gamma may). dx may be dy.
+func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	if !accumulate {
+		clear(dgamma)
+		clear(dbeta)
+	}
+	for r := range rows {
+		xr, dyr := x[r*cols:][:cols], dy[r*cols:][:cols]
+		layerNormParamGrad(xr, dyr, mean[r], invstd[r], dgamma, dbeta)
+		layerNormInputGrad(xr, dyr, mean[r], invstd[r], gamma, dx[r*cols:][:cols])
+	}
+}
+
+func layerNormParamGrad[T kernel.Float](x, dy []T, mean, invstd T, dgamma, dbeta []T) {
+	if dgamma != nil {
+		for j, g := range dy {
+			dgamma[j] += g * (x[j] - mean) * invstd
+		}
+	}
+	if dbeta != nil {
+		elementwise.AddTo(dbeta[:len(dy)], dy)
+	}
+}
+
+func layerNormInputGrad[T kernel.Float](x, dy []T, mean, invstd T, gamma, dx []T) {
+	if gamma != nil {
+		elementwise.Mul(dy, gamma, dx)
+		dy = dx
+	}
+	sum, dot := reduce.SumAndDot64(dy, x, mean)
+	count := float64(len(x))
+	slope := dot / count * float64(invstd) * float64(invstd)
+	normGrad(x, dy, mean, T(sum/count), T(slope), invstd, dx)
+}

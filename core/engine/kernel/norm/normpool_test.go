@@ -1,0 +1,94 @@
+package norm
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+)
+
+var normPoolCases = []pool.Shape{
+	{N: 3, C: 4, H: 28, W: 28, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 3, H: 14, W: 14, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 6, W: 70, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 8, W: 34, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 4, W: 8, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 4, W: 22, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 2, W: 32, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 2, H: 7, W: 9, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 1, C: 2, H: 2, W: 2, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	{N: 2, C: 3, H: 11, W: 13, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+}
+
+// The fused passes give what their parts give one after the other.
+func TestBatchNormReLUPool(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for i := range normPoolCases {
+			testNormPool[float32](t, &normPoolCases[i], 2e-5)
+			testNormPool[float64](t, &normPoolCases[i], 1e-12)
+		}
+	})
+}
+
+func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
+	t.Helper()
+	name := fmt.Sprintf(" of %+v", *p)
+	hw, in, out := p.H*p.W, p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	x, gamma, beta, dy := kerneltest.Random[T](1, in), kerneltest.Random[T](2, p.C), kerneltest.Random[T](3, p.C), kerneltest.Random[T](4, out)
+	mean, invstd := kerneltest.Random[T](5, p.C), kerneltest.Random[T](6, p.C)
+	for _, affine := range []bool{true, false} {
+		if !affine {
+			gamma, beta = nil, nil
+		}
+		norm, wantY, wantIdx := make([]T, in), make([]T, out), make([]int32, out)
+		BatchNormApply(p.N, p.C, hw, x, mean, invstd, gamma, beta, norm)
+		elementwise.ReLU(norm, norm)
+		pool.MaxPool2D(p, norm, wantY, wantIdx)
+		y, idx := kerneltest.Random[T](7, out), make([]int32, out)
+		BatchNormReLUPool(p, x, mean, invstd, gamma, beta, y, idx, kerneltest.Poisoned[T](BatchNormReLUPoolScratch(p)))
+		kerneltest.CloseTo(t, "y"+name, y, wantY, tol)
+		for j, v := range wantY {
+			if v > 0 && idx[j] != wantIdx[j] {
+				t.Fatalf("place %d%s is %d, want %d", j, name, idx[j], wantIdx[j])
+			}
+		}
+		wantDx, wantDg, wantDb := make([]T, in), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C)
+		pool.MaxPool2DGrad(p, dy, wantIdx, wantDx)
+		elementwise.ReLUGrad(norm, wantDx, wantDx)
+		BatchNormGrad(p.N, p.C, hw, x, wantDx, mean, invstd, gamma, wantDx, wantDg, wantDb, true)
+		dx, dg, db, sums := append([]T(nil), x...), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C), make([]T, p.C)
+		BatchNormReLUPoolGrad(p, dx, y, dy, idx, mean, invstd, gamma, dx, dg, db, sums, true) // in place
+		kerneltest.CloseTo(t, "dx"+name, dx, wantDx, tol)
+		kerneltest.CloseTo(t, "dgamma"+name, dg, wantDg, 10*tol)
+		kerneltest.CloseTo(t, "dbeta"+name, db, wantDb, 10*tol)
+		bias := conv.Shape{N: p.N, C: 1, H: p.H, W: p.W, K: p.C, R: 1, S: 1, StrideH: 1, StrideW: 1}
+		wantSums := make([]T, p.C)
+		conv.GradBias(&bias, wantDx, wantSums, false)
+		kerneltest.CloseTo(t, "sums"+name, sums, wantSums, 10*tol)
+	}
+}
+
+// A NaN in a window wins it, and its gradient goes through.
+func TestBatchNormReLUPoolPassesNaN(t *testing.T) {
+	nan := float32(math.NaN())
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		p := &pool.Shape{N: 1, C: 1, H: 4, W: 4, R: 2, S: 2, StrideH: 2, StrideW: 2}
+		x := []float32{1, 2, 3, 4, 5, nan, 7, 8, -1, -2, -3, -4, -5, -6, -7, -8}
+		y, idx, dx, one, zero := make([]float32, 4), make([]int32, 4), make([]float32, 16), []float32{1}, []float32{0}
+		BatchNormReLUPool(p, x, zero, one, nil, nil, y, idx, make([]float32, 16))
+		kerneltest.SameBits(t, "y", y, []float32{nan, 8, 0, 0})
+		if idx[0] != 5 || idx[1] != 7 {
+			t.Errorf("places %v", idx)
+		}
+		beta := make([]float32, 1)
+		BatchNormReLUPoolGrad(p, make([]float32, 16), y, []float32{1, 2, 4, 8}, idx, zero, one, nil, dx, nil, beta, nil, false)
+		if beta[0] != 3 {
+			t.Errorf("dbeta is %v, want 3", beta[0])
+		}
+	})
+}

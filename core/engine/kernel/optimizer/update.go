@@ -1,0 +1,122 @@
+package optimizer
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// SGDUpdate takes one step of PyTorch's SGD (torch/optim/sgd.py). buf is the
+// momentum buffer, nil when momentum is 0; firstStep starts it as the gradient
+// itself, without dampening. The gradient is left as it is. A decay of 0 is
+// multiplied like any other, which only an infinite parameter can tell.
+func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
+	g = g[:len(p)]
+	if momentum == 0 && weightDecay == 0 && !maximize {
+		elementwise.Axpy(p, -lr, g)
+		return
+	}
+	if kernel.Is32[T]() && momentum != 0 && !nesterov && !maximize && !firstStep {
+		if n := kernel.Head(len(p)); n > 0 {
+			vecSGDMomentum(kernel.As32(p[:n]), kernel.As32(g[:n]), kernel.As32(buf[:n]),
+				float32(lr), float32(momentum), float32(1-dampening), float32(weightDecay))
+			p, g, buf = p[n:], g[n:], buf[n:]
+		}
+	}
+	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
+}
+
+func sgdRef[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
+	g = g[:len(p)]
+	for i, w := range p {
+		d := g[i]
+		if maximize {
+			d = -d
+		}
+		d += T(weightDecay * w)
+		if momentum != 0 {
+			b := d
+			if !firstStep {
+				b = T(momentum*buf[i]) + T((1-dampening)*d)
+			}
+			buf[i] = b
+			if nesterov {
+				d += T(momentum * b)
+			} else {
+				d = b
+			}
+		}
+		p[i] = w - T(lr*d)
+	}
+}
+
+// AdamUpdate takes one step of PyTorch's Adam (torch/optim/adam.py), or of AdamW
+// (torch/optim/adamw.py) with decoupled weight decay. m and v are the moments,
+// vmax the running maximum of v for AMSGrad, else nil; step counts from 1. As in
+// SGDUpdate, a decay of 0 is multiplied like any other.
+func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled, maximize bool) {
+	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
+	near := 1-beta1 < 0.5
+	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
+	if kernel.Is32[T]() && vmax == nil && near && !maximize {
+		if n := kernel.Head(len(p)); n > 0 {
+			vecAdam(&s, kernel.As32(p[:n]), kernel.As32(g[:n]), kernel.As32(m[:n]), kernel.As32(v[:n]))
+			p, g, m, v = p[n:], g[n:], m[n:], v[n:]
+		}
+	}
+	for i, w := range p {
+		d := g[i]
+		if maximize {
+			d = -d
+		}
+		w *= s.shrink
+		d += T(s.decay * w)
+		if near {
+			m[i] += T(s.w1 * (d - m[i]))
+		} else { // torch.lerp starts from the nearer end (aten/src/ATen/native/Lerp.h)
+			m[i] = d - T((d-m[i])*s.b1)
+		}
+		v[i] = T(s.b2*v[i]) + T(T(s.w2*d)*d)
+		second := v[i]
+		if vmax != nil {
+			vmax[i] = max(vmax[i], second)
+			second = vmax[i]
+		}
+		p[i] = w - T(s.stepSize*m[i])/(sqrt(second)/s.rootScale+s.eps)
+	}
+}
+
+// adamConstants are the numbers of one step; gen/update.go knows their order.
+type adamConstants[T kernel.Float] struct {
+	shrink, decay, w1, w2, b2, stepSize, rootScale, eps T
+	b1                                                  T
+}
+
+func newAdamConstants[T kernel.Float](lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled bool) adamConstants[T] {
+	s := adamConstants[T]{
+		shrink: 1, decay: T(weightDecay), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps), b1: T(1 - (1 - beta1)),
+		stepSize:  T(lr / (1 - math.Pow(beta1, float64(step)))),
+		rootScale: T(math.Sqrt(1 - math.Pow(beta2, float64(step)))),
+	}
+	if decoupled {
+		s.decay, s.shrink = 0, T(1-lr*weightDecay)
+	}
+	return s
+}
+
+// adamStep is a call of the vector kernel; its layout is known to gen/update.go.
+type adamStep struct {
+	p, grad, m, v *float32
+	n             int
+	adamConstants[float32]
+}
+
+func vecAdam[T kernel.Float](s *adamConstants[T], p, grad, m, v []float32) {
+	runAdam(&adamStep{p: &p[0], grad: &grad[0], m: &m[0], v: &v[0], n: len(p), adamConstants: adamConstants[float32]{
+		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
+		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.b1),
+	}})
+}
+
+func sqrt[T kernel.Float](x T) T { return T(math.Sqrt(float64(x))) }

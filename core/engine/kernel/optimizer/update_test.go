@@ -1,0 +1,33 @@
+package optimizer
+
+import (
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// Every update gives the bits of the reference.
+func TestUpdateBits(t *testing.T) {
+	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
+		"SGD":               func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, false, false, false) },
+		"SGD without decay": func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0, 0, false, false, false) },
+		"plain SGD":         func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0, false, false, false) },
+		"Adam": func(a, b, dst []float32) {
+			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
+		},
+		"AdamW": func(a, b, dst []float32) {
+			AdamUpdate(a, b, make([]float32, len(a)), dst, nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true, false)
+		},
+	})
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	const n = 1 << 15
+	x, y, z, v := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), kerneltest.Random[float32](3, n), make([]float32, n)
+	b.Run("SGD", func(b *testing.B) {
+		kerneltest.BenchBandwidth(b, 20*n, func() { SGDUpdate(x, y, z, 1e-9, 0.9, 0, 0, false, false, false) })
+	})
+	b.Run("Adam", func(b *testing.B) {
+		kerneltest.BenchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false, false) })
+	})
+}

@@ -1,0 +1,173 @@
+package pool
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
+// Pool is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
+type Shape struct {
+	N, C, H, W, R, S, StrideH, StrideW, PadH, PadW int
+	CeilMode, CountIncludePad                      bool
+}
+
+// OutH is the height of the output.
+func (p *Shape) OutH() int { return poolOut(p.H, p.R, p.StrideH, p.PadH, p.CeilMode) }
+
+// OutW is the width of the output.
+func (p *Shape) OutW() int { return poolOut(p.W, p.S, p.StrideW, p.PadW, p.CeilMode) }
+
+// poolOut is PyTorch's rule (aten/src/ATen/native/Pool.h): with ceil, a last
+// window may hang over the end, but has to start inside the input or its left padding.
+func poolOut(in, kernel, stride, pad int, ceil bool) int {
+	span := in + 2*pad - kernel
+	if !ceil {
+		return span/stride + 1
+	}
+	out := (span+stride-1)/stride + 1
+	if (out-1)*stride >= in+pad {
+		out--
+	}
+	return out
+}
+
+// MaxPool2D writes each window's maximum to y and its place in the H×W plane to
+// idx. The first of equals wins; a NaN wins over everything.
+func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32) {
+	oh, ow := p.OutH(), p.OutW()
+	fast := kernel.Is32[T]() && p.Halves()
+	for i := range p.N * p.C {
+		px, py, pidx := x[i*p.H*p.W:][:p.H*p.W], y[i*oh*ow:][:oh*ow], idx[i*oh*ow:][:oh*ow]
+		if fast {
+			MaxPlaneHalving(p, kernel.As32(px), kernel.As32(py), pidx)
+		} else {
+			MaxPlane(p, px, py, pidx)
+		}
+	}
+}
+
+// MaxPlane is MaxPool2D of one plane.
+func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32) {
+	oh, ow := p.OutH(), p.OutW()
+	for i := range oh {
+		h0 := i*p.StrideH - p.PadH
+		h1 := min(h0+p.R, p.H)
+		h0 = max(h0, 0)
+		for j := range ow {
+			w0 := j*p.StrideW - p.PadW
+			w1 := min(w0+p.S, p.W)
+			w0 = max(w0, 0)
+			best, at := T(math.Inf(-1)), h0*p.W+w0
+			for h := h0; h < h1; h++ {
+				for w := w0; w < w1; w++ {
+					if v := x[h*p.W+w]; v > best || v != v {
+						best, at = v, h*p.W+w
+					}
+				}
+			}
+			y[i*ow+j], idx[i*ow+j] = best, int32(at)
+		}
+	}
+}
+
+// MaxPool2DGrad sends each dy to the place that idx names, and overwrites dx.
+func MaxPool2DGrad[T kernel.Float](p *Shape, dy []T, idx []int32, dx []T) {
+	in, out := p.H*p.W, p.OutH()*p.OutW()
+	for i := range p.N * p.C {
+		d, g := dx[i*in:][:in], dy[i*out:][:out]
+		clear(d)
+		for j, at := range idx[i*out:][:out] {
+			d[at] += g[j]
+		}
+	}
+}
+
+// AvgPool2D writes each window's mean to y; CountIncludePad counts padding in the divisor.
+func AvgPool2D[T kernel.Float](p *Shape, x, y []T) {
+	in, out := p.H*p.W, p.OutH()*p.OutW()
+	for i := range p.N * p.C {
+		src, dst := x[i*in:][:in], y[i*out:][:out]
+		p.windows(func(o, h0, h1, w0, w1, count int) {
+			dst[o] = windowSum(src, p.W, h0, h1, w0, w1) / T(count)
+		})
+	}
+}
+
+// AvgPool2DGrad spreads each dy over its window, and overwrites dx.
+func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx []T) {
+	in, out := p.H*p.W, p.OutH()*p.OutW()
+	for i := range p.N * p.C {
+		d, g := dx[i*in:][:in], dy[i*out:][:out]
+		clear(d)
+		p.windows(func(o, h0, h1, w0, w1, count int) {
+			windowAdd(d, p.W, h0, h1, w0, w1, g[o]/T(count))
+		})
+	}
+}
+
+// windows calls f for each output with its window inside the input and its divisor (at least 1).
+func (p *Shape) windows(f func(o, h0, h1, w0, w1, count int)) {
+	oh, ow := p.OutH(), p.OutW()
+	for i := range oh {
+		h0 := i*p.StrideH - p.PadH
+		h1 := min(h0+p.R, p.H+p.PadH)
+		for j := range ow {
+			w0 := j*p.StrideW - p.PadW
+			w1 := min(w0+p.S, p.W+p.PadW)
+			a, b, c, d := max(h0, 0), min(h1, p.H), max(w0, 0), min(w1, p.W)
+			count := (b - a) * (d - c)
+			if p.CountIncludePad {
+				count = (h1 - h0) * (w1 - w0)
+			}
+			f(i*ow+j, a, b, c, d, max(count, 1))
+		}
+	}
+}
+
+// AdaptiveAvgPool2D averages [n, c, h, w] down to [n, c, oh, ow]; window i of a
+// dimension runs from ⌊i·in/out⌋ to ⌈(i+1)·in/out⌉.
+func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
+	for i := range n * c {
+		src, dst := x[i*h*w:][:h*w], y[i*oh*ow:][:oh*ow]
+		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
+			dst[o] = windowSum(src, w, h0, h1, w0, w1) / T((h1-h0)*(w1-w0))
+		})
+	}
+}
+
+// AdaptiveAvgPool2DGrad spreads each dy over its window, and overwrites dx.
+func AdaptiveAvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx []T) {
+	for i := range n * c {
+		d, g := dx[i*h*w:][:h*w], dy[i*oh*ow:][:oh*ow]
+		clear(d)
+		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
+			windowAdd(d, w, h0, h1, w0, w1, g[o]/T((h1-h0)*(w1-w0)))
+		})
+	}
+}
+
+func adaptiveWindows(h, w, oh, ow int, f func(o, h0, h1, w0, w1 int)) {
+	for i := range oh {
+		for j := range ow {
+			f(i*ow+j, i*h/oh, ((i+1)*h+oh-1)/oh, j*w/ow, ((j+1)*w+ow-1)/ow)
+		}
+	}
+}
+
+func windowSum[T kernel.Float](x []T, width, h0, h1, w0, w1 int) (sum T) {
+	for h := h0; h < h1; h++ {
+		for w := w0; w < w1; w++ {
+			sum += x[h*width+w]
+		}
+	}
+	return sum
+}
+
+func windowAdd[T kernel.Float](x []T, width, h0, h1, w0, w1 int, v T) {
+	for h := h0; h < h1; h++ {
+		for w := w0; w < w1; w++ {
+			x[h*width+w] += v
+		}
+	}
+}
