@@ -61,7 +61,7 @@
 // elementwise/elementwise_other.go stands in on other architectures. After a
 // change in gen run go generate in this directory.
 //
-// It imports nothing of core. Start with dispatch.go.
+// It imports core/tensor. Start with dispatch.go.
 package kernel
 
 //go:generate sh -c "cd gen && go run . -dir .."

@@ -27,35 +27,47 @@ func (p *Shape) FastGradWeightBF16() bool { return p.winogradBF16() || p.directW
 
 // BF16Scratch is the number of scratch elements that each of the kernels needs.
 func BF16Scratch(p *Shape) int {
-	return max(winogradBF16Scratch(p), direct16Scratch(p), directWeight16Scratch(p))
+	n := max(winogradBF16Scratch(p), direct16Scratch(p), directWeight16Scratch(p))
+	if !p.FastForwardBF16() || !p.FastGradInputBF16() || !p.FastGradWeightBF16() {
+		n = max(n, widenedScratch(p))
+	}
+	return n
 }
 
-// ForwardBF16 computes y = conv(x, w) + bias, rounded once; bias may be nil. It
-// needs ForwardBF16.
+// ForwardBF16 computes y = conv(x, w) + bias, rounded once; bias may be nil.
 func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []float32) {
-	if p.winogradBF16() {
+	switch {
+	case p.winogradBF16():
 		winogradForward(p, x, w, bias, y, scratch)
-		return
+	case p.direct16(p.C, p.K):
+		direct16Forward(p, x, w, bias, y, scratch)
+	default:
+		widenedForward(p, x, w, bias, y, scratch)
 	}
-	direct16Forward(p, x, w, bias, y, scratch)
 }
 
 // GradInputBF16 computes the gradient with respect to x from dy and w, and
-// overwrites dx, rounded once. It needs GradInputBF16.
+// overwrites dx, rounded once.
 func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
-	if p.winogradBF16() {
+	switch {
+	case p.winogradBF16():
 		winogradGradInput(p, dy, w, dx, scratch)
-		return
+	case p.direct16(p.K, p.C):
+		direct16GradInput(p, dy, w, dx, scratch)
+	default:
+		widenedGradInput(p, dy, w, dx, scratch)
 	}
-	direct16GradInput(p, dy, w, dx, scratch)
 }
 
 // GradWeightBF16 computes the gradient with respect to w from x and dy, and
-// writes or adds it to dw, unrounded. It needs GradWeightBF16.
+// writes or adds it to dw, unrounded.
 func GradWeightBF16(p *Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
-	if p.winogradBF16() {
+	switch {
+	case p.winogradBF16():
 		winogradGradWeight(p, x, dy, dw, scratch, accumulate)
-		return
+	case p.directWeight16():
+		direct16GradWeight(p, x, dy, dw, scratch, accumulate)
+	default:
+		widenedGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
-	direct16GradWeight(p, x, dy, dw, scratch, accumulate)
 }

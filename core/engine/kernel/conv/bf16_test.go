@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
@@ -40,20 +41,22 @@ var direct16Cases = []Shape{
 	{N: 2, C: 8, H: 3, W: 3, K: 3, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 }
 
-func TestConvBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestConvBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16) }
+
+func atConvBF16(t *testing.T) {
 	for i := range bf16Cases {
 		p := &bf16Cases[i]
-		if !p.FastForwardBF16() || !p.FastGradInputBF16() || !p.FastGradWeightBF16() {
-			t.Errorf("%+v: no kernel", *p)
+		if !kernel.HasBF16() && i%4 > 0 { // plain convolution is tested by itself
 			continue
+		}
+		if kernel.HasBF16() && !(p.FastForwardBF16() && p.FastGradInputBF16() && p.FastGradWeightBF16()) {
+			t.Errorf("%+v: no kernel", *p)
 		}
 		testConvBF16(t, p, 1.2e-3)
 	}
 	for _, c := range slices.Concat(halvingCases, pickCases) {
-		if p := &c; !p.FastForwardBF16() || !p.FastGradInputBF16() || !p.FastGradWeightBF16() {
+		if p := &c; kernel.HasBF16() && !(p.FastForwardBF16() && p.FastGradInputBF16() && p.FastGradWeightBF16()) {
 			t.Errorf("%+v: no kernel", *p)
-			continue
 		}
 		testConvBF16(t, &c, 1e-5)
 	}
@@ -70,7 +73,7 @@ func TestConvBF16(t *testing.T) {
 		count(&weight, p.FastGradWeightBF16())
 		testConvBF16(t, p, 1e-5)
 	}
-	if min(forward, input, weight) < 5 {
+	if kernel.HasBF16() && min(forward, input, weight) < 5 {
 		t.Errorf("only %d, %d and %d directions were tested", forward, input, weight)
 	}
 }
@@ -89,31 +92,26 @@ func testConvBF16(t *testing.T, p *Shape, tol float64) {
 	dirty := func() { elementwise.Fill(scratch, float32(math.NaN())) }
 	y, dx, dw := make([]uint16, len(dy)), make([]uint16, len(x)), kerneltest.Random[float32](8, len(w))
 	wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), kerneltest.Widened(dw)
-	if p.FastForwardBF16() {
-		dirty()
-		ForwardBF16(p, x, w, bias, y, scratch)
-		convRef(p, wideX, wideW, kerneltest.Widened(bias), wantY)
-		kerneltest.NearlyBF16(t, "y"+name, y, wantY, tol)
-	}
-	if p.FastGradInputBF16() {
-		dirty()
-		GradInputBF16(p, dy, w, dx, scratch)
-		convGradInputRef(p, wideDy, wideW, wantDx)
-		kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, tol)
-	}
+	dirty()
+	ForwardBF16(p, x, w, bias, y, scratch)
+	convRef(p, wideX, wideW, kerneltest.Widened(bias), wantY)
+	kerneltest.NearlyBF16(t, "y"+name, y, wantY, tol)
+	dirty()
+	GradInputBF16(p, dy, w, dx, scratch)
+	convGradInputRef(p, wideDy, wideW, wantDx)
+	kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, tol)
 	for _, accumulate := range []bool{true, false} {
-		if p.FastGradWeightBF16() {
-			dirty()
-			GradWeightBF16(p, x, dy, dw, scratch, accumulate)
-			convGradWeightRef(p, wideX, wideDy, wantDw, accumulate)
-			kerneltest.Nearly(t, "dw"+name, dw, wantDw, tol)
-		}
+		dirty()
+		GradWeightBF16(p, x, dy, dw, scratch, accumulate)
+		convGradWeightRef(p, wideX, wideDy, wantDw, accumulate)
+		kerneltest.Nearly(t, "dw"+name, dw, wantDw, tol)
 	}
 }
 
 // What is not finite does not come out finite, and other images stay as they are.
-func TestConvBF16KeepsNonFinite(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestConvBF16KeepsNonFinite(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16KeepsNonFinite) }
+
+func atConvBF16KeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &direct16Cases[2]} {
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
@@ -126,22 +124,19 @@ func TestConvBF16KeepsNonFinite(t *testing.T) {
 			ForwardBF16(p, hx, hw, nil, y, scratch)
 			convRef(p, x, w, nil, wantY)
 			keepsNonFinite(t, "y", kerneltest.FromBF16(y), wantY, len(y)/p.N)
-			if p.FastGradInputBF16() {
-				GradInputBF16(p, hdy, hw, dx, scratch)
-				convGradInputRef(p, dy, w, wantDx)
-				keepsNonFinite(t, "dx", kerneltest.FromBF16(dx), wantDx, len(dx)/p.N)
-			}
-			if p.FastGradWeightBF16() {
-				GradWeightBF16(p, hx, hdy, dw, scratch, false)
-				convGradWeightRef(p, x, dy, wantDw, false)
-				keepsNonFinite(t, "dw", dw, wantDw, len(dw))
-			}
+			GradInputBF16(p, hdy, hw, dx, scratch)
+			convGradInputRef(p, dy, w, wantDx)
+			keepsNonFinite(t, "dx", kerneltest.FromBF16(dx), wantDx, len(dx)/p.N)
+			GradWeightBF16(p, hx, hdy, dw, scratch, false)
+			convGradWeightRef(p, x, dy, wantDw, false)
+			keepsNonFinite(t, "dw", dw, wantDw, len(dw))
 		}
 	}
 }
 
-func TestConvBF16DoesNotAllocate(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestConvBF16DoesNotAllocate(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16DoesNotAllocate) }
+
+func atConvBF16DoesNotAllocate(t *testing.T) {
 	for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0]} {
 		x, w, y := make([]uint16, p.N*p.C*p.H*p.W), make([]uint16, p.K*p.patch()), make([]uint16, p.N*p.K*p.OutH()*p.OutW())
 		dw, scratch := make([]float32, len(w)), make([]float32, BF16Scratch(p))

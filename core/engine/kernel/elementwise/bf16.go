@@ -1,25 +1,53 @@
 package elementwise
 
-// Elementwise passes over bfloat16; all need HasBF16.
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
+)
 
 // ReLUBF16 is ReLU of bfloat16. y may be x.
 func ReLUBF16(x, y []uint16) {
-	if n := len(x); n > 0 {
-		vecHalfReLU(&x[0], &y[:n][0], n)
+	n := len(x)
+	y = y[:n]
+	if kernel.HasBF16() && n > 0 {
+		vecHalfReLU(&x[0], &y[0], n)
+		return
+	}
+	for i, v := range x {
+		if v > 0x8000 && v <= 0xff80 { // below zero
+			v = 0
+		}
+		y[i] = v
 	}
 }
 
 // ReLUGradBF16 is ReLUGrad of bfloat16. dx may be dy.
 func ReLUGradBF16(y, dy, dx []uint16) {
-	if n := len(y); n > 0 {
-		vecHalfReLUGrad(&y[0], &dy[:n][0], &dx[:n][0], n)
+	n := len(y)
+	dy, dx = dy[:n], dx[:n]
+	if kernel.HasBF16() && n > 0 {
+		vecHalfReLUGrad(&y[0], &dy[0], &dx[0], n)
+		return
+	}
+	for i, v := range y {
+		if tensor.F32FromBF16(v) <= 0 {
+			dx[i] = 0
+		} else {
+			dx[i] = dy[i]
+		}
 	}
 }
 
 // AddBF16 computes dst = a + b over len(dst) elements, rounded once, subnormal
 // sums to zero; dst may be a or b.
 func AddBF16(a, b, dst []uint16) {
-	if n := len(dst); n > 0 {
-		vecHalfAdd(&a[:n][0], &b[:n][0], &dst[0], n)
+	n := len(dst)
+	a, b = a[:n], b[:n]
+	if kernel.HasBF16() && n > 0 {
+		vecHalfAdd(&a[0], &b[0], &dst[0], n)
+		return
+	}
+	for i, v := range a {
+		dst[i] = kernel.RoundBF16(tensor.F32FromBF16(v) + tensor.F32FromBF16(b[i]))
 	}
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // Every value against every sign of gradient, at every length, bit by bit.
-func TestElementwiseBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestElementwiseBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atElementwiseBF16) }
+
+func atElementwiseBF16(t *testing.T) {
 	all := make([]uint16, 1<<16)
 	for i := range all {
 		all[i] = uint16(i)

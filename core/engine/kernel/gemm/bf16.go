@@ -22,8 +22,7 @@ type matrix16 struct {
 }
 
 // GemmBF16 computes C = op(A)·op(B), or adds it to C, as Gemm does: A and B are
-// bfloat16, C is float32. It needs HasBF16. The scratch holds
-// GemmBF16Scratch(m, n, k) elements.
+// bfloat16, C is float32. The scratch holds GemmBF16Scratch(m, n, k) elements.
 func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []float32, ldc int, scratch []float32, accumulate bool) {
 	checkMatrix("A", transA, m, k, lda, len(a))
 	checkMatrix("B", transB, k, n, ldb, len(b))
@@ -35,6 +34,10 @@ func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16,
 		if !accumulate {
 			scaleC(m, n, 0, c, ldc)
 		}
+		return
+	}
+	if !kernel.HasBF16() {
+		gemmWidened(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, scratch, accumulate)
 		return
 	}
 	g := gemmPairs{
@@ -51,7 +54,40 @@ func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16,
 }
 
 // GemmBF16Scratch is the number of scratch elements that GemmBF16 needs for these dimensions.
-func GemmBF16Scratch(m, n, k int) int { return GemmScratch(m, n, kernel.CeilDiv(k, 2)) }
+func GemmBF16Scratch(m, n, k int) int {
+	if !kernel.HasBF16() {
+		return m*k + k*n + GemmScratch(m, n, k)
+	}
+	return GemmScratch(m, n, kernel.CeilDiv(k, 2))
+}
+
+// gemmWidened is the definition of GemmBF16: the product of what the elements are as
+// float32.
+func gemmWidened(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16, ldb int, c []float32, ldc int, scratch []float32, accumulate bool) {
+	wideA, scratch := widenMatrix(transA, m, k, a, lda, scratch)
+	wideB, scratch := widenMatrix(transB, k, n, b, ldb, scratch)
+	beta := float32(0)
+	if accumulate {
+		beta = 1
+	}
+	Gemm(transA, transB, m, n, k, 1, wideA.data, wideA.row, wideB.data, wideB.row, beta, c, ldc, scratch)
+}
+
+// widenMatrix copies a matrix to the front of scratch, without gaps between its rows,
+// and gives the rest of scratch back.
+func widenMatrix(trans bool, rows, cols int, x []uint16, ld int, scratch []float32) (strided[float32], []float32) {
+	if trans {
+		rows, cols = cols, rows
+	}
+	wide := scratch[:rows*cols]
+	for i := range rows {
+		to := wide[i*cols:][:cols]
+		for j, h := range x[i*ld:][:cols] {
+			to[j] = kernel.FactorBF16(h)
+		}
+	}
+	return strided[float32]{data: wide, row: cols, col: 1}, scratch[rows*cols:]
+}
 
 // gemmPairs is one product; b is transposed, [n, k].
 type gemmPairs struct {

@@ -38,8 +38,9 @@ func testGemmBF16(t *testing.T, m, n, k int, transA, transB, accumulate bool) {
 	kerneltest.CloseTo(t, fmt.Sprintf("%d×%d×%d trans %v %v add %v", m, n, k, transA, transB, accumulate), kerneltest.Widened(c), want, 1e-4)
 }
 
-func TestGemmBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestGemmBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atGemmBF16) }
+
+func atGemmBF16(t *testing.T) {
 	sizes := [][3]int{{0, 3, 3}, {3, 0, 3}, {3, 3, 0}, {1, 1, 1}, {2, 31, 3}, {14, 32, 7}, {15, 33, 9}, {16, 49, 25}, {17, 5, 300}, {29, 100, 513}, {225, 17, 11}, {6, 2060, 5}, {64, 10, 1568}, {31, 47, 1031}}
 	for _, s := range sizes {
 		for i := range 8 {
@@ -56,9 +57,10 @@ func TestGemmBF16(t *testing.T) {
 	}
 }
 
-// NaN and infinities pass; subnormal numbers count as zero, as do sums below the normal range.
-func TestGemmBF16SpecialValues(t *testing.T) {
-	kerneltest.NeedBF16(t)
+// NaN and infinities pass; subnormal numbers count as zero, and sums below the normal range may.
+func TestGemmBF16SpecialValues(t *testing.T) { kerneltest.AtBF16Levels(t, atGemmBF16SpecialValues) }
+
+func atGemmBF16SpecialValues(t *testing.T) {
 	inf, nan, tiny := float32(math.Inf(1)), float32(math.NaN()), float32(1e-39)
 	for _, c := range []struct{ x, y, want float32 }{
 		{nan, 1, nan}, {inf, 0, nan}, {inf, 2, inf}, {inf, -2, -inf}, {-inf, 2, -inf}, {tiny, 1, 0}, {-tiny, 1 << 20, 0},
@@ -71,7 +73,7 @@ func TestGemmBF16SpecialValues(t *testing.T) {
 			a[i], b[i] = tensor.BF16FromF32(c.x), tensor.BF16FromF32(c.y)
 			got := []float32{0}
 			GemmBF16(false, true, 1, 1, 3, a, 3, b, 3, got, 1, kerneltest.Poisoned[float32](GemmBF16Scratch(1, 1, 3)), false)
-			if got[0] != c.want && (got[0] == got[0] || c.want == c.want) {
+			if math.Abs(float64(got[0]-c.want)) >= 0x1p-126 || (got[0] == got[0]) != (c.want == c.want) {
 				t.Errorf("%v · %v is %v, want %v", c.x, c.y, got[0], c.want)
 			}
 		}
@@ -80,8 +82,9 @@ func TestGemmBF16SpecialValues(t *testing.T) {
 
 // Rounding agrees with the reference but for subnormal numbers, which become
 // zeros of their sign, at every length.
-func TestFinishBF16Rounds(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestFinishBF16Rounds(t *testing.T) { kerneltest.AtBF16Levels(t, atFinishBF16Rounds) }
+
+func atFinishBF16Rounds(t *testing.T) {
 	for _, x := range [][]float32{kerneltest.BorderPatterns(), kerneltest.Awkward(1, 200)} {
 		for _, n := range []int{len(x), 1, 15, 16, 17, 63, 64, 65, 100, 130} {
 			got := make([]uint16, n+1)
@@ -105,8 +108,9 @@ func TestFinishBF16Rounds(t *testing.T) {
 }
 
 // Bias, ReLU and gate at every width, NaN included.
-func TestFinishBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestFinishBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atFinishBF16) }
+
+func atFinishBF16(t *testing.T) {
 	const m, ld = 3, 40
 	for n := range ld {
 		x, bias := kerneltest.Awkward(uint64(n), m*n), kerneltest.Awkward(2, n)
@@ -149,8 +153,9 @@ func TestFinishBF16(t *testing.T) {
 }
 
 // A product that is finished block by block is the product finished at once.
-func TestGemmBF16Rounded(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestGemmBF16Rounded(t *testing.T) { kerneltest.AtBF16Levels(t, atGemmBF16Rounded) }
+
+func atGemmBF16Rounded(t *testing.T) {
 	for _, s := range [][3]int{{0, 5, 3}, {3, 5, 0}, {1, 1, 1}, {15, 33, 9}, {29, 100, 513}, {finishRows(1<<20, 1500)*2 + 3, 1500, 3}, {31, 9000, 2}, {100, 10, 1568}, {33, 14, 7}, {finishRows(1<<20, 3) + 40, 3, 5}} {
 		m, n, k := s[0], s[1], s[2]
 		ldc := n + 3

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // FinishBF16 is what becomes of a product in float32 on its way to bfloat16.
@@ -25,7 +26,7 @@ func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []
 		if transA {
 			from = i
 		}
-		if part := a[min(from, len(a)):]; fewColumns(rows, n) {
+		if part := a[min(from, len(a)):]; kernel.HasBF16() && fewColumns(rows, n) {
 			transposed, rest := rest[:rows*n], rest[rows*n:]
 			GemmBF16(!transB, !transA, n, rows, k, b, ldb, part, lda, transposed, rows, rest, false)
 			packAcross(n, &transposed[0], 4*rows, rows, kernel.FirstLanes((rows-1)%kernel.Block+1), &sums[0], 4*n)
@@ -68,6 +69,46 @@ func (f *FinishBF16) rows(m, n int, x []float32, y []uint16, ldy int) {
 	if n == 0 {
 		return
 	}
+	for i := range m {
+		from, to := x[i*n:][:n], y[i*ldy:][:n]
+		var gate []uint16
+		if f.Gate != nil {
+			gate = f.Gate[i*ldy:][:n]
+		}
+		if kernel.HasBF16() {
+			f.vectorRow(from, gate, to)
+		} else {
+			f.row(from, gate, to)
+		}
+	}
+}
+
+// row finishes x into y, as the definition says.
+func (f *FinishBF16) row(x []float32, gate, y []uint16) {
+	for j, v := range x {
+		switch {
+		case gate != nil && tensor.F32FromBF16(gate[j]) <= 0:
+			v = 0
+		case gate != nil:
+		default:
+			if f.Bias != nil {
+				v += f.Bias[j]
+			}
+			if f.ReLU && v < 0 {
+				v = 0
+			}
+		}
+		y[j] = kernel.RoundBF16(v)
+	}
+}
+
+// vectorRow is row with the kernels for vectors.
+func (f *FinishBF16) vectorRow(x []float32, gate, y []uint16) {
+	n := len(x)
+	if gate != nil {
+		vecGateRow(&x[0], &gate[0], &y[0], n)
+		return
+	}
 	bias, step, floor := &zeroBias[0], 0, float32(math.Inf(-1))
 	if f.Bias != nil {
 		bias, step = &f.Bias[:n][0], 4*kernel.Block
@@ -75,12 +116,5 @@ func (f *FinishBF16) rows(m, n int, x []float32, y []uint16, ldy int) {
 	if f.ReLU {
 		floor = 0
 	}
-	for i := range m {
-		from, to := x[i*n:][:n], y[i*ldy:][:n]
-		if f.Gate != nil {
-			vecGateRow(&from[0], &f.Gate[i*ldy:][:n][0], &to[0], n)
-		} else {
-			vecFinishRow(&from[0], bias, step, floor, &to[0], n)
-		}
-	}
+	vecFinishRow(&x[0], bias, step, floor, &y[0], n)
 }

@@ -46,6 +46,21 @@ func NeedBF16(t testing.TB) {
 	t.Cleanup(kernel.Force(kernel.AVX512BF16))
 }
 
+// AtBF16Levels runs a test of kernels that read bfloat16 in plain Go, with the vectors
+// of float32, and with their own if this CPU has those.
+func AtBF16Levels(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	for _, l := range []kernel.Level{kernel.Generic, kernel.AVX2, kernel.AVX512, kernel.AVX512BF16} {
+		t.Run(l.String(), func(t *testing.T) {
+			if !slices.Contains(kernel.Available(), l) {
+				t.Skipf("this CPU has no %v", l)
+			}
+			defer kernel.Force(l)()
+			f(t)
+		})
+	}
+}
+
 // ToBF16 rounds to bfloat16, and gives the values that are left.
 func ToBF16(x []float32) (h []uint16, exact []float64) {
 	h, exact = make([]uint16, len(x)), make([]float64, len(x))

@@ -5,11 +5,11 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Batch norm of bfloat16 images [n, c, hw], hw even, with a residual and a ReLU
 // behind it if there are any. Statistics and what is per channel stay float32.
-// All need HasBF16.
 
 // A gate that is open everywhere, and a residual of nothing.
 var (
@@ -36,11 +36,11 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 		for i := range n {
 			for ch := lo; ch < hi; ch++ {
 				at := (i*c + ch) * hw
-				r, step := &noResidual[0], 0
+				var r []uint16
 				if residual != nil {
-					r, step = &residual[at:][:hw][0], 2*kernel.PairLanes
+					r = residual[at:][:hw]
 				}
-				vecHalfNorm(&x[at:][:hw][0], r, step, mean[ch], scale[ch-lo], shift[ch-lo], floor, &y[at:][:hw][0], hw/2)
+				normPlaneBF16(x[at:][:hw], r, mean[ch], scale[ch-lo], shift[ch-lo], floor, y[at:][:hw])
 			}
 		}
 	}
@@ -71,10 +71,9 @@ func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamm
 			if d != nil {
 				elementwise.ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
 			}
-			from, gate, step := g.plane(i*c + ch)
-			a, b := vecHalfNormSums(&x[at:][:hw][0], from, gate, step, mean[ch], hw/2, c*hw)
-			sums[ch-lo] += float64(a)
-			dots[ch-lo] += float64(b)
+			a, b := g.sums(i*c+ch, x[at:][:hw], mean[ch], c*hw)
+			sums[ch-lo] += a
+			dots[ch-lo] += b
 		}
 	}
 	var scale, slope, offset [mostChannels]float32
@@ -87,8 +86,7 @@ func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamm
 	for i := range n {
 		for ch := lo; ch < hi; ch++ {
 			at, j := (i*c+ch)*hw, ch-lo
-			from, gate, step := g.plane(i*c + ch)
-			vecHalfNormGrad(&x[at:][:hw][0], from, gate, step, scale[j], slope[j], offset[j], &dx[at:][:hw][0], hw/2)
+			g.input(i*c+ch, x[at:][:hw], scale[j], slope[j], offset[j], dx[at:][:hw])
 		}
 	}
 }
@@ -107,6 +105,67 @@ func (g *normGate) plane(i int) (dy, gate *uint16, step int) {
 		return dy, &openGate[0], 0
 	}
 	return dy, &g.y[at:][:g.hw][0], 2 * kernel.PairLanes
+}
+
+// vectorsBF16 reports whether planes of hw pixels have vector kernels, which take pixels in pairs.
+func vectorsBF16(hw int) bool { return kernel.HasBF16() && hw%2 == 0 && hw > 0 }
+
+// normPlaneBF16 computes y = max((x−mean)·scale + shift + r, floor) of a plane; r may be nil.
+func normPlaneBF16(x, r []uint16, mean, scale, shift, floor float32, y []uint16) {
+	if vectorsBF16(len(x)) {
+		from, step := &noResidual[0], 0
+		if r != nil {
+			from, step = &r[0], 2*kernel.PairLanes
+		}
+		vecHalfNorm(&x[0], from, step, mean, scale, shift, floor, &y[0], len(x)/2)
+		return
+	}
+	for i, h := range x {
+		v := float32((tensor.F32FromBF16(h)-mean)*scale) + shift
+		if r != nil {
+			v += tensor.F32FromBF16(r[i])
+		}
+		if v < floor { // a NaN stays
+			v = floor
+		}
+		y[i] = kernel.RoundBF16(v)
+	}
+}
+
+// passed is element j of plane i of dy, or 0 where the gate is closed.
+func (g *normGate) passed(i, j int) float32 {
+	at := i*g.hw + j
+	if g.y != nil && tensor.F32FromBF16(g.y[at]) <= 0 {
+		return 0
+	}
+	return tensor.F32FromBF16(g.dy[at])
+}
+
+// sums is Σdy and Σdy·(x−mean) of plane i. The plane to come is so many elements ahead.
+func (g *normGate) sums(i int, x []uint16, mean float32, ahead int) (sum, dot float64) {
+	if vectorsBF16(g.hw) {
+		from, gate, step := g.plane(i)
+		a, b := vecHalfNormSums(&x[0], from, gate, step, mean, g.hw/2, ahead)
+		return float64(a), float64(b)
+	}
+	for j, h := range x {
+		d := float64(g.passed(i, j))
+		sum += d
+		dot += d * (float64(tensor.F32FromBF16(h)) - float64(mean))
+	}
+	return sum, dot
+}
+
+// input computes dx = dy·scale + x·slope + offset of plane i.
+func (g *normGate) input(i int, x []uint16, scale, slope, offset float32, dx []uint16) {
+	if vectorsBF16(g.hw) {
+		from, gate, step := g.plane(i)
+		vecHalfNormGrad(&x[0], from, gate, step, scale, slope, offset, &dx[0], g.hw/2)
+		return
+	}
+	for j, h := range x {
+		dx[j] = kernel.RoundBF16(g.passed(i, j)*scale + (tensor.F32FromBF16(h)*slope + offset))
+	}
 }
 
 // normSlope are the factors of dx = dy·scale + x·slope + offset.

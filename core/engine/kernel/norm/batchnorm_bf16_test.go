@@ -10,10 +10,11 @@ import (
 )
 
 // Forward and backward agree with the float64 definition over the same values,
-// with and without residual and ReLU, at every even length.
-func TestBatchNormBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
-	for _, hw := range []int{2, 4, 16, 30, 32, 34, 64, 98, 130} {
+// with and without residual and ReLU, at every length.
+func TestBatchNormBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atBatchNormBF16) }
+
+func atBatchNormBF16(t *testing.T) {
+	for _, hw := range []int{1, 2, 4, 7, 16, 30, 32, 34, 64, 98, 130} {
 		for _, fused := range []bool{false, true} {
 			testBatchNormBF16(t, 3, 4, hw, fused)
 		}
@@ -61,8 +62,9 @@ func testBatchNormBF16(t *testing.T, n, c, hw int, fused bool) {
 }
 
 // NaN goes through the ReLU and its gate.
-func TestBatchNormBF16PassesNaN(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestBatchNormBF16PassesNaN(t *testing.T) { kerneltest.AtBF16Levels(t, atBatchNormBF16PassesNaN) }
+
+func atBatchNormBF16PassesNaN(t *testing.T) {
 	x, y, dy, db := []uint16{0, 0x7fc0}, make([]uint16, 2), []uint16{0, 0x3f80}, make([]float32, 1)
 	one, zero := []float32{1}, []float32{0}
 	BatchNormApplyBF16(1, 1, 2, x, zero, one, nil, nil, nil, true, y)

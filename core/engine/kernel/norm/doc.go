@@ -2,6 +2,6 @@
 // norm in one pass with what follows it: ReLU (normrelu.go), or ReLU and max
 // pooling (normpool.go). The files named bf16 are for images of bfloat16.
 //
-// It imports core/engine/kernel, and below that elementwise, pool and reduce
+// It imports core/tensor, core/engine/kernel, and below that elementwise, pool and reduce
 // (core/engine/kernel). Start with batchnorm.go.
 package norm

@@ -3,13 +3,14 @@ package norm
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Batch norm, ReLU and 2×2 max pooling of bfloat16 planes in the passes of
 // normpool.go. Statistics and what is per channel stay float32.
 
-// FastPoolBF16 reports whether they have kernels for this geometry at the active
-// level. Without them, callers widen to float32.
+// FastPoolBF16 reports whether they have vector kernels for this geometry at the active
+// level. Without them, widening to float32 is faster.
 func FastPoolBF16(p *pool.Shape) bool {
 	return kernel.HasBF16() && p.Halves() && p.H%2 == 0 && p.W%2 == 0 && p.H >= 4 && p.W <= 2*kernel.Block
 }
@@ -41,9 +42,29 @@ type halfPool struct {
 	upper, lower       [kernel.Block]int32 // windows' pairs in the two loads
 }
 
-// BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes with an even number of pixels.
+// momentsBF16 are those of a plane. The plane to come is so many elements ahead.
+func momentsBF16(x []uint16, ahead int) moments {
+	n := len(x)
+	share := 1 / float64(n)
+	if !vectorsBF16(n) {
+		var sum, square float64
+		for _, h := range x {
+			sum += float64(tensor.F32FromBF16(h))
+		}
+		mean := sum * share
+		for _, h := range x {
+			d := float64(tensor.F32FromBF16(h)) - mean
+			square += d * d
+		}
+		return moments{mean, square}
+	}
+	near, diff, square := vecHalfMoments(&x[0], n/kernel.PairLanes, kernel.FirstLanes(n%kernel.PairLanes/2), float32(share), ahead)
+	d := float64(diff)
+	return moments{float64(near) + d*share, float64(square) - d*d*share}
+}
+
+// BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes.
 func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
-	share, tail := 1/float64(hw), kernel.FirstLanes(hw%kernel.PairLanes/2)
 	var ms [mostChannels]moments
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
@@ -51,9 +72,7 @@ func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []flo
 		for i := range n {
 			w := newMergeWeights(i, hw)
 			for ch := range m {
-				near, diff, square := vecHalfMoments(&x[(i*c+lo+ch)*hw:][:hw][0], hw/kernel.PairLanes, tail, float32(share), c*hw)
-				d := float64(diff)
-				m[ch].merge(moments{float64(near) + d*share, float64(square) - d*d*share}, w)
+				m[ch].merge(momentsBF16(x[(i*c+lo+ch)*hw:][:hw], c*hw), w)
 			}
 		}
 		for ch, m := range m {
@@ -62,10 +81,16 @@ func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []flo
 	}
 }
 
-// BatchNormReLUPoolBF16 is BatchNormReLUPool of bfloat16 images, rounded once. It
-// needs FastPoolBF16.
+// BatchNormReLUPoolBF16 is BatchNormReLUPool of bfloat16 images, rounded once.
 func BatchNormReLUPoolBF16(p *pool.Shape, x []uint16, mean, invstd, gamma, beta []float32, y []uint16, idx []int32) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
+	if !FastPoolBF16(p) {
+		for i := range p.N * p.C {
+			scale, shift := affine(i%p.C, invstd, gamma, beta)
+			normPoolPlaneBF16(p, x[i*in:][:in], mean[i%p.C], scale, shift, y[i*out:][:out], idx[i*out:][:out])
+		}
+		return
+	}
 	var t halfPool
 	t.set(p)
 	for i := range p.N * p.C {
@@ -128,15 +153,23 @@ func (t *halfPoolGrad) set(p *pool.Shape) {
 }
 
 // BatchNormReLUPoolGradBF16Of is BatchNormReLUPoolGradOf of bfloat16 images; dx is
-// rounded once, all else is float32. It needs FastPoolBF16.
+// rounded once, all else is float32.
 func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, idx []int32, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta, sums []float32, accumulate bool) {
+	fast := FastPoolBF16(p)
 	var t halfPoolGrad
-	t.set(p)
+	if fast {
+		t.set(p)
+	}
 	count := float64(p.N * p.H * p.W)
 	for ch := lo; ch < hi; ch++ {
 		var sum, dot, total float64
 		t.mean = mean[ch]
 		for n := range p.N {
+			if !fast {
+				a, b := poolSumsBF16(p, n*p.C+ch, x, y, dy, idx, mean[ch])
+				sum, dot = sum+a, dot+b
+				continue
+			}
 			t.plane(p, n*p.C+ch, x, y, dy, idx, dx)
 			runHalfPoolSums(rowsAtOnce(p), &t)
 			sum += float64(t.sum)
@@ -146,6 +179,10 @@ func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, i
 		storeGrad(dbeta, ch, sum, accumulate)
 		t.scale, t.slope, t.offset = normSlope(count, sum, dot, mean[ch], invstd[ch], gamma, ch)
 		for n := range p.N {
+			if !fast {
+				total += poolInputBF16(p, n*p.C+ch, x, y, dy, idx, t.scale, t.slope, t.offset, dx)
+				continue
+			}
 			t.plane(p, n*p.C+ch, x, y, dy, idx, dx)
 			runHalfPoolGrad(rowsAtOnce(p), &t)
 			total += float64(t.sum)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -22,17 +23,20 @@ var halfPoolCases = []pool.Shape{
 }
 
 // The passes over bfloat16 agree with those of the float32 reference over the same values.
-func TestNormPoolBF16(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestNormPoolBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atNormPoolBF16) }
+
+func atNormPoolBF16(t *testing.T) {
 	for _, p := range halfPoolCases {
 		p.R, p.S, p.StrideH, p.StrideW = 2, 2, 2, 2
-		if !FastPoolBF16(&p) {
-			t.Errorf("%+v: no kernel", p)
-			continue
+		if FastPoolBF16(&p) != kernel.HasBF16() {
+			t.Errorf("%+v: having a vector kernel is %v", p, FastPoolBF16(&p))
 		}
 		for _, affine := range []bool{true, false} {
 			testNormPoolBF16(t, &p, affine)
 		}
+	}
+	for _, p := range normPoolCases { // windows that overlap, leave gaps or hang over go the plain way
+		testNormPoolBF16(t, &p, true)
 	}
 }
 
@@ -84,8 +88,9 @@ func testNormPoolBF16(t *testing.T, p *pool.Shape, affine bool) {
 }
 
 // A NaN in a window wins it wherever it is, and its gradient goes through.
-func TestNormPoolBF16PassesNaN(t *testing.T) {
-	kerneltest.NeedBF16(t)
+func TestNormPoolBF16PassesNaN(t *testing.T) { kerneltest.AtBF16Levels(t, atNormPoolBF16PassesNaN) }
+
+func atNormPoolBF16PassesNaN(t *testing.T) {
 	for _, w := range []int{4, 20} {
 		for _, bad := range []int{0, 1, w, w + 1} {
 			p := &pool.Shape{N: 1, C: 1, H: 4, W: w, R: 2, S: 2, StrideH: 2, StrideW: 2}
