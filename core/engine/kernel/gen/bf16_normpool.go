@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.halfPool and kernel.halfPoolGrad.
+// Offsets of the fields of halfPool and halfPoolGrad.
 const (
 	hpRows, hpX, hpStride, hpSecond, hpY, hpIdx = 0, 8, 16, 24, 32, 40
 	hpOut, hpLoad, hpStore, hpLast, hpLastStore = 48, 56, 64, 72, 80

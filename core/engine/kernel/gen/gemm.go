@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.tile.
+// Offsets of the fields of tile.
 const (
 	tileK, tileA, tileB0, tileB1, tileOff   = 0, 8, 16, 24, 32
 	tileC0, tileC1, tileLdc, tileN0, tileN1 = 40, 48, 56, 64, 72

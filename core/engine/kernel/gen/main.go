@@ -75,6 +75,9 @@ func main() {
 	if err := productChoice(filepath.Join(*out, "gemm")); err != nil {
 		log.Fatal(err)
 	}
+	if err := writeLayouts(*out); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // opaque is how a signature names a struct of the package, whose types avo

@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.poolGradTile.
+// Offsets of the fields of poolGradTile.
 const (
 	pgRows, pgX, pgStride, pgDY, pgY, pgIdx, pgOut = 0, 8, 16, 24, 32, 40, 48
 	pgN, pgLast, pgCounts                          = 56, 64, 72

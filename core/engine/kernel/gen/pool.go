@@ -5,7 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.poolTile.
+// Offsets of the fields of poolTile.
 const (
 	poolRows, poolX, poolStride, poolY, poolIdx   = 0, 8, 16, 24, 32
 	poolOut, poolLo, poolHi, poolN, poolAt, poolW = 40, 48, 56, 64, 72, 80

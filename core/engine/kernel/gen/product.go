@@ -12,7 +12,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.strip.
+// Offsets of the fields of strip.
 const (
 	stripK, stripTiles                 = 0, 8
 	stripA, stripAStep, stripANext     = 16, 24, 32

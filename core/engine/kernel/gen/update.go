@@ -2,6 +2,12 @@ package main
 
 import "github.com/mmcloughlin/avo/reg"
 
+// Offsets of the fields of optimizer.adamStep; from adamConstants on they are float32.
+const (
+	adamP, adamGrad, adamM, adamV, adamN = 0, 8, 16, 24, 32
+	adamConstants                        = 40
+)
+
 // update emits the optimizers' steps.
 func update(a *asm) {
 	sgd(a)
@@ -30,14 +36,14 @@ func sgd(a *asm) {
 	a.ret()
 }
 
-// adam emits the step without AMSGrad; the constants are the fields of kernel.adamStep.
+// adam emits the step without AMSGrad; the constants are the fields of adamStep.
 func adam(a *asm) {
 	a.function("adam", "func(adamStep *byte)", "updates a parameter and its moments. n is a multiple of 16.")
 	s := a.gp("adamStep")
-	p, grad, m, v, n := a.field(s, 0), a.field(s, 8), a.field(s, 16), a.field(s, 24), a.field(s, 32)
+	p, grad, m, v, n := a.field(s, adamP), a.field(s, adamGrad), a.field(s, adamM), a.field(s, adamV), a.field(s, adamN)
 	var constant [8]reg.VecVirtual
 	for i := range constant {
-		constant[i] = a.splat32(s, 40+4*i)
+		constant[i] = a.splat32(s, adamConstants+4*i)
 	}
 	shrink, decay, w1, w2 := constant[0], constant[1], constant[2], constant[3]
 	b2, stepSize, rootScale, eps := constant[4], constant[5], constant[6], constant[7]

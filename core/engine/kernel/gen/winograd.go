@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Offsets of the fields of kernel.transform and kernel.pointTile.
+// Offsets of the fields of transform and pointTile.
 const (
 	trCount, trIn, trInRow, trInCol, trInStep   = 0, 8, 16, 24, 32
 	trOut, trOutRow, trOutCol, trOutStep, trTmp = 40, 48, 56, 64, 72
