@@ -32,10 +32,14 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (_ plan.Executor, err error) 
 			err = cmp.Or(err, e.free())
 		}
 	}()
-	if err = e.place(d); err != nil {
+	steps, copies := ops.ShareCasts(p, func(i int) bool {
+		_, ok := d.mem.CopyOf(st.Tensors[i].Data)
+		return ok
+	})
+	if err = e.place(d, steps, copies); err != nil {
 		return nil, err
 	}
-	steps, w := p.Steps(), ops.New(p.Steps(), d.gpu, d.lib)
+	w := ops.New(steps, d.gpu, d.lib)
 	e.random = slices.ContainsFunc(steps, func(s plan.Step) bool { return op.Of(s.Op).Random })
 	for i := range steps {
 		d.gpu.Busy() // libraries compile here
@@ -79,13 +83,18 @@ type message struct {
 	fault [4]int32
 }
 
-func (e *executor) place(d *Device) (err error) {
-	steps, work := ops.New(e.plan.Steps(), d.gpu, d.lib), 0
-	for i := range e.plan.Steps() {
-		work = max(work, steps.Workspace(i))
+func (e *executor) place(d *Device, steps []plan.Step, copies []ops.Copy) (err error) {
+	w, work := ops.New(steps, d.gpu, d.lib), 0
+	for i := range steps {
+		work = max(work, w.Workspace(i))
 	}
 	if e.m, err = d.mem.NewProgram(e.plan, e.st, work); err != nil {
 		return err
+	}
+	for _, c := range copies {
+		if err := e.m.NeedCopy(c.Tensor, c.From, c.DType); err != nil {
+			return err
+		}
 	}
 	p, err := e.m.OwnPinned(int(unsafe.Sizeof(message{})))
 	if err != nil {
@@ -170,6 +179,9 @@ func (e *executor) copyIn(c *plan.Call) error {
 		}
 	}
 	if err := m.LoadBatch(c); err != nil {
+		return err
+	}
+	if err := m.RefreshCopies(); err != nil {
 		return err
 	}
 	e.msg.fault = [4]int32{}

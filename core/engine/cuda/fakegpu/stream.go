@@ -134,6 +134,11 @@ func (p *Process) fillEvents(c *driver.CUDA) {
 			return func() bool { return *done }, success
 		})
 	}
+	p.fillQueries(c)
+}
+
+func (p *Process) fillQueries(c *driver.CUDA) {
+	m := p.m
 	c.EventElapsedTime = func(ms *float32, from, to driver.Event) error {
 		return m.fails("cuEventElapsedTime", func() driver.CUResult {
 			a, b := p.event(from), p.event(to)

@@ -1,10 +1,12 @@
 // What an optimizer does to all parameters at once: a block has one part of one slot.
 
 // Slot is a parameter; value is weight unless it is a half one with a master copy.
+// copy is where a float32 value is rounded to the type that steps compute with; null where none does.
 struct Slot {
-	void *value, *weight, *grad, *state[3];
+	void *value, *weight, *grad, *state[3], *copy;
 	int value_type, weight_type, grad_type, state_type;
-	u32 n, spare;
+	u32 n;
+	int copy_type;
 };
 
 struct Part {
@@ -36,6 +38,7 @@ KERNEL square_sums(const Slot* slots, const Part* parts, double* sums) {
 __device__ inline void put(const Slot* s, u32 i, acc w) {
 	store_as(s->weight, s->weight_type, i, w);
 	if (s->value != s->weight) store_as(s->value, s->value_type, i, w);
+	if (s->copy) store_as(s->copy, s->copy_type, i, (float)w);
 }
 
 // sgd_update is PyTorch's SGD (torch/optim/sgd.py).

@@ -4,7 +4,8 @@
 // device is what programs read and write. A [Program] has the addresses of one
 // bound plan's operands; any other State than a resident one is copied as a run begins and ends.
 //
-// Three kinds of copies run beside kernels: batches ahead of their runs
+// Weights that steps read in a half type have working copies, which stay from
+// run to run (copies.go). Three kinds of transfers run beside kernels: batches ahead of their runs
 // (prefetch.go), gradient buckets to the host and back (stage.go), and
 // none at all where a backend maps the memory itself (arena.go, export.go), in an order
 // that events keep (events.go).

@@ -38,6 +38,7 @@ type Program struct {
 	residency *Residency
 	resident  map[driver.DevicePtr]bool // those that need no copies
 	room      *room
+	copies    []*WorkingCopy
 	owned     []func() error
 }
 
@@ -188,6 +189,8 @@ func (m *Program) At(o *plan.Operand) driver.DevicePtr {
 		return m.Tensors[o.Index]
 	case plan.PlaceGrad:
 		return m.Grads[o.Index]
+	case PlaceCopy:
+		return m.copies[o.Index].At
 	}
 	return 0
 }

@@ -22,10 +22,16 @@ type Residency struct {
 	scaling driver.Args
 
 	prefetch prefetcher
+
+	copies               map[copyKey]*WorkingCopy
+	copiesChanged        int
+	copiedFrom, copiedTo driver.DevicePtr // where the weights lie that have copies
 }
 
 // New is for one device.
-func New(g *gpu.GPU) *Residency { return &Residency{g: g, shared: map[*byte]*sharedCopy{}} }
+func New(g *gpu.GPU) *Residency {
+	return &Residency{g: g, shared: map[*byte]*sharedCopy{}, copies: map[copyKey]*WorkingCopy{}}
+}
 
 // Close gives back what prefetching took.
 func (r *Residency) Close() error { return r.prefetch.close(r.g) }
@@ -102,14 +108,16 @@ func (r *Residency) MustCopyOf(part []byte) driver.DevicePtr {
 // Upload implements [plan.Resident].
 func (r *Residency) Upload(parts ...[]byte) error {
 	return r.copyAll(gpu.Doing("a copy of the host's memory to the GPU"), parts, func(p []byte) error {
-		return r.g.CU.MemcpyHtoDAsync(r.MustCopyOf(p), unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)), r.g.Stream)
+		at := r.MustCopyOf(p)
+		r.written(at, len(p))
+		return r.g.Put(at, p)
 	})
 }
 
 // Download implements [plan.Resident].
 func (r *Residency) Download(parts ...[]byte) error {
 	return r.copyAll(gpu.Doing("a copy of the GPU's memory to the host"), parts, func(p []byte) error {
-		return r.g.CU.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(p)), r.MustCopyOf(p), uintptr(len(p)), r.g.Stream)
+		return r.g.Get(p, r.MustCopyOf(p))
 	})
 }
 
@@ -138,7 +146,9 @@ func (r *Residency) Clear(part []byte) error {
 		return nil
 	}
 	return r.g.Within(func() error {
-		return r.g.Check(r.g.CU.MemsetD8Async(r.MustCopyOf(part), 0, uintptr(len(part)), r.g.Stream), gpu.Doing("clearing a gradient"))
+		at := r.MustCopyOf(part)
+		r.written(at, len(part))
+		return r.g.Check(r.g.CU.MemsetD8Async(at, 0, uintptr(len(part)), r.g.Stream), gpu.Doing("clearing a gradient"))
 	})
 }
 
@@ -152,8 +162,10 @@ func (r *Residency) Scale(t tensor.Tensor, f float64) error {
 	}
 	defer r.g.Enter()()
 	n, a := t.Shape.Elems(), &r.scaling
+	at := r.MustCopyOf(t.Data)
+	r.written(at, len(t.Data))
 	a.Reset()
-	a.Ptr(r.MustCopyOf(t.Data))
+	a.Ptr(at)
 	a.F64(f)
 	a.I32(int32(n))
 	return r.g.Launch(t.DType, "scale", max(1, min((n+r.g.Block-1)/r.g.Block, kernels.MostBlocks)), a.Pointer())

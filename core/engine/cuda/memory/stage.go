@@ -14,6 +14,7 @@ import (
 // as its gradients are final, while kernels behind them run.
 type stage struct {
 	g       *gpu.GPU
+	r       *Residency
 	stream  driver.Stream
 	buckets []staged
 }
@@ -28,7 +29,7 @@ type staged struct {
 func (r *Residency) Stage(buckets [][]byte) (plan.Stage, error) {
 	g := r.g
 	defer g.Enter()()
-	s := &stage{g: g, buckets: make([]staged, len(buckets))}
+	s := &stage{g: g, r: r, buckets: make([]staged, len(buckets))}
 	err := g.CU.StreamCreate(&s.stream, driver.StreamNonBlocking)
 	for i, b := range buckets {
 		s.buckets[i].host, s.buckets[i].at = b, r.MustCopyOf(b)
@@ -95,6 +96,7 @@ func (s *stage) Store(bucket int) error {
 		return err
 	}
 	defer g.Enter()()
+	s.r.written(b.at, len(b.host))
 	err := g.CU.MemcpyHtoDAsync(b.at, unsafe.Pointer(unsafe.SliceData(b.host)), uintptr(len(b.host)), s.stream)
 	if err == nil {
 		err = g.CU.EventRecord(b.there, s.stream)

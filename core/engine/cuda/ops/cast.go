@@ -3,6 +3,7 @@ package ops
 import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/kernels"
+	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -13,6 +14,9 @@ func init() {
 
 // bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
 func bindCast(b *binder) {
+	if b.s.Out[0].Place == memory.PlaceCopy {
+		return // the optimizer does it
+	}
 	n, lay := b.s.In[0].Spec.Shape.Elems(), b.lay[b.step]
 	if lay.in == lay.out {
 		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))

@@ -32,8 +32,10 @@ type (
 	slotEntry struct {
 		value, weight, grad                        driver.DevicePtr
 		state                                      [3]driver.DevicePtr
+		copy                                       driver.DevicePtr
 		valueType, weightType, gradType, stateType int32
-		n, _                                       uint32
+		n                                          uint32
+		copyType                                   int32
 	}
 	partEntry    struct{ slot, from, to, _ uint32 }
 	numbersEntry struct {
@@ -51,6 +53,8 @@ type updater struct {
 	copied  driver.Event   // numbers were read
 	sums    []float64      // by part, pinned: kernels write it
 	n       int            // parts
+
+	copies copies
 
 	slotsAt, partsAt, numbersAt driver.DevicePtr
 	numbersIn, sumsIn           gpu.Pinned
@@ -73,7 +77,7 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 		return nil, &plan.NoRuleError{Device: "cuda", Rule: rule.Name, Has: updates}
 	}
 	defer g.Enter()()
-	u := &updater{g: g, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
+	u := &updater{g: g, copies: copies{r: r}, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
 	entries, parts, total := make([]slotEntry, len(slots)), []partEntry(nil), 0
 	for _, s := range slots {
 		total += s.Value.Shape.Elems()
@@ -89,7 +93,7 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 			parts = append(parts, partEntry{slot: uint32(i), from: from, to: entries[i].n})
 		}
 	}
-	u.n = len(parts)
+	u.n, u.copies.entries = len(parts), entries
 	if err := u.room(entries, parts); err != nil {
 		return nil, cmp.Or(err, u.Close())
 	}
@@ -183,10 +187,18 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 			return g.Check(err, gpu.Doing("the optimizer's step"))
 		}
 	}
-	if u.rule.Name == "sgd" {
-		return g.Launch(u.wide, "sgd_update", u.n, &u.sgd[0])
+	if err := u.copies.update(g, u.slotsAt); err != nil {
+		return err
 	}
-	return g.Launch(u.wide, "adam_update", u.n, &u.adam[0])
+	kernel, params := "adam_update", &u.adam[0]
+	if u.rule.Name == "sgd" {
+		kernel, params = "sgd_update", &u.sgd[0]
+	}
+	if err := g.Launch(u.wide, kernel, u.n, params); err != nil {
+		return err
+	}
+	u.copies.written(steps)
+	return nil
 }
 
 // tell gives every slot numbers of its own.
