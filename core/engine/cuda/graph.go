@@ -33,7 +33,7 @@ type captured struct {
 	exec driver.GraphExec
 }
 
-// action is what a step begins with its turn: a segment, which may reach into
+// action is what a step begins with: a segment, which may reach into
 // later steps, or an item for the host.
 type action struct {
 	segment *segment

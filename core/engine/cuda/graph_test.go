@@ -233,7 +233,7 @@ func TestLibrariesThatRefuse(t *testing.T) {
 	}
 }
 
-// A convolution that cuDNN has no plan for with channels side by side turns what
+// A convolution that cuDNN has no plan for with channels last converts what
 // it reads and writes; the network around it keeps its layout.
 func TestConvolutionWithoutAPlanForChannelsLast(t *testing.T) {
 	want := rehearse(t, device(fakegpu.Computing(t)), plan.Options{Policy: autocast}).steps(t, 2, nil)

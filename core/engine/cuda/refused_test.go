@@ -43,7 +43,7 @@ func TestRefusedDevicesAreNamed(t *testing.T) {
 // The optimizer's tables are on the device when Updater returns: they are
 // copied from memory that is not pinned, which a driver may read late.
 func TestTablesAreCopiedBeforeTheyAreGone(t *testing.T) {
-	d, mem := lent(t, 4096)
+	d, mem := mirrored(t, 4096)
 	x := tensor.Of(tensor.F32, tensor.Shape{512}, mem[:2048])
 	g := tensor.Of(tensor.F32, tensor.Shape{512}, mem[2048:])
 	u := must(d.Updater(plan.Rule{Name: "sgd"}, []plan.Slot{{Value: x, Weight: x, Grad: g}}))

@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// lent is a device over the fake libraries, and shared memory that is mirrored there.
-func lent(t *testing.T, size int) (*Device, []byte) {
+// mirrored is a device over the fake libraries, and shared memory that is mirrored there.
+func mirrored(t *testing.T, size int) (*Device, []byte) {
 	t.Helper()
 	cudatest.Libraries(t, 1)
 	d := must(Open(0, t.TempDir()))
@@ -40,7 +40,7 @@ func (d *Device) idle() bool {
 // have not run, and comes back before those that are enqueued later.
 func TestBucketsTravelBesideKernels(t *testing.T) {
 	const size = 4096
-	d, mem := lent(t, 2*size)
+	d, mem := mirrored(t, 2*size)
 	buckets := [][]byte{mem[:size], mem[size:]}
 	first := tensor.Of(tensor.F32, tensor.Shape{size / 4}, buckets[0])
 	first.F32()[7] = 2
@@ -86,7 +86,7 @@ func TestBucketsTravelBesideKernels(t *testing.T) {
 // is read anew.
 func TestBatchesAreFedAhead(t *testing.T) {
 	const rows = 1024
-	d, mem := lent(t, 4*rows)
+	d, mem := mirrored(t, 4*rows)
 	in := tensor.Of(tensor.F32, tensor.Shape{rows}, mem)
 	prog, out := copier(t, d, in.Spec())
 	run := func(value float32) {
@@ -133,7 +133,7 @@ func copier(t *testing.T, d *Device, s tensor.Spec) (*plan.Program, tensor.Tenso
 
 // Memory that cannot be pinned is used all the same, and somebody is told.
 func TestMemoryThatCannotBePinned(t *testing.T) {
-	d, mem := lent(t, 8192)
+	d, mem := mirrored(t, 8192)
 	if _, note := d.Pin(mem); note == "" {
 		t.Error("pages that are pinned already were pinned again, and nobody was told")
 	}

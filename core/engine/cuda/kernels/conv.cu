@@ -75,7 +75,7 @@ KERNEL channel_bias(elem* y, const elem* bias, int c, int hw, u32 n) {
 	}
 }
 
-// filter_last turns a filter [k, c, taps] into [k, taps, c].
+// filter_last permutes a filter [k, c, taps] into [k, taps, c].
 KERNEL filter_last(const elem* w, elem* to, int c, int taps, u32 n) {
 	each(i, n) to[i] = w[(i64)(i / (c * taps)) * c * taps + (i64)(i % c) * taps + i / c % taps];
 }

@@ -73,7 +73,7 @@ func (r *Residency) NewProgram(p *plan.Plan, st plan.State, workspace int) (m *P
 // Resident says that a tensor of the State lives on the device, and needs no copies.
 func (m *Program) Resident(at driver.DevicePtr) bool { return m.resident[at] }
 
-// Work is an address in the workspace, which steps take turns in.
+// Work is an address in the workspace, which steps use one after the other.
 func (m *Program) Work(offset int) driver.DevicePtr { return m.room.work + driver.DevicePtr(offset) }
 
 // OnFree adds what Free does, the last first.

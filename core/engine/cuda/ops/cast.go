@@ -12,7 +12,7 @@ func init() {
 	implement(op.Cast, bindCast)
 }
 
-// bindCast turns images on the way where those that it reads lie otherwise than those that it writes.
+// bindCast converts the layout of images, too, where those that it reads and those that it writes differ in it.
 func bindCast(b *binder) {
 	if b.s.Out[0].Place == memory.PlaceCopy {
 		return // the optimizer does it

@@ -50,7 +50,7 @@ func (b *binder) filter(c library.Convolution) driver.DevicePtr {
 }
 
 // planar reports whether a step whose images have their channels side by side
-// has to turn them into planes, because cuDNN has no plan for c as they lie; c
+// has to convert them to planes, because cuDNN has no plan for c as they lie; c
 // is then a convolution of planes.
 func (b *binder) planar(c *library.Convolution) bool {
 	if !c.Last || b.lib.Planned(*c) {
@@ -60,7 +60,7 @@ func (b *binder) planar(c *library.Convolution) bool {
 	return true
 }
 
-// planes turns input i into planes beside it.
+// planes converts input i to planes beside it.
 func (b *binder) planes(i int) driver.DevicePtr {
 	s := b.s.In[i].Spec
 	at := b.scratch(s.Bytes())
@@ -101,7 +101,7 @@ func bindConvGradInput(b *binder) {
 }
 
 // bindConvGradWeight lets cuDNN write where the gradient belongs, or beside it
-// where it is added or its channels are turned.
+// where it is added or its layout is converted.
 func bindConvGradWeight(b *binder) {
 	w, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
 	x, dy := b.in(0), b.in(1)
@@ -112,20 +112,20 @@ func bindConvGradWeight(b *binder) {
 		b.launch(w.DType, "conv_grad_weight", w.Shape.Elems(), 1, x, dy, b.out(0), c.G, b.adds(0))
 		return
 	}
-	turned, add, before := c.Last && c.Taps() > 1, b.adds(0), len(b.items)
+	convert, add, before := c.Last && c.Taps() > 1, b.adds(0), len(b.items)
 	at, channels, taps := b.scratch(w.Bytes()), w.Shape[1], 1
-	if !turned {
+	if !convert {
 		used := b.used
 		b.convolve(c, x, b.out(0), dy)
 		b.only(before, nil, add)
 		before, b.used = len(b.items), used // one of the two runs
 	}
-	if turned {
+	if convert {
 		taps = c.Taps()
 	}
 	b.convolve(c, x, at, dy)
 	b.elementwise(w.DType, "filter_grad", w.Shape.Elems(), at, b.out(0), channels, taps, add)
-	if !turned {
+	if !convert {
 		b.only(before, add, nil)
 	}
 }

@@ -83,11 +83,11 @@ func TestLayoutOfResNet50(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := p.Steps()
-	most, turns := 0, 0
+	most, conversions := 0, 0
 	for i, l := range layOut(steps, &library.Libraries{DNN: n}) {
 		s := &steps[i]
 		if s.Op == op.Cast && l.in != l.out {
-			turns++
+			conversions++
 		}
 		if !convolutions[s.Op] {
 			continue
@@ -102,8 +102,8 @@ func TestLayoutOfResNet50(t *testing.T) {
 		}
 		most = max(most, p.Workspace)
 	}
-	if turns != 1 {
-		t.Errorf("images are turned %d times, and once is enough", turns)
+	if conversions != 1 {
+		t.Errorf("the layout of images is converted %d times, and once is enough", conversions)
 	}
 	t.Logf("a workspace of %d MiB", most>>20)
 }

@@ -20,7 +20,7 @@ func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] 
 
 // layouts are sets of values in the arena that lie alike. A set has its
 // channels last if every step that touches it can take it so, and cuDNN has
-// plans that way for most of the work of its convolutions. The others turn what they
+// plans that way for most of the work of its convolutions. The others convert what they
 // read and write (see planar), so that one of them does not decide for a network.
 type layouts struct {
 	lib    *library.Libraries
