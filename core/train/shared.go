@@ -16,10 +16,10 @@ import (
 
 // sharedCopy is the copy of the arena on the device, in memory that a backend can reach.
 type sharedCopy struct {
-	mem     plan.Lent  // nil: none can
-	arena   *sdk.Arena // mem, as the backend knows it
-	refused error      // why it does not know it
-	warned  bool       // that buckets are reduced in the host's memory
+	mem     plan.Shared // nil: none can
+	arena   *sdk.Arena  // mem, as the backend knows it
+	refused error       // why it does not know it
+	warned  bool        // that buckets are reduced in the host's memory
 }
 
 // copyArena gives the arena its copy on the device, shared with the backend if share is true
@@ -29,7 +29,7 @@ func (d *deviceMemory) copyArena(dev plan.Resident, mem []byte, share, compresse
 		var refused error
 		if compressed {
 			refused = errors.New("ddp.compress works in the host's memory")
-		} else if d.shared.mem, note, refused = dev.Lend(mem); refused == nil {
+		} else if d.shared.mem, note, refused = dev.MirrorShared(mem); refused == nil {
 			d.release = d.shared.mem.Close
 			return note, nil
 		}

@@ -116,8 +116,10 @@ func (d *Device) Mirror(mem []byte) (release func() error, note string, err erro
 	return d.mem.Mirror(mem)
 }
 
-// Lend makes the host's memory resident where a backend can map the copy.
-func (d *Device) Lend(mem []byte) (plan.Lent, string, error) { return d.mem.Lend(mem) }
+// MirrorShared makes the host's memory resident where a backend can map the copy.
+func (d *Device) MirrorShared(mem []byte) (plan.Shared, string, error) {
+	return d.mem.MirrorShared(mem)
+}
 
 // Upload copies parts of resident memory to the device, and waits.
 func (d *Device) Upload(parts ...[]byte) error { return d.mem.Upload(parts...) }
@@ -142,13 +144,13 @@ func (d *Device) Stage(buckets [][]byte) (plan.Stage, error) { return d.mem.Stag
 // Pin keeps host memory in place, so that copies run beside kernels.
 func (d *Device) Pin(mem []byte) (unpin func() error, note string) { return d.mem.Pin(mem) }
 
-// Feed begins to copy the batch of the next run.
-func (d *Device) Feed(input, target []byte) error { return d.mem.Feed(input, target) }
+// Prefetch begins to copy the batch of the next run.
+func (d *Device) Prefetch(input, target []byte) error { return d.mem.Prefetch(input, target) }
 
-// Fed waits until the batch of the run under way was read.
-func (d *Device) Fed() error { return d.mem.Fed() }
+// WaitPrefetched waits until the batch of the run under way was read.
+func (d *Device) WaitPrefetched() error { return d.mem.WaitPrefetched() }
 
-// Forget drops batches that no run has got yet.
-func (d *Device) Forget() { d.mem.Forget() }
+// DropPrefetched drops batches that no run has got yet.
+func (d *Device) DropPrefetched() { d.mem.DropPrefetched() }
 
 var _ plan.Resident = (*Device)(nil)

@@ -21,7 +21,7 @@ type doomed struct {
 	first   tensor.Tensor
 	stage   plan.Stage
 	updater plan.Updater
-	lent    plan.Lent
+	shared  plan.Shared
 	plan    *plan.Plan
 	out     tensor.Tensor
 	prog    *plan.Program
@@ -44,18 +44,18 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 	d.first = tensor.Of(tensor.F32, tensor.Shape{bucketBytes / 4}, d.mem[:bucketBytes])
 	d.stage = must(d.Stage([][]byte{d.mem[:bucketBytes], d.mem[bucketBytes:]}))
 	d.updater = must(d.Updater(plan.Rule{Name: "sgd"}, []plan.Slot{{Value: d.first, Weight: d.first, Grad: d.first}}))
-	lent, _, err := d.Lend(other.Bytes())
+	shared, _, err := d.MirrorShared(other.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.lent = lent
+	d.shared = shared
 	spec := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{8}}
 	d.out = tensor.New(spec.DType, spec.Shape...)
 	step := plan.Step{Op: op.Cast, Layer: "copy", In: []plan.Operand{{Spec: spec, Place: plan.PlaceInput}}, Out: []plan.Operand{{Spec: spec, Place: plan.PlaceState}}}
 	d.plan = plan.Assemble(plan.Parts{Batch: 8, DType: spec.DType, State: []tensor.Spec{spec}, Steps: []plan.Step{step}, Input: spec})
 	d.prog = must(d.plan.Bind(d, plan.State{Tensors: []tensor.Tensor{d.out}}))
 	d.Watch(Watch{Owner: "rank 3", Timeout: limit, Slow: func(what string) { d.said = append(d.said, what) }})
-	d.free = []func() error{d.prog.Close, d.stage.Close, d.updater.Close, d.lent.Close, release}
+	d.free = []func() error{d.prog.Close, d.stage.Close, d.updater.Close, d.shared.Close, release}
 	return d
 }
 
@@ -74,7 +74,7 @@ func (d *doomed) end(t *testing.T, got error) {
 	}
 	for name, err := range map[string]error{
 		"Lost": d.Lost(), "Upload": d.Upload(d.mem), "Download": d.Download(d.mem), "Clear": d.Clear(d.mem), "Scale": d.Scale(d.first, 2),
-		"Feed": d.Feed(d.mem, nil), "Fetch": d.stage.Fetch(0), "Store": d.stage.Store(0), "Step": d.updater.Step(1, 1, []int64{1}),
+		"Prefetch": d.Prefetch(d.mem, nil), "Fetch": d.stage.Fetch(0), "Store": d.stage.Store(0), "Step": d.updater.Step(1, 1, []int64{1}),
 		"Run": d.prog.Run(plan.Args{Input: d.mem[:32]}).Err,
 	} {
 		if !errors.Is(err, lost) {
@@ -116,14 +116,14 @@ func TestEveryWaitEnds(t *testing.T) {
 			return err
 		}, "the gradients of bucket 0"},
 		"a batch on its way": {"hang cuMemcpyHtoDAsync", func(d *doomed) error {
-			if err := d.Feed(d.mem[:32], nil); err != nil {
+			if err := d.Prefetch(d.mem[:32], nil); err != nil {
 				return err
 			}
 			e := must(d.Bind(d.plan, plan.State{Tensors: []tensor.Tensor{d.out}}))
 			var c plan.Call
 			c.Input = d.mem[:32]
 			e.Step(0, &c)
-			return errors.Join(c.Err, d.Fed())
+			return errors.Join(c.Err, d.WaitPrefetched())
 		}, "the copy of a batch to the GPU"},
 		"a norm": {"hang square_sums", func(d *doomed) error {
 			_, err := d.updater.SquareSum()
@@ -135,9 +135,9 @@ func TestEveryWaitEnds(t *testing.T) {
 			}
 			return d.Download(d.mem)
 		}, "what was enqueued"},
-		"a download":  {"hang cuMemcpyDtoHAsync", func(d *doomed) error { return d.Download(d.mem) }, "a copy of the GPU's memory to the host"},
-		"an upload":   {"hang cuMemcpyHtoDAsync", func(d *doomed) error { return d.Upload(d.mem) }, "a copy of the host's memory to the GPU"},
-		"lent memory": {"hang scale", func(d *doomed) error { return errors.Join(d.Scale(d.first, 2), d.lent.Close()) }, "what works on exported memory"},
+		"a download":      {"hang cuMemcpyDtoHAsync", func(d *doomed) error { return d.Download(d.mem) }, "a copy of the GPU's memory to the host"},
+		"an upload":       {"hang cuMemcpyHtoDAsync", func(d *doomed) error { return d.Upload(d.mem) }, "a copy of the host's memory to the GPU"},
+		"exported memory": {"hang scale", func(d *doomed) error { return errors.Join(d.Scale(d.first, 2), d.shared.Close()) }, "what works on exported memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := doom(t, limit)
@@ -155,7 +155,7 @@ func TestEveryWaitEnds(t *testing.T) {
 	}
 }
 
-// Buckets in lent memory without shared events are waited for, too.
+// Buckets in exported memory without shared events are waited for, too.
 func TestWaitWithoutEventsEnds(t *testing.T) {
 	t.Setenv("CUDA_FAKE_NO_EVENTS", "1")
 	d := doom(t, 200*time.Millisecond)
@@ -163,7 +163,7 @@ func TestWaitWithoutEventsEnds(t *testing.T) {
 	if err := d.Scale(d.first, 2); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := d.lent.Written()
+	_, _, err := d.shared.Written()
 	if err == nil || !strings.Contains(err.Error(), "the gradients of a bucket") {
 		t.Error(err)
 	}

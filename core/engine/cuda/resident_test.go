@@ -82,9 +82,9 @@ func TestBucketsTravelBesideKernels(t *testing.T) {
 	}
 }
 
-// A batch that was fed is what the next run reads, and one that was forgotten
+// A batch that was prefetched is what the next run reads, and one that was forgotten
 // is read anew.
-func TestBatchesAreFedAhead(t *testing.T) {
+func TestBatchesArePrefetched(t *testing.T) {
 	const rows = 1024
 	d, mem := mirrored(t, 4*rows)
 	in := tensor.Of(tensor.F32, tensor.Shape{rows}, mem)
@@ -100,19 +100,19 @@ func TestBatchesAreFedAhead(t *testing.T) {
 	}
 	in.F32()[5] = 1
 	run(1)
-	if err := d.Feed(mem, nil); err != nil {
+	if err := d.Prefetch(mem, nil); err != nil {
 		t.Fatal(err)
 	}
 	run(1)
 	t.Setenv("CUDA_FAKE_EAGER", "1") // now it is copied
 	in.F32()[5] = 2
-	if err := d.Feed(mem, nil); err != nil {
+	if err := d.Prefetch(mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	d.Forget()
+	d.DropPrefetched()
 	in.F32()[5] = 3
 	run(3)
-	if err := d.Fed(); err != nil {
+	if err := d.WaitPrefetched(); err != nil {
 		t.Fatal(err)
 	}
 }

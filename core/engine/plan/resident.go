@@ -25,9 +25,9 @@ type Resident interface {
 	// pinned; "" for nothing.
 	Mirror(mem []byte) (release func() error, note string, err error)
 
-	// Lend is Mirror in memory that a backend can reach, so that it can reduce
+	// MirrorShared is Mirror in memory that a backend can map, so that it can reduce
 	// parts of the copy where they lie.
-	Lend(mem []byte) (lent Lent, note string, err error)
+	MirrorShared(mem []byte) (shared Shared, note string, err error)
 
 	// Upload makes the copies of parts what the host has; Download the other way
 	// round. Both wait. Without parts they wait for what was enqueued.
@@ -48,12 +48,12 @@ type Resident interface {
 	// run beside kernels. note is Mirror's.
 	Pin(mem []byte) (unpin func() error, note string)
 
-	// Feed begins to copy the batch of the next run while one is under way; the run
-	// knows it by its memory. Forget drops what no run has got yet, before the memory has another
-	// content. Fed waits until the batch of the run under way was read.
-	Feed(input, target []byte) error
-	Forget()
-	Fed() error
+	// Prefetch begins to copy the batch of the next run while one is under way; the run
+	// knows it by its memory. DropPrefetched forgets what no run has got yet, before the memory has another
+	// content. WaitPrefetched waits until the batch of the run under way was read.
+	Prefetch(input, target []byte) error
+	DropPrefetched()
+	WaitPrefetched() error
 }
 
 // Rule is an optimizer in numbers: core/engine/optim's Config, which is above this package.
@@ -114,10 +114,10 @@ type Stage interface {
 	Close() error
 }
 
-// Lent is the copy of mirrored memory that a backend has been shown. What lies
+// Shared is the copy of mirrored memory that a backend maps. What lies
 // at an offset of the host's memory lies at the same offset of the copy. Its methods belong to
 // the goroutine that runs programs.
-type Lent interface {
+type Shared interface {
 	// Export says how a backend gets at the copy, one in this process or one in
 	// another; Attached takes what the backend's Attach has answered. Both are
 	// called anew for every backend, and what one before has left open is void.

@@ -10,11 +10,11 @@ import (
 
 // Device copies batches to its own memory while it computes (plan.Resident).
 type Device interface {
-	// Feed begins to copy the batch of the next run, and Forget drops one that no
-	// run has got. Fed waits until the batch of the run under way was read.
-	Feed(input, target []byte) error
-	Fed() error
-	Forget()
+	// Prefetch begins to copy the batch of the next run, and DropPrefetched drops one that
+	// no run has got. WaitPrefetched waits until the batch of the run under way was read.
+	Prefetch(input, target []byte) error
+	WaitPrefetched() error
+	DropPrefetched()
 }
 
 // Feeder gives the steps of an epoch their batches. On a device that computes by
@@ -57,7 +57,7 @@ func (f *Feeder) Stop() error { return f.loader.Stop() }
 // Forget drops a batch that was copied to the device ahead and that no run will get.
 func (f *Feeder) Forget() {
 	if f.device != nil {
-		f.device.Forget()
+		f.device.DropPrefetched()
 	}
 }
 
@@ -99,11 +99,11 @@ func (f *Feeder) Prefetch() {
 	if f.next.Rows > 0 || f.nextErr != nil || f.loader.Left() == 0 {
 		return
 	}
-	if f.nextErr = f.device.Fed(); f.nextErr != nil {
+	if f.nextErr = f.device.WaitPrefetched(); f.nextErr != nil {
 		return
 	}
 	if _, f.nextErr = f.fetch(0); f.nextErr == nil {
-		f.nextErr = f.device.Feed(f.next.Input, f.next.Target)
+		f.nextErr = f.device.Prefetch(f.next.Input, f.next.Target)
 	}
 }
 

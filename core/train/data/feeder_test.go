@@ -35,9 +35,9 @@ type copier struct {
 	broken      error
 }
 
-func (c *copier) Feed(_, _ []byte) error { c.fed++; return nil }
-func (c *copier) Fed() error             { return c.broken }
-func (c *copier) Forget()                { c.forgot++ }
+func (c *copier) Prefetch(_, _ []byte) error { c.fed++; return nil }
+func (c *copier) WaitPrefetched() error      { return c.broken }
+func (c *copier) DropPrefetched()            { c.forgot++ }
 
 func newTestFeeder(t *testing.T, src *samples, device Device) *Feeder {
 	t.Helper()

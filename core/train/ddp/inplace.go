@@ -12,7 +12,7 @@ import (
 // divided and sent when their last gradient is enqueued, long before it is computed.
 type inPlace struct {
 	dev     plan.Resident
-	shared  plan.Lent
+	shared  plan.Shared
 	arena   *sdk.Arena      // shared, as the backend knows it
 	buckets []tensor.Tensor // the host's memory that they are copies of
 	done    []int           // by bucket: the event behind its sum
@@ -22,7 +22,7 @@ type inPlace struct {
 // Within makes the reducer sum up buckets in device memory shared with the backend,
 // which has the layout of the group's arena. Buckets travel in their own type. It is
 // called again for each backend that shares the memory, with the arena that this one knows.
-func (r *Reducer) Within(dev plan.Resident, shared plan.Lent, arena *sdk.Arena) {
+func (r *Reducer) Within(dev plan.Resident, shared plan.Shared, arena *sdk.Arena) {
 	r.staged.on = false
 	if r.device != nil {
 		r.device.arena = arena

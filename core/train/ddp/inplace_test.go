@@ -15,7 +15,7 @@ import (
 // that shares it.
 type gpu struct {
 	plan.Resident
-	plan.Lent
+	plan.Shared
 	did    []string
 	events int
 	broken string // what fails

@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// exported implements [plan.Lent] by an [Arena]: what is enqueued is on the
+// exported implements [plan.Shared] by an [Arena]: what is enqueued is on the
 // device's stream, where programs run.
 type exported struct {
 	g       *gpu.GPU
@@ -17,8 +17,8 @@ type exported struct {
 	open    int // calls with a Done event that the stream was not told to wait for
 }
 
-// Lend implements [plan.Resident].
-func (r *Residency) Lend(mem []byte) (_ plan.Lent, note string, err error) {
+// MirrorShared implements [plan.Resident].
+func (r *Residency) MirrorShared(mem []byte) (_ plan.Shared, note string, err error) {
 	g := r.g
 	defer g.Enter()()
 	a, err := AllocArena(g.CU, g.Dev, len(mem))
@@ -32,20 +32,20 @@ func (r *Residency) Lend(mem []byte) (_ plan.Lent, note string, err error) {
 	return x, note, nil
 }
 
-// Export implements [plan.Lent].
+// Export implements [plan.Shared].
 func (x *exported) Export(inProcess bool) (*contract.DeviceMemory, error) {
 	defer x.g.Enter()()
 	return x.arena.Export(inProcess)
 }
 
-// Attached implements [plan.Lent].
+// Attached implements [plan.Shared].
 func (x *exported) Attached(m *contract.DeviceMemory) error {
 	defer x.g.Enter()()
 	x.open = 0
 	return x.arena.Attached(m)
 }
 
-// Written implements [plan.Lent]. While every Done event is in use, a call
+// Written implements [plan.Shared]. While every Done event is in use, a call
 // completes when its result is in memory.
 func (x *exported) Written() (ready, done int, err error) {
 	if err := x.g.Lost(); err != nil {
@@ -63,7 +63,7 @@ func (x *exported) Written() (ready, done int, err error) {
 	return ready, done, x.g.Check(err, why)
 }
 
-// Follow implements [plan.Lent]. A call of a backend that was replaced has left
+// Follow implements [plan.Shared]. A call of a backend that was replaced has left
 // nothing open: its events are gone with it.
 func (x *exported) Follow(done int) error {
 	if done == 0 || x.open == 0 {
@@ -77,7 +77,7 @@ func (x *exported) Follow(done int) error {
 	return x.g.Check(x.arena.Follow(x.g.Stream, done), gpu.Doing("a bucket's sum"))
 }
 
-// Close implements [plan.Lent]. Work on the copy that is under way ends first;
+// Close implements [plan.Shared]. Work on the copy that is under way ends first;
 // on a device that is lost everything is left as it is.
 func (x *exported) Close() error {
 	if x.g.Lost() != nil {

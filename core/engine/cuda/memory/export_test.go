@@ -91,7 +91,7 @@ func TestExportedMemoryIsOrdered(t *testing.T) {
 			}
 			r, host := opened(t), must(shm.New("exported", 4096))
 			for range 2 { // what is closed is given back, and can be exported again
-				l, note, err := r.Lend(host.Bytes())
+				l, note, err := r.MirrorShared(host.Bytes())
 				if err != nil || note != "" {
 					t.Fatal(note, err)
 				}
@@ -130,7 +130,7 @@ func TestExportedMemoryIsOrdered(t *testing.T) {
 // completes when its result is in memory.
 func TestMoreCallsThanEvents(t *testing.T) {
 	r, host := opened(t), must(shm.New("exported", 4096))
-	l, _, err := r.Lend(host.Bytes())
+	l, _, err := r.MirrorShared(host.Bytes())
 	ok(t, err)
 	m := must(l.Export(true))
 	p := meet(t, r.g, m)

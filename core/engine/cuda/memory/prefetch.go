@@ -28,8 +28,8 @@ type slot struct {
 	full          driver.Event // the batch is here
 }
 
-// Feed implements [plan.Resident].
-func (r *Residency) Feed(input, target []byte) error {
+// Prefetch implements [plan.Resident].
+func (r *Residency) Prefetch(input, target []byte) error {
 	g, f := r.g, &r.prefetch
 	if err := g.Lost(); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (s *slot) grow(g *gpu.GPU) (err error) {
 	return err
 }
 
-// Fed implements [plan.Resident].
-func (r *Residency) Fed() error {
+// WaitPrefetched implements [plan.Resident].
+func (r *Residency) WaitPrefetched() error {
 	if r.prefetch.read == 0 {
 		return nil
 	}
@@ -84,8 +84,8 @@ func (r *Residency) Fed() error {
 	return r.g.Await(r.prefetch.stream, r.prefetch.read, gpu.Doing("the copy of a batch to the GPU"))
 }
 
-// Forget implements [plan.Resident].
-func (r *Residency) Forget() {
+// DropPrefetched implements [plan.Resident].
+func (r *Residency) DropPrefetched() {
 	for i := range r.prefetch.slots {
 		r.prefetch.slots[i].input = 0
 	}
