@@ -145,7 +145,11 @@ func TestCopiesOfWeightsBelongToTheOptimizer(t *testing.T) {
 	alone(t)
 	const steps = 4
 	for _, rule := range []plan.Rule{{Name: "sgd", Momentum: 0.9, WeightDecay: 0.01}, {Name: "adam", Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}, {Name: "adamw", Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}} {
-		for _, lower := range []tensor.DType{tensor.BF16, tensor.F16} {
+		types := []tensor.DType{tensor.BF16}
+		if rule.Name == "adamw" {
+			types = append(types, tensor.F16)
+		}
+		for _, lower := range types {
 			t.Run(fmt.Sprint(rule.Name, lower), func(t *testing.T) {
 				one, two := fakegpu.Computing(t), fakegpu.Computing(t)
 				a, b := newTrainee(t, one, rule, lower), newTrainee(t, two, rule, lower)
