@@ -41,6 +41,7 @@ type attempt struct {
 	witness *exit // the first rank that failed because of another one
 	silence <-chan time.Time
 	verdict *verdict // why it ends, nil while it runs or when all went well
+	root    *exit    // the end that the verdict is about, if it is one of this node's
 	kill    <-chan time.Time
 	killAt  time.Time
 	longer  <-chan time.Duration // node 0's grace, on the others
@@ -217,6 +218,7 @@ func (a *attempt) failed(e exit) {
 		grace = a.grace() // the others are saving as well
 	}
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
+	a.root = &e
 	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
 	f.Root.hear(e.w)
@@ -336,6 +338,7 @@ func (a *attempt) ending() ending {
 		return a.stopped(syscall.Signal(v.Signal))
 	}
 	f := v.Failure
+	a.correct(f)
 	f.Others, f.Stopped = a.followers()
 	code := f.Root.ExitCode
 	end := ending{code: ExitWorker, failure: f, again: restartHelps(code)}
@@ -346,6 +349,23 @@ func (a *attempt) ending() ending {
 		end.again = false // a node is missing, and the number of nodes is fixed
 	}
 	return end
+}
+
+// correct makes the culprit the root cause where it ended after the launcher had
+// stopped waiting for it and had believed the witness: on a busy machine an end
+// takes its time. Other nodes have the witness's account by then.
+func (a *attempt) correct(f *Failure) {
+	if a.l.nodes != nil || a.root == nil || a.root.code != ExitPeer {
+		return
+	}
+	for i, e := range a.ended {
+		if passesThrough(e.code) && !e.obeyed() {
+			a.ended[i] = *a.root
+			f.Root = e.cause(a.l.host, a.l.oom)
+			f.Root.hear(e.w)
+			return
+		}
+	}
 }
 
 // stopped judges an attempt that a signal ended. It is preempted when every rank

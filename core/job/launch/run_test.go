@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +49,16 @@ func TestWitnesses(t *testing.T) {
 		if f == nil || f.Root.Rank != root || res.ExitCode != ExitWorker || len(f.Others)+len(f.Stopped) != 1 {
 			t.Errorf("%s: %+v %+v\n%s", role, res, f, log)
 		}
+	}
+}
+
+// A culprit that takes longer over its end than the launcher waits for it is the
+// root cause all the same, and its code the job's.
+func TestCulpritEndsLate(t *testing.T) {
+	res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole("late:" + filepath.Join(t.TempDir(), "ready"))})
+	f := res.Failure()
+	if f == nil || f.Root.Rank != 1 || res.ExitCode != ExitCheckpoint || len(f.Others) != 1 || f.Others[0].Rank != 0 {
+		t.Errorf("%+v %+v\n%s", res, f, log)
 	}
 }
 

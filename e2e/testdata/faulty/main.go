@@ -157,7 +157,8 @@ func (b *backend) Do(ctx context.Context, c *sdk.Collective) error {
 		switch b.fault {
 		case "other size":
 			other := *c
-			other.Count, other.Buf = c.Count/2, c.Buf[:len(c.Buf)/2]
+			other.Count = c.Count / 2
+			other.Buf = c.Buf[:len(c.Buf)/c.Count*other.Count]
 			return b.Backend.Do(ctx, &other)
 		case "other op":
 			other := *c
