@@ -52,7 +52,7 @@ func cut(t *trial, bound time.Duration, rule wireRule, keys ...string) {
 	steps := 0
 	for i, r := range nodes {
 		res := r.wait(t)
-		t.ended(res, 5).says(t, "FAILED").matches(t, fmt.Sprintf(`rank %d\b`, 1-i))
+		t.ended(res, 5).says(t, "FAILED").matches(t, fmt.Sprintf(`(rank|node) %d\b`, 1-i))
 		t.soon(fmt.Sprint("node ", i, " ended"), res.since(r, at), bound)
 		if steps == 0 {
 			steps = p.stepsAfter(t, at.Add(2*time.Second))
