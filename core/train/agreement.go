@@ -88,9 +88,9 @@ func (a *agreement) anyOverflow(ctx context.Context, o *optim.Optimizer) (bool, 
 		if err := o.Err(); err != nil {
 			return err
 		}
-		any, err := a.group.Any(own)
+		found, err := a.group.Any(own)
 		if err == nil {
-			a.overflow[0] = flag(any)
+			a.overflow[0] = flag(found)
 		}
 		return err
 	})

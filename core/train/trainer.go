@@ -89,7 +89,7 @@ type Deps struct {
 }
 
 // Trainer is one rank's run. It belongs to one goroutine. Its parts know nothing
-// of it, nor of each other but where a comment says so.
+// of it.
 type Trainer struct {
 	Deps
 	answers
