@@ -19,7 +19,7 @@ func benchKernelsCommand() *cobra.Command {
 "floor" is the larger of operations over the core's peak and bytes over the bandwidth
 of the cache they fit into, both measured first; "of floor" exceeds 100 % where an
 algorithm needs fewer multiplications than the definition. TRAINCTL_CPU forces an
-instruction set, TRAINCTL_CONV=direct leaves minimal filtering out.`,
+instruction set, TRAINCTL_CONV=direct leaves Winograd out.`,
 		Example: `  trainctl bench kernels --match conv2d
   TRAINCTL_CPU=avx2 trainctl bench kernels --json`,
 		Args: exactly(),

@@ -68,7 +68,7 @@ var geometries = []geometry{
 	geom(2, 8, 6, 6, 17, 1, 1),
 	geom(1, 4, 10, 9, 6, 1, 1).stride(2, 2),
 	geom(2, 3, 17, 15, 5, 7, 7).pad(3, 3).stride(2, 2),
-	geom(2, 16, 12, 10, 32, 3, 3).pad(1, 1).stride(2, 2), // channels in sixteens, as minimal filtering wants them
+	geom(2, 16, 12, 10, 32, 3, 3).pad(1, 1).stride(2, 2), // channels in sixteens, as Winograd wants them
 	geom(2, 16, 8, 8, 32, 1, 1).stride(2, 2),
 	geom(1, 4, 9, 8, 6, 3, 2).pad(2, 0).dilate(2, 3).stride(1, 2),
 	geom(2, 6, 5, 7, 4, 3, 3).pad(1, 1).groups(2),
@@ -76,7 +76,7 @@ var geometries = []geometry{
 }
 
 // products are sums of products, for which a device may choose another
-// algorithm. Winograd's minimal filtering trades multiplications for rounding
+// algorithm. Winograd convolution trades multiplications for rounding
 // errors an order larger in float32 (Lavin and Gray, 2016).
 func products(n int, terms int, minimal bool) want {
 	w := newWant(n)
