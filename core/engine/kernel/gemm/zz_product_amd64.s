@@ -99,7 +99,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R8
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R9), Y1
@@ -110,7 +110,7 @@ one:
 	DECQ         R8
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R8
 	MOVQ         72(AX), R9
 	MOVQ         CX, DI
@@ -345,7 +345,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R8
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R9), Y2
@@ -358,7 +358,7 @@ one:
 	DECQ         R8
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R8
 	MOVQ         72(AX), R9
 	MOVQ         CX, DI
@@ -705,7 +705,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Y2
@@ -718,7 +718,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -989,7 +989,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Y4
@@ -1005,7 +1005,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -1374,7 +1374,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Y3
@@ -1389,7 +1389,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -1696,7 +1696,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Y6
@@ -1715,7 +1715,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -2109,7 +2109,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y4
@@ -2127,7 +2127,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -2473,7 +2473,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y8
@@ -2496,7 +2496,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -2912,7 +2912,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y5
@@ -2932,7 +2932,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -3314,7 +3314,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y10
@@ -3340,7 +3340,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -3778,7 +3778,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y6
@@ -3800,7 +3800,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -4218,7 +4218,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Y12
@@ -4247,7 +4247,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -4559,7 +4559,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R8
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R9), Z1
@@ -4570,7 +4570,7 @@ one:
 	DECQ         R8
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R8
 	MOVQ         72(AX), R9
 	MOVQ         CX, DI
@@ -4908,7 +4908,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R8
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R9), Z2
@@ -4921,7 +4921,7 @@ one:
 	DECQ         R8
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R8
 	MOVQ         72(AX), R9
 	MOVQ         CX, DI
@@ -5474,7 +5474,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Z2
@@ -5487,7 +5487,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -5860,7 +5860,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Z4
@@ -5876,7 +5876,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -6450,7 +6450,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Z3
@@ -6465,7 +6465,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -6873,7 +6873,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R9
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R10), Z6
@@ -6892,7 +6892,7 @@ one:
 	DECQ         R9
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -7490,7 +7490,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z4
@@ -7508,7 +7508,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -7954,7 +7954,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z8
@@ -7977,7 +7977,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -8596,7 +8596,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z5
@@ -8616,7 +8616,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -9097,7 +9097,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z10
@@ -9123,7 +9123,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -9763,7 +9763,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z6
@@ -9785,7 +9785,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -10301,7 +10301,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R10
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R11), Z12
@@ -10330,7 +10330,7 @@ one:
 	DECQ         R10
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -10994,7 +10994,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z7
@@ -11019,7 +11019,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -11573,7 +11573,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z14
@@ -11606,7 +11606,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -12291,7 +12291,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z8
@@ -12318,7 +12318,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -12907,7 +12907,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z16
@@ -12943,7 +12943,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -13649,7 +13649,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z9
@@ -13678,7 +13678,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -14302,7 +14302,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R11
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R12), Z18
@@ -14341,7 +14341,7 @@ one:
 	DECQ         R11
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -15071,7 +15071,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z10
@@ -15103,7 +15103,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -15765,7 +15765,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z20
@@ -15808,7 +15808,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -16559,7 +16559,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z11
@@ -16593,7 +16593,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -17290,7 +17290,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z22
@@ -17336,7 +17336,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -18108,7 +18108,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z12
@@ -18144,7 +18144,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -18876,7 +18876,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R12
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R13), Z24
@@ -18925,7 +18925,7 @@ one:
 	DECQ         R12
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -19721,7 +19721,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R13
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R14), Z13
@@ -19760,7 +19760,7 @@ one:
 	DECQ         R13
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -20530,7 +20530,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R13
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R14), Z26
@@ -20583,7 +20583,7 @@ one:
 	DECQ         R13
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -21400,7 +21400,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R13
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R14), Z14
@@ -21441,7 +21441,7 @@ one:
 	DECQ         R13
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8
@@ -22246,7 +22246,7 @@ loop:
 
 rest:
 	ADDQ $0x04, R13
-	JZ   turn
+	JZ   transpose
 
 one:
 	VMOVUPS      (R14), Z28
@@ -22302,7 +22302,7 @@ one:
 	DECQ         R13
 	JNZ          one
 
-turn:
+transpose:
 	MOVQ         64(AX), R9
 	MOVQ         72(AX), R10
 	MOVQ         CX, R8

@@ -11,10 +11,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// avx512bf16 is AVX-512 with products of bfloat16 pairs. Only its own families
-// are written for it; everything else it has from AVX-512.
-var avx512bf16 = isa{"BF16", 16}
-
 // instruction adds an instruction that neither avo nor Go's assembler knows; see encode.
 func (a *asm) instruction(name string, out operand.Op, in ...operand.Op) {
 	a.Instruction(&ir.Instruction{Opcode: name, Operands: append(in, out), Inputs: in, Outputs: []operand.Op{out}})

@@ -125,7 +125,7 @@ func (a *asm) overHalves(x, ahead reg.GPVirtual, label string, high reg.VecVirtu
 }
 
 // halfPool emits the forward pass over one or two rows of outputs at a time. x is
-// compared before it is normalised, with its sign turned if the scale is negative.
+// compared before it is normalised, with its sign columns if the scale is negative.
 func halfPool(a *asm, rows int) {
 	a.function(fmt.Sprintf("halfPool%d", rows), "func(halfPool *byte)",
 		fmt.Sprintf("pools pairs of rows, %d at a time, normalises the maxima, and writes what is positive of them, and their places.", rows))

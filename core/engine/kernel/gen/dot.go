@@ -10,13 +10,7 @@ import (
 // dot emits the micro-kernel of weight gradients: sums over pixels, which sit in
 // the lanes, of some rows of dy times some shifted views of x.
 func dot(a *asm) {
-	rows, cols := 3, 3
-	switch {
-	case a.isa == avx512bf16:
-		rows, cols = 4, 5 // a 5×5 filter has five times five taps
-	case a.lanes == 16:
-		rows, cols = 4, 6
-	}
+	rows, cols := a.dotRows, a.dotCols
 	a.function("dotTile", "func(dotTile *byte)",
 		fmt.Sprintf("computes %d×%d sums of products over t.steps.", rows, cols))
 	t := a.gp("dotTile")
@@ -70,31 +64,4 @@ func dotLoop(a *asm, t reg.GPVirtual, rows, cols int, acc []reg.VecVirtual) {
 type fma struct {
 	load func(m operand.Mem, v reg.VecVirtual)
 	add  func(g, x, acc reg.VecVirtual)
-}
-
-// stepMask loads the step's mask, and returns the masked load of dy.
-func (a *asm) stepMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), fma) {
-	if a.isa == avx512bf16 {
-		return a.pairMask(steps)
-	}
-	mask := a.laneMask(steps, 8)
-	if a.lanes == 16 {
-		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, fma{
-			load: func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
-			add:  func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
-		}
-	}
-	load := func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }
-	return load, fma{load: load, add: func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, acc) }}
-}
-
-// total adds up the lanes of v.
-func (a *asm) total(v reg.VecVirtual) reg.VecVirtual {
-	x := a.foldTo128(v, a.VADDPS)
-	y := a.XMM()
-	for _, swap := range []operand.U8{0b01001110, 0b10110001} {
-		a.VPERMILPS(swap, x, y)
-		a.VADDPS(x, y, x)
-	}
-	return x
 }

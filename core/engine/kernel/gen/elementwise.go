@@ -10,18 +10,18 @@ import (
 func elementwise(a *asm) {
 	for _, op := range []struct {
 		name, doc string
-		emit      func(ops ...operand.Op)
+		emit      func(x, y, dst operand.Op)
 	}{
-		{"add", "computes dst = a + b.", a.VADDPS},
-		{"mul", "computes dst = a·b.", a.VMULPS},
+		{"add", "computes dst = a + b.", a.add},
+		{"mul", "computes dst = a·b.", a.mul},
 	} {
 		a.function(op.name, "func(a, b, dst *float32, n int)", op.doc+" n is a multiple of 16.")
 		pa, pb, dst := a.gp("a"), a.gp("b"), a.gp("dst")
 		v := a.vec()
 		a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-			a.VMOVUPS(at(pa, off, d), v)
+			a.move(at(pa, off, d), v)
 			op.emit(at(pb, off, d), v, v)
-			a.VMOVUPS(v, at(dst, off, d))
+			a.move(v, at(dst, off, d))
 		})
 		a.ret()
 	}
@@ -35,8 +35,8 @@ func scale(a *asm) {
 	a.function("scale", "func(dst *float32, alpha float32, n int)", "computes dst *= alpha. n is a multiple of 16.")
 	dst, alpha, v := a.gp("dst"), a.splat("alpha"), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMULPS(at(dst, off, d), alpha, v)
-		a.VMOVUPS(v, at(dst, off, d))
+		a.mul(at(dst, off, d), alpha, v)
+		a.move(v, at(dst, off, d))
 	})
 	a.ret()
 }
@@ -45,9 +45,9 @@ func axpy(a *asm) {
 	a.function("axpy", "func(dst *float32, alpha float32, src *float32, n int)", "computes dst += alpha·src. n is a multiple of 16.")
 	dst, alpha, src, v := a.gp("dst"), a.splat("alpha"), a.gp("src"), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMULPS(at(src, off, d), alpha, v)
-		a.VADDPS(at(dst, off, d), v, v)
-		a.VMOVUPS(v, at(dst, off, d))
+		a.mul(at(src, off, d), alpha, v)
+		a.add(at(dst, off, d), v, v)
+		a.move(v, at(dst, off, d))
 	})
 	a.ret()
 }
@@ -58,8 +58,8 @@ func relu(a *asm) {
 	x, y, zero, v := a.gp("x"), a.gp("y"), a.vec(), a.vec()
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMAXPS(at(x, off, d), zero, v)
-		a.VMOVUPS(v, at(y, off, d))
+		a.max(at(x, off, d), zero, v)
+		a.move(v, at(y, off, d))
 	})
 	a.ret()
 }
@@ -71,16 +71,8 @@ func reluGrad(a *asm) {
 	y, dy, dx, zero, v := a.gp("y"), a.gp("dy"), a.gp("dx"), a.vec(), a.vec()
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(at(y, off, d), v)
-		if a.lanes == 16 {
-			k := a.K()
-			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, k)
-			a.VMOVUPS_Z(at(dy, off, d), k, v)
-		} else {
-			a.VCMPPS(operand.U8(notLessOrEqual), zero, v, v)
-			a.VANDPS(at(dy, off, d), v, v)
-		}
-		a.VMOVUPS(v, at(dx, off, d))
+		a.passed(at(y, off, d), at(dy, off, d), zero, v)
+		a.move(v, at(dx, off, d))
 	})
 	a.ret()
 }

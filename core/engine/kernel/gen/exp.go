@@ -93,10 +93,10 @@ func (e *exponential) exp(x reg.VecVirtual) {
 	e.VMINPD(x, hi, x)
 	e.VMAXPD(x, lo, x)
 	k, n := e.load(roundTo), e.vec()
-	e.VFMADD231PD(e.constant(math.Log2E), x, k)
-	e.VSUBPD(e.constant(roundTo), k, n)
-	e.VFNMADD231PD(e.constant(math.Ln2), n, x)
-	e.VFNMADD231PD(e.constant(ln2Low), n, x)
+	e.fma64(e.constant(math.Log2E), x, k)
+	e.sub64(e.constant(roundTo), k, n)
+	e.fnma64(e.constant(math.Ln2), n, x)
+	e.fnma64(e.constant(ln2Low), n, x)
 	p := e.load(inverseFactorial(expDegree))
 	for i := expDegree - 1; i >= 0; i-- {
 		e.VFMADD213PD(e.constant(inverseFactorial(max(i, 1))), x, p)
@@ -113,63 +113,6 @@ type group struct {
 }
 
 func (e *exponential) group() *group { return &group{e: e, parts: 16 / e.lanes} }
-
-// setMasks reads them from where m points, or the mask itself.
-func (g *group) setMasks(m reg.GPVirtual) {
-	e := g.e
-	g.masks = g.masks[:0]
-	for part := range g.parts {
-		if e.lanes == 16 {
-			k := e.K()
-			e.KMOVW(m.As32(), k)
-			g.masks = append(g.masks, k)
-			continue
-		}
-		x := e.XMM()
-		e.VMOVUPS(operand.Mem{Base: m, Disp: 16 * part}, x)
-		g.masks = append(g.masks, x)
-	}
-}
-
-// load widens four or eight float32; lanes that are masked out are 0.
-func (g *group) load(p reg.GPVirtual, part int, v reg.VecVirtual) {
-	e := g.e
-	if e.lanes == 16 {
-		y := e.YMM()
-		e.VMOVUPS_Z(operand.Mem{Base: p}, g.masks[part], y)
-		e.VCVTPS2PD(y, v)
-		return
-	}
-	x := e.XMM()
-	e.VMASKMOVPS(operand.Mem{Base: p, Disp: 16 * part}, g.masks[part], x)
-	e.VCVTPS2PD(x, v)
-}
-
-func (g *group) store(v reg.VecVirtual, p reg.GPVirtual, part int) {
-	e := g.e
-	if e.lanes == 16 {
-		y := e.YMM()
-		e.VCVTPD2PS(v, y)
-		e.VMOVUPS(y, g.masks[part], operand.Mem{Base: p})
-		return
-	}
-	x := e.XMM()
-	e.VCVTPD2PSY(v, x)
-	e.VMASKMOVPS(x, g.masks[part], operand.Mem{Base: p, Disp: 16 * part})
-}
-
-// add adds the lanes that are not masked out.
-func (g *group) add(v, acc reg.VecVirtual, part int) {
-	e := g.e
-	if e.lanes == 16 {
-		e.VADDPD(v, acc, g.masks[part], acc)
-		return
-	}
-	wide := e.vec()
-	e.VPMOVSXDQ(g.masks[part], wide)
-	e.VANDPD(wide, v, wide)
-	e.VADDPD(wide, acc, acc)
-}
 
 // loop runs body for every group of eight: all lanes of each, but of the last only those of tail.
 func (g *group) loop(pointers []reg.GPVirtual, body func()) {
@@ -195,25 +138,16 @@ func (e *exponential) largest() {
 	low, acc, v := e.XMM(), e.YMM(), e.YMM()
 	e.MOVL(operand.U32(math.Float32bits(float32(math.Inf(-1)))), bits)
 	e.VMOVD(bits, low)
-	e.VBROADCASTSS(low, acc)
+	e.spread(low, acc)
 	g.loop([]reg.GPVirtual{x}, func() {
-		if e.lanes == 16 {
-			e.VMOVUPS_Z(operand.Mem{Base: x}, g.masks[0], v)
-			e.VMAXPS(acc, v, g.masks[0], acc)
-			return
-		}
-		mask := e.YMM()
-		e.VMOVUPS(operand.Mem{Base: e.full}, mask)
-		e.VMASKMOVPS(operand.Mem{Base: x}, mask, v)
-		e.VMAXPS(acc, v, v)
-		e.VBLENDVPS(mask, v, acc, acc)
+		e.maxLanes(x, g, v, acc)
 	})
 	half := e.XMM()
 	e.VEXTRACTF128(operand.U8(1), acc, half)
-	e.VMAXPS(acc.AsX(), half, half)
+	e.max(acc.AsX(), half, half)
 	for _, swap := range []operand.U8{0b01001110, 0b10110001} {
 		e.VPERMILPS(swap, half, low)
-		e.VMAXPS(half, low, half)
+		e.max(half, low, half)
 	}
 	e.Store(half, e.Return("peak"))
 	e.ret()
@@ -232,7 +166,7 @@ func (e *exponential) expSum() {
 		v := e.vecs(g.parts)
 		for part := range v {
 			g.load(x, part, v[part])
-			e.VSUBPD(peak, v[part], v[part])
+			e.sub64(peak, v[part], v[part])
 			e.exp(v[part])
 			g.add(v[part], acc[part], part)
 		}
@@ -257,9 +191,9 @@ func (e *exponential) softmaxGrad() {
 		v := e.vec()
 		for part := range g.parts {
 			g.load(y, part, v)
-			e.VDIVPD(sum, v, v)
-			e.VSUBPD(wanted, v, v)
-			e.VMULPD(scale, v, v)
+			e.div64(sum, v, v)
+			e.sub64(wanted, v, v)
+			e.mul64(scale, v, v)
 			g.store(v, y, part)
 		}
 	})
@@ -283,10 +217,10 @@ func (e *exponential) map1(name, doc string, f func(x reg.VecVirtual) reg.VecVir
 func (e *exponential) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 	minus, one := e.vec(), e.load(1)
 	e.VXORPD(minus, minus, minus)
-	e.VSUBPD(x, minus, minus)
+	e.sub64(x, minus, minus)
 	e.exp(minus)
-	e.VADDPD(one, minus, minus)
-	e.VDIVPD(minus, one, minus)
+	e.add64(one, minus, minus)
+	e.div64(minus, one, minus)
 	return minus
 }
 
@@ -295,28 +229,20 @@ func (e *exponential) tanh(x reg.VecVirtual) reg.VecVirtual {
 	sign, size, q := e.load(math.Copysign(0, -1)), e.vec(), e.vec()
 	e.VANDNPD(x, sign, size)
 	e.VANDPD(x, sign, sign)
-	e.VMULPD(e.constant(-2), size, q)
+	e.mul64(e.constant(-2), size, q)
 	e.exp(q)
 	one, sum := e.load(1), e.vec()
-	e.VADDPD(one, q, sum)
-	e.VSUBPD(q, one, q)
-	e.VDIVPD(sum, q, q)
+	e.add64(one, q, sum)
+	e.sub64(q, one, q)
+	e.div64(sum, q, q)
 	e.VORPD(sign, q, q)
 	cube, near := e.vec(), e.vec()
-	e.VMULPD(x, x, cube)
-	e.VMULPD(x, cube, cube)
+	e.mul64(x, x, cube)
+	e.mul64(x, cube, cube)
 	e.VMOVAPD(x, near)
-	e.VFMADD231PD(e.constant(-1./3), cube, near)
+	e.fma64(e.constant(-1./3), cube, near)
 	small := e.load(tanhSmall)
 	const less = 0x11 // ordered: a NaN goes the other way
-	if e.lanes == 16 {
-		k := e.K()
-		e.VCMPPD(operand.U8(less), small, size, k)
-		e.VBLENDMPD(near, q, k, q)
-	} else {
-		m := e.vec()
-		e.VCMPPD(operand.U8(less), small, size, m)
-		e.VBLENDVPD(m, near, q, q)
-	}
+	e.where(less, small, size, near, q)
 	return q
 }

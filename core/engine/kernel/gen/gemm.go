@@ -19,11 +19,7 @@ const (
 // gemm emits the micro-kernels of every height: as many rows as leave room in
 // the register file for two columns of B and two broadcasts of A.
 func gemm(a *asm) {
-	rows := 6
-	if a.lanes == 16 {
-		rows = 14
-	}
-	for mr := 1; mr <= rows; mr++ {
+	for mr := 1; mr <= a.tileRows; mr++ {
 		gemmTile(a, mr)
 	}
 }
@@ -48,8 +44,8 @@ func tileInit(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	a.TESTQ(bias, bias)
 	a.JZ(operand.LabelRef("start"))
 	for i := range mr {
-		a.VBROADCASTSS(operand.Mem{Base: bias, Disp: 4 * i}, acc[2*i])
-		a.VMOVAPS(acc[2*i], acc[2*i+1])
+		a.spread(operand.Mem{Base: bias, Disp: 4 * i}, acc[2*i])
+		a.copy(acc[2*i], acc[2*i+1])
 	}
 	a.Label("start")
 }
@@ -63,11 +59,11 @@ func tileLoop(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	a.JZ(operand.LabelRef("store"))
 	a.Label("loop")
 	a.MOVLQSX(operand.Mem{Base: table}, off)
-	a.VMOVUPS(at(b0, off, 0), v0)
-	a.VMOVUPS(at(b1, off, 0), v1)
+	a.move(at(b0, off, 0), v0)
+	a.move(at(b1, off, 0), v1)
 	for i := range mr {
 		w := bcast[i%2]
-		a.VBROADCASTSS(operand.Mem{Base: pa, Disp: 4 * i}, w)
+		a.spread(operand.Mem{Base: pa, Disp: 4 * i}, w)
 		a.mulAdd(v0, w, acc[2*i])
 		a.mulAdd(v1, w, acc[2*i+1])
 	}
@@ -105,34 +101,4 @@ func tileStore(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 			a.Label("overwrite")
 		}
 	}
-}
-
-// lanesStore returns emitters that store, and that add memory to, the first lanes
-// of a vector; how many is the field of t at offset.
-func (a *asm) lanesStore(t reg.GPVirtual, offset int) (store func(reg.VecVirtual, operand.Mem), add func(operand.Mem, reg.VecVirtual)) {
-	mask := a.laneMask(t, offset)
-	if a.lanes == 16 {
-		return func(v reg.VecVirtual, m operand.Mem) { a.VMOVUPS(v, mask, m) },
-			func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, v, mask, v) }
-	}
-	return func(v reg.VecVirtual, m operand.Mem) { a.VMASKMOVPS(v, mask, m) },
-		func(m operand.Mem, v reg.VecVirtual) {
-			old := a.vec()
-			a.VMASKMOVPS(m, mask, old)
-			a.VADDPS(old, v, v)
-		}
-}
-
-// laneMask loads the mask of the first lanes: a mask register, or sign bits from
-// the table that pair points into.
-func (a *asm) laneMask(t reg.GPVirtual, offset int) reg.Register {
-	n := a.field(t, offset)
-	if a.lanes == 16 {
-		k := a.K()
-		a.KMOVW(n.As32(), k)
-		return k
-	}
-	v := a.vec()
-	a.VMOVUPS(operand.Mem{Base: n}, v)
-	return v
 }

@@ -40,7 +40,7 @@ func (a *asm) narrow(f format) {
 	a.function(f.name+"From32", "func(src *float32, dst *uint16, n int)", "rounds float32. n is a multiple of 16.")
 	src, dst, pack, v := a.gp("src"), a.gp("dst"), f.prepare(), a.vec()
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(operand.Mem{Base: src, Index: off, Scale: 2, Disp: 2 * d}, v)
+		a.move(operand.Mem{Base: src, Index: off, Scale: 2, Disp: 2 * d}, v)
 		pack(v)
 		a.storeHalf(v, at(dst, off, d))
 	})
@@ -52,7 +52,7 @@ func (a *asm) widen(f format) {
 	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		f.load(at(src, off, d), v)
-		a.VMOVUPS(v, operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d})
+		a.move(v, operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d})
 	})
 	a.ret()
 }
@@ -64,7 +64,7 @@ func (a *asm) addHalf(f format) {
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		f.load(at(dst, off, d), x)
 		f.load(at(src, off, d), y)
-		a.VADDPS(y, x, x)
+		a.add(y, x, x)
 		pack(x)
 		a.storeHalf(x, at(dst, off, d))
 	})
@@ -77,8 +77,8 @@ func (a *asm) accumulate(f format) {
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		sum := operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d}
 		f.load(at(src, off, d), v)
-		a.VADDPS(sum, v, v)
-		a.VMOVUPS(v, sum)
+		a.add(sum, v, v)
+		a.move(v, sum)
 	})
 	a.ret()
 }
@@ -99,14 +99,6 @@ func (a *asm) halfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)
 	a.Label("done")
 }
 
-// lower is the half of a register that 16-bit elements of its lanes take.
-func (a *asm) lower(v reg.VecVirtual) reg.VecVirtual {
-	if a.lanes == 16 {
-		return v.AsY().(reg.VecVirtual)
-	}
-	return v.AsX().(reg.VecVirtual)
-}
-
 func (a *asm) storeHalf(v reg.VecVirtual, m operand.Mem) { a.VMOVDQU(a.lower(v), m) }
 
 func (a *asm) packF16() func(reg.VecVirtual) {
@@ -116,38 +108,4 @@ func (a *asm) packF16() func(reg.VecVirtual) {
 func (a *asm) loadBF16(m operand.Mem, v reg.VecVirtual) {
 	a.VPMOVZXWD(m, v)
 	a.VPSLLD(operand.U8(16), v, v)
-}
-
-// packBF16 rounds to bfloat16: ties to even, NaN quiet with its payload's upper bits.
-func (a *asm) packBF16() func(reg.VecVirtual) {
-	one, bias, quiet := a.vec(), a.vec(), a.vec()
-	a.ones(one)
-	a.VPSLLD(operand.U8(6), one, quiet)
-	a.VPSLLD(operand.U8(15), one, bias)
-	a.VPSUBD(one, bias, bias) // 0x7fff
-	top, up := a.vec(), a.vec()
-	return func(v reg.VecVirtual) {
-		a.VPSRLD(operand.U8(16), v, top)
-		if a.lanes == 16 {
-			k := a.K()
-			a.VCMPPS(operand.U8(isNaN), v, v, k)
-			a.VPANDD(one, top, up)
-			a.VPADDD(bias, v, v)
-			a.VPADDD(up, v, v)
-			a.VPSRLD(operand.U8(16), v, v)
-			a.VPORD(quiet, top, k, v)
-			a.VPMOVDW(v, a.lower(v))
-			return
-		}
-		nan := a.vec()
-		a.VCMPPS(operand.U8(isNaN), v, v, nan)
-		a.VPAND(one, top, up)
-		a.VPADDD(bias, v, v)
-		a.VPADDD(up, v, v)
-		a.VPSRLD(operand.U8(16), v, v)
-		a.VPOR(quiet, top, top)
-		a.VBLENDVPS(nan, top, v, v)
-		a.VPACKUSDW(v, v, v)
-		a.VPERMQ(operand.U8(0b00001000), v, v)
-	}
 }

@@ -7,9 +7,6 @@ import (
 
 // im2col emits the copies of convolution by im2col.
 func im2col(a *asm) {
-	if a.lanes != 16 {
-		return
-	}
 	copyRuns(a)
 	a.everySecond("spreadPairs", "writes n floats to every second place of dst.", func(src, dst operand.Mem, n, pairs reg.Register, full reg.Register, v reg.VecVirtual) {
 		a.VMOVUPS_Z(src, n, v)
@@ -35,8 +32,8 @@ func copyRuns(a *asm) {
 	a.MOVQ(dst, to)
 	a.MOVQ(vectors, left)
 	a.Label("vector")
-	a.VMOVUPS(operand.Mem{Base: from}, v)
-	a.VMOVUPS(v, operand.Mem{Base: to})
+	a.move(operand.Mem{Base: from}, v)
+	a.move(v, operand.Mem{Base: to})
 	a.ADDQ(operand.U8(64), from)
 	a.ADDQ(operand.U8(64), to)
 	a.DECQ(left)

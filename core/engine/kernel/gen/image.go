@@ -19,7 +19,7 @@ func (a *asm) constant(n uint32) reg.VecVirtual {
 	r, x, v := a.GP32(), a.XMM(), a.vec()
 	a.MOVL(operand.U32(n), r)
 	a.VMOVD(r, x)
-	a.VPBROADCASTD(x, v)
+	a.spreadInt(x, v)
 	return v
 }
 
@@ -39,19 +39,19 @@ func colours(a *asm) {
 	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
 		a.VPMOVZXBD(at(luma, i, d), y)
 		a.VPSLLD(operand.U8(16), y, y)
-		a.VPADDD(round, y, y)
+		a.addInt(round, y, y)
 		a.VPMOVZXBD(at(blue, i, d), cb)
 		a.VPMOVZXBD(at(red, i, d), cr)
 		a.VPSUBD(middle, cb, cb)
 		a.VPSUBD(middle, cr, cr)
 		a.VPMULLD(greenCb, cb, g)
 		a.VPMULLD(greenCr, cr, t)
-		a.VPADDD(t, g, g)
+		a.addInt(t, g, g)
 		a.VPSUBD(g, y, g)
 		a.VPMULLD(redCr, cr, cr)
-		a.VPADDD(y, cr, cr)
+		a.addInt(y, cr, cr)
 		a.VPMULLD(blueCb, cb, cb)
-		a.VPADDD(y, cb, cb)
+		a.addInt(y, cb, cb)
 		clamp(cr)
 		clamp(g)
 		clamp(cb)
@@ -59,7 +59,7 @@ func colours(a *asm) {
 		a.VPSLLD(operand.U8(16), cb, cb)
 		a.xor(g, cr, cr)
 		a.xor(cb, cr, cr)
-		a.VMOVUPS(cr, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
+		a.move(cr, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
 	})
 	a.ret()
 }
@@ -72,11 +72,11 @@ func acrossPixels(a *asm) {
 	groups, n := a.gp("groups"), a.gp("n")
 	spread, round := a.vec(), a.XMM()
 	s := a.gp("spread")
-	a.VMOVUPS(operand.Mem{Base: s}, spread)
+	a.move(operand.Mem{Base: s}, spread)
 	r := a.GP32()
 	a.MOVL(operand.U32(1<<21), r)
 	a.VMOVD(r, round)
-	a.VPBROADCASTD(round, round)
+	a.spreadInt(round, round)
 	at, k := a.GP64(), a.GP64()
 	sum, x, w := a.vec(), a.vec(), a.vec()
 	a.Label("pixel")
@@ -89,21 +89,17 @@ func acrossPixels(a *asm) {
 	a.Label("taps")
 	for d := 0; d < 4; d += a.lanes / 4 {
 		a.VPMOVZXBD(operand.Mem{Base: at, Disp: 4 * d}, x)
-		if a.lanes == 16 {
-			a.VBROADCASTI32X4(operand.Mem{Base: weight}, w)
-		} else {
-			a.VPBROADCASTQ(operand.Mem{Base: weight, Disp: 4 * d}, w)
-		}
+		a.weights(operand.Mem{Base: weight}, d, w)
 		a.VPERMD(w, spread, w)
 		a.VPMULLD(w, x, x)
-		a.VPADDD(x, sum, sum)
+		a.addInt(x, sum, sum)
 	}
 	a.ADDQ(operand.U8(16), at)
 	a.ADDQ(operand.U8(16), weight)
 	a.DECQ(k)
 	a.JNE(operand.LabelRef("taps"))
-	v := a.foldTo128(sum, func(ops ...operand.Op) { a.VPADDD(ops[0], ops[1], ops[2]) })
-	a.VPADDD(round, v, v)
+	v := a.foldTo128(sum, func(ops ...operand.Op) { a.addInt(ops[0], ops[1], ops[2]) })
+	a.addInt(round, v, v)
 	a.VPSRAD(operand.U8(22), v, v)
 	a.VPACKUSDW(v, v, v)
 	a.VPACKUSWB(v, v, v)
@@ -129,17 +125,17 @@ func downPixels(a *asm) {
 	a.CMPQ(n, operand.U8(columns))
 	a.JL(operand.LabelRef("done"))
 	for _, s := range sums {
-		a.VMOVAPS(round, s)
+		a.copy(round, s)
 	}
 	a.MOVQ(src, row)
 	a.MOVQ(weights, weight)
 	a.MOVQ(taps, k)
 	a.Label("taps")
-	a.VPBROADCASTD(operand.Mem{Base: weight}, w)
+	a.spreadInt(operand.Mem{Base: weight}, w)
 	for i, s := range sums {
 		a.VPMOVZXBD(operand.Mem{Base: row, Disp: i * a.lanes}, x)
 		a.VPMULLD(w, x, x)
-		a.VPADDD(x, s, s)
+		a.addInt(x, s, s)
 	}
 	a.ADDQ(stride, row)
 	a.ADDQ(operand.U8(4), weight)
@@ -154,31 +150,6 @@ func downPixels(a *asm) {
 	a.ret()
 }
 
-// clip stores 32 sums as bytes.
-func (a *asm) clip(sums []reg.VecVirtual, dst reg.GPVirtual) {
-	for _, s := range sums {
-		a.VPSRAD(operand.U8(22), s, s)
-	}
-	if a.lanes == 16 {
-		zero := a.vec()
-		a.zero(zero)
-		for i, s := range sums {
-			a.VPMAXSD(zero, s, s)
-			a.VPMOVUSDB(s, operand.Mem{Base: dst, Disp: 16 * i})
-		}
-		return
-	}
-	// Packing works within halves: words come as 0 2 1 3, and bytes in fours.
-	const evenThenOdd = 0xd8
-	a.VPACKUSDW(sums[1], sums[0], sums[0])
-	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
-	a.VPACKUSDW(sums[3], sums[2], sums[2])
-	a.VPERMQ(operand.U8(evenThenOdd), sums[2], sums[2])
-	a.VPACKUSWB(sums[2], sums[0], sums[0])
-	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
-	a.VMOVUPS(sums[0], operand.Mem{Base: dst})
-}
-
 func channel(a *asm) {
 	a.function("channel", "func(dst *float32, pixels *byte, shift uint64, sums *float32, n int)",
 		"normalises one channel of pixels as Levels says: the byte that shift brings to the end. n is a multiple of 16.")
@@ -186,11 +157,11 @@ func channel(a *asm) {
 	shift, low, x := a.XMM(), a.constant(255), a.vec()
 	a.VMOVQ(count, shift)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(at(src, off, d), x)
+		a.move(at(src, off, d), x)
 		a.VPSRLD(shift, x, x)
 		a.VANDPS(low, x, x)
 		normalise(x)
-		a.VMOVUPS(x, at(dst, off, d))
+		a.move(x, at(dst, off, d))
 	})
 	a.ret()
 }

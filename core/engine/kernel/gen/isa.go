@@ -9,28 +9,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// isa is a vector extension: how many float32 a register holds, and its registers.
-type isa struct {
-	name  string
-	lanes int
-}
-
-var (
-	avx2   = isa{"AVX2", 8}
-	avx512 = isa{"AVX512", 16}
-)
-
 // asm emits functions for one isa.
 type asm struct {
 	*build.Context
 	isa
-}
-
-func (a *asm) vec() reg.VecVirtual {
-	if a.lanes == 16 {
-		return a.ZMM()
-	}
-	return a.YMM()
 }
 
 func (a *asm) vecs(n int) []reg.VecVirtual {
@@ -39,15 +21,6 @@ func (a *asm) vecs(n int) []reg.VecVirtual {
 		v[i] = a.vec()
 	}
 	return v
-}
-
-// zero clears a vector register.
-func (a *asm) zero(v reg.VecVirtual) {
-	if a.lanes == 16 {
-		a.VPXORD(v, v, v)
-	} else {
-		a.VXORPS(v, v, v)
-	}
 }
 
 // function starts a function named base+ISA that the garbage collector need not look into.
@@ -76,7 +49,7 @@ func (a *asm) field(p reg.GPVirtual, offset int) reg.GPVirtual {
 func (a *asm) splat(param string) reg.VecVirtual {
 	x, v := a.XMM(), a.vec()
 	a.Load(a.Param(param), x)
-	a.VBROADCASTSS(x, v)
+	a.spread(x, v)
 	return v
 }
 
@@ -99,28 +72,4 @@ func (a *asm) blocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
 
 func at(base, off reg.GPVirtual, disp int) operand.Mem {
 	return operand.Mem{Base: base, Index: off, Scale: 1, Disp: disp}
-}
-
-// ret returns to Go code, whose SSE instructions are slow while the upper halves
-// of the registers are in use.
-func (a *asm) ret() {
-	a.VZEROUPPER()
-	a.RET()
-}
-
-// foldTo128 combines the 128-bit parts of v with add. All its instructions reach
-// the upper 16 registers.
-func (a *asm) foldTo128(v reg.VecVirtual, add func(...operand.Op)) reg.VecVirtual {
-	y := v
-	extract := a.VEXTRACTF128
-	if a.lanes == 16 {
-		extract = func(i, y, x operand.Op) { a.VEXTRACTF32X4(i, y, x) }
-		y = a.YMM()
-		a.VEXTRACTF64X4(operand.U8(1), v, y)
-		add(v.AsY(), y, y)
-	}
-	x := a.XMM()
-	extract(operand.U8(1), y.AsY(), x)
-	add(y.AsX(), x, x)
-	return x
 }

@@ -1,7 +1,12 @@
 // Command gen writes the assembly below core/engine/kernel: one .s file and one file
 // of Go declarations per family of kernels, both named zz_ and what the family is
-// called. It is a module of its own, so that trainctl does
-// not depend on the assembler library.
+// called. It is a module of its own, so that trainctl does not depend on the assembler
+// library.
+//
+// x86.go is the instruction sets: registers, how each operation of a vector is spelt,
+// and what takes other instructions in each. The other files are the kernels. Those
+// of bfloat16, and shuffles that only AVX-512 has, spell x86 themselves, and so does
+// what counts and branches. layout.go says how structs lie that assembly reads.
 package main
 
 import (
@@ -24,10 +29,12 @@ type family struct {
 	isas         []isa
 }
 
-// each is what has kernels for AVX2 and for AVX-512; bf16 is what needs the
-// extension that multiplies bfloat16, and has everything else from AVX-512.
+// each is what has kernels for AVX2 and for AVX-512; wide is what needs more registers
+// than AVX2 has; bf16 is what needs the extension that multiplies bfloat16, and has
+// everything else from AVX-512.
 var (
 	each = []isa{avx2, avx512}
+	wide = []isa{avx512}
 	bf16 = []isa{avx512bf16}
 )
 
@@ -47,15 +54,15 @@ var families = []family{
 	{"gemm", "bf16_tile", bf16Gemm, bf16},
 	{"gemm", "bf16_finish", bf16Finish, bf16},
 	{"conv", "dot", dot, each},
-	{"conv", "im2col", im2col, each},
-	{"conv", "winograd", winograd, each},
+	{"conv", "im2col", im2col, wide},
+	{"conv", "winograd", winograd, wide},
 	{"conv", "bf16_dot", dot, bf16},
 	{"conv", "bf16_winograd", bf16Winograd, bf16},
 	{"pool", "pool", pool, each},
 	{"norm", "norm", norm, each},
 	{"norm", "moments", moments, each},
 	{"norm", "normrelu", normReLU, each},
-	{"norm", "normpool", normPool, each},
+	{"norm", "normpool", normPool, wide},
 	{"norm", "bf16_norm", bf16Norm, bf16},
 	{"norm", "bf16_normpool", bf16NormPool, bf16},
 	{"optimizer", "update", update, each},

@@ -14,18 +14,18 @@ func moments(a *asm) {
 	zero, mean := a.vec(), a.splat("inverse")
 	a.zero(zero)
 	sums := a.vecs(4)
-	a.overPlane(x, ahead, "sum", sums, func(v reg.VecVirtual, acc int) { a.VADDPS(v, sums[acc], sums[acc]) }, zero)
+	a.overPlane(x, ahead, "sum", sums, func(v reg.VecVirtual, acc int) { a.add(v, sums[acc], sums[acc]) }, zero)
 	total := a.total(a.fold(sums))
 	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
-	a.VBROADCASTSS(total.AsX(), mean)
+	a.spread(total.AsX(), mean)
 	diffs, squares := a.vecs(4), a.vecs(4)
 	for _, v := range squares {
 		a.zero(v)
 	}
 	a.overPlane(x, nil, "diff", diffs, func(v reg.VecVirtual, acc int) {
-		a.VSUBPS(mean, v, v)
-		a.VADDPS(v, diffs[acc], diffs[acc])
-		a.VFMADD231PS(v, v, squares[acc])
+		a.sub(mean, v, v)
+		a.add(v, diffs[acc], diffs[acc])
+		a.fma(v, v, squares[acc])
 	}, mean)
 	a.Store(mean.AsX(), a.Return("mean"))
 	a.Store(a.total(a.fold(diffs)).AsX(), a.Return("diff"))
@@ -34,9 +34,9 @@ func moments(a *asm) {
 }
 
 func (a *asm) fold(v []reg.VecVirtual) reg.VecVirtual {
-	a.VADDPS(v[1], v[0], v[0])
-	a.VADDPS(v[3], v[2], v[2])
-	a.VADDPS(v[2], v[0], v[0])
+	a.add(v[1], v[0], v[0])
+	a.add(v[3], v[2], v[2])
+	a.add(v[2], v[0], v[0])
 	return v[0]
 }
 
@@ -59,7 +59,7 @@ func (a *asm) overPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVir
 	a.JL(operand.LabelRef(label + "Ones"))
 	for i := range 4 {
 		prefetch(4 * i * a.lanes)
-		a.VMOVUPS(operand.Mem{Base: p, Disp: 4 * i * a.lanes}, v[i])
+		a.move(operand.Mem{Base: p, Disp: 4 * i * a.lanes}, v[i])
 		body(v[i], i)
 	}
 	a.ADDQ(operand.U32(16*a.lanes), p)
@@ -70,22 +70,12 @@ func (a *asm) overPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVir
 	a.DECQ(n)
 	a.JL(operand.LabelRef(label + "Tail"))
 	prefetch(0)
-	a.VMOVUPS(operand.Mem{Base: p}, v[0])
+	a.move(operand.Mem{Base: p}, v[0])
 	body(v[0], 0)
 	a.ADDQ(operand.U8(4*a.lanes), p)
 	a.JMP(operand.LabelRef(label + "1"))
 	a.Label(label + "Tail")
 	tail := a.gp("tail")
-	if a.lanes == 16 {
-		k := a.K()
-		a.KMOVW(tail.As32(), k)
-		a.VMOVAPS(rest, v[0])
-		a.VMOVUPS(operand.Mem{Base: p}, k, v[0])
-	} else {
-		mask := a.vec()
-		a.VMOVUPS(operand.Mem{Base: tail}, mask)
-		a.VMASKMOVPS(operand.Mem{Base: p}, mask, v[0])
-		a.VBLENDVPS(mask, v[0], rest, v[0])
-	}
+	a.loadOr(operand.Mem{Base: p}, tail, rest, v[0])
 	body(v[0], 1)
 }

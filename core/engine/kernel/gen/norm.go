@@ -23,11 +23,11 @@ func subMulAdd(a *asm) {
 		"computes y = (x−mean)·scale + shift. n is a multiple of 16.")
 	x, y, mean, scale, shift, v := a.gp("x"), a.gp("y"), a.splat("mean"), a.splat("scale"), a.splat("shift"), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(at(x, off, d), v)
-		a.VSUBPS(mean, v, v)
-		a.VMULPS(scale, v, v)
-		a.VADDPS(shift, v, v)
-		a.VMOVUPS(v, at(y, off, d))
+		a.move(at(x, off, d), v)
+		a.sub(mean, v, v)
+		a.mul(scale, v, v)
+		a.add(shift, v, v)
+		a.move(v, at(y, off, d))
 	})
 	a.ret()
 }
@@ -39,14 +39,14 @@ func normGrad(a *asm) {
 	mean, meanDy, slope, scale := a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")
 	v, g := a.vec(), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(at(x, off, d), v)
-		a.VSUBPS(mean, v, v)
-		a.VMULPS(slope, v, v)
-		a.VMOVUPS(at(dy, off, d), g)
-		a.VSUBPS(meanDy, g, g)
-		a.VSUBPS(v, g, g)
-		a.VMULPS(scale, g, g)
-		a.VMOVUPS(g, at(dx, off, d))
+		a.move(at(x, off, d), v)
+		a.sub(mean, v, v)
+		a.mul(slope, v, v)
+		a.move(at(dy, off, d), g)
+		a.sub(meanDy, g, g)
+		a.sub(v, g, g)
+		a.mul(scale, g, g)
+		a.move(g, at(dx, off, d))
 	})
 	a.ret()
 }
@@ -71,12 +71,12 @@ func (a *asm) sums() []reg.VecVirtual {
 // returnSum adds up the accumulators and stores the total as a result.
 func (a *asm) returnSum(acc []reg.VecVirtual, result string) {
 	for _, v := range acc[1:] {
-		a.VADDPD(v, acc[0], acc[0])
+		a.add64(v, acc[0], acc[0])
 	}
 	x := a.foldTo128(acc[0], a.VADDPD)
 	y := a.XMM()
 	a.VPERMILPD(operand.U8(1), x, y)
-	a.VADDPD(x, y, x)
+	a.add64(x, y, x)
 	a.Store(x, a.Return(result))
 }
 
@@ -93,8 +93,8 @@ func sum(a *asm) {
 	x, acc, v := a.gp("x"), a.sums(), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.doubles(d, func(d, part int) {
-			a.VCVTPS2PD(at(x, off, d), v)
-			a.VADDPD(v, acc[part], acc[part])
+			a.widen64(at(x, off, d), v)
+			a.add64(v, acc[part], acc[part])
 		})
 	})
 	a.returnSum(acc, "total")
@@ -106,9 +106,9 @@ func sumSqDiff(a *asm) {
 	x, mean, acc, v := a.gp("x"), a.splat64("mean"), a.sums(), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.doubles(d, func(d, part int) {
-			a.VCVTPS2PD(at(x, off, d), v)
-			a.VSUBPD(mean, v, v)
-			a.VFMADD231PD(v, v, acc[part])
+			a.widen64(at(x, off, d), v)
+			a.sub64(mean, v, v)
+			a.fma64(v, v, acc[part])
 		})
 	})
 	a.returnSum(acc, "total")
@@ -121,11 +121,11 @@ func sumAndDot(a *asm) {
 	dy, x, mean, sums, dots, g, v := a.gp("dy"), a.gp("x"), a.splat64("mean"), a.sums(), a.sums(), a.vec(), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.doubles(d, func(d, part int) {
-			a.VCVTPS2PD(at(dy, off, d), g)
-			a.VCVTPS2PD(at(x, off, d), v)
-			a.VSUBPD(mean, v, v)
-			a.VADDPD(g, sums[part], sums[part])
-			a.VFMADD231PD(g, v, dots[part])
+			a.widen64(at(dy, off, d), g)
+			a.widen64(at(x, off, d), v)
+			a.sub64(mean, v, v)
+			a.add64(g, sums[part], sums[part])
+			a.fma64(g, v, dots[part])
 		})
 	})
 	a.returnSum(sums, "total")

@@ -22,9 +22,6 @@ const (
 // maxima get any of dy, so dy is spread in registers and never in memory. AVX2
 // has too few of them.
 func normPool(a *asm) {
-	if a.lanes != 16 {
-		return
-	}
 	for vecs := 1; vecs <= 4; vecs++ {
 		a.poolGrad(fmt.Sprintf("normPoolSums%d", vecs), "adds up dy and dy·(x−mean).", vecs, normPoolSums)
 		a.poolGrad(fmt.Sprintf("normPoolGrad%d", vecs), "writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.", vecs, normPoolGrad)
@@ -49,18 +46,18 @@ func normPoolSums(a *asm, p *spread) {
 	a.zero(dots[0])
 	a.zero(dots[1])
 	n := 0
-	p.perRow = func(g reg.VecVirtual) { a.VADDPS(g, sums, sums) }
+	p.perRow = func(g reg.VecVirtual) { a.add(g, sums, sums) }
 	p.perVector = func(g, x reg.VecVirtual, isLast bool) {
-		a.VSUBPS(mean, x, x)
+		a.sub(mean, x, x)
 		if isLast {
 			a.VFMADD231PS(g, x, p.last, dots[n%2])
 		} else {
-			a.VFMADD231PS(g, x, dots[n%2])
+			a.fma(g, x, dots[n%2])
 		}
 		n++
 	}
 	p.finish = func() {
-		a.VADDPS(dots[1], dots[0], dots[0])
+		a.add(dots[1], dots[0], dots[0])
 		a.VMOVSS(a.total(sums), operand.Mem{Base: p.t, Disp: pgSum})
 		a.VMOVSS(a.total(dots[0]), operand.Mem{Base: p.t, Disp: pgDot})
 	}
@@ -73,15 +70,15 @@ func normPoolGrad(a *asm, p *spread) {
 	p.store = true
 	p.perRow = func(reg.VecVirtual) {}
 	p.perVector = func(g, x reg.VecVirtual, isLast bool) {
-		a.VSUBPS(mean, x, x)
-		a.VMULPS(slope, x, x)
-		a.VSUBPS(meanDy, g, g)
-		a.VSUBPS(x, g, x)
-		a.VMULPS(scale, x, x)
+		a.sub(mean, x, x)
+		a.mul(slope, x, x)
+		a.sub(meanDy, g, g)
+		a.sub(x, g, x)
+		a.mul(scale, x, x)
 		if isLast {
 			a.VADDPS(x, sums, p.last, sums)
 		} else {
-			a.VADDPS(x, sums, sums)
+			a.add(x, sums, sums)
 		}
 	}
 	p.finish = func() { a.VMOVSS(a.total(sums), operand.Mem{Base: p.t, Disp: pgSum}) }
@@ -98,15 +95,15 @@ func (a *asm) poolGrad(name, doc string, vecs int, prepare func(a *asm, p *sprea
 	dy, y, idx, out := a.field(t, pgDY), a.field(t, pgY), a.field(t, pgIdx), a.field(t, pgOut)
 	lane, place, vs := a.vecs(vecs), a.vecs(vecs), a.vecs(vecs) // of dy above; in the plane; of x
 	for v := range vecs {
-		a.VMOVUPS(operand.Mem{Base: t, Disp: pgLane + 64*v}, lane[v])
-		a.VMOVUPS(operand.Mem{Base: t, Disp: pgPlace + 64*v}, place[v])
+		a.move(operand.Mem{Base: t, Disp: pgLane + 64*v}, lane[v])
+		a.move(operand.Mem{Base: t, Disp: pgPlace + 64*v}, place[v])
 	}
 	next, x32 := a.vec(), a.XMM()
 	shift := a.GP64()
 	a.MOVQ(stride, shift)
 	a.SHRQ(operand.U8(2), shift)
 	a.VMOVD(shift.As32(), x32)
-	a.VPBROADCASTD(x32, next)
+	a.spreadInt(x32, next)
 	at := func(base reg.GPVirtual, v int) operand.Mem {
 		if v == vecs-1 {
 			return operand.Mem{Base: base, Index: last, Scale: 1}
@@ -120,7 +117,7 @@ func (a *asm) poolGrad(name, doc string, vecs int, prepare func(a *asm, p *sprea
 	a.VMOVUPS_Z(operand.Mem{Base: y}, n, top)
 	a.VMOVUPS_Z(operand.Mem{Base: idx}, n, best)
 	for v := range vecs {
-		a.VMOVUPS(at(x, v), vs[v])
+		a.move(at(x, v), vs[v])
 	}
 	a.keepPositive(top, g)
 	p.perRow(g)
@@ -130,11 +127,11 @@ func (a *asm) poolGrad(name, doc string, vecs int, prepare func(a *asm, p *sprea
 		a.VPCMPEQD(place[v], spreadAt, k)
 		a.VPERMPS_Z(g, lane[v], k, spreadG)
 		p.perVector(spreadG, vs[v], v == vecs-1)
-		a.VPADDD(place[v], next, place[v])
+		a.addInt(place[v], next, place[v])
 	}
 	if p.store {
 		for v := range vecs {
-			a.VMOVUPS(vs[v], at(dx, v))
+			a.move(vs[v], at(dx, v))
 		}
 	}
 	a.ADDQ(stride, x)

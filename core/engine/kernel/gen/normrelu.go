@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
@@ -30,15 +29,15 @@ func normReLUForward(a *asm, residual bool) {
 	}
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.VMOVUPS(at(x, off, d), v)
-		a.VSUBPS(mean, v, v)
-		a.VMULPS(scale, v, v)
-		a.VADDPS(shift, v, v)
+		a.move(at(x, off, d), v)
+		a.sub(mean, v, v)
+		a.mul(scale, v, v)
+		a.add(shift, v, v)
 		if residual {
-			a.VADDPS(at(r, off, d), v, v)
+			a.add(at(r, off, d), v, v)
 		}
-		a.VMAXPS(v, zero, v)
-		a.VMOVUPS(v, at(y, off, d))
+		a.max(v, zero, v)
+		a.move(v, at(y, off, d))
 	})
 	a.ret()
 }
@@ -60,19 +59,6 @@ func (a *asm) prefetch(next []reg.GPVirtual, off reg.GPVirtual, disp int) {
 	}
 	for _, p := range next {
 		a.PREFETCHT1(at(p, off, 0))
-	}
-}
-
-// passed loads dy where y > 0 or NaN, and zeros elsewhere.
-func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
-	a.VMOVUPS(y, g)
-	if a.lanes == 16 {
-		k := a.K()
-		a.VCMPPS(operand.U8(notLessOrEqual), zero, g, k)
-		a.VMOVUPS_Z(dy, k, g)
-	} else {
-		a.VCMPPS(operand.U8(notLessOrEqual), zero, g, g)
-		a.VANDPS(dy, g, g)
 	}
 }
 
@@ -111,19 +97,19 @@ func gradSums(a *asm, relu, store bool) {
 		if relu {
 			a.passed(at(y, off, d), at(dy, off, d), zero, g)
 		} else {
-			a.VMOVUPS(at(dy, off, d), g)
+			a.move(at(dy, off, d), g)
 		}
-		a.VMOVUPS(at(x, off, d), v)
-		a.VSUBPS(mean, v, v)
-		a.VADDPS(g, sums[part], sums[part])
-		a.VFMADD231PS(g, v, dots[part])
+		a.move(at(x, off, d), v)
+		a.sub(mean, v, v)
+		a.add(g, sums[part], sums[part])
+		a.fma(g, v, dots[part])
 		if store {
-			a.VMOVUPS(g, at(to, off, d))
+			a.move(g, at(to, off, d))
 		}
 	})
 	for i := 1; i < parts; i++ {
-		a.VADDPS(sums[i], sums[0], sums[0])
-		a.VADDPS(dots[i], dots[0], dots[0])
+		a.add(sums[i], sums[0], sums[0])
+		a.add(dots[i], dots[0], dots[0])
 	}
 	a.Store(a.total(sums[0]).AsX(), a.Return("total"))
 	a.Store(a.total(dots[0]).AsX(), a.Return("dot"))
@@ -139,13 +125,13 @@ func reluNormGrad(a *asm) {
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.passed(at(y, off, d), at(dy, off, d), zero, g)
-		a.VMOVUPS(at(x, off, d), v)
-		a.VSUBPS(mean, v, v)
-		a.VMULPS(slope, v, v)
-		a.VSUBPS(meanDy, g, g)
-		a.VSUBPS(v, g, g)
-		a.VMULPS(scale, g, g)
-		a.VMOVUPS(g, at(dx, off, d))
+		a.move(at(x, off, d), v)
+		a.sub(mean, v, v)
+		a.mul(slope, v, v)
+		a.sub(meanDy, g, g)
+		a.sub(v, g, g)
+		a.mul(scale, g, g)
+		a.move(g, at(dx, off, d))
 	})
 	a.ret()
 }

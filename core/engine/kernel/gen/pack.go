@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
 )
 
 // pack emits the copies of matrices to panels. Both write whole vectors: what
@@ -36,8 +35,8 @@ func packAcross(a *asm) {
 			a.ADDQ(by, p)
 		}
 	}
-	for _, x := range a.turn(v) {
-		a.VMOVUPS(x, operand.Mem{Base: dst})
+	for _, x := range a.transpose(v) {
+		a.move(x, operand.Mem{Base: dst})
 		a.ADDQ(step, dst)
 	}
 	a.ADDQ(operand.U8(4*a.lanes), src)
@@ -54,24 +53,10 @@ func packAlong(a *asm) {
 	masked()
 	a.Label("row")
 	load(operand.Mem{Base: from}, x)
-	a.VMOVUPS(x, operand.Mem{Base: to})
+	a.move(x, operand.Mem{Base: to})
 	a.ADDQ(by, from)
 	a.ADDQ(step, to)
 	a.DECQ(n)
 	a.JNZ(operand.LabelRef("row"))
 	a.ret()
-}
-
-// maskedLoad returns a load of whole vectors, which after use of narrow loads
-// the lanes of a laneCount alone.
-func (a *asm) maskedLoad(lanes reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), narrow func()) {
-	if a.lanes == 16 {
-		mask, all := a.K(), a.GP64()
-		a.MOVQ(operand.U32(0xffff), all)
-		a.KMOVW(all.As32(), mask)
-		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, func() { a.KMOVW(lanes.As32(), mask) }
-	}
-	mask := a.vec()
-	a.VPCMPEQD(mask, mask, mask)
-	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func() { a.VMOVUPS(operand.Mem{Base: lanes}, mask) }
 }

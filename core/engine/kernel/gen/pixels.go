@@ -12,7 +12,7 @@ func levels(a *asm) {
 	a.bytes(a.gp("n"), func(i reg.GPVirtual, d int) {
 		a.VPMOVZXBD(at(src, i, d), x)
 		normalise(x)
-		a.VMOVUPS(x, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
+		a.move(x, operand.Mem{Base: dst, Index: i, Scale: 4, Disp: 4 * d})
 	})
 	a.ret()
 }
@@ -23,17 +23,17 @@ func levels(a *asm) {
 func (a *asm) normalise(sums reg.GPVirtual) func(x reg.VecVirtual) {
 	parts := a.vecs(5)
 	for i, v := range parts {
-		a.VBROADCASTSS(operand.Mem{Base: sums, Disp: 4 * i}, v)
+		a.spread(operand.Mem{Base: sums, Disp: 4 * i}, v)
 	}
 	hi255, lo255, mean, hiStd, loStd := parts[0], parts[1], parts[2], parts[3], parts[4]
 	y := a.vec()
 	return func(x reg.VecVirtual) {
-		a.VCVTDQ2PS(x, x)
-		a.VMULPS(lo255, x, y)
-		a.VFMADD231PS(hi255, x, y)
-		a.VSUBPS(mean, y, y)
-		a.VMULPS(loStd, y, x)
-		a.VFMADD231PS(hiStd, y, x)
+		a.toFloat(x, x)
+		a.mul(lo255, x, y)
+		a.fma(hi255, x, y)
+		a.sub(mean, y, y)
+		a.mul(loStd, y, x)
+		a.fma(hiStd, y, x)
 	}
 }
 
@@ -62,9 +62,9 @@ func noise(a *asm) {
 		a.VPSRLQ(operand.U8(31), z, t)
 		a.xor(z, t, z)
 		a.VPSRAD(operand.U8(8), z, z)
-		a.VCVTDQ2PS(z, z)
-		a.VMULPS(scale, z, z)
-		a.VMOVUPS(z, at(dst, off, d))
+		a.toFloat(z, z)
+		a.mul(scale, z, z)
+		a.move(z, at(dst, off, d))
 	})
 	a.ret()
 }
@@ -84,14 +84,6 @@ func (a *asm) bytes(n reg.GPVirtual, body func(i reg.GPVirtual, disp int)) {
 	a.Label("done")
 }
 
-func (a *asm) xor(x, y, dst reg.VecVirtual) {
-	if a.lanes == 16 {
-		a.VPXORQ(x, y, dst)
-	} else {
-		a.VPXOR(x, y, dst)
-	}
-}
-
 // mixer multiplies by a constant of 64 bits. Without VPMULLQ it takes three
 // products of 32 bits.
 type mixer struct {
@@ -100,26 +92,3 @@ type mixer struct {
 }
 
 func (a *asm) mixer() mixer { return mixer{a, a.vec(), a.vec()} }
-
-func (m mixer) load(at operand.Mem) {
-	m.a.VPBROADCASTQ(at, m.low)
-	if m.a.lanes < 16 {
-		m.a.VPSRLQ(operand.U8(32), m.low, m.high)
-	}
-}
-
-func (m mixer) multiply(z reg.VecVirtual) {
-	a := m.a
-	if a.lanes == 16 {
-		a.VPMULLQ(m.low, z, z)
-		return
-	}
-	t, u := a.vec(), a.vec()
-	a.VPSRLQ(operand.U8(32), z, t)
-	a.VPMULUDQ(m.low, t, t)
-	a.VPMULUDQ(m.high, z, u)
-	a.VPADDQ(t, u, t)
-	a.VPSLLQ(operand.U8(32), t, t)
-	a.VPMULUDQ(m.low, z, z)
-	a.VPADDQ(t, z, z)
-}

@@ -32,16 +32,16 @@ func pool(a *asm) {
 	mean, scale, shift, zero := a.broadcast(t, poolMean), a.broadcast(t, poolScale), a.broadcast(t, poolShift), a.vec()
 	a.zero(zero)
 	maxPool(a, func(v reg.VecVirtual) {
-		a.VSUBPS(mean, v, v)
-		a.VMULPS(scale, v, v)
-		a.VADDPS(shift, v, v)
-	}, func(v reg.VecVirtual) { a.VMAXPS(v, zero, v) }) // of zero and NaN, the second operand
+		a.sub(mean, v, v)
+		a.mul(scale, v, v)
+		a.add(shift, v, v)
+	}, func(v reg.VecVirtual) { a.max(v, zero, v) }) // of zero and NaN, the second operand
 }
 
 // broadcast fills a vector with a float32 field.
 func (a *asm) broadcast(t reg.GPVirtual, offset int) reg.VecVirtual {
 	v := a.vec()
-	a.VBROADCASTSS(operand.Mem{Base: t, Disp: offset}, v)
+	a.spread(operand.Mem{Base: t, Disp: offset}, v)
 	return v
 }
 
@@ -53,7 +53,7 @@ func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	lo, hi, n := a.laneMask(t, poolLo), a.laneMask(t, poolHi), a.laneMask(t, poolN)
 	evens, place, width, one := a.vec(), a.vec(), a.splat32(t, poolW), a.vec()
 	table := a.field(t, poolEvens)
-	a.VMOVUPS(operand.Mem{Base: table}, evens)
+	a.move(operand.Mem{Base: table}, evens)
 	a.addInt(evens, a.splat32(t, poolAt), place)
 	a.ones(one)
 	next := a.vec() // how much place grows per row of outputs
@@ -62,8 +62,8 @@ func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	a.Label("row")
 	best, at := a.vec(), a.vec()
 	v0, v1 := a.splitPairs(x, lo, hi, evens, one, before)
-	a.VMOVAPS(v0, best)
-	a.VMOVAPS(place, at)
+	a.copy(v0, best)
+	a.copy(place, at)
 	here := a.vec()
 	a.addInt(place, one, here)
 	a.keepMax(v1, here, best, at)
@@ -85,75 +85,17 @@ func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	a.ret()
 }
 
-// splitPairs loads two vectors of a row, and gives its even and its odd elements.
-func (a *asm) splitPairs(x reg.GPVirtual, lo, hi reg.Register, evens, one reg.VecVirtual, before func(reg.VecVirtual)) (even, odd reg.VecVirtual) {
-	v0, v1 := a.vec(), a.vec()
-	first, second := operand.Mem{Base: x}, operand.Mem{Base: x, Disp: 4 * a.lanes}
-	even, odd = a.vec(), a.vec()
-	if a.lanes == 16 {
-		a.VMOVUPS_Z(first, lo, v0)
-		a.VMOVUPS_Z(second, hi, v1)
-		before(v0)
-		before(v1)
-		odds := a.vec()
-		a.VPADDD(evens, one, odds)
-		a.VMOVAPS(v0, even)
-		a.VPERMT2PS(v1, evens, even)
-		a.VMOVAPS(v0, odd)
-		a.VPERMT2PS(v1, odds, odd)
-		return even, odd
-	}
-	a.VMASKMOVPS(first, lo, v0)
-	a.VMASKMOVPS(second, hi, v1)
-	before(v0)
-	before(v1)
-	a.VSHUFPS(operand.U8(0b10001000), v1, v0, even)
-	a.VPERMPD(operand.U8(0b11011000), even, even)
-	a.VSHUFPS(operand.U8(0b11011101), v1, v0, odd)
-	a.VPERMPD(operand.U8(0b11011000), odd, odd)
-	return even, odd
-}
-
-// keepMax replaces best and its place where v is greater, or NaN.
-func (a *asm) keepMax(v, place, best, at reg.VecVirtual) {
-	if a.lanes == 16 {
-		k, nan := a.K(), a.K()
-		a.VCMPPS(operand.U8(isGreater), best, v, k)
-		a.VCMPPS(operand.U8(isNaN), v, v, nan)
-		a.KORW(nan, k, k)
-		a.VMOVAPS(v, k, best)
-		a.VMOVDQU32(place, k, at)
-		return
-	}
-	k, nan := a.vec(), a.vec()
-	a.VCMPPS(operand.U8(isGreater), best, v, k)
-	a.VCMPPS(operand.U8(isNaN), v, v, nan)
-	a.VORPS(nan, k, k)
-	a.VBLENDVPS(k, v, best, best)
-	a.VBLENDVPS(k, place, at, at)
-}
-
-func (a *asm) storeLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
-	if a.lanes == 16 {
-		a.VMOVUPS(v, n, m)
-	} else {
-		a.VMASKMOVPS(v, n, m)
-	}
-}
-
-func (a *asm) addInt(x, y, sum reg.VecVirtual) { a.VPADDD(x, y, sum) }
-
 // ones sets every 32-bit lane to 1.
 func (a *asm) ones(v reg.VecVirtual) {
 	r, x := a.GP32(), a.XMM()
 	a.MOVL(operand.U32(1), r)
 	a.VMOVD(r, x)
-	a.VPBROADCASTD(x, v)
+	a.spreadInt(x, v)
 }
 
 // splat32 broadcasts the low half of a field.
 func (a *asm) splat32(t reg.GPVirtual, offset int) reg.VecVirtual {
 	v := a.vec()
-	a.VPBROADCASTD(operand.Mem{Base: t, Disp: offset}, v)
+	a.spreadInt(operand.Mem{Base: t, Disp: offset}, v)
 	return v
 }

@@ -27,21 +27,12 @@ const (
 // other, of every height and of one or two vectors. Two forms differ in how they
 // read A and write C.
 func product(a *asm) {
-	for mr := 1; mr <= a.tileRows(); mr++ {
+	for mr := 1; mr <= a.tileRows; mr++ {
 		for vectors := 1; vectors <= 2; vectors++ {
 			along(a, mr, vectors)
 			across(a, mr, vectors)
 		}
 	}
-}
-
-// tileRows is how many rows leave room in the register file for two columns of B
-// and two broadcasts of A.
-func (a *asm) tileRows() int {
-	if a.lanes == 16 {
-		return 14
-	}
-	return 6
 }
 
 // along reads the values of A for one k side by side, and those of the next k
@@ -65,7 +56,7 @@ func along(a *asm, mr, vectors int) {
 	a.Label("loop")
 	a.loadVectors(pb, 0, v)
 	for i := range mr {
-		a.VBROADCASTSS(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+		a.spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
 		a.addProducts(v, w[i%2], acc[vectors*i:])
 	}
 	a.ADDQ(aStep, pa)
@@ -95,13 +86,13 @@ func (a *asm) prefetchRows(c, ldc reg.GPVirtual, mr, vectors int) {
 
 func (a *asm) loadVectors(p reg.GPVirtual, disp int, v []reg.VecVirtual) {
 	for i := range v {
-		a.VMOVUPS(operand.Mem{Base: p, Disp: disp + 4*a.lanes*i}, v[i])
+		a.move(operand.Mem{Base: p, Disp: disp + 4*a.lanes*i}, v[i])
 	}
 }
 
 func (a *asm) addProducts(v []reg.VecVirtual, w reg.VecVirtual, acc []reg.VecVirtual) {
 	for i := range v {
-		a.VFMADD231PS(v[i], w, acc[i])
+		a.fma(v[i], w, acc[i])
 	}
 }
 
@@ -132,31 +123,6 @@ func (a *asm) finishRows(t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []r
 	rows(c, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.storeLanes(v, mask, m) })
 }
 
-func (a *asm) addLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
-	if a.lanes == 16 {
-		a.VADDPS(m, v, mask, v)
-		return
-	}
-	old := a.vec()
-	a.VMASKMOVPS(m, mask, old)
-	a.VADDPS(old, v, v)
-}
-
-// gateLanes zeroes the lanes of v where memory is not above zero; NaN lets them be.
-func (a *asm) gateLanes(m operand.Mem, mask reg.Register, zero, v reg.VecVirtual) {
-	y := a.vec()
-	if a.lanes == 16 {
-		k := a.K()
-		a.VMOVUPS_Z(m, mask, y)
-		a.VCMPPS(operand.U8(notLessOrEqual), zero, y, k)
-		a.VMOVAPS_Z(v, k, v)
-		return
-	}
-	a.VMASKMOVPS(m, mask, y)
-	a.VCMPPS(operand.U8(notLessOrEqual), zero, y, y)
-	a.VANDPS(y, v, v)
-}
-
 // The rows that share a base register, reached by index, and how many bytes across looks ahead.
 const (
 	rowsPerBase = 3
@@ -164,7 +130,7 @@ const (
 )
 
 // across reads the values of A for one k from mr rows aStep bytes apart, B from a
-// packed panel, and turns each tile around its diagonal: its columns become rows of C.
+// packed panel, and transposes each tile: its columns become rows of C.
 func across(a *asm, mr, vectors int) {
 	a.function(fmt.Sprintf("across%dx%d", mr, vectors), "func(strip *byte)",
 		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie apart, and C is written transposed.", mr, vectors))
@@ -174,7 +140,7 @@ func across(a *asm, mr, vectors int) {
 	acc := a.vecs(vectors * mr)
 	a.Label("tile")
 	for i, v := range acc { // clearing a register counts as reading it, and there are none to spare around the loop
-		a.VBROADCASTSS(operand.Mem{Base: bias, Disp: 4 * (i / vectors)}, v)
+		a.spread(operand.Mem{Base: bias, Disp: 4 * (i / vectors)}, v)
 	}
 	base := a.rowBases(first, lda, mr)
 	k, pb := a.field(t, stripK), a.field(t, stripB)
@@ -182,7 +148,7 @@ func across(a *asm, mr, vectors int) {
 		v, w := a.vecs(vectors), a.vecs(2)
 		a.loadVectors(pb, 4*a.lanes*vectors*s, v)
 		for i := range mr {
-			a.VBROADCASTSS(rowAt(base, lda, i, 4*s), w[i%2])
+			a.spread(rowAt(base, lda, i, 4*s), w[i%2])
 			a.addProducts(v, w[i%2], acc[vectors*i:])
 		}
 	}
@@ -207,14 +173,14 @@ func across(a *asm, mr, vectors int) {
 	a.JGE(operand.LabelRef("loop"))
 	a.Label("rest")
 	a.ADDQ(operand.U8(unroll), k)
-	a.JZ(operand.LabelRef("turn"))
+	a.JZ(operand.LabelRef("transpose"))
 	a.Label("one")
 	step(0)
 	advance(1)
 	a.DECQ(k)
 	a.JNZ(operand.LabelRef("one"))
-	a.Label("turn")
-	a.storeTurned(t, c, mr, vectors, acc)
+	a.Label("transpose")
+	a.storeTransposed(t, c, mr, vectors, acc)
 	a.ADDQ(operand.U8(4*mr), c)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
@@ -244,9 +210,9 @@ func rowAt(base []reg.GPVirtual, lda reg.GPVirtual, i, disp int) operand.Mem {
 	return m
 }
 
-// storeTurned writes the tile's columns, n0 of them, as rows of mr elements of C:
+// storeTransposed writes the tile's columns, n0 of them, as rows of mr elements of C:
 // plus what C holds if asked to, and at least the floor.
-func (a *asm) storeTurned(t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
+func (a *asm) storeTransposed(t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
 	p, ldc, left := a.GP64(), a.field(t, stripLdc), a.field(t, stripN0)
 	a.MOVQ(c, p)
 	for h := range vectors {
@@ -256,12 +222,12 @@ func (a *asm) storeTurned(t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirt
 				v[i] = acc[vectors*i+h]
 			} else { // a row that is not there
 				v[i] = a.vec()
-				a.VMOVAPS(v[0], v[i])
+				a.copy(v[0], v[i])
 			}
 		}
-		turned := a.turn(v)
+		columns := a.transpose(v)
 		store, add := a.laneMask(t, stripN1), a.field(t, stripAdd)
-		for _, x := range turned {
+		for _, x := range columns {
 			a.addAndFloor(t, operand.Mem{Base: p}, add, x)
 			a.storeLanes(x, store, operand.Mem{Base: p})
 			a.ADDQ(ldc, p)
@@ -270,56 +236,6 @@ func (a *asm) storeTurned(t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirt
 		}
 	}
 	a.Label("stored")
-}
-
-// addAndFloor adds the lanes of memory that add names, and raises the sum to the
-// floor; NaN stays.
-func (a *asm) addAndFloor(t reg.GPVirtual, m operand.Mem, add reg.GPVirtual, x reg.VecVirtual) {
-	old := a.vec()
-	if a.lanes == 16 {
-		k := a.K()
-		a.KMOVW(add.As32(), k)
-		a.VADDPS(m, x, k, x)
-	} else {
-		a.VMOVUPS(operand.Mem{Base: add}, old) // the mask, then what it lets through
-		a.VMASKMOVPS(m, old, old)
-		a.VADDPS(old, x, x)
-	}
-	a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, old)
-	a.VMAXPS(x, old, x)
-}
-
-// turn transposes as many vectors as they have lanes.
-func (a *asm) turn(v []reg.VecVirtual) []reg.VecVirtual {
-	if a.lanes == 16 {
-		return a.transpose(v)
-	}
-	return a.transpose8(v)
-}
-
-// transpose8 turns 8 vectors of 8 around the diagonal.
-func (a *asm) transpose8(v []reg.VecVirtual) []reg.VecVirtual {
-	pair := func(lo, hi func(...operand.Op), i, j int) {
-		t := a.vec()
-		lo(v[j], v[i], t)
-		hi(v[j], v[i], v[j])
-		v[i] = t
-	}
-	half := func(imm int) func(...operand.Op) {
-		return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(imm), ops[0], ops[1], ops[2]) }
-	}
-	for i := 0; i < 8; i += 2 { // pairs of rows, interleaved
-		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
-	}
-	for i := 0; i < 8; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each half
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
-		v[i+1], v[i+2] = v[i+2], v[i+1]
-	}
-	for i := range 4 {
-		pair(half(0x20), half(0x31), i, i+4)
-	}
-	return v
 }
 
 // productChoice writes the Go functions that choose among the kernels: a call
@@ -333,7 +249,7 @@ func productChoice(dir string) error {
 		fmt.Fprintf(&b, "func %s(rows, vectors int, t *strip) {\n\tif kernel.Wide() {\n\t\t%sAVX512(rows, vectors, t)\n\t} else {\n\t\t%sAVX2(rows, vectors, t)\n\t}\n}\n", name, name, name)
 		for _, v := range []isa{avx2, avx512} {
 			fmt.Fprintf(&b, "\nfunc %s%s(rows, vectors int, t *strip) {\n\tswitch 2*rows + vectors {\n", name, v.name)
-			for mr := 1; mr <= (&asm{isa: v}).tileRows(); mr++ {
+			for mr := 1; mr <= v.tileRows; mr++ {
 				for vectors := 1; vectors <= 2; vectors++ {
 					fmt.Fprintf(&b, "\tcase 2*%d + %d:\n\t\t%s%dx%d%s(t)\n", mr, vectors, form, mr, vectors, v.name)
 				}

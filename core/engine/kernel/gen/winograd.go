@@ -21,9 +21,6 @@ const (
 // winograd emits the kernels of Winograd convolution: transforms of
 // 16 channels at a time, and the products in between.
 func winograd(a *asm) {
-	if a.lanes != 16 {
-		return
-	}
 	for _, p := range []pointSet{six, eight} {
 		n := len(p.finite) + 1
 		transform(a, fmt.Sprintf("dataTo%dPoints", n), fmt.Sprintf("tiles of %d×%d pixels to as many points", n, n), p.signed(dataMatrix(p.finite)), a.byRows)
@@ -146,7 +143,7 @@ func (a *asm) constants(m [][]float64) constants {
 			g, x, z := a.GP32(), a.XMM(), a.vec()
 			a.MOVL(operand.U32(math.Float32bits(float32(v))), g)
 			a.VMOVD(g, x)
-			a.VBROADCASTSS(x, z)
+			a.spread(x, z)
 			c[v] = z
 		}
 	}
@@ -170,27 +167,27 @@ func (a *asm) combine(c constants, row []float64, in []reg.VecVirtual, idx func(
 		switch {
 		case acc == nil && v == 1:
 			acc = a.vec()
-			a.VMOVAPS(x, acc)
+			a.copy(x, acc)
 		case acc == nil && v == -1:
 			acc = a.vec()
 			a.zero(acc)
-			a.VSUBPS(x, acc, acc)
+			a.sub(x, acc, acc)
 		case acc == nil:
 			acc = a.vec()
-			a.VMULPS(k, x, acc)
+			a.mul(k, x, acc)
 			if v < 0 {
 				z := a.vec()
 				a.zero(z)
-				a.VSUBPS(acc, z, acc)
+				a.sub(acc, z, acc)
 			}
 		case v == 1:
-			a.VADDPS(x, acc, acc)
+			a.add(x, acc, acc)
 		case v == -1:
-			a.VSUBPS(x, acc, acc)
+			a.sub(x, acc, acc)
 		case v > 0:
-			a.VFMADD231PS(k, x, acc)
+			a.fma(k, x, acc)
 		default:
-			a.VFNMADD231PS(k, x, acc)
+			a.fnma(k, x, acc)
 		}
 	}
 	return acc
@@ -206,8 +203,8 @@ func (a *asm) byRows(c constants, m [][]float64, in []reg.VecVirtual, out func(i
 		even := a.combine(c, m[j], in, func(i int) bool { return i%2 == 0 })
 		odd := a.combine(c, m[j], in, func(i int) bool { return i%2 == 1 })
 		sum, diff := a.vec(), a.vec()
-		a.VADDPS(odd, even, sum)
-		a.VSUBPS(odd, even, diff)
+		a.add(odd, even, sum)
+		a.sub(odd, even, diff)
 		out(j, sum)
 		out(j+1, diff)
 	}
@@ -222,8 +219,8 @@ func (a *asm) byCols(c constants, m [][]float64, in []reg.VecVirtual, out func(i
 	sums[0], diffs[0], sums[points-1], diffs[points-1] = in[0], in[0], in[points-1], in[points-1]
 	for j := 1; j < points-1; j += 2 {
 		sums[j], diffs[j] = a.vec(), a.vec()
-		a.VADDPS(in[j+1], in[j], sums[j])
-		a.VSUBPS(in[j+1], in[j], diffs[j])
+		a.add(in[j+1], in[j], sums[j])
+		a.sub(in[j+1], in[j], diffs[j])
 	}
 	once := func(i int) bool { return i == 0 || i == points-1 || i%2 == 1 }
 	for i, row := range m {
@@ -278,9 +275,9 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	a.MOVQ(operand.U64(from), left)
 	a.Label("down")
 	for i := range from {
-		a.VMOVUPS(rows.at(p, i), v[i])
+		a.move(rows.at(p, i), v[i])
 	}
-	apply(c, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
+	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
 	a.ADDQ(field(trInCol), p)
 	a.ADDQ(operand.U8(lanesBytes), q)
 	a.DECQ(left)
@@ -291,9 +288,9 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	a.MOVQ(operand.U64(to), left)
 	a.Label("along")
 	for i := range from {
-		a.VMOVUPS(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
+		a.move(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
 	}
-	apply(c, m, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
+	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, cols.at(q, i)) })
 	a.ADDQ(operand.U32(from*lanesBytes), p)
 	a.ADDQ(field(trOutRow), q)
 	a.DECQ(left)
@@ -333,7 +330,7 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.Label("steps")
 	for u := range pointStepUnroll {
 		for j := range vecs {
-			a.VMOVUPS(operand.Mem{Base: b[j], Disp: u * lanesBytes}, v[j])
+			a.move(operand.Mem{Base: b[j], Disp: u * lanesBytes}, v[j])
 		}
 		for i := range pointRows {
 			m := operand.Mem{Base: pa, Disp: i*row + u*step}
@@ -341,9 +338,9 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 				a.VFMADD231PS_BCST(m, v[0], acc[i])
 				continue
 			}
-			a.VBROADCASTSS(m, w[i%2])
+			a.spread(m, w[i%2])
 			for j := range vecs {
-				a.VFMADD231PS(v[j], w[i%2], acc[i*vecs+j])
+				a.fma(v[j], w[i%2], acc[i*vecs+j])
 			}
 		}
 	}
@@ -359,11 +356,11 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.CMPQ(field(ptAdd), operand.U8(0))
 	a.JEQ(operand.LabelRef("store"))
 	for i, v := range acc {
-		a.VADDPS(operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes}, v, v)
+		a.add(operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes}, v, v)
 	}
 	a.Label("store")
 	for i, v := range acc {
-		a.VMOVUPS(v, operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes})
+		a.move(v, operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes})
 	}
 	for j := range vecs {
 		a.ADDQ(field(ptCStep), c[j])
@@ -373,38 +370,6 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.DECQ(field(ptCount))
 	a.JNZ(operand.LabelRef("rows"))
 	a.ret()
-}
-
-// transpose turns 16 vectors of 16 around the diagonal.
-func (a *asm) transpose(v []reg.VecVirtual) []reg.VecVirtual {
-	pair := func(lo, hi func(...operand.Op), i, j int) {
-		t := a.vec()
-		lo(v[j], v[i], t)
-		hi(v[j], v[i], v[j])
-		v[i] = t
-	}
-	quarter := func(imm int) func(...operand.Op) {
-		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(imm), ops[0], ops[1], ops[2]) }
-	}
-	for i := 0; i < 16; i += 2 { // pairs of rows, interleaved
-		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
-	}
-	for i := 0; i < 16; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each quarter
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
-		v[i+1], v[i+2] = v[i+2], v[i+1]
-	}
-	for i := range 4 {
-		pair(quarter(0x88), quarter(0xdd), i, i+4)
-		pair(quarter(0x88), quarter(0xdd), i+8, i+12)
-		pair(quarter(0x88), quarter(0xdd), i, i+8)
-		pair(quarter(0x88), quarter(0xdd), i+4, i+12)
-	}
-	out := make([]reg.VecVirtual, 16)
-	for i := range 4 {
-		out[i], out[i+4], out[i+8], out[i+12] = v[i], v[i+4], v[i+8], v[i+12]
-	}
-	return out
 }
 
 // planesToLanes emits the copy of rows of up to 16 pixels of 16 planes to vectors of 16 channels.
@@ -427,8 +392,8 @@ func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtu
 		load(operand.Mem{Base: p}, k, v[i])
 		a.ADDQ(plane, p)
 	}
-	for i, x := range a.transpose(v) {
-		a.VMOVUPS(x, operand.Mem{Base: dst, Disp: i * lanesBytes})
+	for i, x := range a.transpose16(v) {
+		a.move(x, operand.Mem{Base: dst, Disp: i * lanesBytes})
 	}
 	a.ADDQ(width, src)
 	a.ADDQ(stride, dst)
@@ -442,7 +407,7 @@ func lanesToPlanes(a *asm) {
 	a.function("lanesToPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *float32, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
 	bias := a.vec()
-	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
+	a.move(operand.Mem{Base: a.gp("bias")}, bias)
 	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS(v, k, m) })
 }
 
@@ -450,7 +415,7 @@ func lanesToPlanes(a *asm) {
 func lanesOntoPlanes(a *asm) {
 	a.function("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
 		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
-	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.move(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.VADDPS(m, v, k, v)
 		a.VMOVUPS(v, k, m)
 	})
@@ -470,7 +435,7 @@ func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m oper
 		load(operand.Mem{Base: src, Disp: i * lanesBytes}, v[i])
 	}
 	a.MOVQ(dst, p)
-	for _, x := range a.transpose(v) {
+	for _, x := range a.transpose16(v) {
 		a.PREFETCHT1(operand.Mem{Base: p, Index: next, Scale: 1})
 		store(operand.Mem{Base: p}, k, x)
 		a.ADDQ(plane, p)

@@ -52,7 +52,7 @@ func (p pointSet) withFirst(f pairwise, m [][]float64) lineMap {
 // addedUp interpolates to four outputs and adds the plain products.
 func (p pointSet) addedUp(t *table, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
 	outPairs(t, p, outMatrix(p.finite, 4), in[:p.points()], func(i int, v reg.VecVirtual) {
-		t.a.VADDPS(in[p.points()+i], v, v)
+		t.a.add(in[p.points()+i], v, v)
 		out(i, v)
 	})
 }
@@ -69,8 +69,8 @@ func (p pointSet) interleaved(t *table, in []reg.VecVirtual, out func(i int, v r
 func (p pointSet) toTaps(t *table, in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) {
 	outPairs(t, p, outMatrix(p.finite, 2), in[:p.points()], func(i int, v reg.VecVirtual) { out(2*i, v) })
 	plain, sum := in[p.points():], t.a.vec()
-	t.a.VADDPS(plain[0], plain[1], sum)
-	t.a.VADDPS(plain[2], sum, sum)
-	t.a.VADDPS(plain[3], sum, sum)
+	t.a.add(plain[0], plain[1], sum)
+	t.a.add(plain[2], sum, sum)
+	t.a.add(plain[3], sum, sum)
 	out(1, sum)
 }
