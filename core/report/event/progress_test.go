@@ -328,3 +328,12 @@ func TestABusyTerminalGetsNoticesAlone(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A run of many steps has its time to go after a day, too.
+func TestTimeToGoOfALongRun(t *testing.T) {
+	began := time.Unix(0, 0)
+	s := status{first: began, now: began.Add(24 * time.Hour), steps: 2_000_000, last: StepDone{Step: 1_000_000}}
+	if eta, ok := s.eta(); !ok || eta.Round(time.Minute) != 24*time.Hour {
+		t.Errorf("%v, %v", eta, ok)
+	}
+}

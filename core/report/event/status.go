@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -364,7 +365,8 @@ func (s *status) eta() (time.Duration, bool) {
 	if done < 1 || left < 0 || s.steps == 0 {
 		return 0, false
 	}
-	return s.now.Sub(s.first) * time.Duration(left) / time.Duration(done), true
+	rest := float64(s.now.Sub(s.first)) * float64(left) / float64(done) // as integers the product of a day and a million steps is too large
+	return time.Duration(min(rest, math.MaxInt64/2)), true
 }
 
 // block is the form that is redrawn, in lines of at most so many columns.
