@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"core/engine/kernel/conv", "core/engine/kernel/norm"},
 	{"core/job/rank", "core/contract/contracttest", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
 	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op", "core/engine/cuda/fakegpu"},
-	{"core/engine/plan", "core/plugin/flight"},
+	{"core/engine/plan", "core/plugin/flight", "core/plugin/output"},
 	{"core/engine/cuda/memory", "core/engine/cuda/library"},
 	{"core/engine/cuda/ops", "core/engine/cuda/optimizer"},
 	{"core/engine/cpu", "core/engine/cuda"},

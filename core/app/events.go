@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
-	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
@@ -140,7 +140,7 @@ type eventHandler struct {
 	plugin string
 }
 
-func (h *eventHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= host.LevelStack }
+func (h *eventHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= output.LevelStack }
 
 func (h *eventHandler) Handle(_ context.Context, r slog.Record) error {
 	e := event.PluginLog{Plugin: h.plugin, Level: levelName(r.Level), Message: r.Message}

@@ -31,7 +31,7 @@ type Backend struct {
 	group    sdk.Group
 	set      settings
 	arenas   []*sdk.Arena
-	door     *door        // what Listen opened
+	listener *listener    // what Listen opened
 	conns    [][]net.Conn // by rank and lane, while connecting
 	links    []*link      // those to the ranks on the right first
 	poller   *poller
@@ -106,7 +106,7 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	switch {
 	case b.closing.Load():
 		return errClosed
-	case b.door != nil:
+	case b.listener != nil:
 		return fmt.Errorf("backend tcp: arena %q comes after Listen; attach it before", arena.Name)
 	case len(b.arenas) >= maxArenas:
 		return fmt.Errorf("backend tcp: more than %d arenas", maxArenas)
@@ -129,8 +129,8 @@ func (b *Backend) Close() error {
 	for _, l := range b.links {
 		l.close()
 	}
-	if b.door != nil {
-		b.door.close()
+	if b.listener != nil {
+		b.listener.close()
 	}
 	if b.local != nil {
 		b.local.close()

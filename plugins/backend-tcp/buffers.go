@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+
 import "github.com/trainctl/trainctl/core/sdk"
 
 // cut divides a buffer into one chunk per rank and those into segments.
@@ -77,7 +79,7 @@ func (b *Backend) combine(mine []byte, s int) {
 	if b.group.Rank > 1 { // reducing into one of the first two is the fast way
 		into = b.srcs[0]
 	}
-	reduceN(b.op.c.Reduce, b.op.c.DType, into, b.srcs)
+	reduce.All(b.op.c.Reduce, b.op.c.DType, into, b.srcs)
 	if b.group.Rank > 1 {
 		copy(mine, into)
 	}
@@ -94,5 +96,5 @@ func (b *Backend) merge(mine, its []byte, rank int, last bool) {
 	if rank < b.group.Rank {
 		b.pair[0], b.pair[1] = its, mine
 	}
-	reduceOf(op, b.op.c.DType, mine, b.pair[:], b.group.WorldSize)
+	reduce.Of(op, b.op.c.DType, mine, b.pair[:], b.group.WorldSize)
 }

@@ -29,14 +29,14 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if b.closing.Load() {
 		return errClosed
 	}
-	if b.door == nil {
+	if b.listener == nil {
 		return errors.New("backend tcp: Connect before Listen")
 	}
 	all, err := b.parseAll(endpoints)
 	if err != nil {
 		return err
 	}
-	defer b.door.close()
+	defer b.listener.close()
 	if b.group.WorldSize == 1 {
 		return nil
 	}
@@ -163,11 +163,11 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 		}
 	}
 	defer j.running.Wait()
-	defer b.door.close()
+	defer b.listener.close()
 	defer cancel()
-	j.running.Go(func() { j.accept(b.door.tcp) })
-	if b.door.unix != nil {
-		j.running.Go(func() { j.accept(b.door.unix) })
+	j.running.Go(func() { j.accept(b.listener.tcp) })
+	if b.listener.unix != nil {
+		j.running.Go(func() { j.accept(b.listener.unix) })
 	}
 	for r := range b.group.Rank {
 		network, address := "tcp", all[r].TCP

@@ -32,6 +32,8 @@
 // ranks before anything else is parsed (handshake.go). A rank that fails tells
 // the others why before it stops (abort.go), so that all name the same culprit.
 //
-// It imports core/base, core/contract, core/engine/kernel, core/sdk and core/tensor. Start
-// with do.go.
+// Package reduce below it (plugins/backend-tcp/internal/reduce) has the arithmetic.
+//
+// It imports core/base, core/contract, core/sdk, core/tensor and
+// plugins/backend-tcp/internal/reduce. Start with do.go.
 package tcp

@@ -35,7 +35,7 @@ func (b *Backend) drive(w way) error {
 	for left > 0 {
 		moved := false
 		for _, l := range b.links {
-			n, did, err := b.turn(l, w)
+			n, did, err := b.progress(l, w)
 			if err != nil {
 				return err
 			}
@@ -72,9 +72,9 @@ func (b *Backend) prepare(w way) (left int) {
 	return left
 }
 
-// turn lets one link send and receive what it can, a frame at most each, and
+// progress lets one link send and receive what it can, a frame at most each, and
 // counts the frames that are through.
-func (b *Backend) turn(l *link, w way) (done int, moved bool, err error) {
+func (b *Backend) progress(l *link, w way) (done int, moved bool, err error) {
 	if l.writable {
 		n, did, err := b.push(l, w)
 		if err != nil {

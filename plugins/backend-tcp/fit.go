@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
 // The probes of fit. The least time of several counts: what other processes
@@ -103,7 +104,7 @@ func reduceCost() (least float64) {
 	srcs := [][]byte{tensor.Aligned(probeReduce), tensor.Aligned(probeReduce)}
 	for i := range largeLaps {
 		start := time.Now()
-		reduceN(sdk.Sum, tensor.F32, srcs[0], srcs)
+		reduce.All(sdk.Sum, tensor.F32, srcs[0], srcs)
 		if t := float64(time.Since(start)) / probeReduce; i == 0 || t < least {
 			least = t
 		}

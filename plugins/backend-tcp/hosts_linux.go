@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
 // runHosts reduces over several hosts with several ranks each. The i-th rank
@@ -30,8 +31,8 @@ func (b *Backend) runHosts(c *sdk.Collective) error {
 	if err := b.drive(w); err != nil {
 		return err
 	}
-	b.local.turn++
-	return b.local.meet(2*b.local.turn + 1)
+	b.local.round++
+	return b.local.meet(2*b.local.round + 1)
 }
 
 // chain is an owner's part in one all-reduce along the hosts.
@@ -125,7 +126,7 @@ func (w *chain) add(s int) {
 	c := b.op.c
 	w.summed[s] = true
 	if w.next < 0 {
-		reduceOf(c.Reduce, c.DType, into, w.srcs, b.group.WorldSize)
+		reduce.Of(c.Reduce, c.DType, into, w.srcs, b.group.WorldSize)
 		w.finish(s)
 		return
 	}
@@ -133,7 +134,7 @@ func (w *chain) add(s int) {
 	if op == sdk.Avg { // the last host divides
 		op = sdk.Sum
 	}
-	reduceN(op, c.DType, into, w.srcs)
+	reduce.All(op, c.DType, into, w.srcs)
 }
 
 // finish gives a result to this host's ranks and, by out, to the host before.

@@ -11,22 +11,22 @@ import (
 	"github.com/trainctl/trainctl/core/base/keepalive"
 )
 
-// door is what peers knock on: a TCP listener, and an abstract unix socket
+// listener is where peers connect: a TCP listener, and an abstract unix socket
 // where ranks of one host can pass descriptors.
-type door struct {
+type listener struct {
 	tcp  net.Listener
 	unix net.Listener // nil without shared memory
 	host string
 }
 
-func (d *door) close() {
+func (d *listener) close() {
 	d.tcp.Close()
 	if d.unix != nil {
 		d.unix.Close()
 	}
 }
 
-// Listen opens the rank's door and says where it is.
+// Listen opens the rank's listener and says where it is.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 		return nil, errClosed
 	case b.srcs == nil:
 		return nil, errors.New("backend tcp: Listen before Open")
-	case b.door != nil:
+	case b.listener != nil:
 		return nil, errors.New("backend tcp: Listen twice")
 	}
 	ip, err := b.listenIP(ctx)
@@ -49,16 +49,16 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend tcp: listen on %v: %w", ip, err)
 	}
-	b.door = &door{tcp: l}
+	b.listener = &listener{tcp: l}
 	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, TCP: l.Addr().String()}
 	if b.set.shm && b.group.WorldSize > 1 {
-		if b.door.unix, b.door.host, err = listenLocal(); err != nil {
+		if b.listener.unix, b.listener.host, err = listenLocal(); err != nil {
 			b.log().Info("no shared memory between ranks", "cause", err)
 		} else {
 			if b.hostOf != nil {
-				b.door.host += b.hostOf(b.group.Rank)
+				b.listener.host += b.hostOf(b.group.Rank)
 			}
-			e.Host, e.Unix = b.door.host, b.door.unix.Addr().String()
+			e.Host, e.Unix = b.listener.host, b.listener.unix.Addr().String()
 		}
 	}
 	return e.encode(), nil

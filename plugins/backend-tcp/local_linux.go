@@ -68,8 +68,8 @@ type page []byte
 func (p page) phase() *atomic.Uint32      { return word(p, 0) }
 func (p page) sleepers() *atomic.Uint32   { return word(p, pageSleepers) }
 func (p page) cpu() *atomic.Uint32        { return word(p, pageCPU) }
-func (p page) call(turn uint32) []byte    { return p[pageCalls+64*(turn&1):][:callSize] }
-func (p page) stage(turn uint32) []byte   { return p[pageStages+stageSize*(turn&1):][:stageSize] }
+func (p page) call(round uint32) []byte   { return p[pageCalls+64*(round&1):][:callSize] }
+func (p page) stage(round uint32) []byte  { return p[pageStages+stageSize*(round&1):][:stageSize] }
 func (p page) reached(phase uint32) bool  { return int32(p.phase().Load()-phase) >= 0 }
 func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&p[off])) }
 
@@ -78,12 +78,12 @@ type local struct {
 	b      *Backend
 	spin   shm.Spinner
 	sleep  shm.Sleeper
-	turn   uint32              // counts collectives of all ranks
+	round  uint32              // counts collectives of all ranks
 	pages  []page              // by rank, nil on other hosts
 	arenas []map[uint32][]byte // arenas by rank and id
 	mapped []*shm.Arena        // to close
-	calls  []call              // of the running turn, by rank
-	bufs   [][]byte            // of the running turn, by rank
+	calls  []call              // of the running round, by rank
+	bufs   [][]byte            // of the running round, by rank
 	tiles  [][]byte
 	rest   int // see spread
 }

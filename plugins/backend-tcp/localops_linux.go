@@ -3,22 +3,23 @@ package tcp
 import (
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
 // runLocal runs a collective of ranks that all live on this host.
 func (b *Backend) runLocal(c *sdk.Collective) error {
 	l, staged := b.local, stages(c)
-	l.turn++
+	l.round++
 	own := l.pages[b.group.Rank]
-	b.op.call.encode(own.call(l.turn))
+	b.op.call.encode(own.call(l.round))
 	large := len(c.Buf) >= spreadSize
 	switch {
 	case staged:
-		copy(own.stage(l.turn), l.contribution(c))
+		copy(own.stage(l.round), l.contribution(c))
 	case large:
 		own.cpu().Store(here())
 	}
-	if err := l.meet(2 * l.turn); err != nil {
+	if err := l.meet(2 * l.round); err != nil {
 		return err
 	}
 	if err := l.compare(); err != nil {
@@ -40,13 +41,13 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 		l.spread()
 	}
 	l.inPlace(c)
-	return l.meet(2*l.turn + 1)
+	return l.meet(2*l.round + 1)
 }
 
 // compare reads what every rank calls.
 func (l *local) compare() error {
 	for r, p := range l.pages {
-		l.calls[r] = parseCall(p.call(l.turn))
+		l.calls[r] = parseCall(p.call(l.round))
 		if !l.b.op.call.matches(l.calls[r]) {
 			return l.b.mismatch(r, l.calls[r])
 		}
@@ -87,13 +88,13 @@ func (l *local) unstage(c *sdk.Collective) {
 		mine = me * size
 	}
 	for r, p := range l.pages {
-		l.tiles[r] = p.stage(l.turn)[mine:][:size]
+		l.tiles[r] = p.stage(l.round)[mine:][:size]
 		if !d.Reduces && d.Sends(r, c.Root) {
 			copy(c.Slice(c.Buf, r, me), l.tiles[r])
 		}
 	}
 	if d.Reduces {
-		reduceN(c.Reduce, c.DType, c.Slice(c.Buf, me, me), l.tiles)
+		reduce.All(c.Reduce, c.DType, c.Slice(c.Buf, me, me), l.tiles)
 	}
 }
 
@@ -138,7 +139,7 @@ func (l *local) reduceRange(c *sdk.Collective, from, to int) {
 		for r, buf := range l.bufs {
 			l.tiles[r] = buf[from:end]
 		}
-		reduceN(c.Reduce, c.DType, l.tiles[0], l.tiles)
+		reduce.All(c.Reduce, c.DType, l.tiles[0], l.tiles)
 		for r, tile := range l.tiles {
 			if r != 0 && d.Receives(r, c.Root) && (d.Slice == contract.Whole || r == l.b.group.Rank) {
 				copy(tile, l.tiles[0])

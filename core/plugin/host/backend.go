@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -17,7 +19,7 @@ type Backend struct {
 	host      *Host                                           // nil in process
 	start     func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
 	now       atomic.Pointer[backendInstance]
-	record    *recorder // of all processes; nil without a directory for it, and before Open
+	record    *flight.Recorder // of all processes; nil without a directory for it, and before Open
 	placement sdk.Placement
 
 	mu       sync.Mutex
@@ -85,7 +87,7 @@ func (b *Backend) Restart(ctx context.Context) error {
 	if b.start == nil {
 		return fmt.Errorf("a backend in this process cannot be replaced: %w", errors.ErrUnsupported)
 	}
-	b.record.release()
+	b.record.Release()
 	b.now.Load().kill(ctx)
 	next, err := b.start(ctx)
 	if err != nil {
@@ -128,13 +130,13 @@ func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
 	}
 	if b.record == nil {
 		var err error
-		if b.record, err = newRecorder(dir, group, now.info.Name); err != nil {
+		if b.record, err = flight.NewRecorder(dir, group, now.info.Name); err != nil {
 			b.host.opts.Log.Warn("the last operations are not recorded", "plugin", now.info.Name, "cause", err)
 			return
 		}
 	}
-	b.record.begin(now.proc.ring, group.Epoch)
-	now.proc.onTick(b.record.refresh)
+	b.record.Begin(now.proc.ring, group.Epoch)
+	now.proc.onTick(b.record.Refresh)
 }
 
 // Attach implements [Collectives].
@@ -172,7 +174,7 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	}
 	ticket, err = now.queue.submit(&b.op)
 	if err == nil {
-		b.record.submit(ticket, &b.op)
+		b.record.Submit(ticket, &b.op.call, b.op.size)
 	}
 	return ticket, err
 }
@@ -220,7 +222,7 @@ func (op *operation) findDeviceMemory() error {
 // Wait implements [Collectives].
 func (b *Backend) Wait(ticket uint64) error {
 	err := b.now.Load().queue.wait(ticket, nil)
-	b.record.wait(ticket, err)
+	b.record.Wait(ticket, err)
 	return err
 }
 
@@ -243,9 +245,9 @@ func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
 func (b *Backend) Close(ctx context.Context) error {
 	now := b.now.Load()
 	if now.proc != nil {
-		b.record.release()
+		b.record.Release()
 		err := now.proc.close(ctx, now.queue)
-		if lost := b.record.close(); err == nil {
+		if lost := b.record.Close(); err == nil {
 			err = lost
 		}
 		return err
@@ -400,3 +402,14 @@ func roundUp(n int) int { return (n + align - 1) / align * align }
 var _ Collectives = (*Backend)(nil)
 
 func (l *localBackend) Close() error { return l.close(l.b.Close) }
+
+// Flights are the last operations that the plugin was given, at most 1,024,
+// the oldest first, also after its death and after Close. Nil without shared
+// memory.
+func (b *Backend) Flights() []shm.Flight {
+	now := b.now.Load()
+	if now.proc == nil {
+		return nil
+	}
+	return now.proc.record.Flights(now.proc.ring, shm.Flights)
+}

@@ -276,3 +276,7 @@ func (l *localDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleStat
 var _ Batches = (*Dataset)(nil)
 
 func (l *localDataset) Close() error { return l.close(l.d.Close) }
+
+// Overdue says which batch the plugin was asked for at least so long ago and has
+// not given yet; "" if there is none, or without shared memory.
+func (d *Dataset) Overdue(after time.Duration) string { return d.proc.overdue(after) }

@@ -7,6 +7,6 @@
 // call on everything, and safe at any time: it ends the process whatever
 // state it is in.
 //
-// It imports core/base, core/engine/graph, core/engine/op, core/plugin/flight,
+// It imports core/base, core/engine/graph, core/engine/op, core/plugin/flight, core/plugin/output,
 // core/sdk and core/tensor. Start with host.go.
 package host

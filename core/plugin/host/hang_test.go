@@ -8,8 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,61 +32,6 @@ func TestTheHostsCertificateIsP256(t *testing.T) {
 	}
 	if err := cert.VerifyHostname("localhost"); err != nil || len(config.Certificates) != 1 {
 		t.Error(err)
-	}
-}
-
-// A dump tells which goroutine is in the plugin's code, and where.
-func TestTheHangingGoroutineIsFound(t *testing.T) {
-	l := &lines{log: slog.New(slog.DiscardHandler)}
-	for line := range strings.Lines(`an ordinary line
-SIGQUIT: quit
-PC=0x47e0a1 m=0 sigcode=0
-
-goroutine 1 [select, 2 minutes]:
-github.com/hashicorp/go-plugin.Serve(0xc000190d80)
-	/mod/go-plugin/server.go:527 +0x1b4
-main.main()
-	/src/main.go:9 +0x4f
-
-goroutine 12 [select (no cases), 2 minutes]:
-main.(*wire).read(...)
-	/src/mine/wire.go:31
-main.(*Star).Do(0xc0000b4000, {0x9d3f80, 0xc0001b2000}, 0xc00011c0a0)
-	/src/mine/star.go:118 +0x1f
-github.com/trainctl/trainctl/core/sdk.(*server).do.func1({0x9d3f80?, 0xc0001b2000?})
-	/mod/core/sdk/work.go:126 +0x3a
-github.com/trainctl/trainctl/core/sdk.(*server).do(0xc0001a0000, {0x9d3f80, 0xc0001b2000}, 0x0, 0xc00011c0a0)
-	/mod/core/sdk/work.go:127 +0x8d
-`) {
-		l.add(strings.TrimSuffix(line, "\n"))
-	}
-	got := l.hanging()
-	want := []string{"goroutine 12 [select (no cases), 2 minutes]", "main.(*wire).read at src/mine/wire.go:31", "main.(*Star).Do at src/mine/star.go:118"}
-	if len(got) < 3 || !slices.Equal(got[:3], want) {
-		t.Errorf("%q", got)
-	}
-	if last := l.last(); len(last) != 1 || last[0] != "an ordinary line" {
-		t.Errorf("the dump pushed out the last lines: %q", last)
-	}
-}
-
-// What floods the log is left out and counted, and what comes later is logged.
-func TestFloodsAreLimited(t *testing.T) {
-	var r rate
-	now := time.Unix(1, 0)
-	passed, dropped := 0, 0
-	for i := range 1_000_000 { // ten seconds of 100,000 lines a second
-		ok, n := r.admit(now.Add(time.Duration(i) * 10 * time.Microsecond))
-		if ok {
-			passed++
-		}
-		dropped += n
-	}
-	if want := lineBurst + 10*linesPerSecond; passed < want-1 || passed > want+1 {
-		t.Errorf("%d lines passed, want %d", passed, want)
-	}
-	if ok, n := r.admit(now.Add(time.Minute)); !ok || passed+dropped+n != 1_000_000 {
-		t.Errorf("of a million lines %d passed and %d are told as dropped", passed, dropped+n)
 	}
 }
 
@@ -130,5 +73,21 @@ func TestOpeningDataIsBounded(t *testing.T) {
 	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestHandshakeVersion(t *testing.T) {
+	for line, want := range map[string]int{
+		"1|1|unix|/tmp/x|grpc|cert": 1,
+		"1|12|unix|/tmp/x|grpc":     12,
+		"1|0|unix|/tmp/x|grpc|":     0,
+		"2|1|unix|/tmp/x|grpc|":     0,
+		"1|x|unix|/tmp/x|grpc|":     0,
+		"1|1|unix":                  0,
+		"hello":                     0,
+	} {
+		if got, _ := handshakeVersion(line); got != want {
+			t.Errorf("%q: version %d, want %d", line, got, want)
+		}
 	}
 }

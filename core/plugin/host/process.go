@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -29,7 +30,7 @@ type process struct {
 	kind  sdk.Kind
 	name  string
 	cmd   *exec.Cmd
-	out   *lines
+	out   *output.Lines
 	link  *net.UnixConn // our end of the plugin's descriptor 3
 	child *os.File      // its end, until it is started
 
@@ -54,7 +55,7 @@ type process struct {
 }
 
 // newProcess prepares the process of a program; start starts it.
-func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *lines) (*process, error) {
+func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *output.Lines) (*process, error) {
 	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), silent: make(chan struct{}), drained: make(chan struct{})}
 	var err error
 	if p.link, p.child, err = socketPair(); err != nil {
@@ -141,11 +142,11 @@ func (p *pipe) close() {
 func (p *process) wait(stdout, stderr *pipe) {
 	var readers sync.WaitGroup
 	readers.Go(func() {
-		p.out.read(stdout.r, p.takeHandshake)
+		p.out.Read(stdout.r, p.takeHandshake)
 		close(p.silent)
 		_ = p.handshakeW.Close()
 	})
-	readers.Go(func() { p.out.read(stderr.r, nil) })
+	readers.Go(func() { p.out.Read(stderr.r, nil) })
 	err := p.cmd.Wait()
 	p.status = "exit status 0"
 	if err != nil {
@@ -306,7 +307,7 @@ func (p *process) lastLines() []string {
 	if p.isDead() {
 		<-p.drained
 	}
-	return p.out.last()
+	return p.out.Last()
 }
 
 // The rest of runner.Runner.

@@ -1,9 +1,9 @@
 package host
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -43,14 +43,4 @@ type operation struct {
 }
 
 // name is what messages call the operation.
-func (op *operation) name() string { return operationName(op.code, op.call.Seq) }
-
-func operationName(code uint8, seq uint64) string {
-	switch code {
-	case pb.OpFill:
-		return "fill"
-	case pb.OpUpdate:
-		return "update"
-	}
-	return fmt.Sprintf("%v #%d", sdk.Op(code), seq)
-}
+func (op *operation) name() string { return flight.Name(op.code, op.call.Seq) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -140,14 +141,14 @@ func (l *ringQueue) span(ticket uint64) (pb.Span, bool) {
 // usable is an error when there is no point in waiting any more; mu is held.
 func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 	if l.closed {
-		return l.p.error(operationName(code, seq), ErrClosed)
+		return l.p.error(flight.Name(code, seq), ErrClosed)
 	}
 	if l.timeout > 0 && time.Since(later(start, l.progress)) > l.timeout {
-		l.p.proc.giveUp(fmt.Errorf("%w: %s takes longer than %v", ErrHung, operationName(code, seq), l.timeout))
+		l.p.proc.giveUp(fmt.Errorf("%w: %s takes longer than %v", ErrHung, flight.Name(code, seq), l.timeout))
 	}
 	if err := l.p.proc.failure(); err != nil {
 		l.take() // what it completed before is valid
-		return l.p.error(operationName(code, seq), err)
+		return l.p.error(flight.Name(code, seq), err)
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func (l *ringQueue) record() {
 		}
 		return
 	}
-	o.err = l.p.error(operationName(o.code, o.seq), l.reason(t))
+	o.err = l.p.error(flight.Name(o.code, o.seq), l.reason(t))
 	if l.broken == nil {
 		l.broken, l.brokenAt = o.err, t
 	}

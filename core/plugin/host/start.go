@@ -20,6 +20,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -34,7 +36,7 @@ type plugin struct {
 
 	ring    *shm.Submitter // nil with the inline data plane
 	control *shm.Arena
-	record  flightRecord
+	record  flight.Record
 
 	quit     chan struct{} // ends the supervision
 	watched  chan struct{} // closed when it has ended
@@ -62,7 +64,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		}
 	}
 	log := h.opts.Log.With("plugin", name)
-	proc, err := newProcess(kind, name, prog, h.environment(), &lines{log: log})
+	proc, err := newProcess(kind, name, prog, h.environment(), output.New(log))
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
@@ -276,8 +278,8 @@ func (p *plugin) error(phase string, err error) error {
 			p.proc.endsWithin(2 * lastStack) // it is being asked where it hangs
 		}
 		e.Cause = failure
-		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.hanging()
-		e.LastFlight = p.record.last(p.ring)
+		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.Hanging()
+		e.LastFlight = p.record.Last(p.ring)
 	}
 	if brokeDown(e.Cause) {
 		e.Build = p.info.Name + " " + p.info.Version

@@ -131,7 +131,7 @@ func (p *plugin) stop(ctx context.Context, queue queue) error {
 	queue.close()
 	_ = p.proc.link.Close()
 	if p.control != nil {
-		p.record.close(p.ring)
+		p.record.Close(p.ring)
 		_ = p.control.Close()
 	}
 	return err
@@ -156,4 +156,16 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		e.LastLines = p.proc.lastLines()
 	}
 	return e
+}
+
+// overdue is what a plugin was given and has not ended for at least so long, "" if
+// nothing.
+func (p *plugin) overdue(after time.Duration) string {
+	if p == nil {
+		return ""
+	}
+	if name := p.record.Overdue(p.ring, after); name != "" {
+		return fmt.Sprintf("%s plugin %q: %s has not ended", p.proc.kind, p.proc.name, name)
+	}
+	return ""
 }

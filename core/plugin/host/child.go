@@ -3,7 +3,9 @@ package host
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // inherited are the variables that every plugin gets. What is not named here
@@ -34,4 +36,17 @@ func matches(patterns []string, name string) bool {
 		prefix, wild := strings.CutSuffix(p, "*")
 		return p == name || wild && strings.HasPrefix(name, prefix)
 	})
+}
+
+// keepListed is keepDescriptors for what the system lists as open.
+func keepListed() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package host
+package output
 
 import (
 	"bufio"
@@ -31,8 +31,8 @@ const LevelStack = slog.LevelInfo - 1
 // goroutine that hangs has one of them below the plugin's frames.
 var callers = []string{"core/sdk.guard", "core/sdk.(*server).do", "core/sdk.(*server).fill", "core/sdk.(*server).update", "core/sdk.(*server).call"}
 
-// lines logs what a plugin prints and keeps the last of it for messages.
-type lines struct {
+// Lines logs what a plugin prints and keeps the last of it for messages.
+type Lines struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
@@ -42,8 +42,11 @@ type lines struct {
 	rate  rate
 }
 
-// read takes lines until the stream ends. A line that accept takes is not logged.
-func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
+// New is for a plugin that prints nothing yet; its lines go to log.
+func New(log *slog.Logger) *Lines { return &Lines{log: log} }
+
+// Read takes lines until the stream ends. A line that accept takes is not logged.
+func (l *Lines) Read(r io.Reader, accept func(line []byte) bool) {
 	b := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, more, err := b.ReadLine()
@@ -51,7 +54,7 @@ func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
 			return
 		}
 		if accept == nil || !accept(line) {
-			l.add(string(line))
+			l.Add(string(line))
 		}
 		for more && err == nil {
 			_, more, err = b.ReadLine()
@@ -59,7 +62,8 @@ func (l *lines) read(r io.Reader, accept func(line []byte) bool) {
 	}
 }
 
-func (l *lines) add(line string) {
+// Add takes one line.
+func (l *Lines) Add(line string) {
 	if l.isStack(line) {
 		l.log.Log(context.Background(), LevelStack, line)
 		return
@@ -78,7 +82,7 @@ func (l *lines) add(line string) {
 
 // isStack takes a line that belongs to a dump of goroutines, which the log has
 // whole, and the last lines in short.
-func (l *lines) isStack(line string) bool {
+func (l *Lines) isStack(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dump.Callers = callers
@@ -89,8 +93,8 @@ func (l *lines) isStack(line string) bool {
 	return true
 }
 
-// hanging is where the plugin's code hung, nil where it did not say.
-func (l *lines) hanging() []string {
+// Hanging is where the plugin's code hung, nil where it did not say.
+func (l *Lines) Hanging() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dump.Hanging()
@@ -98,7 +102,7 @@ func (l *lines) hanging() []string {
 
 // allowed lets a line into the log, unless there are too many. What is left out
 // is counted, and told once a second.
-func (l *lines) allowed() bool {
+func (l *Lines) allowed() bool {
 	l.mu.Lock()
 	pass, dropped := l.rate.admit(time.Now())
 	l.mu.Unlock()
@@ -108,7 +112,7 @@ func (l *lines) allowed() bool {
 	return pass
 }
 
-func (l *lines) keep(line string) {
+func (l *Lines) keep(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tail) == tailLines {
@@ -117,9 +121,9 @@ func (l *lines) keep(line string) {
 	l.tail = append(l.tail, line)
 }
 
-// last gives the last lines. Of a crash it gives what happened and where, and
+// Last gives the last lines. Of a crash it gives what happened and where, and
 // only a few of the lines before.
-func (l *lines) last() []string {
+func (l *Lines) Last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := slices.Clone(l.tail)
@@ -131,7 +135,7 @@ func (l *lines) last() []string {
 
 // record passes a line on that the plugin's slog wrote, with its own level,
 // time and attributes.
-func (l *lines) record(line string) (message string, ok bool) {
+func (l *Lines) record(line string) (message string, ok bool) {
 	if !strings.HasPrefix(line, "{") {
 		return "", false
 	}

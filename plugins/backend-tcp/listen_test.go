@@ -35,7 +35,7 @@ func TestUninvited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	door, err := parseEndpoint(endpoints[0], 0)
+	endpoint, err := parseEndpoint(endpoints[0], 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func TestUninvited(t *testing.T) {
 		{"an old group", as(func(g *sdk.Group) { g.Epoch = 7 }), "another epoch"},
 		{"itself", as(func(g *sdk.Group) { g.Rank = 0 }), "not expected here"},
 		{"a second rank 1", as(func(g *sdk.Group) { g.Rank = 1 }), "already connected"},
-		{"an echo", replay(t, door.TCP, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // a reason that was told
+		{"an echo", replay(t, endpoint.TCP, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // a reason that was told
 	} {
 		if guest.want != "" {
 			log.expect("refused a connection", guest.want)
 		}
-		conn, err := net.Dial("tcp", door.TCP)
+		conn, err := net.Dial("tcp", endpoint.TCP)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestUninvited(t *testing.T) {
 	}
 }
 
-// say sends what no rank would say and waits for the door to be shut.
+// say sends what no rank would say and waits for the endpoint to be closed.
 func say(c net.Conn, text string) error {
 	if _, err := io.WriteString(c, text); err != nil {
 		return err
@@ -246,8 +246,8 @@ func TestSealOnOneSide(t *testing.T) {
 }
 
 // A thousand callers that say nothing, or what no rank would, stand at every
-// door when the ranks come. They join all the same, and a few lines tell of it.
-func TestCrowdAtTheDoor(t *testing.T) {
+// listener when the ranks come. They join all the same, and a few lines tell of it.
+func TestManyStrangersConnecting(t *testing.T) {
 	const world, crowd = 3, 1000
 	log := &logBook{}
 	all, endpoints := make([]*Backend, world), make([][]byte, world)
@@ -263,7 +263,7 @@ func TestCrowdAtTheDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	door, err := parseEndpoint(endpoints[0], 0)
+	endpoint, err := parseEndpoint(endpoints[0], 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestCrowdAtTheDoor(t *testing.T) {
 	join := func(r int) { joined <- all[r].Connect(context.Background(), endpoints) }
 	go join(0) // takes callers from now on
 	for i := range crowd {
-		c, err := net.Dial("tcp", door.TCP)
+		c, err := net.Dial("tcp", endpoint.TCP)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package tcp
+package reduce
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
@@ -10,16 +10,16 @@ var kernelOps = [...]reduce.Op{
 	sdk.Sum: reduce.Sum, sdk.Avg: reduce.Sum, sdk.Min: reduce.Min, sdk.Max: reduce.Max, sdk.Prod: reduce.Prod,
 }
 
-// reduceN combines srcs in order into dst. All have the same length and are
+// All combines srcs in order into dst. All have the same length and are
 // aligned to the element. dst may be one of the first two of srcs, which is
 // fast, or any other.
-func reduceN(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
-	reduceOf(op, d, dst, srcs, len(srcs))
+func All(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
+	Of(op, d, dst, srcs, len(srcs))
 }
 
-// reduceOf is reduceN where an average is one over n ranks: the first of srcs
+// Of is All where an average is one over n ranks: the first of srcs
 // may hold the sum of several.
-func reduceOf(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
+func Of(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
 	switch {
 	case op != sdk.Avg:
 		reduce.ReduceN(kernelOps[op], d, dst, srcs, 1)

@@ -1,4 +1,4 @@
-package host
+package flight
 
 import (
 	"encoding/json"
@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
-	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// recorder copies the operations of a backend into a file: when they are
+// Recorder copies the operations of a backend into a file: when they are
 // submitted, when they are waited for, and on every look of the supervision
-// how far those in flight have come. A nil recorder records nothing.
-type recorder struct {
+// how far those in flight have come. A nil Recorder records nothing.
+type Recorder struct {
 	mu         sync.Mutex
 	file       *shm.FlightFile
 	generation uint8
@@ -25,12 +24,13 @@ type recorder struct {
 	store      [shm.Slots]shm.Flight // by ticket: what the file has
 }
 
-func newRecorder(dir string, g sdk.Group, plugin string) (*recorder, error) {
+// NewRecorder begins the file of a rank in dir.
+func NewRecorder(dir string, g sdk.Group, plugin string) (*Recorder, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
 	}
-	about, err := json.Marshal(flight.About{
+	about, err := json.Marshal(About{
 		Rank: g.Rank, World: g.WorldSize, Attempt: g.Generation, PID: os.Getpid(), Host: name, Plugin: plugin, Started: time.Now(),
 	})
 	if err != nil {
@@ -39,15 +39,15 @@ func newRecorder(dir string, g sdk.Group, plugin string) (*recorder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	file, err := shm.CreateFlightFile(flight.Path(dir, g.Rank, g.Generation), about)
+	file, err := shm.CreateFlightFile(Path(dir, g.Rank, g.Generation), about)
 	if err != nil {
 		return nil, err
 	}
-	return &recorder{file: file}, nil
+	return &Recorder{file: file}, nil
 }
 
-// begin is called for every process: its tickets start at 1.
-func (r *recorder) begin(ring *shm.Submitter, epoch int) {
+// Begin is called for every process: its tickets start at 1.
+func (r *Recorder) Begin(ring *shm.Submitter, epoch int) {
 	if r == nil {
 		return
 	}
@@ -57,7 +57,8 @@ func (r *recorder) begin(ring *shm.Submitter, epoch int) {
 	r.submitted, r.ended = 0, 0
 }
 
-func (r *recorder) submit(ticket uint64, op *operation) {
+// Submit notes a call over size bytes.
+func (r *Recorder) Submit(ticket uint64, c *sdk.Collective, size int) {
 	if r == nil {
 		return
 	}
@@ -65,9 +66,8 @@ func (r *recorder) submit(ticket uint64, op *operation) {
 	defer r.mu.Unlock()
 	f := &r.store[ticket%shm.Slots]
 	if !r.look(ticket, f) {
-		c := &op.call
 		*f = shm.Flight{
-			Ticket: ticket, Seq: c.Seq, Bytes: uint64(op.size), Bucket: int32(c.Bucket),
+			Ticket: ticket, Seq: c.Seq, Bytes: uint64(size), Bucket: int32(c.Bucket),
 			Op: uint8(c.Op), DType: uint8(c.DType), Reduce: uint8(c.Reduce), Enqueued: time.Now(),
 		}
 	}
@@ -77,7 +77,7 @@ func (r *recorder) submit(ticket uint64, op *operation) {
 }
 
 // look reads what the ring says of a ticket.
-func (r *recorder) look(ticket uint64, f *shm.Flight) bool {
+func (r *Recorder) look(ticket uint64, f *shm.Flight) bool {
 	if r.ring == nil {
 		return false
 	}
@@ -89,8 +89,8 @@ func (r *recorder) look(ticket uint64, f *shm.Flight) bool {
 	return ok
 }
 
-// wait notes the end of a ticket, and with it of those before.
-func (r *recorder) wait(ticket uint64, err error) {
+// Wait notes the end of a ticket, and with it of those before.
+func (r *Recorder) Wait(ticket uint64, err error) {
 	if r == nil {
 		return
 	}
@@ -109,8 +109,8 @@ func (r *recorder) wait(ticket uint64, err error) {
 	}
 }
 
-// refresh notes how far the operations in flight have come.
-func (r *recorder) refresh() {
+// Refresh notes how far the operations in flight have come.
+func (r *Recorder) Refresh() {
 	if r == nil {
 		return
 	}
@@ -127,22 +127,23 @@ func (r *recorder) refresh() {
 	}
 }
 
-// release looks a last time before the ring's memory is unmapped.
-func (r *recorder) release() {
+// Release looks a last time before the ring's memory is unmapped.
+func (r *Recorder) Release() {
 	if r == nil {
 		return
 	}
-	r.refresh()
+	r.Refresh()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ring = nil
 }
 
-func (r *recorder) close() error {
+// Close ends the record; the file stays.
+func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
 	}
-	r.release()
+	r.Release()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.file.Close()
