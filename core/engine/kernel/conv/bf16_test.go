@@ -54,7 +54,10 @@ func atConvBF16(t *testing.T) {
 		}
 		testConvBF16(t, p, 1.2e-3)
 	}
-	for _, c := range slices.Concat(halvingCases, pickCases) {
+	for i, c := range slices.Concat(halvingCases, pickCases) {
+		if !kernel.HasBF16() && i%4 > 0 {
+			continue
+		}
 		if p := &c; kernel.HasBF16() && !(p.FastForwardBF16() && p.FastGradInputBF16() && p.FastGradWeightBF16()) {
 			t.Errorf("%+v: no kernel", *p)
 		}
