@@ -51,6 +51,9 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	if err := f.outlineOf(); err != nil {
 		return err
 	}
+	if err := f.checkInit(ctx); err != nil {
+		return err
+	}
 	return f.backend(ctx)
 }
 

@@ -101,7 +101,7 @@ func (s *session) fromAnyMirror(ctx context.Context, file File) error {
 			return fmt.Errorf("download of %s: %w", file.Name, context.Cause(ctx))
 		}
 		err = fmt.Errorf("%s: %w", join(mirror, file.Name), err)
-		s.Log.Warn("download failed", "error", err)
+		s.Log.Debug("download failed", "error", err) // the caller reports all mirrors at once
 		if unreachable(err) {
 			s.dead[mirror] = err
 		}

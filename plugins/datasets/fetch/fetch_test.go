@@ -111,7 +111,7 @@ func TestBadMirrorsAreSkipped(t *testing.T) {
 			worse, better := serve(t, c.handler), serve(t, whole)
 			var log bytes.Buffer
 			f := fetcher(fs, worse, better)
-			f.Log = slog.New(slog.NewTextHandler(&log, nil))
+			f.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			if err := f.Fetch(t.Context(), "/d", []File{file()}); err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestUnreachableMirrorIsAskedOnce(t *testing.T) {
 	l.Close()
 	var log bytes.Buffer
 	f := fetcher(afero.NewMemMapFs(), closed, serve(t, whole))
-	f.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	two := file()
 	two.Name = "b.gz"
 	if err := f.Fetch(t.Context(), "/d", []File{file(), two}); err != nil {
@@ -240,7 +240,7 @@ func TestDeadline(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var log bytes.Buffer
 	f := fetcher(afero.NewMemMapFs(), serve(t, whole))
-	f.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if err := f.Fetch(t.Context(), "/d", []File{file()}); err != nil {
 		t.Fatal(err)
 	}
