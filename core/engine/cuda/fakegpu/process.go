@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
@@ -122,7 +120,7 @@ func (p *Process) fillDevices(c *driver.CUDA) {
 	}
 	c.PrimaryCtxRelease = func(driver.Device) error { m.locked(func() { m.contexts[p.id]-- }); return nil }
 	c.CtxSetCurrent = func(x driver.Context) error {
-		m.locked(func() { p.current[unix.Gettid()] = x })
+		m.locked(func() { p.current[thread()] = x })
 		return nil
 	}
 }

@@ -1,8 +1,6 @@
 package fakegpu
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
@@ -209,7 +207,7 @@ func (p *Process) usable(call string, q *stream) driver.CUResult {
 		return driver.InvalidHandle
 	case q.busy != nil:
 		return driver.NotPermitted
-	case p.m.t != nil && p.current[unix.Gettid()] == 0:
+	case p.m.t != nil && p.current[thread()] == 0:
 		p.m.mistake("%s on a thread where no context is current", call)
 		return driver.InvalidContext
 	}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package fakegpu
+
+// thread is the same for all threads where the system gives them no number: a call on
+// a thread without a context then goes unnoticed.
+func thread() int { return 1 }
