@@ -70,7 +70,7 @@
 // core/app/device.go chooses the device. On a GPU (core/engine/cuda) a plan's steps are
 // enqueued, and the arena, the optimizer's state and master weights have copies
 // in its memory; core/train/device.go says when they are brought to the host.
-// A bucket's walk has two more steps: core/train/ddp/stage.go fetches it into the arena
+// A bucket's walk has two more steps: core/train/ddp/staging.go fetches it into the arena
 // when its gradients are final, and stores it back when it is reduced.
 //
 // # GPU libraries

@@ -146,8 +146,8 @@ func TestPowerSGDResumes(t *testing.T) {
 		}
 	}
 	from := filepath.Join(whole.dir, "checkpoints", "step-25")
-	p.train(t, append([]string{"--resume", from}, append(set("launch.nproc_per_node=2"), args...)...)...).expect(t, 0).says(t, "left out on 3 ranks is shared out evenly among 2")
-	p.train(t, "--resume", from).expect(t, 0).says(t, "is dropped: this run does not use it")
+	p.train(t, append([]string{"--resume", from}, append(set("launch.nproc_per_node=2"), args...)...)...).expect(t, 0).says(t, "errors of 3 ranks are distributed evenly among 2 ranks")
+	p.train(t, "--resume", from).expect(t, 0).says(t, "are dropped: this run does not use PowerSGD")
 }
 
 // Factors of low rank: until their start nothing is different, after it ranks

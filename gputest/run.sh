@@ -177,7 +177,7 @@ reduce() {
 over() {
 	local detour
 	accuracy "$1" 0.95 mnist.toml 150 --set train.epochs=1 --set run.deterministic=false --set backend.plugin=nccl "${@:2}"
-	detour=$(grep -ahso 'gradients are reduced by way of the host[^"]*' runs/*/latest/events.jsonl | head -n 1)
+	detour=$(grep -ahso 'gradients are reduced in host memory[^"]*' runs/*/latest/events.jsonl | head -n 1)
 	[ -z "$detour" ] || row "$1, its way" "$detour" "" failed
 }
 shared=(--set launch.nproc_per_node=2 --set run.allow_shared_device=true --set train.per_rank_batch=50)

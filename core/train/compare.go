@@ -65,7 +65,7 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 // disagree finds out with all ranks what differs. Ranks that differ from the
 // majority are to blame, and the others say so.
 func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
-	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: look at the backend and precision plugins, the memory and the GPU there",
+	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: check the backend and precision plugins, the memory and the GPU of that rank",
 		v, t.pos.Step, t.differing(ctx, names, sums), lastEqual(t.saver.equalAt))
 	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
 		return fmt.Errorf("%s", text)
@@ -76,7 +76,7 @@ func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, su
 // lastEqual says after which step all ranks were equal last; 0: no checkpoint has compared them.
 func lastEqual(step int) string {
 	if step == 0 {
-		return "it is the first comparison"
+		return "this was the first comparison"
 	}
 	return fmt.Sprintf("all were equal after step %d", step)
 }
@@ -147,13 +147,13 @@ func (c comparison) String() string {
 	case len(c.odd) > 0:
 		return fmt.Sprintf("%s from the other %d in parameters, buffers or optimizer state", differ(c.odd), c.world-len(c.odd))
 	case c.world == 2:
-		return "ranks 0 and 1 differ in parameters, buffers or optimizer state (of two ranks nothing tells which one is wrong)"
+		return "ranks 0 and 1 differ in parameters, buffers or optimizer state (with two ranks there is no majority to tell which one is wrong)"
 	}
 	groups := make([]string, len(c.parts))
 	for i, p := range c.parts {
 		groups[i] = listRanks(p)
 	}
-	return fmt.Sprintf("the ranks differ in parameters, buffers or optimizer state, and no state is that of most of them: %s", strings.Join(groups, " | "))
+	return fmt.Sprintf("the ranks differ in parameters, buffers or optimizer state, and no majority agrees: %s", strings.Join(groups, " | "))
 }
 
 func differ(ranks []int) string {

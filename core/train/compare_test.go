@@ -65,8 +65,8 @@ func TestRanksCompareTheirStates(t *testing.T) {
 	}{
 		{3, 1, 4, nil, "rank 1 differs from the other 2 in parameters, buffers or optimizer state after step 4, first in ", 2},
 		{4, 0, 3, nil, "rank 0 differs from the other 3", 2},
-		{3, 2, 1, func(s *Settings) { s.Optimizer = optim.DefaultFor("adamw") }, "it is the first comparison", 0},
-		{2, 1, 6, nil, "ranks 0 and 1 differ in parameters, buffers or optimizer state (of two ranks nothing tells which one is wrong) after step 6", 4},
+		{3, 2, 1, func(s *Settings) { s.Optimizer = optim.DefaultFor("adamw") }, "this was the first comparison", 0},
+		{2, 1, 6, nil, "ranks 0 and 1 differ in parameters, buffers or optimizer state (with two ranks there is no majority to tell which one is wrong) after step 6", 4},
 		{3, 1, 4, func(s *Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.BroadcastBuffers = false }, "all were equal after step 2", 2},
 	} {
 		t.Run(fmt.Sprintf("%d ranks, rank %d, step %d", c.world, c.rank, c.step), func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestCompareRanks(t *testing.T) {
 	}{
 		{[]float64{1, 1, 2}, "rank 2 differs from the other 2 in"},
 		{[]float64{3, 1, 1, 1, 2}, "ranks 0, 4 differ from the other 3 in"},
-		{[]float64{1, 2}, "of two ranks nothing tells which one is wrong"},
-		{[]float64{1, 2, 1, 2}, "no state is that of most of them: 0, 2 | 1, 3"},
+		{[]float64{1, 2}, "with two ranks there is no majority to tell which one is wrong"},
+		{[]float64{1, 2, 1, 2}, "no majority agrees: 0, 2 | 1, 3"},
 		{[]float64{1, 2, 3}, "0 | 1 | 2"},
 	} {
 		if v := compareRanks(c.all); v.equal || !strings.Contains(v.String(), c.want) {

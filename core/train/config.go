@@ -39,12 +39,12 @@ func (c RunConfig) Problems() usererr.List {
 	default:
 		help := `use "auto", "cpu" or "cuda"`
 		if strings.HasPrefix(c.Device, "cuda:") {
-			help = `use "cuda"; ranks take the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order of their local ranks`
+			help = `use "cuda" and select GPUs with CUDA_VISIBLE_DEVICES; each local rank uses the GPU of its index`
 		}
 		l.Addf("device", help, "unknown device %q", c.Device)
 	}
 	if c.DeviceTimeout <= 0 {
-		l.Addf("device_timeout", `nothing waits without an end: give a time such as "2m"`, "%v is not a time to wait", c.DeviceTimeout)
+		l.Addf("device_timeout", `waits must be bounded: set a duration such as "2m"`, "%v is not a positive duration", c.DeviceTimeout)
 	}
 	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
 		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is not a type to compute in", c.DType)
@@ -94,7 +94,7 @@ func (c Config) Problems() usererr.List {
 	}
 	natural("epochs", c.Epochs)
 	if c.Epochs == 0 && c.MaxSteps == 0 {
-		l.Addf("epochs", "give 1 or more, or max_steps", "0 epochs and no max_steps train nothing")
+		l.Addf("epochs", "give 1 or more, or max_steps", "with 0 epochs and no max_steps nothing is trained")
 	}
 	positive("accumulate_steps", c.AccumulateSteps)
 	positive("log_freq", c.LogFreq)
@@ -105,7 +105,7 @@ func (c Config) Problems() usererr.List {
 	natural("eval_batch", c.EvalBatch)
 	natural("max_skips", c.MaxSkips)
 	if !(c.MaxNorm >= 0) {
-		l.Addf("max_norm", "0 switches clipping off", "%v is not a norm", c.MaxNorm)
+		l.Addf("max_norm", "0 turns clipping off", "%v is not a norm ≥ 0", c.MaxNorm)
 	}
 	switch {
 	case c.PerRankBatch > 0 && c.GlobalBatch > 0:
@@ -124,7 +124,7 @@ func (c Config) Batch(world int) (int, error) {
 	}
 	parts := world * max(1, c.AccumulateSteps)
 	if c.GlobalBatch%parts != 0 || c.GlobalBatch < parts {
-		return 0, fmt.Errorf("train.global_batch = %d does not divide by %d ranks × %d accumulate_steps; the nearest that does is %d",
+		return 0, fmt.Errorf("train.global_batch = %d is not divisible by %d ranks × %d accumulate_steps; fix: use %d, the nearest that is",
 			c.GlobalBatch, world, max(1, c.AccumulateSteps), max(1, (c.GlobalBatch+parts/2)/parts)*parts)
 	}
 	return c.GlobalBatch / parts, nil

@@ -47,11 +47,11 @@ func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error 
 		return nil // nothing is asked
 	}
 	if b.MaxWorld > 0 && world > b.MaxWorld {
-		return mistake("backend.plugin", "start fewer ranks, or use another", "backend %q serves at most %d ranks, this job has %d", b.Name, b.MaxWorld, world)
+		return mistake("backend.plugin", "start fewer ranks, or use another", "backend %q supports at most %d ranks, this job has %d", b.Name, b.MaxWorld, world)
 	}
 	if !serves(b.Devices, device) {
 		return mistake("run.device", fmt.Sprintf("use a backend for %s, such as \"tcp\", or another device", device),
-			"backend %q serves ranks on %s, and these compute on %s", b.Name, strings.Join(orNone(b.Devices), " and "), device)
+			"backend %q supports ranks on %s, but this job computes on %s", b.Name, strings.Join(orNone(b.Devices), " and "), device)
 	}
 	return missing(&b, calls)
 }
@@ -77,7 +77,7 @@ func missing(b *sdk.Info, calls []ddp.Call) error {
 	}
 	return &host.StartError{
 		Kind: sdk.KindBackend, Name: b.Name, Problem: fmt.Sprintf("every run needs %s; it offers %s", strings.Join(needed, ", "), offer(b)),
-		Help: "let the plugin do it and say so in Info.Ops and Info.DTypes, or use another backend",
+		Help: "implement it in the plugin and list it in Info.Ops and Info.DTypes, or use another backend",
 	}
 }
 

@@ -89,7 +89,7 @@ func TestBackendsThatOfferTooLittle(t *testing.T) {
 			"ddp.find_unused_parameters", "all_reduce of i32"},
 		{"measuring", sdk.Info{Ops: every, DTypes: floats, Devices: []string{"cpu"}}, func(c *ddp.Config) { c.BucketCapMB = ddp.AutoCap },
 			"ddp.bucket_cap_mb", "barrier"},
-		{"device", sdk.Info{Ops: every, DTypes: floats, Devices: []string{"cuda"}}, nil, "run.device", "serves ranks on cuda, and these compute on cpu"},
+		{"device", sdk.Info{Ops: every, DTypes: floats, Devices: []string{"cuda"}}, nil, "run.device", "supports ranks on cuda, but this job computes on cpu"},
 		{"ranks", sdk.Info{Ops: every, DTypes: floats, Devices: []string{"cpu"}, MaxWorld: 1}, nil, "backend.plugin", "at most 1 ranks"},
 		{"broadcast", sdk.Info{Ops: every[:1], DTypes: floats, Devices: []string{"cpu"}}, nil, "", "every run needs broadcast (weights and buffers), all_gather"},
 		{"doubles", sdk.Info{Ops: every, DTypes: floats[:1], Devices: []string{"cpu"}}, nil, "", "every run needs all_reduce of f64 (totals of a step)"},

@@ -30,7 +30,7 @@ type deviceMemory struct {
 	optimizer *optim.Optimizer
 
 	shared  sharedCopy
-	stage   plan.Stage   // of buckets that are reduced in the host's memory
+	staging plan.Staging // of buckets that are reduced in the host's memory
 	release func() error // of the copy
 	unpin   func() error // of the batches
 	part    [1][]byte    // a list of one, for calls in every step
@@ -73,9 +73,9 @@ func (d *deviceMemory) connect(r *ddp.Reducer, o *optim.Optimizer) error {
 }
 
 func (d *deviceMemory) closeStage() (err error) {
-	if d.stage != nil {
-		err = d.stage.Close()
-		d.stage = nil
+	if d.staging != nil {
+		err = d.staging.Close()
+		d.staging = nil
 	}
 	return err
 }

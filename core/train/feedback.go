@@ -34,7 +34,7 @@ func (f *feedback) collect() error {
 			dst = fresh(own)
 		}
 		if err := f.group.Send(tensors(own), tensors(dst), r, 0, f.memory.staging()); err != nil {
-			return fmt.Errorf("collecting rank %d's errors of compression: %w", r, err)
+			return fmt.Errorf("collecting the compression errors of rank %d: %w", r, err)
 		}
 		for _, e := range dst {
 			out = append(out, tensor.Named{Name: fmt.Sprintf("error.%d.%s", r, e.Name), Tensor: e.Tensor})
@@ -62,7 +62,7 @@ func (f *feedback) take() []tensor.Named {
 func (f *feedback) restore(compress string, saved []tensor.Named, world int) (notes []string) {
 	if compress != "powersgd" || f.world == 1 {
 		if len(saved) > 0 {
-			notes = append(notes, "what powersgd had left out of the gradients is dropped: this run does not use it")
+			notes = append(notes, "the PowerSGD errors in the checkpoint are dropped: this run does not use PowerSGD")
 		}
 		return notes
 	}
@@ -90,12 +90,12 @@ func (f *feedback) restore(compress string, saved []tensor.Named, world int) (no
 		f.restored = append(f.restored, errs)
 	}
 	if missing > 0 && len(saved) > 0 {
-		notes = append(notes, fmt.Sprintf("%d of powersgd's matrices are not in the checkpoint, or have another shape, and begin anew", missing))
+		notes = append(notes, fmt.Sprintf("%d PowerSGD matrices are missing in the checkpoint or have another shape, and are initialized again", missing))
 	}
 	if world != f.world {
 		f.restored = spread(f.restored, f.world)
 		if len(saved) > 0 {
-			notes = append(notes, fmt.Sprintf("what powersgd had left out on %d ranks is shared out evenly among %d", world, f.world))
+			notes = append(notes, fmt.Sprintf("the PowerSGD errors of %d ranks are distributed evenly among %d ranks", world, f.world))
 		}
 	}
 	return notes

@@ -69,7 +69,7 @@ func (j *join) begin(in inputs, r *ddp.Reducer) {
 	}
 	if j.skewed++; j.skewed == longSkew && j.rank == 0 {
 		j.events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
-			"%d of %d ranks have had no data for %d steps and wait for the others", j.world-in.active, j.world, longSkew)})
+			"%d of %d ranks have had no data for %d steps and are waiting for the others", j.world-in.active, j.world, longSkew)})
 	}
 }
 
@@ -92,6 +92,6 @@ func unevenError(epoch int, out, taken []float64) error {
 			long = append(long, fmt.Sprintf("rank %d has had %.0f", r, taken[r]))
 		}
 	}
-	return fmt.Errorf("epoch %d: the ranks have different numbers of batches: %s; set ddp.uneven = \"join\" to go on without the ranks that ran out, \"stop\" to end the epoch there, or give all ranks equally many",
+	return fmt.Errorf("epoch %d: the ranks have different numbers of batches: %s; fix: set ddp.uneven = \"join\" to continue without the ranks that ran out, \"stop\" to end the epoch there, or give all ranks the same number",
 		epoch, strings.Join(append(short, long...), ", "))
 }

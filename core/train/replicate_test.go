@@ -121,7 +121,7 @@ func TestFeedbackFitsAnotherWorld(t *testing.T) {
 	if len(f.restored) != 2 || f.restored[0][0].F32()[3] != 1.5 || f.restored[1][0].F32()[63] != 1.5 {
 		t.Errorf("restored %v", f.restored)
 	}
-	if len(notes) != 2 || !strings.HasPrefix(notes[0], "1 of powersgd's matrices are not in the checkpoint") || !strings.HasPrefix(notes[1], "what powersgd had left out on 4 ranks") {
+	if len(notes) != 2 || !strings.HasPrefix(notes[0], "1 PowerSGD matrices are missing in the checkpoint") || !strings.HasPrefix(notes[1], "the PowerSGD errors of 4 ranks") {
 		t.Errorf("notes %q", notes)
 	}
 	if notes = f.restore("none", saved, 2); len(notes) != 1 || !strings.Contains(notes[0], "is dropped") {

@@ -108,7 +108,7 @@ func (r *report) warnLoss(loss float64, step int) {
 		return
 	}
 	r.warned = true
-	ends := "the run goes on as PyTorch's would, because train.max_skips is 0"
+	ends := "the run continues, as in PyTorch, because train.max_skips is 0"
 	if r.maxSkips > 0 {
 		ends = fmt.Sprintf("the run ends after %d such steps in a row (train.max_skips)", r.maxSkips)
 	}

@@ -114,7 +114,7 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 	}
 	lines := append(r.Notes, notes...)
 	for _, skip := range r.Skipped {
-		lines = append(lines, "passed over "+skip.String())
+		lines = append(lines, "skipped "+skip.String())
 	}
 	if s.Optimizer != nil && !t.EvalOnly {
 		if err := t.checkSame(s); err != nil {
@@ -174,7 +174,7 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 	}
 	consumed := s.Offset * s.WorldSize
 	samples = consumed / t.World.Size
-	return samples, fmt.Sprintf("continuing epoch %d of a job of %d ranks with %d: %d samples are done, %d of them are read again",
+	return samples, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done, %d of them are read again",
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 

@@ -161,14 +161,14 @@ func mistake(key, help, format string, args ...any) error {
 func (t *Trainer) checkPlugins() error {
 	b := t.Backend.Info()
 	if t.Settings.Run.Deterministic && t.World.Size > 1 && b.Determinism != "bitwise" {
-		return mistake("run.deterministic", "set it to false to use this backend", "backend %q does not promise that equal runs give equal bits", b.Name)
+		return mistake("run.deterministic", "set it to false to use this backend", "backend %q does not guarantee bitwise reproducible runs", b.Name)
 	}
 	if t.policy.Dynamic && t.Settings.DDP.Compress == "powersgd" {
 		return mistake("ddp.compress", "use a precision with a constant scale, such as bf16",
-			"\"powersgd\" keeps what it left out of a step for the next one, and precision %q changes the loss scale in between", t.policy.Name)
+			"\"powersgd\" adds the compression error of a step to the next one, and precision %q changes the loss scale in between", t.policy.Name)
 	}
 	if t.Settings.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
-		return mistake("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and excludes precision %q", t.policy.Name)
+		return mistake("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and cannot be combined with precision %q", t.policy.Name)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (d *deviceMemory) copyArena(dev plan.Resident, mem []byte, share, compresse
 	if share {
 		var refused error
 		if compressed {
-			refused = errors.New("ddp.compress works in the host's memory")
+			refused = errors.New("ddp.compress works in host memory")
 		} else if d.shared.mem, note, refused = dev.MirrorShared(mem); refused == nil {
 			d.release = d.shared.mem.Close
 			return note, nil
@@ -45,7 +45,7 @@ func (d *deviceMemory) warnThroughHost(why error) {
 		return
 	}
 	d.shared.warned = true
-	d.events.Emit(&event.Warning{Source: "backend", Message: "gradients are reduced by way of the host's memory, not on the device: " + why.Error()})
+	d.events.Emit(&event.Warning{Source: "backend", Message: "gradients are reduced in host memory, not on the device: " + why.Error()})
 }
 
 // Attach shows the device's memory to a backend that was just opened. One that
@@ -82,15 +82,15 @@ func (d *deviceMemory) route() (err error) {
 		d.reducer.Within(d.dev, d.shared.mem, d.shared.arena)
 		return nil
 	}
-	if d.stage == nil {
+	if d.staging == nil {
 		buckets := make([][]byte, len(d.memory.buckets))
 		for i, r := range d.memory.buckets {
 			buckets[i] = d.memory.bytes(r)
 		}
-		if d.stage, err = d.dev.Stage(buckets); err != nil {
+		if d.staging, err = d.dev.NewStaging(buckets); err != nil {
 			return err
 		}
 	}
-	d.reducer.Through(d.stage)
+	d.reducer.SetStaging(d.staging)
 	return nil
 }

@@ -51,7 +51,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = divideWaits(waits)
 	t.nameSlowest(&s, waits)
 	if v := compareRanks(s.ParamsSHA256); !v.equal {
-		return s, fmt.Errorf("%v at the end of the run: a fault of the backend or precision plugin, or of memory; fix: look at them there", v)
+		return s, fmt.Errorf("%v at the end of the run: the backend plugin, the precision plugin or memory is faulty; fix: check them on that rank", v)
 	}
 	return s, nil
 }
@@ -66,7 +66,7 @@ func (t *Trainer) nameSlowest(s *event.Summary, waits [][]float32) {
 	s.Comm.SlowestRank = &r
 	if t.World.Rank == 0 {
 		t.Events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
-			"rank %d was slower than the others: they waited %.3g ms of a step of %.3g ms for it; look at what else runs on its host and at its clock rate", r, waited, float64(s.Train.StepMSP50))})
+			"rank %d was slower than the others: they waited %.3g ms of a step of %.3g ms for it; fix: check what else runs on its host, and its clock rate", r, waited, float64(s.Train.StepMSP50))})
 	}
 }
 

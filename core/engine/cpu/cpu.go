@@ -15,8 +15,8 @@ import (
 // evaluation batches cost the memory of one. Running two at a time panics; bind
 // them to devices of their own.
 type Device struct {
-	arena *arena
-	crew  *crew
+	arena   *arena
+	workers *workerPool
 }
 
 // New returns the processor as a device that computes on the caller's thread.
@@ -24,7 +24,7 @@ func New() *Device { return &Device{} }
 
 // NewParallel returns a device that shares the large steps among that many
 // threads. Results depend on the number, and on nothing else.
-func NewParallel(threads int) *Device { return &Device{crew: newCrew(threads)} }
+func NewParallel(threads int) *Device { return &Device{workers: newWorkerPool(threads)} }
 
 // Name is "cpu".
 func (*Device) Name() string { return "cpu" }
@@ -33,7 +33,7 @@ func (*Device) Name() string { return "cpu" }
 // thread, and a float32 copy of each operand of a half type.
 func (d *Device) Workspace(s *plan.Step) int {
 	if direct := nativeOf(s); direct.bind != nil {
-		return direct.workspace(s, d.crew.size())
+		return direct.workspace(s, d.workers.size())
 	}
 	n := 0
 	for _, list := range [2][]plan.Operand{s.In, s.Out} {
@@ -41,7 +41,7 @@ func (d *Device) Workspace(s *plan.Step) int {
 			n += copyBytes(s, &list[i])
 		}
 	}
-	return n + d.crew.size()*roundUp(scratchElems(s, d.crew.size())*scratchSize(s))
+	return n + d.workers.size()*roundUp(scratchElems(s, d.workers.size())*scratchSize(s))
 }
 
 // Bind prepares every step; memory comes from the Go heap. A step that this
@@ -52,7 +52,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	for i := range steps {
 		work = max(work, d.Workspace(&steps[i]))
 	}
-	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work), crew: d.crew}
+	m := &memory{state: st, arena: d.room(p.ArenaBytes(), work), workers: d.workers}
 	report := p.Stats()
 	e := &executor{jobs: make([]job, len(steps)), stats: index[float64](m, &report), mem: m}
 	for i := range steps {
@@ -91,7 +91,7 @@ func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 		return bindAs[float64](m, s)
 	}
 	if direct := nativeOf(s); direct.bind != nil {
-		b := &binder[float32]{m: m, s: s, room: direct.room(m.crew.size())}
+		b := &binder[float32]{m: m, s: s, room: direct.room(m.workers.size())}
 		run := direct.bind(b)
 		return b.wrap(run), nil
 	}
@@ -103,7 +103,7 @@ func bindAs[T kernel.Float](m *memory, s *plan.Step) (job, error) {
 	if f == nil {
 		return nil, fmt.Errorf("the CPU has no kernel for this operation")
 	}
-	b := &binder[T]{m: m, s: s, room: scratchElems(s, m.crew.size())}
+	b := &binder[T]{m: m, s: s, room: scratchElems(s, m.workers.size())}
 	run := f(b)
 	return b.wrap(run), nil
 }

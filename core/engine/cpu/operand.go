@@ -11,10 +11,10 @@ import (
 
 // memory is what the operands of one bound plan lie in.
 type memory struct {
-	state plan.State
-	arena *arena
-	crew  *crew
-	fault fault
+	state   plan.State
+	arena   *arena
+	workers *workerPool
+	fault   fault
 }
 
 // fixed is the memory of an operand that stays where it is from call to call;

@@ -139,7 +139,7 @@ func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (plan.Updater, error
 }
 
 // Stage copies gradient buckets between device and host.
-func (d *Device) Stage(buckets [][]byte) (plan.Stage, error) { return d.mem.Stage(buckets) }
+func (d *Device) NewStaging(buckets [][]byte) (plan.Staging, error) { return d.mem.NewStaging(buckets) }
 
 // Pin keeps host memory in place, so that copies run beside kernels.
 func (d *Device) Pin(mem []byte) (unpin func() error, note string) { return d.mem.Pin(mem) }

@@ -19,7 +19,7 @@ type doomed struct {
 	*Device
 	mem     []byte // mirrored: two buckets
 	first   tensor.Tensor
-	stage   plan.Stage
+	staging plan.Staging
 	updater plan.Updater
 	shared  plan.Shared
 	plan    *plan.Plan
@@ -42,7 +42,7 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 		t.Fatal(err)
 	}
 	d.first = tensor.Of(tensor.F32, tensor.Shape{bucketBytes / 4}, d.mem[:bucketBytes])
-	d.stage = must(d.Stage([][]byte{d.mem[:bucketBytes], d.mem[bucketBytes:]}))
+	d.staging = must(d.NewStaging([][]byte{d.mem[:bucketBytes], d.mem[bucketBytes:]}))
 	d.updater = must(d.Updater(plan.Rule{Name: "sgd"}, []plan.Slot{{Value: d.first, Weight: d.first, Grad: d.first}}))
 	shared, _, err := d.MirrorShared(other.Bytes())
 	if err != nil {
@@ -55,7 +55,7 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 	d.plan = plan.Assemble(plan.Parts{Batch: 8, DType: spec.DType, State: []tensor.Spec{spec}, Steps: []plan.Step{step}, Input: spec})
 	d.prog = must(d.plan.Bind(d, plan.State{Tensors: []tensor.Tensor{d.out}}))
 	d.Watch(Watch{Owner: "rank 3", Timeout: limit, Slow: func(what string) { d.said = append(d.said, what) }})
-	d.free = []func() error{d.prog.Close, d.stage.Close, d.updater.Close, d.shared.Close, release}
+	d.free = []func() error{d.prog.Close, d.staging.Close, d.updater.Close, d.shared.Close, release}
 	return d
 }
 
@@ -74,7 +74,7 @@ func (d *doomed) end(t *testing.T, got error) {
 	}
 	for name, err := range map[string]error{
 		"Lost": d.Lost(), "Upload": d.Upload(d.mem), "Download": d.Download(d.mem), "Clear": d.Clear(d.mem), "Scale": d.Scale(d.first, 2),
-		"Prefetch": d.Prefetch(d.mem, nil), "Fetch": d.stage.Fetch(0), "Store": d.stage.Store(0), "Step": d.updater.Step(1, 1, []int64{1}),
+		"Prefetch": d.Prefetch(d.mem, nil), "Fetch": d.staging.Fetch(0), "Store": d.staging.Store(0), "Step": d.updater.Step(1, 1, []int64{1}),
 		"Run": d.prog.Run(plan.Args{Input: d.mem[:32]}).Err,
 	} {
 		if !errors.Is(err, lost) {
@@ -86,7 +86,7 @@ func (d *doomed) end(t *testing.T, got error) {
 			t.Error(err)
 		}
 	}
-	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "GPU 0 (GPU-00000000-0000-0000-0000-000000000001) is left as it is") {
+	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "GPU 0 (GPU-00000000-0000-0000-0000-000000000001) is not released") {
 		t.Errorf("closing says %v", err)
 	}
 }
@@ -102,16 +102,16 @@ func TestEveryWaitEnds(t *testing.T) {
 	}{
 		"a run": {"hang cast", func(d *doomed) error { return d.prog.Run(plan.Args{Input: d.mem[:32]}).Err }, "the pass over a batch from copy (cast) to copy (cast)"},
 		"a bucket on its way to the host": {"hang cuMemcpyDtoHAsync", func(d *doomed) error {
-			err := d.stage.Fetch(1)
+			err := d.staging.Fetch(1)
 			if err == nil {
-				_, err = d.stage.Landed(1, true)
+				_, err = d.staging.Fetched(1, true)
 			}
 			return err
 		}, "the gradients of bucket 1 and their copy to the host"},
 		"a bucket whose gradients are never done": {"hang scale", func(d *doomed) error {
-			err := errors.Join(d.Scale(d.first, 2), d.stage.Fetch(0))
+			err := errors.Join(d.Scale(d.first, 2), d.staging.Fetch(0))
 			if err == nil {
-				_, err = d.stage.Landed(0, true)
+				_, err = d.staging.Fetched(0, true)
 			}
 			return err
 		}, "the gradients of bucket 0"},
@@ -178,11 +178,11 @@ func TestFaultsLoseTheDevice(t *testing.T) {
 	if err := d.Scale(d.first, 2); err != nil {
 		t.Fatal(err) // it is told later
 	}
-	err := d.stage.Fetch(0)
+	err := d.staging.Fetch(0)
 	if err == nil {
-		_, err = d.stage.Landed(0, true)
+		_, err = d.staging.Fetched(0, true)
 	}
-	for _, want := range []string{"rank 3's GPU 0", "CUDA_ERROR_ILLEGAL_ADDRESS: a kernel read or wrote memory that is not its own", "seen at the gradients of bucket 0", "work before may have caused it"} {
+	for _, want := range []string{"rank 3's GPU 0", "CUDA_ERROR_ILLEGAL_ADDRESS: a kernel read or wrote memory outside its allocations", "reported by the gradients of bucket 0", "earlier work may have caused it"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -199,7 +199,7 @@ func TestOutOfMemory(t *testing.T) {
 	d := doom(t, time.Minute)
 	t.Setenv("CUDA_FAKE_MEMORY", "315000000")
 	_, _, err := d.Mirror(make([]byte, 10<<20))
-	for _, want := range []string{"rank 3's GPU 0", "no memory left for weights, gradients or the optimizer's state: 10.0 MiB asked for", "of 300.4 MiB free", "lower train.per_rank_batch"} {
+	for _, want := range []string{"rank 3's GPU 0", "out of memory for weights, gradients or the optimizer's state: 10.0 MiB requested", "of 300.4 MiB free", "lower train.per_rank_batch"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

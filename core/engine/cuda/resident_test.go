@@ -47,7 +47,7 @@ func TestBucketsTravelBesideKernels(t *testing.T) {
 	if err := d.Upload(mem); err != nil {
 		t.Fatal(err)
 	}
-	s := must(d.Stage(buckets))
+	s := must(d.NewStaging(buckets))
 	defer s.Close()
 	ok := func(err error) {
 		t.Helper()
@@ -58,10 +58,10 @@ func TestBucketsTravelBesideKernels(t *testing.T) {
 	ok(d.Scale(first, 3)) // the gradient
 	ok(s.Fetch(0))
 	ok(d.Scale(first, 100)) // a kernel behind it
-	if landed, err := s.Landed(0, false); landed || err != nil {
+	if landed, err := s.Fetched(0, false); landed || err != nil {
 		t.Fatalf("landed %v before anybody waited: %v", landed, err)
 	}
-	if landed, err := s.Landed(0, true); !landed || err != nil {
+	if landed, err := s.Fetched(0, true); !landed || err != nil {
 		t.Fatal(err)
 	}
 	if got := first.F32()[7]; got != 6 {

@@ -74,7 +74,7 @@ func visible(f *dl.Finder) ([]GPU, error) {
 		return nil, &MissingError{What: refused.What, Fix: refused.Fix, Err: err, Driver: true}
 	}
 	if err != nil {
-		return nil, &MissingError{What: "the NVIDIA driver gives no devices: " + err.Error(), Fix: "nvidia-smi says more", Err: err, Driver: true}
+		return nil, &MissingError{What: "the NVIDIA driver lists no devices: " + err.Error(), Fix: "run nvidia-smi for details", Err: err, Driver: true}
 	}
 	if len(gpus) == 0 {
 		return nil, noneVisible()
@@ -90,7 +90,7 @@ func visible(f *dl.Finder) ([]GPU, error) {
 }
 
 func noneVisible() error {
-	e := &MissingError{What: "the NVIDIA driver shows no GPU", Fix: "nvidia-smi lists what there is; a container wants --gpus all", Driver: true}
+	e := &MissingError{What: "the NVIDIA driver shows no GPU", Fix: "run nvidia-smi to list GPUs; a container needs --gpus all", Driver: true}
 	if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		e.What += fmt.Sprintf(" with CUDA_VISIBLE_DEVICES = %q", v)
 		e.Fix = "unset CUDA_VISIBLE_DEVICES"

@@ -103,7 +103,7 @@ func (c ScheduleConfig) Problems() usererr.List {
 	case "constant", "cosine":
 	case "step":
 		if c.StepSize < 1 {
-			l.Addf("step_size", "give 1 or more", "%d units between two decays", c.StepSize)
+			l.Addf("step_size", "give 1 or more", "the learning rate cannot decay every %d units", c.StepSize)
 		}
 	case "multistep":
 		if len(c.Milestones) == 0 {

@@ -74,7 +74,7 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	case half(p.Value.DType):
 		s.weight = p.Master
 		if p.Master.DType != tensor.F32 {
-			return s, fmt.Errorf("a master copy is f32, not %v", p.Master.DType)
+			return s, fmt.Errorf("a master copy must be f32, not %v", p.Master.DType)
 		}
 	case p.Value.DType != tensor.F32 && p.Value.DType != tensor.F64:
 		return s, fmt.Errorf("%v cannot be trained", p.Value.DType)

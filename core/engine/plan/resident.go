@@ -7,56 +7,57 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Resident is what a device with memory of its own offers beside Device.
+// Resident is implemented by devices with their own memory, in addition to Device.
 //
-// Host memory that was mirrored has a copy on the device, and the copy is what
-// counts: programs over tensors that lie in it read and write the copy alone,
-// and the host's bytes are as old as the last Download. Parts are slices of
-// mirrored memory. All methods belong to the goroutine that runs programs, and
-// what they do stands in one order with the runs. Whatever waits for the device
-// does so for a bounded time; a device that is lost fails every call, and what
-// is to be freed there is left behind.
+// Mirrored host memory has a copy on the device, and the copy is authoritative:
+// programs over tensors in it read and write only the copy, and the host's bytes
+// are those of the last Download. Parts are slices of mirrored memory. All methods
+// must be called on the goroutine that runs programs, and take effect in order
+// with the runs. Waits for the device are bounded. After the device is lost, every
+// call fails, and its memory is not released.
 type Resident interface {
 	Device
 
-	// Mirror gives memory a copy on the device, with the host's content, until
-	// release. Programs that use it are bound after and closed before. note says
-	// what makes copying slower than it could be, such as memory that cannot be
-	// pinned; "" for nothing.
+	// Mirror copies host memory to the device and keeps the copy until release.
+	// Programs that use it must be bound after Mirror and closed before release.
+	// note reports what slows down copying, such as memory that cannot be pinned;
+	// "" if nothing does.
 	Mirror(mem []byte) (release func() error, note string, err error)
 
 	// MirrorShared is Mirror in memory that a backend can map, so that it can reduce
-	// parts of the copy where they lie.
+	// parts of the copy in place.
 	MirrorShared(mem []byte) (shared Shared, note string, err error)
 
-	// Upload makes the copies of parts what the host has; Download the other way
-	// round. Both wait. Without parts they wait for what was enqueued.
+	// Upload copies parts from host to device, Download from device to host. Both
+	// block until done. Without parts they wait for all enqueued work.
 	Upload(parts ...[]byte) error
 	Download(parts ...[]byte) error
 
-	// Clear zeroes the copy of a part, and Scale multiplies that of a tensor.
+	// Clear zeroes the copy of a part, and Scale multiplies the copy of a tensor by f.
 	Clear(part []byte) error
 	Scale(t tensor.Tensor, f float64) error
 
-	// Updater does the arithmetic of an optimizer over tensors in mirrored memory.
+	// Updater prepares the update of an optimizer over tensors in mirrored memory.
 	Updater(rule Rule, slots []Slot) (Updater, error)
 
-	// Stage copies buckets, parts of mirrored memory, between device and host.
-	Stage(buckets [][]byte) (Stage, error)
+	// NewStaging prepares copies of buckets, parts of mirrored memory, between
+	// device and host.
+	NewStaging(buckets [][]byte) (Staging, error)
 
-	// Pin keeps host memory in place until unpin, so that copies of batches in it
-	// run beside kernels. note is Mirror's.
+	// Pin page-locks host memory until unpin, so that copies of the batches in it
+	// overlap with kernels. note is as in Mirror.
 	Pin(mem []byte) (unpin func() error, note string)
 
-	// Prefetch begins to copy the batch of the next run while one is under way; the run
-	// knows it by its memory. DropPrefetched forgets what no run has got yet, before the memory has another
-	// content. WaitPrefetched waits until the batch of the run under way was read.
+	// Prefetch starts to copy the batch of the next run during the current one; the
+	// run finds it by its address. DropPrefetched discards batches that no run has
+	// used yet; call it before the host memory changes. WaitPrefetched waits until
+	// the batch of the current run has been read.
 	Prefetch(input, target []byte) error
 	DropPrefetched()
 	WaitPrefetched() error
 }
 
-// Rule is an optimizer in numbers: core/engine/optim's Config, which is above this package.
+// Rule has the fields of core/engine/optim's Config, a package that this one cannot import.
 type Rule struct {
 	Name                string // "sgd"; a device returns a *NoRuleError for one that it does not know
 	Momentum, Dampening float64
@@ -65,7 +66,7 @@ type Rule struct {
 	Beta1, Beta2, Eps   float64
 }
 
-// NoRuleError says that a device cannot compute an optimizer.
+// NoRuleError reports an optimizer that a device does not implement.
 type NoRuleError struct {
 	Device string   // "cuda"
 	Rule   string   // optimizer.name
@@ -76,7 +77,7 @@ func (e *NoRuleError) Error() string {
 	return fmt.Sprintf("the optimizer %q is not implemented on the device %q", e.Rule, e.Device)
 }
 
-// Slot is a parameter with what an optimizer keeps of it.
+// Slot is a parameter with its optimizer state.
 type Slot struct {
 	Value  tensor.Tensor
 	Weight tensor.Tensor // what is updated: Value itself, or its F32 master copy
@@ -84,54 +85,54 @@ type Slot struct {
 	State  []tensor.Tensor // momentum; or both moments, and with AMSGrad the maximum of the second
 }
 
-// Updater is an optimizer's arithmetic on a device.
+// Updater is an optimizer on a device.
 type Updater interface {
-	// SquareSum adds up the squares of all gradients, in an order that never
-	// changes. It is not finite if a gradient is not.
+	// SquareSum returns the sum of squares of all gradients, added in a fixed
+	// order. It is not finite if a gradient is not.
 	SquareSum() (float64, error)
 
-	// Step enqueues one update. steps counts each slot's updates, this one
-	// included; 0 leaves the slot alone. Gradients are read times scale.
+	// Step enqueues one update. steps has the number of updates of each slot,
+	// including this one; 0 skips the slot. Gradients are multiplied by scale.
 	Step(lr, scale float64, steps []int64) error
 
 	Close() error
 }
 
-// Stage moves gradient buckets between the memory in which a device computes
-// and the host's, where backends find them. Copies of different buckets overlap
-// with computing, and each other's order is that of the calls.
-type Stage interface {
-	// Fetch begins to copy a bucket to the host, as the work enqueued so far leaves it.
+// Staging copies gradient buckets between device memory and host memory, from
+// which backends read them. Copies overlap with computing and run in the order of
+// the calls.
+type Staging interface {
+	// Fetch starts to copy a bucket to the host, after all work enqueued so far.
 	Fetch(bucket int) error
 
-	// Landed reports whether the last Fetch of a bucket is complete, or waits until it is.
-	Landed(bucket int, wait bool) (bool, error)
+	// Fetched reports whether the last Fetch of a bucket is complete, or waits until it is.
+	Fetched(bucket int, wait bool) (bool, error)
 
-	// Store begins to copy a bucket to the device. Work enqueued later comes
-	// after; the host's bytes stay as they are until the next Fetch of the bucket, or a Download.
+	// Store starts to copy a bucket to the device, before all work enqueued later.
+	// The host's bytes must not change until the next Fetch of the bucket, or a Download.
 	Store(bucket int) error
 
 	Close() error
 }
 
-// Shared is the copy of mirrored memory that a backend maps. What lies
-// at an offset of the host's memory lies at the same offset of the copy. Its methods belong to
-// the goroutine that runs programs.
+// Shared is the copy of mirrored memory that a backend maps. Offsets in the copy
+// equal those in the host memory. Methods must be called on the goroutine that
+// runs programs.
 type Shared interface {
-	// Export says how a backend gets at the copy, one in this process or one in
-	// another; Attached takes what the backend's Attach has answered. Both are
-	// called anew for every backend, and what one before has left open is void.
+	// Export returns how a backend, in this process or in another, maps the copy;
+	// Attached takes the answer of the backend's Attach. Both are called again for
+	// every new backend, which invalidates the calls of the previous one.
 	Export(inProcess bool) (*contract.DeviceMemory, error)
 	Attached(m *contract.DeviceMemory) error
 
-	// Written comes when all work that writes a part has been enqueued, and
-	// returns the Ready and Done of the collective to be submitted for it.
+	// Written is called when all work that writes a part has been enqueued. It
+	// returns the Ready and Done of the collective to submit for the part.
 	Written() (ready, done int, err error)
 
-	// Follow puts work enqueued from now on behind what a call with that Done
-	// has left to do. Calls are followed in the order of Written.
+	// Follow makes work enqueued from now on wait for the collective with that
+	// Done. Collectives are followed in the order of Written.
 	Follow(done int) error
 
-	// Close is Mirror's release. The backend has been closed before.
+	// Close is Mirror's release. Close the backend first.
 	Close() error
 }

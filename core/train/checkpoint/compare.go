@@ -65,7 +65,7 @@ func Compare(a, b *Snapshot, whole bool, tol Tolerance) (*Comparison, error) {
 func (c *Comparison) tensors(part string, a, b []tensor.Named, tol Tolerance) error {
 	m, bad := match(namesOf(a), namesOf(b))
 	if bad.Half != "" {
-		return fmt.Errorf("%s: half of the names are wrapped: %s", part, bad.Half)
+		return fmt.Errorf("%s: only some of the names have the module. prefix: %s", part, bad.Half)
 	}
 	renamed := 0
 	other := make(map[string]tensor.Tensor, len(b))
@@ -89,7 +89,7 @@ func (c *Comparison) tensors(part string, a, b []tensor.Named, tol Tolerance) er
 		delete(other, from)
 	}
 	if renamed > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: %d names differ by \"module.\" alone", part, renamed))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: %d names differ only by \"module.\"", part, renamed))
 	}
 	for _, t := range b {
 		if _, left := other[t.Name]; left {
@@ -163,7 +163,7 @@ func (c *Comparison) manifests(a, b Manifest) {
 func Rename(tensors []tensor.Named, wrap bool) ([]tensor.Named, error) {
 	names := namesOf(tensors)
 	if half := halfWrapped(nil, names); half != "" {
-		return nil, fmt.Errorf("half of the names are wrapped: %s", half)
+		return nil, fmt.Errorf("only some of the names have the module. prefix: %s", half)
 	}
 	out, seen := slices.Clone(tensors), map[string]bool{}
 	for i, name := range names {

@@ -113,7 +113,7 @@ func TestRename(t *testing.T) {
 		{[]string{"module.fc.weight"}, true, "module.fc.weight"},
 		{[]string{"module.fc.weight", "module.fc.module.bias"}, false, "fc.module.bias"},
 		{[]string{"a.module.w", "b.w"}, false, "a.w b.w"},
-		{[]string{"module.w", "b"}, false, "half of the names are wrapped"},
+		{[]string{"module.w", "b"}, false, "only some of the names have the module. prefix"},
 	} {
 		var in []tensor.Named
 		for _, n := range c.names {

@@ -59,7 +59,7 @@ func (c Config) Problems() usererr.List {
 		l.Addf("keep_best", `use "eval.accuracy", "eval.loss" or "train.loss"`, "unknown metric %q", c.KeepBest)
 	}
 	if c.Prefix != "" && c.Prefix != "module." {
-		l.Addf("prefix", `use "" or "module."`, "%q is not a prefix that loaders know", c.Prefix)
+		l.Addf("prefix", `use "" or "module."`, "unknown prefix %q", c.Prefix)
 	}
 	return l
 }

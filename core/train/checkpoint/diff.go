@@ -21,7 +21,7 @@ func (e *KeyError) Error() string {
 
 func (e *KeyError) lines() []string {
 	if e.Half != "" {
-		return []string{"half of the names are wrapped: " + e.Half}
+		return []string{"only some of the names have the module. prefix: " + e.Half}
 	}
 	var out []string
 	if len(e.Missing) > 0 {

@@ -44,7 +44,7 @@ func badf(format string, args ...any) error {
 func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	var length [8]byte
 	if size < 8 {
-		return Header{}, badf("%d bytes hold no header length", size)
+		return Header{}, badf("%d bytes are too few for a header length", size)
 	}
 	if _, err := r.ReadAt(length[:], 0); err != nil {
 		return Header{}, err
@@ -57,7 +57,7 @@ func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 		return Header{}, badf("header length %d is over the limit of %d", n, MaxHeader)
 	}
 	if int64(n) > size-8 {
-		return Header{}, badf("header length %d, and only %d bytes follow", n, size-8)
+		return Header{}, badf("header length is %d, but only %d bytes follow", n, size-8)
 	}
 	text := make([]byte, n)
 	if _, err := r.ReadAt(text, 8); err != nil && err != io.EOF {
@@ -134,7 +134,7 @@ func (p parser) delim(want json.Delim) error {
 		return err
 	}
 	if t != want {
-		return fmt.Errorf("%v where %v belongs", t, want)
+		return fmt.Errorf("got %v, want %v", t, want)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (p parser) string() (string, error) {
 	}
 	s, ok := t.(string)
 	if !ok {
-		return "", fmt.Errorf("%v where a string belongs", t)
+		return "", fmt.Errorf("got %v, want a string", t)
 	}
 	return s, nil
 }
@@ -196,7 +196,7 @@ func (p parser) numbers() ([]int64, error) {
 		}
 		n, ok := t.(json.Number)
 		if !ok {
-			return nil, fmt.Errorf("%v where a number belongs", t)
+			return nil, fmt.Errorf("got %v, want a number", t)
 		}
 		v, err := strconv.ParseUint(n.String(), 10, 63)
 		if err != nil {
@@ -227,7 +227,7 @@ func (p parser) entry(name string) (Entry, error) {
 		return e, err
 	}
 	if !e.DType.Valid() || shape == nil || len(offsets) != 2 || offsets[0] > offsets[1] {
-		return e, errors.New("wants dtype, shape and two ascending data_offsets")
+		return e, errors.New("needs dtype, shape and two ascending data_offsets")
 	}
 	e.Begin, e.End = offsets[0], offsets[1]
 	e.Shape, err = checkedShape(shape, e.DType.Size(), e.End-e.Begin)
@@ -244,7 +244,7 @@ func (p parser) dtype() (tensor.DType, error) {
 			return d, nil
 		}
 	}
-	return tensor.Invalid, fmt.Errorf("element type %q is not known here", s)
+	return tensor.Invalid, fmt.Errorf("unknown element type %q", s)
 }
 
 func checkedShape(dims []int64, size int, want int64) (tensor.Shape, error) {

@@ -161,7 +161,7 @@ func decodeManifest(b []byte) (Manifest, error) {
 	var m Manifest
 	at := bytes.LastIndex(b, []byte(sumMember))
 	if at < 0 {
-		return m, fmt.Errorf("%s: %w: it has no sum of its own", ManifestFile, ErrChecksum)
+		return m, fmt.Errorf("%s: %w: it has no checksum of its own", ManifestFile, ErrChecksum)
 	}
 	if got := string(b[at+len(sumMember):]); got != hexSum(b[:at])+"\"\n}\n" {
 		return m, fmt.Errorf("%s: %w", ManifestFile, ErrChecksum)

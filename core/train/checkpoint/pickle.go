@@ -22,9 +22,9 @@ func (e *PickleError) Error() string {
 	to := strings.TrimSuffix(e.Path, filepath.Ext(e.Path)) + ".safetensors"
 	named := ""
 	if e.Global != "" {
-		named = fmt.Sprintf(" (this one names %.100s, which weights have no use for)", strconv.Quote(e.Global))
+		named = fmt.Sprintf(" (this one refers to %.100s, which weights do not need)", strconv.Quote(e.Global))
 	}
-	return fmt.Sprintf(`it is a pickle, as torch.save writes it, and reading a pickle can run any code that is in it%s; fix: convert it with Python, where you trust it, and give the new file:
+	return fmt.Sprintf(`it is a pickle file, as written by torch.save, and loading a pickle can run any code it contains%s; fix: if you trust the file, convert it with Python and use the new file:
   import torch; from safetensors.torch import save_file
   save_file({k: v.clone().contiguous() for k, v in torch.load(%q, map_location="cpu", weights_only=True).items()}, %q)`, named, e.Path, to)
 }

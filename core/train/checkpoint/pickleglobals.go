@@ -59,7 +59,7 @@ type pickleWalk struct {
 	stored int // what MEMOIZE has stored so far
 }
 
-var errPickle = errors.New("this is no pickle")
+var errPickle = errors.New("not a pickle file")
 
 // Instructions by the form of what follows them: so many bytes, a length of so
 // many bytes and then as much, or lines of text.

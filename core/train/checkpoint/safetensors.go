@@ -76,7 +76,7 @@ func encodeHeader(tensors []tensor.Named, order []int, metadata map[string]strin
 	seen := make(map[string]bool, len(tensors))
 	for i, t := range tensors {
 		if seen[t.Name] || t.Name == metadataKey {
-			return nil, fmt.Errorf("tensor name %q is taken", t.Name)
+			return nil, fmt.Errorf("tensor name %q is reserved or used twice", t.Name)
 		}
 		seen[t.Name] = true
 		name, ok := dtypeNames[t.DType]
@@ -90,7 +90,7 @@ func encodeHeader(tensors []tensor.Named, order []int, metadata map[string]strin
 		b = append(b, ' ')
 	}
 	if len(b) > MaxHeader {
-		return nil, fmt.Errorf("header of %d bytes, readers take %d", len(b), MaxHeader)
+		return nil, fmt.Errorf("header has %d bytes, over the limit of %d", len(b), MaxHeader)
 	}
 	return b, nil
 }

@@ -29,8 +29,8 @@ var malformed = []struct {
 	name, complaint string
 	bytes           []byte
 }{
-	{"empty", "no header length", nil},
-	{"length cut off", "no header length", make([]byte, 7)},
+	{"empty", "too few for a header length", nil},
+	{"length cut off", "too few for a header length", make([]byte, 7)},
 	{"length 2⁶³", "over the limit", binary.LittleEndian.AppendUint64(nil, 1<<63)},
 	{"length over the limit", "over the limit", binary.LittleEndian.AppendUint64(nil, MaxHeader+1)},
 	{"length past the end", "only 2 bytes follow", append(binary.LittleEndian.AppendUint64(nil, 3), "{}"...)},
@@ -54,7 +54,7 @@ var malformed = []struct {
 	{"shape overflows", "overflows", file("{"+entry("a", "F32", "4294967296,4294967296", "0,0")+"}", 0)},
 	{"shape overflows with the element", "overflows", file("{"+entry("a", "F64", "1152921504606846976", "0,0")+"}", 0)},
 	{"dimension over 2⁶³", "not a size", file("{"+entry("a", "U8", "9223372036854775808", "0,0")+"}", 0)},
-	{"unknown type", "not known here", file("{"+entry("a", "F8_E4M3", "1", "0,1")+"}", 1)},
+	{"unknown type", "unknown element type", file("{"+entry("a", "F8_E4M3", "1", "0,1")+"}", 1)},
 	{"no shape", "wants dtype", file(`{"a":{"dtype":"U8","data_offsets":[0,0]}}`, 0)},
 	{"unknown member", "unknown member", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}}`, 0)},
 	{"deep", "string belongs", file(`{"a":{"dtype":`+strings.Repeat("[", 100000), 0)},

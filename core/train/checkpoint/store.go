@@ -52,7 +52,7 @@ func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w (the run directory must be writable: --run-dir or [run] dir names another)", err)
+		return nil, fmt.Errorf("checkpoint: %w; fix: make the run directory writable, or choose another with --run-dir or [run] dir", err)
 	}
 	if err := syncAbove(fsys, dir); err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)

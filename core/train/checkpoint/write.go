@@ -60,7 +60,7 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 // same step that does not.
 func (s *Store) spare(path string, by Manifest) error {
 	if m, err := readManifest(s.fs, path); err == nil && m.NonFinite == "" {
-		return fmt.Errorf("the finite one of this step is kept: %w", &NonFiniteError{by.NonFinite})
+		return fmt.Errorf("the finite checkpoint of this step is kept: %w", &NonFiniteError{by.NonFinite})
 	}
 	return nil
 }

@@ -40,16 +40,16 @@ func (c Config) SeedOr(run uint64) uint64 {
 func (c Config) Problems() usererr.List {
 	var l usererr.List
 	if c.Prefetch < 1 {
-		l.Addf("prefetch", "2 is the default, 1 the least", "%d is too small", c.Prefetch)
+		l.Addf("prefetch", "the default is 2, the minimum is 1", "%d is too small", c.Prefetch)
 	}
 	if c.Prefetch > MaxPrefetch {
-		l.Addf("prefetch", fmt.Sprintf("2 is the default, %d the most", MaxPrefetch), "%d is too large", c.Prefetch)
+		l.Addf("prefetch", fmt.Sprintf("the default is 2, the maximum is %d", MaxPrefetch), "%d is too large", c.Prefetch)
 	}
 	if c.Pad != PadRepeat && c.Pad != PadNone {
 		l.Addf("pad", `use "repeat" or "none"`, "unknown padding %q", c.Pad)
 	}
 	if c.DropLast && c.Pad == PadNone {
-		l.Addf("pad", "remove one of the two", "drop_last cuts the tail off, there is nothing left to pad or not")
+		l.Addf("pad", "remove one of the two", "drop_last drops the tail, so pad has no effect")
 	}
 	return l
 }

@@ -30,14 +30,14 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: cfg.SeedOr(runSeed)}
 	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
-		return nil, tooFew("use fewer ranks or more data", "%d samples give nothing to each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
+		return nil, tooFew("use fewer ranks or more data", "%d samples are fewer than one for each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
 	}
 	s.total = s.perRank * world
 	if cfg.Pad == PadNone && s.total > n {
 		s.total = n
 	}
 	if s.total < world {
-		return nil, tooFew(fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "%d samples leave some of %d ranks without any with pad = %q", n, world, PadNone)
+		return nil, tooFew(fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "with %d samples, some of %d ranks have none with pad = %q", n, world, PadNone)
 	}
 	return s, nil
 }

@@ -176,7 +176,7 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	}{
 		{base, ""},
 		{wider, "the first difference is fc.bias f32[2] on rank 0 and fc.bias f32[4] on rank 2"},
-		{longer, "rank 0 has 2 parameters and buffers, rank 2 has 3; extra.weight f32[1] is on rank 2 alone"},
+		{longer, "rank 0 has 2 parameters and buffers, rank 2 has 3; extra.weight f32[1] exists only on rank 2"},
 		{other, "ranks read different data"},
 		{cast, "the precision plugin answers ranks differently"},
 		{gpu, "rank 2 on cuda"},

@@ -46,7 +46,7 @@ func (c Config) Problems() usererr.List {
 	switch c.Uneven {
 	case UnevenError, UnevenStop, UnevenJoin:
 	default:
-		l.Addf("uneven", `use "error", "stop" or "join"`, "unknown way %q to deal with uneven inputs", c.Uneven)
+		l.Addf("uneven", `use "error", "stop" or "join"`, "unknown value %q for uneven inputs", c.Uneven)
 	}
 	if !c.DivideByInitial && c.Uneven != UnevenJoin {
 		l.Addf("divide_by_initial_world_size", `set uneven = "join", or remove it`, "without join all ranks have a batch in every step")
@@ -55,7 +55,7 @@ func (c Config) Problems() usererr.List {
 	case "none", "fp16", "bf16":
 	case "powersgd":
 		if c.PredivideFactor != 0 {
-			l.Addf("gradient_predivide_factor", "remove it", "factors of low rank are always averaged whole")
+			l.Addf("gradient_predivide_factor", "remove it", "PowerSGD averages its low-rank factors without a predivide factor")
 		}
 	default:
 		l.Addf("compress", `use "none", "fp16", "bf16" or "powersgd"`, "unknown compression %q", c.Compress)
@@ -67,7 +67,7 @@ func (c Config) Problems() usererr.List {
 		l.Addf("powersgd_start_step", "1000 is the default", "%d is negative", c.PowerSGDStart)
 	}
 	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
-		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v cannot divide gradients", f)
+		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v is not a valid divisor", f)
 	}
 	return l
 }

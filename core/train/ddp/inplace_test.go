@@ -124,7 +124,7 @@ func TestBucketsChangeTheirWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	stage := &transit{landed: map[int]bool{}, broken: -1}
-	r.Through(stage)
+	r.SetStaging(stage)
 	l.did = nil
 	if err := r.Settle(); err != nil || len(l.did) != 4 {
 		t.Errorf("did %q, %v", l.did, err)

@@ -248,7 +248,7 @@ func (r *Reducer) finish(b int) {
 		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
 	}
 	if r.staged.on {
-		r.err = r.staged.stage.Store(b)
+		r.err = r.staged.copies.Store(b)
 	}
 }
 

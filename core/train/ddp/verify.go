@@ -153,7 +153,7 @@ func (r Replica) compareState(o Replica, rank int) error {
 		if b > a {
 			longer, who = o.State, rank
 		}
-		return disagree("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; %v is on rank %d alone",
+		return disagree("ranks have different models: rank 0 has %d parameters and buffers, rank %d has %d; %v exists only on rank %d",
 			a, rank, b, longer[min(a, b)], who)
 	}
 	return nil

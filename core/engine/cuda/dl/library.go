@@ -40,7 +40,7 @@ type MissingError struct {
 
 func (e *MissingError) Error() string {
 	if e.Since == "" {
-		return fmt.Sprintf("%s has no function %s: it is damaged, or a version this program does not know", e.Library, e.Symbol)
+		return fmt.Sprintf("%s has no function %s: it is damaged, or of an unknown version", e.Library, e.Symbol)
 	}
 	return fmt.Sprintf("%s has no function %s, which came with version %s", e.Library, e.Symbol, e.Since)
 }

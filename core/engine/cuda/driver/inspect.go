@@ -87,16 +87,16 @@ func (in *Inspection) add(s dl.Spec, l Library, err error, cuda int) {
 func (in *Inspection) devices(c *CUDA) {
 	devices, err := c.Devices()
 	if err != nil {
-		in.Problems = append(in.Problems, "the driver gives no devices: "+c.Refused(0, os.Getenv, err).Error())
+		in.Problems = append(in.Problems, "the driver lists no devices: "+c.Refused(0, os.Getenv, err).Error())
 	}
 	in.Devices = append(in.Devices, devices...)
 	for _, d := range devices {
 		if d.Mode != "" {
-			in.Problems = append(in.Problems, fmt.Sprintf("device %d is in compute mode %s, not DEFAULT: a rank and a plugin of its own cannot both use it without MPS", d.Ordinal, d.Mode))
+			in.Problems = append(in.Problems, fmt.Sprintf("device %d is in compute mode %s, not DEFAULT: a rank and its plugin process cannot both use it without MPS", d.Ordinal, d.Mode))
 		}
 	}
 	if dir := StaleMPS(os.Getenv); dir != "" {
-		in.Problems = append(in.Problems, fmt.Sprintf("nobody listens at the MPS pipe %s/control: start nvidia-cuda-mps-control -d, or remove the folder", dir))
+		in.Problems = append(in.Problems, fmt.Sprintf("no MPS daemon listens at the pipe %s/control; fix: start nvidia-cuda-mps-control -d, or remove the folder", dir))
 	}
 }
 

@@ -88,15 +88,15 @@ func (c *CUDA) Refused(d Device, getenv func(string) string, err error) error {
 	dir, _, _ := mps(getenv)
 	switch {
 	case code >= MPSConnectionFailed && code <= MPSClientTerminated:
-		return &RefusedError{fmt.Sprintf("the MPS control daemon of %s does not serve this process", dir),
+		return &RefusedError{fmt.Sprintf("the MPS control daemon of %s refuses this process", dir),
 			"start it with nvidia-cuda-mps-control -d, or remove " + dir + " to compute without MPS", err}
 	case code != DeviceUnavailable:
 		return err
 	case c.Attribute(d, AttrComputeMode) == ComputeProhibited:
 		return &RefusedError{fmt.Sprintf("%s is in compute mode PROHIBITED", c.uuidOf(d)), c.modeFix(d), err}
 	case c.Attribute(d, AttrComputeMode) == ComputeExclusive:
-		return &RefusedError{fmt.Sprintf("%s is in compute mode EXCLUSIVE_PROCESS, and another process has it", c.uuidOf(d)),
-			`end that process (nvidia-smi lists it), start MPS, set backend.options.isolation = "inproc" where it is the nccl plugin, or run ` + c.modeFix(d), err}
+		return &RefusedError{fmt.Sprintf("%s is in compute mode EXCLUSIVE_PROCESS, and another process uses it", c.uuidOf(d)),
+			`end that process (nvidia-smi lists it), start MPS, set backend.options.isolation = "inproc" if it is the nccl plugin, or run ` + c.modeFix(d), err}
 	}
 	return err
 }

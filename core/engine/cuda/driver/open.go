@@ -138,7 +138,7 @@ func OpenNCCL(f *dl.Finder) (*NCCL, error) {
 			return "", err
 		}
 		if v < MinNCCL {
-			return "", fmt.Errorf("it is version %s, and 2.18.1 or later is needed", NCCLVersion(v))
+			return "", fmt.Errorf("it is version %s, but 2.18.1 or later is needed", NCCLVersion(v))
 		}
 		return NCCLVersion(v), nil
 	})

@@ -15,7 +15,7 @@ const leaving = 3 * time.Second
 func (g *GPU) Close(free func() error) error {
 	close(g.closed)
 	if g.Lost() != nil {
-		return fmt.Errorf("cuda: %s is left as it is; the driver takes it back when the process ends", g.label)
+		return fmt.Errorf("cuda: %s is not released; the driver releases it when the process ends", g.label)
 	}
 	done := make(chan error, 1) // the goroutine is left behind with a driver that hangs
 	go func() { done <- g.close(free) }()
@@ -23,7 +23,7 @@ func (g *GPU) Close(free func() error) error {
 	case err := <-done:
 		return err
 	case <-time.After(leaving):
-		return fmt.Errorf("cuda: %s was not given back within %v, and is left as it is; the driver takes it back when the process ends", g.label, leaving)
+		return fmt.Errorf("cuda: %s was not released within %v; the driver releases it when the process ends", g.label, leaving)
 	}
 }
 

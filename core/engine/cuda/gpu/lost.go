@@ -22,12 +22,12 @@ type LostError struct {
 func (e *LostError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%s does not answer: %s took more than %v (run.device_timeout); "+
-			"a kernel that never ends, or a GPU that has left the bus: dmesg shows Xid errors, nvidia-smi whether it is there, compute-sanitizer what kernels do; "+
+			"a kernel never ends, or the GPU has fallen off the bus: check dmesg for Xid errors, nvidia-smi for the GPU, compute-sanitizer for kernels; "+
 			"if the work may take that long, raise run.device_timeout", e.GPU, e.What, e.Waited)
 	}
 	_, meaning := driver.Fault(e.Err)
-	return fmt.Sprintf("%s has failed: %v: %s; seen at %s, but GPUs tell late, and work before may have caused it; "+
-		"dmesg shows Xid errors, compute-sanitizer which kernel it was", e.GPU, e.Err, meaning, e.What)
+	return fmt.Sprintf("%s has failed: %v: %s; reported by %s, but GPUs report errors late: earlier work may have caused it; "+
+		"fix: look for Xid errors in dmesg, and for the kernel with compute-sanitizer", e.GPU, e.Err, meaning, e.What)
 }
 
 // Unwrap gives the driver's error.

@@ -20,11 +20,11 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
-	s := fmt.Sprintf("%s has no memory left for %s: %s asked for", e.GPU, e.What, size(e.Bytes))
+	s := fmt.Sprintf("%s is out of memory for %s: %s requested", e.GPU, e.What, size(e.Bytes))
 	if e.Total > 0 {
 		s += fmt.Sprintf(", %s of %s free", size(e.Free), size(e.Total))
 	}
-	return s + "; lower train.per_rank_batch and raise train.accumulate_steps by as much, compute in half precision ([precision]), or end what else runs there (nvidia-smi)"
+	return s + "; lower train.per_rank_batch and raise train.accumulate_steps by the same factor, compute in half precision ([precision]), or end other processes on the GPU (nvidia-smi lists them)"
 }
 
 // Unwrap gives the driver's error.

@@ -118,7 +118,7 @@ func WaitStream(ctx context.Context, cu *driver.CUDA, s driver.Stream) error {
 	p.stream = s
 	err := p.until(func(time.Duration) error {
 		if ctx.Err() != nil {
-			return fmt.Errorf("the GPU has not done its work: %w", context.Cause(ctx))
+			return fmt.Errorf("the GPU did not complete its work: %w", context.Cause(ctx))
 		}
 		return nil
 	})

@@ -161,7 +161,7 @@ func (n *DNN) Launch(p *ConvPlan, x, w, y, work driver.DevicePtr) (run, free fun
 	o := &descriptorList{api: n.api}
 	for _, at := range []driver.DevicePtr{x, w, y} {
 		if !Aligned(at) {
-			return nil, o.free, fmt.Errorf("a tensor of a convolution at %#x: cuDNN wants multiples of %d bytes", at, Alignment)
+			return nil, o.free, fmt.Errorf("a tensor of a convolution at %#x: cuDNN needs multiples of %d bytes", at, Alignment)
 		}
 	}
 	pack, err := n.pack(o, x, w, y, work)

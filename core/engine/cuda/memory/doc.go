@@ -6,7 +6,7 @@
 //
 // Weights that steps read in a half type have working copies, which stay from
 // run to run (copies.go). Three kinds of transfers run beside kernels: batches ahead of their runs
-// (prefetch.go), gradient buckets to the host and back (stage.go), and
+// (prefetch.go), gradient buckets to the host and back (staging.go), and
 // none at all where a backend maps the memory itself (arena.go, export.go), in an order
 // that events keep (events.go).
 //

@@ -10,26 +10,26 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// stage implements [plan.Stage] on a stream of its own: a bucket leaves as soon
+// staging implements [plan.Staging] on a stream of its own: a bucket leaves as soon
 // as its gradients are final, while kernels behind them run.
-type stage struct {
+type staging struct {
 	g       *gpu.GPU
 	r       *Residency
 	stream  driver.Stream
-	buckets []staged
+	buckets []stagedBucket
 }
 
-type staged struct {
+type stagedBucket struct {
 	host                 []byte
 	at                   driver.DevicePtr
 	final, landed, there driver.Event // in the device; at the host; back in the device
 }
 
-// Stage implements [plan.Resident].
-func (r *Residency) Stage(buckets [][]byte) (plan.Stage, error) {
+// NewStaging implements [plan.Resident].
+func (r *Residency) NewStaging(buckets [][]byte) (plan.Staging, error) {
 	g := r.g
 	defer g.Enter()()
-	s := &stage{g: g, r: r, buckets: make([]staged, len(buckets))}
+	s := &staging{g: g, r: r, buckets: make([]stagedBucket, len(buckets))}
 	err := g.CU.StreamCreate(&s.stream, driver.StreamNonBlocking)
 	for i, b := range buckets {
 		s.buckets[i].host, s.buckets[i].at = b, r.MustCopyOf(b)
@@ -45,10 +45,12 @@ func (r *Residency) Stage(buckets [][]byte) (plan.Stage, error) {
 	return s, nil
 }
 
-func (b *staged) events() [3]*driver.Event { return [3]*driver.Event{&b.final, &b.landed, &b.there} }
+func (b *stagedBucket) events() [3]*driver.Event {
+	return [3]*driver.Event{&b.final, &b.landed, &b.there}
+}
 
-// Fetch implements [plan.Stage].
-func (s *stage) Fetch(bucket int) error {
+// Fetch implements [plan.Staging].
+func (s *staging) Fetch(bucket int) error {
 	g, b := s.g, &s.buckets[bucket]
 	if err := g.Lost(); err != nil {
 		return err
@@ -71,8 +73,8 @@ func fetching(bucket int) gpu.Activity {
 	return gpu.Activity{Text: "the gradients of bucket %d and their copy to the host", N: bucket}
 }
 
-// Landed implements [plan.Stage].
-func (s *stage) Landed(bucket int, wait bool) (bool, error) {
+// Fetched implements [plan.Staging].
+func (s *staging) Fetched(bucket int, wait bool) (bool, error) {
 	g, b := s.g, &s.buckets[bucket]
 	if err := g.Lost(); err != nil {
 		return false, err
@@ -89,8 +91,8 @@ func (s *stage) Landed(bucket int, wait bool) (bool, error) {
 	return err == nil, g.Check(err, fetching(bucket))
 }
 
-// Store implements [plan.Stage].
-func (s *stage) Store(bucket int) error {
+// Store implements [plan.Staging].
+func (s *staging) Store(bucket int) error {
 	g, b := s.g, &s.buckets[bucket]
 	if err := g.Lost(); err != nil {
 		return err
@@ -107,8 +109,8 @@ func (s *stage) Store(bucket int) error {
 	return g.Check(err, gpu.Activity{Text: "storing bucket %d", N: bucket})
 }
 
-// Close implements [plan.Stage].
-func (s *stage) Close() (err error) {
+// Close implements [plan.Staging].
+func (s *staging) Close() (err error) {
 	g := s.g
 	if g.Lost() != nil {
 		return nil

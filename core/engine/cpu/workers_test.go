@@ -10,11 +10,11 @@ import (
 )
 
 // Every part of every run is done exactly once before run returns, whether
-// helpers are there, on their way, or gone.
-func TestCrewDoesEveryPartOnce(t *testing.T) {
-	defer goleak.VerifyNone(t) // helpers end by themselves
+// workers run, are starting, or have ended.
+func TestWorkerPoolDoesEveryPartOnce(t *testing.T) {
+	defer goleak.VerifyNone(t) // workers end by themselves
 	for _, threads := range []int{2, 3, 8} {
-		c := newCrew(threads)
+		c := newWorkerPool(threads)
 		done := make([]atomic.Int32, threads)
 		for i := range 2000 {
 			parts := 1 + i%threads
@@ -29,31 +29,31 @@ func TestCrewDoesEveryPartOnce(t *testing.T) {
 				}
 			}
 			if i%500 == 0 {
-				waitForNobody(t, c)
+				waitForIdle(t, c)
 			}
 		}
 	}
 }
 
-// waitForNobody returns when no helper is left.
-func waitForNobody(t *testing.T, c *crew) {
+// waitForIdle returns when no worker runs.
+func waitForIdle(t *testing.T, c *workerPool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for _, h := range c.helpers {
-		for h.here.Load() {
+	for _, h := range c.workers {
+		for h.running.Load() {
 			if time.Now().After(deadline) {
-				t.Fatal("a helper without work does not end")
+				t.Fatal("a worker without work does not end")
 			}
 			runtime.Gosched()
 		}
 	}
 }
 
-// A helper that never comes does not hold up the caller.
-func TestCrewNeedsNoHelper(t *testing.T) {
-	c := newCrew(3)
-	for _, h := range c.helpers {
-		h.here.Store(true)
+// A worker that never starts does not delay the caller.
+func TestWorkerPoolNeedsNoWorker(t *testing.T) {
+	c := newWorkerPool(3)
+	for _, h := range c.workers {
+		h.running.Store(true)
 	}
 	n := 0
 	c.run(3, func(int) { n++ })
@@ -62,8 +62,8 @@ func TestCrewNeedsNoHelper(t *testing.T) {
 	}
 }
 
-func TestCrewDoesNotAllocate(t *testing.T) {
-	c, work := newCrew(2), func(int) {}
+func TestWorkerPoolDoesNotAllocate(t *testing.T) {
+	c, work := newWorkerPool(2), func(int) {}
 	if n := testing.AllocsPerRun(200, func() { c.run(2, work) }); n != 0 {
 		t.Errorf("%v allocations per run", n)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// transit is a stage whose copies land when the test says so.
+// transit is a plan.Staging whose copies arrive when the test says so.
 type transit struct {
 	fetched, stored []int
 	landed          map[int]bool
@@ -22,7 +22,7 @@ func (s *transit) Fetch(b int) error { s.fetched = append(s.fetched, b); return 
 func (s *transit) Store(b int) error { s.stored = append(s.stored, b); return nil }
 func (s *transit) Close() error      { return nil }
 
-func (s *transit) Landed(b int, wait bool) (bool, error) {
+func (s *transit) Fetched(b int, wait bool) (bool, error) {
 	if b == s.broken {
 		return false, errBroken
 	}
@@ -52,7 +52,7 @@ func staged(t *testing.T, overlap bool) (*Reducer, *transit, *sent) {
 	cfg.Overlap = overlap
 	g := NewGroup(0, 2, comm, newArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
 	r := NewReducer(g, cfg, grads, buckets, regions, regions)
-	r.Through(stage)
+	r.SetStaging(stage)
 	return r, stage, comm
 }
 
