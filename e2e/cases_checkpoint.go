@@ -170,7 +170,7 @@ func pickle(t *trial) {
 			if r.code != 2 && r.code != 6 {
 				t.Errorf("trainctl %v: exit code %d:\n%s", args[:1], r.code, r.stderr)
 			}
-			r.says(t, filepath.Base(path), "pickle", `names "os.system"`)
+			r.says(t, filepath.Base(path), "pickle", `refers to "os.system"`)
 		}
 	}
 	if _, err := os.Stat(marker); err == nil {

@@ -145,7 +145,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 		t.Errorf("within an epoch: %d samples from step %d, want %d from 9", samples, within.steps[0].Step, 90-32)
 	}
 	three := p.run(t, append(set("launch.nproc_per_node=3"), "--resume", whole.checkpoint(8))...)
-	if !anyContains(three.notes, "with 3: 32 samples are done, 2 of them are read again") {
+	if !anyContains(three.notes, "on 3: 32 samples are done, 2 of them are read again") {
 		t.Errorf("on three ranks: notes %q", three.notes)
 	}
 	three.params(t)

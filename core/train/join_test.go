@@ -217,7 +217,7 @@ func TestUnevenInputsAreAnError(t *testing.T) {
 		for _, accumulate := range []int{1, 2} {
 			_, _, errs := outcomes(t, []int{5, 3, 5}, func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.AccumulateSteps = sync, accumulate })
 			for r, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4; set ddp.uneven") {
+				if err == nil || !strings.Contains(err.Error(), "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4; fix: set ddp.uneven") {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}
@@ -344,7 +344,7 @@ func TestJoinFollowsWhoHasData(t *testing.T) {
 
 func TestUnevenErrorNamesRanks(t *testing.T) {
 	got := fmt.Sprint(unevenError(2, []float64{0, 1}, []float64{7, 5}))
-	if want := "epoch 2: the ranks have different numbers of batches: rank 1 ran out after 5 batches, rank 0 has had 7; set ddp.uneven"; !strings.HasPrefix(got, want) {
+	if want := "epoch 2: the ranks have different numbers of batches: rank 1 ran out after 5 batches, rank 0 has had 7; fix: set ddp.uneven"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,7 +1,7 @@
 // Package optim updates parameters from their gradients: SGD, Adam, AdamW
 // and RMSprop with PyTorch's exact rules, LARS, gradient clipping, and learning rate schedules.
 //
-// A step of a run, after the gradients were reduced over the ranks:
+// One optimizer step, after gradients have been reduced over the ranks:
 //
 //	finite := opt.GradsFinite()       // agreed on by all ranks before anything else
 //	opt.ScaleGrads(1 / lossScale)     // if there is a loss scale

@@ -266,13 +266,13 @@ func TestStepDoesNotAllocate(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	f32, f16 := tensor.New(tensor.F32, 2), tensor.New(tensor.F16, 2)
 	for says, p := range map[string][]Param{
-		"twice":            {{Name: "a", Value: f32, Grad: f32}, {Name: "a", Value: f32, Grad: f32}},
-		"master copy is":   {{Name: "a", Value: f16, Grad: f16, Master: f16}},
-		"takes no master":  {{Name: "a", Value: f32, Grad: f32, Master: f32}},
-		"cannot be train":  {{Name: "a", Value: tensor.New(tensor.I64, 2), Grad: f32}},
-		"gradient is f16":  {{Name: "a", Value: tensor.New(tensor.F64, 2), Grad: f16}},
-		"differ in shape":  {{Name: "a", Value: f32, Grad: tensor.New(tensor.F32, 3)}},
-		"gradient is f64,": {{Name: "a", Value: f32, Grad: tensor.New(tensor.F64, 2)}},
+		"twice":               {{Name: "a", Value: f32, Grad: f32}, {Name: "a", Value: f32, Grad: f32}},
+		"master copy must be": {{Name: "a", Value: f16, Grad: f16, Master: f16}},
+		"takes no master":     {{Name: "a", Value: f32, Grad: f32, Master: f32}},
+		"cannot be train":     {{Name: "a", Value: tensor.New(tensor.I64, 2), Grad: f32}},
+		"gradient is f16":     {{Name: "a", Value: tensor.New(tensor.F64, 2), Grad: f16}},
+		"differ in shape":     {{Name: "a", Value: f32, Grad: tensor.New(tensor.F32, 3)}},
+		"gradient is f64,":    {{Name: "a", Value: f32, Grad: tensor.New(tensor.F64, 2)}},
 	} {
 		if _, err := New(Default(), p); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error with %q, got %v", says, err)

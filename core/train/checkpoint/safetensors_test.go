@@ -42,7 +42,7 @@ var malformed = []struct {
 	{"something after", "after the header", file("{}x", 0)},
 	{"duplicate name", "twice", file("{"+entry("a", "U8", "1", "0,1")+","+entry("a", "U8", "1", "1,2")+"}", 2)},
 	{"duplicate member", "twice", file(`{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0)},
-	{"metadata not strings", "string belongs", file(`{"__metadata__":{"a":1}}`, 0)},
+	{"metadata not strings", "want a string", file(`{"__metadata__":{"a":1}}`, 0)},
 	{"hole", "hole", file("{"+entry("a", "U8", "1", "1,2")+"}", 2)},
 	{"overlap", "overlaps", file("{"+entry("a", "U8", "2", "0,2")+","+entry("b", "U8", "2", "1,3")+"}", 3)},
 	{"descending offsets", "ascending", file("{"+entry("a", "U8", "1", "2,1")+"}", 2)},
@@ -55,9 +55,9 @@ var malformed = []struct {
 	{"shape overflows with the element", "overflows", file("{"+entry("a", "F64", "1152921504606846976", "0,0")+"}", 0)},
 	{"dimension over 2⁶³", "not a size", file("{"+entry("a", "U8", "9223372036854775808", "0,0")+"}", 0)},
 	{"unknown type", "unknown element type", file("{"+entry("a", "F8_E4M3", "1", "0,1")+"}", 1)},
-	{"no shape", "wants dtype", file(`{"a":{"dtype":"U8","data_offsets":[0,0]}}`, 0)},
+	{"no shape", "needs dtype", file(`{"a":{"dtype":"U8","data_offsets":[0,0]}}`, 0)},
 	{"unknown member", "unknown member", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}}`, 0)},
-	{"deep", "string belongs", file(`{"a":{"dtype":`+strings.Repeat("[", 100000), 0)},
+	{"deep", "want a string", file(`{"a":{"dtype":`+strings.Repeat("[", 100000), 0)},
 }
 
 func TestMalformedFiles(t *testing.T) {

@@ -1,7 +1,6 @@
-// Package data decides which sample goes where: the distributed sampler, the
-// loader that keeps batches ahead of the training step, and the feeder that gives
-// a step its batches.
+// Package data distributes samples over ranks: the distributed sampler, the loader
+// that prefetches batches, and the feeder that passes batches to steps.
 //
 // It imports core/base, core/report/timeline, core/sdk and core/tensor. Start with
-// feeder.go, which the loop asks, and loader.go.
+// feeder.go, which the loop calls, and loader.go.
 package data

@@ -1,5 +1,5 @@
-// Package ddp turns gradients that become ready one by one during backward
-// into bucketed all-reduces that run beside it.
+// Package ddp averages gradients over ranks: it collects gradients in buckets as
+// backward completes them, and all-reduces the buckets while backward continues.
 //
 // It imports core/base, core/engine/kernel, core/engine/plan,
 // core/report/timeline, core/sdk and core/tensor. Start with reduce.go.

@@ -1,11 +1,10 @@
-// Package cudatest gives tests a CUDA without a GPU: a libcuda, a libnvrtc and a
-// libnccl of our own, compiled where a C++ compiler is, that run the real
-// kernels' sources on the processor. Everything above them is what a GPU would
-// get: the bindings, the device, the training loop, worker and plugin processes,
-// between which memory and events cross.
+// Package cudatest provides CUDA for tests without a GPU: its own libcuda, libnvrtc
+// and libnccl, built if there is a C++ compiler, run the real kernel sources on the
+// CPU. Everything above them is what runs on a GPU: the bindings, the device, the
+// training loop, and worker and plugin processes that share memory and events.
 //
-// It shows that indices, formulas and the order of copies are right. It shows
-// nothing about speed, nor about what NVIDIA's libraries really do.
+// It tests that indices, formulas and the order of copies are right. It does not
+// test speed, or how NVIDIA's libraries behave.
 //
 // It imports core/engine/cuda/dl and core/engine/cuda/driver. Start with
 // cudatest.go.

@@ -1,8 +1,8 @@
 // Package dl opens C libraries at run time and gives their functions to Go,
 // without cgo and without needing the libraries to build.
 //
-// A binding is a struct of function fields, and its tags are the table that
-// maps C symbols to Go functions and to the version that first had them:
+// A binding is a struct of function fields. Their tags map C symbols to Go
+// functions and to the library version that introduced them:
 //
 //	type Driver struct {
 //		Init     func(flags uint32) error                  `dl:"cuInit"`
@@ -10,13 +10,13 @@
 //		Launch   func(e GraphExec, s Stream) error         `dl:"cuGraphLaunch,10.0"`
 //	}
 //
-// [Bind] fills the fields. A symbol without a version has to be there; one
-// with a version may be missing, and its function then returns a
-// [*MissingError] that says which version brings it. A function whose Go
+// [Bind] fills the fields. A symbol without a version is required; one with a
+// version may be missing, and its function then returns a [*MissingError] that
+// names the version. A function whose Go
 // result is error is a C function whose int result is a status, 0 for success.
 //
-// The build tag nogpu leaves the dynamic linker out: every [Open] then fails
-// with [ErrUnsupported], and the executable is a static one.
+// With the build tag nogpu there is no dynamic linker: every [Open] fails with
+// [ErrUnsupported], and the executable is static.
 //
 // It imports nothing else of this module. Start with bind.go.
 package dl

@@ -2,25 +2,25 @@
 // cuBLASLt, cuDNN 9 and NCCL, opened at run time.
 //
 // Each library is a struct of functions, [CUDA], [NVRTC], [BlasLt], [DNN] and
-// [NCCL], whose tags name the C symbols and the versions that brought them;
-// package dl explains them. Fields keep the C functions' arguments in C order,
+// [NCCL], whose tags name the C symbols and the versions that introduced them (see
+// package dl). Fields keep the C functions' arguments in C order,
 // and a status other than success is an error: a [*CallError] around the
 // library's own code, so that errors.Is(err, driver.OutOfMemory) works. A
 // function that the installed version does not have returns a
 // [*dl.MissingError]. [Open] finds and opens them.
 //
-// The caller's duties, in order:
+// The caller must, in order:
 //
-//   - [CUDA.Init] once, then a device's primary context: retain it and make it
+//   - call [CUDA.Init] once, then retain a device's primary context and make it
 //     current. The current context belongs to the thread, so a goroutine that
 //     calls the driver stays on its thread (runtime.LockOSThread).
-//   - Memory that an asynchronous copy reads or writes is not Go memory: take
-//     [CUDA.MemHostAlloc] or register mapped memory. Arguments by pointer are
+//   - not use Go memory for asynchronous copies: use [CUDA.MemHostAlloc] or register
+//     mapped memory. Arguments by pointer are
 //     needed only until the call returns, except where the field says
 //     otherwise.
-//   - Nothing unloads a library; handles are the caller's to destroy.
+//   - destroy its handles. Libraries are never unloaded.
 //
-// The structs can be filled with Go functions instead of a library's: that is
+// The structs can be filled with Go functions instead of a library's: this is
 // how the control flow above them is tested without a GPU.
 //
 // It imports core/engine/cuda/dl. Start with open.go.

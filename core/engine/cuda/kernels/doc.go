@@ -1,9 +1,9 @@
-// Package kernels has the kernels of our own as CUDA sources, and compiles them
-// by NVRTC for the GPU that is there.
+// Package kernels has the sources of trainctl's own CUDA kernels, and compiles them
+// with NVRTC for the GPU of the machine.
 //
-// A program has all files, for one element type: those that build on each other
-// (common.cu first), and behind them one for each pointwise function. Images are
-// remembered in a folder. Nothing is added up by atomics, so equal runs give equal bits.
+// A program contains all files, for one element type: first those that build on each
+// other, starting with common.cu, then one per pointwise function. Compiled images
+// are cached in a folder. No kernel adds with atomics, so equal runs give equal bits.
 //
 // It imports core/engine/cuda/driver and core/tensor. Start with sources.go.
 package kernels

@@ -1,14 +1,14 @@
-// Package memory says what lies where on a GPU, and moves it.
+// Package memory manages GPU memory and the copies to and from it.
 //
-// The host's memory that was mirrored is resident ([Residency]): its copy on the
-// device is what programs read and write. A [Program] has the addresses of one
-// bound plan's operands; any other State than a resident one is copied as a run begins and ends.
+// Mirrored host memory is resident ([Residency]): programs read and write its copy
+// on the device. A [Program] has the addresses of the operands of one bound plan; a
+// State that is not resident is copied at the start and the end of each run.
 //
-// Weights that steps read in a half type have working copies, which stay from
-// run to run (copies.go). Three kinds of transfers run beside kernels: batches ahead of their runs
-// (prefetch.go), gradient buckets to the host and back (staging.go), and
-// none at all where a backend maps the memory itself (arena.go, export.go), in an order
-// that events keep (events.go).
+// Weights that steps read in a half type have working copies, which are kept from
+// run to run (copies.go). Two kinds of copies overlap with kernels: prefetched
+// batches (prefetch.go), and gradient buckets to the host and back (staging.go). A
+// backend that maps device memory needs no copies (arena.go, export.go); events
+// order its work and the rank's (events.go).
 //
 // It imports core/contract, core/engine/cuda/driver, core/engine/cuda/gpu,
 // core/engine/cuda/kernels, core/engine/plan and core/tensor. Start with residency.go.

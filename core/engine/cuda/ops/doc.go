@@ -1,10 +1,11 @@
-// Package ops makes each step of a plan calls of libraries and kernels of our
-// own: an operation is one file here, beside its kernels in core/engine/cuda/kernels.
+// Package ops turns each step of a plan into library calls and kernel launches: one
+// file per operation, with its kernels in core/engine/cuda/kernels.
 //
-// A [Binder] looks at the plan as a whole first: flow.go says which step made what a
-// step reads, layout.go which images have their channels last. Then each file's
-// function adds the step's launches (bind.go, item.go). cuDNN makes convolutions and
-// cuBLASLt matrix products where they can (product.go); kernels do the rest.
+// A [Binder] first analyses the whole plan: flow.go finds the step that produced each
+// operand, layout.go the images that are stored channels-last. Then each file's
+// function adds the launches of the step (bind.go, item.go). cuDNN computes
+// convolutions and cuBLASLt matrix products where they can (product.go); kernels
+// compute the rest.
 //
 // It imports core/engine/cuda, core/engine/graph, core/engine/op, core/engine/plan
 // and core/tensor. Start with bind.go.

@@ -1,5 +1,5 @@
-// Package optimizer updates all parameters by one kernel (kernels/update.cu):
-// a block of threads has a part of one of them. The rules are those of core/engine/optim.
+// Package optimizer updates all parameters with one kernel (kernels/update.cu): each
+// thread block updates a part of one parameter. The rules are those of core/engine/optim.
 //
 // It imports core/engine/cuda, core/engine/plan and core/tensor. Start with optimizer.go.
 package optimizer
