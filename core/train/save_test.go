@@ -36,8 +36,10 @@ func TestRequestsToSaveAreCounted(t *testing.T) {
 			t.Error("requested before anybody asked")
 		}
 		asked += 2
-		if !s.requested() || !s.requested() {
-			t.Error("a request was lost")
+		for range 2 {
+			if !s.requested() {
+				t.Error("a request was lost")
+			}
 		}
 		s.serve()
 	}
