@@ -78,7 +78,7 @@ func TestRankIsKilled(t *testing.T) {
 	r.began = time.Now()
 	kill(t, w.pid, syscall.SIGKILL)
 	r.wait(t).expect(t, 5).within(t, 3*time.Second).oneBlock(t).
-		says(t, "rank      : 1", fmt.Sprintf("pid       : %d", w.pid), "SIGKILL", "Somebody killed it from outside")
+		says(t, "rank      : 1", fmt.Sprintf("pid       : %d", w.pid), "SIGKILL", "The process was killed from outside")
 }
 
 // The rank that waits says for whom.

@@ -71,13 +71,13 @@ func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 
 	poison := p.node(1, endpoint, "--nproc-per-node", "1", "--set", "optimizer.lr=5")
 	poison.cmd.Env = append(poison.cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat("guess", 9))
-	poison.start(t).wait(t).expect(t, 2).within(t, 20*time.Second).says(t, "has another secret", "TRAINCTL_JOB_SECRET")
+	poison.start(t).wait(t).expect(t, 2).within(t, 20*time.Second).says(t, "has a different secret", "TRAINCTL_JOB_SECRET")
 	if answer := selfSigned(t, endpoint); len(answer) > 0 {
 		t.Errorf("a stranger was answered with %q", answer)
 	}
 
 	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
-	r := first.wait(t).expect(t, 0).says(t, "it was given another one; give all hosts the same TRAINCTL_JOB_SECRET")
+	r := first.wait(t).expect(t, 0).says(t, "it has a different one; give all hosts the same TRAINCTL_JOB_SECRET")
 	other.wait(t).expect(t, 0)
 	sameParams(t, p.summary(t, 1), p.summary(t, 2))
 	if n := strings.Count(r.stderr, "refused"); n > 3 {

@@ -206,7 +206,7 @@ func TestSaveSignal(t *testing.T) {
 	})
 	p.more(t, 1, 10)
 	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 75).says(t, "the ranks save after the step under way and go on")
+	r.wait(t).expect(t, 75).says(t, "the ranks save a checkpoint after the current step and continue")
 
 	again := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "launch.requeue=true")...)...)
 	p.trained(t, again, 2, 3)

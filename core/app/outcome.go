@@ -142,7 +142,7 @@ func resumable(fsys checkpoint.FS, run train.RunConfig) string {
 	case err == nil:
 		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, usererr.Shell(c.Path))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s tells which are sound.", usererr.Shell(filepath.Dir(dir)))
+		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s shows which are intact.", usererr.Shell(filepath.Dir(dir)))
 	}
 	return none
 }

@@ -147,7 +147,7 @@ func TestHubSaysWhyItRefuses(t *testing.T) {
 	if _, err := dial(t.Context(), stranger, address); !errors.Is(err, hostnet.ErrStranger) {
 		t.Errorf("with another secret: %v", err)
 	}
-	log.wait(t, "does not know the job's secret: it was given another one")
+	log.wait(t, "does not know the job's secret: it has a different one")
 }
 
 func TestHubListensInItsPorts(t *testing.T) {

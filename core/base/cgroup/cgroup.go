@@ -86,7 +86,7 @@ func (r root) read(dir, file string) string {
 	return string(b)
 }
 
-// OOMKills counts the processes that the kernel has killed for want of memory:
+// OOMKills counts the processes that the kernel has killed because memory ran out:
 // in this process's control group where that counts, else on the whole machine.
 // -1 where neither is known.
 func OOMKills() int { return system.oomKills() }
@@ -116,8 +116,9 @@ func field(text, name string) (int, bool) {
 	return 0, false
 }
 
-// Starved is in the words of Evidence, whoever passes them on.
-const Starved = "for want of memory"
+// Starved is part of every text that Evidence returns, so that errors which include
+// it can be recognised.
+const Starved = "because memory ran out"
 
 // Evidence says in words that the kernel has killed processes for want of
 // memory since OOMKills counted before, and how much the one that has ended, dead,
@@ -135,7 +136,7 @@ func (r root) evidence(before int, peak int64) string {
 	if before < 0 || now <= before {
 		return ""
 	}
-	text := fmt.Sprintf("the kernel killed %d process(es) "+Starved+" meanwhile%s", now-before, r.memoryLimit())
+	text := fmt.Sprintf("the kernel killed %d process(es) "+Starved+"%s", now-before, r.memoryLimit())
 	if peak > 0 {
 		text += fmt.Sprintf("; this one had used up to %.1f GiB", float64(peak)/(1<<30))
 	}

@@ -62,7 +62,7 @@ func TestOutOfMemoryKills(t *testing.T) {
 			"sys/fs/cgroup/a/memory.max": "2147483648\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, "2.0 GiB"},
 		"v1": {map[string]string{"proc/self/cgroup": "4:memory:/m\n", "sys/fs/cgroup/memory/m/memory.oom_control": "under_oom 0\noom_kill 3\n",
 			"sys/fs/cgroup/memory/m/memory.limit_in_bytes": "1073741824\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, "1.0 GiB"},
-		"no group": {map[string]string{"proc/self/cgroup": "0::/\n", "proc/vmstat": "nr_free 1\noom_kill 3\n"}, "meanwhile"},
+		"no group": {map[string]string{"proc/self/cgroup": "0::/\n", "proc/vmstat": "nr_free 1\noom_kill 3\n"}, "because memory ran out"},
 	} {
 		m := machine(t, c.files)
 		if n := m.oomKills(); n != 3 {

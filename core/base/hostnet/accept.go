@@ -33,7 +33,7 @@ func (a Acceptor) Run(l net.Listener, serve func(*Visit)) {
 		}
 		visit, evicted := a.Limiter.Enter(conn)
 		if evicted {
-			a.Notes.Say("crowd", "too many connections that prove nothing: closed the oldest one of the address with most of them; a new one came from %s", conn.RemoteAddr())
+			a.Notes.Say("crowd", "too many unauthenticated connections: closed the oldest one from the address that has most of them; a new one came from %s", conn.RemoteAddr())
 		}
 		serve(visit)
 	}
@@ -51,13 +51,13 @@ func Refusal(err error) (cause, text string) {
 	case errors.As(err, &other):
 		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
 	case errors.Is(err, ErrOtherSecret), HungUpOnUs(err):
-		return CauseOtherSecret, "does not know the job's secret: it was given another one"
+		return CauseOtherSecret, "does not know the job's secret: it has a different one"
 	case errors.Is(err, ErrStranger):
 		return "secret", "does not know the job's secret"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "silence", "did not prove in time that it knows the job's secret"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		return "hung up", "hung up before it proved that it knows the job's secret"
+		return "hung up", "disconnected before it proved that it knows the job's secret"
 	}
 	return "handshake", "did not prove that it knows the job's secret: " + err.Error()
 }

@@ -20,7 +20,7 @@ var ErrStranger = errors.New("it does not know the job's secret")
 
 // ErrOtherSecret is an ErrStranger that serves the same purpose for a job of
 // another secret.
-var ErrOtherSecret = fmt.Errorf("%w: its own is another one", ErrStranger)
+var ErrOtherSecret = fmt.Errorf("%w: it has a different one", ErrStranger)
 
 // ErrSameName is an ErrOtherSecret of a peer that gives its job the name that
 // ours has (NewTLS): most probably ours, on a host that was given another secret.

@@ -99,5 +99,5 @@ func Silent(err error) bool {
 
 // Silence says what it means that the other host acknowledged nothing for Limit.
 func Silence(local, remote net.Addr) string {
-	return fmt.Sprintf("%v, seen from %v, acknowledged nothing for %v: the link between them is cut, or that host is down", remote, local, Limit)
+	return fmt.Sprintf("%v, seen from %v, acknowledged nothing for %v: the network between them is down, or that host is", remote, local, Limit)
 }

@@ -17,7 +17,7 @@ var shortages = []struct{ says, fix string }{
 	{syscall.ENOMEM.Error(), memory},
 	{"fatal error: runtime: out of memory", memory},
 	{"fatal error: out of memory", memory},
-	{"for want of memory", memory}, // core/base/cgroup: a plugin was killed
+	{"because memory ran out", memory}, // core/base/cgroup: a plugin was killed
 }
 
 const memory = "Not enough memory for this run (trainctl plan says how much it needs): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."

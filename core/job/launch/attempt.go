@@ -16,7 +16,7 @@ import (
 )
 
 // afterFailure is how long the others may live once one rank has failed, and
-// how long the launcher waits for the culprit when a rank blames another one.
+// how long the launcher waits for the rank that another rank blames to end.
 const afterFailure = time.Second
 
 // ending is how an attempt ended on all nodes.
@@ -38,17 +38,17 @@ type attempt struct {
 	alive   map[*worker]bool
 	exits   chan exit
 
-	witness *exit // the first rank that failed because of another one
-	silence <-chan time.Time
-	verdict *verdict // why it ends, nil while it runs or when all went well
-	root    *exit    // the end that the verdict is about, if it is one of this node's
-	kill    <-chan time.Time
-	killAt  time.Time
-	longer  <-chan time.Duration // node 0's grace, on the others
-	far     context.Context      // of waits for other nodes
-	waits   sync.WaitGroup       // for them
-	ended   []exit               // after the verdict
-	asked   time.Time            // when the first signal came
+	blaming    *exit // of the first rank that failed because of another one
+	silence    <-chan time.Time
+	stopReason *stopReason // why it ends, nil while it runs or when all went well
+	root       *exit       // of the rank that stopReason is about, if it is one of this node's
+	kill       <-chan time.Time
+	killAt     time.Time
+	longer     <-chan time.Duration // node 0's grace, on the others
+	far        context.Context      // of waits for other nodes
+	waits      sync.WaitGroup       // for them
+	ended      []exit               // after stopReason was set
+	asked      time.Time            // when the first signal came
 }
 
 // attempt runs the group once. The error says why it could not be run at all.
@@ -56,23 +56,23 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 	a := &attempt{l: l, n: n, alive: map[*worker]bool{}, exits: make(chan exit, l.o.Nproc)}
 	defer func() { a.store.close() }()
 	sig, err := l.interruptible(ctx, a.prepare)
-	before := family.strangers() // also what Prepare started
+	before := ownChildren.unregistered() // also what Prepare started
 	switch {
 	case sig != nil:
-		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
+		l.nodes.report(n, &stopReason{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
 		return ending{code: signalExit(sig), signal: sig}, nil
 	case err == nil:
 		err = a.start()
 	}
 	if err != nil {
-		l.nodes.report(n, &verdict{Node: l.o.NodeRank, Failure: a.launcherFailed(err)})
-		a.verdict = &verdict{}
+		l.nodes.report(n, &stopReason{Node: l.o.NodeRank, Failure: a.launcherFailed(err)})
+		a.stopReason = &stopReason{}
 		a.stop(0)
 	}
 	a.watch(ctx)
-	if left := family.sweep(before); len(left) > 0 {
+	if left := ownChildren.killOrphans(before); len(left) > 0 {
 		pids := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(left))), "[]")
-		l.sink.printf("ended what killed ranks left behind: pid %s", strings.ReplaceAll(pids, " ", ", "))
+		l.sink.printf("killed processes that the ranks left behind: pid %s", strings.ReplaceAll(pids, " ", ", "))
 	}
 	for _, w := range a.workers {
 		w.finish()
@@ -117,20 +117,20 @@ func (a *attempt) start() error {
 	return nil
 }
 
-// watch runs until every rank of this node has ended, and on a good day until
-// those of the other nodes have too.
+// watch runs until every rank of this node has ended and, if none failed, until
+// those of the other nodes have ended too.
 func (a *attempt) watch(ctx context.Context) {
 	far, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a.far = far
 	defer a.waits.Wait()
 	defer cancel()
 	remote := a.l.nodes.listen(far, &a.waits, a.n)
-	var done <-chan *verdict
+	var done <-chan *stopReason
 	gone := ctx.Done()
 	for {
 		if len(a.alive) == 0 {
-			a.condemn()
-			if a.verdict != nil || a.l.nodes == nil {
+			a.blameReporter()
+			if a.stopReason != nil || a.l.nodes == nil {
 				return
 			}
 			if done == nil {
@@ -143,18 +143,18 @@ func (a *attempt) watch(ctx context.Context) {
 		case s := <-a.l.signals:
 			a.interrupted(s)
 		case v := <-remote:
-			a.obey(v)
+			a.stopFor(v)
 			remote = nil
 		case v := <-done:
 			if v == nil {
 				return
 			}
-			a.obey(v)
+			a.stopFor(v)
 		case <-gone:
 			gone = nil
-			a.drain(syscall.SIGTERM) // a caller may cancel ctx on the very signal that we get too: not a second one
+			a.drain(syscall.SIGTERM) // a caller may cancel ctx on a signal that also reaches us: that is not a second signal
 		case <-a.silence:
-			a.condemn()
+			a.blameReporter()
 		case d := <-a.longer:
 			a.extend(d)
 		case <-a.kill:
@@ -163,15 +163,15 @@ func (a *attempt) watch(ctx context.Context) {
 	}
 }
 
-// exited takes note of one end. The first bad one is the root cause, unless it
-// is a witness: a rank that failed because of another one.
+// exited records the end of one rank. The first failure is the root cause,
+// unless that rank failed because of another one.
 func (a *attempt) exited(e exit) {
 	delete(a.alive, e.w)
 	switch {
-	case a.verdict != nil:
+	case a.stopReason != nil:
 		a.ended = append(a.ended, e)
-	case e.code == ExitPeer && a.witness == nil:
-		a.witness, a.silence = &e, time.After(min(a.l.o.Grace, afterFailure))
+	case e.code == ExitPeer && a.blaming == nil:
+		a.blaming, a.silence = &e, time.After(min(a.l.o.Grace, afterFailure))
 	case e.code == ExitPeer:
 		a.ended = append(a.ended, e)
 	case e.bad():
@@ -179,19 +179,20 @@ func (a *attempt) exited(e exit) {
 	}
 }
 
-// condemn makes the witness's own failure the root cause: the rank that it
-// blames does not end by itself, perhaps because it hangs or runs elsewhere.
-func (a *attempt) condemn() {
-	if a.witness == nil || a.verdict != nil {
+// blameReporter makes the failure of the rank that blames another one the root cause:
+// the rank it blames does not end, perhaps because it hangs or runs on another
+// node.
+func (a *attempt) blameReporter() {
+	if a.blaming == nil || a.stopReason != nil {
 		return
 	}
-	e := *a.witness
-	a.witness = nil
+	e := *a.blaming
+	a.blaming = nil
 	a.failed(e)
 }
 
-// earliest looks whether another rank had failed before e: several ends may
-// wait to be read, and the channel does not keep them in the order of time.
+// earliest checks whether another rank failed before e: several exits may be
+// queued, and the channel does not keep them in the order of time.
 func (a *attempt) earliest(e exit) exit {
 	for {
 		select {
@@ -209,9 +210,9 @@ func (a *attempt) earliest(e exit) exit {
 
 func (a *attempt) failed(e exit) {
 	e = a.earliest(e)
-	if a.witness != nil {
-		a.ended = append(a.ended, *a.witness)
-		a.witness = nil
+	if a.blaming != nil {
+		a.ended = append(a.ended, *a.blaming)
+		a.blaming = nil
 	}
 	grace := min(a.l.o.Grace, afterFailure)
 	if e.code == ExitPreempted {
@@ -219,22 +220,22 @@ func (a *attempt) failed(e exit) {
 	}
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.root = &e
-	a.verdict = &verdict{Node: a.l.o.NodeRank, Failure: f}
+	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Failure: f}
 	a.stop(grace)
-	f.Root.hear(e.w)
-	a.verdict = a.l.nodes.report(a.n, a.verdict)
+	f.Root.addOutput(e.w)
+	a.stopReason = a.l.nodes.report(a.n, a.stopReason)
 	if e.code == ExitPreempted {
 		a.shareGrace()
 	}
 }
 
-// sameRequest is within what time signals are one request: timeout(1) signals its
-// child and then the whole group, and a shell that logs out does it as well as
-// the terminal.
+// sameRequest is the time within which signals count as one request: timeout(1)
+// signals its child and then the whole group, and at a logout both the shell and
+// the terminal send SIGHUP.
 const sameRequest = 300 * time.Millisecond
 
-// interrupted passes the first signal on, so that the ranks save and drain, and
-// takes the second one at its word.
+// interrupted forwards the first signal, so that the ranks save and drain, and
+// kills them at the second.
 func (a *attempt) interrupted(s os.Signal) {
 	if s == SaveSignal && !a.l.o.Requeue {
 		a.saveNow()
@@ -249,12 +250,13 @@ func (a *attempt) interrupted(s os.Signal) {
 	}
 }
 
-// saveNow asks the ranks of this node to save; one is enough, since they save
-// together. One that has not told of itself yet does not catch the signal.
+// saveNow asks the ranks of this node to save; one would be enough, since they
+// save together. A rank that has not reported anything does not catch the signal
+// yet.
 func (a *attempt) saveNow() {
-	a.l.sink.printf("%v: the ranks save after the step under way and go on", SaveSignal)
+	a.l.sink.printf("%v: the ranks save a checkpoint after the current step and continue", SaveSignal)
 	for w := range a.alive {
-		if w.told() {
+		if w.hasReported() {
 			w.signal(SaveSignal)
 		}
 	}
@@ -264,20 +266,20 @@ func (a *attempt) saveNow() {
 func (a *attempt) grace() time.Duration { return max(a.l.o.Grace, a.l.o.Saving()) }
 
 func (a *attempt) drain(s os.Signal) {
-	if a.verdict != nil {
-		a.l.late = s // they are being stopped already, and are not to be started again
+	if a.stopReason != nil {
+		a.l.late = s // the ranks are being stopped already; they are not restarted
 		return
 	}
 	sig, _ := s.(syscall.Signal)
-	a.l.sink.printf("%v: the ranks have %v to save and end; press Ctrl-C again to kill them", s, a.grace())
-	a.verdict = &verdict{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
+	a.l.sink.printf("%v: the ranks have %v to save a checkpoint and end; press Ctrl-C again to kill them", s, a.grace())
+	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
 	a.stop(a.grace())
-	a.verdict = a.l.nodes.report(a.n, a.verdict)
+	a.stopReason = a.l.nodes.report(a.n, a.stopReason)
 	a.shareGrace()
 }
 
-// shareGrace gives all nodes the grace of rank 0's, which alone has seen how long
-// saves take: the other ranks wait until rank 0 has saved.
+// shareGrace gives all nodes the grace of node 0. Only rank 0 knows how long
+// saves take, and the other ranks wait until it has saved.
 func (a *attempt) shareGrace() {
 	switch {
 	case a.l.nodes == nil || a.far == nil:
@@ -288,8 +290,8 @@ func (a *attempt) shareGrace() {
 	}
 }
 
-// extend lets the ranks live for d from when they were asked to end, where that
-// is longer than they would.
+// extend gives the ranks until d after they were asked to end, if that is later
+// than the current deadline.
 func (a *attempt) extend(d time.Duration) {
 	if more := d - a.grace(); more > 0 && a.kill != nil {
 		a.killAt = a.killAt.Add(more)
@@ -297,12 +299,12 @@ func (a *attempt) extend(d time.Duration) {
 	}
 }
 
-// obey ends the attempt because another node says so.
-func (a *attempt) obey(v *verdict) {
-	if a.verdict != nil {
+// stopFor ends the attempt because another node reported a reason.
+func (a *attempt) stopFor(v *stopReason) {
+	if a.stopReason != nil {
 		return
 	}
-	a.verdict = v
+	a.stopReason = v
 	grace := min(a.l.o.Grace, afterFailure)
 	saving := v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted
 	if saving {
@@ -328,9 +330,9 @@ func (a *attempt) killAll() {
 	}
 }
 
-// ending judges the attempt.
+// ending returns how the attempt ended.
 func (a *attempt) ending() ending {
-	v := a.verdict
+	v := a.stopReason
 	switch {
 	case v == nil:
 		return ending{code: ExitOK}
@@ -351,28 +353,28 @@ func (a *attempt) ending() ending {
 	return end
 }
 
-// correct makes the culprit the root cause where it ended after the launcher had
-// stopped waiting for it and had believed the witness: on a busy machine an end
-// takes its time. Other nodes have the witness's account by then.
+// correct makes the rank that another one blamed the root cause if it ended after
+// the launcher had stopped waiting for it: on a busy machine a process may take
+// long to end. In a job of several nodes the others have the first report already.
 func (a *attempt) correct(f *Failure) {
 	if a.l.nodes != nil || a.root == nil || a.root.code != ExitPeer {
 		return
 	}
 	for i, e := range a.ended {
-		if passesThrough(e.code) && !e.obeyed() {
+		if passesThrough(e.code) && !e.stoppedAsAsked() {
 			a.ended[i] = *a.root
 			f.Root = e.cause(a.l.host, a.l.oom)
-			f.Root.hear(e.w)
+			f.Root.addOutput(e.w)
 			return
 		}
 	}
 }
 
-// stopped judges an attempt that a signal ended. It is preempted when every rank
-// that says how it ended says that it has saved, and failed when one could not
-// do as it was told; after SIGINT the code is the shell's in any case.
+// stopped returns how an attempt ended after a signal. It was preempted when
+// every rank that reports how it ended has saved, and failed when a rank could
+// not save or end; after SIGINT the code is always the shell's.
 func (a *attempt) stopped(sig syscall.Signal) ending {
-	end := ending{code: signalExit(sig), signal: sig, failure: a.unable()}
+	end := ending{code: signalExit(sig), signal: sig, failure: a.saveFailure()}
 	saved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.code == ExitPreempted })
 	unsaved := slices.ContainsFunc(a.ended, func(e exit) bool { return e.bad() && e.code != ExitPreempted })
 	switch {
@@ -385,13 +387,13 @@ func (a *attempt) stopped(sig syscall.Signal) ending {
 	return end
 }
 
-// unable is the failure of ranks that were asked to end and could not, nil where
-// none failed by itself. The lowest is the root cause: rank 0 saves, and the
-// others fail with it.
-func (a *attempt) unable() *Failure {
+// saveFailure is the failure of ranks that were asked to end and failed instead, nil
+// where none did. The lowest rank is the root cause: rank 0 saves, and the others
+// fail with it.
+func (a *attempt) saveFailure() *Failure {
 	root := -1
 	for i, e := range a.ended {
-		if e.obeyed() || e.code == ExitPeer {
+		if e.stoppedAsAsked() || e.code == ExitPeer {
 			continue
 		}
 		if root < 0 || e.w.world.Rank < a.ended[root].w.world.Rank {
@@ -404,13 +406,13 @@ func (a *attempt) unable() *Failure {
 	e := a.ended[root]
 	a.ended = slices.Delete(a.ended, root, root+1)
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
-	f.Root.hear(e.w)
+	f.Root.addOutput(e.w)
 	f.Others, f.Stopped = a.followers()
 	return f
 }
 
-// obeyed reports whether a rank ended as it was told.
-func (e exit) obeyed() bool {
+// stoppedAsAsked reports whether a rank ended as it was asked to.
+func (e exit) stoppedAsAsked() bool {
 	switch e.code {
 	case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
 		return true
@@ -418,11 +420,11 @@ func (e exit) obeyed() bool {
 	return e.sig == syscall.SIGTERM || e.sig == syscall.SIGKILL
 }
 
-// followers parts the ranks that ended after the verdict into those that failed
-// by themselves and those that did as they were told.
+// followers splits the ranks that ended after the attempt was stopped into those that failed
+// and those that ended as they were asked to.
 func (a *attempt) followers() (others []Cause, stopped []int) {
 	for _, e := range a.ended {
-		if e.obeyed() {
+		if e.stoppedAsAsked() {
 			stopped = append(stopped, e.w.world.Rank)
 			continue
 		}
@@ -432,8 +434,8 @@ func (a *attempt) followers() (others []Cause, stopped []int) {
 	return others, stopped
 }
 
-// launcherFailed is the failure that the other nodes hear of when this one
-// cannot start its ranks.
+// launcherFailed is the failure reported to the other nodes when this one cannot
+// start its ranks.
 func (a *attempt) launcherFailed(err error) *Failure {
 	return &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts,
 		Root: Cause{Rank: -1, Host: a.l.host, Time: time.Now(), Step: -1,

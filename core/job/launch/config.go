@@ -18,8 +18,8 @@ type Config struct {
 	// train in parallel, few enough for a laptop.
 	NprocPerNode Count `toml:"nproc_per_node"`
 
-	// Nnodes is the number of hosts, "1" unless told otherwise. Every host runs
-	// its own launcher. A range ("1:4", elastic) is refused for now.
+	// Nnodes is the number of hosts, "1" by default. Every host runs its own
+	// launcher. A range ("1:4", elastic) is not supported.
 	Nnodes Count `toml:"nnodes"`
 
 	// NodeRank is the index of this host, 0 to nnodes-1.
@@ -29,20 +29,20 @@ type Config struct {
 	// needed for more than one node.
 	RdzvEndpoint string `toml:"rdzv_endpoint"`
 
-	// SecretFile holds the secret by which the processes of a job over several
-	// hosts know each other, unless TRAINCTL_JOB_SECRET does. Its mode must be 0600
-	// or less.
+	// SecretFile holds the secret with which the processes of a job over several
+	// hosts authenticate each other, unless TRAINCTL_JOB_SECRET is set. Its mode
+	// must be 0600 or stricter.
 	SecretFile string `toml:"secret_file"`
 
-	// PortRange is "first-last", where everything listens that other hosts have to
-	// reach: the rendezvous, the ranks' store and the backend. "" is any port.
+	// PortRange is "first-last", the ports on which the job listens for other
+	// hosts: the rendezvous, the ranks' store and the backend. "" is any port.
 	PortRange string `toml:"port_range" pattern:"^( *[0-9]+ *(- *[0-9]+ *)?)?$"`
 
-	// MaxRestarts is how often the whole group is started again after a failure.
+	// MaxRestarts is how often the whole group is restarted after a failure.
 	MaxRestarts int `toml:"max_restarts"`
 
 	// ThreadsPerRank is GOMAXPROCS of a rank. "auto" is cores / nproc_per_node,
-	// at least 1, of the cores that a CPU quota leaves (cgroup.Cores).
+	// at least 1, counting the cores that a CPU quota allows (cgroup.Cores).
 	ThreadsPerRank Count `toml:"threads_per_rank"`
 
 	// Grace is how long ranks may take to save and end after a signal to the launcher
@@ -50,8 +50,8 @@ type Config struct {
 	// took so far, at least 5 s. After a failure they get at most a second of it.
 	Grace Duration `toml:"grace"`
 
-	// Requeue makes SIGUSR1, with which a batch system announces the end of a
-	// job's time, save and end with ExitPreempted. Otherwise it saves and goes on.
+	// Requeue makes SIGUSR1, which a batch system sends shortly before a job's time
+	// limit, save and end with ExitPreempted. Otherwise SIGUSR1 saves and continues.
 	Requeue bool `toml:"requeue"`
 }
 
@@ -83,7 +83,7 @@ func (c Config) Problems() usererr.List {
 	return l
 }
 
-// Ports is PortRange for programs; any port where Problems complains about it.
+// Ports is PortRange, parsed; any port where Problems reports it as invalid.
 func (c Config) Ports() hostnet.Ports {
 	p, err := hostnet.ParsePorts(c.PortRange)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c Config) nodeProblems(l *usererr.List) {
 	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
 		l.Addf("rdzv_endpoint", `write node 0's "host:port", such as "node0:29400" or "[fd00::1]:29400"`, "%q is not an address, and %d nodes need one to meet", c.RdzvEndpoint, nodes)
 	} else if p := c.Ports(); !p.Holds(n) {
-		l.Addf("rdzv_endpoint", "", "port %d is not in launch.port_range %v, and the launchers meet there", n, p)
+		l.Addf("rdzv_endpoint", "", "port %d, at which the launchers meet, is not in launch.port_range %v", n, p)
 	}
 }
 
@@ -138,7 +138,7 @@ type Count struct {
 var Auto = Count{}
 
 // most is the largest Count: more ranks on a host, threads in a rank or hosts
-// in a job are a slip of the finger.
+// in a job are taken for a typing error.
 const most = 4096
 
 // N is a fixed number.
@@ -149,10 +149,10 @@ func N(n int) Count {
 	return Count{n: n}
 }
 
-// IsAuto is false for a number, also for one that Problems complains about.
+// IsAuto is false for a number, also for one that Problems reports as invalid.
 func (c Count) IsAuto() bool { return c == Auto }
 
-// Int is the number, 0 for "auto" and for what Problems complains about.
+// Int is the number, 0 for "auto" and for what Problems reports as invalid.
 func (c Count) Int() int { return c.n }
 
 func (c Count) String() string {
@@ -208,7 +208,7 @@ type Duration struct {
 	raw  string // what was written, when it is none
 }
 
-// AutoGrace is "auto" for Config.Grace: d is the least that it comes to.
+// AutoGrace is "auto" for Config.Grace; d is its minimum.
 var AutoGrace = Duration{d: 5 * time.Second, auto: true}
 
 // IsAuto is true for "auto".

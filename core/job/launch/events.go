@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// lull is how long events may wait to be read together: what shows a run to
-// people is no faster.
-const lull = 25 * time.Millisecond
+// eventInterval is how long events may wait to be read together. Displays of a run are not
+// updated more often.
+const eventInterval = 25 * time.Millisecond
 
-// calm reads no more often than once in a lull, so that a launcher is not woken
-// for every line on a core that its ranks compute on. What comes after a pause
-// is read at once, and so is what is left after a buffer was filled.
-type calm struct {
+// eventReader reads at most once per eventInterval, so that the launcher does not wake up for
+// every line on a core that its ranks compute on. It does not delay the first
+// read after a pause, nor the rest of what did not fit into the buffer.
+type eventReader struct {
 	r    io.Reader
 	last time.Time
 	more bool
 }
 
-func (c *calm) Read(b []byte) (int, error) {
-	if rest := lull - time.Since(c.last); rest > 0 && !c.more {
+func (c *eventReader) Read(b []byte) (int, error) {
+	if rest := eventInterval - time.Since(c.last); rest > 0 && !c.more {
 		time.Sleep(rest)
 	}
 	n, err := c.r.Read(b)
@@ -37,8 +37,8 @@ func (l *launcher) event(rank int, line []byte) {
 	l.o.OnEvent(rank, line)
 }
 
-// note keeps the lines that tell where a rank was, which are parsed only if it
-// fails, that its work is done, and why it ends.
+// note keeps what a line reports: the rank's step or phase (as text, parsed only
+// if the rank fails), that its work is done, or why it ends.
 func (w *worker) note(line []byte, o Options) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,21 +63,22 @@ func (w *worker) finished() bool {
 	return w.ready
 }
 
-// why is what the rank said of its end.
+// why is what the rank reported about its end.
 func (w *worker) why() Account {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.account
 }
 
-// told reports whether the rank has told of itself: it catches signals then.
-func (w *worker) told() bool {
+// hasReported reports whether the rank has sent a step or phase: from then on it catches
+// signals.
+func (w *worker) hasReported() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.phase) > 0 || len(w.step) > 0
 }
 
-// place is the last step and phase a rank told of; -1 and "" if it never did.
+// place is the last step and phase that a rank reported; -1 and "" if it never did.
 func (w *worker) place() (step int64, phase string) {
 	w.mu.Lock()
 	step0, phase0 := slices.Clone(w.step), slices.Clone(w.phase)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A calm reader takes what has gathered in a lull together, and goes on at once
+// An eventReader reads all events of an eventInterval together, and reads on at once
 // while there is more than a buffer.
-func TestCalmReadsInLulls(t *testing.T) {
+func TestEventReaderBatchesReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 10
-		c := &calm{r: strings.NewReader(strings.Repeat("x", 3*size+4))}
+		c := &eventReader{r: strings.NewReader(strings.Repeat("x", 3*size+4))}
 		start := time.Now()
 		var took []time.Duration
 		for range 4 {
@@ -24,7 +24,7 @@ func TestCalmReadsInLulls(t *testing.T) {
 		if took[3] != 0 {
 			t.Errorf("a long text was read at %v", took)
 		}
-		if _, err := c.Read(make([]byte, size)); err == nil || time.Since(start) != lull {
+		if _, err := c.Read(make([]byte, size)); err == nil || time.Since(start) != eventInterval {
 			t.Errorf("the end was read after %v, %v", time.Since(start), err)
 		}
 	})

@@ -1,7 +1,7 @@
 package launch
 
-// Exit codes of trainctl. A worker uses the same ones, and the launcher passes
-// those on that say more than "a worker failed".
+// Exit codes of trainctl. A worker uses the same ones, and the launcher passes on
+// those that are more specific than "a worker failed".
 const (
 	ExitOK         = 0
 	ExitFailed     = 1  // the run failed
@@ -10,15 +10,15 @@ const (
 	ExitRendezvous = 4  // ranks or launchers did not find each other in time
 	ExitWorker     = 5  // a worker failed and restarts are used up
 	ExitCheckpoint = 6  // checkpoint unusable
-	ExitPeer       = 7  // of a worker alone: it failed because another rank did
-	ExitRefused    = 8  // of a worker under this launcher alone, for ExitConfig: 2 is what a panic exits with
-	ExitDiverged   = 10 // of a worker under this launcher alone, for ExitFailed: it diverged, which a restart would repeat
+	ExitPeer       = 7  // only of a worker: it failed because another rank did
+	ExitRefused    = 8  // only of a worker under this launcher, instead of ExitConfig: a panic exits with 2
+	ExitDiverged   = 10 // only of a worker under this launcher, instead of ExitFailed: it diverged, which a restart would repeat
 	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
 	ExitInterrupt  = 130
 	ExitTerminated = 143
 )
 
-// passesThrough tells whether a worker's exit code says more than ExitWorker.
+// passesThrough reports whether a worker's exit code is more specific than ExitWorker.
 func passesThrough(code int) bool {
 	switch code {
 	case ExitRefused, ExitPlugin, ExitRendezvous, ExitCheckpoint, ExitDiverged, ExitPreempted:
@@ -27,8 +27,7 @@ func passesThrough(code int) bool {
 	return false
 }
 
-// restartHelps is false for what would only fail again in the same way, and
-// for a host that is about to be taken away.
+// restartHelps is false for failures that would repeat, and for a preempted host.
 func restartHelps(code int) bool {
 	switch code {
 	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitDiverged, ExitPreempted:

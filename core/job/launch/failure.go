@@ -20,7 +20,7 @@ type Failure struct {
 	Others      []Cause `json:"others,omitempty"`  // failed by themselves, later
 	Stopped     []int   `json:"stopped,omitempty"` // ranks that the launcher ended
 
-	// Next is what to continue from, in sentences; the caller of Run knows.
+	// Next says what to continue from, in sentences. The caller of Run sets it.
 	Next []string `json:"next,omitempty"`
 }
 
@@ -33,15 +33,15 @@ type Cause struct {
 	ExitCode  int       `json:"exit_code"` // minus the signal's number for a signal
 	Signal    string    `json:"signal,omitempty"`
 	Time      time.Time `json:"time"`
-	Step      int64     `json:"step"`              // the last one it told of, -1 for none
+	Step      int64     `json:"step"`              // the last one it reported, -1 for none
 	Phase     string    `json:"phase,omitempty"`   // likewise
 	Memory    string    `json:"memory,omitempty"`  // evidence of an out-of-memory kill
-	Message   string    `json:"message,omitempty"` // what happened, when no process tells
+	Message   string    `json:"message,omitempty"` // what happened, when no process reported it
 	LastLines []string  `json:"last_lines,omitempty"`
 
-	Account // the rank's own, where it gave one
+	Account // as the rank reported it, if it did
 
-	// Crash is what the rank's last words, Go's dump of goroutines, come down to.
+	// Crash summarizes the goroutine dump that the rank printed as it died.
 	Crash *crash.Report `json:"crash,omitempty"`
 	Log   string        `json:"log,omitempty"` // file with all of its lines
 }
@@ -51,7 +51,7 @@ func (e exit) cause(host string, oom int) Cause {
 	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.pid, ExitCode: e.code,
 		Time: e.at, Step: step, Phase: phase}
 	if e.early {
-		c.Message = "it ended before its work was done, as if all had gone well"
+		c.Message = "it exited with code 0 before its work was done"
 	}
 	if e.sig != 0 {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
@@ -62,16 +62,16 @@ func (e exit) cause(host string, oom int) Cause {
 	return c
 }
 
-// hear adds what the rank said last.
-func (c *Cause) hear(w *worker) {
+// addOutput adds the rank's last output and reports.
+func (c *Cause) addOutput(w *worker) {
 	w.finish()
 	c.LastLines, c.Crash, c.Log = w.log.lines(), w.log.crashed(), w.log.path
 	c.Step, c.Phase = w.place()
 	c.Account = w.why()
 }
 
-// signals are those with which processes end, the same numbers everywhere
-// but SIGBUS.
+// signals names the signals that end processes. Except for SIGBUS they have the
+// same numbers on every system.
 var signals = map[syscall.Signal]string{
 	syscall.SIGHUP: "SIGHUP", syscall.SIGINT: "SIGINT", syscall.SIGQUIT: "SIGQUIT", syscall.SIGILL: "SIGILL", syscall.SIGTRAP: "SIGTRAP",
 	syscall.SIGABRT: "SIGABRT", syscall.SIGBUS: "SIGBUS", syscall.SIGFPE: "SIGFPE", syscall.SIGKILL: "SIGKILL", syscall.SIGSEGV: "SIGSEGV",
@@ -86,30 +86,30 @@ func signalName(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(s))
 }
 
-// Advice is what to do about the root cause, and next.
+// Advice says what to do about the root cause, and what to continue from.
 func (f *Failure) Advice() []string { return append(f.Root.advice(), f.Next...) }
 
 func (c Cause) advice() []string {
-	if c.Crash != nil && c.Signal == "SIGABRT" { // with which GOTRACEBACK=crash ends a panic
+	if c.Crash != nil && c.Signal == "SIGABRT" { // GOTRACEBACK=crash ends a panic with it
 		c.Signal, c.ExitCode = "", panicked
 	}
 	switch {
 	case c.Memory != "":
 		return []string{ranOut}
 	case c.Signal == "SIGKILL":
-		return []string{"Somebody killed it" + fromOutside}
+		return []string{"The process was killed" + fromOutside}
 	case c.Signal == "SIGSEGV" || c.Signal == "SIGBUS" || c.Signal == "SIGILL" || c.Signal == "SIGABRT" || c.Signal == "SIGFPE":
-		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_CPU=generic rules the assembly kernels out."}
+		return []string{"The process crashed: its stack is in the rank's log. TRAINCTL_CPU=generic runs without the assembly kernels, which rules them out as the cause."}
 	case c.Signal != "":
 		return []string{"Find out who sent " + c.Signal + "; the launcher did not."}
 	case c.Rank < 0:
-		return []string{"Look at that host and its launcher's own output; the rest of the job was fine until then."}
+		return []string{"Look at that host and at the output of its launcher; the other nodes had not failed before."}
 	}
 	if c.Plugin != nil && c.Plugin.Hung {
 		return c.hungPlugin()
 	}
 	if c.Plugin != nil && strings.Contains(c.Plugin.Cause, cgroup.Starved) {
-		return []string{ranOut, fmt.Sprintf("It was the %s plugin of rank %d that used it.", c.Plugin.Kind, c.Rank)}
+		return []string{ranOut, fmt.Sprintf("The %s plugin of rank %d used it.", c.Plugin.Kind, c.Rank)}
 	}
 	if fix := usererr.Shortage(strings.Join(append(c.crash(), c.LastLines...), "\n")); fix != "" {
 		return []string{fix}
@@ -123,17 +123,17 @@ func (c Cause) advice() []string {
 	return adviceFor(c.ExitCode)
 }
 
-// crashAdvice is about a signal that Go's runtime told of: the exit code is that
-// of a panic then.
+// crashAdvice is for a signal that Go's runtime caught and reported: the exit
+// code is then that of a panic.
 func (c Cause) crashAdvice() []string {
 	name, _, _ := strings.Cut(c.Crash.Signal, ":")
 	if c.Crash.Sent {
 		return []string{"Find out who sent " + name + "; the launcher did not."}
 	}
-	return append(adviceFor(panicked), "TRAINCTL_CPU=generic rules the assembly kernels out.")
+	return append(adviceFor(panicked), "TRAINCTL_CPU=generic runs without the assembly kernels, which rules them out as the cause.")
 }
 
-// crash is what Crash says, in lines.
+// crash returns Crash as lines.
 func (c Cause) crash() []string {
 	if c.Crash == nil {
 		return nil
@@ -149,25 +149,25 @@ const (
 func adviceFor(code int) []string {
 	switch code {
 	case ExitOK:
-		return []string{"Something in the process, or a plugin that runs in it, called exit: its last lines and its log may show what."}
+		return []string{"Code in the process, or in a plugin that runs inside it, called exit: the last lines and the log may show which."}
 	case panicked:
-		return []string{"The program panicked, which is a fault of trainctl, not of the configuration: the stack is in the rank's log; please report it with that."}
+		return []string{"The program panicked. This is a bug in trainctl, not a mistake in the configuration: please report it with the stack from the rank's log."}
 	case ExitRefused:
-		return []string{"Fix the configuration, or the data that it names; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
+		return []string{"Fix the configuration or the data it refers to; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
 	case ExitPlugin:
-		return []string{"Fix the plugin named above; \"trainctl plugins list\" shows what is found where. Restarting does not help."}
+		return []string{"Fix the plugin named above; \"trainctl plugins list\" shows which plugins are found and where. Restarting does not help."}
 	case ExitRendezvous:
-		return []string{"Some ranks never arrived: the lines above name them. \"trainctl env\" shows where this host looks for the others."}
+		return []string{"Some ranks never connected: the lines above list them. \"trainctl env\" shows the address at which this host looks for the others."}
 	case ExitCheckpoint:
-		return []string{"\"trainctl ckpt verify\" tells which checkpoints are sound; --resume PATH takes another one, model.init the weights alone."}
+		return []string{"\"trainctl ckpt verify\" shows which checkpoints are intact; --resume PATH resumes from another one, model.init loads only its weights."}
 	case ExitDiverged:
 		return []string{"Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again."}
 	case ExitPreempted:
-		return []string{"It was asked to stop, saved, and ended."}
+		return []string{"It was asked to stop, saved a checkpoint, and ended."}
 	case ExitPeer:
-		return []string{"It gave up because of the rank that its last lines name: look at that rank's log, and whether its process was stopped or is waiting for something."}
+		return []string{"It gave up waiting for another rank, which its last lines name: look at that rank's log, and check whether its process is stopped or waits for something."}
 	}
-	return []string{"Its last lines above usually say it."}
+	return []string{"The last lines above usually say why."}
 }
 
 const (
@@ -175,8 +175,8 @@ const (
 	ruleLight = "------------------------------------------------------------"
 )
 
-// Format is the failure as one block for people, built like torchrun's and
-// ending in a newline.
+// Format returns the failure as one block for people, laid out like torchrun's.
+// It ends with a newline.
 func (f *Failure) Format() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -275,7 +275,7 @@ func (c Cause) where() string {
 	return strings.Join(parts, ", ")
 }
 
-// formatOthers folds what followed from the root cause.
+// formatOthers lists the ranks that ended because of the root cause.
 func (f *Failure) formatOthers(p func(string, ...any)) {
 	if len(f.Others)+len(f.Stopped) == 0 {
 		return

@@ -25,7 +25,7 @@ func TestFailureFormat(t *testing.T) {
 			Others:  []Cause{{Rank: 2, LocalRank: 2, Host: "node0", PID: 4243, ExitCode: 1, Time: at.Add(12 * time.Millisecond)}},
 			Stopped: []int{0, 3}},
 		"memory": {Job: "mnist-ddp", Root: with(func(c *Cause) {
-			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group for want of memory (limit 2.0 GiB)"
+			c.ExitCode, c.Signal, c.Memory = -9, "SIGKILL", "the kernel killed 1 process(es) of this control group because memory ran out (limit 2.0 GiB)"
 		})},
 		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
 		"exit": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0},
@@ -94,7 +94,7 @@ func TestAdviceAboutShortages(t *testing.T) {
 func TestAdviceForAKilledPlugin(t *testing.T) {
 	for cause, rank := range map[string]Cause{
 		"signal: killed": {Signal: "SIGKILL"},
-		"signal: killed: the kernel killed 1 process(es) for want of memory meanwhile (limit of its control group: 0.4 GiB)": {Memory: "the kernel killed"},
+		"signal: killed: the kernel killed 1 process(es) because memory ran out (limit of its control group: 0.4 GiB)": {Memory: "the kernel killed"},
 	} {
 		c := Cause{Rank: 3, ExitCode: 1, LastLines: []string{"error: " + cause}, Account: Account{Plugin: &PluginFault{Kind: "dataset", Name: "mine", Cause: cause}}}
 		plugin := strings.Join(c.advice(), "\n")
@@ -125,7 +125,7 @@ func TestAdviceForAHungPlugin(t *testing.T) {
 	}
 }
 
-// A plugin that died is told by its kind; a machine that ran out of something is
+// A plugin that died is reported by its kind; a machine that ran out of something is
 // the better advice.
 func TestAdviceForADeadPlugin(t *testing.T) {
 	c := Cause{Rank: 1, ExitCode: 1, Account: Account{Plugin: &PluginFault{Kind: "backend", Name: "star", Operation: "broadcast #2", Cause: "signal: killed"}}}

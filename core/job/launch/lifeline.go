@@ -14,16 +14,16 @@ const (
 	EnvEventFD    = "TRAINCTL_EVENT_FD"
 )
 
-// Lifeline is the read end of the launcher's lifeline pipe in a rank, nil where
-// no launcher gave one. It reads EOF when the launcher is dead, and nothing
-// before. A rank that starts processes of its own hands it to them
-// (exec.Cmd.ExtraFiles, EnvLifelineFD), so that they end with the launcher too.
+// Lifeline is the read end of the launcher's lifeline pipe in a rank, nil without
+// a launcher. It reads EOF when the launcher is dead, and nothing before. A rank
+// that starts child processes passes it to them (exec.Cmd.ExtraFiles,
+// EnvLifelineFD), so that they end with the launcher too.
 func Lifeline() *os.File { return lifeline() }
 
 var lifeline = sync.OnceValue(func() *os.File { return inherited(EnvLifelineFD, "lifeline") })
 
 // EventFile is where a rank writes its events, one JSON object per line and
-// write; nil where nobody listens.
+// write; nil without a launcher.
 func EventFile() *os.File { return eventFile() }
 
 var eventFile = sync.OnceValue(func() *os.File { return inherited(EnvEventFD, "events") })
@@ -33,14 +33,14 @@ func inherited(env, name string) *os.File {
 	if err != nil || fd < 3 {
 		return nil
 	}
-	syscall.CloseOnExec(fd) // a child gets it on purpose or not at all
+	syscall.CloseOnExec(fd) // a child gets it only if it is passed explicitly
 	syscall.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), name)
 }
 
-// WatchLifeline calls onDead once the launcher is dead, from a goroutine of its
-// own; nil ends this process and its group at once. Without a launcher it does
-// nothing. One watcher per process.
+// WatchLifeline calls onDead from a new goroutine once the launcher is dead; nil
+// kills this process and its process group at once. Without a launcher it does
+// nothing. Call it once per process.
 func WatchLifeline(onDead func()) {
 	f := Lifeline()
 	if f == nil {

@@ -12,8 +12,8 @@ const (
 	keepBytes = 2 << 10  // of each
 )
 
-// splitter cuts a stream into lines. A line longer than maxChunk comes in
-// pieces, so that a stream without newlines needs no more memory.
+// splitter cuts a stream into lines. It passes on a line longer than maxChunk in
+// pieces, which bounds the memory for a stream without newlines.
 type splitter struct {
 	out  func(piece []byte, first, last bool)
 	part []byte
@@ -47,15 +47,15 @@ func (s *splitter) emit(piece []byte, last bool) {
 	}
 }
 
-// flush gives out what the stream left unfinished.
+// flush passes on an unfinished last line.
 func (s *splitter) flush() {
 	if len(s.part) > 0 || s.mid {
 		s.emit(s.part, true)
 	}
 }
 
-// tail keeps the last lines, each cut to a readable length, and before them the
-// one that a long error or stack begins with.
+// tail keeps the last lines, each cut to a readable length, and the first line of
+// a long error or stack.
 type tail struct{ lines []string }
 
 func (t *tail) add(line []byte) {
@@ -72,7 +72,7 @@ func (t *tail) add(line []byte) {
 	t.lines = append(t.lines, string(line))
 }
 
-// saysWhy recognises what trainctl and Go's runtime begin their last words with.
+// saysWhy recognises how error messages of trainctl and Go's runtime begin.
 func saysWhy(line string) bool {
 	return strings.HasPrefix(line, "error: ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }

@@ -21,15 +21,15 @@ func (s *sink) line(prefix string, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	buf := make([]byte, 0, len(prefix)+len(text)+1)
-	s.w.Write(append(append(append(buf, prefix...), text...), '\n')) // nobody is left to hear that the log is broken
+	s.w.Write(append(append(append(buf, prefix...), text...), '\n')) // an error of the log itself cannot be reported anywhere
 }
 
 func (s *sink) printf(format string, args ...any) {
 	s.line("", fmt.Appendf(nil, format, args...))
 }
 
-// rankOutput takes the output of one rank apart: to the sink, to its file, to the
-// lines kept for the failure block.
+// rankOutput writes the output of one rank to the sink and to its file, and keeps
+// the last lines for the failure block.
 type rankOutput struct {
 	prefix string
 	sink   *sink
@@ -38,11 +38,11 @@ type rankOutput struct {
 	path string
 	file *RankLog // nil: none
 	tail tail
-	dump crash.Dump // of goroutines, as the rank died
+	dump crash.Dump // the goroutine dump printed as the rank died
 }
 
-// openOutput starts the rank's file anew on the first attempt and goes on with
-// it on later ones. A file that cannot be opened is a warning: the run matters more.
+// openOutput truncates the rank's file on the first attempt and appends to it on
+// later ones. A file that cannot be opened is a warning and does not end the run.
 func openOutput(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankOutput {
 	o := &rankOutput{prefix: fmt.Sprintf("[rank %d] ", rank), sink: s}
 	if dir == "" {
@@ -58,11 +58,11 @@ func openOutput(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankOutput
 }
 
 func (o *rankOutput) warn(err error) {
-	o.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear here only", o.path, err)
+	o.sink.printf("warning: cannot write %s: %v; until it can be written its lines appear only here", o.path, err)
 }
 
-// piece takes a line, or a piece of a long one. A dump of goroutines goes to the
-// file alone: the failure block says what it comes down to.
+// piece takes a line, or a piece of a long one. A goroutine dump goes only to the
+// file: the failure block has a summary of it.
 func (o *rankOutput) piece(piece []byte, first, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +82,7 @@ func (o *rankOutput) lines() []string {
 	return append([]string(nil), o.tail.lines...)
 }
 
-// crashed is how the rank crashed; nil if it did not, or did not say.
+// crashed is how the rank crashed; nil if it did not, or printed no dump.
 func (o *rankOutput) crashed() *crash.Report {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -72,7 +72,7 @@ func play(role string) int {
 			return ExitPeer
 		}
 		return 1
-	case "late": // rank 0 blames rank 1, which ends by itself, but only when it is told to
+	case "late": // rank 0 blames rank 1, which ends by itself, but only when it is asked to
 		if os.Getenv("RANK") == "0" {
 			for _, err := os.Stat(rest); err != nil; _, err = os.Stat(rest) {
 				time.Sleep(time.Millisecond)

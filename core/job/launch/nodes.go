@@ -16,22 +16,22 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
-// nodes is this launcher's line to the launchers of the other hosts. A nil
-// *nodes is a job of one host: it reports to nobody and hears nothing.
+// nodes is this launcher's connection to the launchers of the other hosts. A nil
+// *nodes is a job of one host: it sends and receives nothing.
 type nodes struct {
 	o      Options
 	client *rank.Client
 	server *rank.Server // on node 0
 }
 
-// verdict is why an attempt ends on all nodes: the first one that is reported.
-type verdict struct {
+// stopReason is why an attempt ends on all nodes. The first one reported counts.
+type stopReason struct {
 	Node    int      `json:"node"` // that reported it
 	Failure *Failure `json:"failure,omitempty"`
 	Signal  int      `json:"signal,omitempty"`
 
-	// Grace is how long the node that got the signal lets its ranks save: that of
-	// rank 0 has seen how long saves take.
+	// Grace is how long the ranks may take to save, as the node that got the signal
+	// knows it.
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
@@ -42,8 +42,8 @@ type nodeInfo struct {
 	Brief    []byte   `json:"brief,omitempty"`
 }
 
-// SettingsError says in what the nodes of a job differ that must be equal. It is
-// the same on all of them.
+// SettingsError reports the first setting that must be equal on all nodes of a
+// job and is not. All nodes return the same one.
 type SettingsError struct {
 	Node         int // the first that differs from node 0
 	First, Other string
@@ -53,7 +53,7 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("nodes run different configurations: node 0 has %s, node %d has %s; fix: give every node the same file and flags", e.First, e.Node, e.Other)
 }
 
-// sameSettings compares what the nodes brought with node 0's.
+// sameSettings compares the settings of all nodes with node 0's.
 func sameSettings(infos []nodeInfo) error {
 	at := func(list []string, i int) string {
 		if i < len(list) {
@@ -115,12 +115,12 @@ func meetNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, la
 	return n, l, nil
 }
 
-// bindAddr listens where others look for this node, and on all interfaces if
-// they know it by a name.
+// bindAddr is the address to listen on: the endpoint's, or all interfaces where
+// the endpoint is a name.
 func bindAddr(endpoint string) string {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
-		return endpoint // and let the listener complain
+		return endpoint // the listener reports the error
 	}
 	return net.JoinHostPort(hostnet.LocalHost(host), port)
 }
@@ -129,7 +129,7 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 	var err error
 	n.client, err = rank.DialStore(ctx, n.o.Endpoint, rank.DialOptions{RunID: n.o.RunID, Secret: n.o.Secret, Rank: n.o.NodeRank, Size: n.o.Nodes, Host: host,
 		OnWait: func(p rank.Progress) {
-			if len(p.Missing) > 0 { // waiting for the end of the run goes on as long as it does
+			if len(p.Missing) > 0 { // waits for the end of the run last as long as the run and are not worth a line
 				s.printf("waiting for the other nodes' launchers: %v", p)
 			}
 		}})
@@ -144,7 +144,7 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 	infos := make([]nodeInfo, len(all))
 	for i, text := range all {
 		if err := json.Unmarshal(text, &infos[i]); err != nil || infos[i].Nproc < 1 {
-			return layout{}, fmt.Errorf("node %d introduced itself as %q", i, text)
+			return layout{}, fmt.Errorf("node %d sent an invalid description of itself: %q", i, text)
 		}
 	}
 	l := newLayout(infos)
@@ -162,15 +162,15 @@ func (n *nodes) close() {
 	if n.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		n.server.Drain(ctx) // whoever has not left by then is gone
+		n.server.Drain(ctx) // a node that has not left by then is dead
 		n.server.Close()
 	}
 }
 
 func stopKey(attempt int) string { return "stop/" + strconv.Itoa(attempt) }
 
-// report publishes a verdict and returns the one that counts: the first.
-func (n *nodes) report(attempt int, v *verdict) *verdict {
+// report publishes why the attempt ends and returns the reason that counts: the first one.
+func (n *nodes) report(attempt int, v *stopReason) *stopReason {
 	if n == nil {
 		return v
 	}
@@ -178,9 +178,9 @@ func (n *nodes) report(attempt int, v *verdict) *verdict {
 	defer cancel()
 	text, _ := json.Marshal(v)
 	now, _, err := n.client.CompareAndSet(ctx, stopKey(attempt), nil, text)
-	first := new(verdict)
+	first := new(stopReason)
 	if err != nil || json.Unmarshal(now, first) != nil {
-		return v // the others learn it from our goodbye, or are gone
+		return v // the others notice when this launcher disconnects, or are dead themselves
 	}
 	return first
 }
@@ -191,7 +191,7 @@ func graceKey(attempt int) string { return "grace/" + strconv.Itoa(attempt) }
 func (n *nodes) offerGrace(attempt int, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = n.client.Set(ctx, graceKey(attempt), []byte(d.String())) // without it they keep to their own
+	_ = n.client.Set(ctx, graceKey(attempt), []byte(d.String())) // without it they use their own
 }
 
 // awaitGrace delivers what node 0 offers.
@@ -209,20 +209,20 @@ func (n *nodes) awaitGrace(ctx context.Context, wg *sync.WaitGroup, attempt int)
 	return c
 }
 
-// listen delivers the verdict of another node, or of the network.
-func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
+// listen delivers why another node ends the attempt, or that the connection to a launcher is lost.
+func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *stopReason {
 	if n == nil {
 		return nil
 	}
-	c := make(chan *verdict, 1)
+	c := make(chan *stopReason, 1)
 	wg.Go(func() {
 		text, err := n.client.Get(ctx, stopKey(attempt))
-		v := new(verdict)
+		v := new(stopReason)
 		if err == nil {
 			err = json.Unmarshal(text, v)
 		}
 		if err == nil && v.Failure == nil && v.Signal == 0 {
-			err = errors.New("a verdict without a reason")
+			err = errors.New("it reported an end without a reason")
 		}
 		if ctx.Err() != nil {
 			return
@@ -236,8 +236,8 @@ func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-c
 }
 
 // done waits until the ranks of all nodes are done and delivers nil then.
-func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *verdict {
-	c := make(chan *verdict, 1)
+func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *stopReason {
+	c := make(chan *stopReason, 1)
 	wg.Go(func() {
 		err := n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
 		if ctx.Err() != nil {
@@ -252,8 +252,8 @@ func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-cha
 	return c
 }
 
-// lost is the verdict when a launcher vanishes.
-func (n *nodes) lost(attempt int, err error) *verdict {
+// lost is the reason when the connection to a launcher is lost.
+func (n *nodes) lost(attempt int, err error) *stopReason {
 	c := Cause{Rank: -1, Host: n.o.Endpoint, Time: time.Now(), Step: -1, Message: "the launcher of node 0 is gone: " + err.Error()}
 	var left *rank.PeerLeftError
 	if errors.As(err, &left) {
@@ -263,7 +263,7 @@ func (n *nodes) lost(attempt int, err error) *verdict {
 			c.Message += ": " + left.Cause
 		}
 	}
-	return &verdict{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
+	return &stopReason{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
 }
 
 // groupStore is where the ranks of one attempt meet.
@@ -282,8 +282,8 @@ func (s *groupStore) close() {
 	}
 }
 
-// openStore opens a fresh store for attempt n on node 0, before anybody is
-// spawned who could look for it, and tells the other nodes its port.
+// openStore opens a new store for attempt n on node 0, before any rank starts,
+// and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
 	var bind string
@@ -322,10 +322,10 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	return s, nil
 }
 
-// loopback is the address by which the ranks of one host reach each other: of
-// IPv6 on a host without IPv4. Without either they would try until the
-// rendezvous times out. A connected UDP socket asks for the route and sends
-// nothing.
+// loopback is the address at which the ranks of one host reach each other: IPv4,
+// or IPv6 on a host without IPv4. Without either the ranks would retry until the
+// rendezvous times out, so this fails early. Connecting a UDP socket looks up the
+// route and sends nothing.
 func loopback() (string, error) {
 	var first error
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -340,5 +340,5 @@ func loopback() (string, error) {
 	if usererr.Shortage(first.Error()) != "" {
 		return "", usererr.Explained(first)
 	}
-	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is its loopback interface down, as in a fresh network namespace? \"ip link set lo up\"", first)
+	return "", fmt.Errorf("the ranks of this host cannot reach each other: %w; is the loopback interface down, as in a new network namespace? fix: \"ip link set lo up\"", first)
 }

@@ -33,7 +33,7 @@ type Command struct {
 // Options say what to run. Only Nproc and Command are needed.
 type Options struct {
 	Name  string // of the job, for messages
-	RunID string // equal on all nodes; empty draws one, which suits a single node only
+	RunID string // equal on all nodes; empty: a random one, only for a single node
 
 	Nproc   int // ranks on this node
 	Threads int // GOMAXPROCS of each; 0 leaves it to the runtime
@@ -42,16 +42,16 @@ type Options struct {
 	NodeRank int    // of this launcher
 	Endpoint string // host:port where node 0's launcher meets the others
 
-	// Secret is known to all launchers of the job; a single node may leave it out
-	// and gets a random one. The ranks' own follows from it and never travels.
+	// Secret is shared by all launchers of the job; a single node without one gets
+	// a random one. The ranks' secret is derived from it and never sent.
 	Secret secret.Secret
 
 	Ports hostnet.Ports // for what listens between nodes
 
 	MaxRestarts       int
 	Grace             time.Duration        // for draining after a signal; 0 kills at once
-	Saving            func() time.Duration // raises Grace to what saving is known to need; nil: nothing is
-	Requeue           bool                 // SaveSignal saves and ends the job, instead of going on
+	Saving            func() time.Duration // raises Grace to the time that saving is known to need; nil: unknown
+	Requeue           bool                 // SaveSignal saves and ends the job, instead of continuing it
 	RendezvousTimeout time.Duration        // for the launchers to meet; 0 means 2 minutes
 
 	// Command is called once per rank and attempt, from Run's goroutine.
@@ -63,9 +63,9 @@ type Options struct {
 	// cleaned up.
 	Prepare func(ctx context.Context, attempt int, local []rank.World) error
 
-	// Brief is what this node tells the others when they meet. Briefed gets that
-	// of node 0 on every other node, before the first attempt, and gives LogDir;
-	// its error ends the run. nil: nobody wants to know.
+	// Brief is sent to the other nodes when they meet. Briefed gets node 0's on
+	// every other node, before the first attempt, and returns LogDir; its error
+	// ends the run. It may be nil.
 	Brief   []byte
 	Briefed func(brief []byte) (logDir string, err error)
 
@@ -77,25 +77,25 @@ type Options struct {
 	// overlap; the line belongs to the launcher.
 	OnEvent func(rank int, line []byte)
 
-	// Remark says what of a line for OnEvent belongs into the rank's log as well;
-	// "" is nothing. Calls may overlap.
+	// Remark returns what to write into the rank's log for a line for OnEvent; ""
+	// is nothing. Calls may overlap.
 	Remark func(line []byte) string
 
-	// Finished tells whether a line for OnEvent says that the rank's work is done.
-	// A rank that ends with 0 without one has failed. nil takes every 0 for a
-	// good end. Calls may overlap.
+	// Finished reports whether a line for OnEvent says that the rank's work is
+	// done. A rank that exits with 0 before such a line has failed. With nil every
+	// exit with 0 is a success. Calls may overlap.
 	Finished func(line []byte) bool
 
-	// Account gives what a line for OnEvent says of why the rank ends, the zero value
-	// for any other line. Calls may overlap.
+	// Account returns what a line for OnEvent reports about why the rank ends, the
+	// zero value for any other line. Calls may overlap.
 	Account func(line []byte) Account
 
-	// Settings must be equal on all nodes, as "key = value" in an order that all
-	// have; a *SettingsError names the first that is not. They are compared
-	// before any rank is started.
+	// Settings must be equal on all nodes, as "key = value" in the same order; a
+	// *SettingsError reports the first that is not. They are compared before any
+	// rank is started.
 	Settings []string
 
-	// Signals are those to heed, syscall.Signals; nil catches the process's own.
+	// Signals delivers the syscall.Signals to act on; nil catches the process's own.
 	Signals <-chan os.Signal
 }
 
@@ -106,7 +106,7 @@ func (o Options) filled() (Options, error) {
 	case o.Command == nil:
 		return o, errors.New("launch: no command")
 	case o.Nodes > 1 && (o.RunID == "" || o.Endpoint == ""):
-		return o, errors.New("launch: several nodes need a run id and an endpoint in common")
+		return o, errors.New("launch: several nodes need a common run id and endpoint")
 	case o.Nodes > 1 && o.Secret.IsZero():
 		return o, secret.Missing(fmt.Sprintf("the job runs on %d hosts", o.Nodes))
 	}

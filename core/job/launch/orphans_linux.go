@@ -8,8 +8,8 @@ import (
 )
 
 // children lists the child processes of this one, from /proc/<pid>/stat. The
-// name in it may hold anything, so the fields are counted from its last
-// parenthesis: state, parent, group.
+// program name in it may contain any character, so the fields are counted from
+// the last parenthesis: state, parent, group.
 func children() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -24,7 +24,7 @@ func children() []int {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has ended
 		}
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) > 2 && bytes.Equal(fields[1], self) {
@@ -34,7 +34,7 @@ func children() []int {
 	return found
 }
 
-// killOrphan ends an adopted child and collects it if it is already dead.
+// killOrphan kills an adopted child and reaps it if it is already dead.
 func killOrphan(pid int) {
 	syscall.Kill(pid, syscall.SIGKILL)
 	syscall.Wait4(pid, nil, syscall.WNOHANG, nil)

@@ -9,18 +9,18 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// Account is what a rank says of why it ends. At most one is set.
+// Account is what a rank reports about why it ends. At most one field is set.
 type Account struct {
-	// Plugin is the one whose process hangs or has died.
+	// Plugin is the plugin whose process hangs or has died.
 	Plugin *PluginFault `json:"plugin,omitempty"`
-	// Refusal is a mistake in the configuration, or in the data that it names, which
-	// was found before the first step.
+	// Refusal is a mistake in the configuration, or in the data it refers to, found
+	// before the first step.
 	Refusal *Refusal `json:"refusal,omitempty"`
 }
 
 // Refusal says what a user has to change.
 type Refusal struct {
-	Message  string       `json:"message"` // all of it, for where there are no keys
+	Message  string       `json:"message"` // the whole error, used where Problems is empty
 	Problems usererr.List `json:"problems,omitempty"`
 }
 
@@ -32,13 +32,13 @@ func (r *Refusal) Err() error {
 	return errors.New(r.Message)
 }
 
-// PluginFault is a plugin whose process hangs or has died, as the rank says that
-// ends because of it.
+// PluginFault is a plugin whose process hangs or has died, as reported by the
+// rank that ends because of it.
 type PluginFault struct {
 	Kind      string `json:"kind"` // "backend", "dataset" or "precision"
 	Name      string `json:"name"` // as in the configuration
 	PID       int    `json:"pid"`
-	Operation string `json:"operation"` // that it was asked for: "all_reduce #12", "fill"
+	Operation string `json:"operation"` // the one that it was executing: "all_reduce #12", "fill"
 	Hung      bool   `json:"hung"`      // else it died
 	Cause     string `json:"cause"`     // how that was noticed, or how it died
 	Restarts  int    `json:"restarts"`  // backend.restarts of the run
@@ -52,34 +52,35 @@ func (f *PluginFault) String() string {
 	return fmt.Sprintf("%s %q (pid %d) %s %s: %s", f.Kind, f.Name, f.PID, verb, f.Operation, f.Cause)
 }
 
-// replace says which setting lets the ranks outlive the plugin. Only a backend
-// can be replaced while they go on.
+// replace says which setting keeps the ranks running when the plugin fails. Only
+// a backend can be replaced while they run.
 func (f *PluginFault) replace() []string {
 	switch {
 	case f.Kind != "backend":
 		return nil
 	case f.Restarts > 0:
-		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: it was used up, or the ranks could not agree on where to go on.", f.Restarts)}
+		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: all restarts were used, or the ranks could not agree on the step to continue from.", f.Restarts)}
 	}
-	return []string{"backend.restarts = 1 replaces a backend that hangs or dies while the ranks go on."}
+	return []string{"backend.restarts = 1 replaces a backend that hangs or dies without restarting the ranks."}
 }
 
-// deadPlugin is what to do where a plugin died; of SIGKILL, as for a rank.
+// deadPlugin is the advice for a plugin that died; after SIGKILL it is the same as
+// for a rank.
 func (c Cause) deadPlugin() []string {
-	why := ": its last lines are above, all of them in the rank's log."
+	why := ": its last lines are above, its full output is in the rank's log."
 	if strings.Contains(c.Plugin.Cause, "signal: killed") {
-		why = ": somebody killed it" + fromOutside
+		why = ": it was killed" + fromOutside
 	}
 	return append([]string{fmt.Sprintf("The %s plugin of rank %d died%s", c.Plugin.Kind, c.Rank, why)}, c.Plugin.replace()...)
 }
 
-// hungPlugin is what to do where a plugin hung.
+// hungPlugin is the advice for a plugin that hangs.
 func (c Cause) hungPlugin() []string {
-	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If its process could still answer, a Go plugin's stack is above, and the stacks of all its goroutines are in the rank's log.",
+	advice := []string{fmt.Sprintf("The %s plugin of rank %d hangs in %s. If it is a Go plugin whose process still responded, its stack is above, and the stacks of all its goroutines are in the rank's log.",
 		c.Plugin.Kind, c.Rank, c.Plugin.Operation)}
 	advice = append(advice, c.Plugin.replace()...)
 	if dir, inRun := strings.CutSuffix(filepath.Dir(c.Log), "/logs"); inRun {
-		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows where every rank's communication stands.", usererr.Shell(dir)))
+		advice = append(advice, fmt.Sprintf("trainctl doctor --run %s shows the state of every rank's communication.", usererr.Shell(dir)))
 	}
 	return advice
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/trainctl/trainctl/core/base/appendfile"
 )
 
-// stampFormat is how a line of a rank's file begins: the time in UTC, of equal
-// width on every line, and a space. ReadLogs reads it.
+// stampFormat is the beginning of each line of a rank's file: the time in UTC, of
+// fixed width, and a space. ReadLogs parses it.
 const stampFormat = "2006-01-02T15:04:05.000000Z07:00 "
 
-// RankLog writes the log of one rank, which ReadLogs reads. Lines that a full
-// disk refuses are lost; the file goes on in whole lines once there is room and
-// says how many are missing. A nil *RankLog writes nothing. Its methods may be
-// called from any goroutine.
+// RankLog writes the log of one rank, which ReadLogs reads. Lines that do not fit
+// on a full disk are lost; once there is room, the file continues with whole lines
+// and says how many are missing. A nil *RankLog writes nothing. It is safe for
+// concurrent use.
 type RankLog struct {
 	mu   sync.Mutex
 	file *appendfile.File // nil: closed
@@ -28,9 +28,9 @@ type RankLog struct {
 	warn func(error)
 }
 
-// OpenRankLog opens the log of a rank in a run's logs directory, which it makes
-// if need be; with anew it empties an old one. warn, called once for every time
-// in which nothing can be written, must not call the log.
+// OpenRankLog opens the log of a rank in a run's logs directory, which it creates
+// if needed; with anew it truncates an existing log. warn is called once for each
+// period in which nothing can be written, and must not call the log.
 func OpenRankLog(fs afero.Fs, dir string, rank int, anew bool, warn func(error)) (*RankLog, error) {
 	if err := fs.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func OpenRankLog(fs afero.Fs, dir string, rank int, anew bool, warn func(error))
 	return &RankLog{file: file, done: done, warn: warn}, nil
 }
 
-// missing is the line in the place of those that could not be written.
+// missing is the line that replaces those that could not be written.
 func missing(lost int, cause error) string {
 	return time.Now().UTC().Format(stampFormat) + "[trainctl] " + appendfile.Missing("lines", lost, cause)
 }
@@ -73,7 +73,7 @@ func (l *RankLog) Lines(text string) {
 	})
 }
 
-// write appends what compose adds to an empty slice, in the order of its times.
+// write appends what compose returns, under the lock, so that times are in order.
 func (l *RankLog) write(compose func([]byte) []byte) {
 	if l == nil {
 		return
@@ -89,7 +89,7 @@ func (l *RankLog) write(compose func([]byte) []byte) {
 	}
 }
 
-// Close says what is missing, if that can be written now, and closes the file.
+// Close writes how many lines are missing, if that can be written, and closes the file.
 func (l *RankLog) Close() error {
 	if l == nil {
 		return nil

@@ -17,13 +17,13 @@ import (
 
 // LogLine is one line of a rank's log.
 type LogLine struct {
-	Time time.Time // when the launcher read it, UTC; that of the line before it if it has none
+	Time time.Time // when the launcher read it, UTC; a line without a time has that of the line before
 	Rank int
 	Text string
 }
 
-// LogReader reads the logs of several ranks as one, in the order of time. It
-// is for one goroutine.
+// LogReader merges the logs of several ranks in the order of time. It is not safe
+// for concurrent use.
 type LogReader struct{ files []*logFile }
 
 // logFile is one rank's log and the line that comes next.
@@ -36,9 +36,9 @@ type logFile struct {
 	have bool
 }
 
-// ReadLogs opens the logs in a run's logs directory: those of some ranks, or of
-// all that are there. The error for a rank without a log matches
-// fs.ErrNotExist and says which ranks have one.
+// ReadLogs opens the logs in a run's logs directory: those of the given ranks, or
+// all if none is given. The error for a rank without a log matches fs.ErrNotExist
+// and lists the ranks that have one.
 func ReadLogs(fsys afero.Fs, dir string, ranks ...int) (*LogReader, error) {
 	there, err := loggedRanks(fsys, dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func ReadLogs(fsys afero.Fs, dir string, ranks ...int) (*LogReader, error) {
 	l := &LogReader{}
 	for _, rank := range ranks {
 		if !slices.Contains(there, rank) {
-			return nil, errors.Join(fmt.Errorf("%s: no log of rank %d, those of %v are there: %w", dir, rank, there, fs.ErrNotExist), l.Close())
+			return nil, errors.Join(fmt.Errorf("%s: no log of rank %d, there are logs of ranks %v: %w", dir, rank, there, fs.ErrNotExist), l.Close())
 		}
 		f, err := fsys.Open(filepath.Join(dir, logName(rank)))
 		if err != nil {
@@ -78,8 +78,8 @@ func loggedRanks(fsys afero.Fs, dir string) (ranks []int, err error) {
 	return ranks, nil
 }
 
-// Next is the earliest line that was not given yet, false when there is none.
-// Of a file that is still written there may be more later.
+// Next returns the earliest line not returned yet, false when there is none. A
+// file that is still being written may have more later.
 func (l *LogReader) Next() (LogLine, bool, error) {
 	var first *logFile
 	for _, f := range l.files {
@@ -97,7 +97,7 @@ func (l *LogReader) Next() (LogLine, bool, error) {
 	return first.next, true, nil
 }
 
-// fill reads a whole line. What is there of an unfinished one waits for its end.
+// fill reads a whole line. It keeps an unfinished one until the rest is written.
 func (f *logFile) fill() error {
 	if f.have {
 		return nil
@@ -129,8 +129,8 @@ func (f *logFile) take(line string) {
 // stampLen is the length of a time in UTC, whose zone is one letter.
 const stampLen = len("2006-01-02T15:04:05.000000Z ")
 
-// Rest gives the last line of each file if that has no end, as of a rank that
-// was killed together with its launcher.
+// Rest returns the last line of each file that does not end in a newline, as when
+// a rank was killed together with its launcher.
 func (l *LogReader) Rest() (out []LogLine) {
 	for _, f := range l.files {
 		if f.part != "" {

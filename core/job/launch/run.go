@@ -34,14 +34,14 @@ type launcher struct {
 	events sync.Mutex // one OnEvent at a time
 }
 
-// Run starts the ranks of this node, watches them to the end, and starts them
-// again while that is allowed and useful. When it returns, no process that it
-// started and no goroutine is left.
+// Run starts the ranks of this node, watches them until they end, and restarts
+// them while restarts are left and could help. When it returns, no process that
+// it started and no goroutine is left.
 //
-// A run that fails in an ordinary way is a Result with its exit code and
-// Failure and a nil error; the failure block is the caller's to print. The error is
-// for what keeps the launcher itself from working: options, processes that
-// cannot be started, launchers that do not meet, a cancelled ctx.
+// When ranks fail, Run returns a Result with the exit code and the Failure, and a
+// nil error; the caller prints the failure. The error is for failures of the
+// launcher itself: invalid options, processes that cannot be started, launchers
+// that do not meet, a cancelled ctx.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o, err := o.filled()
 	if err != nil {
@@ -55,8 +55,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer l.lifeline.Close()
 	defer l.lifelineEnd.Close()
 	defer l.catchSignals()()
-	family.enter()
-	defer family.leave()
+	ownChildren.enter()
+	defer ownChildren.leave()
 	l.spawner = newSpawner()
 	defer l.spawner.close()
 	sig, err := l.interruptible(ctx, l.meet)
@@ -79,21 +79,21 @@ func (l *launcher) catchSignals() (stop func()) {
 	return stop
 }
 
-// CatchSignals catches the signals that a launcher heeds, for Options.Signals: a
-// caller that makes something which has to go again does so before. For a moment
-// after stop, which is for the end, they do nothing.
+// CatchSignals catches the signals that a launcher acts on, for Options.Signals. A
+// caller that creates temporary files calls it before it creates them. The caller
+// calls stop at the very end; for five seconds after it the signals are ignored.
 func CatchSignals() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, append(StopSignals(), SaveSignal)...)
-	return c, func() { time.AfterFunc(lastWords, func() { signal.Stop(c) }) }
+	return c, func() { time.AfterFunc(ignoreSignalsFor, func() { signal.Stop(c) }) }
 }
 
-// lastWords is how long a signal that comes after the end does nothing: the caller
-// tells then how it ended, and tidies up.
-const lastWords = 5 * time.Second
+// ignoreSignalsFor is how long signals are ignored after the run has ended, while the
+// caller reports the result and cleans up.
+const ignoreSignalsFor = 5 * time.Second
 
-// StopSignals ask a run to save and end: SIGINT, SIGTERM, and SIGHUP of a
-// terminal that is gone, unless nohup had it ignored.
+// StopSignals ask a run to save and end: SIGINT, SIGTERM, and SIGHUP from a
+// terminal that was closed, unless nohup made the process ignore it.
 func StopSignals() []os.Signal {
 	s := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -102,12 +102,13 @@ func StopSignals() []os.Signal {
 	return s
 }
 
-// SaveSignal asks a run to save a checkpoint and to go on, or with
-// Options.Requeue to end then.
+// SaveSignal asks a run to save a checkpoint and to continue, or to end after
+// that with Options.Requeue.
 const SaveSignal = syscall.SIGUSR1
 
-// interruptible runs f, which must heed its ctx, until it ends or a signal
-// comes. There are no ranks then that could drain, so the first signal does.
+// interruptible runs f, which must return when its ctx is cancelled, until it
+// ends or a signal comes. No ranks run yet that would need time to save, so the
+// first signal is enough.
 func (l *launcher) interruptible(ctx context.Context, f func(context.Context) error) (os.Signal, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,7 +180,7 @@ func (l *launcher) attempts(ctx context.Context) (Result, error) {
 		}
 		if sig := l.late; sig != nil {
 			l.sink.printf("%v: no restart", sig)
-			l.nodes.report(n+1, &verdict{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
+			l.nodes.report(n+1, &stopReason{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
 			res.ExitCode, res.Signal = signalExit(sig), sig
 			return res, nil
 		}

@@ -40,9 +40,9 @@ func run(t *testing.T, o Options) (Result, string) {
 	return res, log.String()
 }
 
-// A rank that blames another one is a witness: the culprit is the root cause
-// whichever of them ends first, and the witness is where no culprit ends.
-func TestWitnesses(t *testing.T) {
+// The rank that another one blames is the root cause whichever of them ends first.
+// The rank that blames it is the root cause only if no other rank fails.
+func TestBlamedRankIsRootCause(t *testing.T) {
 	for role, root := range map[string]int{"blame": 1, "exit:0:7": 0} {
 		res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole(role)})
 		f := res.Failure()
@@ -185,7 +185,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 	}
 }
 
-// A rank that panics, or that a fault or a signal from outside ends, is told by
+// A rank that panics, or that a fault or a signal from outside ends, is reported by
 // the message, the signal's name, the file and line and the frames of ours; its
 // log has the whole dump, the terminal none of it.
 func TestCrashesAreToldInShort(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// spawner starts processes from one thread that lives until close: Linux sends
-// a child its parent-death signal when the thread that started it ends, which
-// for any other thread of a Go program may be at any time (golang/go#27505).
+// spawner starts processes from one OS thread that lives until close. Linux sends
+// a child its parent-death signal when the thread that started it ends, and other
+// threads of a Go program may end at any time (golang/go#27505).
 type spawner struct {
 	work chan func()
 	done chan struct{}
@@ -30,83 +30,84 @@ func newSpawner() *spawner {
 
 func (s *spawner) start(cmd *exec.Cmd) error {
 	err := make(chan error, 1)
-	s.work <- func() { err <- family.start(cmd) }
+	s.work <- func() { err <- ownChildren.start(cmd) }
 	return <-err
 }
 
-// close must come after the last child has ended.
+// close must be called after the last child has ended.
 func (s *spawner) close() {
 	close(s.work)
 	<-s.done
 }
 
-// family knows the children of this process that the package started, so that
-// whatever else turns up as a child is an orphan of theirs. It is one for the
-// process, as children are.
-var family = &kin{ours: map[int]bool{}}
+// ownChildren holds the children of this process that the package started. Any other
+// new child is an orphan of one of them. There is one per process, since children
+// belong to the process.
+var ownChildren = &childRegistry{ours: map[int]bool{}}
 
-type kin struct {
+type childRegistry struct {
 	mu   sync.Mutex
-	runs int // launchers at work in this process
+	runs int // launchers running in this process
 	ours map[int]bool
 }
 
-func (k *kin) enter() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.runs++; k.runs == 1 {
+func (c *childRegistry) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs++; c.runs == 1 {
 		setSubreaper(true)
 	}
 }
 
-func (k *kin) leave() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.runs--; k.runs == 0 {
+func (c *childRegistry) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs--; c.runs == 0 {
 		setSubreaper(false)
 	}
 }
 
-// start registers the child before anybody can take it for an orphan.
-func (k *kin) start(cmd *exec.Cmd) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// start starts the child and registers it, under the lock, so that it is never
+// taken for an orphan.
+func (c *childRegistry) start(cmd *exec.Cmd) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	k.ours[cmd.Process.Pid] = true
+	c.ours[cmd.Process.Pid] = true
 	return nil
 }
 
-func (k *kin) forget(pid int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.ours, pid)
+func (c *childRegistry) forget(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ours, pid)
 }
 
-// strangers are children that are no rank: the caller's own before the ranks
-// start, orphans of the ranks after.
-func (k *kin) strangers() map[int]bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// unregistered are the children that are not ranks: the caller's own before the ranks
+// start, and also orphans of ranks after.
+func (c *childRegistry) unregistered() map[int]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	found := map[int]bool{}
 	for _, pid := range children() {
-		if !k.ours[pid] {
+		if !c.ours[pid] {
 			found[pid] = true
 		}
 	}
 	return found
 }
 
-// sweep kills and collects what the ranks left behind, sparing the caller's own
-// children: those from before, and those in the caller's own process group, in
-// which no descendant of a rank is. Killing one may bring up its children
-// in turn, hence the rounds; each gives the kernel time.
-func (k *kin) sweep(before map[int]bool) (killed map[int]bool) {
+// killOrphans kills and reaps the orphans of the ranks. It leaves the caller's own
+// children alone: those from before, and those in the caller's process group,
+// which contains no descendant of a rank. Killing an orphan may reparent its
+// children to this process, hence the rounds.
+func (c *childRegistry) killOrphans(before map[int]bool) (killed map[int]bool) {
 	killed = map[int]bool{}
 	for range 200 {
 		left := 0
-		for pid := range k.strangers() {
+		for pid := range c.unregistered() {
 			group, err := syscall.Getpgid(pid)
 			if before[pid] || err != nil || group == syscall.Getpgrp() {
 				continue

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procAttr puts a rank into its own process group and has the kernel kill it
+// procAttr puts a rank into its own process group and makes the kernel kill it
 // when the thread that started it ends; see spawner.
 func procAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// setSubreaper makes this process the parent of descendants that lose theirs,
-// so that none escapes by leaving its group. Where the kernel refuses, groups
-// are all there is.
+// setSubreaper makes this process the parent of descendants whose parent ends, so
+// that none escapes by leaving its group. Where the kernel refuses, only the
+// processes in the ranks' groups are found.
 func setSubreaper(on bool) {
 	var v uintptr
 	if on {

@@ -4,8 +4,8 @@ package launch
 
 import "syscall"
 
-// Without Linux's help a rank learns of the launcher's death from its lifeline,
-// and descendants are found only in their rank's group.
+// On other systems than Linux only the lifeline tells a rank that the launcher
+// died, and descendants are found only in their rank's process group.
 
 func procAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 

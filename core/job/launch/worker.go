@@ -31,8 +31,8 @@ type worker struct {
 	mu      sync.Mutex
 	step    []byte  // last event line with a step
 	phase   []byte  // last event line with a phase
-	ready   bool    // it said that its work is done
-	account Account // of why it ends
+	ready   bool    // it reported that its work is done
+	account Account // why it ends
 
 	once sync.Once // finish
 }
@@ -48,7 +48,7 @@ type exit struct {
 
 func (e exit) bad() bool { return e.code != 0 || e.early }
 
-// pipe makes a pipe and remembers our end.
+// pipe creates a pipe and keeps our end.
 func (w *worker) pipe() (r, child *os.File, err error) {
 	r, child, err = os.Pipe()
 	if err == nil {
@@ -110,7 +110,7 @@ func (w *worker) pumpLines(r io.Reader) {
 }
 
 func (w *worker) pumpEvents(r io.Reader, l *launcher) {
-	sc := bufio.NewScanner(&calm{r: r})
+	sc := bufio.NewScanner(&eventReader{r: r})
 	sc.Buffer(make([]byte, 64<<10), maxEvent)
 	for sc.Scan() {
 		if len(sc.Bytes()) > 0 {
@@ -123,12 +123,12 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	}
 	if errors.Is(sc.Err(), bufio.ErrTooLong) {
 		l.sink.printf("warning: rank %d wrote an event of more than %d bytes; its further events are dropped", w.world.Rank, maxEvent)
-		io.Copy(io.Discard, r) // it must not block on a full pipe
+		io.Copy(io.Discard, r) // the rank must not block on a full pipe
 	}
 }
 
-// wait collects the process, kills what is left of its group, and tells. With
-// talks a 0 counts only if the rank has said that its work is done.
+// wait waits for the process, kills what is left of its group, and sends the exit.
+// With talks, exit code 0 counts only if the rank has reported that its work is done.
 func (w *worker) wait(exits chan<- exit, talks bool) {
 	err := w.cmd.Wait()
 	e := exit{w: w, at: time.Now(), code: w.cmd.ProcessState.ExitCode()}
@@ -136,24 +136,24 @@ func (w *worker) wait(exits chan<- exit, talks bool) {
 		e.sig = ws.Signal()
 	}
 	if err != nil && e.code == 0 {
-		e.code = ExitFailed // not the process's fault, but not a good end either
+		e.code = ExitFailed // not a failure of the process, but its output may be incomplete
 	}
 	syscall.Kill(-w.pid, syscall.SIGKILL)
-	family.forget(w.pid)
+	ownChildren.forget(w.pid)
 	if e.code == 0 && talks {
-		w.finish() // which reads its last words
+		w.finish() // which reads the rest of its output and events
 		e.early = !w.finished()
 	}
 	exits <- e
 }
 
-// signal reaches the rank alone; it knows best what to do with its children.
+// signal signals only the rank, which stops its own children.
 func (w *worker) signal(s syscall.Signal) { w.cmd.Process.Signal(s) }
 
 func (w *worker) killGroup() { syscall.Kill(-w.pid, syscall.SIGKILL) }
 
-// finish reads what is left in the pipes. A descendant that still holds one
-// open gets no more than a moment.
+// finish reads what is left in the pipes. It waits at most half a second for a
+// descendant that still holds one open.
 func (w *worker) finish() {
 	w.once.Do(func() {
 		for _, f := range w.files {

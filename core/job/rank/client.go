@@ -17,26 +17,26 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
-// DialOptions say who connects to a store, and who hears about waiting.
+// DialOptions describe the rank that connects to a store.
 type DialOptions struct {
 	RunID      string
-	Secret     secret.Secret // without it no store answers
+	Secret     secret.Secret // required: stores refuse connections without it
 	Rank, Size int
 	Generation int // restart count of the group
 
-	// PublicName is the job's for those that search for its store: what answers
-	// with it and has another secret is taken for this job's store. Equal on
-	// all ranks, and no secret. Only of use with several addresses.
+	// PublicName identifies the job to ranks that search for its store: a store
+	// with this name and another secret is taken for this job's store. It is equal
+	// on all ranks, not secret, and used only with several addresses.
 	PublicName string
 
 	Host string // empty: the host's name
 
-	// OnWait is told every ReportEvery (0: 10 s) how far a call that waits has
-	// come, from the goroutine of that call.
+	// OnWait is called every ReportEvery (0: 10 s) with the progress of a call that
+	// waits, from the goroutine of that call.
 	OnWait      func(Progress)
 	ReportEvery time.Duration
 
-	certain time.Duration // of tests; 0: defaultCertain
+	certain time.Duration // for tests; 0: defaultCertain
 }
 
 func (o DialOptions) filled() DialOptions {
@@ -59,7 +59,7 @@ func (o DialOptions) filled() DialOptions {
 type Client struct {
 	opts  DialOptions
 	conn  *tls.Conn
-	host  *Server // when this process hosts the store as well
+	host  *Server // the store, if this process hosts it
 	id    atomic.Uint64
 	lost  chan struct{}
 	ended sync.WaitGroup
@@ -72,10 +72,10 @@ type Client struct {
 	cause   error // why the connection ended; nil where it was closed
 }
 
-// DialStore connects to the store at addr and tries again until it answers as
-// this job's store, or ctx ends: the host may not be up yet. The deadline gives
-// a *TimeoutError; a store that does not want this rank a *RefusedError at once, and
-// one of another secret a *SecretError.
+// DialStore connects to the store at addr. It retries until this job's store
+// answers or ctx ends, since the host may not be up yet. It returns a *TimeoutError
+// after ctx's deadline and, without retrying, a *RefusedError if the store refuses
+// this rank and a *SecretError if it has another secret.
 func DialStore(ctx context.Context, addr string, o DialOptions) (*Client, error) {
 	return search(ctx, []string{addr}, o.filled())
 }
@@ -96,7 +96,7 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 	if err != nil {
 		raw.Close()
 		if errors.As(err, new(*SecretError)) || errors.As(err, new(*RefusedError)) {
-			return nil, err // which name the address
+			return nil, err // these include the address
 		}
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
@@ -105,7 +105,7 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 	return c, nil
 }
 
-// greet proves both sides and then says who this is.
+// greet authenticates both sides and then sends the hello.
 func greet(conn *tls.Conn, o DialOptions) error {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	switch err := conn.Handshake(); {
@@ -122,7 +122,7 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	}
 	f, err := readFrame(conn, maxHelloFrame)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotThisJob, err) // a server that does not know our key says so only now
+		return fmt.Errorf("%w: %w", ErrNotThisJob, err) // a server that does not know our key reports it only now
 	}
 	if f.op == opRefused {
 		p := &parser{rest: f.body}
@@ -131,14 +131,14 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Lost is closed when the connection has ended, by Close or by itself.
+// Lost is closed when the connection has ended, also by Close.
 func (c *Client) Lost() <-chan struct{} { return c.lost }
 
-// Close says goodbye and frees the connection. The process that hosts the store
-// waits up to ten seconds for the others to do the same.
+// Close leaves the job and closes the connection. The process that hosts the store
+// waits up to ten seconds for the others to leave.
 func (c *Client) Close() error {
 	c.post(frame{op: opBye})
-	c.conn.CloseWrite() // the goodbye must not be cut off by a reset
+	c.conn.CloseWrite() // so that a reset does not cut off opBye
 	c.conn.SetReadDeadline(time.Now().Add(time.Second))
 	c.ended.Wait()
 	if c.host == nil {
@@ -168,16 +168,15 @@ func (c *Client) receive() {
 		answer := c.pending[f.id]
 		c.mu.Unlock()
 		select {
-		case answer <- f: // has room for all that a store sends, see call; nil never takes
+		case answer <- f: // it has room for all frames that a store sends, see call; a nil channel is never ready
 		default:
 		}
 	}
-	c.conn.Close() // nothing to report: the connection has ended
+	c.conn.Close() // the error does not matter: the connection has ended
 	close(c.lost)
 }
 
-// ending keeps why nothing comes any more, where that says more than that the
-// other side closed the connection.
+// ending keeps the error that ended the connection, unless one side just closed it.
 func (c *Client) ending(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,9 +191,9 @@ func (c *Client) call(ctx context.Context, what Progress, o op, body fields) (*p
 		return nil, err
 	}
 	id := c.id.Add(1)
-	// Room for the final answer, one progress report and one cancellation: no
-	// more are ever on their way, since a report is asked for only after the
-	// last one came.
+	// Room for the final answer, one progress report and one cancellation. There
+	// are never more, since a report is requested only after the previous one
+	// arrived.
 	answer := make(chan frame, 3)
 	c.mu.Lock()
 	c.pending[id] = answer
@@ -222,7 +221,7 @@ func (c *Client) await(ctx context.Context, what Progress, id uint64, answer <-c
 				return c.conclude(what, f)
 			}
 			asked = false
-			c.opts.OnWait(roll(what, f, start))
+			c.opts.OnWait(withPeers(what, f, start))
 		case <-ticker.C:
 			if !asked {
 				asked = true
@@ -236,7 +235,7 @@ func (c *Client) await(ctx context.Context, what Progress, id uint64, answer <-c
 	}
 }
 
-// last prefers an answer that came before the connection broke.
+// last returns an answer that came before the connection broke, if there is one.
 func (c *Client) last(what Progress, answer <-chan frame) (*parser, error) {
 	for {
 		select {
@@ -272,9 +271,9 @@ func (c *Client) giveUp(ctx context.Context, what Progress, id uint64, answer <-
 			case opProgress:
 				continue
 			case opCancelled:
-				return nil, endOf(ctx, roll(what, f, start), nil)
+				return nil, endOf(ctx, withPeers(what, f, start), nil)
 			}
-			return c.conclude(what, f) // it came just in time
+			return c.conclude(what, f) // the answer came before the cancellation
 		case <-c.lost:
 			return nil, c.broken(what, nil)
 		case <-patience.C:
@@ -292,7 +291,8 @@ func endOf(ctx context.Context, p Progress, cause error) error {
 	return fmt.Errorf("%s %q: %w", p.Op, p.Key, ctx.Err())
 }
 
-func roll(what Progress, f frame, start time.Time) Progress {
+// withPeers adds what a progress frame says about arrived and missing ranks.
+func withPeers(what Progress, f frame, start time.Time) Progress {
 	p := &parser{rest: f.body}
 	what.Arrived, what.Missing, what.Waited = p.peers(), p.peers(), time.Since(start)
 	return what

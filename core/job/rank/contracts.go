@@ -42,7 +42,7 @@ func readTorchrun(r *reader) World {
 	return w
 }
 
-// refuseWeak marks a set that consists of WORLD_SIZE alone.
+// refuseWeak marks a set that consists only of WORLD_SIZE.
 func refuseWeak(r *reader) bool {
 	if r.any("RANK", "LOCAL_RANK", EnvStore) {
 		return false
@@ -52,18 +52,18 @@ func refuseWeak(r *reader) bool {
 	return true
 }
 
-// refusePodRank keeps the numbers that Kubeflow's PyTorchJob sets per pod from
-// being taken for ranks of processes.
+// refusePodRank refuses the numbers that Kubeflow's PyTorchJob sets per pod, which
+// are not ranks of processes.
 func refusePodRank(r *reader) bool {
 	if r.any("LOCAL_RANK") || !r.any("KUBERNETES_SERVICE_HOST") || !r.any("RANK") {
 		return false
 	}
-	r.fail("LOCAL_RANK", "LOCAL_RANK is missing; in a Kubernetes pod RANK and WORLD_SIZE count pods, not processes: start the ranks with \"trainctl run\", which takes them for --node-rank and --nnodes")
+	r.fail("LOCAL_RANK", "LOCAL_RANK is missing; in a Kubernetes pod RANK and WORLD_SIZE count pods, not processes: start the ranks with \"trainctl run\", which uses them as --node-rank and --nnodes")
 	return true
 }
 
-// nodeOf guesses the node from ranks dealt out host by host, the way every
-// starter does unless told otherwise; -1 where the numbers show another way.
+// nodeOf computes the node of a rank, assuming that ranks are assigned host by
+// host, the default of every launcher; -1 where the numbers contradict that.
 func nodeOf(w World) (node, nodes int) {
 	if w.LocalSize < 1 {
 		return 0, 1
@@ -78,8 +78,8 @@ func nodeOf(w World) (node, nodes int) {
 	return w.Rank / w.LocalSize, nodes
 }
 
-// openMPI is what mpirun of Open MPI sets. OMPI_COMM_WORLD_NODE_RANK is the
-// rank inside the node, not the node's index, so it is of no use.
+// openMPI is what mpirun of Open MPI sets. OMPI_COMM_WORLD_NODE_RANK is the rank
+// inside the node, not the node's index, so it is not used.
 var openMPI = contract{
 	source:   "openmpi",
 	triggers: []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
@@ -116,7 +116,7 @@ func readMPI(r *reader, rank, size, localRank, localSize, job string) World {
 	return w
 }
 
-// requirePair words the most common half-set as what it is.
+// requirePair gives the most common incomplete set its own message.
 func requirePair(r *reader, rank, size string) {
 	switch hasRank, hasSize := r.any(rank), r.any(size); {
 	case hasRank && !hasSize:
@@ -126,8 +126,8 @@ func requirePair(r *reader, rank, size string) {
 	}
 }
 
-// readMaster serves the starters that do not say where rank 0 lives: on one
-// host that is here, on several the user has to say.
+// readMaster is for launchers that do not set the address of rank 0: on one host it
+// is this host, on several the user must set MASTER_ADDR.
 func readMaster(r *reader, w *World) {
 	w.MasterPort = defaultPort
 	if r.any("MASTER_PORT") {
@@ -139,7 +139,7 @@ func readMaster(r *reader, w *World) {
 	}
 	w.MasterAddr, _ = r.get("MASTER_ADDR")
 	if w.MasterAddr == "" {
-		r.fail("MASTER_ADDR", "MASTER_ADDR is missing: %d of %d ranks run on this host, and nothing says on which host rank 0 is; fix: MASTER_ADDR is the name of that host, for all ranks (\"mpirun -x MASTER_ADDR=HOST\")", w.LocalSize, w.Size)
+		r.fail("MASTER_ADDR", "MASTER_ADDR is missing: %d of %d ranks run on this host, and no variable gives the host of rank 0; fix: set MASTER_ADDR to the name of that host on all ranks (\"mpirun -x MASTER_ADDR=HOST\")", w.LocalSize, w.Size)
 	}
 }
 
@@ -165,18 +165,18 @@ func readHorovod(r *reader) World {
 	return w
 }
 
-// Node is the place of one launcher among the hosts of a job, as far as it is said.
+// Node is the place of one launcher among the hosts of a job, as far as it is known.
 type Node struct {
-	Rank, Nodes int    // Nodes is 0 where neither is said
-	Endpoint    string // host:port of node 0's launcher; empty if not said
-	Source      string // the variable that says the most
+	Rank, Nodes int    // Nodes is 0 where neither is known
+	Endpoint    string // host:port of node 0's launcher; empty if unknown
+	Source      string // the variable that identified the environment
 }
 
-// NodeFromEnv reads what a starter of pods says to the launcher inside. Kubeflow
-// Trainer v2 gives the address in PET_MASTER_ADDR and PET_MASTER_PORT; its other
-// PET_ variables are flags of torchrun's like any. PyTorchJob v1 counts pods in RANK and
-// WORLD_SIZE, which is not a rank's environment as long as LOCAL_RANK is missing. ok is
-// false when neither is set.
+// NodeFromEnv reads the variables that Kubernetes operators set for the launcher in
+// a pod. Kubeflow Trainer v2 sets the address in PET_MASTER_ADDR and
+// PET_MASTER_PORT; its other PET_ variables are ordinary torchrun flags. PyTorchJob
+// v1 counts pods in RANK and WORLD_SIZE; without LOCAL_RANK these are not a rank's
+// environment. ok is false when neither is set.
 func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 	r := &reader{env: env, source: "kubeflow"}
 	switch {
@@ -196,9 +196,8 @@ func NodeFromEnv(env Lookup) (n Node, ok bool, err error) {
 	return n, true, r.err
 }
 
-// indexedNode reads a pod of an Indexed Job of Kubernetes, which is told its index
-// and nothing else: the number of pods and the address of the first are the
-// user's to say.
+// indexedNode reads a pod of an Indexed Job of Kubernetes. Kubernetes sets only its
+// index; the user sets the number of pods and the address of the first.
 func indexedNode(r *reader) Node {
 	r.source = "kubernetes"
 	n := Node{Rank: r.number("JOB_COMPLETION_INDEX"), Source: "JOB_COMPLETION_INDEX"}
@@ -213,7 +212,7 @@ func indexedNode(r *reader) Node {
 		}
 	}
 	if n.Nodes == 0 {
-		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and nothing says how many pods train together: set PET_NNODES to the Job's completions, or unset JOB_COMPLETION_INDEX for pods that train alone", n.Rank)
+		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and no variable gives the number of pods that train together; fix: set PET_NNODES to the Job's completions, or unset JOB_COMPLETION_INDEX if each pod trains separately", n.Rank)
 	} else if n.Rank >= n.Nodes {
 		r.fail("PET_NNODES", "JOB_COMPLETION_INDEX is %d, and the job has %d pods", n.Rank, n.Nodes)
 	}
@@ -233,7 +232,7 @@ func readIndexedJob(r *reader) World {
 	w := World{Rank: n.Rank, Size: n.Nodes, LocalSize: 1, NodeRank: n.Rank, Nodes: n.Nodes, MasterAddr: "127.0.0.1", MasterPort: defaultPort, RunID: "none", Source: r.source}
 	if n.Endpoint == "" {
 		if n.Nodes > 1 {
-			r.fail("MASTER_ADDR", "MASTER_ADDR is missing: the first of %d pods runs rank 0, by the name NAME-0.SERVICE", n.Nodes)
+			r.fail("MASTER_ADDR", "MASTER_ADDR is missing; fix: set it to the host name of the first of the %d pods, NAME-0.SERVICE, which runs rank 0", n.Nodes)
 		}
 		return w
 	}
@@ -245,15 +244,15 @@ func readIndexedJob(r *reader) World {
 	return w
 }
 
-// CheckAlone refuses a launcher that something else started several times at
-// once: each would train a job of its own. nodes is how many launchers the job has.
+// CheckAlone refuses a launcher that was started several times at once, for example
+// by srun: each would train a separate job. nodes is how many launchers the job has.
 func CheckAlone(env Lookup, nodes int) error {
 	w, err := FromEnv(env)
 	if err != nil || w.Size <= 1 || w.Size == max(1, nodes) {
-		return nil // an environment that is not a rank's is none of a launcher's business
+		return nil // the variables do not describe ranks, so they do not concern a launcher
 	}
 	return &EnvError{Source: w.Source, Detail: fmt.Sprintf(
-		"%d tasks were started, and each would launch a job of its own; fix: \"trainctl worker\" instead of \"trainctl run\" makes each task one rank", w.Size)}
+		"%d tasks were started, and each would launch a separate job; fix: start \"trainctl worker\" instead of \"trainctl run\", so that each task is one rank", w.Size)}
 }
 
 func readEndpoint(r *reader, addr, port string) string {

@@ -1,16 +1,15 @@
-// Package rank answers two questions for a process of a job: who am I, and
-// where are the others.
+// Package rank tells a process which rank of its job it is, and connects it to
+// the other ranks.
 //
-// Who am I: FromEnv reads the environment that the starter of the job left
-// (trainctl's own launcher, torchrun, SLURM, Open MPI, MPICH, Horovod) and
+// FromEnv reads the environment variables set by whatever started the job
+// (trainctl's own launcher, torchrun, Open MPI, MPICH, SLURM, Horovod) and
 // returns a World. The sets are tried in that order and the first complete one
-// wins; Explain shows them all.
+// wins; Explain lists them all.
 //
-// Where are the others: Join connects the process to the job's Store, a small
-// key-value service over TCP that one process of the job hosts. Ranks
-// exchange what they need to find each other through it (Exchange), wait for
-// each other (Barrier), and learn who is missing when somebody is
-// (TimeoutError) or dead (PeerLeftError). No tensor ever passes through it.
+// Join connects the process to the job's Store, a small key-value service over
+// TCP that one process of the job hosts. Through it, ranks exchange addresses and
+// other data (Exchange), wait for each other (Barrier), and learn which rank is
+// missing (TimeoutError) or dead (PeerLeftError). It never carries tensors.
 //
 // A process that uses this package, in order:
 //
@@ -21,12 +20,12 @@
 //
 // # Trust
 //
-// Every connection to a store is under TLS 1.3, and both ends prove with a key
-// derived from the job's secret that they belong to the job, before either says
-// anything of it: who does not know the secret learns neither the job's name nor
-// its configuration, and cannot change them on the way. SecretOf says where a rank
-// has the secret from. What a stranger can hold open is bounded (hostnet.Limiter).
+// Every connection to a store uses TLS 1.3. Both ends prove with a key derived
+// from the job's secret that they belong to the job before they send anything
+// else, so a process without the secret learns neither the job's name nor its
+// configuration and cannot modify them. SecretOf says where a rank gets the secret
+// from. hostnet.Limiter bounds the number of unauthenticated connections.
 //
-// It imports core/base and core/job/secret. Start with env.go for who a process
-// is, join.go for the store.
+// It imports core/base and core/job/secret. Start with env.go for the rank of a
+// process, join.go for the store.
 package rank

@@ -10,13 +10,13 @@ import (
 // Lookup reads one environment variable; os.LookupEnv is one.
 type Lookup = func(name string) (value string, ok bool)
 
-// Environment variables of trainctl's own launcher, beside torchrun's.
+// Environment variables of trainctl's own launcher, in addition to torchrun's.
 const (
 	EnvStore = "TRAINCTL_STORE"  // host:port of the store that the launcher hosts
 	EnvRunID = "TRAINCTL_RUN_ID" // replaces the run id of any other source
 )
 
-// EnvError is a set of variables that names a rank incompletely or wrongly.
+// EnvError reports a set of variables that describes a rank incompletely or wrongly.
 type EnvError struct {
 	Source string // the contract, as World.Source
 	Var    string // the variable that is missing or wrong; empty if several contradict each other
@@ -32,15 +32,14 @@ type Candidate struct {
 	World  World    // meaningful when Err is nil
 	Err    error    // why the set is unusable
 	Winner bool
-	Why    string // why it won or lost, for people
+	Why    string // why it was chosen or not, for people
 }
 
 // FromEnv reads the world of this process. The first complete set of variables
-// wins in the order of World.Source's list; nothing set at all is a single
-// rank. An incomplete set is an *EnvError naming the variable that is missing,
-// not a reason to look further: a rank that guesses is worse than none. (Only
-// WORLD_SIZE on its own, which batch scripts like to export, does not hide
-// a complete set behind it.)
+// wins in the order of World.Source's list; without any it is a single rank. An
+// incomplete set is an *EnvError with the missing variable; later sets are not
+// tried, because a guessed rank is worse than none. The exception is WORLD_SIZE
+// without RANK, which batch scripts often export: a later complete set wins over it.
 func FromEnv(env Lookup) (World, error) {
 	for _, c := range Explain(env) {
 		if c.Winner {
@@ -52,7 +51,7 @@ func FromEnv(env Lookup) (World, error) {
 
 // Explain lists every set found, in order of precedence, with one winner. When
 // the winner's Err is set, FromEnv fails with it. The last candidate is the
-// single rank that is left when nothing is set.
+// single rank, which wins when nothing is set.
 func Explain(env Lookup) []Candidate {
 	var all []Candidate
 	for _, c := range contracts {
@@ -68,8 +67,8 @@ func Explain(env Lookup) []Candidate {
 	return all
 }
 
-// winner is the first set that is complete or that fails for good. A weak set
-// loses to a complete one, but not to the single rank.
+// winner is the first set that is complete or has an error that is neither errOff
+// nor errWeak. A weak set loses to a complete one, but not to the single rank.
 func winner(all []Candidate) int {
 	weak := -1
 	last := len(all) - 1
@@ -98,7 +97,7 @@ func judge(c *Candidate, won Candidate, before, is bool) {
 	case is && c.Err != nil:
 		c.Why = "found first, but unusable: " + c.Err.Error()
 	case is && c.Source == "single":
-		c.Why = "nobody started this process as part of a job"
+		c.Why = "no launcher started this process as part of a job"
 	case is:
 		c.Why = "first complete set"
 	case c.Err != nil:
@@ -121,16 +120,16 @@ type weak struct{ error }
 func (w weak) Unwrap() error        { return w.error }
 func (w weak) Is(target error) bool { return target == errWeak }
 
-// contract is one way in which a starter tells a process its rank.
+// contract is one set of variables with which a launcher tells a process its rank.
 type contract struct {
 	source   string
-	triggers []string // any of them set: the contract is there
-	vars     []string // all that read looks at, for Explain
+	triggers []string // the contract applies if any of them is set
+	vars     []string // all that read uses, for Explain
 	read     func(*reader) World
 }
 
-// contracts stand in order of precedence: mpirun's before Slurm's, which stand
-// around it where it is started in an allocation.
+// contracts is in order of precedence: mpirun's before Slurm's, whose variables
+// are also set when mpirun is started in an allocation.
 var contracts = []contract{torchrun, openMPI, mpich, slurm, horovod, indexedJob}
 
 func (c contract) find(env Lookup) (Candidate, bool) {
@@ -196,7 +195,7 @@ func (r *reader) failIf(err error) {
 	}
 }
 
-// text is a variable that the contract cannot do without.
+// text is a variable that the contract requires.
 func (r *reader) text(name string) string {
 	v, ok := r.get(name)
 	if !ok {

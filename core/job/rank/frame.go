@@ -7,10 +7,10 @@ import (
 	"io"
 )
 
-// The wire: after the handshake of TLS (secure.go) both sides send frames. A frame is
-// its length (4 bytes, big endian, counting what follows), an operation
-// (1 byte), an id that ties an answer to its question (8 bytes), and a body of
-// fields: byte strings as uvarint length and bytes, integers as varints.
+// The wire format: after the TLS handshake (secure.go) both sides send frames. A
+// frame has a length (4 bytes, big endian, counting what follows), an operation
+// (1 byte), the id of the request (8 bytes, repeated in the response), and a body
+// of fields: byte strings as uvarint length and bytes, integers as varints.
 
 const (
 	maxFrame      = 64 << 20 // after a peer is accepted
@@ -20,7 +20,7 @@ const (
 
 type op uint8
 
-// Questions of a client.
+// Requests of a client.
 const (
 	opHello op = iota + 1
 	opSet
@@ -30,12 +30,12 @@ const (
 	opCompareAndSet
 	opDelete
 	opGather
-	opPoll   // how far is the wait with this id?
-	opCancel // give up the wait with this id
+	opPoll   // asks for the progress of the wait with this id
+	opCancel // cancels the wait with this id
 	opBye
 )
 
-// Answers of a server.
+// Responses of a server.
 const (
 	opOK op = iota + 64
 	opError
@@ -117,7 +117,7 @@ func (f fields) peers(l []Peer) fields {
 	return f
 }
 
-// parser takes a body apart; after an error everything reads as zero. Byte
+// parser reads the fields of a body; after an error all fields are zero. Byte
 // strings are copies.
 type parser struct {
 	rest []byte
@@ -140,8 +140,7 @@ func (p *parser) number() int64 {
 
 func (p *parser) flag() bool { return p.number() != 0 }
 
-// bounded is a number of things of which each takes at least one byte, and of
-// which no job has a million.
+// bounded is a number of items, each at least one byte long, and fewer than 2²⁰.
 func (p *parser) bounded() int {
 	n := p.number()
 	if n < 0 || n > min(int64(len(p.rest)), 1<<20) {
@@ -151,7 +150,7 @@ func (p *parser) bounded() int {
 	return int(n)
 }
 
-// small is an int that fits any platform's.
+// small is an int that fits into 32 bits.
 func (p *parser) small() int {
 	n := p.number()
 	if n < -1<<31 || n >= 1<<31 {
@@ -190,7 +189,7 @@ func (p *parser) peers() []Peer {
 	return l
 }
 
-// end insists that nothing is left over.
+// end returns an error if bytes are left over.
 func (p *parser) end() error {
 	if p.err == nil && len(p.rest) > 0 {
 		p.fail()

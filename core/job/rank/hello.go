@@ -2,7 +2,7 @@ package rank
 
 import "fmt"
 
-// hello is what a peer says first after the handshake.
+// hello is the first message of a peer after the handshake.
 type hello struct {
 	rank, size, generation int
 	runID, host            string

@@ -11,8 +11,8 @@ import (
 const maxHosts = 1 << 16
 
 // ExpandHosts expands SLURM's compact node list: "a[1-3],b7" is a1, a2, a3,
-// b7. Numbers keep their leading zeros ("n[008-010]"), brackets may stand
-// several times in a name, and commas or spaces separate names.
+// b7. Numbers keep their leading zeros ("n[008-010]"), a name may have several
+// pairs of brackets, and commas or spaces separate names.
 func ExpandHosts(list string) ([]string, error) {
 	var out []string
 	for _, word := range splitOutside(list) {
@@ -25,12 +25,12 @@ func ExpandHosts(list string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("node list %q names no host", list)
+		return nil, fmt.Errorf("node list %q has no host", list)
 	}
 	return out, nil
 }
 
-// splitOutside cuts at commas and spaces that stand outside brackets.
+// splitOutside cuts at commas and spaces outside brackets.
 func splitOutside(list string) []string {
 	depth := 0
 	return strings.FieldsFunc(list, func(c rune) bool {
@@ -49,14 +49,14 @@ func splitOutside(list string) []string {
 func expandWord(word string) ([]string, error) {
 	head, rest, found := strings.Cut(word, "[")
 	if strings.Contains(head, "]") {
-		return nil, fmt.Errorf("%q closes a bracket that it never opened", word)
+		return nil, fmt.Errorf("%q has a closing bracket without an opening one", word)
 	}
 	if !found {
 		return []string{word}, nil
 	}
 	body, tail, found := strings.Cut(rest, "]")
 	if !found {
-		return nil, fmt.Errorf("%q opens a bracket that it never closes", word)
+		return nil, fmt.Errorf("%q has an opening bracket without a closing one", word)
 	}
 	tails, err := expandWord(tail)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // JoinOptions shape how a rank finds its job's store.
 type JoinOptions struct {
 	Secret      secret.Secret                    // of the job; zero: SecretOf(w, "")
-	Ports       hostnet.Ports                    // where rank 0 hosts, if it does; any: as Join says
+	Ports       hostnet.Ports                    // where rank 0 listens, if it hosts the store; any: see Join
 	Env         Lookup                           // nil: os.LookupEnv
 	OnWait      func(Progress)                   // as in DialOptions
 	ReportEvery time.Duration                    // as in DialOptions
@@ -28,18 +28,18 @@ type JoinOptions struct {
 // agentPorts is how many ports beyond MASTER_PORT are tried under torchrun.
 const agentPorts = 16
 
-// Join connects this rank to the store of its job, hosting it where that is
-// this rank's task:
+// Join connects this rank to the store of its job and hosts the store if this rank
+// has to:
 //
-//   - With TRAINCTL_STORE the launcher hosts it there.
+//   - With TRAINCTL_STORE the launcher hosts it at that address.
 //   - Under torchrun (TORCHELASTIC_USE_AGENT_STORE=True) MASTER_PORT belongs to
 //     torch's own store. Rank 0 takes the first free port of the 16 above it,
 //     the others look for it there.
-//   - A rank alone takes any port of its own.
+//   - A single rank takes any free port.
 //   - Otherwise rank 0 hosts it on MASTER_PORT.
 //
-// ctx bounds the whole of it. The caller closes the Client after the last use by any
-// rank it answers to.
+// ctx bounds the whole call. The caller closes the Client; the rank that hosts the
+// store does so after the last use by any rank.
 func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 	return search(ctx, addrs, d.filled())
 }
 
-// storePorts are those that a rank's store may listen on, in the order in which
-// they are tried.
+// storePorts are the ports that the store may listen on, in the order in which they
+// are tried.
 func storePorts(w World, o JoinOptions) (ports []int) {
 	if w.Size == 1 {
 		return []int{0} // nobody else looks for it
@@ -106,7 +106,7 @@ func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinO
 		}
 	}
 	if errors.Is(err, syscall.EADDRINUSE) && len(ports) > 1 {
-		return nil, fmt.Errorf("the job's store finds no free port from %d to %d on this host; fix: a wider launch.port_range, a port for each rank and two more: %w", ports[0], ports[len(ports)-1], err)
+		return nil, fmt.Errorf("the job's store found no free port from %d to %d on this host; fix: widen launch.port_range to at least two ports more than ranks: %w", ports[0], ports[len(ports)-1], err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (MASTER_PORT chooses the port)", err)

@@ -15,18 +15,18 @@ import (
 type searching struct {
 	opts  DialOptions
 	keys  *hostnet.TLS
-	one   bool // address, where nothing but the store can be
+	one   bool // there is a single address, which can only be the store's
 	found chan *Client
 
 	mu       sync.Mutex
 	worst    error     // so far
-	mistaken time.Time // since when our job is there with another secret
-	over     error     // why it is in vain
+	mistaken time.Time // since when a store of our job's name with another secret answers
+	over     error     // the final error that ended the search
 	end      context.CancelFunc
 }
 
-// search calls all addresses, again and again, until the job's store answers at
-// one of them, the answer of one can be taken for final, or ctx ends.
+// search dials all addresses repeatedly until the job's store answers at one of
+// them, one of them gives a final answer, or ctx ends.
 func search(ctx context.Context, addrs []string, o DialOptions) (*Client, error) {
 	keys, err := secured(o.Secret, o.PublicName)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *searching) call(ctx context.Context, addr string) {
 	}
 }
 
-// note keeps what says most of why there is no store yet, and ends the search where
-// that will not change.
+// note keeps the error that says most about why no store was found yet, and ends
+// the search if the error is final.
 func (s *searching) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,13 +95,13 @@ func (s *searching) note(err error) {
 	}
 }
 
-// defaultCertain is how long a store of this job's name and another secret has to be
-// there before the search among several ports is given up: our own may start later,
+// defaultCertain is how long a store with this job's name and another secret must
+// answer before the search among several ports ends: our own store may start later,
 // and the name proves nothing.
 const defaultCertain = 5 * time.Second
 
-// final reports whether trying again would give the same answer. Among several
-// ports other jobs may have theirs.
+// final reports whether trying again would give the same answer. With several
+// ports, some may belong to the stores of other jobs.
 func (s *searching) final(err error) bool {
 	var no *RefusedError
 	var other *SecretError
@@ -138,9 +138,9 @@ func (s *searching) failure(ctx context.Context, p Progress) error {
 	return fmt.Errorf("connecting to the job's store at %s: %w", p.Key, ctx.Err())
 }
 
-// telling orders errors by how much they say: somebody who refuses us more than
-// one with another secret, that one more than a stranger, and a stranger more than a port
-// where nobody listens.
+// telling orders errors by how much they say: a store that refuses us most, then
+// one with another secret, then another program, then a port on which nothing
+// listens.
 func telling(err error) int {
 	var other *SecretError
 	switch {

@@ -20,34 +20,34 @@ import (
 // StoreOptions describe the job whose ranks a store serves.
 type StoreOptions struct {
 	RunID  string
-	Secret secret.Secret // without it there is no store
+	Secret secret.Secret // required
 
-	// PublicName is as in DialOptions, and only with ranks that search for the store.
+	// PublicName is as in DialOptions, for ranks that search for the store.
 	PublicName string
 
 	// Ports is where to listen if the address leaves the port open ("host:0").
 	Ports hostnet.Ports
 
-	// WorldSize is the number of ranks; one that expects another is refused.
+	// WorldSize is the number of ranks; a rank that expects another is refused.
 	WorldSize int
 
-	// Generation is the restart count of the group; ranks of another start
-	// are refused, so nobody reads what an earlier start left.
+	// Generation is the restart count of the group; ranks of another start are
+	// refused, so none of them reads values of an earlier start.
 	Generation int
 
 	// Roster names the hosts of ranks that have not connected yet, for
 	// messages about who is missing. May be empty.
 	Roster []Peer
 
-	// OnLeave is called once for every rank whose connection ends without
-	// a goodbye, from a goroutine of the server. Server.OnLeave sets it later.
+	// OnLeave is called once for every rank that disconnects without leaving the
+	// job, from a goroutine of the server. Server.OnLeave sets it later.
 	OnLeave func(rank int, err error)
 
-	// Log receives a line for peers that are refused, one a minute for each
-	// cause. nil drops them.
+	// Log receives a line for refused peers, at most one a minute for each cause.
+	// nil drops them.
 	Log func(format string, args ...any)
 
-	limiter *hostnet.Limiter // of tests; nil: as large as the process's limits allow
+	limiter *hostnet.Limiter // for tests; nil: as large as the process's limits allow
 }
 
 // Server hosts the store of a job. Close ends it.
@@ -61,7 +61,7 @@ type Server struct {
 	mu      sync.Mutex
 	state   *state
 	peers   map[int]*serverConn      // accepted, by rank
-	conns   map[*serverConn]struct{} // all, also strangers that are still talking
+	conns   map[*serverConn]struct{} // all, including those not accepted yet
 	onLeave func(int, error)
 	closed  bool
 	changed chan struct{} // closed and replaced when a peer leaves
@@ -69,9 +69,9 @@ type Server struct {
 
 const writeTime = 30 * time.Second // for a peer that stopped reading
 
-// ListenStore binds addr ("host:port"; port 0 takes one of Ports) and serves the job
-// there at once. The server owns the listener, so a launcher that passes its
-// Addr to the ranks it spawns races with nobody for the port.
+// ListenStore listens on addr ("host:port"; port 0 takes one of Ports) and serves
+// the job there. The listener stays open, so a launcher that passes Addr to the
+// ranks it starts cannot lose the port to another process.
 func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	if o.WorldSize < 1 || o.Secret.IsZero() {
 		panic("rank: ListenStore without a world size or a secret")
@@ -109,10 +109,10 @@ func bind(addr string, ports hostnet.Ports) (net.Listener, error) {
 	}
 	ln, err := hostnet.Listen(context.Background(), keepalive.Listener(false), host, ports)
 	if errors.Is(err, syscall.EADDRINUSE) && port == "0" {
-		return nil, fmt.Errorf("the job's store finds no free port in launch.port_range = %v on this host; fix: a wider range, a port for each rank and two more: %w", ports, err)
+		return nil, fmt.Errorf("the job's store found no free port in launch.port_range = %v on this host; fix: widen the range to at least two ports more than ranks: %w", ports, err)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("the job's store cannot listen on %s, another process has that port (often an earlier run that still ends); free now: %s: %w", addr, freePort(addr), err)
+		return nil, fmt.Errorf("the job's store cannot listen on %s, another process uses that port (often an earlier run that has not ended yet); fix: wait for it, or use a free port such as %s: %w", addr, freePort(addr), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the job's store cannot listen on %s: %w", addr, err)
@@ -136,8 +136,8 @@ func freePort(addr string) string {
 // Addr is where the store listens, with the port it got.
 func (s *Server) Addr() *net.TCPAddr { return s.ln.Addr().(*net.TCPAddr) }
 
-// OnLeave sets the function that hears of ranks that vanish. Ranks that left
-// before are reported to nobody.
+// OnLeave sets the function that is called for ranks that disconnect without
+// leaving the job. It is not called for those that did so before.
 func (s *Server) OnLeave(f func(rank int, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *Server) connected() []Peer {
 	return byRank(l)
 }
 
-// Drain waits until all ranks have left, so that the process that hosts the
-// store does not cut the others short.
+// Drain waits until all ranks have left, so that the process that hosts the store
+// does not disconnect the others early.
 func (s *Server) Drain(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -209,7 +209,7 @@ func (s *Server) track(c *serverConn) bool {
 	return true
 }
 
-// serve is the life of one connection: prove, greet, answer, leave.
+// serve handles one connection from the handshake to its end.
 func (s *Server) serve(c *serverConn) {
 	defer func() {
 		s.mu.Lock()
@@ -232,7 +232,7 @@ func (s *Server) serve(c *serverConn) {
 	s.release(c, clean, err)
 }
 
-// admit lets a peer in that proves the secret and fits the job.
+// admit accepts a peer that knows the secret and fits the job.
 func (s *Server) admit(c *serverConn) error {
 	c.SetDeadline(time.Now().Add(handshakeTime))
 	if err := c.Handshake(); err != nil {
@@ -263,12 +263,12 @@ func (s *Server) admit(c *serverConn) error {
 	return c.SetDeadline(time.Time{})
 }
 
-// misfit is a peer that knows the secret and has no place in the job.
+// misfit is the error for a peer that knows the secret but does not fit the job.
 type misfit struct{ kind, text string }
 
 func (m *misfit) Error() string { return m.text }
 
-// enlist registers the peer, or says why not.
+// enlist registers the peer, or returns why it is refused.
 func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	return nil
 }
 
-// answer reads questions until the peer leaves.
+// answer handles requests until the peer leaves.
 func (s *Server) answer(c *serverConn) (clean bool, err error) {
 	for {
 		f, err := readFrame(c, maxFrame)
@@ -321,11 +321,11 @@ func (s *Server) release(c *serverConn, clean bool, err error) {
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
 	if tell != nil {
-		tell(c.rank, fmt.Errorf("rank %d (%s) left the store without a goodbye: %w", c.rank, c.RemoteAddr(), err))
+		tell(c.rank, fmt.Errorf("rank %d (%s) disconnected from the store unexpectedly: %w", c.rank, c.RemoteAddr(), err))
 	}
 }
 
-// whyLeft is what a broken connection says, beyond that it ended.
+// whyLeft describes the error of a connection, "" if it was just closed.
 func whyLeft(err error) string {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return ""
@@ -340,8 +340,8 @@ func (s *Server) deliver(t request, f frame) {
 	}
 }
 
-// serverConn is a peer's connection with its outgoing answers, which a slow
-// peer must not hold up.
+// serverConn is a peer's connection with its own queue of answers, so that a slow
+// peer does not delay the others.
 type serverConn struct {
 	*tls.Conn
 	visit *hostnet.Visit
@@ -353,8 +353,8 @@ type serverConn struct {
 	out []frame
 }
 
-// Close ends the connection at once. TLS would say goodbye first, and wait for a
-// peer that does not read.
+// Close closes the connection at once, without the close_notify of TLS, which would
+// block on a peer that does not read.
 func (c *serverConn) Close() error { return c.visit.Close() }
 
 func (c *serverConn) queue(f frame) {
@@ -381,7 +381,7 @@ func (c *serverConn) send() {
 		for _, f := range batch {
 			c.SetWriteDeadline(time.Now().Add(writeTime))
 			if writeFrame(c, f) != nil {
-				c.Close() // answer sees it and the rank leaves
+				c.Close() // which ends answer, and the rank leaves
 				return
 			}
 		}

@@ -33,7 +33,7 @@ func readSlurm(r *reader) World {
 		RestartCount: r.numberOr("SLURM_RESTART_COUNT", 0),
 		RunID:        slurmRunID(r), Source: r.source,
 	}
-	w.MaxRestarts = w.RestartCount // requeueing is SLURM's business; it does not say how often
+	w.MaxRestarts = w.RestartCount // SLURM requeues jobs and does not report its limit
 	w.LocalSize = slurmLocalSize(r, w)
 	w.MasterAddr = slurmMaster(r, w)
 	w.MasterPort = slurmPort(r)
@@ -42,21 +42,21 @@ func readSlurm(r *reader) World {
 
 // slurmTask reports whether srun started this process as a task of a step. A batch
 // script has SLURM_PROCID too, but no step. The shell of salloc has neither, or with
-// LaunchParameters=use_interactive_step a step of its own number; some versions
-// number the batch script as well (slurm/slurm.h). The job's name says nothing.
+// LaunchParameters=use_interactive_step a step with a special number; some versions
+// number the batch script as well (slurm/slurm.h). The job's name does not help.
 func slurmTask(r *reader) bool {
 	const batchScript, interactive = "4294967291", "4294967290"
 	step, in := r.get("SLURM_STEP_ID")
 	if in {
 		return step != batchScript && step != interactive && r.any("SLURM_PROCID")
 	}
-	how, _ := r.get("ENVIRONMENT") // of a batch script and of what it starts
+	how, _ := r.get("ENVIRONMENT") // set for a batch script and for what it starts
 	return how != "BATCH" && r.any("SLURM_PROCID")
 }
 
-// refuseShell marks the variables of an allocation, which are no rank's. Where it
-// is for several tasks, a process beside them would train alone, or wait for
-// ranks that nobody starts; what mpirun says of ranks counts more.
+// refuseShell marks the variables of an allocation, which do not describe a rank.
+// In an allocation for several tasks, a process that is not one of them would train
+// alone or wait for ranks that never start. Variables of mpirun take precedence.
 func refuseShell(r *reader) {
 	tasks := max(r.numberOr("SLURM_NTASKS", 1), r.numberOr("SLURM_NNODES", 1))
 	switch {
@@ -65,7 +65,7 @@ func refuseShell(r *reader) {
 		r.err = fmt.Errorf("this process is not a task of srun: %w", errOff)
 	default:
 		r.err = weak{&EnvError{Source: r.source, Var: "SLURM_STEP_ID", Detail: fmt.Sprintf(
-			"the allocation is for %d tasks, and this process is its batch script or shell, not one of them; fix: \"srun trainctl worker CONFIG\" starts all, \"trainctl run CONFIG\" those of this host", tasks)}}
+			"the allocation is for %d tasks, and this process is its batch script or shell, not one of them; fix: \"srun trainctl worker CONFIG\" starts all of them, \"trainctl run CONFIG\" only those of this host", tasks)}}
 	}
 }
 
@@ -78,7 +78,7 @@ func slurmRunID(r *reader) string {
 }
 
 // slurmLocalSize reads "2(x3),1", tasks per node in node order.
-// SLURM_NTASKS_PER_NODE alone would not do: it is unset unless asked for.
+// SLURM_NTASKS_PER_NODE is not enough: it is set only if the user requested it.
 func slurmLocalSize(r *reader, w World) int {
 	name := "SLURM_STEP_TASKS_PER_NODE"
 	if !r.any(name) {
@@ -141,14 +141,14 @@ func slurmMaster(r *reader, w World) string {
 		return hosts[0]
 	}
 	if w.Nodes > 1 {
-		r.fail("SLURM_JOB_NODELIST", "SLURM_JOB_NODELIST is missing, so rank 0's host is not known")
+		r.fail("SLURM_JOB_NODELIST", "SLURM_JOB_NODELIST is missing, so the host of rank 0 is unknown")
 	}
 	return "127.0.0.1"
 }
 
-// slurmPort is 15000 plus the last four digits of the job's id, so that two
-// jobs on a host rarely meet, and another for each step of a job, because steps
-// may run side by side.
+// slurmPort is 15000 plus the last four digits of the job's id, so that two jobs on
+// a host rarely get the same, shifted for each step of a job, because steps may run
+// at the same time.
 func slurmPort(r *reader) int {
 	if r.any("MASTER_PORT") {
 		return r.port("MASTER_PORT")
@@ -161,7 +161,7 @@ func slurmPort(r *reader) int {
 	if err != nil || n < 0 {
 		r.fail("SLURM_JOB_ID", "SLURM_JOB_ID is %q, not a number", id)
 	}
-	const stride = 997 // to the ports of other jobs' steps, whose ids are often near
+	const stride = 997 // keeps steps away from the ports of other jobs, whose ids are often close
 	step := r.numberOr("SLURM_STEP_ID", 0)
 	return 15000 + (n+step%10000*stride)%10000
 }

@@ -7,14 +7,14 @@ import (
 )
 
 // state is a store without its network: values, counters, waits.
-// It is not safe for concurrent use. Answers leave through reply, which must
-// not call back into it.
+// It is not safe for concurrent use. It sends answers with reply, which must not
+// call back into it.
 type state struct {
 	size  int          // ranks of the job
-	names map[int]Peer // who is or should be who, as far as known
+	names map[int]Peer // ranks whose host is known, connected or not
 	here  map[int]bool // connected now
-	gone  map[int]bool // said goodbye
-	dead  *departure   // first rank that went without one
+	gone  map[int]bool // left with opBye
+	dead  *departure   // first rank that disconnected without it
 
 	values  map[string][]byte
 	held    int // bytes in values
@@ -24,23 +24,23 @@ type state struct {
 	reply   func(request, frame)
 }
 
-// departure is a rank that went, and why, where that is known.
+// departure is a rank that disconnected, and why if that is known.
 type departure struct {
 	peer Peer
 	why  string
 }
 
-// request names one question: the rank that asked, and its id for it.
+// request identifies a request: the rank that sent it, and that rank's id for it.
 type request struct {
 	rank int
 	id   uint64
 }
 
-// wait is a question that cannot be answered yet.
+// wait is a request that cannot be answered yet.
 type wait struct {
 	missing map[string]bool // keys not set
-	get     string          // key whose value is the answer; "" answers with nothing
-	gather  *gather         // or the gathering it stands in
+	get     string          // key whose value is the answer; "" for an empty answer
+	gather  *gather         // or the gather it belongs to
 }
 
 type gather struct {
@@ -73,8 +73,8 @@ func (b *state) join(p Peer) {
 	delete(b.gone, p.Rank)
 }
 
-// leave takes a rank out; without a goodbye it ends every wait, since a job
-// that lost a rank can only be started again.
+// leave removes a rank. If it did not leave cleanly, all waits end, since a job
+// that lost a rank can only be restarted.
 func (b *state) leave(rank int, clean bool, why string) {
 	d := departure{b.names[rank], why}
 	delete(b.here, rank)
@@ -110,8 +110,8 @@ func (b *state) refuse(t request, format string, args ...any) {
 	b.reply(t, frame{op: opError, id: t.id, body: fields{}.text(fmt.Sprintf(format, args...))})
 }
 
-// ask answers one question or puts it among the waits. An error means that the
-// peer does not keep to the protocol.
+// ask answers a request or adds it to the waits. An error means that the peer
+// violated the protocol.
 func (b *state) ask(t request, f frame) error {
 	p := &parser{rest: f.body}
 	switch f.op {
@@ -244,7 +244,7 @@ func (b *state) await(t request, get string, keys ...string) {
 	}
 }
 
-// meet adds one rank to a gathering and ends it when that was the last.
+// meet adds one rank to a gather and completes it with the last one.
 func (b *state) meet(t request, name string, rank, size int, val []byte) {
 	g := b.gathers[name]
 	if g == nil {
@@ -279,11 +279,11 @@ func (b *state) misfit(t request, g *gather, rank, size int, val []byte) string 
 	case size != g.size:
 		return fmt.Sprintf("%q: rank %d expects %d ranks, the others expect %d", g.name, rank, size, g.size)
 	case rank != t.rank:
-		return fmt.Sprintf("%q: rank %d cannot speak for rank %d", g.name, t.rank, rank)
+		return fmt.Sprintf("%q: rank %d cannot call it as rank %d", g.name, t.rank, rank)
 	case size < 1 || size > b.size || rank >= size:
 		return fmt.Sprintf("%q: rank %d of %d in a job of %d", g.name, rank, size, b.size)
 	case g.vals[rank] != nil:
-		return fmt.Sprintf("%q: rank %d is already there", g.name, rank)
+		return fmt.Sprintf("%q: rank %d has already called it", g.name, rank)
 	case len(val) > maxFrame/(size+1):
 		return fmt.Sprintf("%q: %d bytes of each of %d ranks do not fit into one frame of %d", g.name, len(val), size, maxFrame)
 	}
@@ -303,14 +303,14 @@ func (b *state) complete(g *gather) {
 	}
 }
 
-// report tells how far a wait has come, and ends it if asked to. A wait that
-// is no longer there has had its answer.
+// report sends the progress of a wait, and cancels it if asked to. A wait that no
+// longer exists has been answered.
 func (b *state) report(t request, cancel bool) {
 	w, open := b.waits[t]
 	if !open {
 		return
 	}
-	arrived, missing := b.roll(w)
+	arrived, missing := b.attendance(w)
 	f := frame{op: opProgress, id: t.id, body: fields{}.peers(arrived).peers(missing)}
 	if cancel {
 		f.op = opCancelled
@@ -319,7 +319,8 @@ func (b *state) report(t request, cancel bool) {
 	b.reply(t, f)
 }
 
-func (b *state) roll(w *wait) (arrived, missing []Peer) {
+// attendance lists the ranks that have arrived at a wait and those missing.
+func (b *state) attendance(w *wait) (arrived, missing []Peer) {
 	size, there := b.size, func(r int) bool { return b.here[r] }
 	if g := w.gather; g != nil {
 		size, there = g.size, func(r int) bool { return g.vals[r] != nil }
@@ -336,7 +337,7 @@ func (b *state) roll(w *wait) (arrived, missing []Peer) {
 	return arrived, missing
 }
 
-// end answers a wait for good.
+// end removes a wait and sends its final answer.
 func (b *state) end(t request, f frame) {
 	b.forget(t)
 	f.id = t.id

@@ -13,16 +13,16 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
-// Store is what the ranks of a job share, as one rank sees it. All ranks of a job use
-// the same keys; values live as long as one start of the group, so a
-// restarted group never reads a value of the one before (connections of
-// another generation are refused).
+// Store is the key-value store that the ranks of a job share. All ranks of a job
+// use the same keys. Values last for one start of the group, so a restarted group
+// never reads a value of the previous one (connections of another generation are
+// refused).
 //
-// Every method may be called from any goroutine. One that waits ends with a
-// *TimeoutError when ctx's deadline passes, with ctx's error when it is
-// cancelled, with a *PeerLeftError as soon as a rank of the job is dead, and
-// with ErrStoreLost when the store itself is gone. Byte slices passed in may
-// be reused after the call; those returned belong to the caller.
+// Stores are safe for concurrent use. A method that waits returns a *TimeoutError
+// when ctx's deadline passes, ctx's error when it is cancelled, a *PeerLeftError
+// as soon as a rank of the job is dead, and ErrStoreLost when the connection to the
+// store is lost. Byte slices passed in may be reused after the call; those returned
+// belong to the caller.
 type Store interface {
 	Set(ctx context.Context, key string, val []byte) error
 
@@ -36,32 +36,32 @@ type Store interface {
 	// Wait waits until all keys are set.
 	Wait(ctx context.Context, keys ...string) error
 
-	// CompareAndSet stores val if the key holds old, where an empty old also
-	// stands for a key that is not set. It returns what the key holds
-	// afterwards and whether that is val by this call.
+	// CompareAndSet stores val if the key holds old; an empty old also matches a
+	// key that is not set. It returns what the key holds afterwards and whether
+	// this call stored it.
 	CompareAndSet(ctx context.Context, key string, old, val []byte) (now []byte, swapped bool, err error)
 
-	// Delete removes a key and tells whether it was there.
+	// Delete removes a key and reports whether it was set.
 	Delete(ctx context.Context, key string) (bool, error)
 
 	// Gather waits until ranks 0..size-1 have called it with the same name and
-	// returns what each brought, by rank. The n-th call of one rank meets the
+	// returns the values of all, by rank. The n-th call of one rank matches the
 	// n-th call of the others. The whole result must fit into one frame.
 	Gather(ctx context.Context, name string, rank, size int, mine []byte) ([][]byte, error)
 
-	// Barrier is Gather with empty hands.
+	// Barrier is Gather without values.
 	Barrier(ctx context.Context, name string, rank, size int) error
 }
 
-// Exchange gives every rank what every rank brought, by rank: the endpoints of
-// a backend, the hash of a configuration, the name of a host. All ranks call
-// it with the same key, as often as they like.
+// Exchange is an all-gather: it returns the values of all ranks, by rank, such as
+// the endpoints of a backend or the hash of a configuration. All ranks call it
+// with the same key, any number of times.
 func Exchange(ctx context.Context, s Store, key string, rank, size int, mine []byte) ([][]byte, error) {
 	return s.Gather(ctx, "exchange/"+key, rank, size, mine)
 }
 
 // Peer is one rank as the store knows it. Host and Addr are empty for a rank
-// that has never connected, unless the roster told the host.
+// that has never connected, unless the roster gave the host.
 type Peer struct {
 	Rank int    `json:"rank"`
 	Host string `json:"host,omitempty"`
@@ -79,15 +79,15 @@ func (p Peer) String() string {
 	return s + " (not connected)"
 }
 
-// Progress says how far a wait has come: for Gather and Barrier who has called
-// it, for Get and Wait who is connected at all.
+// Progress is the state of a wait: for Gather and Barrier which ranks have called
+// it, for Get and Wait which ranks are connected.
 type Progress struct {
 	Op      string // "connect", "get", "wait", "gather"
 	Key     string // key, name or address
 	Waited  time.Duration
 	Arrived []Peer // by rank
 	Missing []Peer // by rank
-	Cause   error  // what went wrong last, nil if nothing but time
+	Cause   error  // the last error, nil if there was none
 }
 
 func (p Progress) String() string {
@@ -126,53 +126,53 @@ func (e *TimeoutError) Unwrap() []error {
 	return []error{context.DeadlineExceeded, e.Cause}
 }
 
-// PeerLeftError ends every wait once a rank is gone for whom others wait.
+// PeerLeftError ends every wait for a rank that has disconnected.
 type PeerLeftError struct {
 	Peer  Peer
-	Clean bool   // it said goodbye, and is therefore missed rather than dead
-	Cause string // what its connection ended with, "" where it was just closed
+	Clean bool   // it left on purpose (Client.Close), so it is not dead
+	Cause string // the error of its connection, "" where it was just closed
 }
 
 func (e *PeerLeftError) Error() string {
 	if e.Clean {
-		return fmt.Sprintf("%v has left the job before the others were done", e.Peer)
+		return fmt.Sprintf("%v left the job before the other ranks were done", e.Peer)
 	}
 	if e.Cause != "" {
-		return fmt.Sprintf("%v is gone without a goodbye: %s", e.Peer, e.Cause)
+		return fmt.Sprintf("%v disconnected unexpectedly: %s", e.Peer, e.Cause)
 	}
-	return fmt.Sprintf("%v is gone without a goodbye: its process or its host died", e.Peer)
+	return fmt.Sprintf("%v disconnected unexpectedly: its process or its host died", e.Peer)
 }
 
-// RefusedError is a store's answer to a process that does not belong to it.
+// RefusedError is a store's answer to a process that does not belong to its job.
 type RefusedError struct {
 	Addr   string
 	Reason string
 
-	again    bool // may be another start of the same job: worth another try
-	otherJob bool // this rank's may be at another port
+	again    bool // may be another start of the same job: try again
+	otherJob bool // this rank's store may be at another port
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the store at %s refused this rank: %s", e.Addr, e.Reason)
 }
 
-// ErrStoreLost is a broken connection to the store: the process that hosts it
+// ErrStoreLost reports a broken connection to the store: the process that hosts it
 // died or left.
-var ErrStoreLost = errors.New("connection to the job's store is lost")
+var ErrStoreLost = errors.New("lost the connection to the job's store")
 
-// ErrNotThisJob is a port on which something else than this job's store answers.
-var ErrNotThisJob = errors.New("whatever listens there does not know this job's secret")
+// ErrNotThisJob reports a port on which something other than this job's store answers.
+var ErrNotThisJob = errors.New("another program listens there: it does not know this job's secret")
 
-// SecretError is a store whose job has another secret than this process. It is an
-// ErrNotThisJob.
+// SecretError reports a store whose job has a different secret than this process.
+// It wraps ErrNotThisJob.
 type SecretError struct {
 	Addr string
 
-	sameJob bool // by its name, see DialOptions.PublicName
+	sameJob bool // it has the same name, see DialOptions.PublicName
 }
 
 func (e *SecretError) Error() string {
-	return fmt.Sprintf("the job's store at %s has another secret than this process; fix: give all hosts the same %s, or the same launch.secret_file", e.Addr, secret.Env)
+	return fmt.Sprintf("the job's store at %s has a different secret than this process; fix: give all hosts the same %s, or the same launch.secret_file", e.Addr, secret.Env)
 }
 
 func (e *SecretError) Unwrap() error { return ErrNotThisJob }
@@ -185,7 +185,7 @@ func rankList(peers []Peer) string {
 	return strings.Join(s, ", ")
 }
 
-// describe names up to eight peers; a list of a thousand helps nobody.
+// describe lists at most eight peers.
 func describe(peers []Peer) string {
 	const most = 8
 	s := make([]string, 0, most+1)
@@ -203,7 +203,7 @@ func byRank(peers []Peer) []Peer {
 	return peers
 }
 
-// hostname never fails: a job on a host without a name still has an address.
+// hostname never fails: a host without a name still has an address.
 func hostname() string {
 	h, err := os.Hostname()
 	if err != nil {

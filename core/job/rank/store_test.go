@@ -268,7 +268,7 @@ func TestStrangersAreRefusedBeforeAnythingIsParsed(t *testing.T) {
 	if _, err := DialStore(ctx, addr, DialOptions{RunID: "test", Secret: another, Size: 1}); !errors.As(err, &other) || !errors.Is(err, ErrNotThisJob) || ctx.Err() != nil {
 		t.Error(err)
 	}
-	if line := <-book.new; !strings.Contains(line, "it was given another one; give all hosts the same "+secret.Env) {
+	if line := <-book.new; !strings.Contains(line, "it has a different one; give all hosts the same "+secret.Env) {
 		t.Errorf("log says %q", line)
 	}
 	if c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}); err == nil { // and shows no certificate at all
@@ -476,7 +476,7 @@ func TestGatherRefusesMisfits(t *testing.T) {
 		want             string
 	}{
 		{1, 1, 2, "rank 1 expects 2 ranks, the others expect 3"},
-		{1, 2, 3, "rank 1 cannot speak for rank 2"},
+		{1, 2, 3, "rank 1 cannot call it as rank 2"},
 		{0, 0, 3, "already there"},
 	} {
 		ask(tc.conn, tc.rank, tc.size)
@@ -571,14 +571,14 @@ func TestSearchTellsWhatItMet(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var told Progress
 	o := DialOptions{RunID: "job", Secret: ours, Size: 2, ReportEvery: time.Millisecond, OnWait: func(p Progress) {
-		if told = p; p.Cause != nil && strings.Contains(p.String(), "has another secret") {
+		if told = p; p.Cause != nil && strings.Contains(p.String(), "has a different secret") {
 			cancel()
 		}
 	}}
 	if _, err := search(ctx, []string{stranger, "127.0.0.1:1"}, o.filled()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if !strings.Contains(told.String(), stranger+" has another secret") {
+	if !strings.Contains(told.String(), stranger+" has a different secret") {
 		t.Errorf("told %v", told)
 	}
 	late := &TimeoutError{Progress: told}

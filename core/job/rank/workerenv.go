@@ -2,15 +2,15 @@ package rank
 
 import "strconv"
 
-// WorkerSettings is what a launcher gives its workers beside their World. The
-// secret is not among it: that goes through a pipe (secret.Secret.Pipe).
+// WorkerSettings is what a launcher gives its workers in addition to their World,
+// except for the secret, which goes through a pipe (secret.Secret.Pipe).
 type WorkerSettings struct {
 	Store   string // host:port of the store it hosts
 	Threads int    // GOMAXPROCS of the worker; 0 leaves it alone
 
-	// Inherited is the environment that the worker gets anyway. A preset
-	// OMP_NUM_THREADS or TORCH_NCCL_ASYNC_ERROR_HANDLING in it is respected.
-	// nil means that nothing is preset.
+	// Inherited is the environment that the worker inherits. If it sets
+	// OMP_NUM_THREADS or TORCH_NCCL_ASYNC_ERROR_HANDLING, WorkerEnv does not. nil is
+	// an empty environment.
 	Inherited Lookup
 }
 

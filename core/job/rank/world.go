@@ -18,13 +18,13 @@ type World struct {
 	NodeRank, Nodes int
 
 	// MasterAddr and MasterPort are where rank 0 (or the starter of the job)
-	// can be reached. Port 0 means that nobody has chosen one, which is good
-	// enough for a single rank.
+	// can be reached. Port 0 means that none was chosen, which only a single rank
+	// allows.
 	MasterAddr string
 	MasterPort int
 
-	// RunID is equal on all ranks of a job and differs between jobs as far as
-	// the starter provides it.
+	// RunID is equal on all ranks of a job. It differs between jobs if the launcher
+	// provides a unique one.
 	RunID string
 
 	// RestartCount is how often the whole group has been restarted so far, out
@@ -36,7 +36,7 @@ type World struct {
 	Source string
 }
 
-// Single is the world of a process that nobody started as part of a job.
+// Single is the world of a process that no launcher started as part of a job.
 func Single() World {
 	return World{Size: 1, LocalSize: 1, Nodes: 1, MasterAddr: "127.0.0.1", RunID: "single", Source: "single"}
 }

@@ -1,12 +1,12 @@
-// Package secret keeps what the processes of a job know and others do not, and
-// derives their keys from it.
+// Package secret manages the secret that the processes of a job share, and derives
+// keys from it.
 //
-// A job over several hosts is given its secret, in the environment (Env) or in
-// a file (ReadFile). Take reads the environment when a process begins and
-// removes the secret from it, so that no child inherits it. A launcher hands its
-// ranks theirs through a pipe (Pipe). Nothing else of a secret leaves a process:
-// keys are derived from it (Secret.Key), one for each purpose, and a Secret
-// prints itself as "(hidden)".
+// A job over several hosts gets its secret from the environment (Env) or from a
+// file (ReadFile). Take reads the environment when a process starts and removes the
+// secret from it, so that no child inherits it. A launcher passes its ranks' secret
+// through a pipe (Pipe). The secret itself is never sent over the network: keys are
+// derived from it (Secret.Key), one for each purpose. A Secret prints itself as
+// "(hidden)".
 //
 // It imports core/base/usererr. Start with secret.go.
 package secret

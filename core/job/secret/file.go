@@ -9,13 +9,13 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// ReadFile reads launch.secret_file. As with the keys of ssh, a file that its
-// group or others may read or write is refused.
+// ReadFile reads launch.secret_file. Like ssh with its keys, it refuses a file that
+// its group or others may read or write.
 func ReadFile(path string) (Secret, error) {
 	const key = "launch.secret_file"
 	f, err := os.Open(path)
 	if err != nil {
-		return Secret{}, usererr.List{{Key: key, Detail: err.Error(), Help: `fix: (umask 077; trainctl secret > FILE) makes one`}}.Err()
+		return Secret{}, usererr.List{{Key: key, Detail: err.Error(), Help: `fix: (umask 077; trainctl secret > FILE) creates one`}}.Err()
 	}
 	defer f.Close()
 	text, err := private(f)
@@ -29,7 +29,7 @@ func ReadFile(path string) (Secret, error) {
 	return s, nil
 }
 
-// private reads a file that nobody but its owner may touch.
+// private reads a file that only its owner may access.
 func private(f *os.File) (string, error) {
 	info, err := f.Stat()
 	switch {
@@ -38,7 +38,7 @@ func private(f *os.File) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", errors.New("is not a regular file")
 	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("has mode %#o: others than its owner can reach it", info.Mode().Perm())
+		return "", fmt.Errorf("has mode %#o: users other than its owner can access it", info.Mode().Perm())
 	case !ours(info):
 		return "", errors.New("belongs to another user")
 	}

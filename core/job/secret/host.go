@@ -10,16 +10,16 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// OfHost is a secret that all processes of this user on this host can work out
-// and other users cannot: it derives from a random file in the user's cache
-// directory, made by whoever comes first. It is for ranks of one host that
-// something else than our launcher starts, and that nobody gave a secret.
-// label keeps jobs apart.
+// OfHost is a secret that all processes of this user on this host can derive and
+// other users cannot: it comes from a random file in the user's cache directory,
+// which the first process creates. It is for ranks of one host that were not
+// started by our launcher and were not given a secret. Different labels give
+// different secrets.
 func OfHost(label string) (Secret, error) {
 	s, err := hostKey()
 	if err != nil {
-		return Secret{}, usererr.List{{Key: Env, Detail: fmt.Sprintf("the ranks of this host have no secret in common: %v", err),
-			Help: `fix: export ` + Env + `="$(trainctl secret)" before the ranks are started`}}.Err()
+		return Secret{}, usererr.List{{Key: Env, Detail: fmt.Sprintf("the ranks of this host cannot share a secret: %v", err),
+			Help: `fix: export ` + Env + `="$(trainctl secret)" before starting the ranks`}}.Err()
 	}
 	return s.Derive(label), nil
 }
@@ -44,8 +44,8 @@ func hostKey() (Secret, error) {
 	return readKey(path)
 }
 
-// makeKey puts a key at path whole, or leaves the one that another process put
-// there first: link(2) never replaces a file.
+// makeKey creates a key file at path atomically. It keeps a file that another
+// process created first, since link(2) never replaces one.
 func makeKey(dir, path string) error {
 	f, err := os.CreateTemp(dir, "host-key-*") // with mode 0600
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// scrub overwrites a variable's value where the kernel put it when the process
-// began. os.Unsetenv does not reach it: Go works on copies.
+// scrub overwrites a variable's value in the memory where the kernel put it when
+// the process started. os.Unsetenv changes only Go's copy.
 func scrub(name string) error {
 	from, to, err := environment()
 	if err != nil {
@@ -37,7 +37,7 @@ func scrub(name string) error {
 	return nil
 }
 
-// environment is where the initial environment lies: fields 50 and 51 of
+// environment is the address range of the initial environment: fields 50 and 51 of
 // /proc/PID/stat (proc_pid_stat(5)).
 func environment() (from, to int64, err error) {
 	stat, err := os.ReadFile("/proc/self/stat")
@@ -54,7 +54,7 @@ func environment() (from, to int64, err error) {
 		return 0, 0, err
 	}
 	if from <= 0 || to <= from || to-from > 64<<20 {
-		return 0, 0, errors.New("the kernel does not say where the environment lies")
+		return 0, 0, errors.New("the kernel does not report where the environment is")
 	}
 	return from, to, nil
 }

@@ -2,5 +2,5 @@
 
 package secret
 
-// scrub has nothing to do where no file shows what a process was started with.
+// scrub does nothing on systems where no file shows the initial environment.
 func scrub(string) error { return nil }

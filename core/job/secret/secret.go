@@ -12,33 +12,33 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// Env gives a job its secret: text as trainctl secret prints it.
+// Env is the environment variable with a job's secret, as text printed by trainctl secret.
 const Env = "TRAINCTL_JOB_SECRET"
 
-// shortest is the least length of a secret. Whoever meets a rank on the network
-// may try guesses at leisure, so short ones protect from nobody.
+// shortest is the minimum length of a secret. Anyone who can reach a rank over the
+// network can try any number of guesses, so short secrets do not protect.
 const shortest = 16
 
 // longest bounds what is read from a pipe or a file.
 const longest = 4096
 
-// Secret is a job's secret; its zero value is none. It may be copied and
-// compared with IsZero alone.
+// Secret is a job's secret; its zero value is no secret. It may be copied; IsZero is
+// the only comparison.
 type Secret struct{ b []byte }
 
-// New draws a secret of 256 bits.
+// New creates a random secret of 256 bits.
 func New() Secret {
 	b := make([]byte, 32)
 	rand.Read(b) // never fails
 	return Secret{b: []byte(hex.EncodeToString(b))}
 }
 
-// Parse takes a secret as text. White space around it is dropped.
+// Parse reads a secret from text. It trims surrounding white space.
 func Parse(text string) (Secret, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case len(text) < shortest:
-		return Secret{}, fmt.Errorf("it has %d characters, and fewer than %d can be guessed", len(text), shortest)
+		return Secret{}, fmt.Errorf("it has %d characters, fewer than the %d that make it hard to guess", len(text), shortest)
 	case len(text) > longest:
 		return Secret{}, fmt.Errorf("it has more than %d characters", longest)
 	case strings.ContainsAny(text, "\n\r\x00"):
@@ -50,23 +50,23 @@ func Parse(text string) (Secret, error) {
 // IsZero reports whether there is no secret.
 func (s Secret) IsZero() bool { return len(s.b) == 0 }
 
-// Reveal is the text, for the one who has to store it.
+// Reveal returns the text, for callers that have to store it.
 func (s Secret) Reveal() string { return string(s.b) }
 
 // Key derives 32 bytes for a purpose (HKDF with SHA-256, RFC 5869). Keys of
-// different labels tell nothing about each other or about the secret.
+// different labels reveal nothing about each other or about the secret.
 func (s Secret) Key(label string) []byte {
 	if s.IsZero() {
 		panic("secret: a key of no secret")
 	}
 	key, err := hkdf.Key(sha256.New, s.b, nil, "trainctl "+label, sha256.Size)
 	if err != nil {
-		panic(err) // of a length that HKDF cannot give
+		panic(err) // only for a length that HKDF does not support
 	}
 	return key
 }
 
-// Derive is a secret of its own for a part of the job.
+// Derive returns a separate secret for a part of the job.
 func (s Secret) Derive(label string) Secret {
 	return Secret{b: []byte(hex.EncodeToString(s.Key(label)))}
 }
@@ -79,16 +79,16 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 const hidden = "(hidden)"
 
-// Missing is the mistake of a job that needs a secret and has none.
+// Missing is the error for a job that needs a secret and has none.
 func Missing(what string) error {
 	return usererr.List{{
 		Key:    Env,
-		Detail: what + " and has no secret by which its processes know each other",
+		Detail: what + " and has no secret with which its processes authenticate each other",
 		Help:   `fix: "trainctl secret" prints a new one; give the same to all hosts, in ` + Env + " or in a file that launch.secret_file names",
 	}}.Err()
 }
 
-// unusable is the mistake of a secret that is none.
+// unusable is the error for an invalid secret.
 func unusable(key string, err error) error {
 	return usererr.List{{Key: key, Detail: err.Error(), Help: `fix: "trainctl secret" prints a new one`}}.Err()
 }

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// EnvFD names the descriptor from which a rank reads the secret that its
-// launcher gives it.
+// EnvFD is the environment variable with the descriptor from which a rank reads the
+// secret that its launcher passes to it.
 const EnvFD = "TRAINCTL_SECRET_FD"
 
 // Given is the secret that this process was started with.
@@ -20,14 +20,14 @@ type Given struct {
 	Source string // the variable that gave it
 	Err    error  // why it cannot be used; a mistake of the user
 
-	// Exposed says why the secret is still in what the kernel shows of this
-	// process's environment, nil where it is not.
+	// Exposed is why the secret could not be removed from the environment that the
+	// kernel shows of this process, nil if it was.
 	Exposed error
 }
 
-// Take gives the secret that this process was started with. The first call, which
-// belongs at the beginning of main, before any child is started, removes it
-// from the environment: from what children inherit, and from the memory that
+// Take returns the secret that this process was started with. Call it at the
+// beginning of main, before any child is started: the first call removes the secret
+// from the environment that children inherit and from the memory that
 // /proc/PID/environ shows.
 func Take() Given { return take() }
 
@@ -72,13 +72,13 @@ func fromFD() Given {
 		g.Secret, err = Parse(string(text))
 	}
 	if err != nil {
-		g.Err = fmt.Errorf("the secret that the launcher passed on: %w", err)
+		g.Err = fmt.Errorf("the secret from the launcher: %w", err)
 	}
 	return g
 }
 
-// Pipe gives the end of a pipe from which a child reads the secret. The caller
-// passes it on, with its number there in EnvFD, and closes it.
+// Pipe returns the end of a pipe from which a child reads the secret. The caller
+// passes it to the child, sets EnvFD to its number in the child, and closes it.
 func (s Secret) Pipe() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -91,8 +91,8 @@ func (s Secret) Pipe() (*os.File, error) {
 	return r, nil
 }
 
-// Find is the secret that this process was given, or else that of the file;
-// zero where there is neither. path is launch.secret_file or "".
+// Find returns the secret that this process was given, or else the one in the file,
+// or zero if there is neither. path is launch.secret_file or "".
 func Find(path string) (Secret, error) {
 	g := Take()
 	if g.Err != nil || !g.Secret.IsZero() || path == "" {

@@ -170,7 +170,7 @@ func (p *process) wait(stdout, stderr *pipe) {
 	close(p.drained)
 }
 
-// starved says that the kernel killed for want of memory while the process ran.
+// starved says that the kernel killed because memory ran out while the process ran.
 func (p *process) starved() string {
 	if why := cgroup.Evidence(p.oom, p.cmd.ProcessState); why != "" {
 		return ": " + why
