@@ -22,7 +22,7 @@ func strangers(t *trial) {
 		name, env, says string
 		second          bool // the right rank 1 is there as well
 	}{
-		{"a second rank 0", "RANK=0", "another process has that port", false},
+		{"a second rank 0", "RANK=0", "another process uses that port", false},
 		{"a second rank 1", "RANK=1", "rank 1", true},
 		{"a world of 4", "WORLD_SIZE=4", "4", false},
 		{"another run", "TORCHELASTIC_RUN_ID=another", "the job's secret", false},

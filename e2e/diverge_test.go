@@ -13,7 +13,7 @@ func TestDivergedRun(t *testing.T) {
 	p := newPlace(t)
 	wild := set("optimizer.lr=1e20", "optimizer.weight_decay=1", "train.epochs=50", "train.max_skips=6", "checkpoint.every=1 steps", "checkpoint.keep=1", "launch.max_restarts=2")
 	r := p.train(t, wild...).expect(t, 1).says(t, "diverged at step 3: ", "in 6 steps in a row", "learning rate 1e+20", "fc.weight",
-		"the checkpoint after step 2 does not count as good", "exitcode  : 1", "goes on from the newest good checkpoint: step ")
+		"the checkpoint after step 2 does not count as good", "exitcode  : 1", "continues from the newest good checkpoint: step ")
 	r.oneBlock(t)
 	if s := p.summary(t, 1); s.Status != "diverged" || s.Restarts != 0 {
 		t.Errorf("summary: %+v", s)

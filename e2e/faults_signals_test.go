@@ -140,5 +140,5 @@ func TestFailureNamesWhatToResume(t *testing.T) {
 	r := p.start(t, append([]string{"run", p.config}, endless()...)...)
 	p.trained(t, r, 2, 3)
 	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
-	r.wait(t).expect(t, 5).oneBlock(t).says(t, "--resume auto goes on from the newest good checkpoint: step 4, ", "runs/job/1/checkpoints/step-4")
+	r.wait(t).expect(t, 5).oneBlock(t).says(t, "--resume auto continues from the newest good checkpoint: step 4, ", "runs/job/1/checkpoints/step-4")
 }

@@ -47,7 +47,7 @@ func TestWorkersOnTwoFileSystems(t *testing.T) {
 	first := p.rankCommand(0, 2, port)
 	first.cmd.Env = append(first.cmd.Env, p.env...)
 	first.start(t).wait(t).expect(t, 0)
-	other.wait(t).expect(t, 0).says(t, "ok: the job ended well; rank 0's results are in "+p.runDir(1)+" on ")
+	other.wait(t).expect(t, 0).says(t, "ok: the job succeeded; rank 0's results are in "+p.runDir(1)+" on ")
 	for _, file := range []string{"config.toml", "logs/rank-1.log", "flight/rank-1.0.flight"} {
 		must(t, exists(filepath.Join(p.dir, "elsewhere/job/1", file)))
 	}
@@ -60,7 +60,7 @@ func TestWorkerThatDiverges(t *testing.T) {
 	report := filepath.Join(p.dir, "error.json")
 	r := p.rankCommand(0, 1, freePort(t), set("optimizer.lr=1e20", "optimizer.weight_decay=1", "train.epochs=50", "train.max_skips=6", "checkpoint.every=1 steps")...)
 	r.cmd.Env = append(r.cmd.Env, "TORCHELASTIC_ERROR_FILE="+report)
-	r.start(t).wait(t).expect(t, 1).says(t, "error: diverged at step 3", "--resume auto goes on from the newest good checkpoint: step ")
+	r.start(t).wait(t).expect(t, 1).says(t, "error: diverged at step 3", "--resume auto continues from the newest good checkpoint: step ")
 	if s := p.summary(t, 1); s.Status != "diverged" || s.WorldSize != 1 || len(s.Plugins) != 3 {
 		t.Errorf("summary: %+v", s)
 	}

@@ -296,7 +296,7 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 	if first.code == 0 {
 		t.Errorf("it went on:\n%s", first.stderr)
 	}
-	first.says(t, "launch.port_range = "+text, "fix: a wider range")
+	first.says(t, "launch.port_range = "+text, "fix: widen the range")
 	if r := other.wait(t); r.code == 0 {
 		t.Errorf("node 1 went on:\n%s", r.stderr)
 	}

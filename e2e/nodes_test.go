@@ -23,7 +23,7 @@ func TestTwoNodes(t *testing.T) {
 	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
 	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
 	p.node(0, endpoint, "--nproc-per-node", "1").start(t).wait(t).expect(t, 0).says(t, "ok after 8 steps")
-	other.wait(t).expect(t, 0).says(t, "ok: the job ended well", filepath.Join(p.dir, "runs", "job", "2"))
+	other.wait(t).expect(t, 0).says(t, "ok: the job succeeded", filepath.Join(p.dir, "runs", "job", "2"))
 	sameParams(t, p.summary(t, 1), p.summary(t, 2))
 }
 
@@ -36,7 +36,7 @@ func TestNodesShareARunDirectory(t *testing.T) {
 	shared := []string{"--nproc-per-node", "1", "--run-dir", filepath.Join(p.dir, "runs")}
 	other := p.node(1, endpoint, shared...).start(t)
 	p.node(0, endpoint, shared...).start(t).wait(t).expect(t, 0)
-	other.wait(t).expect(t, 0).says(t, "ok: the job ended well")
+	other.wait(t).expect(t, 0).says(t, "ok: the job succeeded")
 	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "job", "[0-9]*"))
 	must(t, err)
 	if len(runs) != 1 {
@@ -93,7 +93,7 @@ func TestCutLinkWithDefaultTimeouts(t *testing.T) {
 	t.Parallel()
 	for i, r := range cutBetweenNodes(t, `backend.timeout="5m"`, `dataset.timeout="5m"`) {
 		here, there := i+1, 2-i
-		matches(t, r, fmt.Sprintf(`\.%d:\d+, seen from \S+\.%d:\d+, acknowledged nothing for 20s: the link between them is cut`, there, here))
+		matches(t, r, fmt.Sprintf(`\.%d:\d+, seen from \S+\.%d:\d+, acknowledged nothing for 20s: the network between them is down`, there, here))
 		matches(t, r, fmt.Sprintf(`(rank [%s] .*|launcher of node %d is gone.*)acknowledged nothing`, []string{"23", "01"}[i], 1-i))
 	}
 }

@@ -95,7 +95,7 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bu
 		select {
 		case <-s.done:
 		case <-time.After(lateness):
-			return errors.New("the GPU did not open, and is left as it is")
+			return errors.New("the GPU was not opened")
 		}
 		if d, ok := s.value.(*cuda.Device); ok && s.err == nil {
 			return d.Close()

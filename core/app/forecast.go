@@ -139,7 +139,7 @@ func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
 	}
 	d, ok := p.Dataset().(sdk.DatasetDescriber)
 	if !ok {
-		return sdk.DatasetSpec{}, fmt.Errorf("dataset plugin %q does not say its shape before it is opened", info.Name)
+		return sdk.DatasetSpec{}, fmt.Errorf("dataset plugin %q does not report the shape of its data before it is opened", info.Name)
 	}
 	return d.Describe(opts)
 }
@@ -149,8 +149,8 @@ func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err erro
 	c := f.cfg
 	if !f.openData {
 		return spec, usererr.List{{Key: "dataset.plugin",
-			Detail: fmt.Sprintf("%q says the shape of its data only when it opens them, and plan touches nothing", c.Dataset.Plugin),
-			Help:   `trainctl plan --open-data opens them; or plan with dataset.plugin = "synthetic" of the same shape`}}.Err()
+			Detail: fmt.Sprintf("%q reports the shape of its data only when it opens the data, and plan does not open it", c.Dataset.Plugin),
+			Help:   `trainctl plan --open-data opens it; or plan with dataset.plugin = "synthetic" of the same shape`}}.Err()
 	}
 	d, err := f.host.StartDataset(ctx, c.Dataset.Plugin)
 	if err != nil {

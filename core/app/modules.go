@@ -49,7 +49,7 @@ func jobSecret(w rank.World, cfg *config.Config, bus *event.Bus) (secret.Secret,
 func warnExposed(bus *event.Bus, given secret.Given) {
 	if err := given.Exposed; err != nil {
 		bus.Emit(&event.Warning{Source: "secret", Message: fmt.Sprintf(
-			"%s is still in what /proc shows of this process's environment, where its plugins can read it: %v; fix: launch.secret_file instead", secret.Env, err)})
+			"%s could not be removed from /proc/PID/environ of this process, where its plugins can read it: %v; fix: use launch.secret_file instead", secret.Env, err)})
 	}
 }
 
@@ -172,7 +172,7 @@ func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Confi
 		if c.NonFinite != "" && !told { // the run soon ends, and all until then are alike
 			told = true
 			bus.Emit(&event.Warning{Source: "checkpoint", Message: fmt.Sprintf(
-				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto goes on from the newest finite one", c.Step, c.NonFinite)})
+				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto continues from the newest finite one", c.Step, c.NonFinite)})
 		}
 	})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})

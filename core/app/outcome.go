@@ -132,7 +132,7 @@ func (j *job) resumable() string {
 // is whole.
 func resumable(fsys checkpoint.FS, run train.RunConfig) string {
 	dir, err := newestRun(fsys, run.Dir, run.Name)
-	const none = "There is no checkpoint to continue from; checkpoint.every says when one is saved."
+	const none = "There is no checkpoint to continue from; checkpoint.every sets how often one is saved."
 	if err != nil || dir == "" {
 		return none
 	}
@@ -140,7 +140,7 @@ func resumable(fsys checkpoint.FS, run train.RunConfig) string {
 	defer cancel()
 	switch c, err := checkpoint.Newest(ctx, fsys, dir); {
 	case err == nil:
-		return fmt.Sprintf("--resume auto goes on from the newest good checkpoint: step %d, %s.", c.Manifest.Step, usererr.Shell(c.Path))
+		return fmt.Sprintf("--resume auto continues from the newest good checkpoint: step %d, %s.", c.Manifest.Step, usererr.Shell(c.Path))
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("There are checkpoints: trainctl ckpt verify %s shows which are intact.", usererr.Shell(filepath.Dir(dir)))
 	}

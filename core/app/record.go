@@ -30,7 +30,7 @@ func (r *runner) record(d train.Deps) []event.PluginStarted {
 		}
 		sums[path] = e
 		if err != nil {
-			r.p.Bus.Emit(&event.Warning{Source: "plugins", Message: fmt.Sprintf("the sum of %s plugin %s is not recorded: %v", p.kind, p.name, err)})
+			r.p.Bus.Emit(&event.Warning{Source: "plugins", Message: fmt.Sprintf("the checksum of %s plugin %s is not recorded: %v", p.kind, p.name, err)})
 		}
 		e.Type, e.Name, e.Version = string(p.kind), p.info.Name, p.info.Version
 		r.p.Bus.Emit(&e)

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 	signals, release := launch.CatchSignals()
 	defer release()
 	if j.sockets, err = tempdir.New(); err != nil {
-		return launch.ExitFailed, fmt.Errorf("a directory for the plugins' sockets (TMPDIR chooses another): %w", err)
+		return launch.ExitFailed, fmt.Errorf("creating a directory for the plugins' sockets: %w; fix: set TMPDIR to another directory", err)
 	}
 	defer j.sockets.Close()
 	j.stalls = newStalls(j.dir, j.bus)
@@ -404,7 +404,7 @@ func (j *job) tellOther() error {
 }
 
 func endedWell(rank0 event.Invitation) string {
-	return fmt.Sprintf("ok: the job ended well; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
+	return fmt.Sprintf("ok: the job succeeded; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
 }
 
 // appendEvents adds the account of a bad end to events.jsonl.

@@ -184,12 +184,12 @@ func (s *stalls) processes() (stopped, busy []string) {
 		switch {
 		case r.pid == 0 || state == 0:
 		case state == 'T' || state == 't':
-			stopped = append(stopped, fmt.Sprintf("%s is stopped by a signal; kill -CONT %d lets it go on", name, r.pid))
+			stopped = append(stopped, fmt.Sprintf("%s is stopped by a signal; kill -CONT %d continues it", name, r.pid))
 		case r.step < 0:
 		case computed > clockTicks/2:
-			busy = append(busy, fmt.Sprintf("%s computes, after step %d in phase %q", name, r.step, r.phase))
+			busy = append(busy, fmt.Sprintf("%s is computing, after step %d in phase %q", name, r.step, r.phase))
 		default:
-			busy = append(busy, fmt.Sprintf("%s waits and computes nothing, after step %d in phase %q; kill -QUIT %d ends it and leaves in its log where", name, r.step, r.phase, r.pid))
+			busy = append(busy, fmt.Sprintf("%s waits and uses no CPU, after step %d in phase %q; kill -QUIT %d ends it and writes where it waits to its log", name, r.step, r.phase, r.pid))
 		}
 	}
 	slices.Sort(stopped)

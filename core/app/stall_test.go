@@ -65,14 +65,14 @@ func TestBusyRankIsNamed(t *testing.T) {
 	if look(14, 0); len(told) != 0 {
 		t.Fatalf("told after 14 s: %q", told)
 	}
-	if look(10, 0); len(told) != 1 || !strings.Contains(told[0], `rank 0 (pid 77) waits and computes nothing, after step 5 in phase "train"`) {
+	if look(10, 0); len(told) != 1 || !strings.Contains(told[0], `rank 0 (pid 77) waits and uses no CPU, after step 5 in phase "train"`) {
 		t.Fatalf("%q", told)
 	}
 	s.heard(0, &event.StepDone{Step: 6}) // a step of 24 s: another of 60 s is nothing to speak of
 	if look(60, 100); len(told) != 1 {
 		t.Fatalf("%q", told)
 	}
-	if look(20, 100); len(told) != 2 || !strings.Contains(told[1], "rank 0 (pid 77) computes, after step 6") {
+	if look(20, 100); len(told) != 2 || !strings.Contains(told[1], "rank 0 (pid 77) is computing, after step 6") {
 		t.Fatalf("%q", told)
 	}
 	s.heard(0, &event.StepDone{Step: 7})

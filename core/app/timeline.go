@@ -39,7 +39,7 @@ func (r *runner) timeline(ctx context.Context, own []timeline.Slice) {
 	default:
 		ranks, notes := collectTraces(ctx, store, w.Size, mine)
 		for _, n := range notes[:min(1, len(notes))] {
-			r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: fmt.Sprintf("%s (%d such notes are in timeline.json)", n, len(notes))})
+			r.p.Bus.Emit(&event.Warning{Source: "timeline", Message: fmt.Sprintf("%s (timeline.json has %d such notes)", n, len(notes))})
 		}
 		err = r.writeTimeline(ranks, notes)
 	}

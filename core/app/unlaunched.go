@@ -71,7 +71,7 @@ func (u *unlaunched) found(bus *event.Bus, dir event.RunDir) {
 	u.dir = dir
 	u.mu.Unlock()
 	warn := func(err error) {
-		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log is not written until it can be: %v", u.world.Rank, err)})
+		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log cannot be written for now: %v", u.world.Rank, err)})
 	}
 	if err := u.log.open(u.fs, dir, u.world.Rank, warn); err != nil {
 		bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log: %v", u.world.Rank, err)})
@@ -229,7 +229,7 @@ func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, 
 		}
 		d, err := o.own.agree(ctx, client, bus)
 		if err != nil {
-			bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d leaves no files of its own: %v", o.own.world.Rank, err)})
+			bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log or other files: %v", o.own.world.Rank, err)})
 		}
 		return d, nil
 	})

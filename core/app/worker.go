@@ -105,7 +105,7 @@ func pluginFailed(err error) *event.PluginFailed {
 // Interrupted is the end of a worker that was stopped while it set up.
 type Interrupted struct{}
 
-func (Interrupted) Error() string { return "stopped before the first step, as asked" }
+func (Interrupted) Error() string { return "stopped before the first step, as requested" }
 
 // ExitCode is the program's.
 func (Interrupted) ExitCode() int { return launch.ExitTerminated }
@@ -302,7 +302,7 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	if err := t.Vacate(); err != nil { // the run is good all the same
-		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "giving the device back: " + err.Error()})
+		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "closing the device: " + err.Error()})
 	}
 	return nil
 }

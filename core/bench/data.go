@@ -203,9 +203,9 @@ func (r *DataReport) Explain() {
 	case plugin+queue >= busy:
 		r.Bound = fmt.Sprintf("other work on the host: the plugin computes %.0f %% of the time and waits for a core for %.0f %%", 100*plugin, 100*queue)
 	case last.RankCores >= busy:
-		r.Bound = "the rank: its loop over the batches keeps a core busy"
+		r.Bound = "the rank: its loop over the batches uses a full core"
 	default:
-		r.Bound = fmt.Sprintf("waiting: the plugin computes %.0f %% of the time and waits for files, the network or its next batch in the rest", 100*plugin)
+		r.Bound = fmt.Sprintf("waiting: the plugin computes %.0f %% of the time and waits for files, the network or its next batch the rest of the time", 100*plugin)
 	}
 }
 

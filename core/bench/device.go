@@ -177,7 +177,7 @@ func (r *rig) place(result *Result) (err error) {
 	}
 	if r.gpu != nil {
 		if result.DeviceBytes, err = r.gpu.taken(); err != nil {
-			return fmt.Errorf("memory of the GPU: %w", err)
+			return fmt.Errorf("reading the GPU's memory usage: %w", err)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // NewHosts makes n hosts, at least two.
 func NewHosts(n int) (*Hosts, error) {
 	if n < 2 || n > 200 {
-		return nil, fmt.Errorf("%d hosts: 2 to 200 can be made", n)
+		return nil, fmt.Errorf("%d hosts: 2 to 200 are supported", n)
 	}
 	if os.Getuid() != 0 {
 		return nil, fmt.Errorf("%w: they need root", ErrNoHosts)

@@ -11,7 +11,7 @@ import (
 
 // NewHosts fails: only Linux has network namespaces.
 func NewHosts(int) (*Hosts, error) {
-	return nil, fmt.Errorf("%w: they are a thing of Linux, this is %s", ErrNoHosts, runtime.GOOS)
+	return nil, fmt.Errorf("%w: they need Linux, this is %s", ErrNoHosts, runtime.GOOS)
 }
 
 // Command is never called, because there are no hosts.

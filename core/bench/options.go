@@ -39,14 +39,14 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%d ranks: at least 1 is needed", s.World)
 	}
 	if s.Hosts == 1 || s.Hosts < 0 || s.Hosts > 0 && s.World%s.Hosts != 0 {
-		return fmt.Errorf("%d ranks on %d hosts: at least 2 hosts with equally many ranks are needed", s.World, s.Hosts)
+		return fmt.Errorf("%d ranks on %d hosts: at least 2 hosts with equal numbers of ranks are needed", s.World, s.Hosts)
 	}
 	if len(s.Sizes) == 0 {
 		return fmt.Errorf("no sizes to measure")
 	}
 	for _, n := range s.Sizes {
 		if n <= 0 || n%s.DType.Size() != 0 {
-			return fmt.Errorf("%d bytes are no whole number of %v", n, s.DType)
+			return fmt.Errorf("%d bytes are not a multiple of the size of %v", n, s.DType)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ const envDevice = "TRAINCTL_BENCH_DEVICE"
 func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
 	var s Spec
 	if err := s.decode(os.Getenv(envSpec)); err != nil {
-		return fmt.Errorf("%s: this command is started by trainctl bench: %w", envSpec, err)
+		return fmt.Errorf("%s: only trainctl bench starts this command: %w", envSpec, err)
 	}
 	w, err := rank.FromEnv(os.LookupEnv)
 	if err != nil {

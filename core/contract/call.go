@@ -36,11 +36,11 @@ func (c *Call) Wrong(rank, world int) string {
 	case d.Kind == NoData:
 		return ""
 	case !c.DType.Valid() || d.Reduces && !c.Reduce.Accepts(c.DType):
-		return "cannot be done with this element type"
+		return "does not support this element type"
 	case c.Count < 0:
 		return "a negative count"
 	case d.RootWord != "" && (c.Root < 0 || c.Root >= world), d.Kind == OfPair && c.Root == rank:
-		return fmt.Sprintf("rank %d cannot be the other side in a world of %d", c.Root, world)
+		return fmt.Sprintf("rank %d cannot be the peer in a world of %d", c.Root, world)
 	}
 	return ""
 }

@@ -99,7 +99,7 @@ func View[T Elem](b []byte) []T {
 	var z T
 	size := int(unsafe.Sizeof(z))
 	if len(b)%size != 0 {
-		panic(fmt.Sprintf("tensor.View: %d bytes are no multiple of %d", len(b), size))
+		panic(fmt.Sprintf("tensor.View: %d bytes are not a multiple of %d", len(b), size))
 	}
 	if len(b) == 0 {
 		return nil

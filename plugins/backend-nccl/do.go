@@ -69,7 +69,7 @@ func (b *Backend) check(c *sdk.Collective) error {
 		return bad(wrong)
 	}
 	if _, known := types[c.DType]; !known {
-		return bad("cannot be done with this element type")
+		return bad("does not support this element type")
 	}
 	return b.checkMemory(c, bad)
 }

@@ -102,7 +102,7 @@ func TestSilenceNamesBothEnds(t *testing.T) {
 	here, there := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 29400}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 41000}
 	for _, cause := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
 		err := Explain(&net.OpError{Op: "read", Net: "tcp", Source: here, Addr: there, Err: os.NewSyscallError("read", cause)})
-		for _, want := range []string{"10.0.0.2:41000, seen from 10.0.0.1:29400, acknowledged nothing for 20s", "the link between them is cut"} {
+		for _, want := range []string{"10.0.0.2:41000, seen from 10.0.0.1:29400, acknowledged nothing for 20s", "the network between them is down"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%v does not say %q", err, want)
 			}

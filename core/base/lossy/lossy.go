@@ -225,7 +225,7 @@ func (w *Writer) Close() error {
 	}
 }
 
-var errStuck = errors.New("the output takes nothing")
+var errStuck = errors.New("the output accepts no data")
 
 func (w *Writer) stuck(began, now time.Time) bool {
 	w.mu.Lock()

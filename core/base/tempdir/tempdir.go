@@ -49,7 +49,7 @@ func New() (*Dir, error) {
 			_ = l.Close()
 		}
 	}
-	return nil, errors.New("sockets: none of 100 new directories stayed")
+	return nil, errors.New("sockets: 100 new directories were removed by other processes before they could be locked")
 }
 
 // there reports whether path still is the open file.

@@ -8,19 +8,19 @@ import (
 
 // shortages are what a machine or a limit runs out of, by what the error says.
 var shortages = []struct{ says, fix string }{
-	{syscall.EMFILE.Error(), "Raise the limit of open files of a process: ulimit -n."},
-	{syscall.ENFILE.Error(), "The whole machine has too many files open: look who has, or raise fs.file-max."},
+	{syscall.EMFILE.Error(), "Raise the limit of open files per process: ulimit -n."},
+	{syscall.ENFILE.Error(), "The whole machine has too many open files: find the process that has most, or raise fs.file-max."},
 	{syscall.EAGAIN.Error(), "Raise the limit of processes: ulimit -u, or pids.max of the container."},
-	{syscall.EFBIG.Error(), "Raise the limit of a file's size, which counts for shared memory too: ulimit -f."},
-	{syscall.ENOSPC.Error(), "Make room where the run directory is, or choose another by --run-dir;"},
-	{syscall.EDQUOT.Error(), "Make room within the quota of the run directory, or choose another by --run-dir;"},
+	{syscall.EFBIG.Error(), "Raise the limit of the file size, which applies to shared memory too: ulimit -f."},
+	{syscall.ENOSPC.Error(), "Free disk space where the run directory is, or choose another with --run-dir;"},
+	{syscall.EDQUOT.Error(), "Free space within the quota of the run directory, or choose another with --run-dir;"},
 	{syscall.ENOMEM.Error(), memory},
 	{"fatal error: runtime: out of memory", memory},
 	{"fatal error: out of memory", memory},
 	{"because memory ran out", memory}, // core/base/cgroup: a plugin was killed
 }
 
-const memory = "Not enough memory for this run (trainctl plan says how much it needs): take a smaller model, batch or number of ranks, or raise the limit (ulimit -v, the container's)."
+const memory = "Not enough memory for this run (trainctl plan shows how much it needs): use a smaller model or batch or fewer ranks, or raise the limit (ulimit -v, the container's)."
 
 // Shortage is what to do where a text, an error's or a process's last lines, is
 // about something that ran out; "" for any other.

@@ -51,7 +51,7 @@ func (e exit) cause(host string, oom int) Cause {
 	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.pid, ExitCode: e.code,
 		Time: e.at, Step: step, Phase: phase}
 	if e.early {
-		c.Message = "it exited with code 0 before its work was done"
+		c.Message = "it ended before its work was done, with exit code 0"
 	}
 	if e.sig != 0 {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)

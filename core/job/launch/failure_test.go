@@ -29,7 +29,7 @@ func TestFailureFormat(t *testing.T) {
 		})},
 		"config": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Step, c.Phase, c.LastLines = ExitRefused, -1, "", nil })},
 		"exit": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode, c.Log = 1, "runs/mnist-ddp/1/logs/rank-1.log" }), Stopped: []int{0},
-			Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/mnist-ddp/1/checkpoints/step-40."}},
+			Next: []string{"--resume auto continues from the newest good checkpoint: step 40, runs/mnist-ddp/1/checkpoints/step-40."}},
 		"peer": {Job: "mnist-ddp", Root: with(func(c *Cause) { c.ExitCode = ExitPeer })},
 		"diverged": {Job: "mnist-ddp", MaxRestarts: 2, Root: with(func(c *Cause) {
 			c.ExitCode, c.LastLines = ExitDiverged, []string{"error: diverged at step 42"}
@@ -110,7 +110,7 @@ func TestAdviceForAKilledPlugin(t *testing.T) {
 func TestAdviceForAHungPlugin(t *testing.T) {
 	plugin := &PluginFault{Kind: "backend", Name: "star", PID: 7, Operation: "all_reduce #14", Hung: true, Cause: "no heartbeat for 10s"}
 	f := Failure{Root: Cause{Rank: 3, ExitCode: 1, Log: "/data/runs/job/7/logs/rank-3.log", Account: Account{Plugin: plugin}},
-		Next: []string{"--resume auto goes on from the newest good checkpoint: step 40, runs/job/7/checkpoints/step-40."}}
+		Next: []string{"--resume auto continues from the newest good checkpoint: step 40, runs/job/7/checkpoints/step-40."}}
 	got := strings.Join(f.Advice(), "\n")
 	for _, want := range []string{"backend plugin of rank 3 hangs in all_reduce #14", "backend.restarts = 1", "trainctl doctor --run /data/runs/job/7 ", "checkpoints/step-40"} {
 		if !strings.Contains(got, want) {

@@ -477,7 +477,7 @@ func TestGatherRefusesMisfits(t *testing.T) {
 	}{
 		{1, 1, 2, "rank 1 expects 2 ranks, the others expect 3"},
 		{1, 2, 3, "rank 1 cannot call it as rank 2"},
-		{0, 0, 3, "already there"},
+		{0, 0, 3, "already called it"},
 	} {
 		ask(tc.conn, tc.rank, tc.size)
 		if last.op != opError || !strings.Contains(string(last.body), tc.want) {
@@ -599,7 +599,7 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 	if err == nil {
 		s.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("launch.port_range = %d-%d", port, port)) || !strings.Contains(err.Error(), "fix: a wider range") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("launch.port_range = %d-%d", port, port)) || !strings.Contains(err.Error(), "fix: widen the range") {
 		t.Error(err)
 	}
 }
@@ -621,7 +621,7 @@ func TestJoinSaysThatThePortIsTaken(t *testing.T) {
 	}
 	w.Size, w.LocalSize = 2, 2
 	_, err = Join(t.Context(), w, JoinOptions{Env: vars{}.lookup, Secret: ours})
-	if err == nil || !strings.Contains(err.Error(), "another process has that port") || !strings.Contains(err.Error(), "MASTER_PORT") {
+	if err == nil || !strings.Contains(err.Error(), "another process uses that port") || !strings.Contains(err.Error(), "MASTER_PORT") {
 		t.Error(err)
 	}
 }

@@ -33,9 +33,9 @@ func FindRun(fsys afero.Fs, base, run string) (RunDir, error) {
 	case run == Latest && newest.Path != "":
 		return newest, nil
 	case len(names) == 0:
-		return RunDir{}, noRun(fmt.Sprintf("no run %s: %s holds no runs; name a run's directory, or where runs are by --run-dir", usererr.Shell(run), usererr.Shell(base)))
+		return RunDir{}, noRun(fmt.Sprintf("no run %s: %s contains no runs; fix: give a run's directory, or the directory of all runs with --run-dir", usererr.Shell(run), usererr.Shell(base)))
 	}
-	return RunDir{}, noRun(fmt.Sprintf("no run %s: name its directory, or one of those in %s: %s", usererr.Shell(run), usererr.Shell(base), strings.Join(names, ", ")))
+	return RunDir{}, noRun(fmt.Sprintf("no run %s; fix: give its directory, or one of the runs in %s: %s", usererr.Shell(run), usererr.Shell(base), strings.Join(names, ", ")))
 }
 
 // noRun is a run that is not there, in whole.

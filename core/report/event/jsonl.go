@@ -121,7 +121,7 @@ func (j *JSONLines) write(now time.Time) {
 		j.dead = true
 		j.warn.happened(fmt.Errorf("events are no longer written: %w", err))
 	default:
-		j.warn.happened(fmt.Errorf("events are not written until there is room: %w", err))
+		j.warn.happened(fmt.Errorf("events are not written until there is disk space: %w", err))
 	}
 	j.lines.b = j.lines.b[:0]
 }
@@ -153,7 +153,7 @@ func (j *JSONLines) Close() error {
 func Dropped(rank int) func(lines int) []byte {
 	return func(lines int) []byte {
 		return Append(nil, Record{Time: time.Now(), Rank: rank, Event: &Warning{Source: "events",
-			Message: fmt.Sprintf("%d events are missing here because their reader was too slow; events.jsonl of the run has those of rank 0", lines)}})
+			Message: fmt.Sprintf("%d events are missing here because the reader was too slow; the run's events.jsonl has those of rank 0", lines)}})
 	}
 }
 

@@ -95,7 +95,7 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 // DroppedLines is the line that stands in the progress where a terminal or a
 // pipe did not take some; a lossy.Writer takes it as its notice.
 func DroppedLines(lines int) []byte {
-	return fmt.Appendf(nil, "\r[%d lines are missing here: nothing read this output for a while; trainctl logs latest has the ranks' lines]\n", lines)
+	return fmt.Appendf(nil, "\r[%d lines are missing here: this output was not read for a while; trainctl logs latest shows the ranks' lines]\n", lines)
 }
 
 // terminalOf tells whether w is one and how to ask for its width.

@@ -113,7 +113,7 @@ func (p *Prometheus) text() []byte {
 	b.metric("learning_rate", "gauge", "Learning rate of the last step.", p.step.LR)
 	b.metric("step_seconds", "gauge", "Duration of the last step.", p.step.StepMS/1e3)
 	b.metric("data_wait_seconds", "gauge", "Part of the last step spent waiting for data.", p.step.DataMS/1e3)
-	b.metric("comm_exposed_seconds", "gauge", "Part of the last step in which the rank stood still for communication or for slower ranks.", p.step.CommMS/1e3)
+	b.metric("comm_exposed_seconds", "gauge", "Part of the last step that the rank waited for communication or for slower ranks.", p.step.CommMS/1e3)
 	b.metric("samples_per_second", "gauge", "Throughput of the last step over all ranks.", p.step.SamplesPerSec)
 	if p.step.Scale != 0 {
 		b.metric("loss_scale", "gauge", "Loss scale.", p.step.Scale)

@@ -58,7 +58,7 @@ func (d RunDir) Invite() (Invitation, error) {
 	}
 	number, err := strconv.Atoi(filepath.Base(d.Path))
 	if err != nil {
-		return Invitation{}, fmt.Errorf("run directory: %s has no number", d.Path)
+		return Invitation{}, fmt.Errorf("run directory: %s does not contain a run number", d.Path)
 	}
 	path, err := filepath.Abs(d.Path)
 	if err != nil {

@@ -100,7 +100,7 @@ func (t *TensorBoard) Emit(r Record) {
 func (t *TensorBoard) goOn(at time.Time, e *CheckpointLoaded) {
 	if d, ok := RunOf(t.fs, e.Path); ok {
 		if err := t.take(d.TensorBoard()); err != nil {
-			t.warn.happened(fmt.Errorf("TensorBoard shows the curve from step %d on: %w", e.Step+1, err))
+			t.warn.happened(fmt.Errorf("TensorBoard shows the curve only from step %d: %w", e.Step+1, err))
 		}
 	}
 	t.begin(at, e.Step+1)
@@ -216,7 +216,7 @@ func (t *TensorBoard) flush(now time.Time) {
 		return
 	}
 	if !t.failing {
-		t.warn.happened(fmt.Errorf("TensorBoard files are not written until there is room: %w", err))
+		t.warn.happened(fmt.Errorf("TensorBoard files are not written until there is disk space: %w", err))
 	}
 	t.failing = true
 	if len(t.buf) > keepBytes {

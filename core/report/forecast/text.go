@@ -76,7 +76,7 @@ func (r *Report) buckets(p *printer) {
 	}
 	t.flush()
 	if r.Caps.Auto {
-		p.line("bucket_cap_mb = auto: the first closes at %g MiB, the others at %g MiB by this forecast; a run measures", r.Caps.First, r.Caps.Rest)
+		p.line("bucket_cap_mb = auto: the first closes at %g MiB, the others at %g MiB in this forecast; a run measures before it decides", r.Caps.First, r.Caps.Rest)
 	}
 	compressed := ""
 	if t := r.Traffic; t.WireBytes != t.GradientBytes {

@@ -34,5 +34,5 @@ func Cut(s []Slice, most int) (kept []Slice, note string) {
 		lo, hi = a, b
 	}
 	kept = append(append(kept, s[:lo]...), s[hi:]...)
-	return kept, fmt.Sprintf("steps %d to %d are left out: %d of %d slices", s[lo].Step, s[hi-1].Step, hi-lo, len(s))
+	return kept, fmt.Sprintf("steps %d to %d are omitted: %d of %d slices", s[lo].Step, s[hi-1].Step, hi-lo, len(s))
 }

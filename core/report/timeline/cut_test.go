@@ -27,14 +27,14 @@ func TestTracesAreBounded(t *testing.T) {
 	}
 	for _, world := range []int{128, 1024, 100000} {
 		kept, note := Cut(all, Share(world))
-		if len(kept) > Share(world) || len(kept)%resnet50 != 0 || !strings.Contains(note, "are left out") {
+		if len(kept) > Share(world) || len(kept)%resnet50 != 0 || !strings.Contains(note, "are omitted") {
 			t.Errorf("%d ranks: %d slices, %s", world, len(kept), note)
 		}
 		if len(kept) > 0 && (kept[0].Step != 1 || len(kept) > resnet50 && kept[len(kept)-1].Step != 2*Steps) {
 			t.Errorf("%d ranks: not both ends are kept", world)
 		}
 	}
-	if kept, note := Cut(recorded(1, 10), 5); len(kept) != 0 || note != "steps 1 to 1 are left out: 10 of 10 slices" {
+	if kept, note := Cut(recorded(1, 10), 5); len(kept) != 0 || note != "steps 1 to 1 are omitted: 10 of 10 slices" {
 		t.Errorf("%d, %s", len(kept), note)
 	}
 }
