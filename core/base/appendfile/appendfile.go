@@ -27,12 +27,12 @@ type File struct {
 	tried time.Time
 }
 
-// New writes to w. gap words the line, without its end, that stands in the
-// place of lines that could not be written.
+// New returns a File that writes to w. gap returns the line, without a newline,
+// that replaces lines that could not be written.
 func New(w io.Writer, gap func(lost int, cause error) string) *File { return &File{w: w, gap: gap} }
 
-// Open appends to the file at path, or with anew empties it first. A line that
-// a dead writer has left unfinished is ended. The caller closes the file.
+// Open appends to the file at path, or with anew truncates it first. It ends an
+// unfinished line of an earlier writer. The caller closes the file.
 func Open(fsys afero.Fs, path string, anew bool, gap func(lost int, cause error) string) (*File, io.Closer, error) {
 	mode := os.O_CREATE | os.O_RDWR | os.O_APPEND
 	if anew {
@@ -51,8 +51,8 @@ func Open(fsys afero.Fs, path string, anew bool, gap func(lost int, cause error)
 	return a, f, nil
 }
 
-// Append adds b, in which n lines end, or none of it. The error says why
-// lines are lost from now on; it is nil for those lost after them.
+// Append adds b, which has n newlines, or none of it. It returns an error when a
+// write fails first, and nil while later lines are lost for the same reason.
 func (a *File) Append(b []byte, n int) error {
 	if a.lost > 0 && time.Since(a.tried) < pause {
 		a.lost += n
@@ -91,25 +91,24 @@ func (a *File) append(b []byte, n int) error {
 	return err
 }
 
-// Flush says what is missing, if that can be written now.
+// Flush writes how many lines are missing, if writing works again.
 func (a *File) Flush() {
 	if a.lost > 0 {
 		_ = a.append(nil, 0)
 	}
 }
 
-// Gone reports whether nobody is left to write for: a later write cannot succeed.
+// Gone reports whether the reader is gone, so that no later write can succeed.
 func Gone(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// tornError is a write of a part that could not be taken back.
+// tornError reports a partial write that could not be undone.
 type tornError struct{ error }
 
 func (e *tornError) Unwrap() error { return e.error }
 
-// Write writes all of b or nothing: what was written of it is taken back where
-// w is a file.
+// Write writes all of b or nothing: if w is a file, a partial write is undone.
 func Write(w io.Writer, b []byte) error {
 	n, err := w.Write(b)
 	if err == nil && n < len(b) {
@@ -132,7 +131,7 @@ func Write(w io.Writer, b []byte) error {
 	return err
 }
 
-// Missing words a gap for people.
+// Missing describes a gap for people.
 func Missing(what string, lost int, cause error) string {
 	return fmt.Sprintf("%d %s are missing here, because they could not be written: %v", lost, what, cause)
 }

@@ -1,6 +1,6 @@
-// Package appendfile writes the files of a run that lines or records are added
-// to, through times in which nothing can be written: a full disk that somebody
-// makes room on. Nothing is written by halves, and the file says what is missing.
+// Package appendfile appends lines or records to the files of a run and survives
+// failed writes, such as on a full disk: it continues when writing works again.
+// It never leaves a partial line, and writes how many lines are missing.
 //
 // It imports nothing else of this module. Start with appendfile.go.
 package appendfile

@@ -31,7 +31,7 @@ func (r root) cores(usable int) int {
 	return usable
 }
 
-// cpuQuota is the least quota of the groups that this process is in, in cores.
+// cpuQuota is the lowest quota of the groups that this process is in, in cores.
 func (r root) cpuQuota() float64 {
 	quota := math.Inf(1)
 	for _, dir := range r.groups("cpu") {
@@ -51,8 +51,8 @@ func (r root) cpuQuota() float64 {
 }
 
 // groups are the directories of the groups that this process is in by a
-// controller, the innermost first. Where a container hides the outer part of a
-// path, the directories are those that can be seen.
+// controller, the innermost first. If a container hides the outer part of a path,
+// these are the visible directories.
 func (r root) groups(controller string) (dirs []string) {
 	for line := range strings.Lines(r.read("/proc/self", "cgroup")) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -87,8 +87,8 @@ func (r root) read(dir, file string) string {
 }
 
 // OOMKills counts the processes that the kernel has killed because memory ran out:
-// in this process's control group where that counts, else on the whole machine.
-// -1 where neither is known.
+// in this process's control group if it counts them, else on the whole machine; -1
+// if neither is known.
 func OOMKills() int { return system.oomKills() }
 
 func (r root) oomKills() int {
@@ -120,9 +120,9 @@ func field(text, name string) (int, bool) {
 // it can be recognised.
 const Starved = "because memory ran out"
 
-// Evidence says in words that the kernel has killed processes for want of
-// memory since OOMKills counted before, and how much the one that has ended, dead,
-// had used; "" if it has not or nobody knows.
+// Evidence describes out-of-memory kills since OOMKills returned before, and how
+// much memory dead, a process that has ended, had used; "" if there were none or the
+// system does not count them.
 func Evidence(before int, dead *os.ProcessState) string {
 	var peak int64
 	if usage, ok := dead.SysUsage().(*syscall.Rusage); ok {
@@ -143,9 +143,9 @@ func (r root) evidence(before int, peak int64) string {
 	return text
 }
 
-// memoryLimit is the least limit of the groups that this process is in.
+// memoryLimit is the lowest limit of the groups that this process is in.
 func (r root) memoryLimit() string {
-	least := uint64(1 << 60) // version 1 writes a number beyond for no limit
+	least := uint64(1 << 60) // version 1 shows a larger number for no limit
 	for _, dir := range r.groups("memory") {
 		for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
 			if n, err := strconv.ParseUint(strings.TrimSpace(r.read(dir, file)), 10, 64); err == nil {

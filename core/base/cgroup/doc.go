@@ -1,6 +1,6 @@
-// Package cgroup reads what Linux's control groups allow this process and what
-// they did to it: version 1, version 2 and both at once, nested, and seen from
-// inside a container. Elsewhere nothing is limited.
+// Package cgroup reads the limits of this process's Linux control groups and their
+// out-of-memory kills: version 1, version 2 and both at once, nested, and seen from
+// inside a container. Other systems have no limits.
 //
 // It imports nothing else of this module. Start with cgroup.go.
 package cgroup

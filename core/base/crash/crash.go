@@ -16,19 +16,19 @@ const (
 type Report struct {
 	Message   string   `json:"message,omitempty"`   // "panic: boom"; may have several lines
 	Signal    string   `json:"signal,omitempty"`    // "SIGSEGV: segmentation violation"
-	Address   string   `json:"address,omitempty"`   // that the process touched, "0x8"
+	Address   string   `json:"address,omitempty"`   // the address accessed, "0x8"
 	Sent      bool     `json:"sent,omitempty"`      // the signal came from a process, not from a fault
-	Foreign   bool     `json:"foreign,omitempty"`   // it came while C code, or other code that is not Go's, ran
+	Foreign   bool     `json:"foreign,omitempty"`   // it came while C code, or other non-Go code, ran
 	Goroutine string   `json:"goroutine,omitempty"` // "1 [running]"
 	Frames    []string `json:"frames,omitempty"`    // "core/train.(*Loop).step at core/train/step.go:19", the innermost first
 }
 
-// Dump takes the lines that a process prints. The zero value is ready; it keeps
-// a bounded number of them. It is not safe for concurrent use.
+// Dump parses the lines that a process prints and keeps a bounded number of them.
+// The zero value is ready. It is not safe for concurrent use.
 type Dump struct {
-	// Callers are parts of the names of functions that call what may hang. Of the
-	// dump with which a process answers SIGQUIT, Hanging is the goroutine that
-	// has one of them.
+	// Callers are parts of the names of functions that call code which may hang. In
+	// the dump that a process prints on SIGQUIT, Hanging is the goroutine that has
+	// one of them in its stack.
 	Callers []string
 
 	begun   bool
@@ -39,7 +39,7 @@ type Dump struct {
 
 	head     bool // the message is being read
 	stack    stack
-	reading  bool // a goroutine that may be told of
+	reading  bool // the frames of a goroutine that may be reported
 	function string
 	chosen   *stack
 	hanging  *stack
@@ -61,21 +61,21 @@ var (
 	register  = regexp.MustCompile(`^[a-z][a-z0-9]{1,5}\s+0x[0-9a-f]+$`)
 )
 
-// openings begin a dump, beside the name of a signal.
+// openings are the prefixes that begin a dump, besides the name of a signal.
 var openings = []string{"panic: ", "fatal error: ", "runtime: out of memory", "runtime: goroutine stack exceeds", "unexpected fault address "}
 
-// others are lines of a dump that no other rule knows.
+// others are prefixes of the lines of a dump that no other rule matches.
 var others = []string{"\t", "goroutine ", "created by ", "runtime stack:", "runtime: ", "[originating from ", "[signal ", "signal arrived ",
 	"-----", "PC=", "stack: frame=", "instruction bytes: "}
 
-// Take reads a line, and reports whether it is part of a dump. All of them are;
-// what another thread prints meanwhile is not.
+// Take reads a line, and reports whether it is part of a dump. Lines that another
+// thread prints during the dump are not.
 func (d *Dump) Take(line string) bool {
 	if !d.begun && !opens(line) {
 		return false
 	}
 	if !d.head && prefixed(line, openings[:2]) {
-		*d = Dump{Callers: d.Callers} // what was before did not end the process
+		*d = Dump{Callers: d.Callers} // an earlier dump did not end the process
 	}
 	switch {
 	case !d.begun || d.head && opens(line):
@@ -122,7 +122,7 @@ func (d *Dump) say(line string) {
 	d.message = append(d.message, line)
 }
 
-// about reads the lines that describe a signal, or begin a stack.
+// about reads a line that describes a signal or begins a stack.
 func (d *Dump) about(line string) bool {
 	if m := sigInside.FindStringSubmatch(line); m != nil {
 		if d.signal == nil {
@@ -148,15 +148,15 @@ func (d *Dump) about(line string) bool {
 }
 
 // next begins another goroutine. The first is the one that crashed; but a signal
-// that was sent may find a thread at rest, and then the first with code of ours
-// tells more.
+// sent by a process may hit an idle thread, and then the first goroutine with our
+// own code is more useful.
 func (d *Dump) next(name string) {
 	d.settle()
 	d.stack, d.reading = stack{name: name}, d.chosen == nil || len(d.chosen.ours) == 0 || d.asked()
 }
 
-// asked reports whether the dump is the answer to SIGQUIT, and the goroutine that
-// hangs was not found yet.
+// asked reports whether the dump was caused by SIGQUIT and the hanging goroutine was
+// not found yet.
 func (d *Dump) asked() bool {
 	return len(d.Callers) > 0 && d.hanging == nil && d.signal != nil && strings.HasPrefix(d.signal[0], "SIGQUIT:")
 }
@@ -173,8 +173,8 @@ func (d *Dump) calls(function string) {
 	}
 }
 
-// Hanging is where the goroutine that was called hangs: its name, and its frames
-// from the innermost out; nil if the process did not say.
+// Hanging is the goroutine that hangs: its name, and its frames with the innermost
+// first; nil if the dump does not have it.
 func (d *Dump) Hanging() []string {
 	if d.hanging == nil {
 		return nil
@@ -190,7 +190,7 @@ func (d *Dump) settle() {
 	d.reading = false
 }
 
-// frame reads a function, or the place of the one above.
+// frame reads a function, or the file and line of the previous one.
 func (d *Dump) frame(line string) bool {
 	if place, ok := strings.CutPrefix(line, "\t"); ok {
 		if d.function != "" && d.reading {
@@ -219,7 +219,7 @@ func (s *stack) add(function, place string) {
 	}
 }
 
-// Report is nil unless a dump began.
+// Report returns how the process crashed, nil if there was no dump.
 func (d *Dump) Report() *Report {
 	if !d.begun {
 		return nil
@@ -240,8 +240,7 @@ func (d *Dump) Report() *Report {
 	return r
 }
 
-// At is the file and line where it happened, as far as code of ours goes; "" if
-// the process did not say.
+// At is the innermost file and line of our own code; "" if the dump has none.
 func (r *Report) At() string {
 	if len(r.Frames) == 0 {
 		return ""
@@ -250,7 +249,7 @@ func (r *Report) At() string {
 	return place
 }
 
-// Lines are the report for people: what happened, the signal, and the frames.
+// Lines returns the report for people: the message, the signal, and the frames.
 func (r *Report) Lines() (out []string) {
 	if r.Message != "" {
 		out = strings.Split(r.Message, "\n")
@@ -264,7 +263,7 @@ func (r *Report) Lines() (out []string) {
 	return out
 }
 
-// SignalText names the signal, and what it was about.
+// SignalText describes the signal and its cause.
 func (r *Report) SignalText() string {
 	s := r.Signal
 	switch {
@@ -276,7 +275,7 @@ func (r *Report) SignalText() string {
 		s += ", at address " + r.Address
 	}
 	if r.Foreign {
-		s += ", in code that is not Go's"
+		s += ", in non-Go code"
 	}
 	return s
 }

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// module is that of trainctl, with the slash that follows it.
+// module is trainctl's module path with a slash.
 const module = "github.com/trainctl/trainctl/"
 
-// standard are the roots of the packages that come with Go and are found in
-// stacks. "main" is not one.
+// standard lists the roots of Go's standard packages that appear in stacks, without
+// "main".
 var standard = []string{"runtime", "internal", "reflect", "sync", "syscall", "os", "net", "io", "bufio", "bytes", "compress", "container", "context",
 	"crypto", "database", "encoding", "errors", "fmt", "hash", "image", "iter", "log", "maps", "math", "regexp", "slices", "sort", "strconv", "strings",
 	"testing", "text", "html", "time", "unicode", "unique", "weak", "vendor", "panic", "go", "archive", "mime", "path"}
 
-// ours tells trainctl's functions and those of a plugin's own module from those
-// of Go and of dependencies.
+// ours reports whether a function belongs to trainctl or a plugin's own module, and
+// not to Go or a dependency.
 func ours(function, place string) bool {
 	if strings.HasPrefix(place, "_cgo_") {
 		return false
@@ -31,11 +31,11 @@ func ours(function, place string) bool {
 	return !slices.Contains(standard, root) && !strings.Contains(place, "@v") && !strings.Contains(place, "/vendor/")
 }
 
-// trim leaves of a function what tells it from others: "core/train.(*Loop).step".
+// trim shortens a function name: "core/train.(*Loop).step".
 func trim(function string) string { return strings.TrimPrefix(function, module) }
 
-// trimPlace leaves of a file what says where in its module it is, whether or not
-// the program was built with -trimpath.
+// trimPlace shortens a file path to the part inside its module, whether or not the
+// program was built with -trimpath.
 func trimPlace(function, place string) string {
 	if _, inside, ok := strings.Cut(place, module); ok {
 		return inside

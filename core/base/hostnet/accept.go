@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// Acceptor accepts connections from anybody: at most as many at a time as its
-// Limiter lets wait for their proof, and with a line in Notes where that is
-// exceeded.
+// Acceptor accepts connections from any peer. Its Limiter bounds how many of them
+// may be unauthenticated at a time; beyond that it writes a line to Notes.
 type Acceptor struct {
 	Limiter *Limiter
 	Notes   *Notes
 }
 
-// Run accepts until l is closed. It hands each connection to serve, which must
-// not block, and has to call Leave on it and to close it.
+// Run accepts until l is closed. It passes each connection to serve, which must not
+// block, and must call Leave on it and close it.
 func (a Acceptor) Run(l net.Listener, serve func(*Visit)) {
 	for {
 		conn, err := l.Accept()
@@ -39,12 +38,11 @@ func (a Acceptor) Run(l net.Listener, serve func(*Visit)) {
 	}
 }
 
-// CauseOtherSecret is Refusal's cause for a process of trainctl that was given
-// another secret.
+// CauseOtherSecret is Refusal's cause for a process of trainctl with another secret.
 const CauseOtherSecret = "other secret"
 
-// Refusal explains why the handshake of TLS.Server failed: by a cause for Notes,
-// and by what the peer did, to stand after its address.
+// Refusal explains why the handshake of TLS.Server failed: it returns a cause for
+// Notes, and what the peer did, as text to write after its address.
 func Refusal(err error) (cause, text string) {
 	var other tls.RecordHeaderError
 	switch {
@@ -62,8 +60,8 @@ func Refusal(err error) (cause, text string) {
 	return "handshake", "did not prove that it knows the job's secret: " + err.Error()
 }
 
-// HungUpOnUs reports whether the peer refused our key, as one with another secret
-// does: the accepting end proves itself first.
+// HungUpOnUs reports whether the peer refused our key. A peer with another secret
+// does so, since the accepting end authenticates itself first.
 func HungUpOnUs(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"

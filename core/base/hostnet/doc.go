@@ -1,7 +1,7 @@
-// Package hostnet guards the connections between the hosts of a job: in which
-// ports they are listened for (Listen), how both ends prove who they are
-// (TLS), and how little a stranger who finds the port can do (Limiter, Notes).
-// core/base/keepalive says how long they live.
+// Package hostnet secures the connections between the hosts of a job: it chooses
+// the ports to listen on (Listen), authenticates both ends (TLS), and limits what
+// an unauthenticated peer can do (Limiter, Notes). core/base/keepalive ends
+// connections that are broken.
 //
 // It imports nothing else of this module. Start with listen.go.
 package hostnet

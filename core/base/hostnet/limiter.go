@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// Limiter bounds how many connections may be open before their peers have
-// proven who they are. Beyond the bound a new one takes the place of another of the
-// address that holds most: of one that has sent nothing yet, or else of the
-// oldest. So who connects from elsewhere is not in the way of others, and who
-// proves itself at once gets through even beside thousands of silent
-// connections from its own address. Its methods may be called from any goroutine.
+// Limiter bounds the number of open connections whose peers are not authenticated.
+// Beyond the bound a new one replaces another one from the address that has most:
+// one that has sent nothing yet, or else the oldest. So an attacker on one host does
+// not block peers on others, and a peer that authenticates at once succeeds even
+// with thousands of silent connections from its own address. It is safe for
+// concurrent use.
 type Limiter struct {
 	most int
 
@@ -23,13 +23,13 @@ type Limiter struct {
 	total   int
 }
 
-// callers are the unproven connections from one address, the oldest first: those
-// that have sent nothing yet and those that have.
+// callers are the unauthenticated connections from one address, the oldest first:
+// those that have sent nothing yet and those that have.
 type callers struct{ silent, sending list.List }
 
 func (c *callers) len() int { return c.silent.Len() + c.sending.Len() }
 
-// Visit is the connection of a peer that has not proven who it is.
+// Visit is the connection of a peer that is not authenticated yet.
 type Visit struct {
 	net.Conn
 	limiter *Limiter
@@ -42,11 +42,11 @@ type Visit struct {
 	evicted bool
 }
 
-// NewLimiter bounds strangers by what the process may open, but to no fewer than
-// `least`.
+// NewLimiter derives the bound from the process's limit of open files; it is at
+// least `least`.
 func NewLimiter(least int) *Limiter { return LimitTo(max(least, openFiles()/4)) }
 
-// LimitTo bounds strangers to a number.
+// LimitTo returns a Limiter with a fixed bound.
 func LimitTo(most int) *Limiter {
 	return &Limiter{most: most, waiting: map[netip.Prefix]*callers{}}
 }
@@ -61,8 +61,8 @@ func openFiles() int {
 	return int(limit.Cur)
 }
 
-// Enter takes note of a stranger, from whom is read through the visit until it
-// leaves. evicted reports whether another one was closed for it.
+// Enter registers a new connection. Read from it through the Visit until Leave.
+// evicted reports whether another connection was closed for it.
 func (l *Limiter) Enter(conn net.Conn) (v *Visit, evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,8 +88,8 @@ func (v *Visit) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Leave is called when the peer is known or gone; it may be called again. It is false
-// for a visit that was closed to make room.
+// Leave is called when the peer is authenticated or disconnected; it may be called
+// again. It returns false for a visit that was closed to make room.
 func (v *Visit) Leave() bool {
 	l := v.limiter
 	l.mu.Lock()
@@ -141,8 +141,8 @@ func (l *Limiter) remove(v *Visit) {
 	l.total--
 }
 
-// origin is what one sender can speak from: an address, and of IPv6 the whole
-// network, whose addresses a host may choose.
+// origin is the range of addresses that one host may use: an IPv4 address, or a
+// whole IPv6 network, in which a host may choose its addresses.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

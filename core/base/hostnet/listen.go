@@ -41,16 +41,16 @@ func PortsOf(r []int64) (Ports, error) {
 	return Ports{int(r[0]), int(r[1])}, nil
 }
 
-// Any reports whether every port will do.
+// Any reports whether the range is any port.
 func (p Ports) Any() bool { return p == Ports{} }
 
-// Holds reports whether a port is of the range.
+// Holds reports whether a port is in the range.
 func (p Ports) Holds(port int) bool { return p.Any() || p.First <= port && port <= p.Last }
 
 func (p Ports) String() string { return fmt.Sprintf("%d-%d", p.First, p.Last) }
 
-// Listen binds the first free port of the range, or any port, with what
-// keepalive.Listener gives. host may be empty: all interfaces.
+// Listen listens on the first free port of the range, or on any port, with the
+// settings of keepalive.Listener. An empty host means all interfaces.
 func Listen(ctx context.Context, lc net.ListenConfig, host string, ports Ports) (net.Listener, error) {
 	for port := ports.First; port <= ports.Last; port++ {
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -64,9 +64,9 @@ func Listen(ctx context.Context, lc net.ListenConfig, host string, ports Ports) 
 	return nil, fmt.Errorf("no port of %v is free on this host: %w", ports, syscall.EADDRINUSE)
 }
 
-// LocalHost is host where that is an address of this machine, and "" (all
-// interfaces) where it is a name, which others may resolve in another way, or an
-// address that only others use, such as that of a service.
+// LocalHost returns host if it is an address of this machine. It returns "" (all
+// interfaces) for a name, which other hosts may resolve differently, and for an
+// address that only other hosts use, such as that of a service.
 func LocalHost(host string) string {
 	ip := net.ParseIP(host)
 	if ip == nil || ip.IsUnspecified() {

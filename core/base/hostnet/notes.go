@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Notes writes at most one line per minute and cause, so that who is refused a
-// thousand times cannot fill a log. What is left out is counted and told with
-// the next line. Its methods may be called from any goroutine.
+// Notes writes at most one line per minute and cause, so that a peer that is refused
+// repeatedly cannot fill a log. It counts suppressed lines and reports the count with
+// the next line. It is safe for concurrent use.
 type Notes struct {
 	// Write gets a whole line. It must not call back.
 	Write func(line string)
@@ -25,8 +25,8 @@ type note struct {
 
 const noteEvery = time.Minute
 
-// Say notes something under a cause. Causes are few and chosen by the program,
-// never text from a peer.
+// Say writes a line for a cause. The caller uses a small set of constant causes, never
+// text from a peer.
 func (n *Notes) Say(cause, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

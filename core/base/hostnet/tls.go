@@ -15,27 +15,25 @@ import (
 	"time"
 )
 
-// ErrStranger is a peer that speaks TLS and does not know the secret.
+// ErrStranger reports a peer that speaks TLS and does not know the secret.
 var ErrStranger = errors.New("it does not know the job's secret")
 
-// ErrOtherSecret is an ErrStranger that serves the same purpose for a job of
-// another secret.
+// ErrOtherSecret is an ErrStranger for a peer with the same label and another secret.
 var ErrOtherSecret = fmt.Errorf("%w: it has a different one", ErrStranger)
 
-// ErrSameName is an ErrOtherSecret of a peer that gives its job the name that
-// ours has (NewTLS): most probably ours, on a host that was given another secret.
+// ErrSameName is an ErrOtherSecret for a peer whose job has the same name as ours
+// (NewTLS): most probably our job, on a host that was given another secret.
 var ErrSameName = fmt.Errorf("%w, for a job of the same name", ErrOtherSecret)
 
-// TLS puts connections under TLS 1.3 with keys that both ends derive from a
-// secret. Whoever has the secret has both keys; there are no files and nobody to
-// sign. The accepting end proves itself first, and each end refuses any other
-// key than the expected one, before a byte of what the connection is for passes.
+// TLS secures connections with TLS 1.3 and keys that both ends derive from a shared
+// secret, without certificate files or authorities. The accepting end authenticates
+// itself first, and each end refuses any key but the expected one before application
+// data is sent.
 type TLS struct{ server, client *tls.Config }
 
-// NewTLS derives the keys. label keeps purposes apart: ends of different labels
-// are strangers to each other. name is the job's and proves nothing: certificates
-// carry a hash of it, so that an end with another secret can tell ErrSameName;
-// "" tells nothing.
+// NewTLS derives the keys. Ends with different labels refuse each other. name is the
+// name of the job and does not authenticate it: certificates contain a hash of it, so
+// that an end with another secret can return ErrSameName. It may be "".
 func NewTLS(secret []byte, label, name string) (*TLS, error) {
 	tag := tagOf(name)
 	server, serverKey, err := identity(secret, label+" server", tag)
@@ -49,7 +47,7 @@ func NewTLS(secret []byte, label, name string) (*TLS, error) {
 	return &TLS{server: config(server, clientKey, label+" client", tag), client: config(client, serverKey, label+" server", tag)}, nil
 }
 
-// tagOf is what certificates show of a job's name.
+// tagOf is the hash of a job's name in certificates.
 func tagOf(name string) string {
 	if name == "" {
 		return ""
@@ -79,8 +77,8 @@ func identity(secret []byte, label, tag string) (tls.Certificate, ed25519.Public
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, public, err
 }
 
-// commonName says what a certificate is for. It proves nothing: who shows it and
-// has another key was given another secret, or pretends so.
+// commonName identifies the purpose of a certificate. It authenticates nothing: a
+// peer with this name and another key has another secret, or pretends to.
 func commonName(label string) string { return "trainctl " + label }
 
 func config(mine tls.Certificate, theirs ed25519.PublicKey, label, tag string) *tls.Config {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Limit is how long the other host may acknowledge nothing: probes after 5 s
-// without traffic, every 5 s, and three without an answer. The kernel of the other host
-// answers them, so a stopped or busy process is no reason to end a connection.
+// Limit is how long the other host may acknowledge nothing: probes start after 5 s
+// without traffic, one every 5 s, and the third unanswered one ends the connection.
+// The kernel of the other host answers them, so a stopped or busy process does not.
 const Limit = 20 * time.Second
 
 const (
@@ -21,10 +21,9 @@ const (
 
 var probing = net.KeepAliveConfig{Enable: true, Idle: probeEvery, Interval: probeEvery, Count: probes}
 
-// Bulk says that a connection carries more than the receiver's buffers hold. It
-// gets no user timeout, which on Linux since 5.11 also ends a connection whose
-// receiver is alive and merely does not read; its sender polls a [Watch]
-// while it waits.
+// Bulk is for connections that carry more than the receiver's buffers hold. They get
+// no user timeout, since on Linux 5.11 and later it also ends a connection whose
+// receiver is alive but does not read. The sender polls a [Watch] while it waits.
 type Bulk bool
 
 // Watch notices that the other host no longer acknowledges what a connection
@@ -37,12 +36,12 @@ type Watch struct {
 // maxGap is the longest time between two polls of one wait.
 const maxGap = 2 * time.Second
 
-// Unheard is for how long the other host has acknowledged nothing of what was
-// sent, as far as the polls know, 0 when it owes nothing. Poll it at least
-// once a second while waiting; a longer gap starts anew. A receiver that does not
-// read acknowledges and owes nothing; the kernel then probes it, at intervals
-// that grow to two minutes, and an unanswered probe counts as owed. fd may be any
-// socket; others than TCP's, and systems other than Linux, give 0.
+// Unheard returns how long the other host has acknowledged none of the data sent, 0
+// if all of it is acknowledged. Poll it at least once a second while waiting; after a
+// longer gap it starts again from 0. A receiver that does not read still
+// acknowledges; the kernel then probes it, at intervals that grow to two minutes, and
+// an unanswered probe counts as unacknowledged data. For sockets other than TCP, and
+// on systems other than Linux, it returns 0.
 func (w *Watch) Unheard(fd int, now time.Time) time.Duration {
 	owed, ack := owes(fd)
 	if heard := now.Add(-ack); w.since.IsZero() || now.Sub(w.polled) > maxGap || !owed {
@@ -54,12 +53,13 @@ func (w *Watch) Unheard(fd int, now time.Time) time.Duration {
 	return now.Sub(w.since)
 }
 
-// Dialer makes connections to other hosts.
+// Dialer returns a dialer for connections to other hosts.
 func Dialer(bulk Bulk) net.Dialer {
 	return net.Dialer{KeepAliveConfig: probing, ControlContext: control(bulk)}
 }
 
-// Listener accepts connections of other hosts; they inherit its settings.
+// Listener returns the configuration of a listener for connections from other hosts,
+// which inherit its settings.
 func Listener(bulk Bulk) net.ListenConfig {
 	set := control(bulk)
 	return net.ListenConfig{KeepAliveConfig: probing, Control: func(network, address string, c syscall.RawConn) error {
@@ -81,8 +81,8 @@ func control(bulk Bulk) func(context.Context, string, string, syscall.RawConn) e
 	}
 }
 
-// Explain adds to an error what it means when the other host fell silent: both
-// ends of the link, and for how long. Other errors are returned as they are.
+// Explain replaces the error of a connection whose other host stopped answering with
+// one that names both addresses and the time. It returns other errors unchanged.
 func Explain(err error) error {
 	var op *net.OpError
 	if !Silent(err) || !errors.As(err, &op) || op.Addr == nil || op.Source == nil {
@@ -91,13 +91,13 @@ func Explain(err error) error {
 	return fmt.Errorf("%s: %w", Silence(op.Source, op.Addr), err)
 }
 
-// Silent reports whether a connection ended because the other host fell silent.
-// What the kernel last heard of the route stands for the timeout.
+// Silent reports whether a connection ended because the other host stopped answering.
+// The kernel may report the last error of the route instead of the timeout.
 func Silent(err error) bool {
 	return errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
-// Silence says what it means that the other host acknowledged nothing for Limit.
+// Silence is the error for another host that acknowledged nothing for Limit.
 func Silence(local, remote net.Addr) string {
 	return fmt.Sprintf("%v, seen from %v, acknowledged nothing for %v: the network between them is down, or that host is", remote, local, Limit)
 }

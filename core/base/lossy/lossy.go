@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Writer takes every Write at once and hands it to a goroutine of its own,
-// which writes to the output. What the output does not take in time is kept up
-// to a limit; then the oldest writes are dropped as a whole and a notice stands
-// in their place. Its methods may be called from any goroutine.
+// Writer queues every Write without blocking; its goroutine writes the queue to the
+// output. When the queue exceeds a limit, the oldest writes are dropped as a whole and
+// replaced by a notice. It is safe for concurrent use.
 type Writer struct {
 	out  io.Writer
 	opts Options
@@ -32,22 +31,22 @@ type Writer struct {
 
 // Options of a Writer.
 type Options struct {
-	Limit int // bytes that wait at most; 0: 1 MiB
-	// Notice is the line that stands where lines were dropped; nil: none.
+	Limit int // maximum bytes in the queue; 0: 1 MiB
+	// Notice returns the line that replaces dropped lines; nil: none.
 	Notice func(lines int) []byte
-	// NoticeEvery is the shortest time between two notices: the next one counts
-	// what was dropped meanwhile. Close writes one for the rest. 0: a notice
-	// wherever lines were dropped.
+	// NoticeEvery is the minimum time between two notices; the next one includes what
+	// was dropped since. Close writes one for the rest. 0: a notice wherever lines were
+	// dropped.
 	NoticeEvery time.Duration
-	// Patience is how long Close waits for an output that takes nothing; 0: 2 s.
+	// Patience is how long Close waits for a blocked output; 0: 2 s.
 	Patience time.Duration
 }
 
-// piece is how much is written at once: what a pipe takes as a whole (PIPE_BUF).
+// piece is how much is written at once: what a pipe accepts atomically (PIPE_BUF).
 const piece = 4 << 10
 
-// NewWriter starts the goroutine, which lives until Close and, if the output
-// blocks then, until that lets go of it.
+// NewWriter starts the goroutine, which ends with Close, or, if the output is blocked
+// then, when the blocked write returns.
 func NewWriter(out io.Writer, o Options) *Writer {
 	if o.Limit == 0 {
 		o.Limit = 1 << 20
@@ -99,14 +98,14 @@ func (w *Writer) signal() {
 	}
 }
 
-// Busy reports whether the output has yet to take something.
+// Busy reports whether data is still queued or being written.
 func (w *Writer) Busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.size > 0
 }
 
-// Lost is the number of lines that were dropped so far, or given up by Close.
+// Lost is the number of lines dropped so far, including those discarded by Close.
 func (w *Writer) Lost() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +151,8 @@ func (w *Writer) next() ([]byte, bool) {
 	return next, true
 }
 
-// noticeDue reports whether lines were dropped that nobody was told of, and it
-// is time to tell; mu is held.
+// noticeDue reports whether lines were dropped without a notice and NoticeEvery has
+// passed; mu is held.
 func (w *Writer) noticeDue() bool {
 	if w.dropped == 0 || w.opts.Notice == nil {
 		return false
@@ -161,8 +160,8 @@ func (w *Writer) noticeDue() bool {
 	return w.closed && len(w.queue) == 0 || time.Since(w.noticed) >= w.opts.NoticeEvery
 }
 
-// write gives the output b in pieces. Somebody else may have made a terminal
-// that we share non-blocking.
+// write writes b to the output in pieces. Another process may have made a shared
+// terminal non-blocking.
 func (w *Writer) write(b []byte) error {
 	for len(b) > 0 {
 		n, err := w.out.Write(b[:min(piece, len(b))])
@@ -202,9 +201,8 @@ func (w *Writer) over() bool {
 	return w.closed && len(w.queue) == 0 && !w.noticeDue()
 }
 
-// Close writes out what waits, as long as the output goes on taking it, and
-// gives up on one that takes nothing for Options.Patience. The output stays
-// open. The error is that of the output.
+// Close writes the rest of the queue and gives up if the output accepts nothing for
+// Options.Patience. It does not close the output. It returns the output's error.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -237,7 +235,7 @@ func (w *Writer) stuck(began, now time.Time) bool {
 	return now.Sub(last) >= w.opts.Patience
 }
 
-// end gives up what still waits.
+// end discards what is still queued.
 func (w *Writer) end(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

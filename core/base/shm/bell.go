@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Slice is the longest sleep on a doorbell: whoever waits longer comes back
-// to look whether the peer is alive.
+// Slice is the longest sleep on a doorbell; after it a waiter checks whether the peer
+// is alive.
 const Slice = 100 * time.Millisecond
 
-// EnvDoorbell chooses how to wait: "futex" (Linux) or "poll". The two ends of
-// a ring need not choose alike.
+// EnvDoorbell selects how to wait: "futex" (Linux) or "poll". The two ends of a ring
+// may differ.
 const EnvDoorbell = "TRAINCTL_DOORBELL"
 
-// EnvSpin is a duration such as "30us": how long to look before sleeping, see
+// EnvSpin is a duration such as "30us": how long to spin before sleeping, see
 // [Spinner]. "0" sleeps at once.
 const EnvSpin = "TRAINCTL_SPIN"
 
 // Bell is how an end of a ring waits.
 type Bell struct {
-	// Spin is how long to look at the ring before sleeping; see Spinner.
+	// Spin is how long to spin on the ring before sleeping; see Spinner.
 	Spin time.Duration
 	// Poll sleeps in short naps instead of on a futex.
 	Poll bool
 }
 
-// defaultSpin covers an operation on some 100 KiB. What takes longer pays for
-// a sleep without noticing.
+// defaultSpin covers an operation on about 100 KiB. For longer operations the cost of
+// a sleep does not matter.
 const defaultSpin = 50 * time.Microsecond
 
-// DefaultSpin is how long to look before sleeping on this system, unless the
-// environment says otherwise.
+// DefaultSpin is how long to spin before sleeping on this system, unless EnvSpin is
+// set.
 func DefaultSpin() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv(EnvSpin)); err == nil {
 		return max(d, 0)
@@ -43,8 +43,8 @@ func DefaultSpin() time.Duration {
 	return defaultSpin
 }
 
-// DefaultBell is what the environment says, or else a short look and then a
-// sleep on a futex where there is one.
+// DefaultBell is what the environment variables set; by default, a short spin and
+// then a sleep on a futex if the system has them.
 func DefaultBell() Bell {
 	return Bell{Spin: DefaultSpin(), Poll: !hasFutex || os.Getenv(EnvDoorbell) == "poll"}
 }
@@ -83,16 +83,16 @@ func (c channel) publish(n uint64) {
 	}
 }
 
-// wake makes the reader look again although nothing was published.
+// wake makes the reader check again although nothing was published.
 func (c channel) wake() {
 	c.bell.Add(1)
 	futexWake(c.bell)
 }
 
 // wait returns when the count differs from seen, the bell rings, or the
-// timeout passes. The order matters: announce the sleep, look again, sleep
-// only if the bell has not rung since before the announcement. A writer
-// either sees the announcement or has rung before the second look.
+// timeout passes. The order matters: announce the sleep, check again, sleep only if
+// the bell has not rung since before the announcement. A writer either sees the
+// announcement or has rung before the second check.
 func (c channel) wait(b *waiter, seen uint64, timeout time.Duration) {
 	rung := c.bell.Load()
 	if b.spin.Until(func() bool { return c.tail.Load() != seen }) {
@@ -109,7 +109,7 @@ func (c channel) wait(b *waiter, seen uint64, timeout time.Duration) {
 	c.sleep.Store(0)
 }
 
-// poll naps for longer and longer, up to a millisecond.
+// poll sleeps for increasing times, up to a millisecond.
 func (c channel) poll(rung uint32, seen uint64, timeout time.Duration) {
 	end := time.Now().Add(timeout)
 	for range 16 {

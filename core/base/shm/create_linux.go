@@ -10,7 +10,7 @@ import (
 
 const fixedSize = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// create makes a memfd and seals its size.
+// create creates a memfd and seals its size.
 func create(name string, size int) (*os.File, error) {
 	fd, err := unix.MemfdCreate("trainctl:"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -26,7 +26,7 @@ func create(name string, size int) (*os.File, error) {
 	return f, nil
 }
 
-// checkSeals refuses a descriptor whose memory its owner could cut away.
+// checkSeals refuses a descriptor whose memory its owner could shrink.
 func checkSeals(f *os.File) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// create makes a file that has no name any more when it returns. Without
-// seals, the peers have to trust each other not to truncate it.
+// create creates an unlinked file. Without seals, the peers must trust each other not
+// to truncate it.
 func create(name string, size int) (*os.File, error) {
 	f, err := os.CreateTemp("", "trainctl-"+name+"-*")
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package shm is the data plane between a rank and its plugins: arenas of
-// shared memory, passed as file descriptors, and a submission ring with a
-// doorbell that lies in one of them.
+// shared memory, passed as file descriptors, and a submission ring with a doorbell
+// in one of them.
 //
-// Nothing that another process can write is trusted: indices and lengths read
-// from shared memory are checked against what was agreed before.
+// It trusts nothing that another process can write: it checks indices and lengths
+// read from shared memory against the agreed sizes.
 //
 // It imports nothing else of this module. Start with shm.go for arenas, ring.go
 // for the ring.

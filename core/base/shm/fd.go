@@ -13,8 +13,8 @@ import (
 // tagSize is the length of the message that carries one descriptor.
 const tagSize = 8
 
-// SendFile sends a descriptor with a tag that tells the receiver what it is.
-// The connection's write deadline holds. The file stays open here.
+// SendFile sends a descriptor with a tag that tells the receiver what it is. It
+// respects the connection's write deadline. The file stays open here.
 func SendFile(conn *net.UnixConn, tag uint64, f *os.File) error {
 	var msg [tagSize]byte
 	binary.LittleEndian.PutUint64(msg[:], tag)
@@ -29,7 +29,7 @@ func SendFile(conn *net.UnixConn, tag uint64, f *os.File) error {
 }
 
 // RecvFile receives one descriptor and its tag; the caller closes the file.
-// The connection's read deadline holds. io.EOF means that the peer is gone.
+// It respects the connection's read deadline. io.EOF means that the peer has closed.
 func RecvFile(conn *net.UnixConn) (tag uint64, f *os.File, err error) {
 	var msg [tagSize]byte
 	oob := make([]byte, unix.CmsgSpace(4))

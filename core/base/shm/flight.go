@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// The flight record lies behind the ring in the control arena: what became of
-// the last operations. It stays readable when the worker is dead. A worker
-// that knows nothing of it leaves the times of start and end at zero.
+// The flight record follows the ring in the control arena. It has the state of the
+// last operations and stays readable when the worker is dead. A worker that does not
+// support it leaves the start and end times at zero.
 const (
-	// Flights is how many operations are remembered.
+	// Flights is how many operations are recorded.
 	Flights = 1024
 
 	flightWords = 8
@@ -29,7 +29,7 @@ const (
 	flightStatus
 )
 
-// Flight is one remembered operation.
+// Flight is one recorded operation.
 type Flight struct {
 	Ticket, Seq       uint64
 	Bytes             uint64
@@ -125,8 +125,8 @@ func (r *Submitter) Flight(ticket uint64) (f Flight, ok bool) {
 	return f, f.Ticket == ticket
 }
 
-// Flights are the last operations, at most n, the oldest first. Any goroutine
-// may ask; an entry that changes meanwhile may mix two operations.
+// Flights returns the last operations, at most n, the oldest first. It is safe for
+// concurrent use; an entry that changes during the read may mix two operations.
 func (r *Submitter) Flights(n int) []Flight {
 	total := r.submitted.Load()
 	n = int(min(uint64(max(n, 0)), total, Flights))

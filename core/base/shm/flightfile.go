@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A flight file is a flight record that outlives every process of a job, even
-// if all are killed at once: the pages of a mapped file are the kernel's to
-// write. Little-endian words: magic, entry size and count (u32), total number of
+// A flight file is a flight record that outlives every process of a job, even if all
+// are killed at once, since the kernel writes the pages of a mapped file back.
+// Little-endian words: magic, entry size and count (u32), total number of
 // operations, length of what follows at flightAbout; entries from flightHead on.
 const (
 	flightMagic = "TCFLGT01"
@@ -26,22 +26,22 @@ const (
 	offFlightAbout = 24
 )
 
-// FlightFile is one process's flight record in a file. It belongs to one
-// goroutine at a time. Should the file become unusable, because somebody cut
-// it short or its disk failed, the record ends and the process goes on.
+// FlightFile is one process's flight record in a file. It is not safe for concurrent
+// use. If the file becomes unusable, because it was truncated or its disk failed, the
+// record ends and the process continues.
 type FlightFile struct {
 	mem   []byte
 	total uint64
 	lost  bool
 }
 
-// CreateFlightFile makes the file anew. What it is about, at most 4,032 bytes,
-// is the reader's business.
+// CreateFlightFile creates the file, replacing an old one. about, at most 4,032 bytes,
+// is stored for the reader.
 func CreateFlightFile(path string, about []byte) (*FlightFile, error) {
 	if len(about) > flightHead-flightAbout {
 		return nil, fmt.Errorf("flight record: %d bytes of description", len(about))
 	}
-	// Another inode, so that nobody who still maps an old one is hurt.
+	// A new inode, so that processes that still map the old one are not affected.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func CreateFlightFile(path string, about []byte) (*FlightFile, error) {
 	binary.LittleEndian.PutUint32(image[12:], Flights)
 	binary.LittleEndian.PutUint64(image[offFlightAbout:], uint64(len(about)))
 	copy(image[flightAbout:], about)
-	// Written rather than truncated to size: a full disk is an error now, and
-	// not a fault later.
+	// Written rather than truncated to size, so that a full disk is an error now and
+	// not a SIGBUS later.
 	if _, err := f.Write(image); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func CreateFlightFile(path string, about []byte) (*FlightFile, error) {
 	return &FlightFile{mem: mem}, nil
 }
 
-// Add notes another operation and returns its number in the file.
+// Add records another operation and returns its number in the file.
 func (f *FlightFile) Add(r *Flight) uint64 {
 	n := f.total
 	f.total++
@@ -76,8 +76,8 @@ func (f *FlightFile) Add(r *Flight) uint64 {
 	return n
 }
 
-// Update notes what has become of the n-th operation. One that the record no
-// longer holds is left alone.
+// Update records the new state of the n-th operation, unless the record no longer
+// holds it.
 func (f *FlightFile) Update(n uint64, r *Flight) {
 	if f.total-n <= Flights {
 		f.write(n, r, false)
@@ -95,8 +95,7 @@ func (f *FlightFile) write(n uint64, r *Flight, counts bool) {
 	}
 }
 
-// survive ends the record instead of the process when the file is gone from
-// under its mapping.
+// survive ends the record instead of the process when the mapped file was truncated.
 func (f *FlightFile) survive(before bool) {
 	debug.SetPanicOnFault(before)
 	if fault := recover(); fault != nil {
@@ -122,9 +121,9 @@ func entryAt(mem []byte, n uint64) flight {
 	return unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&mem[off])), flightWords)
 }
 
-// ReadFlightFile reads a record, also one that is being written, and what it is
-// about. The operations come oldest first; total counts those that it has
-// forgotten as well. Nothing in the file is trusted.
+// ReadFlightFile reads a record, also while it is being written, and its about text.
+// The operations are sorted oldest first; total includes those already overwritten.
+// It does not trust the contents of the file.
 func ReadFlightFile(path string) (about []byte, flights []Flight, total uint64, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

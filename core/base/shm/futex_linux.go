@@ -25,9 +25,9 @@ func futexWait(word *atomic.Uint32, value uint32, timeout time.Duration) {
 		uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// futexHold is a futexWait of which Go's scheduler knows nothing: the thread
-// keeps its processor. It reports whether the timeout has passed. A signal, which
-// is how the runtime asks for a processor, ends it.
+// futexHold is a futexWait without telling Go's scheduler, so that the thread keeps
+// its processor. It reports whether the timeout has passed. A signal, with which the
+// runtime preempts a thread, ends it.
 func futexHold(word *atomic.Uint32, value uint32, timeout time.Duration) (late bool) {
 	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
 	_, _, e := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait,
@@ -44,5 +44,5 @@ func futexWakeAll(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, math.MaxInt32, 0, 0, 0)
 }
 
-// yield lets another thread run on this core, if one wants to.
+// yield lets another thread run on this core, if one is ready.
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

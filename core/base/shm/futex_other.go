@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Without futexes everybody polls, and nobody has to be woken: a Sleeper does not sleep.
+// Without futexes both ends poll and need no wake-ups: a Sleeper does not sleep.
 const hasFutex = false
 
 func futexWait(*atomic.Uint32, uint32, time.Duration) {}

@@ -68,7 +68,7 @@ func word64(mem []byte, off int) *atomic.Uint64 {
 }
 
 // Submission is one operation: a slot in the order submitter to worker.
-// Which fields an operation uses is the business of its two ends.
+// Its two ends define which fields an operation uses.
 type Submission struct {
 	Ticket  uint64 // 1, 2, 3, … set by Submit
 	Seq     uint64
@@ -124,7 +124,7 @@ func (s *Submission) decode(b []byte) {
 // Status is the outcome of an operation.
 type Status uint32
 
-// The outcomes. What went wrong is asked for over the control connection.
+// The outcomes. The reason for a failure is requested over the control connection.
 const (
 	OK Status = iota
 	Failed

@@ -11,8 +11,8 @@ import (
 // ErrFull is returned by Submit while [Slots] operations are in flight.
 var ErrFull = errors.New("shm: all submission slots are in use")
 
-// Submitter is the end of a ring that hands out work. Submit and Complete
-// are for one goroutine each at a time.
+// Submitter is the end of a ring that submits work. Submit and Complete may each be
+// called from one goroutine at a time.
 type Submitter struct {
 	mem       []byte
 	out       channel
@@ -33,8 +33,8 @@ type Worker struct {
 	bell      waiter
 }
 
-// NewSubmitter formats a control arena and takes the submitting end. The
-// memory must be zero and stay valid as long as the ring is used.
+// NewSubmitter formats a control arena and returns the submitting end. The memory must
+// be zero and stay valid as long as the ring is used.
 func NewSubmitter(mem []byte, bell Bell) (*Submitter, error) {
 	if err := checkMemory(mem, ControlSize); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func NewSubmitter(mem []byte, bell Bell) (*Submitter, error) {
 	return &Submitter{mem: mem, out: channelAt(mem, offSubmitted), in: channelAt(mem, offCompleted), bell: newWaiter(bell)}, nil
 }
 
-// NewWorker takes the working end of a ring that a Submitter formatted.
+// NewWorker returns the working end of a ring that a Submitter formatted.
 func NewWorker(mem []byte, bell Bell) (*Worker, error) {
 	if err := checkMemory(mem, ringSize); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func NewWorker(mem []byte, bell Bell) (*Worker, error) {
 	return &Worker{mem: mem, in: channelAt(mem, offSubmitted), out: channelAt(mem, offCompleted), bell: newWaiter(bell)}, nil
 }
 
-// Submit writes the next slot, sets s.Ticket and rings. It returns ErrFull at
-// once when there is no slot.
+// Submit writes the next slot, sets s.Ticket and rings. It returns ErrFull without
+// waiting when no slot is free.
 func (r *Submitter) Submit(s *Submission) error {
 	n := r.submitted.Load()
 	if n-r.completed.Load() >= Slots {
@@ -99,7 +99,7 @@ func (r *Submitter) Wait(timeout time.Duration) {
 // Wake makes a Wait in this process return.
 func (r *Submitter) Wake() { r.in.wake() }
 
-// Abort tells the worker to give up the current operation and all later ones.
+// Abort tells the worker to abort the current operation and all later ones.
 func (r *Submitter) Abort() {
 	word32(r.mem, offAbort).Store(1)
 	r.out.wake()
@@ -154,7 +154,7 @@ func (r *Worker) Wait(timeout time.Duration) { r.in.wait(&r.bell, r.taken, timeo
 // Wake makes a Wait in this process return.
 func (r *Worker) Wake() { r.in.wake() }
 
-// Beat counts the heartbeat up.
+// Beat increments the heartbeat.
 func (r *Worker) Beat() { word64(r.mem, offHeartbeat).Add(1) }
 
 // Aborted reports whether the submitter gave up.

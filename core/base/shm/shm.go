@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported is returned where the system has no way to share anonymous memory.
+// ErrUnsupported is returned on systems that cannot share anonymous memory.
 var ErrUnsupported = errors.New("shm: shared memory is not supported on this system")
 
 // Arena is a mapping of anonymous shared memory. It has no name in any file
@@ -22,8 +22,8 @@ type Arena struct {
 }
 
 // New creates and maps an arena of size zeroed bytes. The name appears in
-// /proc/PID/maps and in messages, nowhere else. The size cannot be changed by
-// anybody afterwards, so no process that maps it can be hit by a SIGBUS.
+// /proc/PID/maps and in messages. The size cannot be changed afterwards, so no
+// process that maps it can get a SIGBUS.
 func New(name string, size int) (*Arena, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("shm: arena %q: size %d", name, size)
@@ -35,8 +35,8 @@ func New(name string, size int) (*Arena, error) {
 	return mapFile(f, size)
 }
 
-// Map maps an arena that another process created and sent. It takes f over,
-// also when it fails. A file that could shrink under the mapping is refused.
+// Map maps an arena that another process created and sent. It takes ownership of f,
+// also when it fails. It refuses a file that could shrink under the mapping.
 func Map(f *os.File, size int) (*Arena, error) {
 	if err := checkFile(f, size); err != nil {
 		return nil, errors.Join(fmt.Errorf("shm: mapping %d bytes: %w", size, err), f.Close())
@@ -72,11 +72,11 @@ func (a *Arena) Bytes() []byte { return a.mem }
 // Size is the length of the mapping in bytes.
 func (a *Arena) Size() int { return len(a.mem) }
 
-// File is the descriptor to hand to another process. The arena keeps owning it.
+// File is the descriptor to pass to another process. The arena keeps ownership.
 func (a *Arena) File() *os.File { return a.file }
 
-// Close unmaps the memory and closes the descriptor. The caller makes sure
-// that nobody in this process still uses Bytes. Closing twice is harmless.
+// Close unmaps the memory and closes the descriptor. The caller must ensure that
+// nothing in this process still uses Bytes. Closing twice is harmless.
 func (a *Arena) Close() error {
 	a.close.Do(func() {
 		a.err = errors.Join(unix.Munmap(a.mem), a.file.Close())

@@ -3,28 +3,28 @@ package shm
 import "time"
 
 const (
-	// looks is how often a spinner looks between two yields.
+	// looks is how often a spinner checks between two yields.
 	looks = 16
-	// crowded is how long a yield takes when somebody computes on the core.
+	// crowded is how long a yield takes when another thread computes on the core.
 	crowded = 100 * time.Microsecond
-	// pause is how many waits a spinner then leaves out.
+	// pause is how many waits a spinner then skips.
 	pause = 64
 )
 
-// Spinner waits for another process without sleeping, in a way that is fair
-// also where processes outnumber cores: between looks it yields the core, so
-// that the process it waits for can run there, at a tenth of what a sleep and
-// a wake-up cost. Where a yield comes back late, the core is wanted for
-// computing, and for the next waits the spinner gives up at once: a sleeper is
-// let in front of who computes, one that yields is not.
+// Spinner waits for another process without sleeping, and is fair even with more
+// processes than cores: between checks it yields the core, so that the process it
+// waits for can run there. That costs a tenth of a sleep and a wake-up. If a yield
+// takes long, another thread computes on the core, and the spinner gives up at once
+// for the next waits: the scheduler prefers a thread that wakes up to one that
+// computes, but not one that yields.
 //
-// A Spinner belongs to one goroutine at a time. The zero value never spins.
+// A Spinner is not safe for concurrent use. The zero value never spins.
 type Spinner struct {
 	For   time.Duration // the longest wait
 	pause int
 }
 
-// Until looks until done reports true, and gives up after s.For.
+// Until polls until done returns true, and gives up after s.For.
 func (s *Spinner) Until(done func() bool) bool {
 	if s.For <= 0 || done() {
 		return done()

@@ -15,8 +15,8 @@ const (
 	limit  = 103          // bytes in a socket's path
 )
 
-// Home is the directory for temporary files, unless its path is so long that a
-// socket's would not fit below it (batch systems make such directories).
+// Home is the directory for temporary files, or /tmp if its path is so long that a
+// socket's path would not fit (batch systems create such directories).
 func Home() string { return home(os.TempDir()) }
 
 func home(tmp string) string {
@@ -34,7 +34,7 @@ type Dir struct {
 	lock *os.File
 }
 
-// New makes one. What owners that were killed have left is removed.
+// New creates a directory. It removes those left by owners that were killed.
 func New() (*Dir, error) {
 	removeStale(Home())
 	for range 100 {
@@ -42,7 +42,7 @@ func New() (*Dir, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Before it is locked, somebody else's New may take it for a dead owner's.
+		// Before it is locked, another process's New may take it for a dead owner's.
 		if l, err := lock(path); err == nil && there(l, path) {
 			return &Dir{Path: path, lock: l}, nil
 		} else if err == nil {
@@ -52,23 +52,23 @@ func New() (*Dir, error) {
 	return nil, errors.New("sockets: 100 new directories were removed by other processes before they could be locked")
 }
 
-// there reports whether path still is the open file.
+// there reports whether path is still the open file.
 func there(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Stat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// Close removes the directory, with what processes that were killed have left in
-// it. The caller has waited for the others.
+// Close removes the directory, with what killed processes have left in it. The caller
+// has waited for the other processes.
 func (d *Dir) Close() error {
 	err := remove(d.Path)
 	_ = d.lock.Close() // nothing was written
 	return err
 }
 
-// Leave removes the directory that dir, a plugin's own and removed by now, was
-// in, if this was the last plugin of an owner that is gone.
+// Leave removes the parent of dir if dir, a plugin's own directory that is already
+// removed, was the last one and the owner is dead.
 func Leave(dir string) {
 	if parent := filepath.Dir(dir); strings.HasPrefix(filepath.Base(parent), prefix) {
 		removeAbandoned(parent, os.Remove)
@@ -82,8 +82,8 @@ func removeStale(home string) {
 	}
 }
 
-// removeAbandoned removes a directory that nobody has locked. Failures do not
-// matter: it is another user's, or somebody was faster.
+// removeAbandoned removes a directory that no process has locked. Failures do not
+// matter: it belongs to another user, or another process removed it first.
 func removeAbandoned(dir string, remove func(string) error) {
 	if l, err := lock(dir); err == nil {
 		_ = remove(dir)
@@ -91,7 +91,7 @@ func removeAbandoned(dir string, remove func(string) error) {
 	}
 }
 
-// remove removes a directory of sockets, and nothing that is not of its kind.
+// remove removes a directory of sockets, and nothing else in it.
 func remove(dir string) error {
 	plugins, _ := filepath.Glob(filepath.Join(dir, plugin+"*")) // the pattern is sound
 	var errs []error
@@ -101,7 +101,7 @@ func remove(dir string) error {
 	return errors.Join(append(errs, os.Remove(dir))...)
 }
 
-// lock takes a directory's lock, or fails if somebody has it.
+// lock locks a directory, or fails if another process has locked it.
 func lock(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"unicode"
 )
 
-// Shell writes an argument of a command as bash, zsh and ksh read it: as it is
-// where that is safe, else in quotes. Hints name files with it, so that commands
-// can be copied.
+// Shell quotes an argument for bash, zsh and ksh if needed. Hints use it for file
+// names, so that commands can be copied.
 func Shell(arg string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("_-./:,@%+=", r)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// shortages are what a machine or a limit runs out of, by what the error says.
+// shortages maps texts of errors about exhausted resources to advice.
 var shortages = []struct{ says, fix string }{
 	{syscall.EMFILE.Error(), "Raise the limit of open files per process: ulimit -n."},
 	{syscall.ENFILE.Error(), "The whole machine has too many open files: find the process that has most, or raise fs.file-max."},
@@ -22,8 +22,8 @@ var shortages = []struct{ says, fix string }{
 
 const memory = "Not enough memory for this run (trainctl plan shows how much it needs): use a smaller model or batch or fewer ranks, or raise the limit (ulimit -v, the container's)."
 
-// Shortage is what to do where a text, an error's or a process's last lines, is
-// about something that ran out; "" for any other.
+// Shortage returns the advice for a text, an error or a process's last lines, that is
+// about an exhausted resource; "" for any other.
 func Shortage(text string) string {
 	for _, s := range shortages {
 		if strings.Contains(text, s.says) {
@@ -33,7 +33,7 @@ func Shortage(text string) string {
 	return ""
 }
 
-// Explained adds to an error what Shortage knows of it.
+// Explained adds the advice of Shortage to an error.
 func Explained(err error) error {
 	if fix := Shortage(err.Error()); fix != "" {
 		return fmt.Errorf("%w (%s)", err, fix)

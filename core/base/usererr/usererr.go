@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Problem is one thing a user has to change.
+// Problem is one mistake that a user has to fix.
 type Problem struct {
 	Key    string // dotted path as in the TOML, "model.layers[2].kernel_size"; empty for the whole file
 	Detail string // what is wrong, with the value seen
@@ -48,8 +48,8 @@ func (l *List) Under(prefix string, inner List) {
 	}
 }
 
-// Under prefixes the keys of the problems that an error is made of, as the
-// method does. Other errors stay as they are.
+// Under prefixes the keys of the problems in an error, like the method. It returns
+// other errors unchanged.
 func Under(prefix string, err error) error {
 	inner := Problems(err)
 	if inner == nil {

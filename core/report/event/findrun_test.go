@@ -36,7 +36,7 @@ func TestFindRun(t *testing.T) {
 	}
 	for _, run := range []string{"c", "d", "a/3", "runs", ""} {
 		_, err := FindRun(fsys, "runs", run)
-		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "those in runs: a, b") {
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "runs in runs: a, b") {
 			t.Errorf("%q: %v", run, err)
 		}
 	}
