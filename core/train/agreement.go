@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-// What ranks add up in every step. Reducing them takes one small message
-// behind the last bucket.
+// The totals that ranks sum in every step, with one small all-reduce after the last
+// bucket.
 const (
 	sumLoss = iota
 	sumCorrect
@@ -22,11 +22,11 @@ const (
 	sumCount
 )
 
-// sums are totals of a step or of an evaluation.
+// sums holds the totals of a step or of an evaluation.
 type sums [sumCount]float64
 
-// agreement is what ranks tell each other through the backend beside gradients, so
-// that all decide the same: totals in every step, a number of each, a flag.
+// agreement is what ranks exchange through the backend besides gradients, so that all
+// make the same decisions: totals in every step, one number per rank, a flag.
 type agreement struct {
 	group    *ddp.Group
 	recovery *recovery.Recovery
@@ -41,7 +41,7 @@ func newAgreement(g *ddp.Group, r *recovery.Recovery) agreement {
 	return agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
 }
 
-// requests are what this rank asks of all in a step.
+// requests are the flags that this rank sends to all in a step.
 type requests struct{ stop, save, ended bool }
 
 // gradients is the stage that ends with the totals of a step.
@@ -49,7 +49,7 @@ func (a *agreement) gradients() recovery.Stage {
 	return recovery.Stage{Name: "gradients", Result: a.totals[:], Changes: true}
 }
 
-// start begins to add up what ranks report of a step, behind its buckets.
+// start starts to sum what ranks report about a step, after its buckets.
 func (a *agreement) start(m measures, r requests) (err error) {
 	a.totals = sums{
 		sumLoss: m.loss, sumCorrect: float64(m.correct), sumCounted: float64(m.counted), sumRows: float64(m.rows),
@@ -70,7 +70,7 @@ func (a *agreement) saveAsked() bool { return a.totals[sumSave] > 0 }
 // loss is the mean over ranks that had data in the last step.
 func (a *agreement) loss(active int) float64 { return a.totals[sumLoss] / float64(active) }
 
-// gather gives all ranks a number of each, by rank, until the next call.
+// gather returns one number per rank, by rank, valid until the next call.
 func (a *agreement) gather(ctx context.Context, own float64) ([]float64, error) {
 	return a.numbers, a.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: a.numbers}, func(context.Context) error {
 		all, err := a.group.Gather(own)
@@ -81,7 +81,7 @@ func (a *agreement) gather(ctx context.Context, own float64) ([]float64, error) 
 	})
 }
 
-// anyOverflow tells all ranks whether a gradient of any of them is not finite.
+// anyOverflow reports on all ranks whether a gradient of any rank is not finite.
 func (a *agreement) anyOverflow(ctx context.Context, o *optim.Optimizer) (bool, error) {
 	err := a.recovery.Do(ctx, recovery.Stage{Name: "finite", Result: a.overflow[:]}, func(context.Context) error {
 		own := !o.GradsFinite()

@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-// Nominal costs of a core and of a backend, for a forecast before anything was
-// measured: only their proportions matter to the choice of buckets.
+// Nominal costs of a core and of a backend, for an estimate before anything is
+// measured: only their ratio matters for the choice of buckets.
 const (
 	nominalFLOPS = 50e9
 	nominalBytes = 5e9 // per second
@@ -22,7 +22,7 @@ const (
 	nominalBeta  = 0.3 // ns per byte
 )
 
-// forecastPace guesses a pass from what its steps compute and move.
+// forecastPace estimates the time of a pass from the operations and bytes of its steps.
 func forecastPace(p *plan.Plan, params int) ddp.Pace {
 	pace := ddp.Pace{Ready: make([]time.Duration, params), Alpha: nominalAlpha, Beta: nominalBeta}
 	var at float64
@@ -37,7 +37,7 @@ func forecastPace(p *plan.Plan, params int) ddp.Pace {
 	return pace
 }
 
-// fill chooses caps that are left to trainctl and makes the buckets.
+// fill chooses caps that are "auto" and creates the buckets.
 func (o *Outline) fill(cfg *ddp.Config, pace func() ddp.Pace) {
 	if cfg.BucketCapMB.IsAuto() {
 		first, rest := cfg.Tune(o.Gradients, o.Plan.GradOrder(), pace())
@@ -48,8 +48,8 @@ func (o *Outline) fill(cfg *ddp.Config, pace func() ddp.Pace) {
 	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
 }
 
-// bucketRoom is the memory that buckets and their copies may need, whatever
-// their caps: what is left to trainctl is measured when the memory is shared already.
+// bucketRoom is the memory that buckets and their copies may need with any caps: "auto"
+// caps are measured after the memory has been shared.
 func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) {
 	for _, limit := range []int{0, 1 << 50} { // one for each, or one for all of a type
 		buckets := ddp.Assign(grads, arrival, limit, limit)
@@ -60,9 +60,9 @@ func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) 
 	return room + 2*ddp.Align(1)*len(grads) // buckets in between begin on cache lines, gradients on multiples of less
 }
 
-// tune chooses the buckets where their caps are "auto": ranks measure a pass
-// and the backend, and all do as rank 0 says. Sums do not depend on buckets,
-// so the outcome of a run does not depend on what was measured.
+// tune chooses the buckets if their caps are "auto": ranks measure a pass and the
+// backend, and all use the choice of rank 0. Sums do not depend on buckets, so the
+// result of a run does not depend on the measurement.
 func (t *Trainer) tune(ctx context.Context) error {
 	if t.Settings.DDP.BucketCapMB.IsAuto() && t.World.Size > 1 {
 		if err := t.retune(ctx); err != nil {
@@ -112,7 +112,7 @@ func (t *Trainer) retune(ctx context.Context) error {
 	return nil
 }
 
-// place puts the outline's buckets in the room that there is for them.
+// place lays out the outline's buckets in the memory reserved for them.
 func (m *layout) place(cfg ddp.Config, o *Outline) {
 	var end int
 	m.buckets, end = ddp.Layout(o.Buckets, 0)
@@ -139,7 +139,7 @@ func (t *Trainer) measure(own *ddp.Pace) (cost [2]float64, err error) {
 	return cost, t.group.Scalars(sdk.Max, cost[:])
 }
 
-// measureReduce fits latency and time per byte to two sizes.
+// measureReduce computes latency and time per byte from two message sizes.
 func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error) {
 	const small = 4 << 10
 	large := min(t.memory.all.Offset, 4<<20) &^ (small - 1)
@@ -152,8 +152,8 @@ func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error)
 	return max(time.Microsecond, least-time.Duration(beta*small)), beta, err
 }
 
-// timedPasses is how many are timed; the last one counts, when caches are warm. All
-// ranks make equally many, because synchronised norms meet.
+// timedPasses is the number of timed passes; the last one, with warm caches, is used.
+// All ranks run the same number, because synchronised norms communicate.
 const timedPasses = 2
 
 func (t *Trainer) measurePass(p *ddp.Pace) error {

@@ -15,16 +15,16 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// Ranks are replicas: after every step all have the same parameters, optimizer
-// state and loss scale, bit for bit. A backend that sums wrongly on one rank
-// breaks that without a word, so all compare a hash of it at every checkpoint,
-// before anything is written.
+// Ranks are replicas: after every step all have the same parameters, optimizer state
+// and loss scale, bit for bit. A backend that sums incorrectly on one rank silently
+// breaks this, so all ranks compare a hash of their state at every checkpoint, before
+// anything is written.
 //
-// Compared are parameters, buffers, the optimizer's state with its master
-// copies, the loss scale, and the count of steps. Buffers are compared after
-// rank 0's were broadcast, which a checkpoint does also without
-// ddp.broadcast_buffers. What is each rank's own by design is left out: errors
-// of compression, and where its data stand.
+// Compared are parameters, buffers, the optimizer's state with its master copies, the
+// loss scale, and the count of steps. Buffers are compared after rank 0's were
+// broadcast, which a checkpoint does also without ddp.broadcast_buffers. State that
+// differs between ranks by design is excluded: compression errors, and the position in
+// the data.
 
 // compareReplicas returns an error on all ranks if their states, which are on the host, differ.
 func (t *Trainer) compareReplicas(ctx context.Context) error {
@@ -62,8 +62,8 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 	return names, sums
 }
 
-// disagree finds out with all ranks what differs. Ranks that differ from the
-// majority are to blame, and the others say so.
+// disagree determines with all ranks what differs. Ranks that differ from the majority
+// are reported as the cause.
 func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
 	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: check the backend and precision plugins, the memory and the GPU of that rank",
 		v, t.pos.Step, t.differing(ctx, names, sums), lastEqual(t.saver.equalAt))
@@ -73,7 +73,8 @@ func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, su
 	return ddp.NewPeerFailed(v.odd[0], text)
 }
 
-// lastEqual says after which step all ranks were equal last; 0: no checkpoint has compared them.
+// lastEqual describes the last step after which all ranks were equal; 0: there was no
+// comparison yet.
 func lastEqual(step int) string {
 	if step == 0 {
 		return "this was the first comparison"
@@ -81,8 +82,8 @@ func lastEqual(step int) string {
 	return fmt.Sprintf("all were equal after step %d", step)
 }
 
-// differing names the first tensor that is not the same on all ranks. The way
-// is the rendezvous store: the backend is not to be trusted now.
+// differing describes the first tensor that differs between ranks. It uses the
+// rendezvous store, because the backend may be faulty.
 func (t *Trainer) differing(ctx context.Context, names []string, sums []uint64) string {
 	ctx, cancel := context.WithTimeout(ctx, t.Settings.BackendTimeout)
 	defer cancel()
@@ -111,7 +112,7 @@ func (t *Trainer) differing(ctx context.Context, names []string, sums []uint64) 
 	return fmt.Sprintf(", first in %s (%d of %d tensors)", first, count, len(names))
 }
 
-// comparison says which ranks have another value than more than half of them.
+// comparison lists the ranks whose value differs from that of the majority.
 type comparison struct {
 	equal bool
 	world int

@@ -24,9 +24,9 @@ type RunConfig struct {
 	DType             string        `toml:"dtype" words:"f32,f64,float32,float64,fp32,fp64"` // "f32", or "f64" for reference curves
 }
 
-// DefaultRun runs deterministically in float32 on whatever device there is. A GPU
-// gets less time than a collective, so that a rank whose GPU hangs tells before
-// its peers give up on it.
+// DefaultRun runs deterministically in float32 on whatever device there is. A GPU gets
+// less time than a collective, so that a rank whose GPU hangs reports it before its
+// peers time out.
 func DefaultRun() RunConfig {
 	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", DeviceTimeout: 2 * time.Minute, Deterministic: true, Fuse: true, DType: "f32"}
 }
@@ -116,8 +116,8 @@ func (c Config) Problems() usererr.List {
 	return l
 }
 
-// Batch is the number of samples per rank and micro-step in a world of the
-// given size. It fails when global_batch does not divide.
+// Batch is the number of samples per rank and micro-step in a world of the given size.
+// It returns an error if global_batch is not divisible.
 func (c Config) Batch(world int) (int, error) {
 	if c.GlobalBatch == 0 {
 		return c.PerRankBatch, nil

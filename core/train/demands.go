@@ -39,9 +39,9 @@ func distinct(types []tensor.DType) []tensor.DType {
 	return slices.Compact(types)
 }
 
-// CheckBackend compares what a run of world ranks will ask of a backend with
-// what that publishes. What a setting asks for is that setting's problem, a
-// usererr.Error; what every run asks for is the plugin's, a *host.StartError.
+// CheckBackend compares what a run of world ranks needs from a backend with what the
+// backend publishes. It returns a usererr.Error if only a setting needs what is
+// missing, and a *host.StartError if every run needs it.
 func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error {
 	if world < 2 {
 		return nil // nothing is asked

@@ -37,8 +37,8 @@ type deviceMemory struct {
 	err     error        // the first of what could not return it
 }
 
-// open gives the arena a copy on the device, before anything is bound to it.
-// Where share is true the copy is one that the backend can reach, if the device can.
+// open creates the copy of the arena on the device, before anything is bound to it. If
+// share is true and the device supports it, the backend can map the copy.
 func (d *deviceMemory) open(dev plan.Resident, share, compressed bool) error {
 	end := d.memory.all.Offset + d.memory.all.Size
 	note, err := d.copyArena(dev, d.memory.arena.Bytes()[:end:end], share, compressed)
@@ -119,7 +119,7 @@ func (d *deviceMemory) upload() error {
 	return errors.Join(d.dev.Upload(d.memory.bytes(d.memory.all)), d.optimizer.Store())
 }
 
-// download brings model and optimizer to the host.
+// download copies model and optimizer state to the host.
 func (d *deviceMemory) download() error {
 	if d.dev == nil {
 		return nil
@@ -127,7 +127,7 @@ func (d *deviceMemory) download() error {
 	return errors.Join(d.dev.Download(d.memory.bytes(d.memory.all)), d.optimizer.Fetch())
 }
 
-// downloadBuffers brings the buffers to the host, uploadBuffers takes them back.
+// downloadBuffers copies the buffers to the host, uploadBuffers copies them back.
 func (d *deviceMemory) downloadBuffers() error {
 	if d.dev == nil {
 		return nil
@@ -147,7 +147,7 @@ func (d *deviceMemory) list(r ddp.Region) [][]byte {
 	return d.part[:]
 }
 
-// downloadGradients brings all gradients to the host.
+// downloadGradients copies all gradients to the host.
 func (d *deviceMemory) downloadGradients() error {
 	if d.dev == nil {
 		return nil

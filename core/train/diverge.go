@@ -26,8 +26,9 @@ func (d *divergence) due(step int) bool {
 	return d.limit > 0 && (d.row > 0 || step%min(look, d.limit) == 0)
 }
 
-// step takes note of one step, and returns a *Diverged if it was one too many.
-// found describes a step that is not finite, and is called for the first in a row.
+// step records one step, and returns a *Diverged if there were too many non-finite
+// ones. found describes a step that is not finite, and is called for the first in a
+// row.
 func (d *divergence) step(finite bool, found func() Diverged) error {
 	if finite {
 		d.row = 0
@@ -44,8 +45,8 @@ func (d *divergence) step(finite bool, found func() Diverged) error {
 	return &end
 }
 
-// Diverged ends a run whose loss or gradients stay without a finite value, or
-// whose weights have none at its end. Going on does not help, nor does a restart.
+// Diverged ends a run whose loss or gradients are not finite, or whose weights have
+// none at its end. Going on does not help, nor does a restart.
 type Diverged struct {
 	Step      int     // the first of the steps in a row, from 1
 	Steps     int     // in a row

@@ -21,7 +21,8 @@ type feedback struct {
 	collected []tensor.Named   // of all ranks, on rank 0, for a checkpoint
 }
 
-// collect brings what compression keeps of all ranks to collected, on rank 0. All ranks call it.
+// collect gathers the compression errors of all ranks in collected, on rank 0. All
+// ranks call it.
 func (f *feedback) collect() error {
 	if err := f.device.wait(); err != nil { // for the last copy of a bucket
 		return err
@@ -117,8 +118,8 @@ func spread(old [][]tensor.Named, world int) [][]tensor.Named {
 	return all
 }
 
-// distribute gives every rank its part of what rank 0 has restored. It may be
-// repeated until the first step.
+// distribute sends every rank its part of what rank 0 has restored. It may be repeated
+// until the first step.
 func (f *feedback) distribute() error {
 	own := tensors(f.reducer.Errors())
 	for r := range f.world {

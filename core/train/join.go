@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// inputs tell who brings how many micro-batches to a step. They are the same on all
-// ranks, but for own.
+// inputs are the numbers of micro-batches of all ranks in a step. They are the same on
+// all ranks, but for own.
 type inputs struct {
 	passes int // micro-batches of the rank that brings the most: passes of every rank; 0: the epoch is over
 	own    int // that this rank brings; in the other passes it has no input
@@ -18,10 +18,10 @@ type inputs struct {
 	last   int // the highest of those that bring the most
 }
 
-// evenInputs are those of a step to which every rank of a world brings n.
+// evenInputs are those of a step in which every rank of a world has n.
 func evenInputs(n, world int) inputs { return inputs{passes: n, own: n, active: world} }
 
-// unevenInputs are those of a step to which rank r brings all[r].
+// unevenInputs are those of a step in which rank r has all[r].
 func unevenInputs(all []float64, own int) inputs {
 	in := inputs{own: own}
 	for r, k := range all {

@@ -63,7 +63,8 @@ func (t *Trainer) settled(ctx context.Context, unsaved error) error {
 	return unsaved
 }
 
-// agreeSaved tells all ranks whether rank 0 has saved. Its failure is theirs.
+// agreeSaved tells all ranks whether rank 0 has saved. If rank 0 failed, all ranks
+// return the error.
 func (t *Trainer) agreeSaved(ctx context.Context, unsaved error) error {
 	if unsaved != nil {
 		unsaved = fmt.Errorf("stopped after step %d as asked, and it was not saved: %w", t.pos.Step, unsaved)

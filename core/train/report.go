@@ -10,7 +10,8 @@ import (
 // warmup steps are left out of throughput and step times.
 const warmup = 10
 
-// report tells of a run: events of its steps and evaluations, and statistics for its summary.
+// report emits the events of steps and evaluations, and collects statistics for the
+// summary.
 type report struct {
 	events   *event.Bus
 	started  time.Time // of the launcher's process

@@ -15,9 +15,9 @@ import (
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
-// loadWeights gives all ranks the same model, optimizer state and position.
-// Rank 0 alone reads or draws them; the others get them by broadcast, as in
-// DDP's constructor. A failure of rank 0 is reported by every rank.
+// loadWeights gives all ranks the same model, optimizer state and position. Only rank
+// 0 reads or initialises them; the others receive a broadcast, as in DDP's
+// constructor. A failure of rank 0 is reported by every rank.
 func (t *Trainer) loadWeights(ctx context.Context) error {
 	var head resumeHead
 	if t.World.Rank == 0 {
@@ -106,7 +106,7 @@ func (t *Trainer) floatType() tensor.DType {
 	return tensor.F32
 }
 
-// restore takes a checkpoint over on rank 0.
+// restore loads a checkpoint on rank 0.
 func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *resumeHead) error {
 	notes, err := t.model.assign(s.Model, t.floatType())
 	if err != nil {
@@ -178,7 +178,7 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
 }
 
-// adopt takes rank 0's state over on every rank.
+// adopt sets rank 0's state on every rank.
 func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	t.replication.head = head
 	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.replication.weights(t.updater.optimizer) }); err != nil {

@@ -327,9 +327,8 @@ func (t *Trainer) replica() ddp.Replica {
 	return r
 }
 
-// Vacate gives the device back: programs, copies, and pinned memory, which must
-// not be unmapped before. A backend that shares the copy is closed.
-// Nothing can be run after.
+// Vacate releases the device: programs, copies, and pinned memory, which must not be
+// unmapped before. A backend that shares the copy is closed. Nothing can be run after.
 func (t *Trainer) Vacate() error {
 	err := t.passes.programs.close()
 	return errors.Join(err, t.device.close())

@@ -49,7 +49,7 @@ type Settings struct {
 // the result's element r came from rank r. The name is equal on all ranks.
 type Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
 
-// Checkpoints say where a run's checkpoints are, and which one it begins with.
+// Checkpoints configures where a run's checkpoints are, and from which one it starts.
 type Checkpoints struct {
 	// FS is where checkpoints are read, and Store where rank 0 writes them;
 	// nil on the other ranks and when checkpoints are off.
@@ -64,7 +64,7 @@ type Checkpoints struct {
 	SaveAsked func() int64
 }
 
-// Deps is what a Trainer is made of. The caller starts and closes all of it.
+// Deps are the dependencies of a Trainer. The caller starts and closes them.
 type Deps struct {
 	Settings  Settings
 	World     rank.World
@@ -88,7 +88,7 @@ type Deps struct {
 	PeakRSS func() int64
 }
 
-// Trainer is one rank's run. It belongs to one goroutine. Its parts know nothing
+// Trainer is one rank's run. It must be used on one goroutine. Its parts know nothing
 // of it.
 type Trainer struct {
 	Deps

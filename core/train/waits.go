@@ -41,12 +41,12 @@ func floats(b []byte) []float32 {
 	return tensor.View[float32](aligned)
 }
 
-// divideWaits tells communication from waiting for slower ranks. The rank that
+// divideWaits separates communication from waiting for slower ranks. The rank that
 // waited least in a step has come last and waited for nobody: its wait is what
-// communication cost that step. What the others waited longer is imbalance. A
-// step with several meetings, where now one rank comes last and now another,
-// counts some imbalance as communication, never the other way round. Clocks of
-// different hosts are not compared. The medians over the steps are returned.
+// communication cost that step. What the others waited longer is imbalance. A step
+// with several meetings, where now one rank comes last and now another, counts some
+// imbalance as communication, never the other way round. Clocks of different hosts are
+// not compared. The medians over the steps are returned.
 func divideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
 	steps := len(ranks[0])
 	for _, w := range ranks {

@@ -23,7 +23,7 @@ func runningScratch(s *plan.Step, _ int) int {
 	return s.In[3].Spec.Shape[0]
 }
 
-// unwantedGrad is room for an input's gradient that nobody asks for.
+// unwantedGrad is memory for an input gradient that is not needed.
 func unwantedGrad(s *plan.Step, _ int) int {
 	if s.Out[0].Present() {
 		return 0
@@ -128,8 +128,8 @@ func bindBatchNormGrad[T kernel.Float](b *binder[T]) job {
 	}
 }
 
-// normOut are the three outputs of a norm's gradient. The kernels want a place
-// for dx even where nobody asks for it.
+// normOut are the three outputs of a norm's gradient. The kernels need memory for dx
+// even if it is not needed.
 func (b *binder[T]) normOut() (dx, dw, db []T, add func(*plan.Call) bool) {
 	dx, _ = b.out(0)
 	if dx == nil {

@@ -29,8 +29,8 @@ func NewParallel(threads int) *Device { return &Device{workers: newWorkerPool(th
 // Name is "cpu".
 func (*Device) Name() string { return "cpu" }
 
-// Workspace is the scratch that a step needs: what its kernel asks for on each
-// thread, and a float32 copy of each operand of a half type.
+// Workspace is the scratch memory of a step: what its kernel needs on each thread, and
+// a float32 copy of each operand of a half type.
 func (d *Device) Workspace(s *plan.Step) int {
 	if direct := nativeOf(s); direct.bind != nil {
 		return direct.workspace(s, d.workers.size())

@@ -153,7 +153,7 @@ func (b *binder[T]) state(i int) []T {
 // index views an integer output or input that is not the batch.
 func index[E tensor.Elem](m *memory, o *plan.Operand) []E { return tensor.View[E](m.fixed(o)) }
 
-// scratch is the room that the step's kernel asks for.
+// scratch is the scratch memory of the step's kernel.
 func (b *binder[T]) scratch() []T {
 	if b.room == 0 {
 		return nil

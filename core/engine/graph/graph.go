@@ -6,10 +6,10 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// ValueID names a value of one graph.
+// ValueID identifies a value of one graph.
 type ValueID int
 
-// None stands for an input that is not there, as the bias of a layer without one.
+// None is a missing input, such as the bias of a layer without bias.
 const None ValueID = -1
 
 // Kind says where a value comes from and who owns its memory.
@@ -171,13 +171,13 @@ func (g *Graph) NewParam(name string, role Role, fanIn int, shape ...int) ValueI
 	return id
 }
 
-// DrawNormal asks for a weight to be initialised from a normal distribution of
-// variance 2/fanOut (He et al., 2015) instead of the uniform default.
+// DrawNormal initialises a weight from a normal distribution of variance 2/fanOut (He
+// et al., 2015) instead of the uniform default.
 func (g *Graph) DrawNormal(param ValueID, fanOut int) {
 	g.params[g.Values[param].Index].FanOut = fanOut
 }
 
-// Freeze takes a parameter out of training; call it before Differentiate.
+// Freeze excludes a parameter from training; call it before Differentiate.
 func (g *Graph) Freeze(param int) { g.params[param].RequiresGrad = false }
 
 // NewBuffer declares a kept tensor.

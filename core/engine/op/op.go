@@ -14,7 +14,7 @@ type Definition struct {
 	Name graph.Op // of the forward step, and the type of the layer if Build is there
 	Doc  string   // one line for users and developers
 
-	// Keys are the arguments of a layer beside type and name, in the order of
+	// Keys are the arguments of a layer besides type and name, in the order of
 	// documentation. Check finds what is wrong with several of them at once.
 	Keys  []Key
 	Check func(a Args, l *usererr.List)
@@ -74,7 +74,7 @@ type Exchange struct {
 	Len    func(in, out []tensor.Spec) int
 }
 
-// Renames says when an operation moves nothing.
+// Renames specifies when an operation only renames its input.
 type Renames uint8
 
 // The cases of Renames.
@@ -95,7 +95,7 @@ const (
 	Promote              // in the widest type of its inputs
 )
 
-// Norm is what a normalisation over the batch has beside other operations.
+// Norm has the additional properties of a normalisation over the batch.
 type Norm struct {
 	Float32     bool                       // keep_batchnorm_fp32 is about its tensors
 	EvalOutputs int                        // outputs in evaluation, the first ones; 0: all

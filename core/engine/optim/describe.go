@@ -9,8 +9,8 @@ import (
 // StateTensors is how many tensors of a parameter's size a rule keeps.
 func StateTensors(c Config) int { return len(c.rule().state(c)) }
 
-// String names the rule with the settings that differ from nothing: "sgd
-// lr=0.05 momentum=0.9".
+// String describes the rule with the settings that are not zero: "sgd lr=0.05
+// momentum=0.9".
 func (c Config) String() string {
 	s := settings{c.Name, "lr=" + short(c.LR)}
 	if r := c.rule(); r != nil {

@@ -67,7 +67,7 @@ func (a *away) mirror(mem []byte) error {
 	return err
 }
 
-// Return frees what the device has. State is as old as the last Fetch.
+// Return frees the device memory. State has the values of the last Fetch.
 func (o *Optimizer) Return() (err error) {
 	a := o.away
 	if a == nil {
@@ -83,8 +83,8 @@ func (o *Optimizer) Return() (err error) {
 	return err
 }
 
-// Fetch brings state and master copies from the device, Store takes them there.
-// Without a device both do nothing.
+// Fetch copies state and master copies from the device, Store copies them to the
+// device. Without a device both do nothing.
 func (o *Optimizer) Fetch() error {
 	if o.away == nil {
 		return nil

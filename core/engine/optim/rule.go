@@ -14,7 +14,7 @@ type rule interface {
 	// name is optimizer.name.
 	name() string
 
-	// keys lists those of [optimizer] that it uses beside those of all.
+	// keys lists the keys of [optimizer] that it uses in addition to the common ones.
 	keys() []string
 
 	// defaults sets what differs from the values that most optimizers have.

@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
-// order makes sure that the graph has the passes that the plan wants.
+// order checks that the graph has the passes that the plan needs.
 func order(g *graph.Graph, train bool) error {
 	if g.Stats() == graph.None {
 		return fmt.Errorf("plan: the graph has no loss")

@@ -27,9 +27,9 @@ func namesOf(g *graph.Graph) (n names) {
 	return n
 }
 
-// Parts are the pieces of a plan that no graph stands behind. Every operand of
-// the steps may lie in the State, outputs too, so that whoever tests a device
-// can see what one operation makes of which input.
+// Parts are the parts of a plan that was not compiled from a graph. Every operand of
+// the steps may lie in the State, outputs too, so that whoever tests a device can see
+// what one operation makes of which input.
 type Parts struct {
 	Batch         int
 	Train         bool

@@ -5,7 +5,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Place says whose memory an operand lies in.
+// Place is the memory in which an operand is.
 type Place uint8
 
 // The places of operands.

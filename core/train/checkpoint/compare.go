@@ -9,12 +9,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Tolerance says which values count as equal: |a − b| ≤ Abs + Rel·|b|, as in
-// torch.allclose. Zero takes only equal ones.
+// Tolerance defines which values are equal: |a − b| ≤ Abs + Rel·|b|, as in
+// torch.allclose. The zero value accepts only equal values.
 type Tolerance struct{ Abs, Rel float64 }
 
-// Difference is a tensor, or an entry of the manifest, that two checkpoints do
-// not have alike.
+// Difference is a tensor or a manifest entry in which two checkpoints differ.
 type Difference struct {
 	Part string `json:"part"` // "model", "optimizer", "compression" or "manifest"
 	Name string `json:"name"`
@@ -31,19 +30,18 @@ type Difference struct {
 	ValueB   float64 `json:"-"`
 }
 
-// Comparison is what two checkpoints differ in.
+// Comparison lists the differences between two checkpoints.
 type Comparison struct {
 	Tensors     int      // compared, of both together
 	Notes       []string // about names that differ only by "module."
 	Differences []Difference
 }
 
-// Equal says that nothing differs.
+// Equal reports whether nothing differs.
 func (c *Comparison) Equal() bool { return len(c.Differences) == 0 }
 
-// Compare holds the models of two snapshots against each other, and with whole
-// their other tensors and what their manifests say of the run, save for times
-// and versions. Names of tensors may differ by "module.".
+// Compare compares the models of two snapshots, and with whole also their other tensors
+// and the manifest entries about the run, except times and versions. Names of tensors may differ by "module.".
 func Compare(a, b *Snapshot, whole bool, tol Tolerance) (*Comparison, error) {
 	c := &Comparison{}
 	if err := c.tensors("model", a.Model, b.Model, tol); err != nil {
@@ -102,8 +100,7 @@ func (c *Comparison) tensors(part string, a, b []tensor.Named, tol Tolerance) er
 
 func (c *Comparison) add(d Difference) { c.Differences = append(c.Differences, d) }
 
-// compare tells two tensors apart: first by their bytes, which is quick, and
-// then value by value. Equal values of different types are a difference.
+// compare compares two tensors: first their bytes, which is fast, then value by value. Equal values of different types are a difference.
 func compare(a, b tensor.Tensor, tol Tolerance) (Difference, bool) {
 	d := Difference{A: a.Spec().String(), B: b.Spec().String(), Of: a.Shape.Elems()}
 	if !a.Shape.Equal(b.Shape) {
@@ -139,7 +136,7 @@ func (d *Difference) value(i int, a, b float64, tol Tolerance) {
 	d.Elements++
 }
 
-// manifests compares what a run goes on from.
+// manifests compares the state from which a run continues.
 func (c *Comparison) manifests(a, b Manifest) {
 	rows := func(m Manifest) [][2]string {
 		return [][2]string{
@@ -157,9 +154,9 @@ func (c *Comparison) manifests(a, b Manifest) {
 	}
 }
 
-// Rename gives the tensors other names: with "module." in front of all, or
-// with every "module." inside taken away. Names that would become equal, or
-// that are half wrapped, are refused.
+// Rename adds "module." to the front of all tensor names, or removes every "module."
+// component. It is an error if two names would become equal, or if only some have the
+// prefix.
 func Rename(tensors []tensor.Named, wrap bool) ([]tensor.Named, error) {
 	names := namesOf(tensors)
 	if half := halfWrapped(nil, names); half != "" {

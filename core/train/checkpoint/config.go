@@ -64,5 +64,5 @@ func (c Config) Problems() usererr.List {
 	return l
 }
 
-// lowerIsBetter says which way KeepBest looks.
+// lowerIsBetter reports whether lower values of the KeepBest metric are better.
 func (c Config) lowerIsBetter() bool { return strings.HasSuffix(c.KeepBest, "loss") }

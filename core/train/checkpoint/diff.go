@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// KeyError lists everything that keeps a file from filling a model.
+// KeyError lists all tensors of a file that do not fit a model.
 type KeyError struct {
 	Half       string   // the place where names are half wrapped; nothing else is compared then
 	Missing    []string // names of the model that the file lacks

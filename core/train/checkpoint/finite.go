@@ -7,11 +7,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// A run that has diverged still saves, and its checkpoints can be looked at, but
-// they do not count as good: a directory is loaded from the newest one that is
-// finite, keep counts only those, and none of them is the best or the latest.
+// A diverged run still saves checkpoints for inspection, but they do not count as good:
+// Load uses the newest finite one of a directory, keep counts only finite ones, and a
+// checkpoint that is not finite never becomes best or latest.
 
-// NonFiniteError says that a checkpoint's model holds NaN or infinity.
+// NonFiniteError reports a checkpoint whose model has NaN or infinity.
 type NonFiniteError struct{ Tensor string } // the first such, without prefix
 
 func (e *NonFiniteError) Error() string {
@@ -29,8 +29,8 @@ func FirstNonFinite(tensors []tensor.Named) string {
 	return ""
 }
 
-// Good reports whether the checkpoint has a manifest that is whole and says
-// nothing against its weights.
+// Good reports whether the checkpoint has an intact manifest that does not mark its
+// weights as not finite.
 func (i Info) Good() bool { return i.Err == nil && i.Manifest.NonFinite == "" }
 
 // AnyGood reports whether a directory has a checkpoint to continue from, by its manifests.

@@ -10,7 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// FS is the file system of checkpoints: afero's, and what durability needs beyond it.
+// FS is the file system of checkpoints: afero's, plus the operations that durability
+// needs.
 type FS interface {
 	afero.Fs
 	// SyncDir makes the entries of a directory durable: names created, renamed or removed in it.
@@ -20,7 +21,7 @@ type FS interface {
 	Lock(path string) (unlock func() error, err error)
 }
 
-// LockedError says who holds a lock. A second run in the same directory exits with code 2.
+// LockedError names the process that holds a lock. A second run in the same directory exits with code 2.
 type LockedError struct {
 	Path string
 	PID  int // 0: unknown

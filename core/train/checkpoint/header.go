@@ -30,17 +30,17 @@ type Header struct {
 	Start    int64 // of the buffer within the file
 }
 
-// ErrFormat matches every complaint about the bytes of a safetensors file.
+// ErrFormat matches every error about the format of a safetensors file.
 var ErrFormat = errors.New("not a valid safetensors file")
 
 func badf(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// ReadHeader reads and checks the header of a file of the given size. It
-// allocates no more than the file holds, whatever the file claims. After it
-// returns, every entry lies within the file and has the size of its shape; the
-// entries cover the buffer without hole or overlap.
+// ReadHeader reads and checks the header of a file of the given size. It allocates no
+// more than the size of the file, whatever the header claims. Every returned entry is
+// within the file and has the size of its shape; the entries cover the buffer without
+// gaps or overlap.
 func ReadHeader(r io.ReaderAt, size int64) (Header, error) {
 	var length [8]byte
 	if size < 8 {
@@ -99,7 +99,7 @@ func parseHeader(text []byte) (Header, error) {
 	return h, nil
 }
 
-// check holds the entries against each other and against the buffer.
+// check checks the entries for gaps and overlap, and against the buffer.
 func (h Header) check(buffer int64) error {
 	sorted := slices.Clone(h.Entries)
 	slices.SortFunc(sorted, func(a, b Entry) int {
@@ -124,8 +124,8 @@ func (h Header) check(buffer int64) error {
 	return nil
 }
 
-// parser walks tokens instead of decoding into a map, which would take the
-// last of two equal keys without a word.
+// parser reads tokens instead of decoding into a map, which would silently use the last
+// of two equal keys.
 type parser struct{ *json.Decoder }
 
 func (p parser) delim(want json.Delim) error {

@@ -20,8 +20,8 @@ type Info struct {
 	Metadata map[string]string // of a bare file's header; Inspect only
 }
 
-// List gives the checkpoints of a directory, the newest first, and after them
-// those whose manifest cannot be read. It checks no sums beside the manifests' own.
+// List returns the checkpoints of a directory, newest first, followed by those whose
+// manifest cannot be read. It checks only the checksums of the manifests.
 func List(fsys FS, dir string) ([]Info, error) {
 	good, broken, err := scan(fsys, dir)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Mapping says which name of a file fills which name of a model.
+// Mapping maps names of a model to names of a file.
 type Mapping struct {
 	From    map[string]string // name in the model → name in the file
 	Missing []string          // counters of batch norm that old files lack; they keep their value
@@ -144,8 +144,8 @@ func sortedForks(m map[string]*fork) []*fork {
 	return out
 }
 
-// notes counts: matched names differ by nothing but wrappers, so the one with
-// more components is the wrapped one.
+// notes counts adapted names: matched names differ only in "module" components, so the
+// longer one is wrapped.
 func notes(m Mapping) []string {
 	var stripped, added int
 	for w, h := range m.From {

@@ -28,15 +28,15 @@ func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error
 	return Load(ctx, s.fs, path)
 }
 
-// Load reads a checkpoint and holds every byte against its sums. path is one of
+// Load reads a checkpoint and verifies all checksums. path is one of
 //
 //   - a directory of checkpoints, or a run's directory with one in it: the newest that can be used and is finite, by order of saving;
 //   - one checkpoint's directory: this one, with a note if it is not finite, or an *UnusableError;
 //   - a safetensors file: its tensors, with everything else of the snapshot zero.
 //
-// Names of model tensors come without the prefix they were saved with. ErrNone
-// says that a directory holds no checkpoint, an *UnusableError that nothing
-// that is there can be used.
+// Names of model tensors come without the prefix they were saved with. The error is
+// ErrNone if a directory has no checkpoint, and an *UnusableError if it has none that
+// can be used.
 func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) {
 	path, info, err := find(fsys, path)
 	if err != nil {
@@ -62,14 +62,13 @@ func exists(fsys FS, path string) bool {
 	return err == nil
 }
 
-// Unusable is an *UnusableError of one path, for a checkpoint that is sound and
-// yet does not fit what it is wanted for.
+// Unusable returns an *UnusableError of one path, for an intact checkpoint that does
+// not fit its use.
 func Unusable(path string, reason error) error {
 	return &UnusableError{Path: path, Skipped: []Skip{{path, reason}}}
 }
 
-// Find says whether there is anything at a path that Load could look at,
-// without reading it. The error is an *UnusableError; it matches
+// Find checks whether a path has anything that Load could read, without reading it. The error is an *UnusableError; it matches
 // fs.ErrNotExist where the path is not there, and ErrNone where a directory
 // holds no checkpoint.
 func Find(fsys FS, path string) error {
@@ -106,7 +105,7 @@ func resolve(fsys FS, path string) (dir string, single bool) {
 	return path, named || exists(fsys, filepath.Join(path, ManifestFile))
 }
 
-// find also knows the other name that a checkpoint has while it is being replaced.
+// find also tries the temporary name that a checkpoint has while it is being replaced.
 func find(fsys FS, path string) (string, fs.FileInfo, error) {
 	info, cause := fsys.Stat(path)
 	if cause == nil {
@@ -185,7 +184,8 @@ func loadNewest(ctx context.Context, fsys FS, dir string) (*Snapshot, Report, er
 	return nil, r, &UnusableError{Path: dir, Skipped: r.Skipped}
 }
 
-// finiteModel looks at the tensors: a manifest of an earlier version does not say it.
+// finiteModel checks the tensors, because manifests of earlier versions do not record
+// it.
 func finiteModel(s *Snapshot) error {
 	if first := FirstNonFinite(s.Model); first != "" {
 		return &NonFiniteError{first}

@@ -45,7 +45,7 @@ type Manifest struct {
 	Files        map[string]File `json:"files"`
 }
 
-// Origin says what a manifest is, and who wrote it when.
+// Origin is the format of a manifest, and who wrote it when.
 type Origin struct {
 	Format    string    `json:"format"`
 	Version   int       `json:"version"`
@@ -70,14 +70,14 @@ type Job struct {
 	Seed       uint64 `json:"seed"`
 }
 
-// Quality is how good the model is, as far as was measured.
+// Quality is the measured quality of the model.
 type Quality struct {
 	Metrics   map[string]number `json:"metrics"`
 	Best      *Best             `json:"best,omitempty"`
 	NonFinite string            `json:"non_finite,omitempty"` // first tensor of the model that is; such a checkpoint does not count as good
 }
 
-// File is what the manifest promises about another file.
+// File is the manifest entry of another file.
 type File struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
@@ -92,11 +92,11 @@ func (m Manifest) tensorFiles() []string {
 	return files
 }
 
-// ErrChecksum matches every file that is not what its checksum says.
+// ErrChecksum matches every file whose checksum does not match.
 var ErrChecksum = errors.New("checksum does not match")
 
-// broken tells a file that is not there or not whole from one that the
-// file system fails to give just now.
+// broken distinguishes a missing or damaged file from a temporary error of the file
+// system.
 func broken(err error) bool {
 	return errors.Is(err, ErrChecksum) || errors.Is(err, ErrFormat) || errors.Is(err, fs.ErrNotExist)
 }
@@ -143,8 +143,8 @@ func hexSum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// The manifest vouches for the other files; its last member vouches for the
-// manifest: the sum over all bytes before it.
+// The manifest has the checksums of the other files; its last member is the checksum of
+// all manifest bytes before it.
 const sumMember = ",\n  \"sha256\": \""
 
 func (m Manifest) encode() ([]byte, error) {

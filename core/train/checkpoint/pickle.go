@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// PickleError says that a file is what torch.save writes: Python objects, whose
-// reading may run any code. It is never read here.
+// PickleError reports a file written by torch.save: pickled Python objects, which can
+// run any code when loaded. trainctl never loads them.
 type PickleError struct {
 	Path string
 	// Global is the first thing in it, as "os.system", that weights have no use for; "" without one.
@@ -43,7 +43,7 @@ var (
 // pickleHead is how much of a file tells: the first entry's name is in it.
 const pickleHead = 1024
 
-// isPickle goes by the content.
+// isPickle checks the content, not the name.
 func isPickle(r io.ReaderAt) bool {
 	head := make([]byte, pickleHead)
 	n, _ := r.ReadAt(head, 0) // a short file is read whole

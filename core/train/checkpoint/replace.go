@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Replace gives the file at path this content, all of it or, after an error or
-// a crash, none. A file that is there keeps its permissions.
+// Replace atomically writes content to the file at path: after an error or a crash the
+// file is unchanged. A file that is there keeps its permissions.
 func Replace(fsys FS, path string, content func(io.Writer) error) error {
 	mode := fs.FileMode(0o644)
 	info, err := fsys.Stat(path)

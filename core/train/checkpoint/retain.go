@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// retain removes what [checkpoint] keep and keep_best do not ask for, and what
-// the newest checkpoint replaced. Nothing goes before that one was read back from
-// the file system and found whole.
+// retain removes the checkpoints that [checkpoint] keep and keep_best do not select,
+// and those that the newest one replaced. It first reads the newest one back from the
+// file system and verifies it.
 func (s *Store) retain(ctx context.Context, newest Manifest) error {
 	step := newest.Step
 	doomed, err := s.doomed(step, newest.NonFinite == "")
@@ -27,9 +27,9 @@ func (s *Store) retain(ctx context.Context, newest Manifest) error {
 	return s.fs.SyncDir(s.dir)
 }
 
-// doomed lists what has to go: by order of saving, not by step, because a run
-// that went back to an earlier step writes lower steps later. Those that are not
-// finite take no place of one that is; of them the newest alone stays.
+// doomed lists the checkpoints to remove, by order of saving, not by step, because a
+// run that went back to an earlier step saves lower steps later. Checkpoints that are
+// not finite do not count for keep; only the newest of them is kept.
 func (s *Store) doomed(step int, finite bool) ([]name, error) {
 	names, err := s.list()
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) doomed(step int, finite bool) ([]name, error) {
 	return out, nil
 }
 
-// remove takes the name away first, so that a removal cut short leaves no
+// remove renames the directory first, so that an interrupted removal leaves no
 // directory that looks like a checkpoint.
 func (s *Store) remove(n name) error {
 	gone := filepath.Join(s.dir, n.base) + s.suffix("tmp")

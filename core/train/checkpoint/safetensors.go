@@ -24,8 +24,8 @@ var dtypeNames = map[tensor.DType]string{
 	tensor.I8: "I8", tensor.U8: "U8", tensor.I16: "I16", tensor.I32: "I32", tensor.I64: "I64", tensor.Bool: "BOOL",
 }
 
-// WriteSafetensors writes a file that every safetensors reader takes. The
-// header names the tensors in the given order; in the buffer wider element
+// WriteSafetensors writes a file that every safetensors reader accepts. The header
+// lists the tensors in the given order; in the buffer wider element
 // types come first, so that every tensor is aligned to its element. The same
 // input gives the same bytes.
 func WriteSafetensors(w io.Writer, tensors []tensor.Named, metadata map[string]string) error {

@@ -20,8 +20,8 @@ type Snapshot struct {
 	Model     []tensor.Named // parameters and buffers in state-dict order, names without prefix
 	Optimizer []tensor.Named // optim.Optimizer.State
 
-	// Compression is what a lossy compression has left out of the gradients of all
-	// ranks so far, to be added to those of the next step; empty: none.
+	// Compression is the error feedback of a lossy compression on all ranks, to be
+	// added to the gradients of the next step; empty: none.
 	Compression []tensor.Named
 
 	Scaler  map[string]float64 // precision plugin's state; empty: none
@@ -76,14 +76,14 @@ type Best struct {
 	Step   int     `json:"step"`
 }
 
-// Report says what Load did beside reading one checkpoint.
+// Report describes what Load loaded, skipped and adapted.
 type Report struct {
 	Path    string // what was loaded
 	Skipped []Skip // newer ones that could not be used
 	Notes   []string
 }
 
-// Skip is a checkpoint that was passed over.
+// Skip is a checkpoint that Load skipped.
 type Skip struct {
 	Path   string
 	Reason error
@@ -91,11 +91,12 @@ type Skip struct {
 
 func (s Skip) String() string { return fmt.Sprintf("%s: %v", s.Path, s.Reason) }
 
-// ErrNone says that there is no checkpoint at all: with resume = auto, a fresh start.
+// ErrNone reports that there is no checkpoint: with resume = auto, the run starts from
+// scratch.
 var ErrNone = errors.New("no checkpoint")
 
-// UnusableError says that there are checkpoints, or that one was named, and
-// that none can be loaded. The process ends with exit code 6.
+// UnusableError reports that checkpoints exist, or that one was selected, but none can
+// be loaded. The process ends with exit code 6.
 type UnusableError struct {
 	Path    string
 	Skipped []Skip

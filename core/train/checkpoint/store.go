@@ -44,8 +44,8 @@ type Saved struct {
 	NonFinite string // the first tensor that is not finite: the checkpoint does not count as good; "": none
 }
 
-// Open makes dir if need be, locks it against other writers and clears away
-// what dead ones left behind. The error is a *LockedError when another run
+// Open creates dir if needed, locks it against other writers and removes what dead
+// writers left behind. The error is a *LockedError when another run
 // writes there.
 func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 	if err := cfg.Problems().Err(); err != nil {
@@ -86,19 +86,18 @@ func syncAbove(fsys FS, dir string) error {
 // is set before the first Save. In async mode it runs on the goroutine that writes.
 func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
 
-// Dir is the directory of checkpoints.
+// Dir returns the directory of checkpoints.
 func (s *Store) Dir() string { return s.dir }
 
-// Best is the best checkpoint of the directory by keep_best, nil without one. It
-// is asked while nothing is being written.
+// Best returns the best checkpoint of the directory by keep_best, nil if there is none.
+// Do not call it during a write.
 func (s *Store) Best() *Best { return s.best }
 
-// Save makes a checkpoint durable and returns its path. In async mode it
-// returns once the snapshot is copied; how the write ended is told by the next
-// Save, which still starts its own write, or by Close. A write that fails
-// leaves all earlier checkpoints as they were. With a path and an error at
-// once the checkpoint was taken, and something else went wrong: an earlier
-// async write, or the removal of old checkpoints.
+// Save makes a checkpoint durable and returns its path. In async mode it returns once
+// the snapshot is copied; the error of the write is returned by the next Save, which
+// still starts its own write, or by Close. A failed write leaves all earlier
+// checkpoints unchanged. If Save returns both a path and an error, the checkpoint was
+// taken, and an earlier async write or the removal of old checkpoints failed.
 func (s *Store) Save(ctx context.Context, snap *Snapshot) (string, error) {
 	before := s.wait(ctx)
 	if err := ctx.Err(); err != nil {
@@ -147,9 +146,9 @@ func (s *Store) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Settle waits for the write in progress and reads the checkpoint of a step
-// back from the file system. nil means that it is there, whole and finite; the
-// error says what became of it.
+// Settle waits for the write in progress and reads the checkpoint of a step back from
+// the file system. It returns nil if the checkpoint is intact and finite, else an error
+// with the reason.
 func (s *Store) Settle(ctx context.Context, step int) error {
 	before := s.Wait(ctx)
 	path := filepath.Join(s.dir, dirName(step))
@@ -167,15 +166,16 @@ func (s *Store) Settle(ctx context.Context, step int) error {
 	return err
 }
 
-// Close waits for the write in progress, returns its error and gives the directory free.
+// Close waits for the write in progress, unlocks the directory and returns the error of
+// the write.
 func (s *Store) Close() error {
 	unlock := s.unlock
 	s.unlock = func() error { return nil }
 	return errors.Join(s.wait(context.Background()), unlock())
 }
 
-// recover brings order into what a dead writer left, and learns the state of
-// the directory from the manifests.
+// recover cleans up after a dead writer, and reads the state of the directory from the
+// manifests.
 func (s *Store) recover() error {
 	names, err := s.list()
 	if err != nil {
@@ -209,8 +209,8 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// restore decides about a checkpoint that was being replaced by one of the
-// same step: it goes when the new one is there and whole, else it comes back.
+// restore handles a checkpoint that was being replaced by one of the same step: it
+// removes the old one if the new one is intact, and else restores the old one.
 func (s *Store) restore(old name) error {
 	current := filepath.Join(s.dir, dirName(old.step))
 	err := Verify(context.Background(), s.fs, current)

@@ -15,8 +15,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// write makes snap durable, then tidies up. durable says whether the
-// checkpoint is there in spite of an error.
+// write makes snap durable, then removes old checkpoints. durable reports whether the
+// checkpoint was saved despite an error.
 func (s *Store) write(ctx context.Context, snap *Snapshot, start time.Time) (durable bool, err error) {
 	m, bytes, err := s.publish(ctx, snap)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) write(ctx context.Context, snap *Snapshot, start time.Time) (dur
 	return true, nil
 }
 
-// publish writes a temporary directory and gives it its name.
+// publish writes a temporary directory and renames it.
 func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, error) {
 	final := filepath.Join(s.dir, dirName(snap.Step))
 	tmp := final + s.suffix("tmp")
@@ -56,8 +56,8 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 	return m, size, s.pointLatest(filepath.Base(final))
 }
 
-// spare keeps a checkpoint that counts as good from being replaced by one of the
-// same step that does not.
+// spare prevents a finite checkpoint from being replaced by one of the same step that
+// is not finite.
 func (s *Store) spare(path string, by Manifest) error {
 	if m, err := readManifest(s.fs, path); err == nil && m.NonFinite == "" {
 		return fmt.Errorf("the finite checkpoint of this step is kept: %w", &NonFiniteError{by.NonFinite})

@@ -15,11 +15,11 @@ type Config struct {
 	Prefetch int     `toml:"prefetch"`                // batches read ahead, 1 to MaxPrefetch
 }
 
-// MaxPrefetch is the most batches that are read ahead: with the one in use, all
-// slots that a data set's plugin has.
+// MaxPrefetch is the maximum number of prefetched batches: together with the one in
+// use, they need all slots of a data set's plugin.
 const MaxPrefetch = 63
 
-// What [Config].Pad may be.
+// Values of [Config].Pad.
 const (
 	PadRepeat = "repeat"
 	PadNone   = "none"

@@ -10,16 +10,17 @@ import (
 
 // Device copies batches to its own memory while it computes (plan.Resident).
 type Device interface {
-	// Prefetch begins to copy the batch of the next run, and DropPrefetched drops one that
-	// no run has got. WaitPrefetched waits until the batch of the run under way was read.
+	// Prefetch starts to copy the batch of the next run, and DropPrefetched drops one
+	// that no run has used. WaitPrefetched waits until the batch of the run under way
+	// was read.
 	Prefetch(input, target []byte) error
 	WaitPrefetched() error
 	DropPrefetched()
 }
 
-// Feeder gives the steps of an epoch their batches. On a device that computes by
-// itself it takes the next batch ahead and begins to copy it. It belongs to the
-// goroutine of the training loop.
+// Feeder gives the steps of an epoch their batches. For a device with its own memory
+// it prefetches the next batch and starts to copy it. It must be used on the goroutine
+// of the training loop.
 type Feeder struct {
 	loader  *Loader
 	sampler *Sampler
@@ -39,10 +40,10 @@ func NewFeeder(l *Loader, s *Sampler, device Device) *Feeder {
 	return &Feeder{loader: l, sampler: s, device: device}
 }
 
-// Trace records how long batches were waited for.
+// Trace records the waiting time for batches.
 func (f *Feeder) Trace(r *timeline.Recorder) { f.trace = r }
 
-// Start begins a pass over what is left of an epoch after offset samples of this rank.
+// Start begins a pass over the rest of an epoch after offset samples of this rank.
 func (f *Feeder) Start(epoch, offset int) error {
 	order := f.sampler.Epoch(epoch)
 	f.claimed, f.next, f.nextErr = 0, Batch{}, nil
@@ -54,7 +55,7 @@ func (f *Feeder) Start(epoch, offset int) error {
 // Stop ends the pass, so that another loader may use the data set's slots.
 func (f *Feeder) Stop() error { return f.loader.Stop() }
 
-// Forget drops a batch that was copied to the device ahead and that no run will get.
+// Forget drops a batch that was copied to the device in advance and will not be used.
 func (f *Feeder) Forget() {
 	if f.device != nil {
 		f.device.DropPrefetched()
@@ -92,9 +93,9 @@ func (f *Feeder) fetch(i int) (begun timeline.Mark, err error) {
 	return f.trace.Since(timeline.Data, "batch", i, mark), err
 }
 
-// Prefetch takes the next batch of the epoch and begins to copy it to the device,
-// which computes meanwhile. The slot of the batch before is filled anew when
-// that is done, so that was read first. An error comes with the next Peek or Next.
+// Prefetch takes the next batch of the epoch and starts to copy it to the device,
+// which computes at the same time. This frees the slot of the previous batch, which
+// must have been read before. An error is returned by the next Peek or Next.
 func (f *Feeder) Prefetch() {
 	if f.next.Rows > 0 || f.nextErr != nil || f.loader.Left() == 0 {
 		return
@@ -107,8 +108,8 @@ func (f *Feeder) Prefetch() {
 	}
 }
 
-// Left is the number of batches that this rank still brings to the epoch, as
-// far as is known: one that was taken ahead, or found missing, is still to come.
+// Left is the number of batches that this rank still has in the epoch, as far as is
+// known. It includes a prefetched batch, and one that turned out to be missing.
 func (f *Feeder) Left() int {
 	n := f.loader.Left()
 	if f.next.Rows > 0 || errors.Is(f.nextErr, ErrEnd) {
@@ -117,7 +118,7 @@ func (f *Feeder) Left() int {
 	return n
 }
 
-// Used is how many batches of the epoch this rank has given to passes.
+// Used is the number of batches of the epoch that this rank has passed to passes.
 func (f *Feeder) Used() int {
 	n := f.before + f.loader.Taken()
 	if f.next.Rows > 0 {
@@ -136,7 +137,7 @@ func (f *Feeder) Rows(n int) (rows int) {
 	return rows
 }
 
-// Waited is the time that was waited for batches since the last call.
+// Waited is the time spent waiting for batches since the last call.
 func (f *Feeder) Waited() time.Duration {
 	d := f.waited
 	f.waited = 0

@@ -16,7 +16,7 @@ type Batches interface {
 	Wait(slot int) (input, target []byte, err error)
 }
 
-// ErrEnd says that the data set ended before the pass did.
+// ErrEnd reports that the data set ended before the pass.
 var ErrEnd = errors.New("the data set ended early")
 
 // Batch is one batch in shared memory. It is valid until the next call of Next.
@@ -50,9 +50,9 @@ func NewLoader(src Batches, slots, size int, seed uint64) *Loader {
 	return &Loader{src: src, slots: slots, size: size, seed: seed}
 }
 
-// Start begins a pass over indices and asks for the first batches. Batches
-// of an earlier pass that were requested but not taken are waited for and
-// dropped. The indices are read until the pass ends.
+// Start begins a pass over indices and requests the first batches. Batches of an
+// earlier pass that were requested but not taken are waited for and dropped. The
+// indices are read until the pass ends.
 func (l *Loader) Start(split sdk.Split, epoch int, indices []int64) error {
 	if err := l.Stop(); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (l *Loader) Stop() error {
 	return nil
 }
 
-// drain waits for the batches requested from one on. That there are none is
-// no failure.
+// drain waits for the batches requested from one on. If there are none, that is not an
+// error.
 func (l *Loader) drain(from int) error {
 	for ; from < l.requested; from++ {
 		if _, _, err := l.src.Wait(from % l.slots); err != nil && !sdk.IsEndOfData(err) {
@@ -110,7 +110,7 @@ func (l *Loader) Next() (Batch, error) {
 	if l.taken == l.Len() {
 		panic("data: Next after the last batch")
 	}
-	// The previous batch's slot is free from here on.
+	// The previous batch's slot is free now.
 	if err := l.ahead(); err != nil {
 		return Batch{}, err
 	}
@@ -130,8 +130,8 @@ func (l *Loader) Next() (Batch, error) {
 	return b, nil
 }
 
-// ahead requests batches into all free slots. It is called when no batch is
-// in the caller's hands, so a slot is free unless it was requested and not taken.
+// ahead requests batches into all free slots. It is called when the caller uses no
+// batch, so a slot is free unless it was requested and not taken.
 func (l *Loader) ahead() error {
 	for l.requested < l.Len() && l.requested < l.taken+l.slots {
 		from := l.requested * l.size

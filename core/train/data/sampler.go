@@ -67,8 +67,9 @@ func (s *Sampler) LenOf(rank int) int { return (s.total - rank + s.world - 1) / 
 // Total is the number of samples that all ranks get in an epoch.
 func (s *Sampler) Total() int { return s.total }
 
-// Order is the whole epoch's order over all ranks: the shuffled list, padded
-// by repeating it from its head, cut, or left as it is. Rank r takes places r, r+W, r+2W, ….
+// Order is the order of an epoch over all ranks: the shuffled list, padded by
+// repeating it from its start, truncated, or unchanged. Rank r takes positions r, r+W,
+// r+2W, ….
 func (s *Sampler) Order(epoch int) []int64 {
 	var order []int64
 	if s.shuffle {

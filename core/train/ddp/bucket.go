@@ -2,7 +2,7 @@ package ddp
 
 import "github.com/trainctl/trainctl/core/tensor"
 
-// Gradient is one parameter's gradient as bucketing sees it.
+// Gradient is one parameter's gradient for bucketing.
 type Gradient struct {
 	Name  string // state-dict path
 	DType tensor.DType
@@ -17,9 +17,9 @@ func (g Gradient) Bytes() int { return g.DType.Size() * g.Shape.Elems() }
 // algorithms of cuBLASLt ask for it too.
 const GradientAlign = 16
 
-// Bucket is a run of gradients that travel in one all-reduce. In memory they
-// lie in arrival order, each on a multiple of GradientAlign; the gaps before them
-// hold zeros, whose sums and averages are zeros again.
+// Bucket is a group of gradients that are reduced in one all-reduce. In memory they
+// are in arrival order, each at a multiple of GradientAlign; the gaps between them are
+// zero, and stay zero when summed and averaged.
 type Bucket struct {
 	DType  tensor.DType
 	Params []int // indices of the parameters, in arrival order

@@ -7,8 +7,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Call is a kind of collective that a run makes. A backend has to publish it
-// before the run asks for it (sdk.Info.Does).
+// Call is a kind of collective that a run uses. The backend must publish it
+// (sdk.Info.Does).
 type Call struct {
 	Op    sdk.Op
 	DType tensor.DType
@@ -24,10 +24,9 @@ func (c Call) String() string {
 	return fmt.Sprintf("%v (%s)", c.Op, c.For)
 }
 
-// Calls lists every kind of collective that a run of several ranks makes whose
-// gradients have the given types. Whoever makes a collective of another kind
-// adds it here: it is all that is compared with what a backend publishes before
-// the first one.
+// Calls lists every kind of collective that a run of several ranks with gradients of
+// the given types uses. Add new kinds of collectives here: the list is compared with
+// what a backend publishes before the first one.
 func (c Config) Calls(types []tensor.DType) []Call {
 	calls := []Call{
 		{Op: sdk.OpBroadcast, DType: tensor.U8, For: "weights and buffers"},
@@ -50,8 +49,8 @@ func (c Config) Calls(types []tensor.DType) []Call {
 	return calls
 }
 
-// gradientCall is how a bucket of type d travels, and what to change where that
-// cannot be.
+// gradientCall is the all-reduce of a bucket of type d, and the setting to change if
+// the backend does not support it.
 func (c Config) gradientCall(d tensor.DType) Call {
 	call := Call{Op: sdk.OpAllReduce, DType: codec{half: c.half()}.wireType(d), For: "gradients"}
 	switch {

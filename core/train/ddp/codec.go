@@ -6,8 +6,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// codec says how a bucket travels: in which type, where in the arena, and with
-// which factors before and after the sum that make it an average.
+// codec defines how a bucket is sent: its type, its place in the arena, and the
+// factors before and after the sum that make it an average.
 //
 // The order of a compressed bucket is cast, divide, all-reduce, cast back, as
 // in PyTorch's default_hooks.py; the factors are apex's gradient_predivide_factor.
@@ -32,7 +32,7 @@ func (c *codec) divide(n int) {
 	}
 }
 
-// wireType is the type in which a bucket of type d travels.
+// wireType is the type in which a bucket of type d is sent.
 func (c codec) wireType(d tensor.DType) tensor.DType {
 	if c.half.Valid() {
 		return c.half
@@ -40,8 +40,8 @@ func (c codec) wireType(d tensor.DType) tensor.DType {
 	return d
 }
 
-// pack makes a bucket ready to be summed. Without compression it travels where
-// it lies, and bucket and wire are the same region.
+// pack prepares a bucket for the sum. Without compression it is sent in place, and
+// bucket and wire are the same region.
 func (c codec) pack(d tensor.DType, bucket, wire Region) {
 	mem := c.group.Bytes(wire)
 	if wire != bucket {
@@ -52,7 +52,7 @@ func (c codec) pack(d tensor.DType, bucket, wire Region) {
 	}
 }
 
-// unpack turns the sum into the average, where the bucket lies.
+// unpack turns the sum into the average, in the bucket.
 func (c codec) unpack(d tensor.DType, bucket, wire Region) {
 	mem := c.group.Bytes(bucket)
 	if wire != bucket {
@@ -63,7 +63,7 @@ func (c codec) unpack(d tensor.DType, bucket, wire Region) {
 	}
 }
 
-// half is the type that compress names, Invalid for "none".
+// half is the type selected by compress, Invalid for "none".
 func (c Config) half() tensor.DType {
 	switch c.Compress {
 	case "fp16":
@@ -74,9 +74,9 @@ func (c Config) half() tensor.DType {
 	return tensor.Invalid
 }
 
-// LayoutWire places what travels, from offset on, and returns the buckets'
-// regions there and the end. A bucket that travels in its own type travels
-// from where it lies.
+// LayoutWire lays out the memory from which buckets are sent, from offset on, and
+// returns the buckets' regions and the end. A bucket that is sent in its own type is
+// sent in place.
 func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, regions []Region, offset int) (wire []Region, end int) {
 	for i, b := range buckets {
 		n := c.wireBytes(grads, b)

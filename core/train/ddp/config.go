@@ -22,14 +22,14 @@ type Config struct {
 	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
 }
 
-// What [Config].Uneven may be.
+// Values of [Config].Uneven.
 const (
 	UnevenError = "error"
 	UnevenStop  = "stop"
 	UnevenJoin  = "join"
 )
 
-// Default is PyTorch's.
+// Default returns PyTorch's defaults.
 func Default() Config {
 	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
 }

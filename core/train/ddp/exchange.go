@@ -5,10 +5,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Exchange lets layers work with the same layers on the other ranks while a
-// pass runs. Its calls stand in one sequence with the buckets, at the same
-// places on every rank, since all ranks run the same plan, on a channel of their
-// own. It is a plan.Exchange.
+// Exchange lets layers communicate with the same layers on other ranks during a pass.
+// Its calls have their own channel, and one sequence with the buckets that is the same
+// on every rank, since all ranks run the same plan. It implements plan.Exchange.
 type Exchange struct {
 	group  *Group
 	region Region

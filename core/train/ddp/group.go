@@ -53,9 +53,8 @@ func NewGroup(rank, world int, comm Collectives, arena *sdk.Arena, scratch Regio
 	return &Group{Rank: rank, World: world, comm: comm, arena: arena, scratch: scratch}
 }
 
-// Exposed is the time for which this rank has stood still for communication
-// since the last call: what did not hide behind computing, and what it waited for
-// ranks that came later.
+// Exposed is the time that this rank has waited for communication since the last call:
+// communication that did not overlap with computing, and waiting for slower ranks.
 func (g *Group) Exposed() time.Duration {
 	d := g.exposed
 	g.exposed = 0
@@ -70,8 +69,8 @@ func (g *Group) Bytes(r Region) []byte {
 // Seq is the number of the last collective that this rank has called.
 func (g *Group) Seq() uint64 { return g.seq }
 
-// Continue goes on with the number after seq, in a new group of the backend:
-// ranks may have called different numbers of collectives in the one that broke.
+// Continue continues with the number after seq in a new group of the backend: ranks
+// may have called different numbers of collectives in the broken one.
 func (g *Group) Continue(seq uint64) { g.seq = seq }
 
 // submit numbers and starts a collective over a region.
@@ -139,8 +138,8 @@ type Pending struct {
 	n      int
 }
 
-// StartScalars begins to reduce up to 64 float64 values over all ranks. One
-// reduction of scalars may be under way at a time.
+// StartScalars starts to reduce up to 64 float64 values over all ranks. Only one
+// reduction of scalars may be in progress.
 func (g *Group) StartScalars(op sdk.ReduceOp, values []float64) (Pending, error) {
 	n := len(values)
 	if n*8 > ScratchBytes {

@@ -8,8 +8,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// inPlace reduces buckets in the memory of the device that computes them. They are
-// divided and sent when their last gradient is enqueued, long before it is computed.
+// inPlace reduces buckets in the memory of the device on which they are computed. They
+// are divided and sent when their last gradient is enqueued, long before it is
+// computed.
 type inPlace struct {
 	dev     plan.Resident
 	shared  plan.Shared
@@ -19,9 +20,9 @@ type inPlace struct {
 	sent    []int           // buckets, since Begin, that are not settled
 }
 
-// Within makes the reducer sum up buckets in device memory shared with the backend,
-// which has the layout of the group's arena. Buckets travel in their own type. It is
-// called again for each backend that shares the memory, with the arena that this one knows.
+// Within makes the reducer reduce buckets in device memory shared with the backend,
+// which has the layout of the group's arena. Buckets are sent in their own type. It is
+// called again for each backend that shares the memory, with that backend's arena.
 func (r *Reducer) Within(dev plan.Resident, shared plan.Shared, arena *sdk.Arena) {
 	r.staged.on = false
 	if r.device != nil {
@@ -59,10 +60,10 @@ func (d *inPlace) scale(b int, f float64) error {
 	return d.dev.Scale(d.buckets[b], f)
 }
 
-// Settle lets the device go on with the averages that Finish has waited for. A
-// collective that was called after Flush has succeeded before: until then sums in a device's
-// memory do not count, and the device must not wait for one that may never
-// come. Where buckets travel through the host it does nothing.
+// Settle lets the device continue with the averages that Finish has waited for. Call
+// it after a collective that was called after Flush has succeeded: until then sums in
+// device memory are not valid, and the device must not wait for one that may never
+// come. It does nothing if buckets are reduced in host memory.
 func (r *Reducer) Settle() error {
 	d := r.device
 	if d == nil {
@@ -80,8 +81,8 @@ func (r *Reducer) Settle() error {
 	return nil
 }
 
-// Trial sums up n bytes of the buckets' memory, as float32, the way buckets
-// travel, and returns when the sum is there. It leaves nonsense in them.
+// Trial sums up n bytes of the buckets' memory, as float32, the way buckets travel,
+// and returns when the sum is there. It overwrites them with garbage.
 func (r *Reducer) Trial(n int) error {
 	at := Region{Size: n}
 	if r.device == nil || r.staged.on {

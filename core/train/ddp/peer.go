@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// PeerFailed says that this rank cannot go on because another one failed.
+// PeerFailed reports that this rank cannot continue because another one failed.
 type PeerFailed struct {
 	Rank int
 	Text string // the first line of the other rank's error, which that rank shows whole

@@ -9,17 +9,17 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// PowerSGD (Vogels, Karimireddy and Jaggi, 2019; PyTorch's powerSGD_hook.py)
-// sends two thin factors in place of a gradient. A matrix M becomes P = M·Q,
-// summed over ranks and made orthonormal, then Q = Mᵀ·P, averaged over ranks;
-// all ranks go on with P·Qᵀ. What that leaves out of a rank's M is added to its
-// next one, and Q is where the next step begins.
+// PowerSGD (Vogels, Karimireddy and Jaggi, 2019; PyTorch's powerSGD_hook.py) sends two
+// thin factors in place of a gradient. A matrix M becomes P = M·Q, summed over ranks
+// and made orthonormal, then Q = Mᵀ·P, averaged over ranks; all ranks continue with
+// P·Qᵀ. The error of a rank's M is added to its next M, and Q is the start of the next
+// step.
 
 // minRate is how much smaller the factors have to be than the matrix.
 const minRate = 2
 
-// matrix is a gradient that travels as factors: rows×cols at an element of the
-// bucket, of rank r.
+// matrix is a gradient that is sent as factors: rows×cols at an element of the bucket,
+// of rank r.
 type matrix struct {
 	param             int
 	shape             tensor.Shape
@@ -27,7 +27,7 @@ type matrix struct {
 	p, q              int // elements of the factors within their regions
 }
 
-// run is a piece of a bucket that travels as it is.
+// run is a part of a bucket that is sent uncompressed.
 type run struct{ at, n int }
 
 // lowRank is the plan of one bucket. Its first message is [rest, all P], its

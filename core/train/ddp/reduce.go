@@ -74,7 +74,7 @@ func (r *Reducer) FindUnused(at Region) {
 // rank. One that did not has no gradient: the optimizer leaves it alone.
 func (r *Reducer) Used(param int) bool { return r.used.on(param) }
 
-// Resume says how many steps were made before the first Begin.
+// Resume sets the number of steps before the first Begin.
 func (r *Reducer) Resume(steps int) { r.factors.step = steps }
 
 // Save copies what the next synchronised step changes beside gradients, for
@@ -104,8 +104,8 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 	return views
 }
 
-// Divide sets over how many ranks the following passes average: all of them
-// until it is called.
+// Divide sets the number of ranks over which the following passes average; the default
+// is all.
 func (r *Reducer) Divide(ranks int) {
 	r.codec.divide(ranks)
 	r.factors.divide(ranks)
@@ -148,7 +148,7 @@ func (r *Reducer) Unused(param int) {
 	}
 }
 
-// launch starts on a bucket's way to the other ranks.
+// launch starts sending a bucket to the other ranks.
 func (r *Reducer) launch(b int) {
 	switch {
 	case r.err != nil || r.group.World == 1:
@@ -186,7 +186,7 @@ func (r *Reducer) send(b int, d tensor.DType, wire Region) {
 	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
 }
 
-// Flush sends what Begin's pass has left to send, so that a collective called
+// Flush sends the remaining buckets of Begin's pass, so that a collective called
 // between Flush and Finish comes after all of the reducer's.
 func (r *Reducer) Flush() error {
 	r.flushed = time.Now()

@@ -6,8 +6,9 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
-// Stopwatch is what a backend can do beside Collectives: say when it worked on
-// a call. Timed switches it on; Span is of a call that was waited for.
+// Stopwatch is optional for a backend in addition to Collectives: it reports when the
+// backend worked on a call. Timed switches it on; Span is of a call that was waited
+// for.
 type Stopwatch interface {
 	Timed()
 	Span(ticket uint64) (begin, end time.Time, ok bool)

@@ -12,10 +12,10 @@ import (
 // Cap is a number of MiB, or "auto" in TOML.
 type Cap float64
 
-// AutoCap leaves the caps of buckets to trainctl.
+// AutoCap lets trainctl choose the caps of buckets.
 var AutoCap = Cap(math.Inf(1))
 
-// IsAuto reports whether the cap is left to trainctl.
+// IsAuto reports whether trainctl chooses the cap.
 func (c Cap) IsAuto() bool { return math.IsInf(float64(c), 1) }
 
 func (c Cap) String() string {
@@ -65,8 +65,8 @@ func (c Cap) MarshalJSON() ([]byte, error) {
 	return []byte(c.String()), nil
 }
 
-// Pace is what decides about buckets: when gradients become complete, and what
-// an all-reduce costs.
+// Pace is the measurement from which buckets are chosen: when gradients become
+// complete, and the cost of an all-reduce.
 type Pace struct {
 	Ready []time.Duration // by parameter, from the start of the pass
 	End   time.Duration   // of the pass

@@ -5,9 +5,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// usedParams tells which parameters took part in a step (find_unused_parameters):
-// this rank counts its own, and one all-reduce adds up those of all ranks. The
-// zero value takes every parameter for used and sends nothing.
+// usedParams determines which parameters took part in a step (find_unused_parameters):
+// this rank counts its own, and one all-reduce sums those of all ranks. The zero value
+// treats every parameter as used and sends nothing.
 type usedParams struct {
 	region Region  // of the group's arena, which counts lies in
 	counts []int32 // by parameter: 1 if this rank used it; after wait, the ranks that did

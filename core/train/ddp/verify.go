@@ -57,8 +57,8 @@ func (r Replica) Encode() []byte {
 	return b
 }
 
-// DisagreementError says in what ranks differ that must be equal. It is a mistake
-// of whoever started them: starting them again does not help.
+// DisagreementError reports how ranks differ that must be equal. Ranks were started
+// with different inputs, so a restart does not help.
 type DisagreementError struct{ Detail string }
 
 func (e *DisagreementError) Error() string { return e.Detail }

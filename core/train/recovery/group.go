@@ -13,7 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// restarter is what a backend can do beside host.Collectives: start again.
+// restarter is optional for a backend in addition to host.Collectives: it can be
+// started again.
 type restarter interface {
 	Restart(ctx context.Context) error
 }
@@ -111,8 +112,8 @@ func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
 	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: float64(time.Since(begin)) / float64(time.Millisecond)})
 }
 
-// Replaceable tells a group that broke, because a plugin died or hangs, from
-// ranks that want different things, which a new group would want again.
+// Replaceable distinguishes a broken group, because a plugin died or hangs, from ranks
+// that want different things, which a new group would want again.
 func Replaceable(err error) bool {
 	var failed *host.PluginError
 	if !errors.As(err, &failed) || failed.Kind != sdk.KindBackend {
@@ -197,7 +198,7 @@ func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, fa
 	return nil, worst
 }
 
-// message is what a rank tells the others while they form a group.
+// message is what a rank sends to the others while they form a group.
 type message struct {
 	Value   []byte `json:",omitempty"`
 	Failure string `json:",omitempty"`

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// progress is how far a rank is, as it tells the others when the process group
-// broke, and at the end of the run.
+// progress is the progress of a rank, which it sends to the others when the process
+// group broke, and at the end of the run.
 type progress struct {
 	Stage     int      // number of the stage that it is in
 	Name      string   // of the stage
