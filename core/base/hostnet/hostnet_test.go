@@ -11,6 +11,28 @@ import (
 	"time"
 )
 
+// connected is a connection over loopback. A net.Pipe will not do: without a buffer,
+// one end's alert waits for the other, which is still writing its certificate.
+func connected(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{near, far} {
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(time.Minute))
+	}
+	return near, far
+}
+
 // Both ends have to know the secret, and the label.
 func TestTLSKnowsItsOwn(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -30,8 +52,7 @@ func TestTLSKnowsItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			near, far := net.Pipe()
-			defer near.Close()
+			near, far := connected(t)
 			accepted := make(chan error, 1)
 			go func() {
 				s := ours.Server(near)
@@ -66,7 +87,7 @@ func TestTLSRefusesAClientThatTakesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, certs := range map[string][]tls.Certificate{"its own key": {stranger}, "no key": nil} {
-		near, far := net.Pipe()
+		near, far := connected(t)
 		go func() {
 			c := tls.Client(far, &tls.Config{InsecureSkipVerify: true, Certificates: certs})
 			c.Handshake()
