@@ -20,7 +20,7 @@ type account struct {
 // warmup steps are left out of throughput, as in the ranks' own summary.
 const warmup = 10
 
-// Emit takes note of rank 0's events.
+// Emit records rank 0's events.
 func (a *account) Emit(r event.Record) {
 	if r.Rank != 0 {
 		return
@@ -31,7 +31,7 @@ func (a *account) Emit(r event.Record) {
 		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples, Classes: e.Classes}
 	case *event.PluginStarted:
 		s.Plugins = append(s.Plugins, *e)
-	case *event.RunStarted: // again, where the ranks were restarted
+	case *event.RunStarted: // also after a restart of the ranks
 		s.Plugins, s.Continues = nil, e.Continues
 		s.Name, s.WorldSize, s.Device, s.Backend, s.Precision = e.Name, e.WorldSize, e.Device, e.Backend, e.Precision
 	case *event.PlanMade:
@@ -65,7 +65,7 @@ func (a *account) step(at time.Time, samples int) {
 // Close does nothing.
 func (a *account) Close() error { return nil }
 
-// close gives the summary of a run that ended so; the caller knows the rest of it.
+// close returns the summary of a run that ended with this status; the caller adds the rest.
 func (a *account) close(status string, restarts int) event.Summary {
 	s := a.summary
 	s.Status, s.Restarts = status, restarts

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchStep measures the operations of one rank's training step as the
-// configuration plans it, on made-up data. It starts and opens what Forecast does.
+// configuration plans it, on synthetic data. It starts and opens what Forecast does.
 func BenchStep(ctx context.Context, o ForecastOptions, budget time.Duration) (*bench.StepReport, error) {
 	c, f := o.Config, newForecaster(ctx, o)
 	if err := f.plan(ctx); err != nil {

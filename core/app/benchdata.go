@@ -17,7 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/data"
 )
 
-// BenchDataOptions are what a measurement of the data path needs.
+// BenchDataOptions configure a measurement of the data path.
 type BenchDataOptions struct {
 	Config   *config.Config // checked
 	Builtins []host.Builtin
@@ -62,7 +62,7 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	return r, nil
 }
 
-// feeder has the plugins of the ranks on this host.
+// feeder holds the dataset plugins of the ranks on this host.
 type feeder struct {
 	c       *config.Config
 	host    *host.Host

@@ -13,11 +13,11 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// CheckModel holds a configuration against what its data set publishes of its
-// samples: what a plan finds impossible, and a model.init that is here and is not
-// this model's. It starts nothing. A data set that is given by a path, or that
-// says nothing without files that are not on this machine, is not a problem. The error
-// is a *config.Error with the places.
+// CheckModel checks a configuration against the shape of the data set's samples: it
+// reports what the planner rejects, and a model.init file that exists here and is not
+// of this model. It starts nothing. It skips a data set that is given by a path, or
+// that needs files missing on this machine to report its shape. The error is a
+// *config.Error with lines and columns.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)
 	if host.IsPath(f.cfg.Dataset.Plugin) {
@@ -36,8 +36,8 @@ func CheckModel(ctx context.Context, o ForecastOptions) error {
 	return AtPlace(f.cfg, f.checkInit(ctx))
 }
 
-// outlined makes the outline without starting a precision plugin: shapes are the
-// same under any policy.
+// outlined computes the outline without starting a precision plugin: shapes do not
+// depend on the policy.
 func (f *forecaster) outlined(ctx context.Context) (err error) {
 	if host.IsPath(f.cfg.Precision.Plugin) {
 		c := *f.cfg
@@ -62,8 +62,8 @@ func (f *forecaster) checkInit(ctx context.Context) error {
 	return usererr.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()
 }
 
-// AtPlace gives the problems that an error is made of their places in the
-// configuration; other errors stay as they are.
+// AtPlace adds lines and columns of the configuration to the problems in an error; it
+// returns other errors unchanged.
 func AtPlace(c *config.Config, err error) error {
 	if l := usererr.Problems(err); l != nil {
 		return c.Refuse(l)

@@ -21,15 +21,15 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Machine is what the plans of this host's ranks run on.
+// Machine is the device that this host's ranks compute on.
 type Machine struct {
 	Device string     // "cpu" or "cuda"
-	Why    string     // run.device = "auto" chose the CPU
+	Why    string     // why run.device = "auto" chose the CPU
 	GPUs   []cuda.GPU // that this process sees; nil on CPUs
 }
 
-// Survey finds out what run.device means on this machine. With "auto" a machine
-// without GPUs is not an error; with "cuda" it is a *cuda.MissingError.
+// Survey resolves run.device on this machine. A machine without GPUs is no error with
+// "auto"; with "cuda" it is a *cuda.MissingError.
 func Survey(ctx context.Context, device string) (Machine, error) {
 	if device == "cpu" {
 		return Machine{Device: "cpu"}, nil
@@ -40,16 +40,16 @@ func Survey(ctx context.Context, device string) (Machine, error) {
 	case err == nil:
 		return Machine{Device: "cuda", GPUs: gpus}, nil
 	case device == "auto" && errors.As(err, &missing) && !missing.Driver:
-		return Machine{Device: "cpu", Why: missing.What}, nil // nobody here asks how to get a GPU
+		return Machine{Device: "cpu", Why: missing.What}, nil // without the advice how to get a GPU
 	case device == "auto":
 		return Machine{Device: "cpu", Why: err.Error()}, nil
 	}
 	return Machine{}, fmt.Errorf("run.device = %q: %w", device, err)
 }
 
-// GPU is the one of a rank: that of its local rank. Where there are fewer, because
-// ranks share one or each sees its own alone, counting begins anew; ranks
-// compare what they got before the first step.
+// GPU is the GPU of a rank: GPU localRank modulo the number of visible GPUs, since
+// ranks may share a GPU or see only their own. Ranks compare their GPUs before the
+// first step.
 func (m Machine) GPU(w rank.World) cuda.GPU { return m.GPUs[w.LocalRank%len(m.GPUs)] }
 
 // gpuText names a rank's GPU; "" on CPUs.
@@ -74,7 +74,7 @@ func (m Machine) String() string {
 
 func survey(cfg *config.Config) (Machine, error) { return Survey(context.Background(), cfg.Run.Device) }
 
-// openDevice begins to make this rank's device ready: a GPU takes a while.
+// openDevice starts to open this rank's device: a GPU takes a while.
 func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bus *event.Bus) *Starting[plan.Device] {
 	s := Start(func() (plan.Device, error) {
 		if m.Device == "cpu" {
@@ -105,9 +105,9 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bu
 	return s
 }
 
-// threads is how many threads of the CPU a rank computes on. GOMAXPROCS is what
-// our launcher, or a person, has said; other launchers say nothing. torchrun's
-// ranks share their host, those of batch systems have cores of their own.
+// threads is the number of CPU threads that a rank computes with. Our launcher, or
+// the user, sets GOMAXPROCS; other launchers do not. torchrun's ranks share the cores
+// of their host, those of batch systems have their own.
 func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int {
 	_, told := env("GOMAXPROCS")
 	switch {
@@ -119,11 +119,11 @@ func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int
 	return cgroup.Cores()
 }
 
-// lateness is how long what ends waits for what a driver may never do.
+// lateness is how long shutdown waits for calls of a driver that may never return.
 const lateness = 2 * time.Second
 
-// guarded runs f, which uses the device, and gives up on it soon after the device
-// was lost. f then learns it from the next call, unless it is in one that never returns.
+// guarded runs f, which uses the device, and returns soon after the device is lost. f
+// itself gets the error from its next call, unless it hangs in one.
 func guarded(s *Starting[plan.Device], f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

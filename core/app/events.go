@@ -18,20 +18,20 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// What the launcher tells its workers beside the rank's own variables.
+// Environment variables that the launcher sets for its workers, besides the rank's.
 const (
-	envRunDir    = "TRAINCTL_RUN_DIR"    // directory of this run, made by the launcher
+	envRunDir    = "TRAINCTL_RUN_DIR"    // directory of this run, created by the launcher
 	envStarted   = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
-	envContinues = "TRAINCTL_CONTINUES"  // directory of the run that this one goes on from
+	envContinues = "TRAINCTL_CONTINUES"  // directory of the run that this one continues
 	envSockets   = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
 )
 
 // RunDir is the run directory; the zero value, on other ranks than 0, has none.
 type RunDir struct{ event.RunDir }
 
-// openEvents makes the worker's bus. Rank 0 writes the run directory's files;
-// every rank reports to its launcher, and rank 0 draws the progress itself
-// when nobody launched it.
+// openEvents creates the worker's bus. Rank 0 writes the run directory's files; every
+// rank reports to its launcher, and without a launcher rank 0 draws the progress
+// itself.
 func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
 	bus := event.NewBus(w.Rank)
 	var dir RunDir
@@ -63,7 +63,7 @@ func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Conf
 	return bus, dir, nil
 }
 
-// ofRank leaves out what rank 0 says for all.
+// ofRank leaves out events that rank 0 reports for all.
 type ofRank struct {
 	event.Sink
 	rank int
@@ -80,22 +80,22 @@ func (s ofRank) Emit(r event.Record) {
 	s.Sink.Emit(r)
 }
 
-// outlet is an output for which no step waits: a launcher that was stopped reads
-// no events, and nobody may read a terminal. It is closed behind the bus.
+// outlet is an output that never blocks a step: a stopped launcher reads no events,
+// and a terminal may be blocked. It is closed after the bus.
 func outlet(lc fx.Lifecycle, f *os.File, notice func(int) []byte) *lossy.Writer {
 	w := lossy.NewWriter(f, lossy.Options{Limit: outletBytes, Notice: notice, NoticeEvery: time.Minute, Patience: 5 * time.Second})
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {
-		_ = w.Close() // who does not read hears nothing
+		_ = w.Close() // a reader that does not read loses the rest
 		return nil
 	}})
 	return w
 }
 
-// outletBytes are the events of some 15,000 steps.
+// outletBytes holds the events of about 15,000 steps.
 const outletBytes = 4 << 20
 
-// openRunFiles opens, or under another launcher than ours makes, the run
-// directory and adds the sinks that write there.
+// openRunFiles opens the run directory, or creates it under another launcher than
+// ours, and adds the sinks that write there.
 func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint.FS) (err error) {
 	if path, ok := os.LookupEnv(envRunDir); ok {
 		dir.RunDir, err = event.OpenRunDir(fs, path)
@@ -132,7 +132,7 @@ func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint
 	return nil
 }
 
-// logToEvents makes plugins' log records events.
+// logToEvents turns plugins' log records into events.
 func logToEvents(bus *event.Bus) slog.Handler { return &eventHandler{bus: bus} }
 
 type eventHandler struct {

@@ -19,19 +19,19 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 )
 
-// ForecastOptions are what a forecast needs.
+// ForecastOptions configure a forecast.
 type ForecastOptions struct {
 	Config   *config.Config // checked
 	Builtins []host.Builtin
 	Host     *host.Host // starts plugins given by a path
-	// OpenData lets a data set that is given by a path be opened: it cannot say
-	// its shape otherwise, and may read or fetch a lot.
+	// OpenData allows opening a data set that is given by a path: only then does it
+	// report its shape, but it may read or download a lot.
 	OpenData bool
 }
 
-// Forecast says what a run of the configuration would do. It opens no data
-// unless it is told to: built-in plugins answer within this process, and a
-// precision plugin that is given by a path is started for its policy.
+// Forecast returns what a run of the configuration would do. It opens data only with
+// OpenData: built-in plugins answer within this process, and a precision plugin that
+// is given by a path is started to get its policy.
 func Forecast(ctx context.Context, o ForecastOptions) (*forecast.Report, error) {
 	f := newForecaster(ctx, o)
 	if err := f.plan(ctx); err != nil {
@@ -64,7 +64,7 @@ func (f *forecaster) outlineOf() (err error) {
 	return err
 }
 
-// backend compares what the plan asks of the backend with what that publishes.
+// backend compares what the plan needs from the backend with what the backend offers.
 func (f *forecaster) backend(ctx context.Context) error {
 	name := Backend(f.cfg)
 	info, err := f.host.Describe(ctx, sdk.KindBackend, name)
@@ -76,7 +76,7 @@ func (f *forecaster) backend(ctx context.Context) error {
 }
 
 // newForecaster counts the ranks that a configuration starts here and
-// elsewhere. A device that this machine lacks keeps nobody from a plan.
+// elsewhere. A missing device on this machine does not prevent planning.
 func newForecaster(ctx context.Context, o ForecastOptions) *forecaster {
 	c := o.Config
 	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithChecksums(c.Checksums()).WithSandboxes(c.Sandboxes()), openData: o.OpenData}
@@ -105,7 +105,7 @@ type forecaster struct {
 	plugins  []forecast.Plugin
 }
 
-// builtin finds a plugin of the executable, and notes it for the report.
+// builtin finds a built-in plugin, and adds it to the report.
 func (f *forecaster) builtin(kind sdk.Kind, name string) (*sdk.Plugin, sdk.Info, error) {
 	for _, b := range f.builtins {
 		if b.Kind == kind && b.Name == name {
@@ -178,7 +178,7 @@ func (f *forecaster) precision(ctx context.Context) (sdk.Policy, error) {
 	return f.policyOf(ctx, host.InProcessPrecision(p.Precision()), info)
 }
 
-// started starts a precision plugin and asks it.
+// started starts a precision plugin and gets its policy.
 func (f *forecaster) started(ctx context.Context, path string) (policy sdk.Policy, err error) {
 	p, err := f.host.StartPrecision(ctx, path)
 	if err != nil {
@@ -228,7 +228,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 	return r, nil
 }
 
-// layers lists the model's layers with what they compute for one sample.
+// layers lists the model's layers with their FLOPs for one sample.
 func (f *forecaster) layers(r *forecast.Report) {
 	g, p := f.outline.Graph, f.outline.Plan
 	flops := map[string]int64{}
@@ -286,7 +286,7 @@ func (f *forecaster) memory(r *forecast.Report) {
 	}
 }
 
-// optimizerBytes counts state and master copies.
+// optimizerBytes is the size of the optimizer's state and master weights.
 func (f *forecaster) optimizerBytes() (n int64) {
 	elem := 4
 	if f.outline.Plan.DType.Size() == 8 {

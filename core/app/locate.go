@@ -8,10 +8,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// LocateData asks a built-in data set whether its data are on this machine,
-// before ranks start that would each say that they are not. Of a job on several
-// hosts every rank looks for itself, so that all of them end. The error is a
-// *host.DataError.
+// LocateData asks a built-in data set whether its data is on this machine, before
+// ranks start that would each report that it is not. In a job on several hosts every
+// rank checks for itself, so that all of them end. The error is a *host.DataError.
 func LocateData(c *config.Config, builtins []host.Builtin) error {
 	if c.Launch.Nnodes.Int() > 1 {
 		return nil

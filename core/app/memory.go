@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// peakRSS is the most memory that this rank and its plugins have had resident,
-// in bytes; 0 where the system does not say. Pages that a plugin shares with
-// the rank, and the text of the one binary, are counted once.
+// peakRSS is the peak resident memory of this rank and its plugins, in bytes; 0 where
+// the system does not report it. Pages that a plugin shares with the rank, and the
+// code of the binary, are counted once.
 func (r *runner) peakRSS() int64 {
 	total := peakOf(os.Getpid(), false)
 	for _, pid := range r.pluginPIDs() {

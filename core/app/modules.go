@@ -39,13 +39,13 @@ func modules(o WorkerOptions) fx.Option {
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 
-// jobSecret is what this rank's job alone knows.
+// jobSecret is the shared secret of this rank's job.
 func jobSecret(w rank.World, cfg *config.Config, bus *event.Bus) (secret.Secret, error) {
 	warnExposed(bus, secret.Take())
 	return rank.SecretOf(w, cfg.Launch.SecretFile)
 }
 
-// warnExposed says where plugins can read the secret after all.
+// warnExposed warns if plugins can still read the secret.
 func warnExposed(bus *event.Bus, given secret.Given) {
 	if err := given.Exposed; err != nil {
 		bus.Emit(&event.Warning{Source: "secret", Message: fmt.Sprintf(
@@ -53,8 +53,8 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 	}
 }
 
-// NewHost makes the host of this rank's plugins. Their log becomes events, and
-// they compute on the rank's share of the cores, whoever launched it.
+// NewHost creates the host of this rank's plugins. Their log records become events,
+// and they compute on the rank's share of the cores, under any launcher.
 func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: func() string { return flightDir(dir) }, SocketDir: os.Getenv(envSockets),
@@ -64,9 +64,9 @@ func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir agreedDir) *host
 	})
 }
 
-// flightDir is where this rank leaves its last operations: in the run directory.
+// flightDir is where this rank writes its flight record: in the run directory.
 func flightDir(agreed agreedDir) string {
-	dir, err := agreed.Get(context.Background()) // which has a deadline of its own
+	dir, err := agreed.Get(context.Background()) // it has its own deadline
 	if err != nil || dir.Path == "" {
 		return ""
 	}
@@ -81,7 +81,7 @@ func hangTimeout(collective time.Duration) time.Duration {
 
 type joined = *Starting[*rank.Client]
 
-// startJoin begins to look for the other ranks.
+// startJoin starts connecting to the other ranks.
 func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Config, bus *event.Bus) joined {
 	s := Start(func() (*rank.Client, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
@@ -148,8 +148,8 @@ func started[I any, T any](v T, err error) (I, error) {
 	return any(v).(I), nil
 }
 
-// Backend is the backend that a configuration means: "auto" is TCP, which
-// serves every device and gives equal bits.
+// Backend is the backend that a configuration selects: "auto" is TCP, which supports
+// every device and gives bit-identical results.
 func Backend(cfg *config.Config) string {
 	if cfg.Backend.Plugin == "auto" {
 		return "tcp"
@@ -169,7 +169,7 @@ func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Confi
 	told := false
 	s.OnSaved(func(c checkpoint.Saved) {
 		bus.Emit(&event.CheckpointSaved{Step: c.Step, Path: c.Path, Bytes: c.Bytes, TookMS: float64(c.Took.Microseconds()) / 1e3, Best: c.Best})
-		if c.NonFinite != "" && !told { // the run soon ends, and all until then are alike
+		if c.NonFinite != "" && !told { // the run ends soon, and one warning is enough
 			told = true
 			bus.Emit(&event.Warning{Source: "checkpoint", Message: fmt.Sprintf(
 				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto continues from the newest finite one", c.Step, c.NonFinite)})

@@ -20,23 +20,23 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// outcome is how a run ended, judged once: the block, the summary, the last
-// event, the exit code and what to do next all render it.
+// outcome is how a run ended. The failure block, the summary, the last event, the exit
+// code and the advice are all derived from it.
 type outcome struct {
 	status  string // as in event.RunDone
 	code    int
-	failure *launch.Failure // nil where no rank failed, or none of our launcher's
+	failure *launch.Failure // nil where no rank of our launcher failed
 	failed  *event.RankFailed
-	refused error  // a mistake of the user's that a rank found before its first step, with its place
+	refused error  // a mistake of the user that a rank found before its first step, with its place
 	ended   string // the signal that ended it; "" if none did
-	resume  string // what --resume auto would go on from, in words; "" if that is unknown or of no use
+	resume  string // what --resume auto would continue from, in words; "" if unknown or not useful
 }
 
-// outcome judges a run that failed.
+// outcome returns how a failed run ended.
 func (j *job) outcome(res launch.Result) outcome {
 	o := outcome{status: "failed", code: res.ExitCode, failure: res.Failure()}
 	if o.code == launch.ExitPreempted {
-		o.status = "preempted" // the ranks have read their checkpoint back, and say how to go on
+		o.status = "preempted" // the ranks have verified their checkpoint, and print how to continue
 		return o
 	}
 	switch {
@@ -97,7 +97,8 @@ func (o outcome) message() string {
 	return o.resume
 }
 
-// show is for people. What a user has to fix is returned as an error. Ranks that were preempted have told it all themselves.
+// show writes the outcome for people. It returns what a user has to fix as an error.
+// Preempted ranks have reported everything themselves.
 func (o outcome) show(w io.Writer) error {
 	var text string
 	switch {
@@ -113,11 +114,11 @@ func (o outcome) show(w io.Writer) error {
 	return err
 }
 
-// proof bounds how long the end of a run reads checkpoints back.
+// proof bounds how long checkpoints are verified at the end of a run.
 const proof = 10 * time.Second
 
-// resumable says what --resume auto would go on from. Nodes that do not see rank
-// 0's run directory cannot know.
+// resumable says what --resume auto would continue from. It returns "" on nodes that
+// do not see rank 0's run directory.
 func (j *job) resumable() string {
 	if j.Config.Launch.NodeRank != 0 {
 		dir, _ := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
@@ -128,8 +129,8 @@ func (j *job) resumable() string {
 	return resumable(j.fs, j.Config.Run)
 }
 
-// resumable says what --resume auto would go on from. It has been read back and
-// is whole.
+// resumable says what --resume auto would continue from, after reading the checkpoint
+// back and verifying it.
 func resumable(fsys checkpoint.FS, run train.RunConfig) string {
 	dir, err := newestRun(fsys, run.Dir, run.Name)
 	const none = "There is no checkpoint to continue from; checkpoint.every sets how often one is saved."
@@ -147,8 +148,8 @@ func resumable(fsys checkpoint.FS, run train.RunConfig) string {
 	return none
 }
 
-// newestRun is the directory of checkpoints that --resume auto means: that of
-// the newest run of the name that has one, "" if none has.
+// newestRun is the directory of checkpoints that --resume auto uses: that of the newest
+// run of the name that has one, "" if none has.
 func newestRun(fsys checkpoint.FS, base, name string) (string, error) {
 	parent := filepath.Join(base, name)
 	entries, err := afero.ReadDir(fsys, parent)

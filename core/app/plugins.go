@@ -13,12 +13,11 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 )
 
-// CheckPlugins checks the options of plugins against what they publish, and what
-// a run would ask of its backend against what that publishes. Built-in plugins
-// answer within this process; one given by a path is started for a moment, if it
-// has the sum that the file wants. A precision plugin is also asked for its policy,
-// and a built-in backend where it would run, so that illegal combinations are
-// found before anything runs.
+// CheckPlugins checks the options of plugins against those they declare, and what a run
+// needs from its backend against what the backend offers. Built-in plugins answer
+// within this process; one given by a path is started briefly, if its checksum matches
+// the configuration. It also gets the policy of a precision plugin and the placement of
+// a built-in backend, so that invalid combinations are found before anything runs.
 func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
 	return func(c *config.Config, kind, plugin, sum string, given map[string]any) (map[string]any, usererr.List, error) {
 		if kind == string(sdk.KindBackend) {
@@ -55,7 +54,7 @@ type pluginCheck struct {
 	config   *config.Config
 }
 
-// policy asks a precision plugin.
+// policy gets the policy of a precision plugin.
 func (k pluginCheck) policy(ctx context.Context, plugin string, opts sdk.Options) (policy sdk.Policy, err error) {
 	p, err := k.precision(ctx, plugin)
 	if err != nil {
@@ -65,7 +64,7 @@ func (k pluginCheck) policy(ctx context.Context, plugin string, opts sdk.Options
 	return p.Policy(ctx, opts)
 }
 
-// precision is a plugin to ask, within this process where it is built in.
+// precision starts a precision plugin, within this process if it is built in.
 func (k pluginCheck) precision(ctx context.Context, plugin string) (*host.Precision, error) {
 	for _, b := range k.builtins {
 		if b.Kind == sdk.KindPrecision && b.Name == plugin {
@@ -75,9 +74,8 @@ func (k pluginCheck) precision(ctx context.Context, plugin string) (*host.Precis
 	return k.host.StartPrecision(ctx, plugin)
 }
 
-// demands compares what the configuration asks of a backend with what it
-// publishes. Where the precision plugin cannot be asked, what is wrong with that is
-// reported in its own place.
+// demands compares what the configuration needs from a backend with what the backend
+// offers. Errors of the precision plugin are reported elsewhere, with its own key.
 func (k pluginCheck) demands(ctx context.Context, backend sdk.Info) error {
 	c := k.config
 	world := c.Launch.Nproc(0, runtime.NumCPU()) * max(1, c.Launch.Nnodes.Int())
@@ -98,8 +96,8 @@ func (k pluginCheck) demands(ctx context.Context, backend sdk.Info) error {
 	return train.CheckBackend(backend, world, device(c.Run.Device, backend.Devices), c.DDP.Calls(train.GradientTypes(c.Run.DType, &policy)))
 }
 
-// device is what ranks compute on, as far as a configuration says. What "auto"
-// means is another machine's business: it is none that the backend does not serve.
+// device is the device that ranks compute on, as far as the configuration determines
+// it. "auto" is resolved on the machine that runs, to a device the backend supports.
 func device(configured string, served []string) string {
 	if configured == "auto" && len(served) > 0 {
 		return served[0]

@@ -10,9 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// rankLog is the log of a rank that writes it itself, since no launcher of ours
-// reads its output. It is a sink of the rank's events. What comes before the log
-// is open waits; a log that is never opened loses it.
+// rankLog is the log that a rank writes itself when our launcher does not read its
+// output. It is a sink of the rank's events. It keeps lines until the log is open; if
+// it is never opened, they are lost.
 type rankLog struct {
 	remarks remarks
 
@@ -21,12 +21,12 @@ type rankLog struct {
 	early []string
 }
 
-// maxEarly bounds the texts that wait for the log: a rank that waits for others
-// says so again and again.
+// maxEarly bounds the lines kept until the log is open: a rank that waits for others
+// reports so repeatedly.
 const maxEarly = 1000
 
-// open opens the log in a run's directory. Go's runtime writes there too, should
-// the rank crash.
+// open opens the log in a run's directory. If the rank crashes, Go's runtime writes
+// there too.
 func (l *rankLog) open(fs checkpoint.FS, dir event.RunDir, rank int, warn func(error)) error {
 	file, err := launch.OpenRankLog(fs, dir.Logs(), rank, false, warn)
 	if err != nil {
@@ -46,7 +46,7 @@ func (l *rankLog) open(fs checkpoint.FS, dir event.RunDir, rank int, warn func(e
 	return debug.SetCrashOutput(f, debug.CrashOptions{})
 }
 
-// Emit writes what belongs into the log of an event.
+// Emit writes the log lines for an event.
 func (l *rankLog) Emit(r event.Record) {
 	if text := l.remarks.record(r); text != "" {
 		l.say(text)
@@ -65,7 +65,7 @@ func (l *rankLog) say(text string) {
 	}
 }
 
-// Close does nothing: the rank has its last word after its events, with close.
+// Close does nothing: the rank still writes after its events, and calls close.
 func (l *rankLog) Close() error { return nil }
 
 func (l *rankLog) close() error {

@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 )
 
-// record says which plugins the rank works with, and tells it as events. What
-// several of them are executed from is read once.
+// record emits an event for each plugin of the rank. It computes the checksum of an
+// executable that several plugins share once.
 func (r *runner) record(d train.Deps) []event.PluginStarted {
 	cfg := r.p.Config
 	sums := map[string]event.PluginStarted{} // by path

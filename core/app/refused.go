@@ -10,15 +10,15 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Told is an error of a rank that its launcher knows and shows, once for all ranks
-// and with its place in the configuration.
+// Told is an error of a rank that was reported to its launcher, which shows it once for
+// all ranks and with its place in the configuration.
 type Told struct{ error }
 
 func (e Told) Unwrap() error { return e.error }
 
-// refuse takes an error from before the first step. A mistake in the configuration,
-// or in the data that it names, is told to the launcher; without one it gets its
-// place in the file here.
+// refuse handles an error from before the first step. It reports a mistake in the
+// configuration, or in the data it refers to, to the launcher; without a launcher it
+// adds the place in the file here.
 func (r *runner) refuse(err error) error {
 	o := r.p.Options
 	if err == nil || o.ExitCode == nil || o.exitCode(err) != launch.ExitConfig {
@@ -39,8 +39,8 @@ func (r *runner) refuse(err error) error {
 	return Told{err}
 }
 
-// optionsOf are the problems that an error is made of. A plugin's own are about
-// its table of options.
+// optionsOf returns the problems in an error. Those from a plugin get the prefix of its
+// table of options.
 func optionsOf(err error) usererr.List {
 	var plugin *host.PluginError
 	if errors.As(err, &plugin) {

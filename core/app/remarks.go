@@ -9,20 +9,18 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// remarks puts events into the ranks' logs: what their plugins logged, their
-// warnings, and in rank 0's log the progress of the run, so that trainctl logs
-// --follow shows a healthy run too. The terminal leaves out some of it, of ranks
-// above 0.
+// remarks writes events into the ranks' logs: log records of plugins, warnings, and in
+// rank 0's log the progress of the run, so that trainctl logs --follow also shows
+// progress. The terminal omits some of it for ranks above 0.
 type remarks struct {
 	mu    sync.Mutex
 	lines event.Lines
 }
 
-// of is what belongs into the log of the rank that wrote the line of an event,
-// "" for nothing.
+// of returns the log lines for the line of an event, "" for none.
 func (m *remarks) of(line []byte) string {
 	if event.KindOf(line) == stepKind && !bytes.Contains(line, []byte(`,"rank":0,`)) {
-		return "" // the many, unread
+		return "" // most events, skipped without decoding
 	}
 	r, err := event.Decode(line)
 	if err != nil {

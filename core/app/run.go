@@ -28,7 +28,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// RunOptions are what a launcher is asked for.
+// RunOptions configure a launcher.
 type RunOptions struct {
 	Config  *config.Config // checked
 	Resume  string         // "", "auto", or a checkpoint
@@ -36,12 +36,12 @@ type RunOptions struct {
 	Build   string
 	Started time.Time // when this process began
 
-	Sinks []event.Sink // what shows the run to people
+	Sinks []event.Sink // displays of the run
 	Log   io.Writer    // the workers' output and the failure block, whole lines
 }
 
-// Run starts the ranks of this host, watches them to the end, and returns the
-// program's exit code. Everything it started is gone when it returns.
+// Run starts the ranks of this host, watches them until they end, and returns the
+// program's exit code. All processes that it started have ended when it returns.
 func Run(ctx context.Context, o RunOptions) (int, error) {
 	j, err := newJob(ctx, o)
 	if err != nil {
@@ -69,12 +69,12 @@ type job struct {
 	fs      checkpoint.FS
 	dir     event.RunDir
 	rank0   event.Invitation // on other nodes than 0: where rank 0's files are
-	config  string           // that ranks read; "": the run directory's
+	config  string           // file that ranks read; "": the run directory's
 	bus     *event.Bus
 	machine Machine
 	nproc   int
 	sockets *tempdir.Dir
-	secret  secret.Secret // zero: a single host draws one
+	secret  secret.Secret // zero: a single host creates one
 	account *account
 
 	stalls      *stalls
@@ -129,14 +129,14 @@ func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
 	return nil
 }
 
-// brief is what node 0 tells the other nodes of its run directory.
+// brief is what node 0 sends to the other nodes about its run directory.
 func (j *job) brief() []byte {
 	if j.dir.Path == "" {
 		return nil
 	}
 	inv, err := j.dir.Invite()
 	if err != nil {
-		return nil // and the others have directories of their own
+		return nil // the other nodes create their own directories
 	}
 	b, err := json.Marshal(inv)
 	if err != nil {
@@ -145,9 +145,9 @@ func (j *job) brief() []byte {
 	return b
 }
 
-// briefed takes node 0's run directory, or on another file system one of its own.
-// config.toml is this node's where it stands alone: ranks read it, and keys
-// such as paths may differ between nodes.
+// briefed uses node 0's run directory or, on another file system, creates one. In its
+// own directory config.toml is this node's: ranks read it, and keys such as paths may
+// differ between nodes.
 func (j *job) briefed(brief []byte) (logDir string, err error) {
 	if err := json.Unmarshal(brief, &j.rank0); err != nil {
 		return "", fmt.Errorf("node 0's run directory: %w", err)
@@ -168,8 +168,7 @@ func (j *job) briefed(brief []byte) (logDir string, err error) {
 	return j.dir.Logs(), nil
 }
 
-// launchSecret is the secret of a job over several hosts, which nobody may join
-// without.
+// launchSecret is the secret of a job over several hosts, which requires one.
 func launchSecret(c launch.Config) (secret.Secret, error) {
 	s, err := secret.Find(c.SecretFile)
 	if n := c.Nnodes.Int(); err == nil && s.IsZero() && n > 1 {
@@ -180,14 +179,14 @@ func launchSecret(c launch.Config) (secret.Secret, error) {
 
 func (j *job) world() int { return j.nproc * max(1, j.Config.Launch.Nnodes.Int()) }
 
-// findResume turns --resume into a place. "auto" is the newest earlier run of
-// the same name that has a checkpoint; without one the run starts afresh.
+// findResume resolves --resume to a path. "auto" is the newest earlier run of the same
+// name that has a checkpoint; without one the run starts from the beginning.
 func (j *job) findResume() (string, error) {
 	if j.Resume != "auto" {
 		if j.Resume == "" {
 			return "", nil
 		}
-		if j.Config.Launch.NodeRank == 0 { // where rank 0 is, who reads it
+		if j.Config.Launch.NodeRank == 0 { // only rank 0 reads it
 			if err := FindCheckpoint(j.fs, "--resume", j.Config.Run.Dir, &j.Resume); err != nil {
 				return "", err
 			}
@@ -226,10 +225,9 @@ func (j *job) findInit() error {
 	return fmt.Errorf("model.init: %w", err)
 }
 
-// FindCheckpoint looks whether there is a checkpoint at a path, or in a run
-// under base, before anything is started for it, and puts its path there. One that
-// does not exist is a mistake of the flag, with exit code 2; any other reason is
-// one of the checkpoint.
+// FindCheckpoint checks that there is a checkpoint at a path, or in a run under base,
+// before anything is started, and stores its path there. A missing one is a mistake in
+// the flag, with exit code 2; any other error is one of the checkpoint.
 func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 	const help = "trainctl ckpt ls RUN lists what there is"
 	if at, err := event.FindCheckpoints(fsys, base, *path); err == nil {
@@ -241,7 +239,7 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return usererr.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
-	case errors.As(err, new(*checkpoint.PickleError)): // says itself what helps
+	case errors.As(err, new(*checkpoint.PickleError)): // its message has the fix
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return fmt.Errorf("%s: %w (%s)", flag, err, help)
@@ -271,8 +269,7 @@ func (j *job) settings() []string {
 	return append(j.Config.Common(), fmt.Sprint("launch.max_restarts = ", j.Config.Launch.MaxRestarts))
 }
 
-// saving gives the launcher what saves were measured to take, twice, where the
-// configuration leaves the grace to it.
+// saving returns twice the measured time of a save, if launch.grace is "auto".
 func (j *job) saving() func() time.Duration {
 	if !j.Config.Launch.Grace.IsAuto() {
 		return nil
@@ -280,8 +277,8 @@ func (j *job) saving() func() time.Duration {
 	return func() time.Duration { return 2 * time.Duration(j.slowestSave.Load()) }
 }
 
-// runID names the job. Launchers of several hosts have only the configuration
-// in common.
+// runID identifies the job. It is derived from the configuration, the only thing that
+// the launchers of several hosts share.
 func (j *job) runID() string {
 	if j.Config.Launch.Nnodes.Int() > 1 {
 		return j.Config.Run.Name
@@ -318,12 +315,12 @@ var (
 	refusedKind      = (*event.Refused)(nil).Kind()
 )
 
-// onEvent passes the workers' events on to the display: everything of rank 0,
-// and from the others what only they can say.
+// onEvent forwards the workers' events to the display: all of rank 0, and from the
+// other ranks those that rank 0 does not report.
 func (j *job) onEvent(from int, line []byte) {
 	if from != 0 && event.KindOf(line) == stepKind {
 		j.stalls.heard(from, nil)
-		return // the many, unread
+		return // most events, skipped without decoding
 	}
 	r, err := event.Decode(line)
 	if err != nil {
@@ -344,7 +341,7 @@ func (j *job) onEvent(from int, line []byte) {
 	j.bus.Relay(r)
 }
 
-// accountOf reads what a rank says of why it ends.
+// accountOf reads what a rank reports about why it ends.
 func (j *job) accountOf(line []byte) (a launch.Account) {
 	if kind := event.KindOf(line); kind != pluginFailedKind && kind != refusedKind {
 		return a
@@ -370,7 +367,7 @@ func (j *job) report(res launch.Result) error {
 	}
 	o := j.outcome(res)
 	if j.dir.Path == "" || j.sees0() {
-		return o.show(j.Log) // there is none, or it is rank 0's, whose launcher writes there
+		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
 	}
 	sum := j.account.close(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
@@ -378,8 +375,7 @@ func (j *job) report(res launch.Result) error {
 	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o), o.show(j.Log))
 }
 
-// writeEnd leaves the last events and the summary of a run that did not come to
-// its end.
+// writeEnd writes the last events and the summary of a run that did not finish.
 func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summary, o outcome) error {
 	if jsonl {
 		appendEvents(fsys, dir, o, &event.RunDone{
@@ -394,7 +390,7 @@ func (j *job) sees0() bool {
 	return j.Config.Launch.NodeRank > 0 && j.config != "" && j.config != j.dir.Config()
 }
 
-// tellOther says on other nodes than 0 how the job ended: rank 0 is elsewhere.
+// tellOther reports on nodes other than 0, which do not run rank 0, how the job ended.
 func (j *job) tellOther() error {
 	if j.Config.Launch.NodeRank == 0 {
 		return nil
@@ -407,12 +403,12 @@ func endedWell(rank0 event.Invitation) string {
 	return fmt.Sprintf("ok: the job succeeded; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
 }
 
-// appendEvents adds the account of a bad end to events.jsonl.
-// People get the failure block instead.
+// appendEvents appends the events of a failure to events.jsonl. The terminal shows the
+// failure block instead.
 func appendEvents(fsys checkpoint.FS, dir event.RunDir, o outcome, done *event.RunDone) {
 	file, err := event.OpenJSONLines(fsys, dir.Events(), nil)
 	if err != nil {
-		return // the block is on the terminal, and the disk is in trouble anyway
+		return // the terminal shows the block, and the error is most likely the disk's
 	}
 	bus := event.NewBus(event.Launcher, file)
 	defer bus.Close()
@@ -425,8 +421,7 @@ func appendEvents(fsys checkpoint.FS, dir event.RunDir, o outcome, done *event.R
 	bus.Emit(done)
 }
 
-// tellPlugin writes down which plugin a rank ended because of; rank 0 has done so
-// itself.
+// tellPlugin emits which plugin a rank ended because of; rank 0 has done so itself.
 func tellPlugin(bus *event.Bus, c launch.Cause) {
 	if p := c.Plugin; p != nil && c.Rank != 0 {
 		bus.Relay(event.Record{Time: c.Time, Rank: c.Rank, Event: &event.PluginFailed{

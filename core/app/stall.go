@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// stallAfter is how long a run may tell of nothing before what holds it up is
-	// looked for, long before a deadline ends it.
+	// stallAfter is the time without events after which the cause of a stall is looked
+	// for, long before a deadline ends the run.
 	stallAfter = 10 * time.Second
-	// busyAfter is how long before a rank that may just be slow is named too.
+	// busyAfter is the time after which ranks that may just be slow are reported too.
 	busyAfter = 15 * time.Second
 )
 
-// silence counts the seconds without a word of a run. It counts its own ticks
-// rather than time: when this process was stopped as well, or the machine was
-// suspended, nobody stalled.
+// silence counts the seconds without events of a run. It counts its own ticks rather
+// than time, so that a stop of this process, or a suspended machine, is not reported
+// as a stall.
 type silence struct {
-	find func(quiet int) string // what holds the run up, in words; "": nothing that is known
+	find func(quiet int) string // describes what delays the run; "": unknown
 	tell func(string)
 
 	mu      sync.Mutex
-	quiet   int // ticks since anybody told of anything
-	longest int // after which a run went on
+	quiet   int // ticks since the last event
+	longest int // the longest pause after which the run continued
 	told    string
 }
 
-// heard takes note of a sign of progress.
+// heard records a sign of progress.
 func (s *silence) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *silence) heard() {
 	s.quiet, s.told = 0, ""
 }
 
-// start looks every second until stop is called.
+// start checks every second until stop is called.
 func (s *silence) start() (stop func()) {
 	over := make(chan struct{})
 	var looking sync.WaitGroup
@@ -86,13 +86,13 @@ func (s *silence) look() {
 	}
 }
 
-// stalls looks for ranks of this host that hold the run up: those that are
-// stopped, those that have not called what the others wait for, and, where the
-// ranks say nothing themselves, those that are busy or wait.
+// stalls looks for ranks of this host that delay the run: those that are stopped,
+// those that have not called the collective that the others wait for, and, if the
+// ranks report nothing themselves, those that are busy or wait.
 type stalls struct {
 	silence
 	ranks map[int]*rankState // by rank; silence.mu
-	named bool               // a rank has said what it waits for; silence.mu
+	named bool               // a rank has reported what it waits for; silence.mu
 
 	flights string // directory of the flight records; "": not known yet; silence.mu
 	stat    func(pid int) (state byte, cpu uint64)
@@ -101,9 +101,9 @@ type stalls struct {
 // rankState is what is known of a rank's process.
 type rankState struct {
 	pid   int
-	step  int    // the last that it told of, -1: none; rank 0's alone
+	step  int    // the last one reported, -1: none; only rank 0 reports steps
 	phase string // likewise
-	cpu   uint64 // clock ticks that it had computed at the last look
+	cpu   uint64 // CPU time at the last check, in clock ticks
 }
 
 func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
@@ -114,10 +114,10 @@ func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
 	return s
 }
 
-// stallSource is that of the warnings about what holds a run up.
+// stallSource is the source of warnings about stalls.
 const stallSource = "launch"
 
-// in says where the run directory is; the zero value is nowhere yet.
+// in sets the run directory; the zero value means that there is none yet.
 func (s *stalls) in(dir event.RunDir) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +126,8 @@ func (s *stalls) in(dir event.RunDir) {
 	}
 }
 
-// heard takes note of a rank's event; nil is one of the many that nobody reads.
-// A warning is no progress.
+// heard records a rank's event; nil is an event that was not decoded. A warning is
+// not progress.
 func (s *stalls) heard(rank int, e event.Event) {
 	if s == nil {
 		return
@@ -156,7 +156,7 @@ func (s *stalls) heard(rank int, e event.Event) {
 	s.silence.heard()
 }
 
-// cause looks for what holds the run up.
+// cause looks for what delays the run.
 func (s *stalls) cause(quiet int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *stalls) cause(quiet int) string {
 	return strings.Join(busy, "; ")
 }
 
-// processes are the ranks that are stopped, and what the others do; mu is held.
-// Before its first step a rank may well take its time.
+// processes describes the ranks that are stopped and what the others do; mu is held.
+// Before its first step a rank may be slow without a reason to report.
 func (s *stalls) processes() (stopped, busy []string) {
 	for rank, r := range s.ranks {
 		state, cpu := s.stat(r.pid)
@@ -197,11 +197,11 @@ func (s *stalls) processes() (stopped, busy []string) {
 	return stopped, busy
 }
 
-// clockTicks is how many a second of computing has, as /proc counts.
+// clockTicks is the number of clock ticks per second in /proc.
 const clockTicks = 100
 
 // processState reads the state of a process and its clock ticks in user and
-// kernel mode from /proc/PID/stat (proc(5): fields 3, 14 and 15); 0 if it is gone.
+// kernel mode from /proc/PID/stat (proc(5): fields 3, 14 and 15); 0 if it has ended.
 func processState(pid int) (state byte, cpu uint64) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -216,13 +216,13 @@ func processState(pid int) (state byte, cpu uint64) {
 	return f[0][0], user + kernel
 }
 
-// overdue is a plugin that says what it has been doing for long.
+// overdue is a plugin that reports an operation which takes long.
 type overdue interface {
 	Overdue(after time.Duration) string
 }
 
-// watchPlugins tells of plugins of this rank's own that hold it up. Backends wait
-// for other ranks, which is for the launcher to tell.
+// watchPlugins warns about this rank's plugins that delay it, except for backends,
+// which wait for other ranks: the launcher warns about those.
 func (r *runner) watchPlugins(bus *event.Bus, plugins ...any) (stop func()) {
 	s := &silence{tell: func(text string) { bus.Emit(&event.Warning{Source: stallSource, Message: text}) }}
 	s.find = func(int) string {

@@ -8,16 +8,16 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Starting is something that takes a while to be there, such as a plugin's
-// process. Constructors return it at once, so that all plugins of a rank
-// start at the same time; who needs the value waits for it with Get.
+// Starting is a value that takes a while to become available, such as a plugin's
+// process. Constructors return it at once, so that all plugins of a rank start
+// concurrently; Get waits for the value.
 type Starting[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
 }
 
-// Start runs begin on a goroutine of its own.
+// Start runs begin on a new goroutine.
 func Start[T any](begin func() (T, error)) *Starting[T] {
 	s := &Starting[T]{done: make(chan struct{})}
 	go func() {
@@ -27,7 +27,7 @@ func Start[T any](begin func() (T, error)) *Starting[T] {
 	return s
 }
 
-// Ready wraps a value that is there already.
+// Ready wraps a value that is available already.
 func Ready[T any](v T) *Starting[T] {
 	s := &Starting[T]{done: make(chan struct{}), value: v}
 	close(s.done)
@@ -45,9 +45,9 @@ func (s *Starting[T]) Get(ctx context.Context) (T, error) {
 	}
 }
 
-// closing ends the plugin that has been started, and waits for one that still
-// starts so that nothing is left behind. One that does not end well is a
-// warning: by then the run has succeeded without it, or failed for a reason of its own.
+// closing ends a plugin, and first waits for one that is still starting so that no
+// process is left. An error is only a warning: by then the run has succeeded, or failed
+// for another reason.
 func closing[T interface{ Close(context.Context) error }](s *Starting[T], bus *event.Bus) func(context.Context) error {
 	return func(ctx context.Context) error {
 		<-s.done

@@ -13,17 +13,16 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
-// Traces of ranks go to rank 0 over the job's store, each in pieces that are far
-// below what a frame holds, and only to rank 0. A trace is never a reason for a
-// run to fail: what is missing is told.
+// Ranks send their traces to rank 0 through the job's store, in pieces far smaller than
+// a frame. A missing trace does not fail a run; rank 0 reports it.
 
-// piece is the most bytes of a trace that are sent at once.
+// piece is the maximum size in bytes of one piece of a trace.
 const piece = 1 << 20
 
 // trace is what a rank sends.
 type trace struct {
 	Slices []timeline.Slice
-	Note   string // what was left out
+	Note   string // what was omitted
 }
 
 // timeline sends this rank's trace, or on rank 0 collects all and writes timeline.json.
@@ -58,7 +57,7 @@ func (r *runner) writeTimeline(ranks [][]timeline.Slice, notes []string) error {
 
 func pieceKey(rank, i int) string { return fmt.Sprintf("timeline/%d/%d", rank, i) }
 
-// sendTrace leaves a trace in the store. Its last piece is shorter than the others.
+// sendTrace stores a trace in the job's store. Its last piece is shorter than the others.
 func sendTrace(ctx context.Context, store rank.Store, from int, t trace) error {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -76,7 +75,7 @@ func sendTrace(ctx context.Context, store rank.Store, from int, t trace) error {
 	}
 }
 
-// collectTraces gives the traces by rank, and what is not in them.
+// collectTraces returns the traces by rank, and notes about what is missing.
 func collectTraces(ctx context.Context, store rank.Store, world int, own trace) (ranks [][]timeline.Slice, notes []string) {
 	ranks = make([][]timeline.Slice, world)
 	for r := range world {

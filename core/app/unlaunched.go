@@ -20,10 +20,10 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// unlaunched does for a rank that torchrun, srun or mpirun started what our
-// launcher does for its ranks: it finds what to resume from, agrees with the
-// other ranks on a run directory, keeps the rank's log there, looks for ranks that
-// hold the job up, and tells how the job ended.
+// unlaunched does for a rank started by torchrun, srun or mpirun what our launcher does
+// for its ranks: it finds what to resume from, agrees with the other ranks on a run
+// directory, writes the rank's log there, looks for ranks that delay the job, and
+// reports how the job ended.
 type unlaunched struct {
 	o       WorkerOptions
 	world   rank.World // zero where the environment does not make sense
@@ -42,7 +42,7 @@ func newUnlaunched(o WorkerOptions) (*unlaunched, error) {
 	u := &unlaunched{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
 	w, err := World()
 	if err != nil {
-		return u, nil // whoever needs the world says what is wrong with it
+		return u, nil // the code that needs the world reports the error
 	}
 	if u.world = w; o.Resume != "" && w.Rank == 0 { // others read nothing
 		j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: u.fs}
@@ -51,8 +51,8 @@ func newUnlaunched(o WorkerOptions) (*unlaunched, error) {
 	return u, err
 }
 
-// watch adds to a rank's bus what listens here. dir is rank 0's run directory,
-// and zero on the others.
+// watch adds the sinks of this type to a rank's bus. dir is rank 0's run directory, and
+// zero on the others.
 func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
 	bus.Add(u.log)
 	if dir.Path == "" {
@@ -65,7 +65,7 @@ func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
 	u.stop = u.stalls.start()
 }
 
-// found takes the run directory, and opens the rank's log there.
+// found sets the run directory, and opens the rank's log there.
 func (u *unlaunched) found(bus *event.Bus, dir event.RunDir) {
 	u.mu.Lock()
 	u.dir = dir
@@ -78,18 +78,18 @@ func (u *unlaunched) found(bus *event.Bus, dir event.RunDir) {
 	}
 }
 
-// runDirKey is where rank 0 tells of its run directory.
+// runDirKey is the key under which rank 0 publishes its run directory.
 const runDirKey = "run directory"
 
-// agree brings all ranks into rank 0's run directory, or where they do not see
-// it into one of their host's own.
+// agree makes all ranks use rank 0's run directory, or one of their own host where they
+// do not see it.
 func (u *unlaunched) agree(ctx context.Context, store rank.Store, bus *event.Bus) (event.RunDir, error) {
 	if u.world.Rank == 0 {
 		return u.dir, u.invite(ctx, store)
 	}
 	text, err := store.Get(ctx, runDirKey)
 	if err != nil {
-		return event.RunDir{}, nil // whoever needs the others says so
+		return event.RunDir{}, nil // the code that needs the other ranks reports the error
 	}
 	var inv event.Invitation
 	if err := json.Unmarshal(text, &inv); err != nil || inv.Path == "" {
@@ -98,7 +98,7 @@ func (u *unlaunched) agree(ctx context.Context, store rank.Store, bus *event.Bus
 	return u.join(inv, bus)
 }
 
-// invite tells the other ranks of rank 0's run directory, or that it has none.
+// invite sends rank 0's run directory to the other ranks, or that it has none.
 func (u *unlaunched) invite(ctx context.Context, store rank.Store) error {
 	var inv event.Invitation
 	var err error
@@ -125,8 +125,7 @@ func (u *unlaunched) join(inv event.Invitation, bus *event.Bus) (event.RunDir, e
 	return dir, err
 }
 
-// ended takes the end of the rank, tells of it, and returns the error with what
-// there is to go on from.
+// ended reports the end of the rank, and returns the error with what to continue from.
 func (u *unlaunched) ended(err error) error {
 	u.stop()
 	defer u.log.close()
@@ -156,8 +155,8 @@ func (u *unlaunched) ended(err error) error {
 	return err
 }
 
-// tellTorchrun leaves the error where torchrun's own report of the failure looks
-// for it, on every node (TORCHELASTIC_ERROR_FILE, PyTorch
+// tellTorchrun writes the error where torchrun's failure report reads it, on every node
+// (TORCHELASTIC_ERROR_FILE, PyTorch
 // torch/distributed/elastic/multiprocessing/errors).
 func tellTorchrun(err error) {
 	path := os.Getenv("TORCHELASTIC_ERROR_FILE")
@@ -166,12 +165,12 @@ func tellTorchrun(err error) {
 	}
 	b, jerr := json.Marshal(map[string]any{"message": err.Error(), "timestamp": time.Now().Unix()})
 	if jerr == nil {
-		_ = os.WriteFile(path, b, 0o644) // the error is on the terminal and in the log all the same
+		_ = os.WriteFile(path, b, 0o644) // the terminal and the log have the error too
 	}
 }
 
-// tellGood says on the other hosts of a job how it ended, where each has a
-// terminal of its own: mpirun and srun bring all output to one.
+// tellGood reports on the other hosts of a job that it succeeded, if each has its own
+// terminal: mpirun and srun collect all output in one.
 func (u *unlaunched) tellGood() error {
 	switch u.world.Source {
 	case "openmpi", "mpich", "slurm", "horovod":
@@ -186,7 +185,7 @@ func (u *unlaunched) tellGood() error {
 	return err
 }
 
-// outcome judges a rank 0 that failed.
+// outcome returns how a failed rank 0 ended.
 func (u *unlaunched) outcome(err error) outcome {
 	o := outcome{status: "failed", code: u.o.exitCode(err)}
 	switch {
@@ -225,7 +224,7 @@ func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, 
 	s := Start(func() (event.RunDir, error) {
 		client, err := store.Get(ctx)
 		if err != nil {
-			return dir.RunDir, nil // who needs the store tells
+			return dir.RunDir, nil // the code that needs the store reports the error
 		}
 		d, err := o.own.agree(ctx, client, bus)
 		if err != nil {
@@ -245,6 +244,6 @@ func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, 
 	return s
 }
 
-// lastWord is how long a rank that fails before it has found the others looks for
-// the run directory, to leave its log there.
+// lastWord is how long a rank that fails before it has connected to the others looks
+// for the run directory, to write its log there.
 const lastWord = 2 * time.Second

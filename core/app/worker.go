@@ -31,7 +31,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// WorkerOptions are what a worker is started with.
+// WorkerOptions configure a worker.
 type WorkerOptions struct {
 	Config *config.Config
 	Resume string // "", a checkpoint, or a directory of checkpoints
@@ -42,10 +42,10 @@ type WorkerOptions struct {
 	Builtins   []host.Builtin
 	Exe        string    // executable that serves the built-in plugins; "": this one
 	Build      string    // version, for checkpoints and messages
-	Started    time.Time // when the process began, if nobody says when the job did
+	Started    time.Time // when the process started, used if the start of the job is unknown
 
-	// Sinks show the run to people where no launcher of ours listens. Ranks other
-	// than 0 give them what only they can say.
+	// Sinks show the run to people when our launcher does not. Ranks other than 0
+	// send them only what rank 0 does not report.
 	Sinks []event.Sink
 
 	Log      io.Writer       // gets whole lines for people; nil drops them
@@ -61,9 +61,9 @@ func (o WorkerOptions) exitCode(err error) int {
 	return o.ExitCode(err)
 }
 
-// Worker runs one rank to its end. When the context ends the rank finishes
-// its step together with the others, saves, and returns *train.Preempted, or
-// Interrupted before its first step. Extra options replace parts of the wiring.
+// Worker runs one rank until it ends. When ctx is cancelled the rank finishes its step
+// together with the others, saves, and returns *train.Preempted, or Interrupted before
+// its first step. Extra options replace parts of the wiring.
 func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -83,7 +83,7 @@ func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
 	return u.ended(run(o))
 }
 
-// tellPlugin writes down which plugin the rank ends because of, and passes the error on.
+// tellPlugin emits which plugin the rank ends because of, and returns the error.
 func (r *runner) tellPlugin(err error) error {
 	if e := pluginFailed(err); e != nil {
 		r.p.Bus.Emit(e)
@@ -91,8 +91,8 @@ func (r *runner) tellPlugin(err error) error {
 	return err
 }
 
-// pluginFailed is what an error says of a plugin whose process hangs or has died;
-// nil if it is about something else.
+// pluginFailed returns what an error reports about a plugin whose process hangs or has
+// died; nil for other errors.
 func pluginFailed(err error) *event.PluginFailed {
 	var failed *host.PluginError
 	hung := errors.Is(err, host.ErrHung)
@@ -102,15 +102,15 @@ func pluginFailed(err error) *event.PluginFailed {
 	return &event.PluginFailed{Type: string(failed.Kind), Name: failed.Name, PID: failed.PID, Operation: failed.Phase, Hung: hung, Cause: failed.Cause.Error()}
 }
 
-// Interrupted is the end of a worker that was stopped while it set up.
+// Interrupted reports that a worker was stopped before its first step.
 type Interrupted struct{}
 
 func (Interrupted) Error() string { return "stopped before the first step, as requested" }
 
-// ExitCode is the program's.
+// ExitCode is the exit code of the program.
 func (Interrupted) ExitCode() int { return launch.ExitTerminated }
 
-// interrupted tells an error that comes of the end of ctx from others.
+// interrupted reports whether an error was caused by the end of ctx.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
 		return Interrupted{}
@@ -118,8 +118,8 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// continues is the directory of the run whose checkpoint this one goes on from,
-// "" if there is none. After a restart that is no longer what Resume names.
+// continues is the directory of the run whose checkpoint this one continues from, "" if
+// there is none. After a restart Resume is no longer that run's.
 func (o *WorkerOptions) continues(fsys checkpoint.FS) string {
 	if run, launched := os.LookupEnv(envContinues); launched {
 		return run
@@ -142,12 +142,12 @@ func runOf(fsys checkpoint.FS, path string) string {
 	return d.Path
 }
 
-// withRunner builds a worker, uses it, and ends whatever it started.
+// withRunner builds a worker, uses it, and stops everything it started.
 func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (err error) {
 	var r *runner
 	app := fx.New(modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
 		fx.StopTimeout(10*time.Second))
-	// Constructors start processes, so Stop is due even if one of them fails.
+	// Constructors start processes, so Stop must run even if one of them fails.
 	defer func() {
 		stop, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
 		defer cancel()
@@ -241,7 +241,7 @@ func withPorts(info sdk.Info, c *config.Config, w rank.World) map[string]any {
 	return all
 }
 
-// settings takes the tables that the loop reads out of the configuration.
+// settings returns the tables of the configuration that the loop reads.
 func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	s := train.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
@@ -264,7 +264,7 @@ func settings(c *config.Config, d train.Deps) (train.Settings, error) {
 	return s, all.Err()
 }
 
-// rootCause takes fx's account of constructors off an error.
+// rootCause removes fx's description of constructors from an error.
 func rootCause(err error) error { return dig.RootCause(err) }
 
 func (r *runner) started() time.Time {
@@ -287,7 +287,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision)()
 	t, err := train.Setup(ctx, d)
-	if d.Plugins != nil { // behind the start, which takes a tenth of a second without it
+	if d.Plugins != nil { // after the start, which would take a tenth of a second longer
 		var recording sync.WaitGroup
 		recording.Go(func() { d.Plugins() })
 		defer recording.Wait()
@@ -301,13 +301,13 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.summarize(context.WithoutCancel(ctx), t); err != nil {
 		return err
 	}
-	if err := t.Vacate(); err != nil { // the run is good all the same
+	if err := t.Vacate(); err != nil { // the run has succeeded regardless
 		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "closing the device: " + err.Error()})
 	}
 	return nil
 }
 
-// summarize writes summary.json on rank 0, and says that the rank is done.
+// summarize writes summary.json on rank 0, and reports that the rank is done.
 func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 	if r.p.Saves != nil {
 		if err := r.p.Saves.Close(); err != nil {
