@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Sink takes records. Emit is cheap, does not block on a terminal or a
-// network for long, and keeps no reference to the event: the sender may reuse
-// it. Trouble of a sink is the sink's own; a run never fails for an event.
+// Sink receives records. Emit is cheap, does not block on a terminal or a network for
+// long, and keeps no reference to the event, which the sender may reuse. An error of a
+// sink never fails a run.
 type Sink interface {
 	Emit(Record)
-	// Close writes out what is buffered. No Emit follows.
+	// Close writes buffered data. Emit is not called after it.
 	Close() error
 }
 
-// Bus stamps events and hands each to every sink, in order, before Emit
-// returns. It may be used from several goroutines.
+// Bus stamps events and passes each to every sink, in order, before Emit returns. It is
+// safe for concurrent use.
 type Bus struct {
 	mu    sync.Mutex
 	rank  int
 	seq   uint64
 	now   func() time.Time
 	sinks []Sink
-	line  encoder // of the record under way
+	line  encoder // of the current record
 }
 
-// NewBus makes the bus of one sender; rank is its rank, or Launcher.
+// NewBus creates the bus of one sender; rank is its rank, or Launcher.
 func NewBus(rank int, sinks ...Sink) *Bus {
 	return &Bus{rank: rank, now: time.Now, sinks: sinks}
 }
 
-// Add puts another sink behind the ones there are.
+// Add appends a sink.
 func (b *Bus) Add(s Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +46,7 @@ func (b *Bus) Emit(e Event) {
 	b.unlockAndTell()
 }
 
-// Relay passes on a record of another sender as it is.
+// Relay passes on a record of another sender unchanged.
 func (b *Bus) Relay(r Record) {
 	b.mu.Lock()
 	b.send(r)
@@ -69,7 +69,7 @@ func (b *Bus) send(r Record) {
 	}
 }
 
-// unlockAndTell lets sinks tell their trouble, which may well be another Emit.
+// unlockAndTell unlocks the bus and lets sinks report their errors, possibly with Emit.
 func (b *Bus) unlockAndTell() {
 	var tell []func()
 	for _, s := range b.sinks {
@@ -85,7 +85,7 @@ func (b *Bus) unlockAndTell() {
 	}
 }
 
-// trouble holds a sink's one complaint until the bus can pass it on.
+// trouble holds a sink's error until the bus can report it.
 type trouble struct {
 	tell func(error)
 	err  error
@@ -115,7 +115,7 @@ func (b *Bus) Close() error {
 	return errors.Join(errs...)
 }
 
-// Func makes a sink of a function, for tests and small uses.
+// Func is a function as a sink, for tests and small uses.
 type Func func(Record)
 
 // Emit calls f.

@@ -29,8 +29,7 @@ func (w *encoder) record(r Record) {
 	w.b = append(w.b, '}', '\n')
 }
 
-// time writes a time of UTC as RFC 3339 has it, with microseconds. The years
-// have four digits.
+// time writes a UTC time in RFC 3339 format with microseconds. Years have four digits.
 func (w *encoder) time(t time.Time) {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
@@ -43,7 +42,8 @@ func (w *encoder) time(t time.Time) {
 	w.digits(t.Nanosecond()/1000, 100_000, 'Z')
 }
 
-// digits writes a number of as many digits as the unit of the first, and what follows.
+// digits writes n with leading zeros, where unit is the power of ten of its first digit,
+// and then the suffix.
 func (w *encoder) digits(n, unit int, end byte) {
 	for ; unit > 0; unit /= 10 {
 		w.b = append(w.b, byte('0'+n/unit%10))
@@ -56,8 +56,8 @@ type UnknownError struct{ Kind string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("unknown event %q", e.Kind) }
 
-// Decode reads one JSON line back. Fields it does not know are ignored, a kind
-// it does not know is an *UnknownError, another schema an error.
+// Decode parses one JSON line. It ignores unknown fields and returns an *UnknownError
+// for an unknown kind and an error for another schema.
 func Decode(line []byte) (Record, error) {
 	if r, ok := decodeStep(line); ok {
 		return r, nil
@@ -113,7 +113,7 @@ func KindOf(line []byte) string {
 	return string(kind)
 }
 
-// absent sets what a missing field means, before decoding.
+// absent sets the defaults of missing fields, before decoding.
 func (e *StepDone) absent() { e.Accuracy = -1 }
 func (e *EvalDone) absent() { e.Accuracy = -1 }
 func (e *RunDone) absent()  { e.Accuracy = -1 }
@@ -145,8 +145,8 @@ func nullNaN(m map[string]json.RawMessage, key string, v *float64) {
 	}
 }
 
-// encoder appends JSON members. It is hand-written because a step event is
-// written on the path of every step.
+// encoder appends JSON members. It does not use encoding/json because an event is
+// written in every training step.
 type encoder struct{ b []byte }
 
 func (w *encoder) key(k string) {
@@ -197,7 +197,7 @@ func (w *encoder) list(k string, v []string) {
 	w.b = append(w.b, ']')
 }
 
-// quote writes a JSON string; bytes that are no UTF-8 become U+FFFD.
+// quote writes a JSON string; invalid UTF-8 becomes U+FFFD.
 func (w *encoder) quote(s string) {
 	w.b = append(w.b, '"')
 	for i := 0; i < len(s); {

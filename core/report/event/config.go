@@ -18,7 +18,7 @@ type Config struct {
 // Default writes both kinds of files and serves nothing.
 func Default() Config { return Config{TensorBoard: true, JSONL: true} }
 
-// Problems checks the table by itself.
+// Problems lists the mistakes in the table.
 func (c Config) Problems() usererr.List {
 	var l usererr.List
 	if c.Prometheus == "" {

@@ -29,7 +29,7 @@ type RunStarted struct {
 	Name          string `json:"name"`
 	Version       string `json:"version"`
 	RunDir        string `json:"run_dir"`
-	Continues     string `json:"continues,omitempty"` // directory of the run whose checkpoint it goes on from
+	Continues     string `json:"continues,omitempty"` // directory of the run whose checkpoint it continues from
 	Config        string `json:"config"`              // path of the TOML file
 	WorldSize     int    `json:"world_size"`
 	Device        string `json:"device"`
@@ -37,7 +37,7 @@ type RunStarted struct {
 	Backend       string `json:"backend"`
 	Precision     string `json:"precision"`
 	Epochs        int    `json:"epochs"`
-	StepsPerEpoch int    `json:"steps_per_epoch"` // 0 while unknown; PlanMade says it
+	StepsPerEpoch int    `json:"steps_per_epoch"` // 0 while unknown; PlanMade has it
 	Steps         int    `json:"steps"`           // of the whole run; 0 while unknown
 	Restart       int    `json:"restart"`         // how many times the group was restarted before
 }
@@ -50,37 +50,37 @@ type RankStarted struct {
 	GPU       string `json:"gpu,omitempty"` // that it computes on: name and UUID
 }
 
-// PhaseChanged names what a rank does next: "rendezvous", "data", "plan",
+// PhaseChanged reports what a rank does next: "rendezvous", "data", "plan",
 // "train", "eval", "checkpoint", "done".
 type PhaseChanged struct {
 	Phase  string `json:"phase"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// DatasetOpened says where the data came from.
+// DatasetOpened reports the data set and where its data came from.
 type DatasetOpened struct {
 	Plugin       string `json:"plugin"`
 	Source       string `json:"source"`
-	Notice       string `json:"notice,omitempty"` // shown loudly
+	Notice       string `json:"notice,omitempty"` // shown prominently
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
 	Fingerprint  string `json:"fingerprint,omitempty"`
 
-	// Classes are their names by index, where the data set knows them; left out
-	// above [MaxClassBytes].
+	// Classes are the class names by index, if the data set has them; omitted above
+	// [MaxClassBytes].
 	Classes []string `json:"classes,omitempty"`
 }
 
 // MaxClassBytes is how much of an event the names of classes may take.
 const MaxClassBytes = 64 << 10
 
-// PluginStarted says which plugin rank 0 trains with. It follows the start of
-// training: sums take a moment.
+// PluginStarted reports a plugin that rank 0 trains with. It is sent after training
+// has started, since checksums take a moment.
 type PluginStarted struct {
 	Type    string `json:"type"`              // "backend", "precision", "dataset"
-	Name    string `json:"name"`              // that it gives itself
+	Name    string `json:"name"`              // reported by the plugin
 	Version string `json:"version,omitempty"` // of the plugin
-	Path    string `json:"path"`              // of its executable, absolute; a built-in plugin's is trainctl's own
+	Path    string `json:"path"`              // absolute path of its executable; for a built-in plugin that of trainctl
 	SHA256  string `json:"sha256,omitempty"`  // of the executable, hexadecimal
 }
 
@@ -98,7 +98,7 @@ type PlanMade struct {
 	TookMS        float64 `json:"took_ms"`
 }
 
-// BucketsChosen says what ddp.bucket_cap_mb = "auto" came to, and why.
+// BucketsChosen reports what ddp.bucket_cap_mb = "auto" selected, and why.
 type BucketsChosen struct {
 	FirstMB   float64 `json:"first_mb"`
 	CapMB     float64 `json:"cap_mb"`
@@ -119,8 +119,8 @@ type StepDone struct {
 	Accuracy      float64 `json:"accuracy"`  // fraction right in this step's batches, over ranks; negative: none, left out
 	LR            float64 `json:"lr"`
 	StepMS        float64 `json:"step_ms"`
-	DataMS        float64 `json:"data_ms"` // waited for the batch
-	CommMS        float64 `json:"comm_ms"` // this rank stood still for communication, and for ranks that came later
+	DataMS        float64 `json:"data_ms"` // waiting for the batch
+	CommMS        float64 `json:"comm_ms"` // this rank waited for communication and for slower ranks
 	Samples       int     `json:"samples"` // over all ranks
 	SamplesPerSec float64 `json:"samples_per_sec"`
 	GradNorm      float64 `json:"grad_norm"` // before clipping; 0: not measured, left out
@@ -138,18 +138,18 @@ type EvalDone struct {
 	TookMS   float64 `json:"took_ms"`
 }
 
-// CheckpointSaved says that a checkpoint is durable.
+// CheckpointSaved reports that a checkpoint is durable.
 type CheckpointSaved struct {
 	Step    int     `json:"step"`
 	Path    string  `json:"path"`
 	Bytes   int64   `json:"bytes"`
-	PauseMS float64 `json:"pause_ms"` // training stood still
+	PauseMS float64 `json:"pause_ms"` // training was paused
 	TookMS  float64 `json:"took_ms"`  // until durable
 	Best    bool    `json:"best,omitempty"`
 }
 
-// CheckpointLoaded says what a run continues from, and what was passed over or
-// adapted on the way.
+// CheckpointLoaded reports what a run continues from, and what was skipped or adapted
+// when loading it.
 type CheckpointLoaded struct {
 	Step  int      `json:"step"`
 	Path  string   `json:"path"`
@@ -165,22 +165,22 @@ type PluginLog struct {
 	Total   int64  `json:"total,omitempty"` // bytes
 }
 
-// Warning is something a user should read and the run survives.
+// Warning is a problem that a user should know about and that does not end the run.
 type Warning struct {
 	Source  string `json:"source"` // plugin or package
 	Message string `json:"message"`
 }
 
-// BackendRestarted says that the ranks put new backend plugins in the place of
-// a group that broke, and go on.
+// BackendRestarted reports that the ranks replaced a failed group of backend plugins,
+// and continue.
 type BackendRestarted struct {
 	Generation int     `json:"generation"` // of the backend within this start of the ranks; the first is 1
-	Step       int     `json:"step"`       // that is under way
+	Step       int     `json:"step"`       // the current one
 	Cause      string  `json:"cause"`      // whose plugin died, and how
-	TookMS     float64 `json:"took_ms"`    // from when this rank noticed
+	TookMS     float64 `json:"took_ms"`    // since this rank noticed the failure
 }
 
-// BackendPlaced says where a backend runs that could run elsewhere too.
+// BackendPlaced reports where a backend runs that has a choice of places.
 type BackendPlaced struct {
 	Backend   string `json:"backend"`
 	InProcess bool   `json:"in_process"` // in the rank's own
@@ -188,28 +188,28 @@ type BackendPlaced struct {
 	Reason    string `json:"reason"`
 }
 
-// PluginFailed says that a rank ends because the process of one of its plugins
-// hangs or has died.
+// PluginFailed reports that a rank ends because the process of one of its plugins hangs
+// or has died.
 type PluginFailed struct {
 	Type      string `json:"type"` // "backend", "dataset" or "precision"
 	Name      string `json:"name"` // as in the configuration
 	PID       int    `json:"pid"`
-	Operation string `json:"operation"` // that it was asked for: "all_reduce #12", "fill", "open"
-	Hung      bool   `json:"hung"`      // it gave no sign of life, or did not end the operation in time; else it died
+	Operation string `json:"operation"` // the one that it was executing: "all_reduce #12", "fill", "open"
+	Hung      bool   `json:"hung"`      // it did not respond, or did not complete the operation in time; else it died
 	Cause     string `json:"cause"`
 }
 
-// Refused says that a rank ends before its first step because of a mistake in the
-// configuration, or in the data that it names. Problems with a key of the
-// configuration are in lists of equal length.
+// Refused reports that a rank ends before its first step because of a mistake in the
+// configuration, or in the data it refers to. Problems with a key of the configuration
+// are in lists of equal length.
 type Refused struct {
-	Message string   `json:"message"` // all of it, for where there are no keys
+	Message string   `json:"message"` // the whole error, for problems without a key
 	Keys    []string `json:"keys,omitempty"`
 	Details []string `json:"details,omitempty"`
 	Help    []string `json:"help,omitempty"`
 }
 
-// RankFailed is the launcher's account of a dead rank.
+// RankFailed is the launcher's report of a dead rank.
 type RankFailed struct {
 	FailedRank int      `json:"failed_rank"`
 	Host       string   `json:"host"`
@@ -221,8 +221,8 @@ type RankFailed struct {
 	Advice     string   `json:"advice,omitempty"`
 }
 
-// RankDone is a rank's word that all of its work is done: nothing but its end
-// is to come. A launcher takes an exit code of 0 for good only after it.
+// RankDone reports that all of a rank's work is done and that it is about to exit. A
+// launcher accepts exit code 0 as success only after it.
 type RankDone struct {
 	Step int `json:"step"` // the last one
 }
@@ -260,7 +260,7 @@ func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RankDone) Kind() string         { return "rank_done" }
 func (*RunDone) Kind() string          { return "run_done" }
 
-// New gives an empty event of a kind, nil for a kind this version does not know.
+// New returns an empty event of a kind, nil for an unknown kind.
 func New(kind string) Event {
 	if f, ok := kinds[kind]; ok {
 		return f()

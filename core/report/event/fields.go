@@ -1,7 +1,7 @@
 package event
 
 // Each event writes its own fields, in the order in which people read them.
-// TestRoundTrip holds them against the json tags that Decode goes by.
+// TestRoundTrip compares them with the json tags that Decode uses.
 
 func (e *RunStarted) fields(w *encoder) {
 	w.str("name", e.Name)

@@ -17,10 +17,10 @@ import (
 // Latest stands for the newest run.
 const Latest = "latest"
 
-// FindRun finds the run that a person means, under base, the directory of all
-// runs: by its directory, by its name, which means the newest of that name, by
-// name and number ("mnist/3"), or "latest", the newest of all. The error matches
-// fs.ErrNotExist when there is none, and says which names there are.
+// FindRun finds a run under base, the directory of all runs: by its directory, by its
+// name (the newest of that name), by name and number ("mnist/3"), or as "latest", the
+// newest of all. If there is none, the error matches fs.ErrNotExist and lists the
+// existing names.
 func FindRun(fsys afero.Fs, base, run string) (RunDir, error) {
 	if d, ok := RunAt(fsys, run); ok {
 		return d, nil
@@ -38,14 +38,14 @@ func FindRun(fsys afero.Fs, base, run string) (RunDir, error) {
 	return RunDir{}, noRun(fmt.Sprintf("no run %s; fix: give its directory, or one of the runs in %s: %s", usererr.Shell(run), usererr.Shell(base), strings.Join(names, ", ")))
 }
 
-// noRun is a run that is not there, in whole.
+// noRun is the error for a run that does not exist.
 type noRun string
 
 func (e noRun) Error() string        { return string(e) }
 func (e noRun) Is(target error) bool { return target == fs.ErrNotExist }
 
-// RunAt is the run that a path by itself means: a run's directory, or the
-// newest of a directory that holds those of one name.
+// RunAt returns the run at a path: a run's directory, or the newest run in a directory
+// with the runs of one name.
 func RunAt(fsys afero.Fs, path string) (RunDir, bool) {
 	for _, p := range []string{path, filepath.Join(path, Latest)} {
 		if d, err := OpenRunDir(fsys, p); err == nil && d.isRun() {
@@ -55,9 +55,8 @@ func RunAt(fsys afero.Fs, path string) (RunDir, bool) {
 	return RunDir{}, false
 }
 
-// FindCheckpoints is the path that a person means by one, or by a run as
-// FindRun knows them. What is at the path itself comes first. Where nothing is,
-// path is arg as it is and the error that of FindRun.
+// FindCheckpoints resolves a path of checkpoints, or a run as in FindRun. An existing
+// path takes precedence. If there is neither, it returns arg and the error of FindRun.
 func FindCheckpoints(fsys afero.Fs, base, arg string) (path string, err error) {
 	d, ok := RunAt(fsys, arg)
 	if _, statErr := fsys.Stat(arg); !ok && statErr == nil {
@@ -84,7 +83,7 @@ func RunOf(fsys afero.Fs, path string) (RunDir, bool) {
 	return d, d.isRun()
 }
 
-// isRun tells a run's directory from those around it.
+// isRun reports whether a directory is a run's.
 func (d RunDir) isRun() bool {
 	ok, err := afero.IsDir(d.fs, d.Logs())
 	return ok && err == nil

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// foldFor is how long a rank's trouble waits for others to have the same.
+// foldFor is how long a rank's message waits for the same message from other ranks.
 const foldFor = 100 * time.Millisecond
 
-// fold is trouble that several ranks tell in the same words, as one notice that
-// names them: a loss that is not a number is one to all of them at once.
+// fold is a message that several ranks send with the same text, shown as one notice
+// with their numbers: a NaN loss, for example, occurs on all ranks at once.
 type fold struct {
 	notice
-	ranks []int // that said it, as they came
+	ranks []int // that sent it, in order of arrival
 	timer *time.Timer
 }
 
-// hold keeps a notice back until the other ranks had time to say it, or all have.
+// hold delays a notice until all ranks have sent it, or foldFor has passed.
 func (p *Progress) hold(n notice, rank int) {
 	i := slices.IndexFunc(p.held, func(f *fold) bool { return f.text == n.text })
 	if i < 0 {
@@ -36,7 +36,7 @@ func (p *Progress) hold(n notice, rank int) {
 	}
 }
 
-// letGo shows what waited long enough, and what came before it.
+// letGo shows the notices that have waited long enough, and those before them.
 func (p *Progress) letGo(f *fold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +45,7 @@ func (p *Progress) letGo(f *fold) {
 	}
 }
 
-// flush shows all that waits.
+// flush shows all waiting notices.
 func (p *Progress) flush() {
 	for _, f := range p.held {
 		f.timer.Stop()
@@ -54,7 +54,7 @@ func (p *Progress) flush() {
 	p.held = nil
 }
 
-// who names the ranks, as trainctl logs does; nothing where there is but one.
+// who lists the ranks, in the format of trainctl logs; "" in a job of one rank.
 func (f *fold) who(world int) string {
 	slices.Sort(f.ranks)
 	switch {

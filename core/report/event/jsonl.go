@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// gather is how long step events wait to be written together. Only those of
-	// steps shorter than this ever wait.
+	// gather is how long step events wait to be written together. Only events of
+	// steps shorter than this wait.
 	gather = 10 * time.Millisecond
-	// gathered is how many bytes are written at once at most, a line aside.
+	// gathered is the maximum size of one write in bytes, unless a single line is longer.
 	gathered = 32 << 10
 )
 
 // JSONLines writes one object per line. Events are written as they come, but
 // steps that follow each other within [gather] are written together: a write
-// for each costs more than a small model's step. A failed write is reported
-// through warn and the run goes on. So does the sink, as soon as writing works
-// again, with a warning event in the place of what is missing; when its reader
-// is gone it stays silent. warn is called by the Bus outside of its Emit, so it
-// may emit an event itself.
+// for each costs more than a small model's step. A failed write is reported through
+// warn and the run continues. The sink continues when writing works again, with a
+// warning event in place of the missing ones; when its reader is gone it stops. The Bus
+// calls warn outside of its Emit, so warn may emit an event itself.
 type JSONLines struct {
 	mu      sync.Mutex
 	out     *appendfile.File
@@ -55,15 +54,15 @@ func OpenJSONLines(fsys afero.Fs, path string, warn func(error)) (*JSONLines, er
 	return &JSONLines{out: out, warn: trouble{tell: warn}, close: file.Close}, nil
 }
 
-// missing is the event in the place of those that could not be written.
+// missing is the event that replaces those that could not be written.
 func missing(lost int, cause error) string {
 	var e encoder
 	e.record(Record{Time: time.Now(), Rank: Launcher, Event: &Warning{Source: "events", Message: appendfile.Missing("events", lost, cause)}})
 	return strings.TrimSuffix(string(e.b), "\n")
 }
 
-// Emit writes the record's line, with those that wait before it, in a single
-// Write, or lets it wait.
+// Emit writes the record's line, and those waiting before it, in a single Write, or
+// queues it.
 func (j *JSONLines) Emit(r Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,7 +82,7 @@ func (j *JSONLines) emitLine(r Record, line []byte) {
 	}
 }
 
-// due writes what is there, now or soon; mu is held.
+// due writes the queued lines, now or soon; mu is held.
 func (j *JSONLines) due(r Record) {
 	_, step := r.Event.(*StepDone)
 	if !step || len(j.lines.b) >= gathered || r.Time.Sub(j.written) >= gather {
@@ -108,7 +107,7 @@ func (j *JSONLines) timeIsUp() {
 	j.write(time.Now())
 }
 
-// write writes the lines there are; mu is held.
+// write writes the queued lines; mu is held.
 func (j *JSONLines) write(now time.Time) {
 	if j.dead || len(j.lines.b) == 0 {
 		return
@@ -132,7 +131,7 @@ func (j *JSONLines) report() func() {
 	return j.warn.report()
 }
 
-// Close writes what waits and closes the file.
+// Close writes the queued lines and closes the file.
 func (j *JSONLines) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,9 +146,9 @@ func (j *JSONLines) Close() error {
 	return j.close()
 }
 
-// Dropped is the line that stands in a stream of events where a reader was too
-// slow for some of them; a lossy.Writer takes it as its notice. rank is of
-// whose events it was. Their sequence numbers show which they were.
+// Dropped is the line that replaces events for which a reader was too slow; it is the
+// notice of a lossy.Writer. rank is the sender of the events. Their sequence numbers
+// show which are missing.
 func Dropped(rank int) func(lines int) []byte {
 	return func(lines int) []byte {
 		return Append(nil, Record{Time: time.Now(), Rank: rank, Event: &Warning{Source: "events",

@@ -18,19 +18,19 @@ import (
 // RedrawEvery bounds how often the status block is drawn: ten times a second.
 const RedrawEvery = 100 * time.Millisecond
 
-// ProgressOptions say how progress is shown.
+// ProgressOptions configure how progress is shown.
 type ProgressOptions struct {
 	Mode    string                      // "auto", "plain" or "none"; empty: auto
 	Env     func(string) (string, bool) // os.LookupEnv; nil: no variable is set
-	LogFreq int                         // steps between plain lines; 0: what PlanMade says, else 100
+	LogFreq int                         // steps between plain lines; 0: as in PlanMade, else 100
 	Width   int                         // of the terminal in columns; 0: ask it
 	live    *bool                       // tests: whether it is a terminal
 }
 
 // Progress shows a run to people: on a terminal a status block that is redrawn
-// in place below the notices, elsewhere plain lines, one every few steps and at
-// the end of every epoch. It shows rank 0's steps and everybody's trouble.
-// Emit and Write may be called from any goroutine.
+// in place below the notices, elsewhere plain lines, one every few steps and at the end
+// of every epoch. It shows rank 0's steps and the problems of all ranks. It is safe for
+// concurrent use.
 type Progress struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -40,10 +40,10 @@ type Progress struct {
 	logFreq int
 
 	state   status
-	drawn   bool // the block is on the screen, behind the cursor
+	drawn   bool // the block is on the screen, starting at the cursor
 	redrawn time.Time
 	held    []*fold
-	paused  bool   // by Ctrl-Z: the screen is the shell's
+	paused  bool   // by Ctrl-Z: the shell uses the screen
 	unwatch func() // ends watchTerminal
 }
 
@@ -55,10 +55,10 @@ const (
 	live
 )
 
-// NewProgress writes to w, usually standard error through a lossy.Writer, so
-// that nobody waits for a terminal that stopped taking output. Mode "auto" draws on a
-// terminal, unless TERM is dumb or CI is set, and writes plain lines otherwise.
-// Colour needs a terminal and an unset NO_COLOR.
+// NewProgress writes to w, usually standard error through a lossy.Writer, so that a
+// blocked terminal blocks nothing else. Mode "auto" draws on a terminal, unless TERM is
+// dumb or CI is set, and writes plain lines otherwise. Colour needs a terminal and an
+// unset NO_COLOR.
 func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 	env := func(name string) string {
 		if o.Env == nil {
@@ -92,13 +92,13 @@ func NewProgress(w io.Writer, o ProgressOptions) *Progress {
 	return p
 }
 
-// DroppedLines is the line that stands in the progress where a terminal or a
-// pipe did not take some; a lossy.Writer takes it as its notice.
+// DroppedLines is the line that replaces progress lines which a terminal or a pipe did
+// not accept in time; it is the notice of a lossy.Writer.
 func DroppedLines(lines int) []byte {
 	return fmt.Appendf(nil, "\r[%d lines are missing here: this output was not read for a while; trainctl logs latest shows the ranks' lines]\n", lines)
 }
 
-// terminalOf tells whether w is one and how to ask for its width.
+// terminalOf reports whether w is a terminal, and returns a function for its width.
 func terminalOf(w io.Writer) (bool, func() int) {
 	narrow := func() int { return 80 }
 	if l, ok := w.(interface{ Output() io.Writer }); ok {
@@ -117,8 +117,8 @@ func terminalOf(w io.Writer) (bool, func() int) {
 	}
 }
 
-// Emit takes an event into account and shows what is due. Errors of the
-// terminal are ignored: there is nobody left to tell.
+// Emit processes an event and shows what is due. It ignores errors of the terminal,
+// since they cannot be reported anywhere.
 func (p *Progress) Emit(r Record) {
 	if p.mode == silent {
 		return
@@ -145,8 +145,8 @@ func (p *Progress) Emit(r Record) {
 	}
 }
 
-// Write puts whole lines of others, such as the output of ranks, above the
-// block, which the next event draws again. Every mode shows them.
+// Write shows whole lines, such as the output of ranks, above the block, which the next
+// event redraws. Every mode shows them.
 func (p *Progress) Write(lines []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *Progress) Write(lines []byte) (int, error) {
 	return p.w.Write(lines)
 }
 
-// troubled tells what any rank may say, and several in the same words.
+// troubled shows messages that any rank may send, several of them with the same text.
 func troubled(r Record) bool {
 	switch e := r.Event.(type) {
 	case *Warning:
@@ -177,8 +177,8 @@ func (p *Progress) notice(n notice) {
 	p.write(p.erase() + text + "\n")
 }
 
-// draw renews the block when it is time, and always when the work changes. A
-// terminal that has yet to take what there was gets no more of it.
+// draw redraws the block when it is time, and always when the phase changes. It skips a
+// terminal that has not accepted the previous output yet.
 func (p *Progress) draw(r Record) {
 	switch r.Event.(type) {
 	case *StepDone:
@@ -195,9 +195,9 @@ func (p *Progress) draw(r Record) {
 	p.block(true)
 }
 
-// block draws the block. The cursor goes back to its first character if it is
-// to be drawn again, so that erasing it is clearing what is behind the cursor,
-// however the terminal has wrapped it meanwhile: nothing above is ever touched.
+// block draws the block. If it will be redrawn, the cursor goes back to its first
+// character, so that clearing everything after the cursor erases it, even if the
+// terminal has rewrapped it, and never touches the lines above.
 func (p *Progress) block(again bool) {
 	lines := p.state.block(p.width() - 1)
 	if len(lines) == 0 {
@@ -222,7 +222,7 @@ func (p *Progress) block(again bool) {
 	p.write(out)
 }
 
-// erase gives the code that removes the block: clear to the end of the screen.
+// erase returns the code that removes the block: clear to the end of the screen.
 func (p *Progress) erase() string {
 	if !p.drawn {
 		return ""
@@ -233,13 +233,13 @@ func (p *Progress) erase() string {
 
 func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }
 
-// watchTerminal draws the block anew when the terminal has another width, or is
-// ours again after a stop, and takes it away before Ctrl-Z stops us, so that the
-// shell's prompt has a line of its own.
+// watchTerminal redraws the block when the terminal's width changes and when the process
+// continues after a stop. It removes the block before Ctrl-Z stops the process, so that
+// the shell's prompt has its own line.
 func (p *Progress) watchTerminal() {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGWINCH, syscall.SIGCONT)
-	if !signal.Ignored(syscall.SIGTSTP) { // as it is where no shell has jobs
+	if !signal.Ignored(syscall.SIGTSTP) { // it is ignored where no shell does job control
 		signal.Notify(c, syscall.SIGTSTP)
 	}
 	done := make(chan struct{})
@@ -281,10 +281,10 @@ func (p *Progress) stop() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
-// drained is how long a stop waits for the terminal to take what there is.
+// drained is how long a stop waits for the terminal to accept pending output.
 const drained = 300 * time.Millisecond
 
-// printable takes from text of plugins and peers what could steer the terminal.
+// printable removes control sequences from text of plugins and peers.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

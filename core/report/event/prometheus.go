@@ -47,10 +47,10 @@ func NewPrometheus(addr string) (*Prometheus, error) {
 	return p, nil
 }
 
-// Addr is the address that is listened on.
+// Addr is the address that it listens on.
 func (p *Prometheus) Addr() string { return p.addr }
 
-// Emit keeps what will be asked for.
+// Emit stores the values to serve.
 func (p *Prometheus) Emit(r Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *Prometheus) Close() error {
 
 func (p *Prometheus) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write(p.text()) // a scraper that went away needs no answer
+	_, _ = w.Write(p.text()) // the scraper may have disconnected
 }
 
 func (p *Prometheus) text() []byte {

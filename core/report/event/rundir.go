@@ -20,12 +20,12 @@ type RunDir struct {
 	Path string
 }
 
-// CreateRunDir makes the next free <base>/<name>/<n> with its directories and
-// points <base>/<name>/latest at it. Two runs that start at once get two
-// numbers: making the directory is what takes the number.
+// CreateRunDir creates the next free <base>/<name>/<n> with its directories and points
+// <base>/<name>/latest at it. Two runs that start at once get different numbers, since
+// creating the directory reserves the number.
 //
-// latest is a relative symbolic link; where there are none, it is a text file
-// that holds the number.
+// latest is a relative symbolic link; on file systems without them, it is a text file
+// with the number.
 func CreateRunDir(fsys afero.Fs, base, name string) (RunDir, error) {
 	parent := filepath.Join(base, name)
 	if err := fsys.MkdirAll(parent, 0o755); err != nil {
@@ -38,11 +38,11 @@ func CreateRunDir(fsys afero.Fs, base, name string) (RunDir, error) {
 	return d, d.furnish(rand.Text())
 }
 
-// Invitation is what the host of rank 0 tells the others, so that hosts on one
-// file system write into one run directory.
+// Invitation is what the host of rank 0 sends to the others, so that hosts on one file
+// system use one run directory.
 type Invitation struct {
 	Number int    // of the run
-	Token  string // in the directory, and in no other
+	Token  string // unique to the directory, and stored in it
 	Path   string // of the directory, for people
 	Host   string
 }
@@ -50,7 +50,7 @@ type Invitation struct {
 // tokenFile holds the token of a run's directory.
 const tokenFile = ".run"
 
-// Invite gives others of the job the means to find this run directory.
+// Invite returns what other hosts of the job need to find this run directory.
 func (d RunDir) Invite() (Invitation, error) {
 	token, err := afero.ReadFile(d.fs, filepath.Join(d.Path, tokenFile))
 	if err != nil {
@@ -68,10 +68,9 @@ func (d RunDir) Invite() (Invitation, error) {
 	return Invitation{Number: number, Token: string(token), Path: path, Host: host}, nil
 }
 
-// JoinRunDir is the run directory that an invitation means, as this host sees
-// it: that of rank 0 where both are on one file system, else one of this host's
-// own, of the same number where that is free. Several ranks of a host get the
-// same. shared tells whether it was there, whoever made it.
+// JoinRunDir returns the run directory for an invitation on this host: that of rank 0
+// if both share a file system, else one on this host, with the same number if that is
+// free. All ranks of a host get the same. shared reports whether it existed already.
 func JoinRunDir(fsys afero.Fs, base, name string, inv Invitation) (d RunDir, shared bool, err error) {
 	parent := filepath.Join(base, name)
 	if err := fsys.MkdirAll(parent, 0o755); err != nil {
@@ -79,7 +78,7 @@ func JoinRunDir(fsys afero.Fs, base, name string, inv Invitation) (d RunDir, sha
 	}
 	for n := inv.Number; ; n++ {
 		d := RunDir{fsys, filepath.Join(parent, strconv.Itoa(n))}
-		err := fsys.Mkdir(d.Path, 0o755) // also where this host's cache knows of none
+		err := fsys.Mkdir(d.Path, 0o755) // this host's cache of a network file system may not have it yet
 		switch {
 		case err == nil:
 			return d, false, d.furnish(inv.Token)
@@ -91,7 +90,7 @@ func JoinRunDir(fsys afero.Fs, base, name string, inv Invitation) (d RunDir, sha
 	}
 }
 
-// hasToken waits a moment for the token of a directory that is being made.
+// hasToken waits a moment for the token of a directory that is being created.
 func (d RunDir) hasToken(token string) bool {
 	for range 20 {
 		b, err := afero.ReadFile(d.fs, filepath.Join(d.Path, tokenFile))
@@ -99,14 +98,14 @@ func (d RunDir) hasToken(token string) bool {
 			return string(b) == token
 		}
 		if logs, err := afero.DirExists(d.fs, d.Logs()); err == nil && logs {
-			return false // of a version without tokens
+			return false // it is of a version without tokens
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	return false
 }
 
-// furnish fills a directory that was just made, and points latest at it.
+// furnish creates the subdirectories of a new directory, and points latest at it.
 func (d RunDir) furnish(token string) error {
 	fsys := d.fs
 	if err := writeAtomic(fsys, filepath.Join(d.Path, tokenFile), []byte(token)); err != nil {
@@ -123,8 +122,8 @@ func (d RunDir) furnish(token string) error {
 	return nil
 }
 
-// OpenRunDir views an existing run directory; a path that ends in "latest"
-// may be the link or the text file.
+// OpenRunDir opens an existing run directory; a path that ends in "latest" may be the
+// link or the text file.
 func OpenRunDir(fsys afero.Fs, path string) (RunDir, error) {
 	info, err := fsys.Stat(path)
 	if err != nil {
@@ -190,7 +189,7 @@ func (d RunDir) Events() string { return filepath.Join(d.Path, "events.jsonl") }
 // Summary is the file that WriteSummary writes.
 func (d RunDir) Summary() string { return filepath.Join(d.Path, "summary.json") }
 
-// Timeline is the trace of all ranks, where metrics.timeline asks for it.
+// Timeline is the trace of all ranks, written with metrics.timeline.
 func (d RunDir) Timeline() string { return filepath.Join(d.Path, "timeline.json") }
 
 // Logs is the directory of the ranks' logs.
@@ -201,11 +200,11 @@ func (d RunDir) RankLog(rank int) string {
 	return filepath.Join(d.Logs(), "rank-"+strconv.Itoa(rank)+".log")
 }
 
-// Checkpoints is the directory that checkpoint.Open takes.
+// Checkpoints is the directory for checkpoint.Open.
 func (d RunDir) Checkpoints() string { return filepath.Join(d.Path, "checkpoints") }
 
 // Flights is the directory of the ranks' flight records.
 func (d RunDir) Flights() string { return filepath.Join(d.Path, "flight") }
 
-// TensorBoard is the directory of event files; it is made by the first of them.
+// TensorBoard is the directory of event files, created with the first of them.
 func (d RunDir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }

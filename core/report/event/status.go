@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// status is what is known of a run, and how it reads. It knows nothing of terminals.
+// status is the state of a run, and formats it. It does not depend on a terminal.
 type status struct {
-	ranks         int // of the job
+	ranks         int // world size
 	phase         string
 	epochs        int
 	stepsPerEpoch int
@@ -28,9 +28,8 @@ type status struct {
 	skipped int
 }
 
-// shown is how many steps the loss, the accuracy and the speed of a line are
-// means over: all three over the same ones, since a line that sets the loss of
-// one step beside the accuracy of many describes no moment of the run.
+// shown is the number of steps over which the loss, the accuracy and the speed of a line
+// are averaged, all three over the same ones so that they are comparable.
 const shown = 20
 
 // window holds the last steps that were applied.
@@ -44,8 +43,8 @@ func (w *window) add(e *StepDone) {
 	w.n++
 }
 
-// mean is the sample-weighted mean of what f gives for the steps in the window
-// that have it, false without any.
+// mean is the sample-weighted mean of f over the steps in the window that have the
+// value, false without any.
 func (w *window) mean(f func(*StepDone) (v float64, ok bool)) (float64, bool) {
 	var sum, weight float64
 	for i := range min(w.n, shown) {
@@ -66,7 +65,7 @@ func (w *window) accuracy() (float64, bool) {
 	return w.mean(func(e *StepDone) (float64, bool) { return e.Accuracy, !(e.Accuracy < 0) })
 }
 
-// speed leaves out what was not measured.
+// speed omits what was not measured.
 func (w *window) speed() (float64, bool) {
 	return w.mean(func(e *StepDone) (float64, bool) { return e.SamplesPerSec, e.SamplesPerSec > 0 })
 }
@@ -84,7 +83,7 @@ const (
 	green  = "32"
 )
 
-// take updates the status and returns what has to be said for good.
+// take updates the status and returns the notices to show.
 func (s *status) take(r Record) []notice {
 	s.now = r.Time
 	switch e := r.Event.(type) {
@@ -117,7 +116,7 @@ func (s *status) take(r Record) []notice {
 }
 
 func (s *status) started(e *RunStarted) []notice {
-	*s = status{now: s.now, ranks: e.WorldSize, epochs: e.Epochs, stepsPerEpoch: e.StepsPerEpoch, steps: e.Steps} // a restart begins anew
+	*s = status{now: s.now, ranks: e.WorldSize, epochs: e.Epochs, stepsPerEpoch: e.StepsPerEpoch, steps: e.Steps} // also after a restart
 	text := fmt.Sprintf("%s: %d × %s, backend %s, precision %s → %s", e.Name, e.WorldSize, e.Device, e.Backend, e.Precision, e.RunDir)
 	if e.Restart > 0 {
 		text += fmt.Sprintf(" (restart %d)", e.Restart)
@@ -145,7 +144,7 @@ func (s *status) step(e *StepDone) {
 	s.recent.add(e)
 }
 
-// log keeps downloads in the block and lets other lines of plugins stay.
+// log shows downloads in the block and other lines of plugins as notices.
 func (s *status) log(e *PluginLog, rank int) []notice {
 	if e.Total > 0 {
 		if rank <= 0 {
@@ -164,7 +163,7 @@ func (s *status) log(e *PluginLog, rank int) []notice {
 	return nil
 }
 
-// told puts the rarer events into words.
+// told returns the notices for the rarer events.
 func told(r Record) []notice {
 	switch e := r.Event.(type) {
 	case *DatasetOpened:
@@ -248,8 +247,8 @@ func (s *status) line() string { return strings.Join(s.fields(), fieldGap) }
 
 const fieldGap = "  "
 
-// due says whether a plain line follows this event: every few steps, 0 for as
-// many as PlanMade says, and at the end of every epoch.
+// due reports whether a plain line follows this event: every freq steps (0: as in
+// PlanMade) and at the end of every epoch.
 func (s *status) due(r Record, every int) bool {
 	step, ok := r.Event.(*StepDone)
 	if !ok || r.Rank > 0 {
@@ -265,11 +264,11 @@ func (s *status) due(r Record, every int) bool {
 	return step.Step%every == 0 || step.Step == 1 || per > 0 && step.Step%per == 0
 }
 
-// Lines puts a run into the lines of plain progress, for a log. Its zero value
-// is ready to use, from one goroutine.
+// Lines formats a run as lines of plain progress, for a log. Its zero value is ready to
+// use. It is not safe for concurrent use.
 type Lines struct{ state status }
 
-// Of gives the lines that an event makes due, without their newlines.
+// Of returns the lines to show for an event, without newlines.
 func (l *Lines) Of(r Record) (lines []string) {
 	for _, n := range l.state.take(r) {
 		lines = append(lines, printable(n.text))
@@ -280,8 +279,8 @@ func (l *Lines) Of(r Record) (lines []string) {
 	return lines
 }
 
-// fields are what a line says, the most useful first: a narrow terminal shows
-// as many of them as it has room for.
+// fields are the parts of a line, the most useful first: a narrow terminal shows as many
+// of them as fit.
 func (s *status) fields() []string {
 	e := s.last
 	out := []string{"epoch " + of(e.Epoch+1, s.epochs), "step " + of(e.Step, s.steps)}
@@ -304,7 +303,7 @@ func (s *status) fields() []string {
 	return out
 }
 
-// essential is how many of fields no line goes without: epoch, step, loss and eta.
+// essential is how many fields every line has: epoch, step, loss and eta.
 const essential = 4
 
 // short is the essential for a terminal that is too narrow for fields: with or
@@ -358,7 +357,7 @@ func fit(fields []string, gap string, columns int) string {
 	return clip(out, columns)
 }
 
-// eta goes by the pace since the first step that was seen.
+// eta is computed from the speed since the first step seen.
 func (s *status) eta() (time.Duration, bool) {
 	done := s.last.Step - s.before
 	left := s.steps - s.last.Step
@@ -412,7 +411,7 @@ func of(n, total int) string {
 	return strconv.Itoa(n) + "/" + strconv.Itoa(total)
 }
 
-// count prints a number with thousands set apart.
+// count prints a number with thousands separators.
 func count(v float64) string {
 	s := strconv.FormatInt(int64(v+0.5), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -429,7 +428,7 @@ func seconds(s float64) string {
 	return d.Round(time.Second).String()
 }
 
-// remaining rounds to what a person plans by.
+// remaining rounds a duration for people.
 func remaining(d time.Duration) string {
 	if d < time.Hour {
 		return seconds(d.Seconds())
@@ -447,7 +446,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
-// home is the process that a backend runs in.
+// home describes the process that a backend runs in.
 func home(e *BackendPlaced) string {
 	if e.InProcess {
 		return "the ranks' processes"

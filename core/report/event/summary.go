@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Summary is summary.json: what came out of a run. Keys are a promise to users.
+// Summary is summary.json: the results of a run. Its keys are a public interface.
 type Summary struct {
 	Schema    int            `json:"schema"`
 	Name      string         `json:"name"`
@@ -22,7 +22,7 @@ type Summary struct {
 	Precision string         `json:"precision"`
 	Dataset   DatasetSummary `json:"dataset"`
 
-	// Plugins are those that rank 0 started; nil where it did not come so far.
+	// Plugins are those that rank 0 started; nil if it failed before.
 	Plugins []PluginStarted `json:"plugins,omitempty"`
 
 	Epochs int           `json:"epochs"`
@@ -38,14 +38,14 @@ type Summary struct {
 	Restarts     int      `json:"restarts"`
 }
 
-// DatasetSummary says what was trained on.
+// DatasetSummary describes the training data.
 type DatasetSummary struct {
 	Plugin       string `json:"plugin"`
 	Source       string `json:"source"` // "idx", "download", "generated", …
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
 
-	Classes []string `json:"classes,omitempty"` // names by index, where the data set knows them
+	Classes []string `json:"classes,omitempty"` // names by index, if the data set has them
 }
 
 // TrainSummary sums up the steps.
@@ -74,17 +74,17 @@ type CommSummary struct {
 	Buckets      int        `json:"buckets"`
 	BucketCapsMB [2]float64 `json:"bucket_caps_mb"` // of the first and of the others
 	BytesPerStep int64      `json:"bytes_per_step"`
-	ExposedMSP50 Number     `json:"exposed_ms_p50"` // of a step, in which the last rank to arrive stood still: communication that did not hide
+	ExposedMSP50 Number     `json:"exposed_ms_p50"` // per step, the wait of the rank that waited least: communication not overlapped with backward
 
-	// ImbalanceMSP50 is by how much longer the first rank stood still than the last.
+	// ImbalanceMSP50 is how much longer the first rank to arrive waited than the last.
 	ImbalanceMSP50 Number `json:"imbalance_ms_p50"`
 
-	// SlowestRank is the rank that came last nearly always, where the others
-	// waited more than a fifth of a step for it; nil if there is none.
+	// SlowestRank is the rank that almost always arrived last, if the others waited
+	// more than a fifth of a step for it; nil if there is none.
 	SlowestRank *int `json:"slowest_rank,omitempty"`
 
-	// BackendRestarts is how often the ranks went on with new backend plugins,
-	// since they were started last.
+	// BackendRestarts is how often the backend plugins were replaced since the last
+	// start of the ranks.
 	BackendRestarts int `json:"backend_restarts"`
 }
 
@@ -96,7 +96,7 @@ type MemorySummary struct {
 // Number is a float64 that may be infinite or NaN: those are null in JSON.
 type Number float64
 
-// MarshalJSON writes null for what JSON has no number for.
+// MarshalJSON writes null for values that JSON numbers cannot represent.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
 		return []byte("null"), nil
@@ -115,8 +115,8 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// WriteSummary replaces the file at path in one step: a reader sees the old
-// summary or the new one. Schema is set here.
+// WriteSummary replaces the file at path atomically: a reader sees the old summary or
+// the new one. It sets Schema.
 func WriteSummary(fsys afero.Fs, path string, s Summary) error {
 	s.Schema = Schema
 	if s.ParamsSHA256 == nil {

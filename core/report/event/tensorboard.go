@@ -17,15 +17,15 @@ import (
 	"github.com/trainctl/trainctl/core/base/appendfile"
 )
 
-// FlushEvery is the longest that a scalar waits in memory while events arrive.
+// FlushEvery is the longest time that a scalar stays in memory while events arrive.
 const FlushEvery = 5 * time.Second
 
-// flushBytes is how much waits at most: steps of microseconds would fill memory
-// until then.
+// flushBytes is the maximum size of the buffer: very short steps would fill memory
+// before FlushEvery.
 const flushBytes = 64 << 10
 
-// TensorBoard writes the scalars of step and evaluation events into one event
-// file, whose X axis is the optimizer step. Other events it passes over.
+// TensorBoard writes the scalars of step and evaluation events into one event file,
+// with the optimizer step on the X axis. It ignores other events.
 type TensorBoard struct {
 	fs      afero.Fs
 	dir     string
@@ -38,12 +38,12 @@ type TensorBoard struct {
 	warn    trouble
 }
 
-// keepBytes is how much is kept for a disk that has no room just now.
+// keepBytes is how much is kept in memory while the disk is full.
 const keepBytes = 4 << 20
 
-// NewTensorBoard makes dir and in it a new event file. A failed write is
-// reported through warn, which may be nil; its scalars are written later, or
-// dropped if that takes too long.
+// NewTensorBoard creates dir and a new event file in it. A failed write is reported
+// through warn, which may be nil; its scalars are written later, or dropped if that
+// takes too long.
 func NewTensorBoard(fsys afero.Fs, dir string, warn func(error)) (*TensorBoard, error) {
 	if err := fsys.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -73,7 +73,7 @@ func (t *TensorBoard) Emit(r Record) {
 	switch e := r.Event.(type) {
 	case *CheckpointLoaded:
 		if e.Step == 0 {
-			return // the weights alone
+			return // only the weights were loaded
 		}
 		t.goOn(r.Time, e)
 	case *StepDone:
@@ -93,10 +93,9 @@ func (t *TensorBoard) Emit(r Record) {
 	}
 }
 
-// goOn makes one curve of a run's and that of the run which it goes on from: the
-// earlier files are there too, and what they have of later steps than the
-// checkpoint's is void, as SessionLog.START says (tensorflow/core/util/event.proto).
-// An earlier run that is not there any more has no curve to go on with.
+// goOn joins the curve of this run with that of the run it continues: it links the
+// earlier files, and SessionLog.START (tensorflow/core/util/event.proto) discards their
+// steps after the checkpoint. If the earlier run was deleted, there is no curve to join.
 func (t *TensorBoard) goOn(at time.Time, e *CheckpointLoaded) {
 	if d, ok := RunOf(t.fs, e.Path); ok {
 		if err := t.take(d.TensorBoard()); err != nil {
@@ -108,8 +107,8 @@ func (t *TensorBoard) goOn(at time.Time, e *CheckpointLoaded) {
 	t.end()
 }
 
-// take links the event files of an earlier run into this one's directory.
-// TensorBoard reads files by their names: this run's becomes the last.
+// take links the event files of an earlier run into this one's directory. TensorBoard
+// reads files in the order of their names, so this run's file becomes the last.
 func (t *TensorBoard) take(from string) error {
 	files, err := afero.Glob(t.fs, filepath.Join(from, eventFile+"*"))
 	if err != nil || len(files) == 0 || sameDir(t.fs, from, t.dir) {
@@ -126,8 +125,8 @@ func (t *TensorBoard) take(from string) error {
 	return nil
 }
 
-// follow gives the file a name behind another one's, if it has none yet: runs may
-// begin in one second, or on hosts whose clocks differ.
+// follow gives the file a name that sorts after another one's, if it does not yet: runs
+// may start in the same second, or on hosts whose clocks differ.
 func (t *TensorBoard) follow(last string) error {
 	own := filepath.Base(t.name)
 	if last < own {
@@ -156,8 +155,8 @@ func sameDir(fsys afero.Fs, a, b string) bool {
 	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// linkOrCopy gives a file a second name, or where that cannot be a copy; one that
-// is there already stays.
+// linkOrCopy creates a hard link, or a copy if that is not possible; it keeps an
+// existing file.
 func linkOrCopy(fsys afero.Fs, from, to string) error {
 	if _, err := fsys.Stat(to); err == nil {
 		return nil
@@ -283,7 +282,7 @@ func appendTFRecord(b, data []byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maskedCRC is rotated and shifted so that a sum over data that holds sums stays useful.
+// maskedCRC is rotated and shifted, so that checksums of data that contains checksums stay useful.
 func maskedCRC(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

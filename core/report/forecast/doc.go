@@ -1,6 +1,6 @@
-// Package forecast is what `trainctl plan` prints: everything that can be known
-// about a run before it starts. Whoever builds the plan fills a [Report]; the
-// renderings for people and programs are here.
+// Package forecast formats what `trainctl plan` prints: everything that is known about a
+// run before it starts. The caller fills a [Report]; this package writes it as text and
+// as JSON.
 //
 // It imports nothing else of this module. Start with report.go.
 package forecast

@@ -19,8 +19,8 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// table lines up columns, those of numbers at their right edge, which
-// text/tabwriter can do only for all columns or none.
+// table aligns columns, numbers to the right, which text/tabwriter supports only for all
+// columns or none.
 type table struct {
 	p     *printer
 	right []int // columns that hold numbers
@@ -29,8 +29,8 @@ type table struct {
 
 func (p *printer) table(right ...int) *table { return &table{p: p, right: right} }
 
-// row writes a name and what belongs to it, leaving out what is empty; it
-// writes nothing when nothing is left.
+// row writes a name and its values, without the empty ones; it writes nothing if all
+// are empty.
 func (t *table) row(name string, values ...string) {
 	var kept []string
 	for _, v := range values {

@@ -6,7 +6,7 @@ import (
 )
 
 // Report describes a run that has not started. Sizes are bytes, batches are
-// samples. Zero values and empty lists are left out of the text.
+// samples. The text omits zero values and empty lists.
 type Report struct {
 	Schema  int     `json:"schema"` // 1
 	Name    string  `json:"name"`
@@ -31,7 +31,7 @@ type Report struct {
 	Warnings  []string    `json:"warnings"`
 }
 
-// World is who takes part.
+// World describes the ranks and hosts of the run.
 type World struct {
 	Ranks        int    `json:"ranks"`
 	PerNode      int    `json:"per_node"`
@@ -42,7 +42,7 @@ type World struct {
 	Threads      int    `json:"threads_per_rank"`        // 0: unknown
 }
 
-// Batch says how many samples go where.
+// Batch is the number of samples per rank and step.
 type Batch struct {
 	PerRank    int `json:"per_rank"` // and micro-step
 	Accumulate int `json:"accumulate_steps"`
@@ -80,7 +80,7 @@ type Layer struct {
 // Totals adds up the model.
 type Totals struct {
 	Parameters int   `json:"parameters"`
-	Buffers    int   `json:"buffers"` // elements that are no parameters, as running statistics
+	Buffers    int   `json:"buffers"` // elements that are not parameters, such as running statistics
 	FLOPs      int64 `json:"flops"`   // of a step on one rank, forward and backward
 }
 
@@ -93,8 +93,8 @@ type Bucket struct {
 	Last       string `json:"last"`  // the one that completes the bucket
 }
 
-// Caps are the sizes in MiB at which buckets close. With Auto they are a
-// forecast: a run measures before it decides.
+// Caps are the sizes in MiB at which buckets close. With Auto they are a forecast: a run
+// measures before it chooses them.
 type Caps struct {
 	First float64 `json:"first_mb"`
 	Rest  float64 `json:"rest_mb"`
@@ -136,7 +136,7 @@ type Plugin struct {
 	Path    string `json:"path,omitempty"` // empty for built-in ones
 }
 
-// RingBytes is what one of world ranks sends when n bytes are reduced in a ring.
+// RingBytes is how many bytes each of world ranks sends to all-reduce n bytes in a ring.
 func RingBytes(n int64, world int) int64 {
 	if world < 2 {
 		return 0

@@ -2,21 +2,21 @@ package timeline
 
 import "fmt"
 
-// Most is how many slices a trace holds, of all ranks: about 130 MB, which trace
-// viewers still open. ResNet-50 with SyncBatchNorm makes about 130 slices a step,
+// Most is the maximum number of slices in a trace, of all ranks: about 130 MB, which trace
+// viewers still open. ResNet-50 with SyncBatchNorm has about 130 slices a step,
 // 13,000 in the 100 steps that are recorded, 840,000 on 64 ranks: all of them fit.
 const Most = 1 << 20
 
-// Share is how many of them are each rank's.
+// Share is the maximum number of slices per rank.
 func Share(world int) int { return max(64, Most/world) }
 
-// Cut keeps as many whole steps of the beginning and of the end as make at most
-// most slices, which are sorted by step, and says what it left out; "": nothing.
+// Cut keeps as many whole steps from the beginning and the end as fit into most slices,
+// and describes what it omitted; "": nothing. The slices are sorted by step.
 func Cut(s []Slice, most int) (kept []Slice, note string) {
 	if len(s) <= most {
 		return s, ""
 	}
-	lo, hi := 0, len(s) // what lies between is left out
+	lo, hi := 0, len(s) // slices between them are omitted
 	for front := true; ; front = !front {
 		a, b := lo, hi
 		if front {

@@ -10,11 +10,11 @@ const (
 	Compute       Stream = iota // forward, backward, optimizer, evaluation
 	Communication               // collectives while the backend works on them
 	Data                        // waiting for batches
-	Checkpoint                  // training stands still for a snapshot
+	Checkpoint                  // training is paused for a snapshot
 	streams
 )
 
-// Slice is something that took time.
+// Slice is one recorded operation.
 type Slice struct {
 	Stream Stream
 	Name   string        // a constant
@@ -28,7 +28,7 @@ type Slice struct {
 // Steps is how many steps a recorder keeps of the beginning and of the end.
 const Steps = 50
 
-// Recorder belongs to the goroutine of the training loop.
+// Recorder is for the goroutine of the training loop.
 type Recorder struct {
 	job    time.Time     // the job's start
 	origin time.Time     // of this recorder, with a monotonic clock
@@ -39,14 +39,14 @@ type Recorder struct {
 	tail   []Slice // a ring of the last slices
 	next   int     // in tail
 	lost   bool    // the ring has overwritten something
-	torn   int     // the step for whose rest the head had no room; 0: none
+	torn   int     // the step of which only a part fitted into the head; 0: none
 }
 
 // room bounds each of head and tail: 5 MB.
 const room = 1 << 16
 
-// New makes a recorder for a rank whose steps make about perStep slices. Times
-// count from the start of the job, which is the same for all ranks.
+// New creates a recorder for a rank whose steps have about perStep slices. Times count
+// from the start of the job, which is the same for all ranks.
 func New(job time.Time, perStep int) *Recorder {
 	now := time.Now()
 	n := min(Steps*min(perStep, room)+64, room) // evaluations and checkpoints come on top
@@ -64,7 +64,7 @@ func (r *Recorder) Now() Mark {
 	return Mark(r.ahead + time.Since(r.origin))
 }
 
-// Step says which step everything from now on belongs to.
+// Step sets the step of the slices recorded from now on.
 func (r *Recorder) Step(n int) {
 	if r == nil {
 		return
@@ -75,7 +75,7 @@ func (r *Recorder) Step(n int) {
 	r.step = n
 }
 
-// Since records what began at a mark and ends now, and returns the present.
+// Since records a slice from a mark until now, and returns the current time.
 func (r *Recorder) Since(s Stream, name string, index int, begin Mark) Mark {
 	if r == nil {
 		return 0
@@ -113,7 +113,7 @@ func (r *Recorder) add(s Slice) {
 	}
 }
 
-// Slices is what was kept: the first steps and the last, each of them whole.
+// Slices returns the recorded slices: the first steps and the last, each of them whole.
 func (r *Recorder) Slices() []Slice {
 	if r == nil {
 		return nil

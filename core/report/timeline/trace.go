@@ -27,7 +27,7 @@ type event struct {
 
 // Write writes the slices of all ranks, by rank, as a trace that
 // chrome://tracing and ui.perfetto.dev open: a process per rank and a thread
-// per stream. Notes say what is not in it.
+// per stream. Notes describe what is missing from it.
 func Write(w io.Writer, ranks [][]Slice, notes ...string) error {
 	out := bufio.NewWriter(w)
 	head := `{"displayTimeUnit":"ms",`
@@ -81,9 +81,9 @@ func writeRank(emit func(event) error, rank int, all []Slice) error {
 	return nil
 }
 
-// inTurn are a stream's slices by time. Clocks of two processes may differ by
-// a little: a slice that would begin before the end of the one before begins
-// there, so that none overlap.
+// inTurn returns a stream's slices sorted by time. Clocks of two processes may differ
+// slightly: a slice that would start before the end of the previous one starts there, so
+// that none overlap.
 func inTurn(all []Slice, stream Stream) (out []Slice) {
 	for _, s := range all {
 		if s.Stream == stream {
