@@ -37,8 +37,8 @@ type (
 // DefaultTimeout is how long a GPU may take; see [gpu.DefaultTimeout].
 const DefaultTimeout = gpu.DefaultTimeout
 
-// Open makes the GPU of that ordinal ready, with kernels remembered in the
-// folder cache ("" for nowhere). The error says what is missing and how to get it.
+// Open makes the GPU of that ordinal ready, with kernels remembered in the folder
+// cache ("" for nowhere). The error names what is missing and how to install it.
 func Open(ordinal int, cache string) (*Device, error) {
 	cu, err := driver.OpenCUDA(dl.System())
 	if err != nil {
@@ -79,32 +79,32 @@ func (*Device) Name() string { return "cuda" }
 // Operations lists the steps that GPUs run, sorted.
 func Operations() []graph.Op { return ops.Operations() }
 
-// Watch says how long the GPU may take, and begins to look after calls of the
-// driver that do not return. It is called once, and best before anything is bound.
+// Watch sets how long the GPU may take, and starts to watch calls of the driver that
+// do not return. It is called once, and best before anything is bound.
 func (d *Device) Watch(w Watch) { d.gpu.Watch(w) }
 
-// Over is closed when the device is lost, and Lost says why, by a *LostError.
+// Over is closed when the device is lost; Lost then returns the reason, a *LostError.
 func (d *Device) Over() <-chan struct{} { return d.gpu.Over() }
 
 // Lost is a *LostError once the device is lost, nil before.
 func (d *Device) Lost() error { return d.gpu.Lost() }
 
-// Missing says which libraries the device does without, or in which
-// convolutions of the programs bound so far, and why; nil if it has all. It
-// computes the same, slowly.
+// Missing lists the libraries that the device does not use, or in which convolutions
+// of the programs bound so far, and why; nil if it has all. It computes the same,
+// slowly.
 func (d *Device) Missing() error { return d.lib.Missing() }
 
 // AllowTF32 lets products and convolutions of float32 numbers be made of their upper 11 bits by
 // tensor cores, in programs that are bound from now on. They are not by default.
 func (d *Device) AllowTF32(on bool) { d.lib.AllowTF32(on) }
 
-// Repeatable says whether equal runs must give equal bits in programs that are
-// bound from now on, as they must by default; see [library.Libraries.Repeatable].
+// Repeatable sets whether equal runs must give equal bits in programs that are bound
+// from now on, as they must by default; see [library.Libraries.Repeatable].
 func (d *Device) Repeatable(on bool) { d.lib.Repeatable(on) }
 
-// Close gives the device back. All programs over it are closed before. A device that
-// is lost, or whose driver does not come back, is left behind: what it holds
-// goes with the process.
+// Close releases the device. Close all its programs first. A device that is lost, or
+// whose driver does not come back, is left behind: what it holds goes with the
+// process.
 func (d *Device) Close() error {
 	return d.gpu.Close(func() error { return cmp.Or(d.mem.Close(), d.lib.Close()) })
 }
@@ -141,10 +141,10 @@ func (d *Device) Updater(rule plan.Rule, slots []plan.Slot) (plan.Updater, error
 // Stage copies gradient buckets between device and host.
 func (d *Device) NewStaging(buckets [][]byte) (plan.Staging, error) { return d.mem.NewStaging(buckets) }
 
-// Pin keeps host memory in place, so that copies run beside kernels.
+// Pin page-locks host memory, so that copies overlap with kernels.
 func (d *Device) Pin(mem []byte) (unpin func() error, note string) { return d.mem.Pin(mem) }
 
-// Prefetch begins to copy the batch of the next run.
+// Prefetch starts to copy the batch of the next run.
 func (d *Device) Prefetch(input, target []byte) error { return d.mem.Prefetch(input, target) }
 
 // WaitPrefetched waits until the batch of the run under way was read.

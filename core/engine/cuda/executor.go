@@ -118,8 +118,8 @@ func (e *executor) changes(s *plan.Step, more []int) {
 	}
 }
 
-// Step puts on the stream what begins with step i. Complete gradients are
-// waited for and brought back, unless their memory is mirrored.
+// Step enqueues the work that begins with step i. Complete gradients are waited for
+// and brought back, unless their memory is mirrored.
 func (e *executor) Step(i int, c *plan.Call) {
 	if !e.begun { // the first step may be in a branch that is left out
 		e.begun, e.failed = true, nil
@@ -201,7 +201,7 @@ func (e *executor) tell(words [3]uint64) error {
 	return e.g.Put(e.m.Call, tensor.Bytes(e.msg.words[:]))
 }
 
-// fetch brings back the gradients that a step completes.
+// fetch copies back the gradients that a step completes.
 func (e *executor) fetch(s *plan.Step) error {
 	m := e.m
 	if !slices.ContainsFunc(s.Complete, func(p int) bool { return !m.Resident(m.Grads[p]) }) {
@@ -223,7 +223,7 @@ func (e *executor) fetch(s *plan.Step) error {
 	return e.g.Finish(why)
 }
 
-// Stats waits, and brings back what the run changed.
+// Stats waits, and copies back what the run changed.
 func (e *executor) Stats() (plan.Stats, error) {
 	if !e.begun {
 		return plan.Stats{}, e.failed
@@ -247,7 +247,7 @@ func (e *executor) Stats() (plan.Stats, error) {
 	return plan.Stats{LossSum: s[0], Counted: s[1], Correct: s[2]}, err
 }
 
-// copyOut brings tensors that the run changed to the host, where they are not mirrored.
+// copyOut copies tensors that the run changed to the host, unless they are mirrored.
 func (e *executor) copyOut() error {
 	m, any := e.m, false
 	for i := range e.st.Tensors {
@@ -265,7 +265,7 @@ func (e *executor) copyOut() error {
 	return e.g.Finish(e.waiting)
 }
 
-// blame names what a step's indices are.
+// blame describes a step's indices.
 func (e *executor) blame(step int) string {
 	if s := e.plan.Steps()[step]; !op.Of(s.Op).Loss {
 		return s.Layer

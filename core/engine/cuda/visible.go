@@ -14,7 +14,7 @@ import (
 // GPU is a device as the driver describes it.
 type GPU = driver.DeviceReport
 
-// MissingError says what keeps this machine from computing on a GPU.
+// MissingError reports why this machine cannot compute on a GPU.
 type MissingError struct {
 	What string // "no NVIDIA driver: libcuda.so.1 was not found"
 	Fix  string // the command or deed that brings it
@@ -30,7 +30,7 @@ func (e *MissingError) Error() string {
 	return e.What + "; " + e.Fix
 }
 
-// Unwrap gives the library's error.
+// Unwrap returns the library's error.
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // ExitCode is that of what a run needs and is not here, as of a missing plugin.
@@ -39,9 +39,9 @@ func (*MissingError) ExitCode() int { return 3 }
 // patience is how long the driver may take to answer: one that lost its device never does.
 const patience = 30 * time.Second
 
-// Visible lists the GPUs that this process may use, CUDA_VISIBLE_DEVICES
-// respected, by ordinal. Without one, or without a library that a plan needs, it
-// is a *MissingError. It makes no context and takes no device memory.
+// Visible lists the GPUs that this process may use, CUDA_VISIBLE_DEVICES respected, by
+// ordinal. Without one, or without a library that a plan needs, it is a *MissingError.
+// It creates no context and uses no device memory.
 func Visible(ctx context.Context) ([]GPU, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -62,7 +62,7 @@ func Visible(ctx context.Context) ([]GPU, error) {
 	}
 }
 
-// visible asks for the driver first: machines without GPUs have none, and learn it at once.
+// visible opens the driver first: machines without GPUs have none, and fail fast.
 func visible(f *dl.Finder) ([]GPU, error) {
 	cu, err := driver.OpenCUDA(f)
 	if err != nil {
@@ -98,7 +98,7 @@ func noneVisible() error {
 	return e
 }
 
-// missing says which library is not here, or why the one that is does not do.
+// missing reports which library was not found, or why the found one cannot be used.
 func missing(what string, s dl.Spec, cuda int, err error) *MissingError {
 	var none *driver.NotFoundError
 	if errors.As(err, &none) && len(none.Tried) == 0 {

@@ -96,8 +96,8 @@ func result(err error) reflect.Value {
 	return reflect.ValueOf(&err).Elem()
 }
 
-// absent makes a function that only says that it is missing. One that cannot
-// return an error gives zero values.
+// absent creates a function that returns a *MissingError, or zero values if it cannot
+// return an error.
 func absent(t reflect.Type, gone error) reflect.Value {
 	return reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value {
 		out := make([]reflect.Value, t.NumOut())

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Spec says what a library is called and where installers put it.
+// Spec has the names of a library and the places where installers put it.
 type Spec struct {
 	Name    string   // for people: "cuDNN"
 	Sonames []string // file names, the preferred one first; always with their version, wheels have no bare link
@@ -20,7 +20,7 @@ type Spec struct {
 	Pip     Pip      // the wheels that bring it
 }
 
-// Pip names the wheels that bring a library, for each major version of CUDA.
+// Pip lists the wheels that contain a library, for each major version of CUDA.
 type Pip struct{ CUDA12, CUDA13 string }
 
 // Fix is the command or deed that brings the library, for a driver of the
@@ -82,7 +82,7 @@ func (f *Finder) Override(s Spec) string {
 	return f.Getenv(s.Env)
 }
 
-// override takes a file as it is, and looks for the sonames in a directory.
+// override uses a file as it is, and searches a directory for the sonames.
 func (f *Finder) override(s Spec, given string) []Candidate {
 	if info, err := os.Stat(given); err != nil || !info.IsDir() {
 		return []Candidate{{Path: given, Source: s.Env}}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// ErrUnsupported is what opening a library gives where the build has no
-// dynamic linker: another system than Linux and macOS, or the tag nogpu.
+// ErrUnsupported is returned by Open if the build has no dynamic linker: another
+// system than Linux and macOS, or the tag nogpu.
 var ErrUnsupported = errors.New("this build cannot open shared libraries")
 
 // Library is an open shared library. It stays open until the process ends:
@@ -31,7 +31,7 @@ func Open(path string) (*Library, error) {
 // Symbol is the address of a C symbol, 0 when the library has none of that name.
 func (l *Library) Symbol(name string) uintptr { return dlsym(l.handle, name) }
 
-// MissingError says that a library is too old, or too new, for a function.
+// MissingError reports that a library is too old, or too new, for a function.
 type MissingError struct {
 	Library string // "libnccl.so.2"
 	Symbol  string

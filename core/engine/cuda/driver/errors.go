@@ -10,7 +10,7 @@ type CallError struct {
 
 func (e *CallError) Error() string { return e.Call + ": " + e.Status.Error() }
 
-// Unwrap gives the library's code.
+// Unwrap returns the library's code.
 func (e *CallError) Unwrap() error { return e.Status }
 
 // status makes the function that turns a library's codes into errors.

@@ -40,8 +40,8 @@ type DeviceReport struct {
 	Mode       string `json:"compute_mode,omitempty"` // as nvidia-smi calls it; "" for DEFAULT
 }
 
-// Inspect opens every library and asks the driver for its devices. It creates
-// no context, so it takes no device memory.
+// Inspect opens every library and lists the devices of the driver. It creates no
+// context, so it uses no device memory.
 func Inspect(f *dl.Finder) Inspection {
 	in := Inspection{Libraries: []LibraryReport{}, Devices: []DeviceReport{}, Problems: []string{}}
 	cuda, err := OpenCUDA(f)
@@ -154,7 +154,7 @@ func (c *CUDA) Attribute(d Device, a DeviceAttribute) int {
 	return int(v)
 }
 
-// sharing says how a device's memory can be given to another process.
+// sharing describes how a device's memory can be shared with another process.
 func (c *CUDA) sharing(d Device) string {
 	switch {
 	case c.Attribute(d, AttrVirtualMemory) != 0 && c.Attribute(d, AttrPosixFDHandles) != 0:
@@ -171,9 +171,9 @@ func (u UUID) String() string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// Mixed says which of the libraries come from different generations of CUDA,
-// or from one that the driver is too old for. A driver runs what was built
-// for its own major version and for earlier ones.
+// Mixed reports which of the libraries come from different generations of CUDA, or
+// from one that the driver is too old for. A driver runs what was built for its own
+// major version and for earlier ones.
 func Mixed(cuda, nvrtc, blas Library) []string {
 	var out []string
 	for _, l := range []Library{nvrtc, blas} {

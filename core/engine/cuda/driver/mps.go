@@ -65,7 +65,7 @@ const (
 	ComputeExclusive  = 3 // one process at a time
 )
 
-// A RefusedError says why the driver would not let this process compute on a GPU
+// A RefusedError explains why the driver does not let this process compute on a GPU
 // that is there.
 type RefusedError struct {
 	What string // what is wrong, and where
@@ -75,11 +75,11 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s (%v); fix: %s", e.What, e.Err, e.Fix) }
 
-// Unwrap gives the driver's error.
+// Unwrap returns the driver's error.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Refused makes an error of opening the driver or a device say what it comes
-// from, where that is the device's compute mode or MPS; any other it returns as it is.
+// Refused explains an error of opening the driver or a device if its cause is the
+// device's compute mode or MPS; it returns any other error unchanged.
 func (c *CUDA) Refused(d Device, getenv func(string) string, err error) error {
 	var code CUResult
 	if !errors.As(err, &code) {

@@ -5,7 +5,7 @@ import "unsafe"
 // NVRTCResult is an nvrtcResult. It is an error.
 type NVRTCResult int32
 
-// Compilation is the code of a program with errors; its log says which.
+// Compilation is the code of a program with errors; its log has the errors.
 const Compilation NVRTCResult = 6
 
 var nvrtcNames = map[int32]string{

@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 )
 
-// Library says which file a binding is of.
+// Library describes the file of a binding.
 type Library struct {
 	Name    string     // "cuDNN"
 	Path    string     // of the opened file
@@ -26,7 +26,7 @@ func (l *Library) Has(symbol string) bool {
 	return true
 }
 
-// NotFoundError says that a library is not here, or what is here cannot be used.
+// NotFoundError reports a library that was not found, or that cannot be used.
 type NotFoundError struct {
 	Spec  dl.Spec
 	Tried []Attempt // files that were there
@@ -49,7 +49,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s cannot be used: %s", e.Spec.Name, strings.Join(s, "; "))
 }
 
-// Unwrap gives the reasons why the files that were there did not do.
+// Unwrap returns the reasons why the files that were found cannot be used.
 func (e *NotFoundError) Unwrap() []error {
 	out := make([]error, len(e.Tried))
 	for i, a := range e.Tried {

@@ -12,7 +12,7 @@ type Activity struct {
 	Where func() string // more, known when it is asked for; may be nil
 }
 
-// Doing is an activity that one text says.
+// Doing is an activity described by a text.
 func Doing(text string) Activity { return Activity{Text: text} }
 
 func (a Activity) String() string {

@@ -9,9 +9,9 @@ import (
 // leaving is how long the driver may take to take a device back.
 const leaving = 3 * time.Second
 
-// Close gives the device back, after free has given back what lies on it. All programs over it are closed before. A device that
-// is lost, or whose driver does not come back, is left behind: what it holds
-// goes with the process.
+// Close releases the device, after free has released the memory on it. Close all
+// programs first. A device that is lost, or whose driver does not return, is not
+// released: its memory is freed when the process ends.
 func (g *GPU) Close(free func() error) error {
 	close(g.closed)
 	if g.Lost() != nil {

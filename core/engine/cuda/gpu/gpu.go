@@ -42,8 +42,8 @@ type functionKey struct {
 	name string
 }
 
-// New takes a device. image compiles the kernels for one element type when one
-// of them is first asked for, for blocks of that many threads.
+// New opens a device. image compiles the kernels for one element type when one of them
+// is first asked for, for blocks of that many threads.
 func New(cu *driver.CUDA, dev driver.Device, block int, image func(tensor.DType) ([]byte, error)) (*GPU, error) {
 	g := &GPU{CU: cu, Dev: dev, Block: block, image: image, modules: map[tensor.DType]driver.Module{}, functions: map[functionKey]driver.Function{}}
 	g.label, g.poll, g.over, g.closed = nameOf(cu, dev), newPoll(cu), make(chan struct{}), make(chan struct{})
@@ -61,8 +61,8 @@ func New(cu *driver.CUDA, dev driver.Device, block int, image func(tensor.DType)
 	return g, nil
 }
 
-// Busy says that calls of the driver and of libraries still return, in work
-// that consists of many between one Enter and its end.
+// Busy reports that calls of the driver and of libraries still return, in work that
+// consists of many between one Enter and its end.
 func (g *GPU) Busy() { g.calls.Add(1) }
 
 // Enter makes the device's context current on this thread until the returned function runs.

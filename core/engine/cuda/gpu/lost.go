@@ -8,10 +8,10 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// LostError says that a GPU does nothing more for this process: it did not do
-// its work in time, or the driver reported a fault that spoils the context. What
-// runs on it is over, and nothing is asked of it any more; every later call
-// gives the same error.
+// LostError reports that this process cannot use a GPU any more: it did not do its
+// work in time, or the driver reported a fault that spoils the context. What runs on
+// it is over, and nothing is asked of it any more; every later call gives the same
+// error.
 type LostError struct {
 	GPU    string        // whose it is, ordinal and UUID
 	What   string        // what was waited for, or where the fault was seen
@@ -30,10 +30,10 @@ func (e *LostError) Error() string {
 		"fix: look for Xid errors in dmesg, and for the kernel with compute-sanitizer", e.GPU, e.Err, meaning, e.What)
 }
 
-// Unwrap gives the driver's error.
+// Unwrap returns the driver's error.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// lose takes note that the device is lost, and returns why: the first to say so is right.
+// lose records that the device is lost, and returns the first recorded reason.
 func (g *GPU) lose(e *LostError) error {
 	e.GPU = g.whose()
 	if g.lost.CompareAndSwap(nil, e) {
@@ -42,7 +42,8 @@ func (g *GPU) lose(e *LostError) error {
 	return g.lost.Load()
 }
 
-// Check names where the driver returned an error. One that spoils the context loses the device.
+// Check adds to an error of the driver where it occurred. An error that makes the
+// context unusable marks the device as lost.
 func (g *GPU) Check(err error, where Activity) error {
 	if err == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// MemoryError says that a GPU's memory does not suffice.
+// MemoryError reports that a GPU is out of memory.
 type MemoryError struct {
 	GPU         string
 	What        string // for what
@@ -27,7 +27,7 @@ func (e *MemoryError) Error() string {
 	return s + "; lower train.per_rank_batch and raise train.accumulate_steps by the same factor, compute in half precision ([precision]), or end other processes on the GPU (nvidia-smi lists them)"
 }
 
-// Unwrap gives the driver's error.
+// Unwrap returns the driver's error.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
 // size prints bytes as people count memory.
@@ -41,7 +41,7 @@ func size(n int) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// Alloc takes device memory; what says what for, in the error when there is too little.
+// Alloc allocates device memory; what describes its purpose in a *MemoryError.
 func (g *GPU) Alloc(n int, what string) (p driver.DevicePtr, err error) {
 	err = g.CU.MemAlloc(&p, uintptr(max(n, 1)))
 	if !errors.Is(err, driver.OutOfMemory) {
@@ -96,7 +96,7 @@ func (g *GPU) AllocPinned(n int) (p Pinned, err error) {
 	return p, nil
 }
 
-// FreePinned gives it back, unless the device is lost.
+// FreePinned frees it, unless the device is lost.
 func (g *GPU) FreePinned(p Pinned) error {
 	if p.Host == nil || g.Lost() != nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// DefaultTimeout is how long a GPU may take for what a rank waits for: a
-// hundred times what the longest steps take, and less than peers wait for a
-// collective, so that the rank that knows tells first.
+// DefaultTimeout is how long a GPU may take for what a rank waits for: a hundred times
+// what the longest steps take, and less than peers wait for a collective, so that this
+// rank reports the error first.
 const DefaultTimeout = 2 * time.Minute
 
 // Watch is how a rank looks after its GPU.

@@ -2,9 +2,9 @@ package gpu
 
 import "time"
 
-// Watch says how long the GPU may take, and begins to look after calls of the driver
-// that do not return, as those of one that has lost its device may. It is called
-// once, and best before anything is bound. What is lost is told through Over.
+// Watch sets how long the GPU may take, and starts to watch calls of the driver that
+// do not return, as those of one that has lost its device may. It is called once, and
+// best before anything is bound. What is lost is told through Over.
 func (g *GPU) Watch(w Watch) {
 	g.watch = w
 	go g.guard(w.timeout())

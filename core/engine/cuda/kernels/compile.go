@@ -36,7 +36,7 @@ func Target(rtc *driver.NVRTC, capability int32) string {
 	return fmt.Sprintf("compute_%d", known[n-1])
 }
 
-// virtual says that the image is PTX.
+// virtual reports that the image is PTX.
 func (c *Compiler) virtual() bool { return strings.HasPrefix(c.Arch, "compute_") }
 
 func (c *Compiler) options() []string { return []string{"--gpu-architecture=" + c.Arch, "--std=c++17"} }

@@ -28,8 +28,8 @@ type Product struct {
 	Epilogue       uint32
 }
 
-// workspaceLimit is what a product may use beside its matrices; NVIDIA's
-// advice for Hopper is 32 MiB.
+// workspaceLimit is the workspace that a product may use besides its matrices;
+// NVIDIA's advice for Hopper is 32 MiB.
 const workspaceLimit = 32 << 20
 
 // MaskStride is the length in bits of a column of the mask that a ReLU leaves.
@@ -131,7 +131,7 @@ func (x *matmul) free() (err error) {
 	return err
 }
 
-// Choose asks the heuristics for an algorithm; nil where cuBLASLt has none.
+// Choose returns an algorithm from the heuristics; nil if cuBLASLt has none.
 func (l *BLAS) Choose(p Product) (*driver.LtHeuristicResult, error) {
 	if r, ok := l.chosen[p]; ok {
 		return r, nil

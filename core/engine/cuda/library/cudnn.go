@@ -46,7 +46,7 @@ func DNNForAbsent(api *driver.DNN, description []byte) (n *DNN, err error) {
 	return n, err
 }
 
-// lastWords is what the library says about its last error, if it does.
+// lastWords is the message of the library about its last error, if it has one.
 func (n *DNN) lastWords() string {
 	text := make([]byte, 512)
 	if n.api.GetLastErrorString != nil {

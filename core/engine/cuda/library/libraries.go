@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
 )
 
-// Libraries are what a device uses beside the driver and NVRTC. Kernels of
-// our own take the place of one that is nil.
+// Libraries are the libraries that a device uses besides the driver and NVRTC. Kernels
+// of our own take the place of one that is nil.
 type Libraries struct {
 	DNN  *DNN
 	BLAS *BLAS
@@ -56,7 +56,7 @@ func (l *Libraries) UseDNN(api *driver.DNN) {
 	}
 }
 
-// Close gives the handles back. What plans were made of goes with the process.
+// Close destroys the handles. Plans are freed when the process ends.
 func (l *Libraries) Close() (err error) {
 	if l.DNN != nil {
 		err = l.DNN.api.Destroy(l.DNN.handle)
@@ -68,9 +68,9 @@ func (l *Libraries) Close() (err error) {
 	return err
 }
 
-// Missing says which libraries the device does without, or in which
-// convolutions of the programs bound so far, and why; nil if it has all. It
-// computes the same, slowly.
+// Missing lists the libraries that the device does not use, or in which convolutions
+// of the programs bound so far, and why; nil if it has all. It computes the same,
+// slowly.
 func (l *Libraries) Missing() error { return errors.Join(l.missing...) }
 
 // AllowTF32 lets products and convolutions of float32 numbers be made of their upper 11 bits by

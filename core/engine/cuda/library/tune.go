@@ -11,8 +11,8 @@ import (
 // tries is how many of cuDNN's plans for a convolution are timed.
 const tries = 5
 
-// Repeatable says whether equal runs must give equal bits in programs that are
-// bound from now on, as they must by default. Where not, convolutions may be made by engines
+// Repeatable sets whether equal runs must give equal bits in programs that are bound
+// from now on, as they must by default. Where not, convolutions may be made by engines
 // that add up in an order of the moment, and by the fastest of those that cuDNN thinks
 // best, measured on this device: what PyTorch calls cudnn.benchmark.
 func (l *Libraries) Repeatable(on bool) {

@@ -50,7 +50,7 @@ func AllocArena(cu *driver.CUDA, dev driver.Device, size int) (*Arena, error) {
 	return a, nil
 }
 
-// alloc takes the better kind of memory that there is. Devices may claim what a
+// alloc allocates the best supported kind of memory. Devices may claim what a
 // container or a hypervisor then refuses.
 func (a *Arena) alloc(dev driver.Device) error {
 	var refused error
@@ -128,7 +128,7 @@ func (a *Arena) export(handle driver.MemHandle) error {
 	return nil
 }
 
-// allocIPC makes an allocation of its own, since a handle names a whole one.
+// allocIPC creates a separate allocation, because a handle refers to a whole one.
 func (a *Arena) allocIPC() error {
 	if err := a.cu.MemAlloc(&a.at, uintptr(a.size)); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (a *Arena) allocIPC() error {
 
 func (a *Arena) later(f func() error) { a.undo = append(a.undo, f) }
 
-// Address is where the arena lies in this process, aligned to 256 bytes.
+// Address is the address of the arena in this process, aligned to 256 bytes.
 func (a *Arena) Address() driver.DevicePtr { return a.at }
 
 // Size is the length in bytes, which may be more than was asked for.
@@ -169,8 +169,8 @@ func (a *Arena) Export(inProcess bool) (*contract.DeviceMemory, error) {
 	return m, err
 }
 
-// Close gives the memory and the events back. The backend has been closed
-// before, or its process is dead, and no work on them is under way.
+// Close releases the memory and the events. The backend has been closed before, or its
+// process is dead, and no work on them is under way.
 func (a *Arena) Close() error {
 	err := a.events.close()
 	a.events = nil

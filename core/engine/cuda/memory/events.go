@@ -62,7 +62,7 @@ func (e *events) shared() (out contract.Events, err error) {
 	return out, nil
 }
 
-// open takes the backend's events in place of those of one before.
+// open replaces the events of the previous backend by those of this one.
 func (e *events) open(from contract.Events) error {
 	err := e.drop()
 	for _, h := range from.Local {

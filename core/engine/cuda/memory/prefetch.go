@@ -8,9 +8,9 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// prefetcher uploads batches ahead of their runs, on a stream of its own, into
-// one of two slots alternately. A run copies its batch from there to where its
-// kernels read, and has ended when its slot is filled again.
+// prefetcher uploads batches ahead of their runs, on its own stream, into one of two
+// slots alternately. A run copies its batch from there to where its kernels read, and
+// has ended when its slot is filled again.
 type prefetcher struct {
 	stream driver.Stream
 	slots  [2]slot
@@ -147,8 +147,8 @@ func (f *prefetcher) close(g *gpu.GPU) (err error) {
 	return err
 }
 
-// LoadBatch enqueues what brings a call's batch to where the kernels read it:
-// from the slot that it was prefetched into, or from the host.
+// LoadBatch enqueues the copy of a call's batch to the memory that kernels read: from
+// the slot that it was prefetched into, or from the host.
 func (m *Program) LoadBatch(c *plan.Call) error {
 	g, f := m.GPU, &m.residency.prefetch
 	s := f.holding(c.Input)

@@ -70,7 +70,7 @@ func (r *Residency) NewProgram(p *plan.Plan, st plan.State, workspace int) (m *P
 	return m, err
 }
 
-// Resident says that a tensor of the State lives on the device, and needs no copies.
+// Resident reports that a tensor of the State is on the device and needs no copies.
 func (m *Program) Resident(at driver.DevicePtr) bool { return m.resident[at] }
 
 // Work is an address in the workspace, which steps use one after the other.
@@ -167,7 +167,7 @@ func (m *Program) Own(n int, what string) (driver.DevicePtr, error) {
 	return p, err
 }
 
-// OwnPinned is pinned memory of this program alone.
+// OwnPinned is pinned memory of only this program.
 func (m *Program) OwnPinned(n int) (gpu.Pinned, error) {
 	p, err := m.GPU.AllocPinned(n)
 	if err == nil {

@@ -33,7 +33,7 @@ func New(g *gpu.GPU) *Residency {
 	return &Residency{g: g, shared: map[*byte]*sharedCopy{}, copies: map[copyKey]*WorkingCopy{}}
 }
 
-// Close gives back what prefetching took.
+// Close releases the memory of prefetching.
 func (r *Residency) Close() error { return r.prefetch.close(r.g) }
 
 // span is a piece of resident memory of the host.
@@ -57,7 +57,7 @@ func (r *Residency) Mirror(mem []byte) (release func() error, note string, err e
 	return r.mirror(mem, at, func() error { return r.g.CU.MemFree(at) })
 }
 
-// mirror makes memory of the device, which free gives back, the copy of the host's.
+// mirror registers device memory, which free releases, as the copy of the host's.
 func (r *Residency) mirror(mem []byte, to driver.DevicePtr, free func() error) (release func() error, note string, err error) {
 	s := &span{host: addressOf(mem), size: len(mem), at: to}
 	unpin, note := r.g.Pin(mem)
@@ -79,7 +79,7 @@ func (r *Residency) mirror(mem []byte, to driver.DevicePtr, free func() error) (
 
 func addressOf(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// CopyOf is where the device's copy of a part of mirrored memory lies.
+// CopyOf is the address of the device's copy of a part of mirrored memory.
 func (r *Residency) CopyOf(part []byte) (driver.DevicePtr, bool) {
 	host := addressOf(part)
 	i, found := slices.BinarySearchFunc(r.spans, host, func(s *span, host uintptr) int { return cmp.Compare(s.host, host) })

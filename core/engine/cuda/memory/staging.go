@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// staging implements [plan.Staging] on a stream of its own: a bucket leaves as soon
-// as its gradients are final, while kernels behind them run.
+// staging implements [plan.Staging] on its own stream: a bucket is copied as soon as
+// its gradients are final, while later kernels run.
 type staging struct {
 	g       *gpu.GPU
 	r       *Residency

@@ -42,9 +42,9 @@ func (w *Binder) Workspace(i int) int {
 	return b.used
 }
 
-// Bind prepares step i over a program's memory, and tells which tensors of the
-// State it changes beside its outputs. A step that this device does not know
-// is an error, and so is a tensor of 2³¹ elements.
+// Bind prepares step i over a program's memory, and returns which tensors of the State
+// it changes besides its outputs. A step that this device does not know is an error,
+// and so is a tensor of 2³¹ elements.
 func (w *Binder) Bind(i int, m *memory.Program) (items []Item, changed []int, err error) {
 	s := &w.flow.steps[i]
 	bind := bindings[s.Op]
@@ -77,7 +77,7 @@ type binder struct {
 	*Binder
 }
 
-// last says that the images of the step have their channels side by side.
+// last reports whether the images of the step are channels-last.
 func (b *binder) last() bool { return b.lay[b.step].out }
 
 // in and out are operands' addresses, 0 where absent.
@@ -199,7 +199,7 @@ func param(a any) unsafe.Pointer {
 	panic(fmt.Sprintf("cuda: a kernel takes no %T", a))
 }
 
-// elementwise launches a kernel over n elements, whose number it takes behind the arguments.
+// elementwise launches a kernel over n elements; n is its last argument.
 func (b *binder) elementwise(d tensor.DType, name string, n int, args ...any) {
 	b.launch(d, name, grid(n), 1, append(args, n)...)
 }

@@ -18,7 +18,7 @@ func placeOf(o *plan.Operand) place {
 	return place{o.Place, o.Index}
 }
 
-// flow says which step made what a step reads.
+// flow maps what a step reads to the step that produced it.
 type flow struct {
 	steps   []plan.Step
 	writers []map[int]int // by step: input slot → step that wrote it

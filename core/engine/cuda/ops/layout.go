@@ -15,7 +15,7 @@ type layout struct{ in, out bool } // channels last
 
 var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true}
 
-// isImage says that the order of channels and places makes a difference.
+// isImage reports whether the order of channels and pixels matters.
 func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }
 
 // layouts are sets of values in the arena that lie alike. A set has its
