@@ -9,12 +9,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
-// A layer's table has keys beside its struct's fields: the arguments that
-// operations define. They lie in the field of type op.Args.
+// Besides the fields of its struct, a layer's table has keys for the arguments
+// that operations define. They are in the field of type op.Args.
 
 var argsType = reflect.TypeFor[op.Args]()
 
-// argsOf is the field of a struct that holds arguments.
+// argsOf returns the field of a struct that holds arguments.
 func argsOf(v reflect.Value) (args reflect.Value, ok bool) {
 	for i := range v.NumField() {
 		if v.Field(i).Type() == argsType {
@@ -24,7 +24,7 @@ func argsOf(v reflect.Value) (args reflect.Value, ok bool) {
 	return reflect.Value{}, false
 }
 
-// argument decodes a key that an operation defines; false if none does.
+// argument decodes a key that an operation defines; false if no operation does.
 func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
 	args, ok := argsOf(v)
 	k, known := op.KeyNamed(key)
@@ -43,7 +43,7 @@ func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
 	return true
 }
 
-// siblings are the keys of a struct, and those of its arguments.
+// siblings returns the keys of a struct and those of its arguments.
 func siblings(v reflect.Value) []string {
 	names, _ := fields(v.Type())
 	if _, ok := argsOf(v); ok {
@@ -68,7 +68,7 @@ func (w *writer) arguments(path string, v reflect.Value) {
 	}
 }
 
-// layer completes the schema of a layer by what its types take.
+// layer adds to the schema of a layer the keys that its types accept.
 func (s *schema) layer(table, props map[string]any) {
 	types, docs := nn.Types()
 	lines := make([]string, len(types))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// step is one move into a tree: a key, or an index into a list.
+// step is one step down a tree: a key, or an index into a list.
 type step struct {
 	key string
 	idx int // -1 for a key
@@ -41,11 +41,11 @@ func parsePath(path string) ([]step, error) {
 	}
 }
 
-// assign writes v at the end of the steps, making tables on the way, and
+// assign stores v at the end of the steps, creates tables on the way, and
 // returns the canonical path.
 func assign(root map[string]any, steps []step, v any) (string, error) {
 	var at any = root
-	var store func(any) // puts a changed list back where it came from
+	var store func(any) // stores a changed list where it came from
 	path := ""
 	for i, st := range steps {
 		last := i == len(steps)-1

@@ -2,10 +2,10 @@ package config
 
 import "fmt"
 
-// PerRankBatch is the number of samples one rank takes per micro-step when
-// world ranks train: train.per_rank_batch, or train.global_batch divided by
-// world and accumulate_steps, which has to come out even. The error is an
-// [*Error] that points at the setting.
+// PerRankBatch returns the number of samples per micro-step of one of world
+// ranks: train.per_rank_batch, or train.global_batch divided by world and
+// accumulate_steps, which must divide it evenly. The error is an [*Error] that
+// points at the setting.
 func (c *Config) PerRankBatch(world int) (int, error) {
 	if world < 1 {
 		panic(fmt.Sprintf("config: world size %d", world))
@@ -20,7 +20,7 @@ func (c *Config) PerRankBatch(world int) (int, error) {
 	return n, nil
 }
 
-// GlobalBatch is the number of samples of one optimizer step over world ranks.
+// GlobalBatch returns the number of samples of one optimizer step over world ranks.
 func (c *Config) GlobalBatch(world int) (int, error) {
 	b, err := c.PerRankBatch(world)
 	return b * world * c.Train.AccumulateSteps, err
@@ -41,7 +41,7 @@ func (c *Config) dividesEvenly(r *report, world int) bool {
 	return false
 }
 
-// fixedWorld is the world size when the file alone decides it, else 0.
+// fixedWorld returns the world size if the file determines it, else 0.
 func (c *Config) fixedWorld() int {
 	ranks, nodes := c.Launch.NprocPerNode.Int(), c.Launch.Nnodes.Int()
 	if ranks < 1 || nodes < 1 {

@@ -8,12 +8,12 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// checked is a table that judges its own values.
+// checked is a table that checks its own values.
 type checked interface{ Problems() usererr.List }
 
-// bound enters the least and the greatest number that a table accepts for a field:
-// the table itself is asked, so that the schema and config check cannot differ. def
-// has the defaults, which are always accepted.
+// bound adds to the schema of a field the smallest and largest number that its table
+// accepts. It runs the table's own checks, so that the schema and config check agree.
+// def has the defaults, which are always accepted.
 func bound(p map[string]any, def reflect.Value, name string, field int) {
 	if !def.IsValid() || !def.Type().Implements(reflect.TypeFor[checked]()) {
 		return
@@ -45,11 +45,11 @@ func bound(p map[string]any, def reflect.Value, name string, field int) {
 	}
 }
 
-// tiny is above 0 and below whatever a table could mean by small.
+// tiny is above 0 and below any lower limit that a table could have.
 const tiny = 1e-30
 
-// refusesNumber asks a table, with one of its numbers changed, whether it has
-// something against that one, whatever the others are: their defaults, or 1.
+// refusesNumber reports whether a table rejects a value for one of its numbers,
+// both with defaults and with 1 for the others.
 func refusesNumber(def reflect.Value, name string, field int, v float64) bool {
 	for _, others := range []bool{false, true} {
 		table := reflect.New(def.Type()).Elem()
@@ -67,12 +67,12 @@ func refusesNumber(def reflect.Value, name string, field int, v float64) bool {
 	return true
 }
 
-// names reports whether a problem is about a key or its elements.
+// names reports whether a problem concerns a key or its elements.
 func names(l usererr.List, key string) bool {
 	return slices.ContainsFunc(l, func(p usererr.Problem) bool { return p.Key == key || strings.HasPrefix(p.Key, key+"[") })
 }
 
-// setNumber sets a field that is a number, or all elements of one that has some.
+// setNumber sets a field that is a number, or all elements of a list or array.
 func setNumber(f reflect.Value, v float64) {
 	switch {
 	case f.CanFloat():

@@ -13,7 +13,7 @@ import (
 )
 
 // check runs every table's own checks, then those that need several tables or
-// have to know which keys were given.
+// the set of keys that were given.
 func (c *Config) check() {
 	r := c.report
 	r.problems("launch", c.Launch.Problems())
@@ -40,7 +40,7 @@ func (c *Config) check() {
 	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
 }
 
-// missing reports a required key, unless what is wrong with it is known already.
+// missing reports a required key as missing, unless it already has an error.
 func (c *Config) missing(path, help, format string, args ...any) {
 	for p := path; p != ""; p = parent(p) {
 		if c.report.meant[p] || c.report.bad[p] {
@@ -58,26 +58,26 @@ func (c *Config) checkDataset() {
 	c.report.problems("dataset", c.Dataset.Problems())
 }
 
-// longestName is what file systems take, in bytes.
+// longestName is the limit of common file systems, in bytes.
 const longestName = 255
 
-// checkRun holds what a run's name must be, since it becomes a directory.
+// checkRun checks the run's name, which becomes the name of a directory.
 func (c *Config) checkRun() {
 	r, n := c.report, c.Run.Name
 	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\\") || strings.ContainsFunc(n, unicode.IsControl) {
-		r.errorf("run.name", atValue, `give a plain name, as "mnist-ddp"; run.dir says where it goes`, "%q cannot name a directory", n)
+		r.errorf("run.name", atValue, `give a plain name such as "mnist-ddp"; run.dir sets the parent directory`, "%q cannot name a directory", n)
 	}
 	if len(n) > longestName {
-		r.errorf("run.name", atValue, "give a shorter name", "a name of %d bytes is too long for a directory, which may have %d", len(n), longestName)
+		r.errorf("run.name", atValue, "give a shorter name", "the name has %d bytes, and a directory's name may have %d", len(n), longestName)
 	}
 	if c.Run.Dir == "" {
-		r.errorf("run.dir", atValue, `"runs" is the default`, "no directory for runs is given")
+		r.errorf("run.dir", atValue, `set it to a directory; the default is "runs"`, "must not be empty")
 	}
 	r.problems("run", c.Run.Problems())
 }
 
-// checkModel keeps the table's own checks from asking for a name when the
-// layers, or the key that was meant, are what is wrong.
+// checkModel skips the table's own check for a missing name when the layers, or
+// a misspelt key, already have an error.
 func (c *Config) checkModel() {
 	r := c.report
 	if r.bad["model"] || r.meant["model"] || r.bad["model.layers"] || r.meant["model.layers"] {
@@ -86,8 +86,8 @@ func (c *Config) checkModel() {
 	r.problems("model", c.Model.Problems())
 }
 
-// checkBatch leaves the batch size alone when a wrong or misspelt key explains
-// why it is missing.
+// checkBatch does not report a missing batch size when a wrong or misspelt key
+// explains it.
 func (c *Config) checkBatch() {
 	r := c.report
 	for _, key := range []string{"train", "train.global_batch"} {
@@ -129,7 +129,7 @@ func (c *Config) checkSchedule() {
 	}
 }
 
-// checkIneffective warns of settings that are accepted and change nothing.
+// checkIneffective warns about settings that are accepted but have no effect.
 func (c *Config) checkIneffective() {
 	warn := func(wrong bool, key, help, detail string) {
 		if wrong {
@@ -137,9 +137,9 @@ func (c *Config) checkIneffective() {
 		}
 	}
 	o, s, d := c.Optimizer, c.Scheduler, c.DDP
-	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "dampens momentum, and there is none")
-	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "there is no warm-up")
-	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "there is nothing to add up: a step is one batch")
+	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "has no effect without momentum")
+	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "has no effect without warm-up")
+	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "has no effect without gradient accumulation")
 	warn(d.Compress != "powersgd" && d.PowerSGDRank != ddp.Default().PowerSGDRank, "ddp.powersgd_rank", `set compress = "powersgd", or remove it`, "there are no factors")
 	warn(d.Compress != "powersgd" && d.PowerSGDStart != ddp.Default().PowerSGDStart, "ddp.powersgd_start_step", `set compress = "powersgd", or remove it`, "there are no factors")
 	warn(d.FindUnusedParameters && !c.Model.LayerDrop(), "ddp.find_unused_parameters", "remove it", "costs a message per step and finds nothing: without layerdrop every parameter takes part in every step")

@@ -16,8 +16,8 @@ var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decoder puts a parsed file into the structs. Unlike toml.Decode it does not
-// stop at the first mismatch, and it compares keys letter by letter.
+// decoder stores a parsed file in the structs. Unlike toml.Decode it does not
+// stop at the first mismatch, and keys are case-sensitive.
 type decoder struct{ *report }
 
 // fields lists the keys of a struct in the order of its fields.
@@ -74,7 +74,7 @@ func (d decoder) value(path string, raw any, v reflect.Value) {
 	}
 }
 
-// custom handles the types that read themselves, and durations.
+// custom decodes types with their own unmarshaller, and durations.
 func (d decoder) custom(path string, raw any, v reflect.Value) bool {
 	switch {
 	case v.Type() == durationType:
@@ -130,7 +130,7 @@ func (d decoder) list(path string, raw any, v reflect.Value) {
 	}
 }
 
-// elements gives the two forms in which the parser returns arrays as one.
+// elements converts the two forms in which the parser returns arrays to one.
 func elements(raw any) ([]any, bool) {
 	switch raw := raw.(type) {
 	case []any:

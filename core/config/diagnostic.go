@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Severity says whether a run can start.
+// Severity tells errors, which keep a run from starting, from warnings.
 type Severity string
 
 // The severities.
@@ -18,35 +18,35 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// Diagnostic is one problem with its place. Lines and columns count from 1;
-// columns are characters, and the end is exclusive and on the same line.
+// Diagnostic is one problem and its position. Lines and columns count from 1;
+// columns count characters; the end is exclusive and on the same line.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`
-	Key      string   `json:"key,omitempty"` // dotted path, as "model.layers[2].kernel_size"
+	Key      string   `json:"key,omitempty"` // dotted path, such as "model.layers[2].kernel_size"
 	Summary  string   `json:"summary"`
 	Help     string   `json:"help,omitempty"`
 	File     string   `json:"file"` // path as given, "<stdin>", or the flag or variable
 	Line     int      `json:"line"`
 	Col      int      `json:"column"`
 	EndCol   int      `json:"end_column"`
-	Snippet  string   `json:"snippet,omitempty"` // the source line; empty when the problem has no line of its own
+	Snippet  string   `json:"snippet,omitempty"` // the source line; empty if the problem belongs to no line
 }
 
-// Error holds everything that is wrong with a configuration, in the order of
-// the source. Get it back from Load's error with errors.As.
+// Error holds all problems of a configuration, in the order of the source.
+// Extract it from Load's error with errors.As.
 type Error struct {
 	Diagnostics []Diagnostic // warnings too
-	Causes      []error      // what plugins failed with when they were asked for their options
+	Causes      []error      // errors of plugins that failed when they were asked for their options
 }
 
-// Error is the whole report as [Render] writes it.
+// Error returns the whole report as [Render] writes it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	_ = Render(&b, e.Diagnostics, false)
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Unwrap gives errors.Is and errors.As the failures of plugins.
+// Unwrap makes the failures of plugins available to errors.Is and errors.As.
 func (e *Error) Unwrap() []error { return e.Causes }
 
 // Diagnostics returns the report inside an error of Load, nil when there is none.
@@ -58,8 +58,8 @@ func Diagnostics(err error) []Diagnostic {
 	return nil
 }
 
-// Render writes problems for people: message, place, the line with a caret
-// under the part that is meant, and what to write instead.
+// Render writes problems for people: message, position, the line with carets
+// under the part in question, and what to write instead.
 func Render(w io.Writer, list []Diagnostic, color bool) error {
 	var b strings.Builder
 	for _, d := range list {
@@ -102,8 +102,8 @@ func (d Diagnostic) render(b *strings.Builder, color bool) {
 	b.WriteByte('\n')
 }
 
-// indent is what stands before the caret: the snippet's own tabs, and a blank
-// for everything else, so that the caret sits right however wide a tab is.
+// indent returns the blanks before the caret: the snippet's tabs, and a space for
+// every other character, so that the caret is aligned whatever the width of a tab.
 func (d Diagnostic) indent() string {
 	var b strings.Builder
 	n := 1

@@ -32,8 +32,8 @@ type File struct {
 	Metrics    event.Config         `toml:"metrics"`
 }
 
-// Default is the configuration of an empty file. Some defaults depend on the
-// optimizer, as they do in PyTorch: optimizer is its name, "" the default one.
+// Default returns the configuration of an empty file. As in PyTorch, some defaults
+// depend on the optimizer: optimizer is its name, "" means the default one.
 func Default(optimizer string) File {
 	return File{
 		Run:        train.DefaultRun(),

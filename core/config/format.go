@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// formatValue gives the TOML of a value; false for what is not given: nil
-// pointers and empty lists, whose absence is their value.
+// formatValue returns the TOML of a value; false for nil pointers and empty
+// lists, which are written by leaving out the key.
 func formatValue(v reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false
@@ -41,8 +41,8 @@ func formatValue(v reflect.Value) (string, bool) {
 	return fmt.Sprint(v.Interface()), true
 }
 
-// formatText writes a type of its own; one that reads itself from TOML takes
-// numbers without quotes.
+// formatText writes a type with a text form. One with its own TOML unmarshaller
+// accepts numbers without quotes.
 func formatText(m encoding.TextMarshaler) (string, bool) {
 	b, err := m.MarshalText()
 	if err != nil {
@@ -81,7 +81,7 @@ func formatMap(v reflect.Value) (string, bool) {
 	return "{" + strings.Join(parts, ", ") + "}", true
 }
 
-// formatFloat always looks like a float, so that it stays one when read.
+// formatFloat writes a number that TOML reads as a float again.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):

@@ -3,11 +3,11 @@ package config
 import "strings"
 
 // index maps the path of every key and array element of a TOML text to the
-// places of key and value.
+// positions of key and value.
 //
-// It does not validate: the text went through the TOML parser before, so the
-// scanner only has to know where tokens end. On other text it gives up
-// somewhere and returns what it found.
+// It does not validate: the TOML parser has accepted the text, so the scanner
+// only has to know where tokens end. On other text it stops somewhere and
+// returns what it found.
 func index(src *source) map[string]place {
 	s := &scanner{src: src, text: src.text, out: map[string]place{}, tables: map[string]int{}}
 	s.document()
@@ -155,7 +155,7 @@ func (s *scanner) value(path string) span {
 	return span{start, s.i}
 }
 
-// list reads what stands between brackets, calling item at each entry.
+// list reads the text between brackets and calls item at each entry.
 func (s *scanner) list(end byte, item func(n int)) {
 	s.i++
 	for n := 0; ; n++ {

@@ -15,40 +15,40 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// CheckPlugin checks the options table of a plugin against what the plugin
-// publishes. kind is "backend", "precision" or "dataset", plugin the name or
-// path in the file, sha256 the sum that the executable must have or "". Keys of
-// problems are relative to the options table.
-// resolved holds every option, defaults filled in; it may be nil. err says
-// that the plugin could not be asked, or cannot be used; it is reported at the plugin's
-// name and stays reachable through [Error.Unwrap]. A usererr.Error has problems of
-// other tables, with their whole keys. c is read for what options must
-// agree with; it may have problems of its own.
+// CheckPlugin checks the options table of a plugin against the options that the
+// plugin publishes. kind is "backend", "precision" or "dataset"; plugin is the name
+// or path in the file; sha256 is the checksum that the executable must have, or "".
+// c is the configuration that the options must agree with; it may have problems too.
+//
+// resolved holds every option including defaults; it may be nil. Keys of problems are
+// relative to the options table. err is set if the plugin does not start or cannot be
+// used: it is reported at the plugin's name and is available through [Error.Unwrap].
+// A usererr.Error holds problems of other tables, with full keys.
 type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems usererr.List, err error)
 
-// LoadOptions are the settings from outside the file. Later ones win: the
-// file, then Env, then Flags, then Set.
+// LoadOptions are the settings from outside the file. Flags override Env, Env
+// overrides the file, and Set overrides all of them.
 type LoadOptions struct {
 	Set   []string                    // --set arguments, "key=value"
-	Flags []Override                  // flags that stand for a key
+	Flags []Override                  // flags that set a key
 	Env   func(string) (string, bool) // os.LookupEnv; nil reads no environment
 	Stdin io.Reader                   // read when the path is "-"; nil: os.Stdin
-	Check CheckPlugin                 // nil leaves plugin options unchecked
+	Check CheckPlugin                 // if nil, plugin options are not checked
 }
 
 // Config is a checked configuration.
 type Config struct {
 	File
 	Path     string       // as given to Load; "<stdin>" for "-"
-	Warnings []Diagnostic // what deserves a look but does not stop a run
+	Warnings []Diagnostic // problems that do not stop a run
 
 	places map[string]place
 	report *report
 }
 
-// Load reads, overrides, decodes and checks a file; "-" is standard input.
-// What is wrong with the content comes back as one [*Error]; an unreadable
-// file as the file system's error, wrapped.
+// Load reads a file, applies overrides, decodes and checks it; "-" is standard
+// input. All problems of the content are one [*Error]. If the file cannot be read,
+// the error wraps the file system's.
 func Load(fs afero.Fs, path string, o LoadOptions) (*Config, error) {
 	text, name, err := read(fs, path, o.Stdin)
 	if err != nil {
@@ -102,8 +102,8 @@ func parse(name, text string, o LoadOptions) (*Config, error) {
 	return c, nil
 }
 
-// withoutMark drops the byte order mark that some editors write. The TOML
-// parser passes over the same ones, and then counts without them.
+// withoutMark removes the byte order mark that some editors write. The TOML
+// parser skips the same ones, and its offsets do not count them.
 func withoutMark(text string) string {
 	for _, mark := range []string{"\xff\xfe", "\xfe\xff", "\ufeff"} {
 		if rest, ok := strings.CutPrefix(text, mark); ok {
@@ -113,8 +113,8 @@ func withoutMark(text string) string {
 	return text
 }
 
-// syntax reports what the TOML parser stumbled over. It stops there, so it is
-// the only problem of the report.
+// syntax reports the TOML parser's error. The parser stops there, so it is the
+// only problem of the report.
 func (r *report) syntax(err error) {
 	var p toml.ParseError
 	if !errors.As(err, &p) {
@@ -132,16 +132,16 @@ func (r *report) syntax(err error) {
 func syntaxHelp(msg string) string {
 	switch {
 	case strings.Contains(msg, "expected value but found '\\n'"):
-		return "write a value behind the equals sign, or remove the key"
+		return "write a value after the equals sign, or remove the key"
 	case strings.Contains(msg, "expected value"):
-		return `strings need quotes, as name = "mnist"`
+		return `put strings in quotes: name = "mnist"`
 	case strings.Contains(msg, "already been defined"):
-		return "a key or table may stand only once: merge the two"
+		return "merge the two: a key or table may appear only once"
 	}
 	return ""
 }
 
-// optimizerName looks ahead for the one setting that other defaults follow.
+// optimizerName reads the optimizer's name first, since other defaults depend on it.
 func optimizerName(root map[string]any) string {
 	t, _ := root["optimizer"].(map[string]any)
 	name, _ := t["name"].(string)
@@ -157,7 +157,7 @@ func nameOf(file string) string {
 	return base
 }
 
-// resolve fills settings whose default is another setting.
+// resolve sets the defaults that depend on other settings.
 func (c *Config) resolve() {
 	if c.Sampler.Seed == nil {
 		seed := c.Run.Seed

@@ -13,13 +13,13 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
-// Sum gives the SHA-256 sum of the plugin at a path; kind is the name of its table.
+// Sum returns the SHA-256 sum of the plugin at a path; kind is the name of its table.
 type Sum func(kind, path string) (string, error)
 
-// Lock writes the sums of plugins given by their path into the text of a file,
-// as sha256 of their tables; order, comments and spaces stay as they are. The
-// tables come back in the order of a file, Options left out. Everything that is
-// wrong comes back as one [*Error], with what sum failed with among its causes.
+// Lock writes the checksums of plugins given by path into the text of a file, as
+// sha256 of their tables; order, comments and spaces do not change. It returns
+// the tables in the order of a file, without Options. All problems are one
+// [*Error], whose causes include the errors of sum.
 func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
 	body := withoutMark(string(text))
 	src := &source{name: name, text: body}
@@ -46,7 +46,7 @@ func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
 	return []byte(mark + l.edited()), l.tables, nil
 }
 
-// locker collects what to change.
+// locker collects the changes.
 type locker struct {
 	*report
 	root   map[string]any
@@ -79,14 +79,14 @@ func (l *locker) lock(t PluginTable) {
 	}
 	e := l.edit(t)
 	if !l.harmless(e, t) {
-		l.errorf(t.Kind+".plugin", atValue, fmt.Sprintf("write it by hand: sha256 = %q", sum), "the way in which the plugin is named here leaves no place for its sum")
+		l.errorf(t.Kind+".plugin", atValue, fmt.Sprintf("write it by hand: sha256 = %q", sum), "the checksum cannot be inserted next to a plugin written in this form")
 		return
 	}
 	l.edits = append(l.edits, e)
 }
 
-// edit is how the text changes for a sum: the old one is replaced; a new one
-// gets a line of its own below the plugin, or follows it in an inline table.
+// edit returns the change of the text for a checksum: it replaces the old one, or
+// inserts a line below the plugin, or an entry after it in an inline table.
 func (l *locker) edit(t PluginTable) edit {
 	value := quote(t.SHA256)
 	if old, ok := l.places[t.Kind+".sha256"]; ok {
@@ -112,7 +112,7 @@ func (l *locker) edit(t PluginTable) edit {
 	return edit{span{at, at}, line + end}
 }
 
-// harmless reports whether an edit sets the sum and changes nothing else.
+// harmless reports whether an edit sets the checksum and changes nothing else.
 func (l *locker) harmless(e edit, t PluginTable) bool {
 	var got map[string]any
 	if _, err := toml.Decode(l.body[:e.start]+e.text+l.body[e.end:], &got); err != nil {

@@ -16,8 +16,8 @@ var (
 	link     = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 )
 
-// manual holds what docs/configuration.md says of keys, by table and key. The
-// list of tables is the table "".
+// manual holds the descriptions of keys in docs/configuration.md, by table and key.
+// The table "" is the list of tables.
 var manual = sync.OnceValue(func() map[string]map[string]entry {
 	out := map[string]map[string]entry{}
 	var rows map[string]entry

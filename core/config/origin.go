@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// Origin says where a value came from; its zero value is the default.
+// Origin is where a value came from; its zero value is the default.
 type Origin struct {
 	File string // file as given, "" for other origins
 	Line int
@@ -22,7 +22,7 @@ func (o Origin) String() string {
 	return "default"
 }
 
-// Origin tells where the value at a path came from: "optimizer.lr",
+// Origin returns where the value at a path came from: "optimizer.lr",
 // "model.layers[0].bias", "dataset.options.root".
 func (c *Config) Origin(path string) Origin {
 	pl, ok := c.places[path]

@@ -27,8 +27,8 @@ type tree struct {
 	root map[string]any
 }
 
-// environment applies what a starter of pods says of hosts, and then torchrun's
-// PET_<FLAG> variables to [launch], as torchrun reads every flag of its own from there.
+// environment applies to [launch] what Kubernetes sets about hosts, and then the
+// PET_<FLAG> variables, from which torchrun reads each of its flags too.
 func (t *tree) environment(lookup func(string) (string, bool)) {
 	if lookup == nil {
 		return
@@ -44,7 +44,7 @@ func (t *tree) environment(lookup func(string) (string, bool)) {
 	}
 }
 
-// pod applies this host's place among a job's, where Kubernetes says it.
+// pod applies this host's node rank and the number of hosts as set by Kubernetes.
 func (t *tree) pod(lookup func(string) (string, bool)) {
 	n, ok, err := rank.NodeFromEnv(lookup)
 	if !ok {
@@ -66,7 +66,7 @@ func (t *tree) pod(lookup func(string) (string, bool)) {
 	}
 }
 
-// flags applies settings that have a flag of their own.
+// flags applies the settings that have their own flag.
 func (t *tree) flags(list []Override) {
 	for _, o := range list {
 		src := &source{name: o.Flag, text: o.Flag + "=" + o.Value, rank: 2, flag: o.Flag}
@@ -80,7 +80,7 @@ func (t *tree) sets(args []string) {
 		src := &source{name: "--set", text: arg, rank: 3 + i, flag: "--set"}
 		key, value, ok := cutAssign(arg)
 		if !ok || strings.TrimSpace(key) == "" {
-			t.addAt(src, span{0, len(arg)}, "write --set key=value, as --set train.epochs=3", "want key=value, got %q", arg)
+			t.addAt(src, span{0, len(arg)}, "write --set key=value, such as --set train.epochs=3", "want key=value, got %q", arg)
 			continue
 		}
 		t.set(strings.TrimSpace(key), value, src, span{0, len(key)}, len(key)+1)
@@ -105,17 +105,17 @@ func cutAssign(arg string) (key, value string, ok bool) {
 	return "", "", false
 }
 
-// set writes one value into the tree and remembers where it came from.
-// valueAt is the offset of the value in the source's text.
+// set stores one value in the tree and records where it came from. valueAt is
+// the offset of the value in the source's text.
 func (t *tree) set(key, value string, src *source, keySpan span, valueAt int) {
 	steps, err := parsePath(key)
 	if err != nil {
-		t.addAt(src, keySpan, "write a dotted path, as model.layers[0].bias", "%v", err)
+		t.addAt(src, keySpan, "write a dotted path such as model.layers[0].bias", "%v", err)
 		return
 	}
 	v, inner, err := parseValue(value)
 	if value == "" && err != nil {
-		t.add(SeverityError, key, src, keySpan, fmt.Sprintf(`write a value behind the equals sign; an empty string is %s='""'`, key), "the value is missing")
+		t.add(SeverityError, key, src, keySpan, fmt.Sprintf(`write a value after the equals sign; an empty string is %s='""'`, key), "the value is missing")
 		return
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *report) addAt(src *source, sp span, help, format string, args ...any) {
 	r.add(SeverityError, "", src, sp, help, fmt.Sprintf(format, args...))
 }
 
-// within reports whether p is path or something inside it.
+// within reports whether p is path or inside it.
 func within(p, path string) bool {
 	rest, ok := strings.CutPrefix(p, path)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -153,27 +153,27 @@ func valueHelp(s string) string {
 	case strings.ContainsAny(s[:1], "[{"):
 		return `close the bracket, and put strings inside in quotes: '["a", "b"]'`
 	}
-	return `quote strings that hold signs: key='"a#b"'`
+	return `quote strings that contain special characters: key='"a#b"'`
 }
 
 const probe = "x = "
 
-// ParseValue reads a value as --set takes it: as in the file, or a bare word for a
-// string. Integers are int64, lists []any, tables map[string]any.
+// ParseValue parses a value in the syntax of --set: as in the file, or a bare word for
+// a string. Integers are int64, lists []any, tables map[string]any.
 func ParseValue(s string) (any, error) {
 	v, _, err := parseValue(s)
 	return v, err
 }
 
-// CheckSyntax reports what is wrong with a text as TOML, whatever its keys.
+// CheckSyntax returns the syntax error of a TOML text; it does not look at keys.
 func CheckSyntax(text string) error {
 	var m map[string]any
 	_, err := toml.Decode(text, &m)
 	return err
 }
 
-// parseValue reads TOML, or a bare word as a string. The places of what is
-// inside the value come back relative to it.
+// parseValue parses TOML, or a bare word as a string. The positions of what is
+// inside the value are relative to it.
 func parseValue(s string) (any, map[string]place, error) {
 	text := probe + s
 	var m map[string]any
@@ -199,9 +199,9 @@ func bracketed(s string) bool {
 	return err == nil
 }
 
-// word reports whether s, which is not a TOML value, can be meant as a string: it
-// holds nothing that TOML gives a meaning to. Where a number was wanted, the
-// type check will say so.
+// word reports whether s, which is not a TOML value, can be read as a string: it
+// contains no character that is special in TOML. If the key needs a number, the
+// type check reports it.
 func word(s string) bool {
 	return s != "" && utf8.ValidString(s) && !strings.ContainsAny(s, "\"'`[]{},#=\n\r\t\x00")
 }

@@ -34,7 +34,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// join appends a key to a path, quoted where TOML asks for it.
+// join appends a key to a path, quoted if TOML requires it.
 func join(path, key string) string {
 	if !bare(key) {
 		key = quote(key)
@@ -47,7 +47,7 @@ func join(path, key string) string {
 
 func element(path string, n int) string { return fmt.Sprintf("%s[%d]", path, n) }
 
-// parent cuts the last key or index off a path.
+// parent removes the last key or index from a path.
 func parent(path string) string {
 	inside := false
 	for i := len(path) - 1; i >= 0; i-- {

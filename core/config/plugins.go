@@ -8,15 +8,15 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
-// PluginTable is what a file says of one plugin.
+// PluginTable holds the settings of one plugin.
 type PluginTable struct {
 	Kind    string // the table: "backend", "precision" or "dataset"
 	Plugin  string // name or path
-	SHA256  string // "" where the file has none
+	SHA256  string // "" if the file has none
 	Options *map[string]any
 }
 
-// PluginTables are the plugins of a run.
+// PluginTables returns the plugins of a run.
 func (c *Config) PluginTables() []PluginTable {
 	return []PluginTable{
 		{"backend", c.Backend.Plugin, c.Backend.SHA256, &c.Backend.Options},
@@ -25,7 +25,7 @@ func (c *Config) PluginTables() []PluginTable {
 	}
 }
 
-// Checksums are the sums that plugins must have, by path.
+// Checksums returns the checksums that plugins must have, by path.
 func (c *Config) Checksums() map[string]string {
 	sums := map[string]string{}
 	for _, t := range c.PluginTables() {
@@ -36,8 +36,8 @@ func (c *Config) Checksums() map[string]string {
 	return sums
 }
 
-// Sandboxes are the plugins that are started in a sandbox, by path, and what
-// they may read: files and folders that their options name.
+// Sandboxes returns the plugins that are started in a sandbox, by path, and the
+// files and folders that they may read: those named in their options.
 func (c *Config) Sandboxes() map[string][]string {
 	readable := map[string][]string{}
 	add := func(plugin string, sandbox bool, options map[string]any) {
@@ -47,7 +47,7 @@ func (c *Config) Sandboxes() map[string][]string {
 		paths := readable[plugin]
 		for _, v := range options {
 			if path, ok := v.(string); ok && path != "" {
-				paths = append(paths, path) // what is not a path is not there to be read
+				paths = append(paths, path) // a value that is not a path names no file
 			}
 		}
 		slices.Sort(paths)
@@ -58,7 +58,7 @@ func (c *Config) Sandboxes() map[string][]string {
 	return readable
 }
 
-// checkSums refuses two sums for one file.
+// checkSums rejects two checksums for one file.
 func (c *Config) checkSums() {
 	first := map[string]PluginTable{}
 	for _, t := range c.PluginTables() {
@@ -68,12 +68,12 @@ func (c *Config) checkSums() {
 		case !again:
 			first[t.Plugin] = t
 		case other.SHA256 != t.SHA256:
-			c.report.errorf(t.Kind+".sha256", atValue, "trainctl plugins lock CONFIG writes both", "%s.sha256 is another one, of the same file", other.Kind)
+			c.report.errorf(t.Kind+".sha256", atValue, "run trainctl plugins lock CONFIG, which writes both", "differs from %s.sha256 of the same file", other.Kind)
 		}
 	}
 }
 
-// plugins has the options of every plugin checked.
+// plugins checks the options of every plugin.
 func (c *Config) plugins(check CheckPlugin) (causes []error) {
 	if check == nil {
 		return nil
@@ -98,7 +98,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 	return causes
 }
 
-// startError takes the help out of a host's error, to show it where help stands.
+// startError splits a host's error into message and help, which is shown separately.
 func startError(err error) (msg, help string) {
 	var start *host.StartError
 	if !errors.As(err, &start) {

@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// aim says which part of a setting a problem points at.
+// aim is the part of a setting that a problem points at.
 type aim uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	atKey
 )
 
-// report collects problems by key and finds their places.
+// report collects problems by key and finds their positions.
 type report struct {
 	file   *source
 	places map[string]place
@@ -37,8 +37,7 @@ func newReport(file *source) *report {
 
 func (r *report) given(path string) bool { _, ok := r.places[path]; return ok }
 
-// errorf adds a problem for a path; a second one for the same path adds
-// nothing to the first and is dropped.
+// errorf adds a problem for a path. Further problems of the same path are dropped.
 func (r *report) errorf(path string, at aim, help, format string, args ...any) {
 	if r.bad[path] {
 		return
@@ -48,30 +47,30 @@ func (r *report) errorf(path string, at aim, help, format string, args ...any) {
 	r.add(SeverityError, path, src, sp, help, fmt.Sprintf(format, args...))
 }
 
-// warnf adds what deserves a look but does not stop a run.
+// warnf adds a problem that does not stop a run.
 func (r *report) warnf(path, help, format string, args ...any) {
 	src, sp := r.locate(path, atKey)
 	r.add(SeverityWarning, path, src, sp, help, fmt.Sprintf(format, args...))
 }
 
-// problems adds what a package said about its table.
+// problems adds the problems that a package found in its table.
 func (r *report) problems(table string, l usererr.List) {
 	var prefixed usererr.List
 	prefixed.Under(table, l)
 	for _, p := range prefixed {
 		if r.meant[p.Key] && !r.given(p.Key) {
-			continue // follows from the misspelt key, which is reported
+			continue // caused by the misspelt key, which is reported
 		}
 		at := atValue
-		if strings.HasPrefix(p.Detail, "unknown key") { // as sdk.CheckOptions says it
+		if strings.HasPrefix(p.Detail, "unknown key") { // the wording of sdk.CheckOptions
 			at = atKey
 		}
 		r.errorf(p.Key, at, p.Help, "%s", p.Detail)
 	}
 }
 
-// locate finds the narrowest given thing around a path: the value or key
-// itself, else the table that lacks it, else the start of the file.
+// locate finds the position closest to a path: the value or key itself, else
+// the table that lacks it, else the start of the file.
 func (r *report) locate(path string, at aim) (*source, span) {
 	for p := path; p != ""; p = parent(p) {
 		pl, ok := r.places[p]
@@ -88,7 +87,7 @@ func (r *report) locate(path string, at aim) (*source, span) {
 
 func (r *report) add(sev Severity, key string, src *source, sp span, help, summary string) {
 	text, start := src.line(sp.start)
-	sp.start = min(sp.start, start+len(text)) // not behind the line, on its end
+	sp.start = min(sp.start, start+len(text)) // the end of the line, not past it
 	line, col := src.position(sp.start)
 	_, end := src.position(min(max(sp.end, sp.start), start+len(text)))
 	d := Diagnostic{
@@ -101,7 +100,7 @@ func (r *report) add(sev Severity, key string, src *source, sp span, help, summa
 	r.list = append(r.list, found{d, src.rank, sp.start})
 }
 
-// sorted returns the problems in the order of their sources and places.
+// sorted returns the problems in the order of their sources and positions.
 func (r *report) sorted() []Diagnostic {
 	slices.SortStableFunc(r.list, func(a, b found) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.start, b.start), strings.Compare(a.Key, b.Key))
@@ -117,8 +116,8 @@ func (r *report) failed() bool {
 	return slices.ContainsFunc(r.list, func(f found) bool { return f.Severity == SeverityError })
 }
 
-// Refuse adds errors that only whoever knows the data can see, at their
-// places, and returns the whole report as an [*Error].
+// Refuse adds errors that only a caller who knows the data can find, at their
+// positions, and returns the whole report as an [*Error].
 func (c *Config) Refuse(l usererr.List) error {
 	for _, p := range l {
 		c.report.errorf(p.Key, atValue, p.Help, "%s", p.Detail)
@@ -126,7 +125,7 @@ func (c *Config) Refuse(l usererr.List) error {
 	return &Error{Diagnostics: c.report.sorted()}
 }
 
-// Warn adds a warning that only whoever knows the machine can give.
+// Warn adds a warning that only a caller who knows the machine can give.
 func (c *Config) Warn(key, help, summary string) {
 	c.report.warnf(key, help, "%s", summary)
 	c.Warnings = c.report.sorted()

@@ -29,8 +29,8 @@ func (d decoder) scalar(path string, raw any, v reflect.Value) {
 	}
 }
 
-// word is the string meant by a value. Flags and variables need no quotes
-// where only a string can be meant: --set run.name=2026.
+// word returns the string meant by a value. Flags and variables need no quotes
+// for keys that accept only a string: --set run.name=2026.
 func (d decoder) word(path string, raw any) (string, bool) {
 	s, ok := raw.(string)
 	if pl := d.places[path]; !ok && pl.src != nil && pl.src.rank > 0 {

@@ -15,12 +15,12 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Schema describes the file as a JSON Schema (draft 4, which the TOML editors
-// know). Keys, types and defaults come from the structs; descriptions from the
-// manual; the words that a key takes from the struct tags words, separated by
-// commas, and pattern; the least and greatest numbers from the checks; layers from their operations; plugins, those that are
-// built in, from what they publish. Plugins by path have options of their own,
-// which are left open.
+// Schema describes the file as a JSON Schema (draft 4, which TOML editors support).
+// Keys, types and defaults come from the structs; descriptions from the manual; the
+// words that a key accepts from the struct tags words (separated by commas) and
+// pattern; limits of numbers from the checks; layers from their operations; options
+// of built-in plugins from what they publish. Options of plugins by path are not
+// restricted.
 func Schema(plugins ...sdk.Info) map[string]any {
 	s := &schema{defs: map[string]any{}}
 	root := s.object("", reflect.TypeFor[File](), reflect.ValueOf(Default("")))
@@ -67,7 +67,7 @@ func (s *schema) object(table string, t reflect.Type, def reflect.Value) map[str
 	return out
 }
 
-// restrict enters what a field's tags say of its values.
+// restrict adds the limits given by a field's tags.
 func restrict(p map[string]any, tag reflect.StructTag) {
 	if words, ok := tag.Lookup("words"); ok {
 		p["enum"] = strings.Split(words, ",")
@@ -133,7 +133,7 @@ func (s *schema) plain(path string, t reflect.Type) map[string]any {
 	return map[string]any{"type": "object"}
 }
 
-// selfRead describes a type that reads itself from TOML, as far as it says what it takes.
+// selfRead describes a type with its own TOML unmarshaller, as far as it publishes what it accepts.
 func selfRead(t reflect.Type) map[string]any {
 	if forms, ok := reflect.Zero(t).Interface().(interface{ SchemaForms() []map[string]any }); ok {
 		return map[string]any{"anyOf": forms.SchemaForms()}
@@ -141,7 +141,7 @@ func selfRead(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// custom reports whether a type reads itself from TOML.
+// custom reports whether a type has its own TOML unmarshaller.
 func custom(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[toml.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
@@ -158,8 +158,8 @@ func schemaDefault(v reflect.Value) (any, bool) {
 	return v.Interface(), true
 }
 
-// pluginTable completes the table of one kind of plugin: its key plugin names
-// those that are built in or a path, and each of them has its own options.
+// pluginTable completes the table of one kind of plugin: the key plugin accepts
+// the name of a built-in plugin or a path, and each plugin has its own options.
 func pluginTable(table map[string]any, plugins []sdk.Info) {
 	if len(plugins) == 0 {
 		return
@@ -171,7 +171,7 @@ func pluginTable(table map[string]any, plugins []sdk.Info) {
 		names = append(names, p.Name)
 		cases = append(cases, pluginCase(p, def))
 	}
-	if def == "auto" { // stands for one of the others, whose options it takes
+	if def == "auto" { // means one of the others, and accepts its options
 		names = append([]string{def}, names...)
 	}
 	other := map[string]any{"type": "string", "pattern": `[/\\]`, "description": "the path of an executable"}
@@ -180,8 +180,8 @@ func pluginTable(table map[string]any, plugins []sdk.Info) {
 	table["anyOf"] = cases
 }
 
-// pluginCase is a plugin's table where that plugin is chosen; def is chosen where
-// none is named.
+// pluginCase describes the table when a given plugin is chosen; def is chosen if
+// the key plugin is not set.
 func pluginCase(p sdk.Info, def string) map[string]any {
 	options, required := map[string]any{}, []string{}
 	for i := range p.Options {

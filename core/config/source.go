@@ -5,14 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// source is a text that settings came from: the file, an environment
-// variable, or a flag.
+// source is a text with settings: the file, an environment variable, or a flag.
 type source struct {
 	name string
 	text string
 	rank int    // files before environment before flags, in a report
-	env  string // name of the variable, for sources that are one
-	flag string // spelling of the flag, for sources that are one
+	env  string // name of the variable, if the source is one
+	flag string // spelling of the flag, if the source is one
 }
 
 // span is a part of a source's text, in bytes.
@@ -25,7 +24,7 @@ type place struct {
 	val span // empty (0, 0) for tables that only a header names
 }
 
-// position turns a byte offset into line and column, both from 1; the column
+// position converts a byte offset to line and column, both from 1; the column
 // counts characters.
 func (s *source) position(off int) (line, col int) {
 	off = max(0, min(off, len(s.text)))

@@ -39,10 +39,10 @@ func (d decoder) unknown(table, key string, siblings []string) {
 	d.errorf(at, atKey, fmt.Sprintf("known %s: %s", where, strings.Join(siblings, ", ")), "unknown key")
 }
 
-// moved is where a setting known from elsewhere lives.
+// moved is our equivalent of a setting known from another framework.
 type moved struct {
 	key  string // our key
-	note string // what to say when there is no key
+	note string // the help if there is no key
 }
 
 func (m moved) help() string {
@@ -56,7 +56,7 @@ func (m moved) help() string {
 // torchtitan, in lower case without separators, to ours.
 var elsewhere = map[string]moved{
 	"learningrate":              {key: "optimizer.lr"},
-	"batchsize":                 {key: "train.per_rank_batch", note: "say which one: train.per_rank_batch (as PyTorch's DataLoader under DDP) or train.global_batch"},
+	"batchsize":                 {key: "train.per_rank_batch", note: "use train.per_rank_batch (as PyTorch's DataLoader under DDP) or train.global_batch"},
 	"localbatchsize":            {key: "train.per_rank_batch"},
 	"microbatchsize":            {key: "train.per_rank_batch"},
 	"globalbatchsize":           {key: "train.global_batch"},
@@ -80,8 +80,8 @@ var elsewhere = map[string]moved{
 	"nummachines":               {key: "launch.nnodes"},
 	"rdzvendpoint":              {note: "give it on the command line: --rdzv-endpoint HOST:PORT"},
 	"noderank":                  {note: "give it on the command line: --node-rank N"},
-	"staticgraph":               {note: "drop it: the plan is always static"},
-	"gradientasbucketview":      {note: "drop it: gradients are always views of their bucket"},
+	"staticgraph":               {note: "remove it: the plan is always static"},
+	"gradientasbucketview":      {note: "remove it: gradients are always views of their bucket"},
 	"delayallreduce":            {key: "ddp.overlap", note: "write ddp.overlap = false"},
 	"messagesize":               {key: "ddp.bucket_cap_mb", note: "write ddp.bucket_cap_mb, in MiB instead of elements"},
 	"fusionthresholdmb":         {key: "ddp.bucket_cap_mb"},
@@ -99,7 +99,7 @@ var elsewhere = map[string]moved{
 	"asyncmode":                 {key: "checkpoint.async"},
 	"resume":                    {note: "give it on the command line: --resume auto or --resume PATH"},
 	"enabletensorboard":         {key: "metrics.tensorboard"},
-	"inplace":                   {note: "drop it: the plan decides what is computed in place"},
+	"inplace":                   {note: "remove it: the plan decides which operations run in place"},
 	"backend":                   {key: "backend.plugin"},
 }
 

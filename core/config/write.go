@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Resolved is the whole configuration as TOML, every key with its value. It
-// loads to the same configuration again.
+// Resolved returns the whole configuration as TOML, every key with its value.
+// Loading it gives the same configuration.
 func (c *Config) Resolved() []byte {
 	w := writer{}
 	w.table("", reflect.ValueOf(c.File))
@@ -37,8 +37,8 @@ func (c *Config) Settings() []Setting {
 	return out
 }
 
-// ownKeys, and tables that end in a dot, may differ between the hosts of a job:
-// how ranks are started, where files lie, what a host's network looks like.
+// ownKeys lists the keys, and tables (ending in a dot), that may differ between the
+// hosts of a job: how ranks are started, where files are, the host's network.
 var ownKeys = []string{"launch.", "run.dir", "run.device_timeout", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
 	"backend.options.library", "metrics.prometheus"}
 
@@ -57,7 +57,7 @@ func (c *Config) Common() []string {
 	return out
 }
 
-// Show is Resolved with the source of every value beside it.
+// Show returns Resolved with the source of every value in a comment.
 func (c *Config) Show() []byte {
 	w := writer{}
 	w.table("", reflect.ValueOf(c.File))
@@ -88,8 +88,8 @@ func (w *writer) text() string {
 	return b.String()
 }
 
-// comment aligns a comment behind every setting of a table; a value longer
-// than most lines does not push the others to the right.
+// comment adds aligned comments to the settings of a table. A value longer than
+// most lines does not move the others to the right.
 func (w *writer) comment(of func(path string) string) {
 	const widest = 48
 	for start := 0; start < len(w.lines); {
@@ -112,7 +112,7 @@ func (w *writer) comment(of func(path string) string) {
 	}
 }
 
-// table writes plain keys first and nested tables after them, as TOML needs.
+// table writes plain keys first and then nested tables, as TOML requires.
 func (w *writer) table(path string, v reflect.Value) { w.tableAs(path, path, v) }
 
 // tableAs writes a table whose header differs from its path: entries of an
@@ -164,7 +164,7 @@ func (w *writer) setting(path, name, value string) {
 	w.lines = append(w.lines, line{path: path, text: name + " = " + value, value: value})
 }
 
-// nested reports whether a field needs a header of its own.
+// nested reports whether a field needs its own header.
 func nested(f reflect.Value) bool {
 	switch f.Kind() {
 	case reflect.Struct:
