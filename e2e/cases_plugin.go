@@ -205,7 +205,7 @@ func lyingPlugin(t *trial) {
 		}
 	}
 	r := p.train(t, append(p.withFault("dataset", "flood"), set("train.max_steps=30", `dataset.timeout="40s"`)...)...)
-	r.expect(t, 0).matches(t, `(?m)^\[rank 1\] \./faulty: the plugin prints too fast; lines are left out of the log dropped=\d+`)
+	r.expect(t, 0).matches(t, `(?m)^\[rank 1\] \./faulty: the plugin prints too fast; lines were dropped from the log dropped=\d+`)
 	if len(r.stderr) > 2<<20 {
 		t.Errorf("flood: %d bytes of standard error", len(r.stderr))
 	}

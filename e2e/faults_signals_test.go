@@ -71,7 +71,7 @@ func TestReaderGoesAway(t *testing.T) {
 	must(t, mine.Close())
 	r.start(t)
 	must(t, theirs.Close())
-	r.wait(t).expect(t, 0).says(t, "warning: events are no longer written: ", "broken pipe; the run goes on")
+	r.wait(t).expect(t, 0).says(t, "warning: events are no longer written: ", "broken pipe; the run continues")
 }
 
 func TestTermWithoutCheckpoints(t *testing.T) {

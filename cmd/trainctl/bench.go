@@ -24,26 +24,26 @@ import (
 func benchCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: collectives, training steps, data, kernels",
+		Short: "Measure this machine: collectives, training steps, data loading, kernels",
 	}, benchAllReduceCommand(), benchStepCommand(s), benchDataCommand(s), benchKernelsCommand(), benchRankCommand())
 }
 
 func benchAllReduceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allreduce",
-		Short: "Measure all-reduce between ranks of this host, over sizes",
-		Long: `Measure all-reduce between ranks of this host: real rank processes, each with its
-backend plugin, a buffer in shared memory that is scaled between two calls as a
-gradient bucket is. p50 and p99 are those of the slowest rank. "in place" is the
-median of threads of one process that reduce the same buffers with nothing in
-between, measured before the ranks start: the machine's limit. "idle" is the
-median of calls that all ranks come to from sleeping.
+		Short: "Measure all-reduce between ranks of this host for several sizes",
+		Long: `Measure all-reduce between ranks of this host. Each rank is a process with its own
+backend plugin and a buffer in shared memory, which it scales between two calls, like a
+gradient bucket. p50 and p99 are those of the slowest rank. "in place" is the median
+for threads of one process that reduce the same buffers directly, measured before the
+ranks start: the machine's limit. "idle" is the median of calls that all ranks make
+right after sleeping.
 
 With --hosts the ranks run in network namespaces, --nproc in each, joined by
-virtual Ethernet; that needs root. --against runs another program's ranks on
-the same hosts afterwards: they find torchrun's environment with a free port for
-rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
---json prints (bench/allreduce).`,
+virtual Ethernet; this needs root. --against then runs the ranks of another program
+on the same hosts: their environment has torchrun's variables, with a free port for
+rank 0's store, and the sizes to measure in TRAINCTL_BENCH (JSON); rank 0 must print
+the same lines as --json (see bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
@@ -53,14 +53,14 @@ rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
 	backend := f.String("backend", "tcp", "measure this plugin: a built-in `NAME` or a path")
 	nproc := f.Int("nproc", 2, "start `N` ranks, on every host with --hosts")
 	hosts := f.Int("hosts", 0, "spread the ranks over `N` network namespaces")
-	against := f.String("against", "", "measure the ranks of this `COMMAND` too")
+	against := f.String("against", "", "also measure the ranks of this `COMMAND`")
 	sizes := f.String("sizes", "1KiB,16KiB,64KiB,256KiB,1MiB,4MiB,25MiB,64MiB", "comma-separated buffer `SIZES`")
 	dtype := f.String("dtype", "f32", "reduce elements of this `TYPE`")
 	idle := f.Float64("idle", 0, "compute for `MS` milliseconds between two calls")
-	rest := f.Duration("rest", bench.DefaultRest, "sleep for this `TIME` before calls that count as idle; 0 leaves them out")
+	rest := f.Duration("rest", bench.DefaultRest, "sleep for this `TIME` before idle calls; 0 skips them")
 	budget := f.Duration("budget", bench.DefaultBudget, "measure each size for this `TIME`")
 	timeout := f.Duration("timeout", bench.DefaultTimeout, "give up on a call after this `TIME`")
-	set := f.StringArray("set", nil, "give the plugin an option by `KEY=VALUE`, as backend.options.shm=false; repeatable")
+	set := f.StringArray("set", nil, "set an option of the plugin to a value by `KEY=VALUE`, such as backend.options.shm=false; repeatable")
 	asJSON := f.Bool("json", false, "print one JSON object for each size")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		spec := bench.Spec{Backend: *backend, World: *nproc * max(1, *hosts), Hosts: *hosts, Budget: *budget, Timeout: *timeout, Rest: *rest,
@@ -98,7 +98,7 @@ rank 0's store, what to measure in TRAINCTL_BENCH (JSON), and rank 0 prints what
 	return cmd
 }
 
-// benchRankCommand is what bench starts.
+// benchRankCommand is the hidden command that bench starts for each rank.
 func benchRankCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rank", Hidden: true, Args: exactly(),
@@ -118,7 +118,7 @@ func benchProgram() (bench.Program, error) {
 	return bench.Program{Exe: exe, Args: []string{"bench", "rank"}, Builtins: builtins()}, err
 }
 
-// benchPrinter gives what prints a result when it comes, and what ends the output.
+// benchPrinter returns a function that prints one result and one that ends the output.
 func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flush func()) {
 	if asJSON {
 		enc := json.NewEncoder(w)
@@ -145,7 +145,7 @@ func benchPrinter(w io.Writer, asJSON bool) (print func(bench.Result) error, flu
 	return print, func() { tw.Flush() }
 }
 
-// ifPositive is a dash for what was not measured.
+// ifPositive formats a value, or a dash if it was not measured.
 func ifPositive(format string, v float64) string {
 	if v <= 0 {
 		return "-"
@@ -158,7 +158,7 @@ var sizeUnits = []struct {
 	bytes int
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
 
-// parseSizes reads "1KiB,64KiB,1MiB" and plain numbers of bytes.
+// parseSizes parses "1KiB,64KiB,1MiB" and plain numbers of bytes.
 func parseSizes(list string) ([]int, error) {
 	var out []int
 	for _, text := range strings.Split(list, ",") {
@@ -195,8 +195,8 @@ func formatSize(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseOptions reads --set KIND.options.KEY=VALUE, values as in the file, and
-// --set KIND.options={KEY = VALUE}.
+// parseOptions parses --set KIND.options.KEY=VALUE, with values as in the file,
+// and --set KIND.options={KEY = VALUE}.
 func parseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {

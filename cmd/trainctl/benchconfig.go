@@ -11,11 +11,11 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 )
 
-// measurement takes about a given time to measure something of a configuration.
+// measurement measures something of a configuration for about a given time.
 type measurement[R any] func(ctx context.Context, c *config.Config, budget time.Duration) (R, error)
 
-// measureConfig makes cmd one that measures its configuration and prints the
-// report, for people or as JSON. service is asked for when the command runs: a build may lack it.
+// measureConfig makes cmd measure its configuration and print the report, as text
+// or JSON. service is called when the command runs, since a build may lack it.
 func measureConfig[R any](cmd *cobra.Command, s *services, usual time.Duration, name string, service func() measurement[R], print func(io.Writer, R) error) {
 	var flags configFlags
 	flags.register(cmd)

@@ -14,12 +14,12 @@ import (
 func benchDataCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data CONFIG",
-		Short: "Measure how fast the data set gives batches",
-		Long: `Measure how fast the configuration's data set gives training batches when nobody
-computes with them: all ranks of this host read as in training, each from its own plugin
-process through its own slots in shared memory, with as many batches ahead. "bound" says
-what keeps it from being faster. A model that needs longer for a step than a batch takes
-here does not wait for data; in a run, the steps' data_ms says how long it did.`,
+		Short: "Measure how fast the data set delivers batches",
+		Long: `Measure how fast the configuration's data set delivers training batches, without
+training. All ranks of this host read as in training: each from its own plugin process,
+through its own slots in shared memory, with the same prefetch. "bound" names the
+bottleneck. A model whose step takes longer than a batch here does not wait for data;
+in a run, data_ms of each step reports the wait.`,
 		Example: `  trainctl bench data configs/mnist-ddp.toml --set train.per_rank_batch=100
   trainctl bench data configs/imagenet-resnet50.toml --nproc-per-node 1 --set launch.threads_per_rank=1`,
 		Args: exactly("CONFIG"),

@@ -15,11 +15,11 @@ func benchStepCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step CONFIG",
 		Short: "Measure each operation of a training step",
-		Long: `Measure each operation of one rank's training step, as the configuration plans it, on
-made-up data: forward, loss and backward, without optimizer, communication and data.
-"floor" is the larger of operations over the core's peak and bytes over its bandwidth,
-both measured first; "of floor" exceeds 100 % where an algorithm needs fewer
-multiplications than the definition.`,
+		Long: `Measure each operation of one rank's training step, as planned for the configuration,
+on random data: forward, loss and backward, without optimizer, communication and data
+loading. "floor" is the larger of two times: operations over the core's peak, and bytes
+over its bandwidth; both rates are measured first. "of floor" exceeds 100 % if an
+algorithm needs fewer multiplications than the definition.`,
 		Example: "  trainctl bench step configs/mnist-ddp.toml --set train.per_rank_batch=100",
 		Args:    exactly("CONFIG"),
 	}
@@ -40,7 +40,7 @@ func printSteps(w io.Writer, r *bench.StepReport) error {
 	return tw.Flush()
 }
 
-// printMachine says what floors stand on.
+// printMachine prints the measured rates behind the floors.
 func printMachine(w io.Writer, m *bench.Machine) {
 	fmt.Fprintf(w, "One core, %s: %.0f GFLOP/s", m.Level, m.GFLOPS)
 	if m.BF16 > 0 {

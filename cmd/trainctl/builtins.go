@@ -31,7 +31,7 @@ func builtins() []host.Builtin {
 	return list
 }
 
-// builtinInfos are what the built-in plugins publish.
+// builtinInfos returns the Info of the built-in plugins.
 func builtinInfos() (list []sdk.Info) {
 	for _, b := range builtins() {
 		switch b.Kind {

@@ -17,9 +17,9 @@ func ckptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ckpt",
 		Short: "List, inspect, verify, compare and convert checkpoints",
-		Long: `List, inspect, verify, compare and convert checkpoints. A run is named as for
-trainctl logs: by its directory, by its name, which means the newest of that
-name, by name and number, or as latest.`,
+		Long: `List, inspect, verify, compare and convert checkpoints. RUN is as in trainctl
+logs: a run's directory, its name (the newest run of that name), name and number
+(mnist-ddp/3), or latest.`,
 	}
 	base := cmd.PersistentFlags().String("run-dir", defaultRuns, "look for runs in `DIR`")
 	return group(cmd, ckptListCommand(base), ckptInspectCommand(base), ckptVerifyCommand(base), ckptDiffCommand(base), ckptConvertCommand(base))
@@ -29,7 +29,7 @@ func ckptListCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls RUN",
 		Aliases: []string{"list"},
-		Short:   "List the checkpoints of a run, the newest first",
+		Short:   "List the checkpoints of a run, newest first",
 		Example: "  trainctl ckpt ls mnist-ddp\n  trainctl ckpt ls runs/mnist-ddp/3",
 		Args:    exactly("RUN"),
 	}
@@ -87,7 +87,7 @@ func ckptVerifyCommand(base *string) *cobra.Command {
 		Use:   "verify PATH",
 		Short: "Read checkpoints completely and compare every checksum",
 		Long: `Read a checkpoint, or all checkpoints of a run, completely and compare every
-checksum. Of a bare safetensors file the structure alone can be checked.`,
+checksum. A bare safetensors file has no checksums: only its structure is checked.`,
 		Example: "  trainctl ckpt verify runs/mnist-ddp/latest",
 		Args:    exactly("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +110,7 @@ checksum. Of a bare safetensors file the structure alone can be checked.`,
 	}
 }
 
-// findCheckpoints is the path that a person means by a run or a path.
+// findCheckpoints returns the path for an argument that is a run or a path.
 func findCheckpoints(base, arg string) (string, error) {
 	path, err := event.FindCheckpoints(checkpoint.OsFS(), base, arg)
 	if errors.Is(err, fs.ErrNotExist) && checkpoint.Find(checkpoint.OsFS(), arg) != nil {
@@ -119,8 +119,8 @@ func findCheckpoints(base, arg string) (string, error) {
 	return path, nil
 }
 
-// checkpointsAt lists what an argument means: a checkpoint or a file itself, or
-// every checkpoint of a run, the newest first. There is at least one.
+// checkpointsAt lists the paths for an argument: a checkpoint or file itself, or
+// every checkpoint of a run, newest first. There is at least one.
 func checkpointsAt(base, arg string) ([]string, error) {
 	path, err := findCheckpoints(base, arg)
 	if err != nil {
@@ -150,7 +150,7 @@ func listCheckpoints(dir string) ([]checkpoint.Info, error) {
 		if err := checkpoint.Find(fsys, dir); errors.As(err, new(*checkpoint.PickleError)) {
 			return nil, err
 		}
-		return nil, usagef("%s is not a directory: give a run's, or its checkpoints", dir)
+		return nil, usagef("%s is not a directory; fix: give the directory of a run or of its checkpoints", dir)
 	}
 	return checkpoint.List(fsys, dir)
 }
@@ -160,7 +160,7 @@ func isDir(fsys checkpoint.FS, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// judged tells a mistyped path from a checkpoint that cannot be used.
+// judged distinguishes a mistyped path from a checkpoint that cannot be used.
 func judged(path string, err error) error {
 	if _, statErr := checkpoint.OsFS().Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 		return usagef("%v", statErr)

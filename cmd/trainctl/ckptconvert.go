@@ -18,10 +18,11 @@ func ckptConvertCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST",
 		Short: "Write a checkpoint's weights as one safetensors file",
-		Long: `Write the model of SRC as the safetensors file DST: for PyTorch, or as model.init.
-SRC is a checkpoint, a run (its newest checkpoint) or a safetensors file. Names come without the prefix they were saved with. Floating-point tensors
-are rounded to --dtype, to nearest even, the others stay. DST is written whole or
-not at all, and never over a file that is there unless --force says so.`,
+		Long: `Write the model of SRC to the safetensors file DST, for PyTorch or for model.init.
+SRC is a checkpoint, a run (its newest checkpoint) or a safetensors file. The prefix
+that a checkpoint's names were saved with is removed. With --dtype, floating-point
+tensors are rounded to nearest even; others do not change. DST is written atomically,
+and an existing file is only replaced with --force.`,
 		Example: `  trainctl ckpt convert runs/mnist-ddp/latest model.safetensors
   trainctl ckpt convert ddp.safetensors plain.safetensors --prefix strip --dtype bf16`,
 		Args: exactly("SRC", "DST"),
@@ -29,7 +30,7 @@ not at all, and never over a file that is there unless --force says so.`,
 	f := cmd.Flags()
 	prefix := f.String("prefix", "", "`add` \"module.\" to all names, or strip it from them")
 	dtype := f.String("dtype", "", "round floating-point tensors to `TYPE`: f32, f64, f16 or bf16")
-	force := f.Bool("force", false, "replace DST if it is there")
+	force := f.Bool("force", false, "replace DST if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *prefix != "" && *prefix != "add" && *prefix != "strip" {
 			return usagef("--prefix %q: use add or strip", *prefix)
@@ -72,27 +73,27 @@ func floatType(name string) (tensor.DType, error) {
 	return d, nil
 }
 
-// free says whether a file may be written at a path.
+// free returns an error if no file may be written at a path.
 func free(path string, force bool) error {
 	fsys := checkpoint.OsFS()
 	info, err := fsys.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if dir := filepath.Dir(path); !isDir(fsys, dir) {
-			return usagef("%s: there is no folder %s", path, dir)
+			return usagef("%s: the folder %s does not exist", path, dir)
 		}
 		return nil
 	case err != nil:
 		return usagef("%v", err)
 	case !info.Mode().IsRegular():
-		return usagef("%s is not a file: name the safetensors file to write", path)
+		return usagef("%s is not a file; fix: give the path of the safetensors file to write", path)
 	case !force:
-		return usagef("%s is there already: take another name, or --force to replace it", path)
+		return usagef("%s already exists; fix: choose another name, or replace it with --force", path)
 	}
 	return nil
 }
 
-// cast rounds the floating-point tensors and tells what became infinite.
+// cast rounds the floating-point tensors and returns notes on values that became infinite.
 func cast(model []tensor.Named, to tensor.DType) (notes []string) {
 	for i := range model {
 		t := &model[i]

@@ -17,22 +17,22 @@ import (
 func ckptDiffCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Name the tensors in which two checkpoints differ, and by how much",
-		Long: `Compare two checkpoints, or safetensors files, tensor by tensor, and what their
-manifests say of the run. A run means its newest checkpoint. Names
-may differ by "module.". The exit code is 0 if they are equal and 1 if not.`,
+		Short: "List the tensors in which two checkpoints differ, and by how much",
+		Long: `Compare two checkpoints or safetensors files: every tensor, and the state of the
+run in their manifests. For a run, its newest checkpoint is compared. Names may
+differ by the prefix "module.". The exit code is 0 if they are equal, else 1.`,
 		Example: `  trainctl ckpt diff mnist-ddp/1 mnist-ddp/2 --model
   trainctl ckpt diff a.safetensors b.safetensors --rtol 1e-5 --json`,
 		Args: exactly("A", "B"),
 	}
 	f := cmd.Flags()
-	model := f.Bool("model", false, "compare the model alone, not optimizer and manifest")
-	atol := f.Float64("atol", 0, "take values for equal that differ by at most `X` …")
+	model := f.Bool("model", false, "compare only the model, not optimizer and manifest")
+	atol := f.Float64("atol", 0, "treat values as equal that differ by at most `X` …")
 	rtol := f.Float64("rtol", 0, "… and `X` times the value of B")
 	asJSON := f.Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(*atol >= 0) || !(*rtol >= 0) {
-			return usagef("--atol and --rtol are not negative")
+			return usagef("--atol and --rtol must not be negative")
 		}
 		d := ckptDiff{A: args[0], B: args[1]}
 		if err := d.compare(cmd.Context(), *base, *model, checkpoint.Tolerance{Abs: *atol, Rel: *rtol}); err != nil {
@@ -53,7 +53,7 @@ may differ by "module.". The exit code is 0 if they are equal and 1 if not.`,
 	return cmd
 }
 
-// different is the outcome of a comparison, which was printed.
+// different is the error of a comparison whose result was printed.
 type different struct{}
 
 func (different) Error() string { return "they differ" }
@@ -69,8 +69,8 @@ type ckptDiff struct {
 	Differences []difference `json:"differences"`
 }
 
-// difference has the numbers of a tensor whose values differ as JSON knows
-// them: what is not finite is left out.
+// difference has the numbers of a tensor whose values differ. JSON has no
+// infinities and NaN, so they are left out.
 type difference struct {
 	checkpoint.Difference
 	Abs *float64 `json:"max_abs,omitempty"`
@@ -94,7 +94,7 @@ func (d *ckptDiff) compare(ctx context.Context, base string, model bool, tol che
 		return err
 	}
 	if a.bare != b.bare && !model {
-		d.Notes = append(d.Notes, "one of them is a file of weights: the models alone are compared")
+		d.Notes = append(d.Notes, "one of them is a file of weights: only the models are compared")
 	}
 	c, err := checkpoint.Compare(a.Snapshot, b.Snapshot, !model && !a.bare && !b.bare, tol)
 	if err != nil {
@@ -124,7 +124,7 @@ type loaded struct {
 	metadata map[string]string // of a bare file
 }
 
-// loadCheckpoint reads what a path or a run means, and puts there what that was.
+// loadCheckpoint reads the checkpoint for a path or run, and stores its path in the argument.
 func loadCheckpoint(ctx context.Context, base string, path *string) (_ loaded, err error) {
 	if *path, err = findCheckpoints(base, *path); err != nil {
 		return loaded{}, err

@@ -46,7 +46,7 @@ type tensorView struct {
 	Bytes int64        `json:"bytes"`
 }
 
-// viewOf describes a checkpoint; siblings, which may be nil, tell which is the best.
+// viewOf describes a checkpoint; siblings, which may be nil, determine which is the best.
 func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
 	m := info.Manifest
 	v := checkpointView{
@@ -83,7 +83,7 @@ func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
 	return v
 }
 
-// someOf are the first names of a list; --json has all.
+// someOf returns the first names of a list; --json prints all.
 func someOf(names []string) string {
 	const most = 10
 	if len(names) > most {

@@ -61,7 +61,7 @@ func configCheckCommand(s *services) *cobra.Command {
 	return cmd
 }
 
-// checkDevice warns of a device that is not here: the file may be for another machine.
+// checkDevice warns if this machine lacks the device: the file may be for another one.
 func checkDevice(ctx context.Context, c *config.Config) {
 	var missing *cuda.MissingError
 	if _, err := app.Survey(ctx, c.Run.Device); errors.As(err, &missing) {
@@ -73,7 +73,7 @@ func configShowCommand(s *services) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "show CONFIG",
-		Short:   "Print every key with its value and where that came from",
+		Short:   "Print every key with its value and the value's source",
 		Example: "  trainctl config show train.toml --set optimizer.lr=0.1",
 		Args:    exactly("CONFIG"),
 	}
@@ -101,7 +101,7 @@ func configShowCommand(s *services) *cobra.Command {
 func configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
-		Short:   "Print a JSON Schema of the file, for editors",
+		Short:   "Print a JSON Schema of the configuration file, for editors",
 		Example: "  trainctl config schema > trainctl.schema.json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

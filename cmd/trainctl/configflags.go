@@ -13,25 +13,25 @@ import (
 // configFlags are the flags that change the configuration.
 type configFlags struct{ set []string }
 
-// shortcuts are flags that stand for one key.
+// shortcuts are flags that set one key.
 var shortcuts = []struct{ flag, key, usage string }{
 	{"nproc-per-node", "launch.nproc_per_node", "start `N` ranks on this machine, or auto"},
-	{"nnodes", "launch.nnodes", "`N` machines take part"},
-	{"node-rank", "launch.node_rank", "this machine is number `R` of them, from 0"},
-	{"rdzv-endpoint", "launch.rdzv_endpoint", "machines meet at `HOST:PORT`, an address of number 0"},
-	{"max-restarts", "launch.max_restarts", "start all ranks again up to `N` times after a failure"},
+	{"nnodes", "launch.nnodes", "run on `N` machines"},
+	{"node-rank", "launch.node_rank", "this machine has node rank `R`, from 0"},
+	{"rdzv-endpoint", "launch.rdzv_endpoint", "rendezvous at `HOST:PORT`, an address of node 0"},
+	{"max-restarts", "launch.max_restarts", "restart all ranks up to `N` times after a failure"},
 	{"run-dir", "run.dir", "put runs under `DIR`"},
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key by `KEY=VALUE`, as train.epochs=3; repeatable")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key by `KEY=VALUE`, such as train.epochs=3; repeatable")
 	for _, s := range shortcuts {
 		cmd.Flags().String(s.flag, "", s.usage)
 	}
 }
 
-// load reads the configuration with everything that overrides it, for a machine
-// whose instructions are those that the environment asks for.
+// load reads the configuration with all overrides, after it has checked that this
+// CPU has the instructions that the environment selects.
 func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*config.Config, error) {
 	if err := checkLevel(); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*confi
 	return c, nil
 }
 
-// checkLevel reports that the environment asks for instructions that this CPU lacks,
-// before a kernel has to.
+// checkLevel returns an error if the environment selects instructions that this CPU
+// lacks, before a kernel fails.
 func checkLevel() error {
 	if _, err := kernel.Active(); err != nil {
 		return usagef("%v", err)
@@ -63,7 +63,7 @@ func checkLevel() error {
 	return nil
 }
 
-// unreadable makes a file that cannot be read a mistake of the command line.
+// unreadable turns the error of a file that cannot be read into a usage error.
 func unreadable(err error) error {
 	if config.Diagnostics(err) != nil {
 		return err
@@ -71,7 +71,7 @@ func unreadable(err error) error {
 	return usagef("%v", err)
 }
 
-// warn prints what does not stop the command.
+// warn prints warnings, which do not stop the command.
 func warn(cmd *cobra.Command, c *config.Config) {
 	if len(c.Warnings) > 0 {
 		w := cmd.ErrOrStderr()

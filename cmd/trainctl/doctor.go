@@ -12,18 +12,18 @@ import (
 	"github.com/trainctl/trainctl/core/job/launch"
 )
 
-// verdict says whether a check found what a run needs.
+// verdict is the outcome of a check.
 type verdict string
 
 // The verdicts. Only a failure makes doctor's exit code 1.
 const (
 	fine    verdict = "ok"
-	remark  verdict = "warn" // works, with a limit that a user should know
+	remark  verdict = "warn" // works, with a limitation that users should know
 	broken  verdict = "fail"
-	absence verdict = "none" // not here, and needed only by who asks for it
+	absence verdict = "none" // not present, and needed only by runs that use it
 )
 
-// check is one thing that doctor looked at.
+// check is the result of one of doctor's checks.
 type check struct {
 	Area    string  `json:"area"` // "machine", "plugins", "gpu"
 	Name    string  `json:"name"`
@@ -42,22 +42,21 @@ type diagnosis struct {
 func doctorCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at the machine, the plugins and the GPU libraries, and say what is missing",
-		Long: `doctor looks at what a run needs of this machine: cores, shared memory, limits,
-network names, the plugins, and NVIDIA's driver and libraries, each with the
-path, the version, and what to do where something is missing. It trains nothing
-and takes no device memory. The exit code is 1 only when runs on the CPU would
-not work either.
+		Short: "Check the machine, the plugins and the GPU libraries, and report what is missing",
+		Long: `Check what a run needs from this machine: cores, shared memory, limits, network
+names, the plugins, and NVIDIA's driver and libraries, each with path and version,
+and a fix if something is missing. doctor does not train and allocates no device
+memory. The exit code is 1 only if runs on the CPU would not work either.
 
-With --run it looks at a run instead, also at one that hangs or whose processes
-are all dead: where each rank's communication stands, who waits for whom, and
-the last operations, up to 1,024 of each rank. Of ranks that were killed, what
-their plugin did in the last tenth of a second may be missing.`,
+With --run it shows the communication of a run instead, even if the run hangs or
+all its processes are dead: the last operation of each rank, which ranks wait for
+which, and up to 1,024 operations of each rank. For ranks that were killed, the
+last tenth of a second may be missing.`,
 		Example: "  trainctl doctor\n  trainctl doctor --json\n  trainctl doctor --run runs/mnist-ddp/latest",
 		Args:    exactly(),
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	run := cmd.Flags().String("run", "", "look at `RUN`: its directory, its name, or latest")
+	run := cmd.Flags().String("run", "", "show this `RUN`: its directory, its name, or latest")
 	last := cmd.Flags().Int("last", 20, "with --run, show `N` operations of each rank; --json has all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *run != "" {
@@ -84,7 +83,7 @@ func diagnose(ctx context.Context, s *services) diagnosis {
 	return d
 }
 
-// sick is a diagnosis with failures; its text was printed already.
+// sick is the error of a diagnosis with failures; its text was printed already.
 type sick struct{ failures int }
 
 func (e sick) Error() string { return fmt.Sprintf("%d checks failed", e.failures) }

@@ -11,12 +11,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// gpuBudget bounds the wait for the driver: one that lost its device may
-// never answer.
+// gpuBudget bounds the wait for the driver, which may never answer after it lost
+// its device.
 const gpuBudget = 30 * time.Second
 
-// inspectGPU asks the libraries in a goroutine of its own, which is left
-// behind when they do not answer: the program ends soon after.
+// inspectGPU queries the libraries in a goroutine. If they do not answer, the
+// goroutine is abandoned: the program ends soon after.
 func inspectGPU(ctx context.Context) driver.Inspection {
 	ctx, cancel := context.WithTimeout(ctx, gpuBudget)
 	defer cancel()
@@ -26,12 +26,12 @@ func inspectGPU(ctx context.Context) driver.Inspection {
 	case in := <-answer:
 		return in
 	case <-ctx.Done():
-		return driver.Inspection{Problems: []string{fmt.Sprintf("the NVIDIA libraries did not answer within %v: see dmesg for Xid errors", gpuBudget)}}
+		return driver.Inspection{Problems: []string{fmt.Sprintf("the NVIDIA libraries did not answer within %v; fix: see dmesg for Xid errors", gpuBudget)}}
 	}
 }
 
-// gpuChecks puts an inspection in words. Nothing in it is a failure: training
-// on the CPU needs none of it.
+// gpuChecks turns an inspection into checks. None of them is a failure: training
+// on the CPU needs no GPU.
 func gpuChecks(in driver.Inspection) []check {
 	var out []check
 	add := func(c check) {
@@ -65,18 +65,18 @@ func gpuChecks(in driver.Inspection) []check {
 		add(check{Name: "fit", Verdict: remark, Found: p})
 	}
 	if mps, on := driver.MPS(dl.System().Getenv); on {
-		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins compute beside their ranks"})
+		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins and their ranks compute concurrently"})
 	}
 	return out
 }
 
-// without says what a library that is not there costs.
+// without is the effect of a missing library.
 var without = map[string]string{
-	driver.SpecDNN.Name:    "; a GPU computes convolutions with kernels of trainctl's own, slowly",
-	driver.SpecBlasLt.Name: "; a GPU computes matrix products with kernels of trainctl's own, slowly",
+	driver.SpecDNN.Name:    "; convolutions on a GPU use trainctl's own kernels, which are slow",
+	driver.SpecBlasLt.Name: "; matrix products on a GPU use trainctl's own kernels, which are slow",
 }
 
-// autoDevice says what run.device = "auto" means here.
+// autoDevice reports the device that run.device = "auto" selects here.
 func autoDevice() check {
 	m, err := app.Survey(context.Background(), "auto")
 	if err != nil {

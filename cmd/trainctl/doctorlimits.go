@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is enough for any run on one host.
+// Limits that are enough for any run on one host.
 const (
 	filesEnough = 1024
-	shmEnough   = 1 << 30 // bytes; NCCL's own shared memory lies there
+	shmEnough   = 1 << 30 // bytes; for NCCL's shared memory
 )
 
-// limitChecks look at what the system grants this process.
+// limitChecks check the resource limits of this process.
 func limitChecks() []check {
 	checks := []check{openFiles(), lockedMemory()}
 	if total := meminfo("MemTotal"); total > 0 {
@@ -34,8 +34,8 @@ func openFiles() check {
 	return c
 }
 
-// lockedMemory is only reported: what network adapters register counts, what
-// the CUDA driver pins does not.
+// lockedMemory is only reported: memory registered by network adapters counts
+// towards the limit, memory pinned by the CUDA driver does not.
 func lockedMemory() check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
@@ -43,7 +43,7 @@ func lockedMemory() check {
 	}
 	c := check{Name: "locked memory", Verdict: fine, Found: limitText(l.Cur, bytesText)}
 	if l.Cur != unix.RLIM_INFINITY {
-		c.Found += "; InfiniBand wants ulimit -l unlimited"
+		c.Found += "; InfiniBand needs ulimit -l unlimited"
 	}
 	return c
 }
@@ -55,7 +55,7 @@ func limitText(n uint64, text func(uint64) string) string {
 	return text(n)
 }
 
-// devShm is where NCCL puts its shared memory; trainctl's own is anonymous.
+// devShm checks /dev/shm, where NCCL keeps its shared memory; trainctl's is anonymous.
 func devShm() []check {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &fs); err != nil {
@@ -64,7 +64,7 @@ func devShm() []check {
 	size := fs.Blocks * uint64(fs.Bsize)
 	c := check{Name: "/dev/shm", Verdict: fine, Found: bytesText(size)}
 	if size < shmEnough {
-		c.Verdict, c.Fix = remark, "NCCL wants more: start the container with --shm-size=1g"
+		c.Verdict, c.Fix = remark, "NCCL needs more: start the container with --shm-size=1g"
 	}
 	return []check{c}
 }

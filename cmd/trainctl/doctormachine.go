@@ -16,7 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// machineChecks look at what every run needs.
+// machineChecks check what every run needs.
 func machineChecks(ctx context.Context) []check {
 	checks := []check{cores(), instructions(), sharedMemory(), temporary(), loopback(ctx), hostname(ctx), interfaces()}
 	checks = append(checks, limitChecks()...)
@@ -29,7 +29,7 @@ func machineChecks(ctx context.Context) []check {
 func cores() check {
 	c := check{Name: "cores", Verdict: fine, Found: fmt.Sprintf("%d usable, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
 	if n := cgroup.Cores(); n < runtime.NumCPU() {
-		c.Found += fmt.Sprintf("; the CPU quota of the control group leaves %d", n)
+		c.Found += fmt.Sprintf("; the CPU quota of the control group allows %d", n)
 	}
 	return c
 }
@@ -46,7 +46,7 @@ func instructions() check {
 	return check{Name: "instructions", Verdict: fine, Found: level.String()}
 }
 
-// sharedMemory makes an arena as a run does.
+// sharedMemory allocates an arena as a run does.
 func sharedMemory() check {
 	const size = 1 << 20
 	arena, err := shm.New("doctor", size)
@@ -54,7 +54,7 @@ func sharedMemory() check {
 		return check{Name: "shared memory", Verdict: broken, Found: err.Error(), Fix: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
 	}
 	defer arena.Close()
-	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be made and mapped"}
+	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be allocated and mapped"}
 }
 
 func temporary() check {
@@ -77,13 +77,13 @@ const resolveBudget = 3 * time.Second
 func loopback(ctx context.Context) check {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Fix: "bring the interface lo up; ranks of one host meet there"}
+		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Fix: "bring the interface lo up: ranks of one host connect over it"}
 	}
 	defer l.Close()
 	return check{Name: "loopback", Verdict: fine, Found: "a port can be opened on 127.0.0.1"}
 }
 
-// hostname matters on several hosts alone: it is what other hosts are told.
+// hostname matters only for jobs over several hosts, which connect by it.
 func hostname(ctx context.Context) check {
 	name, err := os.Hostname()
 	if err != nil {
@@ -94,12 +94,12 @@ func hostname(ctx context.Context) check {
 	found, err := net.DefaultResolver.LookupHost(ctx, name)
 	if err != nil {
 		return check{Name: "host name", Verdict: remark, Found: fmt.Sprintf("%s does not resolve", name),
-			Fix: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on this host alone do not need it"}
+			Fix: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on only this host do not need it"}
 	}
 	return check{Name: "host name", Verdict: fine, Found: name + " is " + strings.Join(found, ", ")}
 }
 
-// interfaces lists the addresses that other hosts may reach this one by.
+// interfaces lists the addresses at which other hosts may reach this one.
 func interfaces() check {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -123,7 +123,7 @@ func interfaces() check {
 	return check{Name: "interfaces", Verdict: fine, Found: strings.Join(up, ", ")}
 }
 
-// bytesText prints a size in the unit that people would choose.
+// bytesText formats a size with a suitable unit.
 func bytesText(n uint64) string {
 	switch {
 	case n >= 1<<30:
@@ -134,7 +134,7 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
 }
 
-// meminfo reads a line of /proc/meminfo, in bytes; 0 where there is none.
+// meminfo reads a line of /proc/meminfo, in bytes; 0 if there is none.
 func meminfo(key string) uint64 {
 	data, err := os.ReadFile(filepath.Join("/proc", "meminfo"))
 	if err != nil {

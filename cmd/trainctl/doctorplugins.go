@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// starters is how many plugins are started at a time.
+// starters is how many plugins are started concurrently.
 const starters = 4
 
-// pluginChecks start every plugin's process and shake hands with it.
+// pluginChecks start every built-in plugin's process and shake hands with it.
 func pluginChecks(ctx context.Context, s *services) []check {
 	if s.Plugins.List == nil || s.Plugins.Probe == nil {
 		return nil
@@ -38,7 +38,7 @@ func probe(ctx context.Context, s *services, p pluginInfo) check {
 	began := time.Now()
 	if _, err := s.Plugins.Probe(ctx, p.Kind, p.Name, ""); err != nil {
 		c.Verdict, c.Found = broken, err.Error()
-		c.Fix = "a plugin is this executable started again: see whether it may be executed, and whether the temporary directory allows sockets"
+		c.Fix = "check that this file may be executed (a built-in plugin is this executable started again) and that the temporary directory allows sockets"
 		return c
 	}
 	c.Verdict, c.Found = fine, fmt.Sprintf("%s, handshake in %d ms", p.Version, time.Since(began).Milliseconds())

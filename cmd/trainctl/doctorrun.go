@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/flight"
 )
 
-// doctorRun prints what the ranks of a run did last, dead or alive.
+// doctorRun prints the last operations of a run's ranks, dead or alive.
 func doctorRun(cmd *cobra.Command, path string, last int, asJSON bool) error {
 	dir, err := findRun(defaultRuns, path)
 	if err != nil {

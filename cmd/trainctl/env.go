@@ -14,7 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
-// environment is what env prints: all that a bug report needs.
+// environment is what env prints: everything that a bug report needs.
 type environment struct {
 	Version  string   `json:"version"`
 	Go       string   `json:"go"`
@@ -26,19 +26,19 @@ type environment struct {
 	Vars     []string `json:"vars"`
 }
 
-// envSet is one starter's contract as found in the environment.
+// envSet holds the variables of one launcher as found in the environment.
 type envSet struct {
 	Source string   `json:"source"` // "torchrun", "slurm"
 	Vars   []string `json:"vars"`   // NAME=value
 	Used   bool     `json:"used"`
 	Why    string   `json:"why"`
-	World  string   `json:"world,omitempty"` // who this process is, by the set that is used
+	World  string   `json:"world,omitempty"` // rank and world size of this process, by the set that is used
 }
 
 func envCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "env",
-		Short:   "Print version, machine and what the environment says about ranks",
+		Short:   "Print version, machine and the variables that set ranks",
 		Example: "  srun -n 1 trainctl env",
 		Args:    exactly(),
 	}
@@ -96,7 +96,7 @@ func ours(name string) bool {
 	return strings.HasPrefix(name, "TRAINCTL_") || strings.HasPrefix(name, "PET_")
 }
 
-// masked hides the value of a secret: the output is meant to be pasted.
+// masked hides the value of a secret, since users paste this output.
 func masked(v string) string {
 	name, _, _ := strings.Cut(v, "=")
 	if strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN") {

@@ -15,7 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// exitCoder is an error that knows the program's exit code.
+// exitCoder is an error with its own exit code.
 type exitCoder interface{ ExitCode() int }
 
 // usageError is a mistake on the command line.
@@ -29,8 +29,8 @@ func (e *usageError) ExitCode() int { return launch.ExitConfig }
 
 func usagef(format string, args ...any) error { return &usageError{msg: fmt.Sprintf(format, args...)} }
 
-// ofRun gives an error beside a run's end the run's exit code where that says
-// more than that it failed: a summary that cannot be written is not the news.
+// ofRun gives an error at a run's end the run's exit code if that is more specific:
+// a summary that cannot be written does not hide why the run failed.
 func ofRun(err error, code int) error {
 	if err != nil && code > launch.ExitFailed {
 		return codedError{err, code}
@@ -51,9 +51,8 @@ type reported struct{ error }
 
 func (e reported) Unwrap() error { return e.error }
 
-// asRank tells our launcher what other ends of a process share an exit code
-// with: a mistake in the configuration apart from a panic, a run that diverged
-// apart from one that failed.
+// asRank gives our launcher distinct exit codes for ends that otherwise share one:
+// a configuration error and a panic, a run that diverged and one that failed.
 func asRank(err error) error {
 	if err == nil || launch.Lifeline() == nil {
 		return err
@@ -67,7 +66,7 @@ func asRank(err error) error {
 	return err
 }
 
-// exitCode chooses the code for an error: its own wish first, then by kind.
+// exitCode returns the code for an error: its own if it has one, else by kind.
 func exitCode(err error) int {
 	var coder exitCoder
 	var bad *config.Error
@@ -112,8 +111,8 @@ func blamesPeer(err error) bool {
 	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left)
 }
 
-// pluginsAlone reports whether nothing is wrong with a configuration but that
-// plugins could not be started.
+// pluginsAlone reports whether the only problem of a configuration is that plugins
+// could not be started.
 func pluginsAlone(e *config.Error) bool {
 	errs := 0
 	for _, d := range e.Diagnostics {

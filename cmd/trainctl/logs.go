@@ -26,11 +26,11 @@ const defaultRuns = "runs"
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs RUN",
-		Short: "Show what the ranks of a run have written, merged by time",
-		Long: `Show the output of a run's ranks, what their plugins logged and their warnings,
-merged by time. RUN is a run's directory, its name (the newest of that name),
-name and number, or latest. What several ranks say at once is shown once.
-Ranks on other hosts have their logs there.`,
+		Short: "Show the logs of a run's ranks, merged by time",
+		Long: `Show the output of a run's ranks, the logs of their plugins and their warnings,
+merged by time. RUN is a run's directory, its name (the newest run of that name),
+name and number (mnist-ddp/3), or latest. A line that several ranks print at the
+same time is shown once. Logs of ranks on other hosts are on those hosts.`,
 		Example: `  trainctl logs latest --follow
   trainctl logs mnist-ddp --rank 3 --tail 50 --timestamps`,
 		Args: exactly("RUN"),
@@ -41,7 +41,7 @@ Ranks on other hosts have their logs there.`,
 	ranks := f.IntSlice("rank", nil, "show only rank `N`; repeatable, or comma-separated")
 	f.IntVar(&v.tail, "tail", -1, "show only the last `N` lines")
 	f.Lookup("tail").DefValue = "all"
-	follow := f.BoolP("follow", "f", false, "go on until the run ends")
+	follow := f.BoolP("follow", "f", false, "continue until the run ends")
 	f.BoolVarP(&v.stamps, "timestamps", "t", false, "show when each line was written, in UTC")
 	f.BoolVar(&v.json, "json", false, "print one JSON object for each line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,7 +68,7 @@ Ranks on other hosts have their logs there.`,
 	return cmd
 }
 
-// findRun finds the run that an argument means.
+// findRun finds the run for an argument.
 func findRun(base, run string) (event.RunDir, error) {
 	dir, err := event.FindRun(checkpoint.OsFS(), base, run)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,17 +80,17 @@ func findRun(base, run string) (event.RunDir, error) {
 // logView prints lines of logs.
 type logView struct {
 	w      io.Writer
-	one    bool // only one rank, whose name need not stand before each line
+	one    bool // only one rank: lines have no prefix
 	stamps bool
 	json   bool
 	tail   int // lines; negative: all
 
-	held  launch.LogLine // to be printed when another one comes
-	ranks []int          // that said it
+	held  launch.LogLine // printed when a different one arrives
+	ranks []int          // that printed it
 	times int            // how often; 0: nothing is held
 }
 
-// show prints what is there.
+// show prints the existing lines.
 func (v *logView) show(logs *launch.LogReader) error {
 	var kept []launch.LogLine
 	for {
@@ -120,10 +120,10 @@ func (v *logView) show(logs *launch.LogReader) error {
 	return v.flush()
 }
 
-// poll is how often files are looked at that somebody else writes.
+// poll is the interval at which files of other processes are read.
 const poll = 200 * time.Millisecond
 
-// follow prints what is there and what comes, until the run has ended.
+// follow prints existing and new lines until the run has ended.
 func (v *logView) follow(ctx context.Context, logs *launch.LogReader, dir event.RunDir) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -137,16 +137,16 @@ func (v *logView) follow(ctx context.Context, logs *launch.LogReader, dir event.
 		if err != nil {
 			return err
 		}
-		last = ended // once more, for what was written before it ended
+		last = ended // one more pass, for lines written before it ended
 		select {
 		case <-ctx.Done():
-			return nil // as it was told
+			return nil // the user stopped it
 		case <-tick.C:
 		}
 	}
 }
 
-// rest prints what never got an end of line.
+// rest prints a last line without a newline.
 func (v *logView) rest(logs *launch.LogReader) error {
 	for _, line := range logs.Rest() {
 		if err := v.line(line); err != nil {
@@ -156,7 +156,7 @@ func (v *logView) rest(logs *launch.LogReader) error {
 	return v.flush()
 }
 
-// line prints a line, or keeps it while other ranks may say the same.
+// line prints a line, or holds it while other ranks may print the same.
 func (v *logView) line(l launch.LogLine) error {
 	switch {
 	case v.json:
@@ -180,7 +180,7 @@ func (v *logView) line(l launch.LogLine) error {
 	return err
 }
 
-// flush prints the line that is kept.
+// flush prints the held line.
 func (v *logView) flush() error {
 	if v.times == 0 {
 		return nil

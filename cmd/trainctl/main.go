@@ -11,7 +11,7 @@ import (
 
 func main() {
 	started := time.Now()
-	secret.Take() // out of the environment, before anything is started that could inherit it
+	secret.Take() // removes it from the environment before any child process could inherit it
 	host.ServeBuiltin(builtins(), os.Args[1:])
 	os.Exit(execute(context.Background(), newServices(started), os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }

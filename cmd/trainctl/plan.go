@@ -6,12 +6,12 @@ func planCommand(s *services) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "plan CONFIG",
-		Short:   "Show what would run: ranks, shapes, memory, buckets; touch nothing",
+		Short:   "Show ranks, shapes, memory and buckets of a run without starting it",
 		Example: "  trainctl plan configs/mnist-ddp.toml --nproc-per-node 8 --json",
 		Args:    exactly("CONFIG"),
 	}
 	flags.register(cmd)
-	openData := cmd.Flags().Bool("open-data", false, "let a data set that is given by a path open its data, to know their shape")
+	openData := cmd.Flags().Bool("open-data", false, "let a data set plugin given by a path open its data, to find their shape")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.load(cmd, s, args[0])

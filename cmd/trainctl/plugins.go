@@ -12,7 +12,7 @@ import (
 func pluginsCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugins",
-		Short: "List, check, lock, test and begin plugins",
+		Short: "List, check, lock, test and create plugins",
 	}, pluginsListCommand(s), pluginsInfoCommand(s), pluginsVerifyCommand(s), pluginsLockCommand(), pluginsNewCommand(), pluginsTestCommand(s), pluginsSuiteCommand())
 }
 
@@ -20,7 +20,7 @@ func pluginsListCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the plugins that a configuration can name",
+		Short:   "List the built-in plugins",
 		Example: "  trainctl plugins list",
 		Args:    exactly(),
 	}
@@ -53,7 +53,7 @@ func pluginsInfoCommand(s *services) *cobra.Command {
 		Example: "  trainctl plugins info tcp\n  trainctl plugins info ./my-backend --kind backend",
 		Args:    exactly("NAME"),
 	}
-	kind := cmd.Flags().String("kind", "", "`KIND` of plugin where the name alone does not say: backend, precision or dataset")
+	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if the name is ambiguous: backend, precision or dataset")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -74,7 +74,7 @@ func pluginsInfoCommand(s *services) *cobra.Command {
 	return cmd
 }
 
-// knownKind checks --kind.
+// knownKind checks the value of --kind.
 func knownKind(kind string) error {
 	switch kind {
 	case "", "backend", "precision", "dataset":
@@ -89,7 +89,7 @@ func (p pluginInfo) text(w io.Writer) error {
 		fmt.Fprintf(w, "  %s\n", p.Offers)
 	}
 	for _, k := range p.Also {
-		fmt.Fprintf(w, "  it is a %s plugin too: --kind %s\n", k, k)
+		fmt.Fprintf(w, "  it is also a %s plugin: --kind %s\n", k, k)
 	}
 	for _, o := range p.Options {
 		notes := o.Type

@@ -21,11 +21,11 @@ import (
 func pluginsLockCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock CONFIG",
-		Short: "Write the checksums of plugins given by their path into a file",
-		Long: `Write the SHA-256 sum of every plugin that CONFIG names by its path as sha256
-into the plugin's table; everything else in the file stays as it is. Nothing is
-executed. From then on a plugin with another sum is not started. Built-in
-plugins need no sum: they are part of trainctl.`,
+		Short: "Write the checksums of plugins given by path into a configuration",
+		Long: `Write the SHA-256 sum of every plugin that CONFIG gives by path to sha256 in the
+plugin's table; nothing else in the file changes, and no plugin is started. From
+then on, trainctl does not start a plugin with another sum. Built-in plugins need
+no sum: they are part of trainctl.`,
 		Example: "  trainctl plugins lock train.toml",
 		Args:    exactly("CONFIG"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ plugins need no sum: they are part of trainctl.`,
 
 func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
 	if len(tables) == 0 {
-		_, err := fmt.Fprintf(w, "%s: nothing to lock, no plugin is named by its path\n", path)
+		_, err := fmt.Fprintf(w, "%s: nothing to lock, no plugin is given by path\n", path)
 		return err
 	}
 	for _, t := range tables {
@@ -71,9 +71,9 @@ func pluginsVerifyCommand(s *services) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "verify CONFIG",
-		Short: "Compare checksums, start every plugin once, and show what it offers",
-		Long: `Compare the sums of plugins given by their path with those in CONFIG, start every
-plugin of CONFIG for a moment, and check its options against what it publishes.
+		Short: "Compare checksums, start every plugin once, and show its capabilities",
+		Long: `Compare the checksums of plugins given by path with those in CONFIG, start every
+plugin of CONFIG briefly, and check its options against those that it publishes.
 The exit code is 3 if a plugin is missing, has another sum or none, or does not
 speak the protocol.`,
 		Example: "  trainctl plugins verify train.toml",
@@ -107,7 +107,7 @@ speak the protocol.`,
 	return cmd
 }
 
-// verified is a plugin of a configuration that answered.
+// verified is a plugin of a configuration that passed.
 type verified struct {
 	pluginInfo
 	Plugin    string  `json:"plugin"`           // as in the file
@@ -115,8 +115,8 @@ type verified struct {
 	Handshake float64 `json:"handshake_ms"`
 }
 
-// verifyPlugins starts the plugins one after the other; that of backend "auto" is
-// the one that a run here would take.
+// verifyPlugins starts the plugins one after the other. For backend "auto" it
+// starts the one that a run on this machine would use.
 func verifyPlugins(cmd *cobra.Command, s *services, c *config.Config) (list []verified, err error) {
 	for _, t := range c.PluginTables() {
 		name := t.Plugin
@@ -153,14 +153,14 @@ func verifyTable(w io.Writer, list []verified) error {
 	return tw.Flush()
 }
 
-// unlockedError lists plugins whose sum nobody wrote down.
+// unlockedError lists plugins without a checksum in the configuration.
 type unlockedError struct {
 	config  string
 	plugins []string
 }
 
 func (e *unlockedError) Error() string {
-	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started (trainctl plugins lock %s writes it)", e.config, e.plugins, usererr.Shell(e.config))
+	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started; fix: run trainctl plugins lock %s", e.config, e.plugins, usererr.Shell(e.config))
 }
 
 func (e *unlockedError) ExitCode() int { return launch.ExitPlugin }

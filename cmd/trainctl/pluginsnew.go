@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// templates are the plugins in examples/, one folder for each kind; a test
-// holds them equal.
+// templates are copies of the plugins in examples/, one folder for each kind; a
+// test checks that they are equal.
 //
 //go:embed templates
 var templates embed.FS
 
-// exampleNames are what the examples are called, by kind.
+// exampleNames are the names of the examples, by kind.
 var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "precision": "halving"}
 
 const (
@@ -31,17 +31,17 @@ const (
 func pluginsNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND DIR",
-		Short: "Write a plugin that works, to begin from",
-		Long: `Write a Go module with a plugin of KIND (backend, dataset or precision) into DIR,
-which must be new or empty. It builds, and passes the conformance suite; what it
-does is a small example to replace by your own.`,
+		Short: "Create a working plugin as a starting point",
+		Long: `Write a Go module with a plugin of KIND (backend, dataset or precision) to DIR,
+which must be new or empty. It builds and passes the conformance suite; replace
+its small example with your own code.`,
 		Example: `  trainctl plugins new dataset ./mydata
   trainctl plugins new backend ./fabric --module example.org/fabric --replace ~/src/trainctl`,
 		Args: exactly("KIND", "DIR"),
 	}
 	f := cmd.Flags()
-	name := f.String("name", "", "call the plugin `NAME`; default: the folder's")
-	module := f.String("module", "", "call the Go module `PATH`; default: example.com/trainctl-plugin-NAME")
+	name := f.String("name", "", "name the plugin `NAME`; default: the name of the folder")
+	module := f.String("module", "", "set the path of the Go module to `PATH`; default: example.com/trainctl-plugin-NAME")
 	replace := f.String("replace", "", "build against the source of trainctl in `DIR` instead of a released version")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := newPlugin{Kind: args[0], Dir: filepath.Clean(args[1]), Name: *name, Module: *module}
@@ -100,13 +100,13 @@ func (p *newPlugin) complete() error {
 	return nil
 }
 
-// require decides which trainctl the module is built against. One whose source
-// is here brings the versions and sums of what it needs itself.
+// require decides which trainctl the module is built against. With --replace, the
+// versions and checksums of dependencies are copied from that source.
 func (p *newPlugin) require(fsys afero.Fs, source string) error {
 	if source == "" {
 		v := version()
 		if !strings.HasPrefix(v, "v") || strings.Contains(v, "+") {
-			return usagef("this trainctl (%s) was built from source that has no released version: say where that is by --replace DIR", v)
+			return usagef("this trainctl (%s) was built from source without a released version; fix: give the folder of the source by --replace DIR", v)
 		}
 		p.mod = fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", p.Module, goVersion, sourceModule, v)
 		return nil
@@ -120,7 +120,7 @@ func (p *newPlugin) require(fsys afero.Fs, source string) error {
 		return usagef("--replace: %v", err)
 	}
 	if !strings.HasPrefix(string(mod), "module "+sourceModule+"\n") {
-		return usagef("--replace: %s is not the source of trainctl, whose go.mod says module %s", dir, sourceModule)
+		return usagef("--replace: %s is not the source of trainctl, whose go.mod has module %s", dir, sourceModule)
 	}
 	sums, err := afero.ReadFile(fsys, filepath.Join(dir, "go.sum"))
 	if err != nil {
@@ -134,11 +134,11 @@ func (p *newPlugin) require(fsys afero.Fs, source string) error {
 
 const goVersion = "1.26.0"
 
-// write makes the folder and fills it.
+// write creates the folder and its files.
 func (p *newPlugin) write(fsys afero.Fs) (n int, err error) {
 	entries, err := afero.ReadDir(fsys, p.Dir)
 	if err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, usagef("%s is not an empty folder: nothing is overwritten", p.Dir)
+		return 0, usagef("%s is not an empty folder; fix: choose a new or empty folder", p.Dir)
 	}
 	files, err := p.files()
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *newPlugin) write(fsys afero.Fs) (n int, err error) {
 	return len(files), nil
 }
 
-// files are the template's, by name, with the plugin's names in them.
+// files returns the template's files, by name, with the plugin's names in them.
 func (p *newPlugin) files() (map[string]string, error) {
 	old := exampleNames[p.Kind]
 	rename := strings.NewReplacer(
@@ -183,8 +183,8 @@ func (p *newPlugin) files() (map[string]string, error) {
 	return out, nil
 }
 
-// templateName is the name that a file of an example has among the templates,
-// "" for what a new plugin does without.
+// templateName returns the name of an example's file among the templates, "" for
+// files that new plugins do not have.
 func templateName(kind, file string) string {
 	if slices.Contains([]string{"README.md", "go.mod", "go.sum", ".gitignore"}, file) {
 		return ""

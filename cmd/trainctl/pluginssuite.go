@@ -19,7 +19,7 @@ import (
 // suiteName is the test that holds all others.
 const suiteName = "Suite"
 
-// suiteRequest is what plugins test asks of the process that runs the suite.
+// suiteRequest is the request of plugins test to the process that runs the suite.
 type suiteRequest struct {
 	Plugin   string        `json:"plugin"`
 	Kind     sdk.Kind      `json:"kind"`
@@ -32,8 +32,8 @@ type suiteRequest struct {
 	options map[string]any
 }
 
-// pluginsSuiteCommand is what plugins test starts: package testing ends the
-// process that it runs in.
+// pluginsSuiteCommand is the hidden command that plugins test starts: package
+// testing ends the process that it runs in.
 func pluginsSuiteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "suite REQUEST", Hidden: true, Args: exactly("REQUEST"),
@@ -81,8 +81,8 @@ func (r suiteRequest) suite(t *testing.T) {
 	}
 }
 
-// backend chooses sizes: a plugin process has private buffers only where the
-// bytes travel inline.
+// backend chooses sizes: a plugin process has private buffers only on the inline
+// data plane.
 func (r suiteRequest) backend(h *host.Host) sdktest.BackendOptions {
 	o := sdktest.BackendOptions{
 		New: sdktest.BackendProcess(h, r.Plugin), Options: r.options, AnyOrder: r.AnyOrder, CallTimeout: r.Call,

@@ -23,8 +23,8 @@ func pluginsTestCommand(s *services) *cobra.Command {
 		Use:   "test PLUGIN",
 		Short: "Run the conformance suite against a plugin",
 		Long: `Run the conformance suite of a plugin's kind against PLUGIN, the path of a binary
-or the name of a built-in plugin, with processes and shared memory as a run has
-them. The exit code is 1 if a check fails, and 3 if the plugin does not start.
+or the name of a built-in plugin, with processes and shared memory as in a run.
+The exit code is 1 if a check fails, and 3 if the plugin does not start.
 
 The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		Example: `  trainctl plugins test ./trainctl-plugin-mine
@@ -32,12 +32,12 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		Args: exactly("PLUGIN"),
 	}
 	f := cmd.Flags()
-	kind := f.String("kind", "", "`KIND` of plugin where the binary serves several: backend, precision or dataset")
-	set := f.StringArray("set", nil, "give the plugin an option by `KEY=VALUE`, as dataset.options.root=testdata; repeatable")
+	kind := f.String("kind", "", "`KIND` of plugin if the binary serves several: backend, precision or dataset")
+	set := f.StringArray("set", nil, "set an option of the plugin by `KEY=VALUE`, such as dataset.options.root=testdata; repeatable")
 	quick := f.Bool("quick", false, "test fewer ranks, sizes and samples")
-	anyOrder := f.Bool("any-order", false, "take sums in another order than that of the ranks, as of a ring, for equal within rounding")
+	anyOrder := f.Bool("any-order", false, "accept sums in any order, such as a ring's, if they are equal within rounding")
 	timeout := f.Duration("timeout", 10*time.Minute, "give up after this `TIME`")
-	call := f.Duration("call-timeout", 30*time.Second, "fail a check when one call takes longer than this `TIME`")
+	call := f.Duration("call-timeout", 30*time.Second, "fail a check if one call takes longer than this `TIME`")
 	asJSON := f.Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -86,13 +86,13 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 	return cmd
 }
 
-// failedChecks is a plugin that does not conform; its report was printed.
+// failedChecks is the error of a plugin that does not conform; its report was printed.
 type failedChecks int
 
 func (e failedChecks) Error() string { return fmt.Sprintf("%d checks failed", int(e)) }
 func (e failedChecks) ExitCode() int { return launch.ExitFailed }
 
-// testReport is what the suite found.
+// testReport is the result of the suite.
 type testReport struct {
 	Plugin  pluginInfo  `json:"plugin"`
 	Passed  int         `json:"passed"`
@@ -101,11 +101,11 @@ type testReport struct {
 	Seconds float64     `json:"seconds"`
 	Checks  []testCheck `json:"checks"`
 
-	out  io.Writer // gets a line when a group has ended; nil for none
+	out  io.Writer // gets a line when a group has ended; may be nil
 	last string    // of the failures that were printed
 }
 
-// testCheck is one check, that is a test without others inside.
+// testCheck is one check: a test without subtests.
 type testCheck struct {
 	Name    string  `json:"name"`
 	Status  string  `json:"status"` // "pass", "fail" or "skip"
@@ -113,7 +113,7 @@ type testCheck struct {
 	Output  string  `json:"output,omitempty"` // of those that did not pass
 }
 
-// run starts this program again as the suite and reads what it prints.
+// run starts this program again as the suite and reads its output.
 func (t *testReport) run(ctx context.Context, r suiteRequest) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -145,7 +145,7 @@ func (t *testReport) run(ctx context.Context, r suiteRequest) error {
 	return s.ended(cmd.Wait(), last.String())
 }
 
-// group prints a line for a part of the suite that has ended.
+// group prints a line for a group of the suite that has ended.
 func (t *testReport) group(name, status string, seconds float64, checks []testCheck) {
 	if t.out == nil {
 		return
@@ -166,8 +166,7 @@ func (t *testReport) group(name, status string, seconds float64, checks []testCh
 	}
 }
 
-// failure prints what a check says; what the one before it said as well is not
-// printed again.
+// failure prints a check's output, unless it is the same as that of the check before.
 func (t *testReport) failure(text string) {
 	if text == t.last && text != "" {
 		text = "as above"
@@ -184,4 +183,4 @@ func (t *testReport) finish() error {
 	return err
 }
 
-var errSuite = errors.New("the conformance suite itself did not end")
+var errSuite = errors.New("the conformance suite did not finish")

@@ -34,7 +34,7 @@ func newRoot(s *services) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "trainctl",
 		Short: "Train models on several ranks from one TOML file",
-		Long: `trainctl trains a model on several ranks. One TOML file says everything:
+		Long: `trainctl trains a model on several ranks. One TOML file describes the run:
 model, data, batch, communication. Flags and --set override single keys.`,
 		Example: "  trainctl run configs/mnist-ddp.toml --nproc-per-node 2",
 	})
@@ -63,7 +63,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	return root
 }
 
-// group makes a command that only holds others.
+// group makes a command that only has subcommands.
 func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(children...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// exactly wants one argument for every name.
+// exactly requires one argument for every name.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -100,8 +100,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// report writes an error where people look for it. The program ends also where
-// nobody reads what it says.
+// report writes an error to the terminal, if that still reads it.
 func report(cmd *cobra.Command, err error) {
 	w := lossy.NewWriter(cmd.ErrOrStderr(), lossy.Options{})
 	defer w.Close()
@@ -112,7 +111,7 @@ func report(cmd *cobra.Command, err error) {
 	var usage *usageError
 	switch {
 	case errors.As(err, &done), errors.As(err, new(app.Told)):
-	case errors.As(err, &asked), errors.As(err, &early): // no error: it did as it was told
+	case errors.As(err, &asked), errors.As(err, &early): // not an error: the user asked for it
 		fmt.Fprintln(w, err)
 	case errors.As(err, &bad):
 		_ = config.Render(w, bad.Diagnostics, colorful(w))
@@ -126,7 +125,7 @@ func report(cmd *cobra.Command, err error) {
 	}
 }
 
-var errNoService = errors.New("this build does not contain it")
+var errNoService = errors.New("this build does not contain this command's service")
 
-// absent says that a command has no service behind it.
+// absent is the error of a command whose service the build lacks.
 func absent(what string) error { return fmt.Errorf("%s: %w", what, errNoService) }

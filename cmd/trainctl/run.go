@@ -9,7 +9,7 @@ import (
 func runCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run CONFIG",
-		Short:   "Train: start the ranks, watch them, show progress",
+		Short:   "Train: start the ranks, supervise them, show progress",
 		Example: "  trainctl run configs/mnist-ddp.toml --nproc-per-node 2 --set train.epochs=3",
 	}
 	return trainingCommand(cmd, s, "run", func() func(context.Context, runRequest) error { return s.Run })
@@ -18,9 +18,9 @@ func runCommand(s *services) *cobra.Command {
 func workerCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker CONFIG",
-		Short: "Run one rank, configured from the environment",
-		Long: `Run one rank of a job that something else starts: torchrun --no-python, srun or
-mpirun. Rank and world size come from the environment; see trainctl env.`,
+		Short: "Run one rank, configured by the environment",
+		Long: `Run one rank of a job that is started by another launcher: torchrun --no-python,
+srun or mpirun. Rank and world size come from the environment; see trainctl env.`,
 		Example: "  srun -n 4 trainctl worker configs/mnist-ddp.toml",
 	}
 	trainingCommand(cmd, s, "worker", func() func(context.Context, runRequest) error { return s.Worker })
@@ -29,14 +29,14 @@ mpirun. Rank and world size come from the environment; see trainctl env.`,
 	return cmd
 }
 
-// trainingCommand gives a command the flags of a run and what it calls.
+// trainingCommand adds the flags of a run to a command, and the service it calls.
 func trainingCommand(cmd *cobra.Command, s *services, name string, service func() func(context.Context, runRequest) error) *cobra.Command {
 	var flags configFlags
 	var req runRequest
 	flags.register(cmd)
 	cmd.Args = exactly("CONFIG")
 	f := cmd.Flags()
-	f.StringVar(&req.Resume, "resume", "", "go on from the newest checkpoint of this name (auto), or from the one at `PATH`, which may be a run")
+	f.StringVar(&req.Resume, "resume", "", "resume from the newest checkpoint of this run's name (auto), or from the checkpoint or run at `PATH`")
 	f.StringVar(&req.Events, "events", "", "write events as `json` lines to standard output")
 	f.StringVar(&req.Progress, "progress", "auto", "show progress as `KIND`: auto, plain or none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,10 +57,10 @@ func trainingCommand(cmd *cobra.Command, s *services, name string, service func(
 	return cmd
 }
 
-// complete checks the flags and fills what the environment and the terminal say.
+// complete checks the flags and fills in what depends on environment and terminal.
 func (r *runRequest) complete(cmd *cobra.Command) error {
 	if r.Events != "" && r.Events != "json" {
-		return usagef("--events %q: the only kind is json", r.Events)
+		return usagef("--events %q: use json", r.Events)
 	}
 	switch r.Progress {
 	case "auto", "plain", "none":

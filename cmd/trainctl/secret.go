@@ -12,9 +12,9 @@ func secretCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "secret",
 		Short: "Print a new secret for a job over several hosts",
-		Long: `Print a new secret for a job over several hosts. All hosts get the same one, in
-` + secret.Env + ` or in a file that launch.secret_file names; its
-processes know each other by it. Nothing keeps a copy.`,
+		Long: `Print a new secret for a job over several hosts, whose processes authenticate each
+other with it. Give all hosts the same secret, in ` + secret.Env + ` or in
+the file named by launch.secret_file. trainctl keeps no copy.`,
 		Example: `  export ` + secret.Env + `="$(trainctl secret)"
   (umask 077; trainctl secret > job.secret)`,
 		Args: exactly(),

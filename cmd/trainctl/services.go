@@ -11,44 +11,44 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// services are what the commands call. A nil service makes its command fail
-// with a message; each must honour its context.
+// services do the work of the commands. The command of a nil service fails with a
+// message. Each service must honour its context.
 type services struct {
-	// CheckPlugin gives the check of plugin options, and what releases it.
+	// CheckPlugin returns the check of plugin options, and a function that releases it.
 	CheckPlugin func() (check config.CheckPlugin, done func())
 
-	// CheckModel finds what the data set's published shape makes impossible.
+	// CheckModel finds conflicts between the model and the data set's published shape.
 	CheckModel func(context.Context, *config.Config) error
 
 	Run    func(context.Context, runRequest) error
 	Worker func(context.Context, runRequest) error
 	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)
 	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
-	// BenchData opens the data as the ranks of this host do and reads it for a while.
+	// BenchData opens the data like the ranks of this host and reads it for a while.
 	BenchData func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error)
 	Eval      func(context.Context, evalRequest) (evalResult, error)
 
 	Plugins plugins
 }
 
-// stdio are the three streams of a command.
+// stdio holds the three streams of a command.
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// runRequest is everything that run and worker were asked for.
+// runRequest holds the configuration and flags of run and worker.
 type runRequest struct {
 	Config   *config.Config
 	Resume   string // "", "auto" or a checkpoint's path
 	Events   string // "" or "json": one event per line on standard output
-	Progress string // "auto", "plain" or "none"; "auto" only when a person watches Stderr
+	Progress string // "auto", "plain" or "none"; "auto" only if Stderr is a terminal
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Color    bool // of Stderr
 }
 
-// evalRequest names a checkpoint to evaluate.
+// evalRequest is a checkpoint to evaluate, with its configuration.
 type evalRequest struct {
 	Config     *config.Config
 	Checkpoint string
@@ -69,11 +69,11 @@ type plugins struct {
 	List func() ([]pluginInfo, error)
 	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
 
-	// Probe starts a plugin's process, shakes hands and ends it. A plugin with
-	// another sum than sum is not started; "" takes any.
+	// Probe starts a plugin's process, shakes hands and ends it. A plugin whose
+	// checksum differs from sum is not started; "" accepts any.
 	Probe func(ctx context.Context, kind, name, sum string) (pluginInfo, error)
 
-	// Backend is the backend that "auto" means.
+	// Backend returns the backend that "auto" selects.
 	Backend func(*config.Config) string
 }
 

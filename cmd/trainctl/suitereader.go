@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// suiteReader takes apart what package testing prints with -test.v=test2json:
-// control lines begin with a mark, and say whose the lines after them are.
+// suiteReader parses the output of package testing with -test.v=test2json: control
+// lines begin with a mark, and name the test that the lines after them belong to.
 type suiteReader struct {
 	report  *testReport
 	now     string                      // the test that prints
 	output  map[string]*strings.Builder // by test
-	parents map[string]bool             // tests with others inside
-	group   []testCheck                 // of the group that is under way
+	parents map[string]bool             // tests with subtests
+	group   []testCheck                 // of the current group
 }
 
 const mark = "\x16"
@@ -67,8 +67,8 @@ func (s *suiteReader) verdict(text string) {
 	s.add(name, strings.ToLower(status), seconds)
 }
 
-// add notes a check. A group is a test directly below the suite; a test with
-// others inside counts only when it failed by itself.
+// add records a check. A group is a test directly below the suite; a test with
+// subtests counts only if it failed itself.
 func (s *suiteReader) add(name, status string, seconds float64) {
 	own := strings.TrimSpace(s.of(name).String())
 	if !s.parents[name] || status == "fail" && own != "" {
@@ -97,13 +97,13 @@ func (s *suiteReader) count(c testCheck) {
 	s.group = append(s.group, c)
 }
 
-// checkName undoes what package testing does to names.
+// checkName reverses package testing's rewriting of names.
 func checkName(test string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(test, suiteName+"/"), "_", " ")
 }
 
-// ended holds the end of the process against what was read: a suite that
-// panicked, or ran out of time, blames the test that was running.
+// ended compares the exit of the process with its output: if the suite panicked or
+// timed out, the error names the test that was running.
 func (s *suiteReader) ended(err error, stderr string) error {
 	if err == nil || s.report.Failed > 0 {
 		return nil

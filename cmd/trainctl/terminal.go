@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/lossy"
 )
 
-// colorful reports whether a stream may get colours: NO_COLOR forbids them,
-// CLICOLOR_FORCE asks for them, else a terminal decides.
+// colorful reports whether to write colours to a stream: NO_COLOR disables them,
+// CLICOLOR_FORCE enables them, else they are enabled on a terminal.
 func colorful(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
@@ -22,7 +22,7 @@ func colorful(w io.Writer) bool {
 	return interactive(w)
 }
 
-// interactive reports whether a person watches a stream.
+// interactive reports whether a stream is a terminal that a person watches.
 func interactive(w io.Writer) bool {
 	if l, ok := w.(*lossy.Writer); ok {
 		w = l.Output()

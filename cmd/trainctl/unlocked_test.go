@@ -8,7 +8,7 @@ import (
 // A configuration's name with a space is quoted in the command that locks its plugins.
 func TestUnlockedErrorQuotesFiles(t *testing.T) {
 	e := &unlockedError{config: "my runs/it's.toml", plugins: []string{"./mine"}}
-	if want := `trainctl plugins lock 'my runs/it'\''s.toml' writes it`; !strings.Contains(e.Error(), want) {
+	if want := `run trainctl plugins lock 'my runs/it'\''s.toml'`; !strings.Contains(e.Error(), want) {
 		t.Errorf("%v: want %s", e, want)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// newServices connects the commands with what does their work.
+// newServices connects the commands to the packages that do their work.
 func newServices(started time.Time) *services {
 	h := host.New(host.Options{Builtins: builtins()})
 	return &services{
@@ -52,7 +52,7 @@ func newServices(started time.Time) *services {
 	}
 }
 
-// ended is an exit code whose story was told already.
+// ended is an exit code whose error was printed already.
 type ended int
 
 func (e ended) Error() string { return "run failed" }
@@ -62,9 +62,9 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	if err := app.LocateData(r.Config, builtins()); err != nil {
 		return err
 	}
-	// Who reads the output may go, as head does; training goes on. The signal is
-	// caught, not ignored, because an ignored one is inherited by ranks.
-	// So is the one that asks to save, which comes before there is what to save.
+	// The reader of the output may exit, as head does; training continues. The signal
+	// is caught, not ignored, because ranks would inherit an ignored one. The signal
+	// that requests a checkpoint is caught early, since it may come before training.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1)
 	progress, sinks, done := shown(r)
 	defer done()
@@ -80,12 +80,12 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	return nil
 }
 
-// shown are the sinks that show a run as --events and --progress ask for. None of
-// them waits for a reader; done gives what is left a moment.
+// shown returns the sinks that show a run as set by --events and --progress. None of
+// them blocks on a reader; done waits briefly for what is left.
 func shown(r runRequest) (progress *event.Progress, sinks []event.Sink, done func()) {
 	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
 	progress = event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
-	done = func() { _ = screen.Close() } // its error is that nobody reads
+	done = func() { _ = screen.Close() } // it fails only if nobody reads
 	if r.Events == "json" {
 		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
 		done = func() {
@@ -93,13 +93,13 @@ func shown(r runRequest) (progress *event.Progress, sinks []event.Sink, done fun
 			_ = screen.Close()
 		}
 		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
-			fmt.Fprintf(progress, "warning: %v; the run goes on\n", err)
+			fmt.Fprintf(progress, "warning: %v; the run continues\n", err)
 		}))
 	}
 	return progress, append(sinks, progress), done
 }
 
-// worker stops at the end of a step when it is asked to end, so that all
+// worker stops at the end of a step when it is signalled to end, so that all
 // ranks save together. Before the first step there is nothing to save.
 func worker(ctx context.Context, r runRequest, started time.Time) error {
 	launch.WatchLifeline(nil)
@@ -117,12 +117,12 @@ func worker(ctx context.Context, r runRequest, started time.Time) error {
 	done()
 	var stopped *train.Preempted
 	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.LocalRank != 0 {
-		return reported{err} // the first of the host says it for all
+		return reported{err} // the first rank of the host reports it for all
 	}
 	return err
 }
 
-// countSignals catches a signal for good and counts how often it came.
+// countSignals catches a signal from now on and counts how often it came.
 func countSignals(s os.Signal) func() int64 {
 	var n atomic.Int64
 	c := make(chan os.Signal, 1)
@@ -150,10 +150,10 @@ func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult
 // eventBytes is how far a reader of --events json may fall behind: some 30,000 steps.
 const eventBytes = 8 << 20
 
-// tellLost ends the stream of events and says what its reader did not take.
+// tellLost ends the stream of events and reports how many its reader did not read.
 func tellLost(w io.Writer, events *lossy.Writer) {
-	_ = events.Close() // a reader that is gone was told of already
+	_ = events.Close() // a reader that has gone was reported already
 	if n := events.Lost(); n > 0 {
-		fmt.Fprintf(w, "warning: the reader of standard output was too slow for %d events; events.jsonl of the run has them\n", n)
+		fmt.Fprintf(w, "warning: the reader of standard output was too slow: %d events were not written to it; the run's events.jsonl has them\n", n)
 	}
 }

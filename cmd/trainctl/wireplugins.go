@@ -14,7 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// pluginServices are plugins over the host.
+// pluginServices implements plugins with the plugin host.
 func pluginServices(h *host.Host) plugins {
 	return plugins{
 		List: func() ([]pluginInfo, error) {
@@ -60,7 +60,7 @@ func pluginServices(h *host.Host) plugins {
 
 // unknownPlugin is the error for a name that no built-in plugin of any kind has.
 func unknownPlugin(name string, known []sdk.Info) error {
-	text := fmt.Sprintf("no built-in plugin is called %q", name)
+	text := fmt.Sprintf("no built-in plugin is named %q", name)
 	sep := "; there are "
 	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindPrecision} {
 		var names []string
@@ -83,7 +83,7 @@ func pathOf(name string) string {
 	return ""
 }
 
-// offers says what a backend can do.
+// offers lists the capabilities of a backend.
 func offers(i sdk.Info) string {
 	var parts []string
 	for _, list := range []string{joined(i.Ops), joined(i.DTypes), strings.Join(i.Devices, " "), i.Determinism} {
@@ -115,8 +115,8 @@ func describePlugin(i sdk.Info, path string) pluginInfo {
 	return p
 }
 
-// defaultText writes a default as TOML does, which for the types that options
-// have is as JSON does.
+// defaultText writes a default as TOML, which for the types of options is the same
+// as JSON.
 func defaultText(v any) string {
 	if v == nil {
 		return ""

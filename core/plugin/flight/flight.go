@@ -14,30 +14,30 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// About says at the head of a record whose operations it holds.
+// About is the header of a record: the rank whose operations it holds.
 type About struct {
 	Rank    int       `json:"rank"`
 	World   int       `json:"world"`
-	Attempt int       `json:"attempt"` // restarts of the ranks before
+	Attempt int       `json:"attempt"` // number of restarts of the ranks before
 	PID     int       `json:"pid"`     // of the rank
 	Host    string    `json:"host"`
 	Plugin  string    `json:"plugin"`
 	Started time.Time `json:"started"`
 }
 
-// Path is the record of a rank in a directory.
+// Path returns the path of a rank's record in a directory.
 func Path(dir string, rank, attempt int) string {
 	return filepath.Join(dir, fmt.Sprintf("rank-%d.%d.flight", rank, attempt))
 }
 
-// Report is what is known of a run's last operations.
+// Report holds the last operations of a run, as far as they are known.
 type Report struct {
 	Schema int      `json:"schema"`
 	Ranks  []Rank   `json:"ranks"`            // of the last attempt, by rank
 	Absent []int    `json:"absent,omitempty"` // ranks without a record here: they ran on other hosts, or never opened a backend
 	Notes  []string `json:"notes,omitempty"`  // files that could not be read
-	Differ string   `json:"differ,omitempty"` // which ranks are behind in what, in words
-	// Missing are the ranks that have not called what the others wait for.
+	Differ string   `json:"differ,omitempty"` // which ranks lag behind in which operation, in words
+	// Missing are the ranks that have not called the operation that the others wait for.
 	Missing []int `json:"-"`
 }
 
@@ -50,15 +50,15 @@ type Rank struct {
 
 // The states of an operation.
 const (
-	Queued  = "queued"  // the plugin has not begun it, or had no time to say so
-	Begun   = "begun"   // and not ended
+	Queued  = "queued"  // the plugin has not begun it, or did not get to report it
+	Begun   = "begun"   // but not ended
 	Ended   = "ended"   //
 	Failed  = "failed"  //
 	Dropped = "dropped" // its plugin was replaced before it ended
 )
 
-// Operation is one collective. Times are zero until they are known; waiting for
-// other ranks is part of the time between Begun and Ended.
+// Operation is one collective. Times are zero until they are known; the time between
+// Begun and Ended includes waiting for other ranks.
 type Operation struct {
 	Seq        uint64    `json:"seq"`
 	Op         string    `json:"op"`
@@ -73,10 +73,10 @@ type Operation struct {
 	Ended      time.Time `json:"ended,omitzero"`
 }
 
-// ErrNone is what Read returns for a run without any record.
+// ErrNone is returned by Read for a run without any record.
 var ErrNone = errors.New("no flight record")
 
-// Read reads the records in a directory. A run that still goes on can be read.
+// Read reads the records in a directory, also while the run is in progress.
 func Read(dir string) (*Report, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "rank-*.flight"))
 	if err != nil {
@@ -145,7 +145,7 @@ func operation(f *shm.Flight, generation int) Operation {
 	return o
 }
 
-// keepLastAttempt drops what earlier starts of the ranks have left.
+// keepLastAttempt drops the records of earlier starts of the ranks.
 func (r *Report) keepLastAttempt() {
 	attempt, world := 0, 0
 	for i := range r.Ranks {
@@ -158,7 +158,7 @@ func (r *Report) keepLastAttempt() {
 		have[r.Ranks[i].Rank] = true
 		world = max(world, r.Ranks[i].World)
 	}
-	const most = 1 << 16 // of what a broken file may claim
+	const most = 1 << 16 // limit for the value in a broken file
 	for rank := range min(world, most) {
 		if !have[rank] {
 			r.Absent = append(r.Absent, rank)
@@ -166,9 +166,9 @@ func (r *Report) keepLastAttempt() {
 	}
 }
 
-// compare finds the operation for which ranks wait: the oldest that has ended
-// nowhere, since one that ended on any rank had all of them. The record of a
-// rank that stands still may be older than the ranks'.
+// compare finds the operation that ranks wait for: the oldest that has not ended on
+// any rank, since an operation that ended on one rank was called by all. The record
+// of a stopped rank may be older than those of the others.
 func (r *Report) compare() {
 	var over uint64
 	for i := range r.Ranks {
@@ -193,13 +193,13 @@ func (r *Report) compare() {
 			missing = append(missing, k.Rank)
 		}
 	}
-	r.Differ = fmt.Sprintf("%s called %v, and it has ended nowhere", ranks(came), first)
+	r.Differ = fmt.Sprintf("%s called %v, which has not ended on any rank", ranks(came), first)
 	if r.Missing = missing; len(missing) > 0 {
 		r.Differ = fmt.Sprintf("%s called %v, %s did not", ranks(came), first, ranks(missing))
 	}
 }
 
-// open is the oldest operation after a number that is neither over nor dropped.
+// open returns the oldest operation after a sequence number that is neither ended nor dropped.
 func (k *Rank) open(after uint64) *Operation {
 	for i := range k.Operations {
 		if o := &k.Operations[i]; o.Seq > after && (o.State == Queued || o.State == Begun) {
@@ -216,7 +216,7 @@ func (k *Rank) calledUpTo() uint64 {
 	return k.Operations[len(k.Operations)-1].Seq
 }
 
-// last is the newest operation in a state, nil without one.
+// last returns the newest operation in a state, or nil.
 func (k *Rank) last(state string) *Operation {
 	for i := range slices.Backward(k.Operations) {
 		if k.Operations[i].State == state {

@@ -17,8 +17,8 @@ type Recorder struct {
 	mu         sync.Mutex
 	file       *shm.FlightFile
 	generation uint8
-	ring       *shm.Submitter        // of the process at work; nil inline
-	submitted  uint64                // tickets of the process at work
+	ring       *shm.Submitter        // of the current process; nil inline
+	submitted  uint64                // tickets of the current process
 	ended      uint64                // those of them that were waited for
 	at         [shm.Slots]uint64     // by ticket: number in the file
 	store      [shm.Slots]shm.Flight // by ticket: what the file has
@@ -76,7 +76,7 @@ func (r *Recorder) Submit(ticket uint64, c *sdk.Collective, size int) {
 	r.at[ticket%shm.Slots] = r.file.Add(f)
 }
 
-// look reads what the ring says of a ticket.
+// look reads the state of a ticket from the ring.
 func (r *Recorder) look(ticket uint64, f *shm.Flight) bool {
 	if r.ring == nil {
 		return false

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// String is an operation in words: "#12 all_reduce sum f32, 4194304 bytes, bucket 1".
+// String formats an operation: "#12 all_reduce sum f32, 4194304 bytes, bucket 1".
 func (o *Operation) String() string {
 	s := fmt.Sprintf("#%d %s", o.Seq, o.Op)
 	for _, word := range []string{o.Reduce, o.DType} {
@@ -45,8 +45,8 @@ func (r *Report) JSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// Text writes what matters first: where every rank stands, what they wait for,
-// and then the last operations of each, at most n.
+// Text writes the state of every rank, what the ranks wait for, and then at most
+// the last n operations of each rank.
 func (r *Report) Text(w io.Writer, n int) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for i := range r.Ranks {

@@ -37,7 +37,7 @@ type backendInstance struct {
 	proc  *plugin // nil in process
 }
 
-// backendControl is what of sdk.Backend does not go through the queue.
+// backendControl has the calls of sdk.Backend that do not go through the queue.
 type backendControl interface {
 	Open(ctx context.Context, group sdk.Group, options sdk.Options) error
 	Attach(ctx context.Context, arena *sdk.Arena) error
@@ -64,10 +64,10 @@ func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error
 	return b, nil
 }
 
-// Info is what the plugin says of itself.
+// Info returns the plugin's Info.
 func (b *Backend) Info() sdk.Info { return b.now.Load().info }
 
-// Placement is where the backend runs and why; Why is empty where there was no
+// Placement returns where the backend runs and why; Why is empty if there was no
 // choice.
 func (b *Backend) Placement() sdk.Placement {
 	p := b.placement
@@ -75,14 +75,14 @@ func (b *Backend) Placement() sdk.Placement {
 	return p
 }
 
-// PID is the plugin's process, 0 in process.
+// PID returns the id of the plugin's process, 0 in process.
 func (b *Backend) PID() int { return b.now.Load().proc.pid() }
 
-// Restart puts a new process of the same program in the place of the one that
-// runs, which is killed in whatever state it is; it is dead when Restart
-// returns, so nothing of it writes to the arenas any more. The new one begins
-// where StartBackend ends: Open and Attach follow. Tickets of the old one are
-// void. No other call may be under way. In process it is an error.
+// Restart kills the running process, in whatever state it is, and starts a new
+// process of the same program. When Restart returns, the old process is dead and no
+// longer writes to the arenas. As after StartBackend, the caller then calls Open and
+// Attach. Tickets of the old process are invalid. No other call may be in progress.
+// In process, Restart is an error.
 func (b *Backend) Restart(ctx context.Context) error {
 	if b.start == nil {
 		return fmt.Errorf("a backend in this process cannot be replaced: %w", errors.ErrUnsupported)
@@ -100,7 +100,7 @@ func (b *Backend) Restart(ctx context.Context) error {
 // kill ends the process now and returns when it is dead.
 func (i *backendInstance) kill(ctx context.Context) {
 	i.proc.giveUp(ErrClosed)
-	_ = i.proc.close(ctx, i.queue) // what a killed process has to say does not matter
+	_ = i.proc.close(ctx, i.queue) // the error of a killed process does not matter
 }
 
 // Open implements [Collectives].
@@ -119,7 +119,7 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 	return nil
 }
 
-// recordTo begins the flight record, or goes on with it for another process.
+// recordTo begins the flight record, or continues it for another process.
 func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
 	if b.host == nil || b.host.opts.FlightDir == nil {
 		return
@@ -131,7 +131,7 @@ func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
 	if b.record == nil {
 		var err error
 		if b.record, err = flight.NewRecorder(dir, group, now.info.Name); err != nil {
-			b.host.opts.Log.Warn("the last operations are not recorded", "plugin", now.info.Name, "cause", err)
+			b.host.opts.Log.Warn("the flight record cannot be written; the last operations will not be available", "plugin", now.info.Name, "cause", err)
 			return
 		}
 	}
@@ -143,7 +143,7 @@ func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
 func (b *Backend) Attach(ctx context.Context, arena *sdk.Arena) error {
 	now := b.now.Load()
 	if arena.Device != nil && !now.info.DeviceArena {
-		return fmt.Errorf("backend %s takes no memory of GPUs, as arena %q is: %w", now.info.Name, arena.Name, errors.ErrUnsupported)
+		return fmt.Errorf("backend %s does not accept GPU memory, and arena %q is on a GPU: %w", now.info.Name, arena.Name, errors.ErrUnsupported)
 	}
 	return now.ctl.Attach(ctx, arena)
 }
@@ -179,13 +179,13 @@ func (b *Backend) Submit(c *sdk.Collective) (ticket uint64, err error) {
 	return ticket, err
 }
 
-// unpublished refuses a call before the plugin sees it: one that does not know
-// it might complete it all the same, with the buffer as it was.
+// unpublished rejects a call before the plugin sees it: a plugin that does not
+// support the call might complete it and leave the buffer unchanged.
 func unpublished(info *sdk.Info, c *sdk.Collective) error {
 	return fmt.Errorf("backend %q does not publish what %v needs (Info.Ops, Info.DTypes): %w", info.Name, c, errors.ErrUnsupported)
 }
 
-// findMemory sets Buf from the arena; its errors are mistakes of the caller.
+// findMemory sets Buf from the arena; its errors are the caller's mistakes.
 func (op *operation) findMemory() error {
 	c := &op.call
 	switch {
@@ -197,7 +197,7 @@ func (op *operation) findMemory() error {
 	case c.Arena != nil:
 		mem := c.Arena.Bytes()
 		if c.Offset < 0 || op.size < 0 || c.Offset > len(mem) || op.size > len(mem)-c.Offset {
-			return fmt.Errorf("%v: %d bytes at %d do not lie in arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, len(mem))
+			return fmt.Errorf("%v: %d bytes at offset %d are outside arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, len(mem))
 		}
 		c.Buf = mem[c.Offset : c.Offset+op.size : c.Offset+op.size]
 	case len(c.Buf) != op.size:
@@ -211,7 +211,7 @@ func (op *operation) findDeviceMemory() error {
 	c, m := &op.call, op.call.Arena.Device
 	c.Buf = nil
 	if c.Offset < 0 || op.size < 0 || c.Offset > m.Size || op.size > m.Size-c.Offset {
-		return fmt.Errorf("%v: %d bytes at %d do not lie in arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, m.Size)
+		return fmt.Errorf("%v: %d bytes at offset %d are outside arena %q of %d bytes", c, op.size, c.Offset, c.Arena.Name, m.Size)
 	}
 	if n := m.Done.Len(); c.Ready < 0 || c.Done < 0 || c.Ready > n || c.Done > n {
 		return fmt.Errorf("%v: events %d and %d of arena %q, which has %d", c, c.Ready, c.Done, c.Arena.Name, n)
@@ -226,16 +226,16 @@ func (b *Backend) Wait(ticket uint64) error {
 	return err
 }
 
-// Timed asks for the spans of the collectives that are submitted from now on.
+// Timed enables spans for collectives that are submitted from now on.
 func (b *Backend) Timed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timed = true
 }
 
-// Span is when the backend worked on one of the last 64 collectives, waiting
-// for other ranks included. It is false before the end of the collective,
-// without Timed, and with a plugin that does not say.
+// Span returns when the backend worked on one of the last 64 collectives, including
+// waiting for other ranks. It is false before the collective has ended, without
+// Timed, and with a plugin that does not report it.
 func (b *Backend) Span(ticket uint64) (begin, end time.Time, ok bool) {
 	s, ok := b.now.Load().queue.span(ticket)
 	return time.Unix(0, s.Begin), time.Unix(0, s.End), ok
@@ -283,12 +283,12 @@ func (r *remoteBackend) Attach(ctx context.Context, arena *sdk.Arena) error {
 	return r.p.error("attach", r.p.attach(ctx, arena.ID, arena.Name, arena.Arena))
 }
 
-// attachDevice hands memory of a GPU over and learns the plugin's events.
+// attachDevice passes GPU memory to the plugin and receives the plugin's events.
 func (r *remoteBackend) attachDevice(ctx context.Context, arena *sdk.Arena) error {
 	m := arena.Device
-	m.Done = sdk.Events{} // of a process before this one
+	m.Done = sdk.Events{} // set for an earlier process
 	if r.p.ring == nil || m.Kind == sdk.HandleAddress {
-		return fmt.Errorf("arena %q: a process without shared memory, or an address of this one: %w", arena.Name, errors.ErrUnsupported)
+		return fmt.Errorf("arena %q: the process has no shared memory, or the memory is an address of this process: %w", arena.Name, errors.ErrUnsupported)
 	}
 	if m.Kind == sdk.HandlePosixFD {
 		if err := r.p.sendFile(ctx, uint64(arena.ID), m.File); err != nil {
@@ -305,7 +305,7 @@ func (r *remoteBackend) attachDevice(ctx context.Context, arena *sdk.Arena) erro
 		return r.p.error("attach", err)
 	}
 	if done.Len() > m.Ready.Len() {
-		return r.p.error("attach", fmt.Errorf("it made %d events for the rank's %d", done.Len(), m.Ready.Len()))
+		return r.p.error("attach", fmt.Errorf("the plugin created %d events, but the rank has %d", done.Len(), m.Ready.Len()))
 	}
 	m.Done = done
 	return nil
@@ -321,7 +321,7 @@ func (r *remoteBackend) Connect(ctx context.Context, endpoints [][]byte) error {
 	return r.p.error("connect", err)
 }
 
-// do is the inline data plane: the bytes go there and come back.
+// do is the inline data plane: it sends the bytes and receives the result.
 func (r *remoteBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
 	c := &op.call
 	if len(c.Buf) > pb.MaxMessage-4096 {
@@ -349,8 +349,8 @@ type localBackend struct {
 	broken error
 }
 
-// InProcessBackend runs an instance in this process: for tests, and for
-// whoever trusts it with the rank's own fate.
+// InProcessBackend runs an instance in this process: for tests, and for callers
+// that accept that the rank dies with it.
 func InProcessBackend(b sdk.Backend) *Backend {
 	local := &localBackend{b: b}
 	info := b.Info()
@@ -403,8 +403,8 @@ var _ Collectives = (*Backend)(nil)
 
 func (l *localBackend) Close() error { return l.close(l.b.Close) }
 
-// Flights are the last operations that the plugin was given, at most 1,024,
-// the oldest first, also after its death and after Close. Nil without shared
+// Flights returns the last operations that were submitted to the plugin, at most
+// 1,024, oldest first, also after its death and after Close. Nil without shared
 // memory.
 func (b *Backend) Flights() []shm.Flight {
 	now := b.now.Load()

@@ -11,13 +11,13 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// callQueue does the operations by calls from a goroutine of its own: over
-// gRPC for the inline data plane, directly for an instance in this process.
+// callQueue runs the operations as calls from its own goroutine: over gRPC for the
+// inline data plane, directly for an instance in this process.
 type callQueue struct {
 	exec  func(ctx context.Context, op *operation, scale *sdk.ScaleState) error
 	owner owner
-	// grace is by how much an operation's own deadline comes before the queue's;
-	// 0 = somebody else keeps it.
+	// grace is how much earlier an operation's own deadline is than the queue's;
+	// 0 = the callee enforces the deadline.
 	grace time.Duration
 
 	ctx    context.Context
@@ -45,11 +45,11 @@ type result struct {
 	span   pb.Span
 }
 
-// owner is what the queue's operations happen in.
+// owner is the process or instance that runs the queue's operations.
 type owner interface {
-	error(phase string, err error) error // as callers shall see it
-	failure() error                      // nil while it can be used
-	giveUp(cause error)                  // it hangs
+	error(phase string, err error) error // wraps an error for callers
+	failure() error                      // nil while the owner can be used
+	giveUp(cause error)                  // ends an owner that hangs
 }
 
 func newCallQueue(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callQueue {
@@ -68,7 +68,7 @@ func (l *callQueue) limit(d time.Duration) {
 	l.timeout = d
 }
 
-// expire frees the waiters when an operation does not return.
+// expire releases the waiters when an operation does not return.
 func (l *callQueue) expire() {
 	l.mu.Lock()
 	if l.late == nil {
@@ -78,7 +78,7 @@ func (l *callQueue) expire() {
 	late := l.late
 	l.cond.Broadcast()
 	l.mu.Unlock()
-	l.owner.giveUp(late) // before the cancelled call can report a lesser reason
+	l.owner.giveUp(late) // before the cancelled call reports a less useful reason
 	l.cancel()
 }
 
@@ -122,7 +122,7 @@ func (l *callQueue) wait(ticket uint64, scale *sdk.ScaleState) error {
 		if err := l.usable(&l.ops[ticket%shm.Slots]); err != nil {
 			return err
 		}
-		l.cond.Wait() // the operation in flight ends with the process
+		l.cond.Wait() // the operation in flight ends when the process does
 	}
 	r := &l.results[ticket%shm.Slots]
 	if r.ticket != ticket { // long ago
@@ -175,7 +175,7 @@ func (l *callQueue) run() {
 	}
 }
 
-// one does one operation without mu, which is held on entry and return.
+// one runs one operation without mu, which is held on entry and return.
 func (l *callQueue) one(op *operation, scale *sdk.ScaleState) error {
 	ctx, cancel := l.ctx, context.CancelFunc(func() {})
 	if l.timeout > 0 {
@@ -192,8 +192,8 @@ func (l *callQueue) one(op *operation, scale *sdk.ScaleState) error {
 	return err
 }
 
-// close waits for the operation in flight, whose context it ends. One that
-// does not come back when its context ends is left behind.
+// close cancels the context of the operation in flight and waits for it. An
+// operation that does not return then is abandoned.
 func (l *callQueue) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// certificate makes the host's own for one plugin: the PEM that the plugin is
-// given, and the client's side of TLS. The curve is P-256 and not go-plugin's
-// P-521, which BoringSSL, and with it gRPC for Python and C++, does not verify.
+// certificate creates the host's certificate for one plugin: the PEM for the plugin,
+// and the client's side of TLS. The curve is P-256 and not go-plugin's P-521, which
+// BoringSSL, and therefore gRPC for Python and C++, does not verify.
 func certificate() (text []byte, config *tls.Config, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Checksum is the SHA-256 sum in hexadecimal of the plugin at a path, which is
-// not executed. The error is a *StartError.
+// Checksum returns the SHA-256 sum in hexadecimal of the plugin at a path. The
+// plugin is not executed. The error is a *StartError.
 func Checksum(kind sdk.Kind, path string) (string, error) {
 	if failed := executable(kind, path); failed != nil {
 		return "", failed
@@ -32,8 +32,8 @@ func Checksum(kind sdk.Kind, path string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Executable is the absolute path of the executable of a plugin as named in the
-// TOML. A built-in plugin's is this host's own.
+// Executable returns the absolute path of the executable of a plugin as named in the
+// TOML. For a built-in plugin it is the host's own.
 func (h *Host) Executable(name string) (string, error) {
 	if IsPath(name) {
 		return filepath.Abs(name)
@@ -45,8 +45,8 @@ func (h *Host) Executable(name string) (string, error) {
 	return filepath.Abs(exe)
 }
 
-// Sum is the SHA-256 sum in hexadecimal of [Host.Executable]: the one that was
-// checked before it was executed, or that of the file now.
+// Sum returns the SHA-256 sum in hexadecimal of [Host.Executable]: the sum that was
+// verified before it was executed, or that of the file now.
 func (h *Host) Sum(name string) (string, error) {
 	if sum := h.opts.Checksums[name]; sum != "" {
 		return strings.ToLower(sum), nil
@@ -64,7 +64,7 @@ func (h *Host) Sum(name string) (string, error) {
 	return hex.EncodeToString(got[:]), err
 }
 
-// WithChecksums is a host that knows these sums too, see Options.Checksums.
+// WithChecksums returns a host with additional checksums, see Options.Checksums.
 func (h *Host) WithChecksums(sums map[string]string) *Host {
 	o := h.opts
 	o.Checksums = map[string]string{}
@@ -83,13 +83,13 @@ func digest(r io.Reader) (sum [sha256.Size]byte, err error) {
 func parseSum(text string) (sum [sha256.Size]byte, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(sum) {
-		return sum, fmt.Errorf("%q is not a SHA-256 sum, which has %d hexadecimal digits", text, 2*len(sum))
+		return sum, fmt.Errorf("%q is not a SHA-256 sum: expected %d hexadecimal digits", text, 2*len(sum))
 	}
 	return [sha256.Size]byte(b), nil
 }
 
-// verified opens a file whose content has the SHA-256 sum. What is executed
-// later is this open file, so that it cannot be exchanged in between.
+// verified opens a file and checks its SHA-256 sum. This open file is executed
+// later, so that the file cannot be replaced in between.
 func verified(path, text string) (*os.File, error) {
 	want, err := parseSum(text)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// inherited are the variables that every plugin gets. What is not named here
-// or in Options.Env stays with the host: credentials for one.
+// inherited are the variables that every plugin gets. Variables that are not listed
+// here or in Options.Env, such as credentials, are not passed on.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
@@ -18,8 +18,8 @@ var inherited = []string{
 	"TRAINCTL_DATA", "TRAINCTL_CPU", "TRAINCTL_DOORBELL", "TRAINCTL_SPIN", "TRAINCTL_DATA_PLANE",
 }
 
-// environment filters the host's environment through the allow-lists and adds
-// what the host was told to set.
+// environment filters the host's environment by the allow-lists and adds
+// Options.SetEnv.
 func (h *Host) environment() []string {
 	var out []string
 	for _, kv := range os.Environ() {
@@ -38,7 +38,7 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// keepListed is keepDescriptors for what the system lists as open.
+// keepListed is keepDescriptors for the descriptors that the system lists as open.
 func keepListed() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

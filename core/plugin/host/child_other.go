@@ -2,10 +2,10 @@
 
 package host
 
-// executablePath is the path: only Linux can execute an open file, elsewhere
-// the file could be exchanged between checksum and start.
+// executablePath returns the path: only Linux can execute an open file. Elsewhere
+// the file could be replaced between checksum and start.
 func executablePath(p *program) string { return p.path }
 
-// keepDescriptors keeps this process's descriptors from its children, but for
-// those that a child is given on purpose.
+// keepDescriptors keeps children from inheriting this process's descriptors, except
+// those that are passed on purpose.
 func keepDescriptors() { keepListed() }

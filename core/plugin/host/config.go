@@ -8,9 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// Each plugin table has a name, the sum of its executable, a deadline or two,
-// and the plugin's own options, which the core passes through without knowing
-// them.
+// Each plugin table has a name, the checksum of its executable, deadlines, and the
+// plugin's own options, which the core passes on unchanged.
 
 // BackendConfig is the table [backend].
 type BackendConfig struct {
@@ -39,8 +38,8 @@ type DatasetConfig struct {
 	Options map[string]any `toml:"options"`
 }
 
-// DefaultBackend picks the backend by device and gives a collective as long as
-// a slow peer may need: PyTorch waits 10 to 30 minutes, which hides a hang.
+// DefaultBackend selects the backend by device. Its timeout for a collective allows
+// for a slow peer; PyTorch waits 10 to 30 minutes, which hides a hang.
 func DefaultBackend() BackendConfig {
 	return BackendConfig{Plugin: "auto", Timeout: 5 * time.Minute, InitTimeout: 2 * time.Minute}
 }
@@ -51,14 +50,14 @@ func DefaultPrecision() PrecisionConfig { return PrecisionConfig{Plugin: "none"}
 // DefaultDataset has no plugin: the file must name one.
 func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Minute} }
 
-// Problems checks the table by itself; the options are checked against what
-// the plugin publishes.
+// Problems checks the table; its options are checked later against those that the
+// plugin publishes.
 func (c BackendConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
 	if c.Restarts < 0 {
-		l.Addf("restarts", "0 ends the run when a backend dies", "%d is negative", c.Restarts)
+		l.Addf("restarts", "give 0 or more; 0 ends the run when a backend dies", "%d is negative", c.Restarts)
 	}
 	return l
 }
@@ -77,27 +76,27 @@ func (c DatasetConfig) Problems() usererr.List {
 
 func sandboxProblems(plugin string, sandbox bool) (l usererr.List) {
 	if sandbox && !IsPath(plugin) {
-		l.Addf("sandbox", "remove the key; it is for plugins that are given by a path", "%q is built in, and part of trainctl", plugin)
+		l.Addf("sandbox", "remove the key: only plugins given by path can be sandboxed", "%q is a built-in plugin", plugin)
 	}
 	return l
 }
 
 func pluginProblems(plugin, sum, choices string) (l usererr.List) {
 	if strings.TrimSpace(plugin) == "" {
-		l.Addf("plugin", "write plugin = "+choices, "no plugin is named")
+		l.Addf("plugin", "write plugin = "+choices, "no plugin is set")
 	}
 	switch _, err := parseSum(sum); {
 	case sum == "":
 	case !IsPath(plugin):
-		l.Addf("sha256", `remove the key, or set sha256 = ""; what is built in is part of trainctl`, "%q is built in, and has no file of its own to check", plugin)
+		l.Addf("sha256", `remove the key, or set sha256 = ""`, "%q is a built-in plugin, which has no separate file to check", plugin)
 	case err != nil:
-		l.Addf("sha256", "trainctl plugins lock CONFIG writes it", "%v", err)
+		l.Addf("sha256", "run trainctl plugins lock CONFIG, which writes it", "%v", err)
 	}
 	return l
 }
 
 func positive(l *usererr.List, key string, d time.Duration, example string) {
 	if d <= 0 {
-		l.Addf(key, fmt.Sprintf("nothing waits without an end: give a time such as %q", example), "%v is not a time to wait", d)
+		l.Addf(key, fmt.Sprintf("give a positive time such as %q", example), "%v is not positive; every wait needs a limit", d)
 	}
 }

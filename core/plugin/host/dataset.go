@@ -32,7 +32,7 @@ type Dataset struct {
 	mem   []byte // of all slots
 }
 
-// batchSlot is the memory of one batch in the making.
+// batchSlot is the memory of one requested batch.
 type batchSlot struct {
 	ticket  uint64 // 0 = nothing was requested
 	n       int
@@ -60,21 +60,21 @@ func (h *Host) StartDataset(ctx context.Context, plugin string) (*Dataset, error
 	return &Dataset{info: p.info, ctl: r, queue: p.queue(r.fill), proc: p}, nil
 }
 
-// Info is what the plugin says of itself.
+// Info returns the plugin's Info.
 func (d *Dataset) Info() sdk.Info { return d.info }
 
-// PID is the plugin's process, 0 in process.
+// PID returns the id of the plugin's process, 0 in process.
 func (d *Dataset) PID() int { return d.proc.pid() }
 
-// Open implements [Batches]. Records of the plugin reach the host's Log;
-// req.Log is used by an instance in this process alone.
+// Open implements [Batches]. Log records of the plugin go to the host's Log;
+// req.Log is only used by an instance in this process.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	inner, cancel := d.bounded(ctx)
 	defer cancel()
 	spec, err := d.ctl.Open(inner, req, d.Timeout)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
 		return spec, &PluginError{Kind: sdk.KindDataset, Name: d.info.Name, PID: d.PID(), Phase: "open",
-			Cause: fmt.Errorf("it was not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or fetch: %w", d.Timeout, err)}
+			Cause: fmt.Errorf("it did not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or download: %w", d.Timeout, err)}
 	}
 	if err != nil {
 		return spec, dataError(ctx, err)
@@ -86,7 +86,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	return spec, nil
 }
 
-// bounded is a context for opening.
+// bounded returns a context with the timeout for opening.
 func (d *Dataset) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -117,10 +117,10 @@ func (d *Dataset) Prepare(slots, batch int) error {
 	return nil
 }
 
-// Memory is that of all slots, once they are prepared.
+// Memory returns the memory of all slots, after Prepare.
 func (d *Dataset) Memory() []byte { return d.mem }
 
-// lay places a slot at the given offset and returns where it ends.
+// lay places a slot at an offset and returns its end.
 func (s *batchSlot) lay(at, batch int, spec *sdk.DatasetSpec) int {
 	s.at.indices = at
 	s.at.input = s.at.indices + roundUp(8*batch)
@@ -135,7 +135,7 @@ func (s *batchSlot) cut(mem []byte, batch int, spec *sdk.DatasetSpec) {
 	s.target = part(s.at.target, batch*spec.Target.Bytes())
 }
 
-// allocate makes the memory of all slots and shares it if there is a way.
+// allocate allocates the memory of all slots, in shared memory if possible.
 func (d *Dataset) allocate(size int) ([]byte, error) {
 	if d.proc == nil || d.proc.ring == nil {
 		return tensor.Aligned(size), nil
@@ -236,7 +236,7 @@ func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleSta
 		return err
 	}
 	if len(reply.Input) != len(b.Input) || len(reply.Target) != len(b.Target) {
-		return fmt.Errorf("a batch of %d and %d bytes came back as %d and %d", len(b.Input), len(b.Target), len(reply.Input), len(reply.Target))
+		return fmt.Errorf("the plugin returned %[3]d and %[4]d bytes for a batch of %[1]d and %[2]d", len(b.Input), len(b.Target), len(reply.Input), len(reply.Target))
 	}
 	copy(b.Input, reply.Input)
 	copy(b.Target, reply.Target)
@@ -277,6 +277,6 @@ var _ Batches = (*Dataset)(nil)
 
 func (l *localDataset) Close() error { return l.close(l.d.Close) }
 
-// Overdue says which batch the plugin was asked for at least so long ago and has
-// not given yet; "" if there is none, or without shared memory.
+// Overdue describes a batch that was requested at least d ago and has not been
+// delivered; "" if there is none, or without shared memory.
 func (d *Dataset) Overdue(after time.Duration) string { return d.proc.overdue(after) }

@@ -1,11 +1,10 @@
-// Package host finds, starts, configures, watches and stops plugins. A plugin
-// runs in a process of its own; the host gives its three kinds as
-// [Collectives], [Batches] and [Scaler], and the same from an instance inside
-// this process for tests.
+// Package host finds, starts, configures, supervises and stops plugins. A plugin
+// runs in its own process. Callers use the three kinds through [Collectives],
+// [Batches] and [Scaler]; for tests, an instance in this process implements the
+// same interfaces.
 //
-// The order of calls is the one that package sdk states. Close is the last
-// call on everything, and safe at any time: it ends the process whatever
-// state it is in.
+// The order of calls is documented in package sdk. Close is the last call on
+// everything, and safe at any time: it ends the process in whatever state it is.
 //
 // It imports core/base, core/engine/graph, core/engine/op, core/plugin/flight, core/plugin/output,
 // core/sdk and core/tensor. Start with host.go.

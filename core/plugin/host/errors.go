@@ -10,9 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// StartError says why a plugin cannot be used and what to do about it: it did
-// not start, and then nothing of it is running any more, or what it publishes
-// is not what a run needs.
+// StartError is the reason why a plugin cannot be used, and the fix: it did not
+// start, and then none of its processes is left, or it does not publish what a run
+// needs.
 type StartError struct {
 	Kind      sdk.Kind
 	Name      string // as written in the TOML
@@ -21,9 +21,8 @@ type StartError struct {
 	LastLines []string // what the plugin printed last
 	Err       error    // the cause; may be nil
 
-	// Fault is true where nothing speaks against the plugin itself: a signal
-	// ended it, or it is known to be one for this trainctl and stopped
-	// answering. Starting it again may help.
+	// Fault is true if the plugin itself may be sound: a signal ended it, or it
+	// was built for this trainctl and stopped answering. Starting it again may help.
 	Fault bool
 }
 
@@ -41,7 +40,7 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Causes of a PluginError that the plugin did not report itself.
+// Causes of a PluginError that the host detects.
 var (
 	ErrDied   = errors.New("the process ended")
 	ErrHung   = errors.New("the process gives no sign of life")
@@ -55,15 +54,15 @@ var (
 type PluginError struct {
 	Kind      sdk.Kind
 	Name      string // as written in the TOML
-	Build     string // the name and version that it publishes, where its own code broke; "" otherwise
+	Build     string // the name and version that it publishes, if its own code failed; "" otherwise
 	PID       int
 	Phase     string // the call: "open", "all_reduce #12", "fill"
 	Cause     error
 	LastLines []string // what the plugin printed last; set when it died or hung
-	// LastFlight is what it was doing then, in words; "" without shared memory.
+	// LastFlight describes the operation that it was running; "" without shared memory.
 	LastFlight string
-	// Stack is where a plugin hung: the first frames of the goroutine that was in
-	// the plugin's code. Go plugins only.
+	// Stack is where a plugin hangs: the first frames of the goroutine in the
+	// plugin's code. Go plugins only.
 	Stack []string
 }
 
@@ -84,26 +83,26 @@ func (e *PluginError) Error() string {
 
 func (e *PluginError) Unwrap() error { return e.Cause }
 
-// brokeDown says whether an error is the plugin's own breakdown: its code
-// panicked or its process ended, and its version matters to whoever looks for why.
+// brokeDown reports whether the plugin itself failed: its code panicked or its
+// process ended. Its version then helps to find the cause.
 func brokeDown(err error) bool {
 	var reported *sdk.Error
 	return errors.Is(err, ErrDied) || errors.As(err, &reported) && reported.Code == sdk.CodePanic
 }
 
-// DataError says that the data cannot be used: files are missing, damaged, or no
-// data set. Neither the plugin nor a restart is to blame or of help.
+// DataError reports that the data cannot be used: files are missing, damaged, or not
+// a data set. It is not a fault of the plugin, and a restart does not help.
 type DataError struct{ Err error }
 
 func (e *DataError) Error() string { return e.Err.Error() }
 
 func (e *DataError) Unwrap() error { return e.Err }
 
-// ExitCode is trainctl's for a wrong configuration.
+// ExitCode returns trainctl's exit code for a wrong configuration.
 func (e *DataError) ExitCode() int { return 2 }
 
-// fillError makes a data set's word that its data cannot be used a *DataError.
-// Any other error may pass when the job starts again.
+// fillError turns a data set's error of corrupt data into a *DataError. Any other
+// error may disappear when the job is restarted.
 func fillError(err error) error {
 	if sdk.IsCorrupt(err) {
 		return &DataError{Err: err}
@@ -111,8 +110,8 @@ func fillError(err error) error {
 	return err
 }
 
-// dataError makes the plugin's own verdict on its data a *DataError. Death,
-// hang, a panic and an end of the caller's patience are none.
+// dataError turns an error that the plugin returned about its data into a *DataError,
+// but not death, a hang, a panic or a timeout of the caller.
 func dataError(ctx context.Context, err error) error {
 	var reported *sdk.Error
 	switch {
@@ -134,8 +133,8 @@ func quoteLines(lines []string) string {
 	return "; its last lines:\n  " + strings.Join(readable(lines), "\n  ")
 }
 
-// readable are lines without what could steer a terminal, of a length that can
-// be read: a file that is not a plugin may print anything.
+// readable removes control characters from lines and shortens them: a file that is
+// not a plugin may print anything.
 func readable(lines []string) []string {
 	const most = 500
 	out := make([]string, len(lines))

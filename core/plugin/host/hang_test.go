@@ -68,7 +68,7 @@ func TestOpeningDataIsBounded(t *testing.T) {
 	d.Timeout = 20 * time.Millisecond
 	_, err := d.Open(t.Context(), sdk.DatasetRequest{})
 	var failed *PluginError
-	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "it was not open within dataset.timeout = 20ms; fix: raise dataset.timeout") {
+	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "it did not open within dataset.timeout = 20ms; fix: raise dataset.timeout") {
 		t.Error(err)
 	}
 	if err := d.Close(t.Context()); err != nil {

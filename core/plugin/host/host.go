@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Builtin is a plugin that the program itself contains. It runs as the same
-// executable started again.
+// Builtin is a plugin that is part of this program. Its process is this executable
+// started again.
 type Builtin struct {
 	Kind   sdk.Kind
 	Name   string // as written in the TOML
@@ -24,24 +24,23 @@ type Options struct {
 	Exe string
 	// Log gets the plugins' log records and lines, with the attribute "plugin".
 	Log *slog.Logger
-	// Env names variables that plugins inherit beside the default list; a
-	// trailing * stands for any ending. Nothing else of the environment is
-	// passed on.
+	// Env lists variables that plugins inherit in addition to the default list; a
+	// trailing * matches any suffix. No other variable is passed on.
 	Env []string
 	// SetEnv are "KEY=VALUE" pairs for the plugins.
 	SetEnv []string
 	// StartTimeout bounds the time until a plugin can be configured; default 15 s.
 	StartTimeout time.Duration
-	// HangTimeout is how long a plugin may give no sign of life; default 10 s.
+	// HangTimeout is how long a plugin may go without a heartbeat; default 10 s.
 	HangTimeout time.Duration
 	// StopTimeout is how long a plugin may take to close; default 2 s.
 	StopTimeout time.Duration
-	// SocketDir is where plugins' sockets are made, each in a directory of its
-	// own; "": a place for temporary files.
+	// SocketDir is where plugins' sockets are created, each in its own directory;
+	// "": the directory for temporary files.
 	SocketDir string
-	// FlightDir is where backends leave a file with their last operations, see
-	// package flight; "" or nil keeps them in memory alone. It is called when a
-	// backend is opened. A file that cannot be made is a warning in the log.
+	// FlightDir returns the directory for files with the backends' last operations,
+	// see package flight; "" or nil keeps them only in memory. It is called when a
+	// backend is opened. A file that cannot be created is a warning in the log.
 	FlightDir func() string
 	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
 	// in the TOML. A plugin with another sum is not executed.
@@ -52,12 +51,12 @@ type Options struct {
 	Sandboxes map[string][]string
 }
 
-// Collectives is a backend as the ranks use it. Submit, Wait and Close may be
-// called from several goroutines, the others from one at a time.
+// Collectives is the interface of a backend for ranks. Submit, Wait and Close may be
+// called from several goroutines, the other methods from one at a time.
 type Collectives interface {
 	Info() sdk.Info
 	Open(ctx context.Context, group sdk.Group, options sdk.Options) error
-	// Attach makes an arena known. With the inline data plane it does nothing.
+	// Attach shares an arena with the plugin. With the inline data plane it does nothing.
 	Attach(ctx context.Context, arena *sdk.Arena) error
 	Listen(ctx context.Context) (endpoint []byte, err error)
 	Connect(ctx context.Context, endpoints [][]byte) error
@@ -73,7 +72,7 @@ type Collectives interface {
 	Close(ctx context.Context) error
 }
 
-// Batches is a data set as the loader uses it.
+// Batches is the interface of a data set for the loader.
 type Batches interface {
 	Info() sdk.Info
 	Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error)
@@ -90,7 +89,7 @@ type Batches interface {
 	Close(ctx context.Context) error
 }
 
-// Scaler is a precision plugin as the plan and the optimizer use it.
+// Scaler is the interface of a precision plugin for the plan and the optimizer.
 type Scaler interface {
 	Info() sdk.Info
 	Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error)
@@ -104,7 +103,7 @@ type Scaler interface {
 // Host starts plugins. Its methods may be called from several goroutines.
 type Host struct{ opts Options }
 
-// New makes a host. It starts nothing.
+// New returns a host. It starts no process.
 func New(o Options) *Host {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -115,7 +114,7 @@ func New(o Options) *Host {
 	return &Host{opts: o}
 }
 
-// WithLog is the host with another log, as for one plugin's own.
+// WithLog returns the host with another log, for example for one plugin.
 func (h *Host) WithLog(log *slog.Logger) *Host {
 	o := h.opts
 	o.Log = log

@@ -15,9 +15,9 @@ import (
 // builtinArg is the first argument of a process that serves a built-in plugin.
 const builtinArg = "plugin"
 
-// ServeBuiltin serves a built-in plugin and does not return if args, the
-// command line without the program's name, are "plugin KIND NAME" of one of
-// them. Otherwise it returns false at once.
+// ServeBuiltin serves a built-in plugin and does not return if args, the command
+// line without the program's name, is "plugin KIND NAME" for one of them.
+// Otherwise it returns false at once.
 func ServeBuiltin(builtins []Builtin, args []string) bool {
 	if len(args) > 1 && args[0] == sandboxArg {
 		serveSandboxed(args[1:])
@@ -36,7 +36,7 @@ func ServeBuiltin(builtins []Builtin, args []string) bool {
 // IsPath reports whether the plugin's name in the TOML is a path.
 func IsPath(plugin string) bool { return strings.ContainsRune(plugin, '/') }
 
-// List gives the built-in plugins' Info, ordered by kind and name.
+// List returns the built-in plugins' Info, ordered by kind and name.
 func (h *Host) List() []sdk.Info {
 	var out []sdk.Info
 	for i := range h.opts.Builtins {
@@ -66,13 +66,13 @@ func (h *Host) builtin(kind sdk.Kind, name string) *Builtin {
 	return nil
 }
 
-// program is what to execute for a plugin.
+// program is the executable of a plugin and how to run it.
 type program struct {
 	path    string
 	args    []string
 	file    *os.File // open executable whose checksum was verified, or nil
-	within  bool     // path is what makes the sandbox; file is what runs in it
-	env     []string // beside the host's
+	within  bool     // path creates the sandbox; file runs in it
+	env     []string // in addition to the host's
 	builtin *Builtin
 }
 
@@ -97,13 +97,13 @@ func (h *Host) locate(kind sdk.Kind, name string) (*program, *StartError) {
 	f, err := verified(name, sum)
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err,
-			Help: "if this file is the right one, trainctl plugins lock CONFIG writes its sum"}
+			Help: "if this file is the right one, write its sum with trainctl plugins lock CONFIG"}
 	}
 	return &program{path: name, file: f}, nil
 }
 
-// executable says why the file of a plugin cannot be executed, nil if nothing
-// is known against it.
+// executable returns why the file of a plugin cannot be executed, nil if no reason
+// is known.
 func executable(kind sdk.Kind, name string) *StartError {
 	failed := func(err error, help, problem string) *StartError {
 		return &StartError{Kind: kind, Name: name, Problem: problem, Help: help, Err: err}
@@ -111,11 +111,11 @@ func executable(kind sdk.Kind, name string) *StartError {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return failed(err, "build the plugin or correct the path; relative paths start at the working directory", "no such file")
+		return failed(err, "build the plugin or correct the path, which is relative to the working directory", "no such file")
 	case err != nil:
 		return failed(err, "", err.Error())
 	case info.IsDir():
-		return failed(nil, "name the executable in it", "it is a directory")
+		return failed(nil, "give the path of the executable in it", "it is a directory")
 	case info.Mode()&0o111 == 0:
 		return failed(nil, "chmod +x "+usererr.Shell(name), "the file is not executable")
 	}
@@ -125,7 +125,7 @@ func executable(kind sdk.Kind, name string) *StartError {
 func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError) {
 	b := h.builtin(kind, name)
 	if b == nil {
-		return nil, &StartError{Kind: kind, Name: name, Problem: "no built-in plugin has this name", Help: h.suggest(kind)}
+		return nil, &StartError{Kind: kind, Name: name, Problem: "there is no built-in plugin of this name", Help: h.suggest(kind)}
 	}
 	exe, err := h.exe()
 	if err != nil {

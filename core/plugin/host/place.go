@@ -7,9 +7,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// PlaceBackend is StartBackend for a rank that says what it needs. A built-in
-// backend that can run in this process decides by the options, as they are
-// written in the TOML, whether it does; any other one runs in its own.
+// PlaceBackend is StartBackend for a rank with known requirements. A built-in
+// backend that can run in this process decides by the options, as written in the
+// TOML, whether it does; any other backend runs in its own process.
 func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[string]any, need sdk.PlaceRequest) (*Backend, error) {
 	instance, place, err := h.place(plugin, options, need)
 	if usererr.Problems(err) != nil {
@@ -31,7 +31,7 @@ func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[stri
 	return b, nil
 }
 
-// place asks a built-in backend. The instance has not been opened.
+// place asks a built-in backend where to run. The instance has not been opened.
 func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest) (sdk.Backend, sdk.Placement, error) {
 	instance, placer := h.placer(plugin)
 	if placer == nil {
@@ -50,7 +50,7 @@ func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest)
 	return instance, place, err
 }
 
-// placer is a built-in backend that decides where it runs; nil for any other one.
+// placer returns a built-in backend that decides where it runs; nil for others.
 func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
 	b := h.builtin(sdk.KindBackend, plugin)
 	if IsPath(plugin) || b == nil || b.Plugin.Backend == nil {
@@ -61,8 +61,8 @@ func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
 	return instance, placer
 }
 
-// CheckPlace finds options of a built-in backend that do not fit what the rank
-// needs. Keys are relative to the options' table. Nothing is started.
+// CheckPlace finds options of a built-in backend that conflict with what the rank
+// needs. Keys are relative to the options table. No process is started.
 func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) usererr.List {
 	if _, placer := h.placer(plugin); placer != nil {
 		_, err := placer.Place(need)

@@ -14,8 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// updateTimeout bounds one update of the loss scale, which computes nothing, where
-// Precision.Timeout says nothing.
+// updateTimeout bounds one update of the loss scale if Precision.Timeout is not set.
 const updateTimeout = 30 * time.Second
 
 // Precision is a precision plugin in use; see [Scaler].
@@ -30,7 +29,7 @@ type Precision struct {
 
 	mu    sync.Mutex
 	op    operation
-	scale sdk.ScaleState // result of the update under way
+	scale sdk.ScaleState // result of the update in progress
 }
 
 type precisionControl interface {
@@ -52,14 +51,14 @@ func (h *Host) StartPrecision(ctx context.Context, plugin string) (*Precision, e
 	return out, nil
 }
 
-// Info is what the plugin says of itself.
+// Info returns the plugin's Info.
 func (p *Precision) Info() sdk.Info { return p.info }
 
-// PID is the plugin's process, 0 in process.
+// PID returns the id of the plugin's process, 0 in process.
 func (p *Precision) PID() int { return p.proc.pid() }
 
-// Failed says whether the plugin has died or hangs, also when there is nothing
-// to ask it: nil while it can be used.
+// Failed returns an error if the plugin has died or hangs, without a call to it;
+// nil while it can be used.
 func (p *Precision) Failed() error {
 	if p.proc == nil || p.proc.failure() == nil {
 		return nil
@@ -79,8 +78,8 @@ func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy
 	return policy, p.checkCasts(policy.Casts)
 }
 
-// checkCasts refuses a policy that casts what no model has: a misspelt
-// operation would be computed in another type than the plugin means.
+// checkCasts rejects a policy with a cast of an unknown operation: a misspelt name
+// would silently leave the operation in another type.
 func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
 	for _, name := range slices.Sorted(maps.Keys(casts)) {
 		if slices.Contains(op.Names(), graph.Op(name)) {
@@ -88,13 +87,13 @@ func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
 		}
 		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
 			Problem: fmt.Sprintf("its policy casts %q, which is not an operation of trainctl", name),
-			Help:    fmt.Sprintf("fix Casts in the plugin's Policy; the operations are %v", op.Names())}
+			Help:    fmt.Sprintf("correct Casts in the plugin's Policy; the operations are %v", op.Names())}
 	}
 	return nil
 }
 
-// Update implements [Scaler]. The call is too short to be worth a context of
-// its own: it ends with the plugin or after half a minute.
+// Update implements [Scaler]. It takes no context: the call ends with the plugin or
+// after the timeout.
 func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

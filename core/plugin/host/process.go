@@ -22,10 +22,10 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// process runs one plugin's executable in a process group of its own. It is
-// the part of go-plugin's runner interface that go-plugin leaves to us: its
-// own runner would notice a death only after every grandchild has let go of
-// the pipes, and kill one process instead of the group.
+// process runs one plugin's executable in its own process group. It implements
+// go-plugin's runner interface, because go-plugin's runner notices a death only
+// after every grandchild has closed the pipes, and kills one process instead of the
+// group.
 type process struct {
 	kind  sdk.Kind
 	name  string
@@ -37,24 +37,24 @@ type process struct {
 	handshake  io.ReadCloser // what go-plugin reads
 	handshakeW *io.PipeWriter
 	version    int    // the protocol version of the handshake, 0 = none came
-	socketDir  string // made by go-plugin for this process alone
+	socketDir  string // created by go-plugin for only this process
 
 	dead    chan struct{} // closed when the process has ended
-	silent  chan struct{} // closed when its standard output was
-	drained chan struct{} // closed when its last lines were read
+	silent  chan struct{} // closed when its standard output is
+	drained chan struct{} // closed when its last lines have been read
 	status  string        // how it ended; valid after dead
-	oom     int           // the kernel's out-of-memory kills before it was started
+	oom     int           // count of the kernel's out-of-memory kills before it was started
 
 	signaled bool // a signal ended it; valid after dead
-	builtin  bool // this very program serves it
+	builtin  bool // served by this program
 
 	mu     sync.Mutex
-	cause  error // why it is of no use any more
+	cause  error // why it can no longer be used
 	id     int   // of the process and its group, 0 until started
 	doomed bool  // we killed it, perhaps before it was started
 }
 
-// newProcess prepares the process of a program; start starts it.
+// newProcess prepares the process of a program; Start starts it.
 func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *output.Lines) (*process, error) {
 	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), silent: make(chan struct{}), drained: make(chan struct{})}
 	var err error
@@ -76,8 +76,8 @@ func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *ou
 	return p, nil
 }
 
-// socketPair connects this process (first) with a child (second). The first
-// is not inherited by anybody: its end must vanish with this process.
+// socketPair connects this process (first) with a child (second). No child inherits
+// the first, so that it is closed when this process ends.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -138,7 +138,7 @@ func (p *pipe) close() {
 	}
 }
 
-// wait reads what the process prints and waits for its end.
+// wait reads the output of the process and waits for its end.
 func (p *process) wait(stdout, stderr *pipe) {
 	var readers sync.WaitGroup
 	readers.Go(func() {
@@ -159,10 +159,10 @@ func (p *process) wait(stdout, stderr *pipe) {
 		p.signaled = ws.Signaled()
 	}
 	p.mu.Lock()
-	p.signalGroup() // what it left behind; as long as anything is left, the group's number is not reused
+	p.signalGroup() // kills what it left behind; while any of it runs, the group's id is not reused
 	close(p.dead)
 	p.mu.Unlock()
-	// A grandchild outside of the group may hold the pipes open for ever.
+	// A grandchild outside the group may hold the pipes open for ever.
 	late := time.Now().Add(100 * time.Millisecond)
 	_, _ = stdout.r.SetReadDeadline(late), stderr.r.SetReadDeadline(late)
 	readers.Wait()
@@ -178,9 +178,9 @@ func (p *process) starved() string {
 	return ""
 }
 
-// takeHandshake lets go-plugin see the handshake line and nothing else that
-// the process prints on its standard output: a plugin whose packages print
-// while they initialise still starts.
+// takeHandshake passes only the handshake line to go-plugin, and nothing else that
+// the process prints to standard output: so a plugin whose packages print during
+// initialisation still starts.
 func (p *process) takeHandshake(line []byte) bool {
 	if p.version != 0 {
 		return false
@@ -195,7 +195,7 @@ func (p *process) takeHandshake(line []byte) bool {
 	return true
 }
 
-// handshakeVersion reads "1|VERSION|network|address|protocol|certificate".
+// handshakeVersion parses "1|VERSION|network|address|protocol|certificate".
 func handshakeVersion(line string) (int, bool) {
 	f := strings.Split(strings.TrimSpace(line), "|")
 	if len(f) < 5 || f[0] != "1" {
@@ -206,7 +206,7 @@ func handshakeVersion(line string) (int, bool) {
 }
 
 // known reports whether the program is a plugin for this trainctl: it is this
-// program, or it said so in its handshake.
+// program, or its handshake has this version.
 func (p *process) known() bool { return p.builtin || p.version == pb.ProtocolVersion }
 
 func (p *process) pid() int {
@@ -215,8 +215,8 @@ func (p *process) pid() int {
 	return p.id
 }
 
-// killGroup kills the process and everything it started in its group. After
-// its end it does nothing: the number may be somebody else's.
+// killGroup kills the process and everything it started in its group. After the
+// process has ended it does nothing: the id may have been reused.
 func (p *process) killGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,9 +248,9 @@ func (p *process) isDead() bool {
 	}
 }
 
-// giveUp notes why the process is of no use any more and kills it. The first
-// cause stays. One that hangs is first asked where: Go's runtime answers SIGQUIT
-// with the stacks of all goroutines, and any other process ends.
+// giveUp records why the process can no longer be used and kills it. The first
+// cause is kept. A process that hangs first gets SIGQUIT: Go's runtime then prints
+// the stacks of all goroutines, any other process ends.
 func (p *process) giveUp(cause error) {
 	if p.retire(cause) && errors.Is(cause, ErrHung) && p.pid() != 0 {
 		_ = unix.Kill(p.pid(), unix.SIGQUIT)
@@ -259,10 +259,10 @@ func (p *process) giveUp(cause error) {
 	p.killGroup()
 }
 
-// lastStack is how long a process that hangs has for its stacks.
+// lastStack is how long a process that hangs may take to print its stacks.
 const lastStack = time.Second
 
-// retire lets all calls fail from now on, and reports whether nothing else did before.
+// retire makes all calls fail from now on, and reports whether it was the first to do so.
 func (p *process) retire(cause error) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +272,7 @@ func (p *process) retire(cause error) (first bool) {
 	return first
 }
 
-// failure is nil while the process can be used.
+// failure returns nil while the process can be used.
 func (p *process) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +294,7 @@ func (p *process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// obituary says how a process ended that was asked to close.
+// obituary returns how a process ended that was asked to close.
 func (p *process) obituary(patience time.Duration) error {
 	if p.wasKilled() || !p.isDead() {
 		return fmt.Errorf("%w: it did not close within %v", ErrHung, patience)
@@ -302,7 +302,7 @@ func (p *process) obituary(patience time.Duration) error {
 	return fmt.Errorf("%w: %s", ErrDied, p.status)
 }
 
-// lastLines waits for the last words of a dead process.
+// lastLines waits for the last lines of a dead process.
 func (p *process) lastLines() []string {
 	if p.isDead() {
 		<-p.drained
@@ -315,9 +315,9 @@ func (p *process) lastLines() []string {
 // Wait implements runner.Runner.
 func (p *process) Wait(context.Context) error { <-p.dead; return nil }
 
-// How long a process has to end by itself, which makes a better message than our
-// signal, and a better verdict: one that closed its output is probably ending, and
-// a busy machine takes its time over that.
+// How long a process may take to end by itself, which gives a better message than
+// our signal. A process that closed its output is probably ending, which may take
+// long on a busy machine.
 const (
 	lastMoment  = 50 * time.Millisecond
 	silentDeath = time.Second
@@ -344,7 +344,7 @@ func (p *process) Kill(context.Context) error {
 // Stdout implements runner.Runner.
 func (p *process) Stdout() io.ReadCloser { return p.handshake }
 
-// Stderr implements runner.Runner: we read it ourselves.
+// Stderr implements runner.Runner; this package reads it itself.
 func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.

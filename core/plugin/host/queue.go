@@ -8,18 +8,18 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// margin is how much longer than an operation's own timeout the host waits:
-// the plugin knows better who is missing and shall have the first word.
+// margin is how much longer than an operation's own timeout the host waits: the
+// plugin's error is better, since it names the missing ranks.
 var margin = 5 * time.Second
 
-// queue carries operations to an instance one after the other and brings their
-// outcome back: through the ring, by calls over gRPC, or in this process.
+// queue submits operations to an instance one after the other and returns their
+// results: through the ring, by calls over gRPC, or in this process.
 type queue interface {
 	// submit queues a copy of the operation; it blocks while 64 are in flight.
 	submit(op *operation) (ticket uint64, err error)
 	// wait returns when the operation has ended; scale may be nil.
 	wait(ticket uint64, scale *sdk.ScaleState) error
-	// span is when one of the last 64 operations was worked on, if it was
+	// span returns when one of the last 64 operations was worked on, if it was
 	// submitted as timed and has ended.
 	span(ticket uint64) (pb.Span, bool)
 	// limit sets how long the host waits for one operation; 0 = for ever.
@@ -28,7 +28,7 @@ type queue interface {
 	close()
 }
 
-// operation is one of the three kinds' operations.
+// operation is one operation of any of the three kinds.
 type operation struct {
 	code     uint8          // an sdk.Op, pb.OpFill or pb.OpUpdate
 	call     sdk.Collective // of a collective
@@ -39,8 +39,8 @@ type operation struct {
 	input    uint64
 	target   uint64
 	foundInf bool // of an update
-	timed    bool // a collective whose span is wanted
+	timed    bool // record the span of a collective
 }
 
-// name is what messages call the operation.
+// name returns the operation's name in messages.
 func (op *operation) name() string { return flight.Name(op.code, op.call.Seq) }

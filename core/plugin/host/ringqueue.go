@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// ringQueue is the shared-memory data plane. One waiter at a time sleeps on
-// the ring and takes completions for all; the others sleep on cond.
+// ringQueue is the shared-memory data plane. One waiter at a time sleeps on the
+// ring and collects completions for all; the others sleep on cond.
 type ringQueue struct {
 	p    *plugin
 	ring *shm.Submitter
@@ -33,7 +33,7 @@ type ringQueue struct {
 	brokenAt  uint64 // its ticket
 }
 
-// outcome is what is known of the operation with a ticket.
+// outcome is the result of the operation with a ticket, if known.
 type outcome struct {
 	ticket uint64
 	code   uint8
@@ -138,7 +138,7 @@ func (l *ringQueue) span(ticket uint64) (pb.Span, bool) {
 	return o.span, o.ticket == ticket && l.done >= ticket && o.span.Begin != 0
 }
 
-// usable is an error when there is no point in waiting any more; mu is held.
+// usable returns an error when waiting any longer is pointless; mu is held.
 func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 	if l.closed {
 		return l.p.error(flight.Name(code, seq), ErrClosed)
@@ -147,7 +147,7 @@ func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 		l.p.proc.giveUp(fmt.Errorf("%w: %s takes longer than %v", ErrHung, flight.Name(code, seq), l.timeout))
 	}
 	if err := l.p.proc.failure(); err != nil {
-		l.take() // what it completed before is valid
+		l.take() // operations completed before are valid
 		return l.p.error(flight.Name(code, seq), err)
 	}
 	return nil
@@ -160,8 +160,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// listen returns after something may have happened; mu is held on entry and
-// on return.
+// listen waits until something may have changed; mu is held on entry and on
+// return.
 func (l *ringQueue) listen() {
 	if l.take() {
 		return
@@ -181,7 +181,7 @@ func (l *ringQueue) listen() {
 	l.cond.Broadcast()
 }
 
-// take collects the completions that are there; mu is held.
+// take collects the available completions; mu is held.
 func (l *ringQueue) take() bool {
 	any := false
 	for {

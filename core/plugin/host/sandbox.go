@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// sandboxArg is the first argument of a process that locks itself in and then
-// becomes a plugin.
+// sandboxArg is the first argument of a process that enters a sandbox and then
+// executes a plugin.
 const sandboxArg = "sandboxed-plugin"
 
-// envReadable lists what a plugin in a sandbox may read, beside the system.
+// envReadable lists what a plugin in a sandbox may read, besides the system.
 const envReadable = "TRAINCTL_SANDBOX_READ"
 
-// WithSandboxes is a host that starts these plugins, named by their paths, in a
-// sandbox, in which each may read what is listed for it; see Options.Sandboxes.
+// WithSandboxes returns a host that starts these plugins, given by path, in a
+// sandbox in which each may read what is listed for it; see Options.Sandboxes.
 func (h *Host) WithSandboxes(readable map[string][]string) *Host {
 	o := h.opts
 	o.Sandboxes = map[string][]string{}
@@ -27,7 +27,7 @@ func (h *Host) WithSandboxes(readable map[string][]string) *Host {
 	return &Host{opts: o}
 }
 
-// sandboxed is a program that becomes another one inside a sandbox.
+// sandboxed returns a program that executes another one inside a sandbox.
 func (h *Host) sandboxed(prog *program, readable []string) (*program, error) {
 	exe, err := h.exe()
 	if err != nil {
@@ -64,14 +64,14 @@ func (h *Host) exe() (string, error) {
 	return exe, nil
 }
 
-// serveSandboxed becomes a plugin in a sandbox and returns only on failure.
+// serveSandboxed executes a plugin in a sandbox and returns only on failure.
 func serveSandboxed(args []string) {
 	readable := filepath.SplitList(os.Getenv(envReadable))
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, envReadable+"=") })
-	err := errors.New("no program is named")
+	err := errors.New("no program is given")
 	if len(args) > 0 {
 		err = lockIn(readable, args, env)
 	}
-	fmt.Fprintf(os.Stderr, "the sandbox cannot be made: %v\n", err)
+	fmt.Fprintf(os.Stderr, "cannot create the sandbox: %v\n", err)
 	os.Exit(1)
 }

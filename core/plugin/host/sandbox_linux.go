@@ -11,25 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemDirs are what every program may read: libraries, interpreters, and what
-// the kernel tells.
+// systemDirs are the folders that every program may read: libraries, interpreters,
+// and information of the kernel.
 var systemDirs = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/opt", "/etc", "/proc", "/sys", "/dev"}
 
-// What the sandbox's rules of Landlock are about: include/uapi/linux/landlock.h.
+// Access rights of Landlock rules: include/uapi/linux/landlock.h.
 const (
 	readRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	fileRights  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	allRights   = unix.LANDLOCK_ACCESS_FS_IOCTL_DEV - 1 // of version 3
 	netRights   = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	scopeRights = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	leastABI    = 4 // of Linux 6.7, the first that knows the network
+	leastABI    = 4 // of Linux 6.7, the first with network rules
 )
 
-// lockIn takes from this process, and from what it becomes and starts, the
-// files that it may not read, all but one directory to write into, and sockets
-// of every network. Then it executes the program. It returns only on failure.
+// lockIn restricts this process and its children: they can read only the allowed
+// files, write only to one directory, and open no network sockets. Then it executes
+// the program. It returns only on failure.
 func lockIn(readable, argv, env []string) error {
-	runtime.LockOSThread() // rules are a thread's; the others end with exec
+	runtime.LockOSThread() // rules apply to a thread; the other threads end with exec
 	rules, err := newRules()
 	if err != nil {
 		return err
@@ -56,11 +56,11 @@ func lockIn(readable, argv, env []string) error {
 	return fmt.Errorf("%s: %w", argv[0], unix.Exec(argv[0], argv, env))
 }
 
-// newRules is a set of rules that deny everything they know of.
+// newRules returns a set of rules that deny every access they can control.
 func newRules() (fd int, err error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < leastABI {
-		return 0, fmt.Errorf("this kernel has no Landlock of Linux 6.7 or newer (version %d, %v); set sandbox = false, or isolate the whole run, as in a container", int(abi), errno)
+		return 0, fmt.Errorf("this kernel does not support Landlock as of Linux 6.7 (version %d, %v); set sandbox = false, or isolate the whole run, for example in a container", int(abi), errno)
 	}
 	attr, size := unix.LandlockRulesetAttr{Handled_access_fs: allRights, Handled_access_net: netRights}, uintptr(16)
 	if abi >= 6 {
@@ -73,7 +73,7 @@ func newRules() (fd int, err error) {
 	return int(n), nil
 }
 
-// allow lets rights hold for a file, or for a directory and all below it.
+// allow grants rights for a file, or for a directory and everything below it.
 func allow(rules int, path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -104,12 +104,12 @@ const (
 
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// denySockets leaves unix sockets alone: Landlock knows TCP, and what it does
-// not know of, such as UDP, is a way out too.
+// denySockets denies all sockets except unix sockets: Landlock restricts only TCP,
+// and UDP, for example, would be a way out.
 func denySockets() error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
-		return fmt.Errorf("it is not made for %s; set sandbox = false", runtime.GOARCH)
+		return fmt.Errorf("it does not support %s; set sandbox = false", runtime.GOARCH)
 	}
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}

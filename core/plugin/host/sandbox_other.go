@@ -5,5 +5,5 @@ package host
 import "errors"
 
 func lockIn([]string, []string, []string) error {
-	return errors.New("there is a sandbox on Linux alone; set sandbox = false")
+	return errors.New("the sandbox needs Linux; set sandbox = false")
 }

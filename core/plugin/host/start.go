@@ -42,15 +42,15 @@ type plugin struct {
 	watched  chan struct{} // closed when it has ended
 	wakeMu   sync.Mutex
 	wakers   []func() // called when the process is found dead
-	ticks    []func() // called on every look of the supervision
+	ticks    []func() // called on every tick of the supervision
 	closing  sync.Once
 	closeErr error
 }
 
-// start brings a plugin to the point where it can be opened.
+// start starts a plugin up to the point where it can be opened.
 func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, error) {
 	if os.Getenv(pb.Handshake.MagicCookieKey) == pb.Handshake.MagicCookieValue {
-		return nil, &StartError{Kind: kind, Name: name, Problem: "this process is a plugin itself", Help: "a plugin starts no plugins, or they would start each other without end; call sdk.Serve before anything else in main"}
+		return nil, &StartError{Kind: kind, Name: name, Problem: "this process is a plugin itself, and a plugin must not start plugins", Help: "call sdk.Serve before anything else in main"}
 	}
 	prog, failed := h.locate(kind, name)
 	if failed != nil {
@@ -87,7 +87,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	return p, nil
 }
 
-// envClientCert is how go-plugin tells a plugin the host's certificate.
+// envClientCert is the variable in which go-plugin passes the host's certificate to a plugin.
 const envClientCert = "PLUGIN_CLIENT_CERT"
 
 func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.ClientConfig {
@@ -118,7 +118,7 @@ func (h *Host) socketHome() string {
 	return tempdir.Home()
 }
 
-// service gives go-plugin's connection as our client.
+// service turns go-plugin's connection into our client.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 }
@@ -131,9 +131,9 @@ func (service) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.
 	return pb.NewPluginClient(conn), nil
 }
 
-// connect starts the process and goes through handshake, Info and Start.
+// connect starts the process and performs handshake, Info and Start.
 func (p *plugin) connect(ctx context.Context) error {
-	// go-plugin knows no context: what it waits for ends with the process.
+	// go-plugin has no contexts: killing the process ends its waits.
 	defer context.AfterFunc(ctx, p.proc.killGroup)()
 	protocol, err := p.client.Client()
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *plugin) connect(ctx context.Context) error {
 	if p.info.Kind != p.proc.kind {
 		return fmt.Errorf("it is a %s plugin", p.info.Kind)
 	}
-	// Connected once is connected for good; a file less to leave behind.
+	// The connection is never made again, so the socket's file can be removed.
 	_ = os.RemoveAll(p.proc.socketDir)
 	return p.startDataPlane(ctx, info.DataPlanes)
 }
@@ -190,7 +190,7 @@ func (p *plugin) sendFile(ctx context.Context, tag uint64, f *os.File) error {
 	return shm.SendFile(p.proc.link, tag, f)
 }
 
-// attach makes an arena known to the plugin under an id above 0.
+// attach shares an arena with the plugin under an id above 0.
 func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Arena) error {
 	if err := p.sendFile(ctx, uint64(id), a.File()); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (p *plugin) attach(ctx context.Context, id uint32, name string, a *shm.Aren
 	return err
 }
 
-// abandon ends a plugin that could not be started and says why.
+// abandon ends a plugin that could not be started and returns why.
 func (p *plugin) abandon(ctx context.Context, cause error) error {
 	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	started := p.proc.pid() != 0
@@ -221,9 +221,9 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 	return e
 }
 
-// patienceAfter is how long a process may take to be found dead after a start that
-// failed: a broken connection is what its death looks like at first, a refusal or
-// the end of the time is not.
+// patienceAfter is how long to wait for the process to end after a failed start: a
+// broken connection may be the first sign of its death; a refusal or a timeout is
+// not.
 func patienceAfter(ctx context.Context, cause error) time.Duration {
 	var refused *sdk.Error
 	if ctx.Err() != nil || errors.As(cause, &refused) && refused.Code != "" {
@@ -243,16 +243,16 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 		e.Help = cmp.Or(usererr.Shortage(e.Problem), foreign)
 	case version != 0 && version != pb.ProtocolVersion:
 		e.Problem = fmt.Sprintf("it speaks version %d of the plugin protocol, this trainctl speaks %d", version, pb.ProtocolVersion)
-		e.Help = "build the plugin against this trainctl's core/sdk, or take the trainctl it was built for"
+		e.Help = "build the plugin against this trainctl's core/sdk, or use the trainctl it was built for"
 	case timedOut:
 		e.Problem = fmt.Sprintf("it was not ready within %v", p.host.opts.StartTimeout)
 		if !e.Fault {
-			e.Help = "its set-up belongs into Open; before that it must not wait for anything"
+			e.Help = "move its set-up to Open; before that it must not wait for anything"
 		}
 	case ctx.Err() != nil:
 		e.Problem, e.Err = "the start was cancelled", ctx.Err()
 	case ended && e.Fault:
-		e.Problem = "its process ended while it started: " + p.proc.status
+		e.Problem = "its process ended during start-up: " + p.proc.status
 	case ended:
 		e.Problem, e.Help = "it ended at once: "+p.proc.status, foreign
 	case version == 0:
@@ -262,15 +262,15 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 	}
 }
 
-// error says what went wrong in a call, and prefers the death of the process
-// to its symptoms.
+// error wraps the error of a call. If the process died, it reports the death
+// instead of its symptoms.
 func (p *plugin) error(phase string, err error) error {
 	if err == nil {
 		return nil
 	}
 	cause := fromStatus(err)
 	if unreachable(err) {
-		p.proc.endsWithin(500 * time.Millisecond) // it is probably about to be found dead
+		p.proc.endsWithin(500 * time.Millisecond) // it has probably died
 	}
 	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: phase, Cause: cause}
 	if failure := p.proc.failure(); failure != nil {
@@ -287,12 +287,12 @@ func (p *plugin) error(phase string, err error) error {
 	return e
 }
 
-// queue is the data plane that was negotiated; call does one operation inline.
+// queue returns the negotiated data plane; call runs one operation inline.
 func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) error) queue {
 	if p.ring != nil {
 		return newRingQueue(p)
 	}
-	return newCallQueue(p, call, 0) // the plugin keeps the operation's deadline
+	return newCallQueue(p, call, 0) // the plugin enforces the operation's deadline
 }
 
 func (p *plugin) failure() error { return p.proc.failure() }
@@ -305,8 +305,8 @@ type local struct {
 	name string
 }
 
-// localQueue is the queue of an instance in this process, whose errors carry
-// its name as those of a process do.
+// localQueue returns the queue of an instance in this process. Its errors have the
+// instance's name, like those of a process.
 func localQueue(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) queue {
 	return newCallQueue(local{info.Kind, info.Name}, call, margin)
 }
@@ -319,7 +319,7 @@ func (local) failure() error { return nil }
 
 func (local) giveUp(error) {}
 
-// once closes an instance in this process once and keeps the outcome.
+// once closes an instance in this process once and keeps the error.
 type once struct {
 	closing sync.Once
 	err     error
@@ -337,8 +337,8 @@ func (p *plugin) pid() int {
 	return p.proc.pid()
 }
 
-// Describe gives the Info of a plugin as named in the TOML. A built-in one is
-// asked in this process; a path is started for a moment, and the error is a
+// Describe returns the Info of a plugin as named in the TOML. A built-in plugin is
+// queried in this process; a plugin given by path is started briefly. The error is a
 // *StartError.
 func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
 	if !IsPath(plugin) {
@@ -349,8 +349,8 @@ func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.
 	return h.Probe(ctx, kind, plugin)
 }
 
-// Probe starts a plugin's process, also a built-in one's, shakes hands with
-// it, asks it to describe itself and ends it.
+// Probe starts a plugin's process, even a built-in one's, shakes hands with it,
+// gets its Info and ends it.
 func (h *Host) Probe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
 	p, err := h.start(ctx, kind, plugin)
 	if err != nil {

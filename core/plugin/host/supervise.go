@@ -11,11 +11,11 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// tick is how often the supervision looks; the plugin's heart beats as often.
+// tick is the interval of the supervision and of the plugin's heartbeat.
 const tick = 100 * time.Millisecond
 
-// supervise notices that the process died or hangs. It counts its own ticks
-// rather than time: when this process was stopped as well, nobody hung.
+// supervise detects that the process died or hangs. It counts its own ticks instead
+// of time, so that a plugin is not blamed while this process was stopped too.
 func (p *plugin) supervise() {
 	defer close(p.watched)
 	alive := p.heartbeat()
@@ -42,8 +42,8 @@ func (p *plugin) supervise() {
 	}
 }
 
-// heartbeat gives a function that reports a sign of life since its last call:
-// the counter in shared memory, or an answered ping.
+// heartbeat returns a function that reports a sign of life since its last call: a
+// changed counter in shared memory, or an answered ping.
 func (p *plugin) heartbeat() func() bool {
 	if p.ring != nil {
 		last := p.ring.Heartbeat()
@@ -74,14 +74,14 @@ func (p *plugin) ping(answered chan<- bool) {
 	answered <- err == nil || status.Code(err) == codes.Unimplemented
 }
 
-// onDeath registers a function that makes waiters look again.
+// onDeath registers a function that wakes waiters.
 func (p *plugin) onDeath(f func()) {
 	p.wakeMu.Lock()
 	defer p.wakeMu.Unlock()
 	p.wakers = append(p.wakers, f)
 }
 
-// onTick registers a function for every look at the process.
+// onTick registers a function for every tick.
 func (p *plugin) onTick(f func()) {
 	p.wakeMu.Lock()
 	defer p.wakeMu.Unlock()
@@ -106,8 +106,8 @@ func (p *plugin) wakeAll() {
 
 func unreachable(err error) bool { return status.Code(err) == codes.Unavailable }
 
-// close ends the plugin: it may finish what was submitted and close within
-// the stop timeout, then its process group is killed.
+// close ends the plugin: it may finish submitted operations and close within the
+// stop timeout; then its process group is killed.
 func (p *plugin) close(ctx context.Context, queue queue) error {
 	p.closing.Do(func() { p.closeErr = p.stop(ctx, queue) })
 	return p.closeErr
@@ -137,8 +137,8 @@ func (p *plugin) stop(ctx context.Context, queue queue) error {
 	return err
 }
 
-// shutdown lets the plugin finish and close; half of the time is for the
-// operations in flight, which are aborted then.
+// shutdown lets the plugin finish and close. Operations in flight get half of the
+// time and are then aborted.
 func (p *plugin) shutdown(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, p.host.opts.StopTimeout/2)
 	_, _ = p.rpc.Drain(drain, &pb.DrainRequest{})
@@ -158,8 +158,8 @@ func (p *plugin) shutdown(ctx context.Context) error {
 	return e
 }
 
-// overdue is what a plugin was given and has not ended for at least so long, "" if
-// nothing.
+// overdue describes an operation that was submitted at least d ago and has not ended,
+// "" if there is none.
 func (p *plugin) overdue(after time.Duration) string {
 	if p == nil {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// This file is the host's half of the translation between the contract and
-// the wire. What comes from a plugin is checked here.
+// This file is the host's half of the conversion between the contract and the wire.
+// It checks everything that comes from a plugin.
 
 func infoFromProto(r *pb.InfoReply) (sdk.Info, error) {
 	out := sdk.Info{
@@ -62,7 +62,7 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	out.Input, errIn = tensorSpec("input", r.Input)
 	out.Target, errTarget = tensorSpec("target", r.Target)
 	if min(r.TrainSamples, r.TestSamples) < 0 || max(r.TrainSamples, r.TestSamples) > math.MaxInt32 { // beyond any order of samples in memory
-		errIn = fmt.Errorf("%d training and %d test samples; each split has 0 to %d", r.TrainSamples, r.TestSamples, math.MaxInt32)
+		errIn = fmt.Errorf("%d training and %d test samples; a split may have 0 to %d", r.TrainSamples, r.TestSamples, math.MaxInt32)
 	}
 	if n := r.Classes; n < 0 || n > math.MaxInt32 || n == 0 && out.Target.DType == tensor.I32 {
 		errTarget = errors.Join(errTarget, fmt.Errorf("%d classes; int32 targets are indices of at least one class, other targets have 0", n))
@@ -78,7 +78,7 @@ func tensorSpec(what string, r *pb.TensorSpec) (tensor.Spec, error) {
 	size := int64(out.DType.Size())
 	for _, d := range r.GetShape() {
 		if d <= 0 || d > maxSample || size*d > maxSample {
-			return out, fmt.Errorf("the %s shape %v makes no sense", what, r.GetShape())
+			return out, fmt.Errorf("the %s shape %v is not valid", what, r.GetShape())
 		}
 		size *= d
 		out.Shape = append(out.Shape, int(d))
@@ -112,16 +112,16 @@ func policyFromProto(r *pb.PolicyReply) (sdk.Policy, error) {
 	return out, nil
 }
 
-// checkScale refuses a loss scale that would make every gradient zero, infinite,
-// or of the wrong sign; losses are multiplied by it in float32.
+// checkScale rejects a loss scale that would make every gradient zero, infinite, or
+// of the wrong sign; losses are multiplied by it in float32.
 func checkScale(scale float64) error {
 	if s := float32(scale); !(s > 0) || math.IsInf(float64(s), 0) {
-		return fmt.Errorf("a loss scale of %v: it is a positive number of float32, 1 for none", scale)
+		return fmt.Errorf("the loss scale %v is not a positive float32; use 1 for no scaling", scale)
 	}
 	return nil
 }
 
-// fromStatus gives the error that the plugin returned, with its type.
+// fromStatus returns the error that the plugin returned, with its type.
 func fromStatus(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	maxDump     = 20_000 // lines of a dump of goroutines that are logged
+	maxDump     = 20_000 // logged lines of a dump of goroutines
 	tailLines   = 20
-	beforeCrash = 5        // of them are shown with a crash
+	beforeCrash = 5        // lines before a crash that are shown with it
 	maxLine     = 64 << 10 // longer lines are cut
 )
 
-// LevelStack is the level of a dump of goroutines: one for the log alone, since
-// messages say what it comes down to.
+// LevelStack is the level of a dump of goroutines. It only goes to the log: messages
+// summarise it.
 const LevelStack = slog.LevelInfo - 1
 
 // callers are the functions of core/sdk that call into a plugin's code: the
@@ -37,7 +37,7 @@ type Lines struct {
 
 	mu    sync.Mutex
 	tail  []string
-	dump  crash.Dump // of goroutines, as the plugin died or was asked where it hangs
+	dump  crash.Dump // of goroutines, printed when the plugin died or was asked where it hangs
 	stack int        // lines of it
 	rate  rate
 }
@@ -80,8 +80,8 @@ func (l *Lines) Add(line string) {
 	l.log.Info(line)
 }
 
-// isStack takes a line that belongs to a dump of goroutines, which the log has
-// whole, and the last lines in short.
+// isStack consumes a line of a dump of goroutines. The log has the whole dump, the
+// last lines a summary.
 func (l *Lines) isStack(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,14 +100,14 @@ func (l *Lines) Hanging() []string {
 	return l.dump.Hanging()
 }
 
-// allowed lets a line into the log, unless there are too many. What is left out
-// is counted, and told once a second.
+// allowed reports whether a line may be logged. Lines above the rate limit are
+// dropped and counted; the count is logged once a second.
 func (l *Lines) allowed() bool {
 	l.mu.Lock()
 	pass, dropped := l.rate.admit(time.Now())
 	l.mu.Unlock()
 	if dropped > 0 {
-		l.log.Warn("the plugin prints too fast; lines are left out of the log", "dropped", dropped, "limit", fmt.Sprintf("%d lines/s", linesPerSecond))
+		l.log.Warn("the plugin prints too fast; lines were dropped from the log", "dropped", dropped, "limit", fmt.Sprintf("%d lines/s", linesPerSecond))
 	}
 	return pass
 }
@@ -133,8 +133,8 @@ func (l *Lines) Last() []string {
 	return out
 }
 
-// record passes a line on that the plugin's slog wrote, with its own level,
-// time and attributes.
+// record logs a line that the plugin's slog wrote, with its own level, time and
+// attributes.
 func (l *Lines) record(line string) (message string, ok bool) {
 	if !strings.HasPrefix(line, "{") {
 		return "", false
@@ -157,7 +157,7 @@ func (l *Lines) record(line string) (message string, ok bool) {
 	return *head.Msg, true
 }
 
-// attributes are the other members of a record, in their order.
+// attributes returns the other members of a record, in their order.
 func attributes(line string) []slog.Attr {
 	dec := json.NewDecoder(bytes.NewReader([]byte(line)))
 	dec.UseNumber()

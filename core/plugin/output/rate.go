@@ -2,8 +2,8 @@ package output
 
 import "time"
 
-// What a plugin may print for long, and at once: a log that takes everything
-// would fill the disk, and slow training down.
+// The rate and burst of lines that a plugin may print: an unlimited log would fill
+// the disk and slow down training.
 const (
 	linesPerSecond = 200
 	lineBurst      = 2000
@@ -17,8 +17,8 @@ type rate struct {
 	dropped int
 }
 
-// admit takes a token for a line. dropped is how many lines were left out since
-// that was last told, at most once a second.
+// admit takes a token for a line. dropped is how many lines were dropped since the
+// last report, at most once a second.
 func (r *rate) admit(now time.Time) (pass bool, dropped int) {
 	if r.last.IsZero() {
 		r.tokens = lineBurst
