@@ -60,7 +60,7 @@ func (p *Precision) Update(_ context.Context, foundInf bool) (sdk.ScaleState, er
 	return p.scaler.update(foundInf), nil
 }
 
-// State is the scaler's part of a checkpoint; empty for a fixed scale.
+// State returns the scaler's part of a checkpoint; empty for a fixed scale.
 func (p *Precision) State(context.Context) (map[string]float64, error) {
 	if p.scaler == nil {
 		return nil, errOrder
@@ -68,7 +68,7 @@ func (p *Precision) State(context.Context) (map[string]float64, error) {
 	return p.scaler.state(), nil
 }
 
-// Load continues from what State gave.
+// Load restores a state returned by State.
 func (p *Precision) Load(_ context.Context, m map[string]float64) error {
 	if p.scaler == nil {
 		return errOrder

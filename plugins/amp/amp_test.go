@@ -80,18 +80,18 @@ func TestIllegalCombinationsAreRefused(t *testing.T) {
 		given map[string]any
 		want  string
 	}{
-		{map[string]any{"level": "O1", "keep_batchnorm_fp32": true}, "keep_batchnorm_fp32 does not go with O1"},
-		{map[string]any{"level": "O1", "master_weights": true}, "master_weights does not go with O1"},
-		{map[string]any{"level": "O0", "master_weights": true}, "master_weights does not go with O0"},
-		{map[string]any{"level": "O0", "dtype": "fp16"}, "dtype does not go with O0"},
-		{map[string]any{"master_weights": true}, "master_weights overrides a level"},
-		{map[string]any{"init_scale": 8.0}, "init_scale is for a dynamic loss scale"},
-		{map[string]any{"level": "O3", "growth_interval": int64(5)}, "growth_interval is for a dynamic loss scale"},
-		{map[string]any{"dtype": "fp16", "max_loss_scale": 8.0}, "max_loss_scale belongs to the levels"},
+		{map[string]any{"level": "O1", "keep_batchnorm_fp32": true}, "keep_batchnorm_fp32 cannot be combined with O1"},
+		{map[string]any{"level": "O1", "master_weights": true}, "master_weights cannot be combined with O1"},
+		{map[string]any{"level": "O0", "master_weights": true}, "master_weights cannot be combined with O0"},
+		{map[string]any{"level": "O0", "dtype": "fp16"}, "dtype cannot be combined with O0"},
+		{map[string]any{"master_weights": true}, "master_weights only applies with a level"},
+		{map[string]any{"init_scale": 8.0}, "init_scale needs a dynamic loss scale"},
+		{map[string]any{"level": "O3", "growth_interval": int64(5)}, "growth_interval needs a dynamic loss scale"},
+		{map[string]any{"dtype": "fp16", "max_loss_scale": 8.0}, "max_loss_scale only applies with a level"},
 		{map[string]any{"dtype": "fp16", "loss_scale": "big"}, `loss_scale = "big"`},
 		{map[string]any{"dtype": "fp16", "loss_scale": "-1"}, `loss_scale = "-1"`},
-		{map[string]any{"dtype": "fp16", "growth_factor": 1.0}, "growth_factor = 1 does not grow"},
-		{map[string]any{"dtype": "fp16", "backoff_factor": 1.0}, "backoff_factor = 1 does not back off"},
+		{map[string]any{"dtype": "fp16", "growth_factor": 1.0}, "growth_factor = 1 is not above 1"},
+		{map[string]any{"dtype": "fp16", "backoff_factor": 1.0}, "backoff_factor = 1 is not below 1"},
 		{map[string]any{"level": "O2", "init_scale": 4.0, "min_loss_scale": 8.0}, "init_scale = 4 is outside"},
 	} {
 		if _, _, err := policy(t, c.given); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -10,8 +10,8 @@ import (
 
 func limit(v float64) *float64 { return &v }
 
-// options are the keys of [precision.options]. What has no default here
-// depends on level and dtype.
+// options are the keys of [precision.options]. Keys without a default here have
+// defaults that depend on level and dtype.
 var options = []sdk.Option{
 	{Name: "level", Type: sdk.String, Enum: []string{"O0", "O1", "O2", "O3"},
 		Doc: "apex optimisation level; without it, autocast"},
@@ -29,7 +29,7 @@ var options = []sdk.Option{
 	{Name: "master_weights", Type: sdk.Boolean, Doc: "override of the level's property, for O2 and O3"},
 }
 
-// settings are the options with everything filled in.
+// settings are the options with all defaults filled in.
 type settings struct {
 	level   string // "" for autocast
 	dtype   tensor.DType
@@ -44,7 +44,7 @@ type settings struct {
 	master  *bool
 }
 
-// read fills in what the options leave open and refuses what does not go together.
+// read fills in defaults and rejects combinations that are not allowed.
 func read(o sdk.Options) (settings, error) {
 	s := settings{level: o.String("level"), scale: 1, growth: 2, backoff: 0.5, every: 2000, max: 1 << 24}
 	s.dtype = s.lowerType(o.String("dtype"))
@@ -96,17 +96,17 @@ func (s *settings) override(o sdk.Options) error {
 			*p = &v
 			return nil
 		case "":
-			return fmt.Errorf("%s overrides a level; autocast keeps weights and batch norm in float32: remove it, or set level", name)
+			return fmt.Errorf("%s only applies with a level (autocast keeps weights and batch norm in float32): remove it, or set level", name)
 		case "O1":
-			return fmt.Errorf("%s does not go with O1, whose weights stay float32: remove it, or use O2", name)
+			return fmt.Errorf("%s cannot be combined with O1, whose weights stay float32: remove it, or use O2", name)
 		}
-		return fmt.Errorf("%s does not go with O0, where everything is float32: remove it", name)
+		return fmt.Errorf("%s cannot be combined with O0, where everything is float32: remove it", name)
 	}
 	if err := set("keep_batchnorm_fp32", &s.keepBN); err != nil {
 		return err
 	}
 	if o.Has("dtype") && s.level == "O0" {
-		return fmt.Errorf("dtype does not go with O0, where everything is float32: remove it, or use another level")
+		return fmt.Errorf("dtype cannot be combined with O0, where everything is float32: remove it, or use another level")
 	}
 	return set("master_weights", &s.master)
 }
@@ -134,9 +134,9 @@ func (s *settings) scaler(o sdk.Options) error {
 		switch {
 		case !o.Has(name):
 		case !s.dynamic:
-			return fmt.Errorf("%s is for a dynamic loss scale, and this one is fixed at %g: remove it, or set loss_scale = \"dynamic\"", name, s.scale)
+			return fmt.Errorf("%s needs a dynamic loss scale, and loss_scale is fixed at %g: remove it, or set loss_scale = \"dynamic\"", name, s.scale)
 		case i >= 4 && s.level == "":
-			return fmt.Errorf("%s belongs to the levels; torch's GradScaler has no limits: remove it", name)
+			return fmt.Errorf("%s only applies with a level; torch's GradScaler has no limits: remove it", name)
 		}
 	}
 	if !s.dynamic {
@@ -162,10 +162,10 @@ func (s *settings) scaler(o sdk.Options) error {
 		s.every = o.Int("growth_interval")
 	}
 	if s.growth <= 1 {
-		return fmt.Errorf("growth_factor = %g does not grow: give more than 1", s.growth)
+		return fmt.Errorf("growth_factor = %g is not above 1: give more than 1", s.growth)
 	}
 	if s.backoff >= 1 {
-		return fmt.Errorf("backoff_factor = %g does not back off: give less than 1", s.backoff)
+		return fmt.Errorf("backoff_factor = %g is not below 1: give less than 1", s.backoff)
 	}
 	if s.level != "" && (s.scale < s.min || s.scale > s.max) {
 		return fmt.Errorf("init_scale = %g is outside min_loss_scale = %g and max_loss_scale = %g", s.scale, s.min, s.max)

@@ -9,9 +9,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// The cast lists are the classes that operations have in core/engine/op. What is in no
-// list runs in the type its inputs have; batch norm is in none and takes float32
-// statistics beside half inputs, as cuDNN does.
+// The cast lists are the classes of operations in core/engine/op. An operation in no
+// list runs in the type of its inputs. Batch norm is in no list: it takes half inputs
+// with float32 statistics, as cuDNN does.
 
 // autocastLists are those of torch.autocast on CPUs
 // (aten/src/ATen/autocast_mode.cpp): convolution and linear run in the lower
@@ -20,8 +20,8 @@ func autocastLists() map[string]sdk.Cast {
 	return lists(func(d *op.Definition) op.Class { return d.Autocast })
 }
 
-// o1Lists are those of apex/amp/lists: like autocast's, and costly functions and
-// layer norm in float32, and additions in the wider of their types.
+// o1Lists are those of apex/amp/lists: like autocast's, plus functions that need
+// precision and layer norm in float32, and additions in the wider of their types.
 func o1Lists() map[string]sdk.Cast {
 	return lists(func(d *op.Definition) op.Class { return d.Apex })
 }

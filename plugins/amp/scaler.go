@@ -7,8 +7,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// scaler is a dynamic or static loss scale. It depends on the sequence of its
-// updates alone, so ranks that see the same ones agree.
+// scaler is a dynamic or static loss scale. It depends only on the sequence of its
+// updates, so ranks with the same updates agree.
 type scaler interface {
 	update(foundInf bool) sdk.ScaleState
 	state() map[string]float64
@@ -24,7 +24,7 @@ func (s *static) state() map[string]float64 { return map[string]float64{} }
 
 func (s *static) load(m map[string]float64) error {
 	if len(m) > 0 {
-		return fmt.Errorf("the checkpoint has a dynamic loss scale, and this run a fixed one: take the [precision] table of that run")
+		return fmt.Errorf("the checkpoint has a dynamic loss scale, and this run a fixed one: use the [precision] table of the run that wrote it")
 	}
 	return nil
 }
@@ -115,11 +115,11 @@ func (l *lossScaler) load(m map[string]float64) error {
 	return nil
 }
 
-// require refuses the state of something else, also that of no scaler at all.
+// require rejects the state of another kind of scaler, and an empty one.
 func require(m map[string]float64, what string, keys ...string) error {
 	for _, k := range keys {
 		if _, ok := m[k]; !ok {
-			return fmt.Errorf("the checkpoint has no %q of a %s: take the [precision] table of the run that wrote it", k, what)
+			return fmt.Errorf("the checkpoint lacks %q of a %s: use the [precision] table of the run that wrote it", k, what)
 		}
 	}
 	return nil

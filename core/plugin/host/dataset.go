@@ -277,6 +277,6 @@ var _ Batches = (*Dataset)(nil)
 
 func (l *localDataset) Close() error { return l.close(l.d.Close) }
 
-// Overdue describes a batch that was requested at least d ago and has not been
-// delivered; "" if there is none, or without shared memory.
+// Overdue describes a batch that has been outstanding for at least the given time;
+// "" if there is none, or without shared memory.
 func (d *Dataset) Overdue(after time.Duration) string { return d.proc.overdue(after) }

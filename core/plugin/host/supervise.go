@@ -158,7 +158,7 @@ func (p *plugin) shutdown(ctx context.Context) error {
 	return e
 }
 
-// overdue describes an operation that was submitted at least d ago and has not ended,
+// overdue describes an operation that has been in flight for at least the given time,
 // "" if there is none.
 func (p *plugin) overdue(after time.Duration) string {
 	if p == nil {

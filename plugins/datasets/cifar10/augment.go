@@ -7,14 +7,14 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
-// pad is the black border that a crop may reach into, on each side.
+// pad is the width of the black border, on each side, that a crop may include.
 const pad = 4
 
-// view is the part of the padded image that is seen, by its upper left corner;
-// (pad, pad) is the image itself.
+// view is the crop of the padded image, given by its upper left corner; (pad, pad)
+// is the image itself.
 type view struct {
 	x, y int
-	flip bool // left and right change places, after the crop
+	flip bool // mirror left and right, after the crop
 }
 
 // randomView is the usual augmentation for CIFAR-10 (He et al., 2015): a random
@@ -27,8 +27,8 @@ func randomView(seed uint64, epoch int, index int64) view {
 // plane is one channel of an image.
 const plane = side * side
 
-// write turns the planes of an image into floats as they are seen. The border
-// is black before it is normalised, as torchvision pads images before ToTensor.
+// write converts the crop of an image to floats, plane by plane. The border is
+// black before normalisation, since torchvision pads images before ToTensor.
 func (v view) write(dst []float32, image []byte, levels *vision.Levels) {
 	var seen [plane]byte
 	for c := range vision.Channels {
@@ -41,7 +41,7 @@ func (v view) write(dst []float32, image []byte, levels *vision.Levels) {
 	}
 }
 
-// cut takes what is seen out of a plane.
+// cut copies the crop from a plane.
 func (v view) cut(out *[plane]byte, in []byte) {
 	*out = [plane]byte{}
 	shift := v.x - pad
@@ -55,7 +55,7 @@ func (v view) cut(out *[plane]byte, in []byte) {
 	}
 }
 
-// mirror turns a row around, eight pixels at a time.
+// mirror reverses a row, eight pixels at a time.
 func mirror(row []byte) {
 	le := binary.LittleEndian
 	for i, j := 0, side-8; i < j; i, j = i+8, j-8 {

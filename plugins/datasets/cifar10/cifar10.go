@@ -16,8 +16,8 @@ import (
 
 // The values of DatasetSpec.Source.
 const (
-	SourceBinary    = "binary"    // files that were there
-	SourceDownload  = "download"  // files that this plugin fetched, now or in an earlier run
+	SourceBinary    = "binary"    // existing files
+	SourceDownload  = "download"  // files that this plugin downloaded, now or in an earlier run
 	SourceGenerated = "generated" // images drawn by package shapes
 )
 
@@ -33,12 +33,12 @@ type Dataset struct {
 	augment bool
 }
 
-// New is CIFAR-10. Files are reached through fs.
+// New returns CIFAR-10, with files in fs.
 func New(fs afero.Fs) *Dataset {
 	return &Dataset{fs: fs, getenv: os.Getenv, records: fileRecords, md5: archiveMD5}
 }
 
-// Open finds, verifies and if need be downloads the data.
+// Open finds and verifies the data, and downloads it if needed.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	return spec, nil
 }
 
-// Describe gives shape and sizes without looking for any file.
+// Describe returns shape and sizes without looking for files.
 func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	s, err := parseSettings(o)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	return specification(n[sdk.Train], n[sdk.Test]), nil
 }
 
-// Locate looks for the files' names, where nothing else could give data.
+// Locate checks that the files exist, if the data can come from nowhere else.
 func (d *Dataset) Locate(o sdk.Options) error {
 	s, err := parseSettings(o)
 	if err != nil || s.download || s.generate {
@@ -126,7 +126,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 			return err
 		}
 		if index < 0 || index >= int64(s.n) {
-			return fmt.Errorf("cifar10: index %d is outside of the %d samples", index, s.n)
+			return fmt.Errorf("cifar10: index %d is out of range for %d samples", index, s.n)
 		}
 		image, label := s.sample(int(index), &drawn)
 		v := view{x: pad, y: pad}
@@ -139,7 +139,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return nil
 }
 
-// Close lets go of the memory. It may be called more than once.
+// Close releases the memory. It may be called more than once.
 func (d *Dataset) Close() error {
 	d.splits = [2]*split{}
 	return nil

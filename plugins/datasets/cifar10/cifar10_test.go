@@ -177,7 +177,7 @@ func TestDamage(t *testing.T) {
 		"cut archive":     {"/r/" + archive, whole[:len(whole)/2], "unexpected EOF; fetch " + archive + " again"},
 		"archive's sum":   {"/r/" + archive, flipped, "checksum"},
 		"no archive":      {"/r/" + archive, []byte("<html>"), "damaged or not complete"},
-		"file left out":   {"/r/" + archive, packed(t, map[int][]byte{5: nil}), "it has no test_batch.bin"},
+		"file left out":   {"/r/" + archive, packed(t, map[int][]byte{5: nil}), "it lacks test_batch.bin"},
 		"file in archive": {"/r/" + archive, packed(t, map[int][]byte{0: bad}), archive + ": " + folder + "/data_batch_1.bin, offset 9219"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestNothingFoundNamesEveryPlace(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"/r: has the Python version of CIFAR-10, which is pickle and is not read; the binary version, cifar-10-binary.tar.gz",
+		"/r: has the Python version of CIFAR-10, a pickle, which is not supported; the binary version, cifar-10-binary.tar.gz",
 		"/r/" + folder + ": no such folder", "/e/cifar10: no such folder", "download: switched off", `fallback = "generated"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -214,7 +214,7 @@ func TestNothingFoundNamesEveryPlace(t *testing.T) {
 
 func TestTooManySamplesAsked(t *testing.T) {
 	_, err := open(t, newDataset(unpacked(t, "/r"), ""), map[string]any{"test_samples": small + 1})
-	if err == nil || !strings.Contains(err.Error(), "test_samples: 8 is more than the 7 samples there are") {
+	if err == nil || !strings.Contains(err.Error(), "test_samples: 8 is more than the 7 samples of the data set") {
 		t.Error(err)
 	}
 }

@@ -20,10 +20,10 @@ const (
 
 const (
 	archive = "cifar-10-binary.tar.gz"
-	folder  = "cifar-10-batches-bin" // what the archive unpacks to
+	folder  = "cifar-10-batches-bin" // folder in the archive
 	site    = "https://www.cs.toronto.edu/~kriz/"
-	// archiveMD5 is the sum that the data set's page gives for the archive. It
-	// guards downloads; an archive that was there already has gzip's own checksum.
+	// archiveMD5 is the sum of the archive on the data set's page. It verifies
+	// downloads; an existing archive is verified by gzip's checksum.
 	archiveMD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 )
 

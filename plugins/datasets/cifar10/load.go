@@ -16,7 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// room is the memory of both splits, one section for each file.
+// room is the memory of both splits, one part for each file.
 type room struct {
 	records int
 	splits  [2][]byte
@@ -35,13 +35,12 @@ func (r *room) section(file int) []byte {
 	return r.splits[sdk.Train][file*n : (file+1)*n]
 }
 
-// read takes one file from its reader, and checks that it has the right number
-// of records and no class beyond the last.
+// read reads one file and checks the number of records and their classes.
 func (r *room) read(file int, from io.Reader, size int64, shown string) error {
 	const fix = "fetch " + archive + " again"
 	b := r.section(file)
 	if size != int64(len(b)) {
-		return fmt.Errorf("%s: %d bytes, expected %d records of %d bytes: truncated, or not CIFAR-10's binary version; %s", shown, size, r.records, recordBytes, fix)
+		return fmt.Errorf("%s: %d bytes, expected %d records of %d bytes: truncated, or not the binary version of CIFAR-10; %s", shown, size, r.records, recordBytes, fix)
 	}
 	if _, err := io.ReadFull(from, b); err != nil {
 		return fmt.Errorf("%s: %w; %s", shown, err, fix)
@@ -104,7 +103,7 @@ func (s *search) loadArchive(path string) (*found, error) {
 	return r.found(s.sourceOf(filepath.Dir(path))), nil
 }
 
-// unpack reads an archive to its end, so that gzip compares its checksum.
+// unpack reads an archive to its end, so that gzip verifies its checksum.
 func (r *room) unpack(f io.Reader, shown string) error {
 	damaged := func(err error) error {
 		return fmt.Errorf("%s is damaged or not complete: %w; delete it and fetch it again", shown, err)
@@ -137,13 +136,13 @@ func (r *room) unpack(f io.Reader, shown string) error {
 	}
 	for i, ok := range seen {
 		if !ok {
-			return damaged(fmt.Errorf("it has no %s", fileName(i)))
+			return damaged(fmt.Errorf("it lacks %s", fileName(i)))
 		}
 	}
 	return nil
 }
 
-// keep writes the files to a folder. Every file gets its name when it is whole.
+// keep writes the files to a folder. Every file gets its name once it is complete.
 func (r *room) keep(fs afero.Fs, dir string) error {
 	if err := fs.MkdirAll(dir, 0o755); err != nil {
 		return err

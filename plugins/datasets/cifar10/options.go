@@ -19,7 +19,7 @@ const (
 	augmentStandard   = "standard"
 )
 
-// Info names the data set and its options.
+// Info describes the data set and its options.
 func (d *Dataset) Info() sdk.Info {
 	positive := 1.0
 	return sdk.Info{
@@ -29,11 +29,11 @@ func (d *Dataset) Info() sdk.Info {
 		Summary: "CIFAR-10: 50,000 + 10,000 colour images of 32×32 pixels in ten classes",
 		Options: append([]sdk.Option{
 			{Name: "root", Type: sdk.String, Default: "data/cifar10", Doc: "Folder with the six .bin files, flat or in " + folder + ", or with " + archive + "; downloads go there."},
-			{Name: "download", Type: sdk.Boolean, Default: true, Doc: "Fetch the archive when there is no data in root and in $" + dataEnv + "; false never touches the network."},
-			{Name: "mirrors", Type: sdk.StringList, Default: []string{site}, Doc: "Addresses to download from, best first; set it to use a mirror of your own."},
-			{Name: "timeout", Type: sdk.Duration, Default: "30m", Doc: "Limit for the whole download, the wait for another rank's download included."},
-			{Name: "fallback", Type: sdk.String, Default: fallbackError, Enum: []string{fallbackError, fallbackGenerated}, Doc: "What to do without data: stop, or train on shapes that the plugin draws itself."},
-			{Name: "augment", Type: sdk.String, Default: augmentNone, Enum: []string{augmentNone, augmentStandard}, Doc: "For training: nothing, or a random crop with a border of 4 pixels and a random flip."},
+			{Name: "download", Type: sdk.Boolean, Default: true, Doc: "Download the archive if neither root nor $" + dataEnv + " has the data; false never uses the network."},
+			{Name: "mirrors", Type: sdk.StringList, Default: []string{site}, Doc: "Addresses to download from, best first; set it to use your own mirror."},
+			{Name: "timeout", Type: sdk.Duration, Default: "30m", Doc: "Limit for the whole download, including the wait for another rank's download."},
+			{Name: "fallback", Type: sdk.String, Default: fallbackError, Enum: []string{fallbackError, fallbackGenerated}, Doc: "Without data: fail, or train on shapes that the plugin draws."},
+			{Name: "augment", Type: sdk.String, Default: augmentNone, Enum: []string{augmentNone, augmentStandard}, Doc: "Training augmentation: none, or a random crop with a border of 4 pixels and a random flip."},
 			{Name: "train_samples", Type: sdk.Int, Unit: "samples", Min: &positive, Doc: "Use only the first samples of the training set. Default: all."},
 			{Name: "test_samples", Type: sdk.Int, Unit: "samples", Min: &positive, Doc: "Use only the first samples of the test set. Default: all."},
 		}, vision.Options(nil, nil, " Usual for CIFAR-10: [0.4914, 0.4822, 0.4465] and std = [0.2470, 0.2435, 0.2616]. Default: nothing.")...),
@@ -65,10 +65,10 @@ func parseSettings(o sdk.Options) (settings, error) {
 		samples:  [2]int{int(o.Int("train_samples")), int(o.Int("test_samples"))},
 	}
 	if s.root == "" {
-		l.Addf("root", "name the folder that holds the files or shall hold them", "is empty")
+		l.Addf("root", "give the folder that has the files, or to which they are downloaded", "is empty")
 	}
 	if s.download && s.timeout <= 0 {
-		l.Addf("timeout", `write it as "30m"`, "%v leaves no time to download", s.timeout)
+		l.Addf("timeout", `write it as "30m"`, "%v is not positive, so a download would have no time", s.timeout)
 	}
 	for _, m := range s.mirrors {
 		if u, err := url.Parse(m); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -17,11 +17,11 @@ import (
 // dataEnv is the environment variable that names a folder of data sets.
 const dataEnv = "TRAINCTL_DATA"
 
-// marker is put into root before anything is downloaded to it, so that all ranks
-// name the same source, whenever they look.
+// marker is a file created in root before a download, so that all ranks report the
+// same source, whenever they look.
 const marker = ".downloaded"
 
-// search looks for the data, place by place, and remembers why not.
+// search looks for the data, place by place, and records why each place failed.
 type search struct {
 	settings
 	fs      afero.Fs
@@ -29,7 +29,7 @@ type search struct {
 	records int    // in one file
 	md5     string // of the archive
 	log     *slog.Logger
-	loud    slog.Level // of what one rank of a host should say for all
+	loud    slog.Level // of messages that one rank of a host logs for all
 	tried   []string
 }
 
@@ -59,7 +59,7 @@ func (s *search) find(ctx context.Context) (*found, error) {
 
 func layouts(dir string) []string { return []string{dir, filepath.Join(dir, folder)} }
 
-// shelves are the places in a folder of several data sets.
+// shelves returns the places in a folder of several data sets.
 func shelves(dir string) []string {
 	places := layouts(dir)
 	for _, name := range []string{name, "cifar-10", "CIFAR10"} {
@@ -68,8 +68,8 @@ func shelves(dir string) []string {
 	return places
 }
 
-// inFolders loads from the first place that has the files, and only then from
-// the first that has the archive, which takes longer.
+// inFolders loads from the first place with the files, or else from the first with
+// the archive, which takes longer.
 func (s *search) inFolders(places []string) (*found, error) {
 	for _, dir := range places {
 		if s.unpacked(dir) {
@@ -93,7 +93,7 @@ func (s *search) isFile(path string) bool {
 func (s *search) lack(dir string) string {
 	python := s.isFile(filepath.Join(dir, pickleArchive))
 	if ok, _ := afero.DirExists(s.fs, filepath.Join(dir, pickleFolder)); ok || python {
-		return "has the Python version of CIFAR-10, which is pickle and is not read; the binary version, " + archive + ", has the same images"
+		return "has the Python version of CIFAR-10, a pickle, which is not supported; the binary version, " + archive + ", has the same images"
 	}
 	if ok, _ := afero.DirExists(s.fs, dir); !ok {
 		return "no such folder"
@@ -112,8 +112,8 @@ func (s *search) sourceOf(dir string) string {
 	return SourceBinary
 }
 
-// byDownload fetches the archive into root and unpacks it there. Only the end
-// of ctx is an error of the whole search.
+// byDownload downloads the archive to root and unpacks it there. Only the end of
+// ctx is an error of the whole search.
 func (s *search) byDownload(ctx context.Context) (*found, error) {
 	if !s.download {
 		s.note("download", "switched off (download = false)")
@@ -131,7 +131,7 @@ func (s *search) byDownload(ctx context.Context) (*found, error) {
 	return s.inFolders(layouts(s.root))
 }
 
-var errOther = errors.New("another rank could not download either")
+var errOther = errors.New("another rank could not download it either")
 
 func (s *search) fetchLocked(ctx context.Context) error {
 	unlock, after, err := fetch.Lock(ctx, s.fs, s.root)
@@ -156,7 +156,7 @@ func (s *search) fetchLocked(ctx context.Context) error {
 	return s.unpack()
 }
 
-// unpack puts the files beside the archive, so that later starts need not
+// unpack writes the files next to the archive, so that later starts need not
 // decompress it.
 func (s *search) unpack() error {
 	path := filepath.Join(s.root, archive)
@@ -183,9 +183,9 @@ func (s *search) missing(dir string) (names []string) {
 	return names
 }
 
-// nothing is the error that tells the whole search and the ways out.
+// nothing returns the error with the whole search and the fixes.
 func (s *search) nothing() error {
-	return fmt.Errorf("found no data: %s\nfix: put %s into %s, packed or not, or name a folder that has it by the option root or by $%s, "+
+	return fmt.Errorf("found no data: %s\nfix: put %s into %s, packed or unpacked, or set the option root or $%s to a folder that has it, "+
 		"or allow the download, or set fallback = %q to train on drawn shapes",
 		strings.Join(strings.Fields(strings.Join(s.tried, "; ")), " "), archive, s.root, dataEnv, fallbackGenerated)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/shapes"
 )
 
-// split is one part of the data: records in memory, or a stream of images that
-// are drawn whenever they are asked for.
+// split is one part of the data: records in memory, or a stream of images that are
+// drawn on request.
 type split struct {
 	n       int
 	records []byte // nil when drawn
 	stream  shapes.Stream
 }
 
-// sample gives the planes and the class of one sample; room is for a drawn one.
+// sample returns the planes and the class of one sample; room is the buffer for a drawn one.
 func (s *split) sample(i int, room *[imageBytes]byte) (image []byte, label int) {
 	if s.records == nil {
 		return room[:], s.stream.Draw(i, room[:])
@@ -38,13 +38,13 @@ type found struct {
 	splits  [2]*split
 }
 
-// limit cuts the splits to what the options ask for.
+// limit shortens the splits to the sizes in the options.
 func (f *found) limit(o settings) error {
 	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
 		want, s := o.samples[i], f.splits[i]
 		if want > s.n {
-			l.Addf(key, "leave it out to use all", "%d is more than the %d samples there are", want, s.n)
+			l.Addf(key, "remove the key to use all samples", "%d is more than the %d samples of the data set", want, s.n)
 		} else if want > 0 {
 			s.n = want
 		}
@@ -52,8 +52,8 @@ func (f *found) limit(o settings) error {
 	return l.Err()
 }
 
-// fingerprint is the SHA-256 over counts, classes and the CRC-32 of all
-// records: a hash of the whole would take most of a second at every start.
+// fingerprint returns the SHA-256 over counts, classes and the CRC-32 of all
+// records: a SHA-256 of the records would take most of a second at every start.
 // Drawn images are identified by the version of their generator.
 func (f *found) fingerprint() string {
 	h := sha256.New()
@@ -82,7 +82,7 @@ func number(h hash.Hash, n uint64) {
 }
 
 func (s *search) generated() *found {
-	notice := fmt.Sprintf("TRAINING ON GENERATED SHAPES, NOT ON CIFAR-10: there is no data in %[1]s or $%[2]s and none was downloaded. "+
+	notice := fmt.Sprintf("TRAINING ON GENERATED SHAPES, NOT ON CIFAR-10: %[1]s and $%[2]s have no data and none was downloaded. "+
 		"The accuracy says nothing about CIFAR-10. Put %[3]s into %[1]s to train on it; fallback = %[4]q stops instead.",
 		s.root, dataEnv, archive, fallbackError)
 	return &found{

@@ -8,7 +8,7 @@ const (
 	Version = 1
 )
 
-// Stream is a sequence of images that shares none with another stream.
+// Stream is a sequence of images. Different streams have no image in common.
 type Stream uint64
 
 // The streams of the two splits.
@@ -51,8 +51,8 @@ func writeGlyph(canvas *[Pixels]byte, g glyph, r *source) {
 	}
 }
 
-// How rough the hand is. The values are chosen so that the two-block ConvNet
-// of the DDP tutorials ends near 99 % after two epochs.
+// How irregular the handwriting is. The values are chosen so that the two-block
+// ConvNet of the DDP tutorials reaches about 99 % after two epochs.
 const (
 	bend         = 9  // jitter of a control point, in units of the glyph box (100)
 	turn         = 26 // shear and rotation, percent of the scale

@@ -10,7 +10,7 @@ type glyph []stroke
 
 const maxPoints = 12
 
-// glyphs lists for every digit the ways in which people write it.
+// glyphs lists for every digit the ways to write it.
 var glyphs = [10][]glyph{
 	0: {
 		{{{50, 0}, {13, 2}, {8, 50}, {15, 99}, {50, 100}, {85, 99}, {92, 50}, {87, 2}, {50, 0}}},

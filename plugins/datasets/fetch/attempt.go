@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/afero"
 )
 
-// attempt asks one URL for a file, continuing a part that is there. It
-// reports whether it continued one. After a *ContentError no part is left.
+// attempt downloads a file from one URL, continuing an existing part. It reports
+// whether it continued one. After a *ContentError no part is left.
 func (s *session) attempt(ctx context.Context, url string, file File) (resumed bool, err error) {
 	part := filepath.Join(s.dir, file.Name+".part")
 	f, err := s.Fs.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
@@ -42,7 +42,7 @@ func (s *session) attempt(ctx context.Context, url string, file File) (resumed b
 	return resumed, s.keep(f, part, strings.TrimSuffix(part, ".part"))
 }
 
-// keep gives a verified part its name, durably.
+// keep renames a verified part to its final name, durably.
 func (s *session) keep(f afero.File, part, name string) error {
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", part, err)
@@ -50,13 +50,13 @@ func (s *session) keep(f afero.File, part, name string) error {
 	return s.Fs.Rename(part, name)
 }
 
-// transfer is one answer of one mirror on its way into the part file.
+// transfer writes one response of one mirror to the part file.
 type transfer struct {
 	*session
 	file File
 	f    afero.File
 	sum  hash.Hash
-	done int64 // bytes in the part file, all of them in sum
+	done int64 // bytes in the part file, all included in sum
 }
 
 func (t *transfer) run(ctx context.Context, url string) error {
@@ -83,7 +83,7 @@ func (t *transfer) exchange(ctx context.Context, url string, watch *watchdog) er
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return t.check() // the part is whole already, or longer than the file
+		return t.check() // the part is complete already, or longer than the file
 	}
 	if err := t.position(resp); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (t *transfer) exchange(ctx context.Context, url string, watch *watchdog) er
 	return t.check()
 }
 
-// withoutURL takes the address off an error: it is named further up.
+// withoutURL removes the address from an error, because the caller adds it.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -102,10 +102,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-// position makes the part file end where the answer starts.
+// position truncates the part file to where the response starts.
 func (t *transfer) position(resp *http.Response) error {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" {
-		return fmt.Errorf("the mirror answered %s with a web page (from %s) instead of the file", resp.Status, resp.Request.URL)
+		return fmt.Errorf("the mirror sent a web page (%s, from %s) instead of the file", resp.Status, resp.Request.URL)
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -114,7 +114,7 @@ func (t *transfer) position(resp *http.Response) error {
 		}
 	case http.StatusPartialContent:
 		if want := fmt.Sprintf("bytes %d-", t.done); !strings.HasPrefix(resp.Header.Get("Content-Range"), want) {
-			return contentf("the mirror answered with range %q instead of %q", resp.Header.Get("Content-Range"), want)
+			return contentf("the mirror sent range %q instead of %q", resp.Header.Get("Content-Range"), want)
 		}
 	default:
 		return fmt.Errorf("the mirror answered %s", resp.Status)
@@ -154,7 +154,7 @@ func (t *transfer) receive(body io.Reader, length int64) error {
 	}
 }
 
-// progressEvery is the distance of progress lines in bytes.
+// progressEvery is the number of bytes between progress lines.
 const progressEvery = 512 << 10
 
 func (t *transfer) progress(n, total int64) {

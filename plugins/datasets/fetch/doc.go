@@ -1,13 +1,12 @@
-// Package fetch downloads a fixed set of files from the first mirror that
-// works, and keeps nothing that is not exactly the expected content.
+// Package fetch downloads a fixed set of files from the first mirror that works, and
+// keeps a file only if it has exactly the expected content.
 //
-// The caller's duties, in order: take the [Lock] of the folder (local ranks
-// share it), look again whether the files have appeared, then call
-// [Fetcher.Fetch].
+// The caller takes the [Lock] of the folder, which local ranks share; looks again
+// whether the files have appeared; and then calls [Fetcher.Fetch].
 //
-// A file arrives as NAME.part, which a later attempt continues, and gets its
-// name only after its MD5 matched. A wrong sum, an answer that is not the
-// file, a refusal or a connection that stays silent moves on to the next mirror.
+// A file is downloaded to NAME.part, which a later attempt continues, and gets its
+// name only after its MD5 matched. After a wrong sum, a response that is not the
+// file, an error status or a stalled connection, the next mirror is tried.
 //
 // It imports nothing else of this module. Start with fetch.go.
 package fetch

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/afero"
 )
 
-// File is one file to have.
+// File is one file to download.
 type File struct {
 	Name string // relative to the mirror and to the folder
 	MD5  string // lower-case hex
@@ -24,12 +24,12 @@ type File struct {
 type Fetcher struct {
 	Fs      afero.Fs
 	Mirrors []string      // base URLs, best first
-	Connect time.Duration // for a connection; default 3 s, so that a machine without a network finds out soon
-	Idle    time.Duration // without a single byte; default 10 s
+	Connect time.Duration // limit to connect; default 3 s, so that a machine without a network fails soon
+	Idle    time.Duration // limit without a single byte; default 10 s
 	Log     *slog.Logger  // progress lines carry "done" and "total" in bytes
 }
 
-// MaxBytes is the largest file that is accepted from a mirror.
+// MaxBytes is the size of the largest file that is accepted from a mirror.
 const MaxBytes = 256 << 20
 
 const (
@@ -37,14 +37,14 @@ const (
 	defaultIdle    = 10 * time.Second
 )
 
-// Fetch makes every file exist in dir. Files that are there already are left
-// alone. The error lists, for each mirror, what went wrong.
+// Fetch downloads the files that dir lacks; existing files are not changed. The
+// error lists what went wrong with each mirror.
 func (f *Fetcher) Fetch(ctx context.Context, dir string, files []File) error {
 	if len(f.Mirrors) == 0 {
-		return errors.New("there is no mirror to download from")
+		return errors.New("no mirrors are set to download from")
 	}
 	if err := f.Fs.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the folder to download to: %w", err)
+		return fmt.Errorf("cannot create the folder to download to: %w", err)
 	}
 	client := f.client()
 	defer client.CloseIdleConnections()
@@ -67,7 +67,7 @@ func (f *Fetcher) client() *http.Client {
 		DialContext:           (&net.Dialer{Timeout: connect}).DialContext,
 		TLSHandshakeTimeout:   connect,
 		ResponseHeaderTimeout: orDefault(f.Idle, defaultIdle),
-		DisableCompression:    true, // the files are gzip themselves and their sums cover that
+		DisableCompression:    true, // the files are gzip themselves, and their sums are those of the gzip files
 	}}
 }
 
@@ -78,7 +78,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// session is one call of Fetch: it remembers mirrors that cannot be reached.
+// session is one call of Fetch. It records mirrors that cannot be reached.
 type session struct {
 	*Fetcher
 	client *http.Client
@@ -110,8 +110,8 @@ func (s *session) fromAnyMirror(ctx context.Context, file File) error {
 	return errors.Join(tried...)
 }
 
-// fromMirror tries one mirror, and once more from the start when a
-// continued part turns out to be wrong: it may stem from another mirror.
+// fromMirror tries one mirror, and once more from the start if a continued part
+// turns out to be wrong: it may come from another mirror.
 func (s *session) fromMirror(ctx context.Context, mirror string, file File) error {
 	resumed, err := s.attempt(ctx, join(mirror, file.Name), file)
 	if resumed && errors.As(err, new(*ContentError)) {
@@ -122,14 +122,14 @@ func (s *session) fromMirror(ctx context.Context, mirror string, file File) erro
 
 func join(mirror, name string) string { return strings.TrimRight(mirror, "/") + "/" + name }
 
-// unreachable reports whether no connection came about at all.
+// unreachable reports whether no connection could be established.
 func unreachable(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	return errors.As(err, &dns) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// ContentError is an answer that is not the wanted file.
+// ContentError reports a response that is not the requested file.
 type ContentError struct{ Detail string }
 
 func (e *ContentError) Error() string { return e.Detail }
@@ -138,7 +138,7 @@ func contentf(format string, args ...any) error {
 	return &ContentError{fmt.Sprintf(format, args...)}
 }
 
-// StallError is a connection that went silent.
+// StallError reports a connection that delivered no more data.
 type StallError struct {
 	Idle time.Duration
 	Done int64 // bytes that had arrived

@@ -103,7 +103,7 @@ func TestBadMirrorsAreSkipped(t *testing.T) {
 		"wrong range": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Range", "bytes 5-9/10")
 			w.WriteHeader(http.StatusPartialContent)
-		}, "answered with range"},
+		}, "sent range"},
 	}
 	for name, c := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestProgress(t *testing.T) {
 func TestReadOnlyFolder(t *testing.T) {
 	fs := afero.NewReadOnlyFs(afero.NewMemMapFs())
 	err := fetcher(fs, serve(t, whole)).Fetch(t.Context(), "/d", []File{file()})
-	if err == nil || !strings.Contains(err.Error(), "cannot make the folder") {
+	if err == nil || !strings.Contains(err.Error(), "cannot create the folder") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,17 +16,16 @@ import (
 
 const lockName = ".download.lock"
 
-// Lock lets one process at a time download into dir: local ranks start
-// together and want the same files. It waits until the context ends; the
-// error then names the owner. After reports that an owner before us finished
-// while we waited: what it did not get is not worth a second attempt. An owner
-// that died has not finished. The file holds the owner's pid for people, the
-// lock itself belongs to the open descriptor, so that it ends with its owner
-// however that died. On a file system that is not the operating system's, and
-// where the system has no such locks, it covers this process alone.
+// Lock lets one process at a time download to dir, since local ranks start together
+// and need the same files. It waits until the context ends; the error then names the
+// owner. After reports that another owner finished while we waited: a file that it
+// could not get is not worth a second attempt. An owner that died has not finished.
+// The file has the owner's pid for people; the lock itself belongs to the open
+// descriptor, so it ends when its owner does. On a file system that is not the
+// operating system's, and on systems without such locks, it covers only this process.
 func Lock(ctx context.Context, fs afero.Fs, dir string) (unlock func(), after bool, err error) {
 	if err := fs.MkdirAll(dir, 0o755); err != nil {
-		return nil, false, fmt.Errorf("cannot make the folder to download to: %w", err)
+		return nil, false, fmt.Errorf("cannot create the folder to download to: %w", err)
 	}
 	path := filepath.Join(dir, lockName)
 	leave, after, err := enter(ctx, path)
@@ -70,8 +69,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryLock returns no file and no error when another process has the lock.
-// Orphaned says that the owner before us died: it left its file behind.
+// tryLock returns no file and no error if another process has the lock. Orphaned
+// reports that the previous owner died: it left its file behind.
 func tryLock(fs afero.Fs, path string) (f afero.File, orphaned bool, err error) {
 	f, err = fs.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -91,8 +90,8 @@ func tryLock(fs afero.Fs, path string) (f afero.File, orphaned bool, err error) 
 	return f, orphaned, nil
 }
 
-// lockFile locks the open file and makes sure that it is still the one at
-// path: the previous owner removes it before letting go.
+// lockFile locks the open file and checks that it is still the one at path: the
+// previous owner removes it before unlocking.
 func lockFile(fs afero.Fs, f afero.File, path string) (bool, error) {
 	osFile, ok := f.(*os.File)
 	if !ok {
@@ -120,8 +119,8 @@ func busy(fs afero.Fs, path string, cause error) error {
 	return fmt.Errorf("%s is downloading (%s): %w", owner, path, cause)
 }
 
-// inside holds one token per lock file for this process, where several ranks
-// may be served by one.
+// inside holds one token per lock file for this process, which may serve several
+// ranks.
 var inside sync.Map
 
 func enter(ctx context.Context, path string) (leave func(), after bool, err error) {

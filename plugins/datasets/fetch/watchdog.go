@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// watchdog cancels a context when nothing was read for a while.
+// watchdog cancels a context when nothing has been read for a while.
 type watchdog struct {
 	idle   time.Duration
 	timer  *time.Timer
@@ -32,7 +32,7 @@ func (w *watchdog) stop() {
 	w.cancel(nil)
 }
 
-// reader passes bytes on and lets each of them postpone the bark.
+// reader passes bytes on; every read resets the watchdog.
 func (w *watchdog) reader(r io.Reader) io.Reader { return &watched{r, w} }
 
 type watched struct {

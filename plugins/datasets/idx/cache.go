@@ -14,23 +14,23 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Cache keeps decompressed copies of gzip files in a folder, so that only the
-// first run waits for the decompression. A copy is named by the SHA-256 of the
-// compressed file and believed when its length and CRC-32 are those that the
-// gzip file announces: a stale or damaged copy is never used. A folder that
-// cannot be written to costs time and nothing else.
+// Cache keeps decompressed copies of gzip files in a folder, so that only the first
+// run waits for decompression. A copy is named by the SHA-256 of the compressed
+// file, and used only if its length and CRC-32 match those in the gzip file, so a
+// stale or damaged copy is never used. If the folder cannot be written, loading is
+// slower and otherwise works.
 //
 // A Cache may be used by several goroutines, and by several processes at once.
 type Cache struct {
 	Fs  afero.Fs
 	Dir string // empty: nothing is kept
-	Min int    // bytes of content from which a copy is worth its file
+	Min int    // smallest content in bytes that is cached
 
 	storing sync.WaitGroup
 }
 
-// Load is [Load] through the cache. A copy that is missing is written while
-// the caller goes on; Wait waits for it.
+// Load is [Load] through the cache. A missing copy is written in the background;
+// Wait waits for it.
 func (c *Cache) Load(path string, dims int) (*Array, error) {
 	raw, err := readBounded(c.Fs, path)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Cache) Load(path string, dims int) (*Array, error) {
 	return a, err
 }
 
-// Wait returns when every copy is written or given up.
+// Wait returns when every copy has been written or has failed.
 func (c *Cache) Wait() { c.storing.Wait() }
 
 // minGzip is a header and a trailer (RFC 1952).
@@ -61,7 +61,7 @@ func (c *Cache) nameOf(raw []byte) string {
 	return filepath.Join(c.Dir, hex.EncodeToString(h[:16])+".idx")
 }
 
-// read is nil unless the copy is what raw would decompress to.
+// read returns the copy, or nil if it is not what raw decompresses to.
 func (c *Cache) read(name string, raw []byte, dims int) *Array {
 	whole, err := readBounded(c.Fs, name)
 	if err != nil {
@@ -77,11 +77,11 @@ func (c *Cache) read(name string, raw []byte, dims int) *Array {
 	return a
 }
 
-// abandoned is the age at which a half-written copy has no writer any more.
+// abandoned is the age at which a half-written copy surely has no writer.
 const abandoned = 10 * time.Minute
 
-// store writes the copy under another name first. Of several processes one
-// does it, and what a killed one left behind is cleared away later.
+// store writes the copy under a temporary name first. Only one of several processes
+// writes it; files left behind by a killed process are removed later.
 func (c *Cache) store(name string, whole []byte) {
 	if c.Fs.MkdirAll(c.Dir, 0o700) != nil {
 		return

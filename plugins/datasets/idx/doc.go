@@ -1,11 +1,11 @@
 // Package idx reads the IDX format of MNIST and its relatives: a big-endian
 // magic number (two zero bytes, element type, number of dimensions), one
-// uint32 per dimension, then the elements in C order. Files may be compressed
-// with gzip; their first bytes tell, not their name.
+// uint32 per dimension, then the elements in C order. Files may be compressed with
+// gzip, which is detected by their first bytes, not by name.
 //
-// A file is believed only as far as it is checked: the header against the
-// length of the file before anything is allocated, the gzip checksum, and
-// that nothing follows the last element.
+// Everything in a file is checked: the header against the length of the file before
+// anything is allocated, the gzip checksum, and that nothing follows the last
+// element.
 //
 // It imports nothing else of this module. Start with idx.go.
 package idx

@@ -8,15 +8,15 @@ import (
 	"io"
 )
 
-// maxRatio bounds what deflate can make of one byte (RFC 1951: 258 bytes for
-// a length and a distance code of one bit each), so that a short file cannot
-// ask for a large allocation.
+// maxRatio bounds the bytes that deflate can produce from one byte (RFC 1951: 258
+// bytes for a length and a distance code of one bit each), so that a short file
+// cannot cause a large allocation.
 const maxRatio = 1032
 
 func isGzip(b []byte) bool { return len(b) >= 2 && b[0] == 0x1f && b[1] == 0x8b }
 
-// parseGzip decompresses into memory of exactly the size that the IDX header
-// announces, after the gzip trailer (RFC 1952: length modulo 2^32) agreed.
+// parseGzip decompresses to memory of exactly the size in the IDX header, after
+// checking that the gzip trailer (RFC 1952: length modulo 2^32) agrees.
 func parseGzip(raw []byte, dims int) (*Array, error) {
 	in := bytes.NewReader(raw)
 	z, err := gzip.NewReader(in)
@@ -44,15 +44,15 @@ func parseGzip(raw []byte, dims int) (*Array, error) {
 	return &Array{Dims: h.dims, Data: whole[h.len:], whole: whole}, checkEnd(z, in, h)
 }
 
-// trailer is what a gzip file says about its content (RFC 1952): CRC-32 and
-// length modulo 2^32.
+// trailer is the end of a gzip file (RFC 1952): CRC-32 of the content and its length
+// modulo 2^32.
 func trailer(raw []byte) (crc, size uint32) {
 	end := raw[len(raw)-8:]
 	return binary.LittleEndian.Uint32(end), binary.LittleEndian.Uint32(end[4:])
 }
 
-// checkTrailer compares the announced length with the one in the last four
-// bytes before memory is taken for it.
+// checkTrailer compares the length in the header with the one in the last four bytes
+// before memory is allocated for it.
 func checkTrailer(raw []byte, h header) error {
 	_, announced := trailer(raw)
 	size := int64(announced)
@@ -67,8 +67,8 @@ func checkTrailer(raw []byte, h header) error {
 	return nil
 }
 
-// checkEnd reads past the last element, which makes gzip compare checksum and
-// length, and looks for bytes behind the stream.
+// checkEnd reads past the last element, which makes gzip verify checksum and length,
+// and looks for bytes after the stream.
 func checkEnd(z *gzip.Reader, in *bytes.Reader, h header) error {
 	end := h.len + h.bytes
 	var one [1]byte

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Limits on what a header may ask for.
+// Limits for the values in a header.
 const (
 	MaxDims  = 8
 	MaxBytes = 1 << 30 // elements of one file
@@ -25,7 +25,7 @@ type Array struct {
 	whole []byte // the decompressed file, Data included; nil when it was not compressed
 }
 
-// Error is a file that cannot be used.
+// Error reports a file that cannot be used.
 type Error struct {
 	Path   string // empty when the bytes came from elsewhere
 	Offset int64  // where in the (decompressed) content
@@ -79,14 +79,14 @@ func readBounded(fs afero.Fs, path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &Error{Path: path, Detail: "not a regular file", Help: "name the folder that holds the IDX files"}
+		return nil, &Error{Path: path, Detail: "not a regular file", Help: "give the folder that has the IDX files"}
 	}
 	if info.Size() > MaxBytes+headerLen(MaxDims) {
 		return nil, &Error{Path: path, Offset: MaxBytes, Detail: fmt.Sprintf("the file has %d bytes, more than this reader accepts (%d)", info.Size(), MaxBytes)}
 	}
 	raw := make([]byte, info.Size())
 	if n, err := io.ReadFull(f, raw); err != nil {
-		return nil, &Error{Path: path, Offset: int64(n), Detail: fmt.Sprintf("the file shrank from %d to %d bytes while it was read", len(raw), n), Help: "let the copy finish first"}
+		return nil, &Error{Path: path, Offset: int64(n), Detail: fmt.Sprintf("the file shrank from %d to %d bytes while it was read", len(raw), n), Help: "wait until the copy is complete"}
 	}
 	return raw, nil
 }
@@ -138,7 +138,7 @@ func parseHeader(b []byte, dims int) (header, error) {
 			return header{}, wrongf(int64(at), again, "dimension %d is 0", i)
 		}
 		if h.bytes *= d; h.bytes > MaxBytes {
-			return header{}, wrongf(int64(at), again, "the header asks for more than %d bytes", MaxBytes)
+			return header{}, wrongf(int64(at), again, "the header announces more than %d bytes", MaxBytes)
 		}
 		h.dims[i] = int(d)
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
-// view is how an image becomes a square: the part box is scaled to full, and
-// of that the window is what is seen.
+// view maps an image to a square: the part box is scaled to the size full, of which
+// the window is used.
 type view struct {
 	box    image.Rectangle // of the image, whose corner is (0, 0)
 	full   image.Point
 	window image.Rectangle // of full
-	flip   bool            // left and right change places at the end
+	flip   bool            // mirror left and right at the end
 }
 
 // randomCrop is torchvision's RandomResizedCrop (Szegedy et al., 2015), followed
@@ -30,8 +30,8 @@ func (c *randomCrop) random(r *vision.Source, size image.Point, side int) view {
 	return v
 }
 
-// box draws area and shape until the box fits; after ten attempts it is the
-// middle, as large as the limits of the shape let it be.
+// box draws area and aspect ratio until the box fits; after ten attempts it is the
+// centre, as large as the limits of the aspect ratio allow.
 func (c *randomCrop) box(r *vision.Source, size image.Point) image.Rectangle {
 	lo, hi := math.Log(c.ratio[0]), math.Log(c.ratio[1])
 	for range 10 {
@@ -64,5 +64,5 @@ func middle(size image.Point, side, short int) view {
 	return view{box: image.Rectangle{Max: size}, full: full, window: image.Rect(x, y, x+side, y+side)}
 }
 
-// round is Python's: halves go to the even neighbour.
+// round is Python's: halves are rounded to even.
 func round(x float64) int { return int(math.RoundToEven(x)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// imageError is a file that is there and holds no image.
+// imageError reports a file that is not a valid image.
 type imageError struct {
 	path string
 	err  error
@@ -26,9 +26,9 @@ type imageError struct {
 func (e *imageError) Error() string { return e.path + ": " + e.err.Error() }
 func (e *imageError) Unwrap() error { return e.err }
 
-// decode reads and decodes sample index, or the next good one of its split
-// where damaged ones are skipped, and says which it was. Which one follows from
-// the files alone, not from who reads them or what was read before.
+// decode reads and decodes sample index, or the next good one of its split if
+// damaged ones are skipped, and returns its index. The choice depends only on the
+// files, not on the reader or on what was read before.
 func (d *Dataset) decode(ctx context.Context, w *worker, split sdk.Split, index int) (used int, img image.Image, err error) {
 	s := &d.list.samples[split]
 	for step := range s.len() {
@@ -45,18 +45,18 @@ func (d *Dataset) decode(ctx context.Context, w *worker, split sdk.Split, index 
 		case err == nil:
 			return used, img, nil
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w, though it was listed when the run began", err))
+			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w, although it was listed when the run began", err))
 		case !errors.As(err, &bad):
 			return 0, nil, fmt.Errorf("imagefolder: %w", err)
 		case !d.skip:
-			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w; replace the file, or set dataset.options.corrupt = %q to go on without it", err, corruptSkip))
+			return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: %w; replace the file, or set dataset.options.corrupt = %q to skip it", err, corruptSkip))
 		}
 		d.damaged.add(split, used, bad)
 	}
 	return 0, nil, sdk.Corrupt(fmt.Errorf("imagefolder: none of the %d images in %s can be decoded", s.len(), d.folder(split)))
 }
 
-// damaged remembers the images that were skipped.
+// damaged records the images that were skipped.
 type damaged struct {
 	log   *slog.Logger
 	mu    sync.Mutex
@@ -70,7 +70,7 @@ func (d *damaged) has(split sdk.Split, i int) bool {
 	return bad
 }
 
-// add counts an image once, and reports the first ones and then ever fewer.
+// add counts an image once. It logs the first ones, and then fewer and fewer.
 func (d *damaged) add(split sdk.Split, i int, err *imageError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,12 +83,12 @@ func (d *damaged) add(split sdk.Split, i int, err *imageError) {
 	d.known[split][i] = struct{}{}
 	n := len(d.known[sdk.Train]) + len(d.known[sdk.Test])
 	if n <= 10 || bits.OnesCount(uint(n)) == 1 {
-		d.log.Warn("skipped a damaged image, the next good one takes its place", "file", err.path, "error", err.err, "skipped", n)
+		d.log.Warn("skipped a damaged image and used the next good one", "file", err.path, "error", err.err, "skipped", n)
 	}
 }
 
-// maxPixels is twice what Pillow warns of, and where it refuses an image: a
-// small file can announce gigabytes.
+// maxPixels is the size at which Pillow refuses an image, twice its limit for a
+// warning: a small file can announce gigabytes.
 const maxPixels = 2 * 89_478_485
 
 var (
@@ -97,7 +97,7 @@ var (
 	jpegMagic = []byte("\xff\xd8\xff")
 )
 
-// decodeImage goes by the content: some of ImageNet's .JPEG files are PNG.
+// decodeImage detects the format by content: some of ImageNet's .JPEG files are PNG.
 func decodeImage(b []byte) (image.Image, error) {
 	decode, config := jpeg.Decode, jpeg.DecodeConfig
 	switch {

@@ -26,10 +26,10 @@ type Dataset struct {
 	list    *listing // nil while it is not open
 	levels  *vision.Levels
 	damaged *damaged
-	idle    chan *worker // at rest; their number bounds the decoding at a time
+	idle    chan *worker // idle workers; their number bounds concurrent decoding
 }
 
-// New is a folder of images. Files are reached through fs.
+// New returns a data set of image folders in fs.
 func New(fs afero.Fs) *Dataset { return &Dataset{fs: fs} }
 
 // Open lists the images.
@@ -47,7 +47,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 		return sdk.DatasetSpec{}, err
 	}
 	if list.missingVal && req.LocalRank == 0 {
-		log.Warn("there are no images to evaluate on", "folder", o.folder(sdk.Test))
+		log.Warn("the run has no images to evaluate on", "folder", o.folder(sdk.Test))
 	}
 	d.settings, d.list, d.levels, d.log = o, list, o.norm.Levels(), log
 	d.damaged = &damaged{log: log}
@@ -60,8 +60,8 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	return spec, nil
 }
 
-// Describe lists the folders, if they are there: their content is all that says
-// how many classes and samples there are.
+// Describe lists the folders, if they exist: the number of classes and samples
+// follows only from their content.
 func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	s, err := parseSettings(o)
 	if err != nil {
@@ -95,9 +95,9 @@ func (l *listing) spec(o settings) sdk.DatasetSpec {
 
 var errNotOpen = errors.New("imagefolder: the data set is not open")
 
-// Fill decodes the images of the batch, as many at a time as there are workers.
-// An image that cannot be decoded ends it, or is replaced, as the option corrupt
-// says; a file that cannot be read always ends it.
+// Fill decodes the images of the batch, concurrently on all workers. An image that
+// cannot be decoded is an error or is replaced, depending on the option corrupt; a
+// file that cannot be read is always an error.
 func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	if d.list == nil || int(b.Split) >= len(d.list.samples) {
 		return errNotOpen
@@ -127,11 +127,11 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return group.Wait()
 }
 
-// sample writes one image and gives its class.
+// sample writes one image and returns its class.
 func (d *Dataset) sample(ctx context.Context, w *worker, b *sdk.Batch, index int64, out []float32) (class int32, err error) {
 	samples := &d.list.samples[b.Split]
 	if index < 0 || index >= int64(samples.len()) {
-		return 0, fmt.Errorf("imagefolder: index %d is outside of the %d samples", index, samples.len())
+		return 0, fmt.Errorf("imagefolder: index %d is out of range for %d samples", index, samples.len())
 	}
 	used, img, err := d.decode(ctx, w, b.Split, int(index))
 	if err != nil {
@@ -147,7 +147,7 @@ func (d *Dataset) sample(ctx context.Context, w *worker, b *sdk.Batch, index int
 	return int32(samples.class(used)), nil
 }
 
-// Close lets go of the listing. It may be called more than once.
+// Close releases the listing. It may be called more than once.
 func (d *Dataset) Close() error {
 	d.list = nil
 	return nil

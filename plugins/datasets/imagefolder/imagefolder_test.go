@@ -157,7 +157,7 @@ func TestRootProblems(t *testing.T) {
 		"no root":     {func(fs afero.Fs) { _ = fs.RemoveAll("/r") }, "root: there is no folder /r/train"},
 		"flat":        {func(fs afero.Fs) { _ = fs.RemoveAll("/r/train"); put(t, fs, "/r/train/1.png", nil) }, "root: /r/train has no folders"},
 		"flat val":    {func(fs afero.Fs) { _ = fs.RemoveAll("/r/val"); put(t, fs, "/r/val/1.png", nil) }, "sort its images into one folder for each class"},
-		"empty class": {func(fs afero.Fs) { put(t, fs, "/r/train/dog/x.webp", nil) }, "these classes have no image (.jpg, .jpeg or .png) in /r/train: dog"},
+		"empty class": {func(fs afero.Fs) { put(t, fs, "/r/train/dog/x.webp", nil) }, "these classes have no images (.jpg, .jpeg or .png) in /r/train: dog"},
 		"val class":   {func(fs afero.Fs) { put(t, fs, "/r/val/dog/x.png", nil) }, `/r/val has the class "dog", which /r/train does not have`},
 	} {
 		fs := tree(t, "/r", afero.NewMemMapFs())

@@ -42,15 +42,15 @@ type samples struct {
 
 func (s *samples) len() int { return len(s.files) }
 
-// class finds whose file it is.
+// class returns the class of file i.
 func (s *samples) class(i int) int { return sort.SearchInts(s.ends, i+1) }
 
 func (s *samples) path(i int) string {
 	return filepath.Join(s.folders[s.class(i)], filepath.FromSlash(s.files[i].path))
 }
 
-// readListing lists train, whose folders are the classes, and val, which must
-// not have others.
+// readListing lists train, whose folders are the classes, and val, which must not
+// have other classes.
 func readListing(ctx context.Context, fsys afero.Fs, o settings) (*listing, error) {
 	l := &listing{}
 	var err error
@@ -58,7 +58,7 @@ func readListing(ctx context.Context, fsys afero.Fs, o settings) (*listing, erro
 		return nil, err
 	}
 	if len(l.classes) == 0 {
-		return nil, fault("%s has no folders: images have to lie in one folder for each class", o.folder(sdk.Train))
+		return nil, fault("%s has no folders: put the images into one folder for each class", o.folder(sdk.Train))
 	}
 	if err := l.read(ctx, fsys, o, sdk.Train); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func readListing(ctx context.Context, fsys afero.Fs, o settings) (*listing, erro
 	return l, l.read(ctx, fsys, o, sdk.Test)
 }
 
-// fault is an error of what the option root leads to.
+// fault returns an error about the folder in the option root.
 func fault(format string, args ...any) error {
 	return usererr.List{{Key: "root", Detail: fmt.Sprintf(format, args...)}}.Err()
 }
@@ -108,7 +108,7 @@ func folders(fsys afero.Fs, dir string) (names []string, err error) {
 	return names, nil
 }
 
-// missing is a folder that is not there.
+// missing reports a folder that does not exist.
 type missing struct {
 	dir string
 	err error
@@ -139,8 +139,8 @@ func follow(fsys afero.Fs, dir string, e fs.FileInfo) (fs.FileInfo, error) {
 	return linked{to, e.Name()}, err
 }
 
-// listers bounds the folders that are listed at a time: on network file
-// systems the time goes into waiting.
+// listers bounds the folders that are listed concurrently; on network file systems
+// listing mostly waits.
 const listers = 16
 
 // read lists the classes of one split.
@@ -174,7 +174,7 @@ func (l *listing) read(ctx context.Context, fsys afero.Fs, o settings, split sdk
 		s.ends = append(s.ends, len(s.files))
 	}
 	if empty != nil {
-		return fault("these classes have no image (.jpg, .jpeg or .png) in %s: %s", o.folder(split), strings.Join(empty, ", "))
+		return fault("these classes have no images (.jpg, .jpeg or .png) in %s: %s", o.folder(split), strings.Join(empty, ", "))
 	}
 	s.files = slices.Clip(s.files)
 	return nil
@@ -192,7 +192,7 @@ type found struct {
 	file
 }
 
-// maxDepth ends a circle of symbolic links.
+// maxDepth ends a cycle of symbolic links.
 const maxDepth = 32
 
 func (w *walk) folder(ctx context.Context, below string, depth int) error {
@@ -201,7 +201,7 @@ func (w *walk) folder(ctx context.Context, below string, depth int) error {
 	}
 	dir := filepath.Join(w.dir, filepath.FromSlash(below))
 	if depth > maxDepth {
-		return fmt.Errorf("%s lies %d folders deep; is it a symbolic link to a folder above it?", dir, depth)
+		return fmt.Errorf("%s is %d folders deep; is it a symbolic link to a folder above it?", dir, depth)
 	}
 	entries, err := afero.ReadDir(w.fs, dir)
 	if err != nil {
@@ -250,8 +250,8 @@ func (w *walk) sorted() []file {
 	return files
 }
 
-// fingerprint is the SHA-256 over classes, names and sizes: what can be known
-// without reading a hundred gigabytes.
+// fingerprint returns the SHA-256 over classes, names and sizes, since hashing the
+// content could mean reading a hundred gigabytes.
 func (l *listing) fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", l.classes)

@@ -18,29 +18,29 @@ const (
 	corruptSkip     = "skip"
 )
 
-// maxSide bounds the option size: a batch of such images is a gigabyte.
+// maxSide bounds the option size: a batch of images of this size takes a gigabyte.
 const maxSide = 4096
 
-// Info names the options.
+// Info describes the data set and its options.
 func (d *Dataset) Info() sdk.Info {
 	one, none, largest, most := 1.0, 0.0, float64(maxSide), 1024.0
 	return sdk.Info{
 		Kind:    sdk.KindDataset,
 		Name:    "imagefolder",
 		Version: "1.0.0",
-		Summary: "JPEG and PNG images in one folder for each class, as ImageNet is kept",
+		Summary: "JPEG and PNG images in one folder for each class, like ImageNet",
 		Options: append([]sdk.Option{
 			{Name: "root", Type: sdk.String, Default: "data/imagenet", Doc: "Folder with the folders of the two splits."},
 			{Name: "train", Type: sdk.String, Default: "train", Doc: "Folder of the training set, below root; its folders are the classes."},
-			{Name: "val", Type: sdk.String, Default: "val", Doc: "Folder of the evaluation set, below root; without it nothing is evaluated."},
-			{Name: "size", Type: sdk.Int, Default: int64(224), Min: &one, Max: &largest, Unit: "pixels", Doc: "Side of the images that the model gets."},
-			{Name: "resize", Type: sdk.Int, Min: &one, Max: &largest, Unit: "pixels", Doc: "Evaluation: the short side is scaled to this before the middle is cut out. Default: size · 256/224."},
-			{Name: "augment", Type: sdk.String, Default: augmentStandard, Enum: []string{augmentNone, augmentStandard}, Doc: "For training: what evaluation gets, or a random crop that is scaled, and a random flip."},
-			{Name: "scale", Type: sdk.FloatList, Default: []float64{0.08, 1}, Min: &none, Max: &one, Doc: "Smallest and largest part of an image's area that a random crop takes."},
+			{Name: "val", Type: sdk.String, Default: "val", Doc: "Folder of the evaluation set, below root; without it there is no evaluation."},
+			{Name: "size", Type: sdk.Int, Default: int64(224), Min: &one, Max: &largest, Unit: "pixels", Doc: "Width and height of the images passed to the model."},
+			{Name: "resize", Type: sdk.Int, Min: &one, Max: &largest, Unit: "pixels", Doc: "Evaluation: length to which the short side is scaled before the centre crop. Default: size · 256/224."},
+			{Name: "augment", Type: sdk.String, Default: augmentStandard, Enum: []string{augmentNone, augmentStandard}, Doc: "Training augmentation: none (as in evaluation), or a scaled random crop and a random flip."},
+			{Name: "scale", Type: sdk.FloatList, Default: []float64{0.08, 1}, Min: &none, Max: &one, Doc: "Smallest and largest share of an image's area that a random crop covers."},
 			{Name: "ratio", Type: sdk.FloatList, Default: []float64{3.0 / 4, 4.0 / 3}, Min: &none, Doc: "Smallest and largest width / height of a random crop."},
 			{Name: "flip", Type: sdk.Boolean, Default: true, Doc: "Mirror half of the random crops."},
-			{Name: "workers", Type: sdk.Int, Min: &one, Max: &most, Unit: "goroutines", Doc: "Images decoded at a time. Default: GOMAXPROCS of the plugin."},
-			{Name: "corrupt", Type: sdk.String, Default: corruptError, Enum: []string{corruptError, corruptSkip}, Doc: "An image that cannot be decoded ends the run, or the next good one takes its place and a warning counts it."},
+			{Name: "workers", Type: sdk.Int, Min: &one, Max: &most, Unit: "goroutines", Doc: "Images decoded concurrently. Default: GOMAXPROCS of the plugin."},
+			{Name: "corrupt", Type: sdk.String, Default: corruptError, Enum: []string{corruptError, corruptSkip}, Doc: "What happens if an image cannot be decoded: the run ends, or the next good image is used and a warning counts it."},
 		}, vision.Options(list(vision.ImageNet.Mean), list(vision.ImageNet.Std), " Default: ImageNet's.")...),
 	}
 }
@@ -88,20 +88,20 @@ func parseSettings(o sdk.Options) (settings, error) {
 	}
 	for i, key := range []string{"train", "val"} {
 		if s.splits[i] == "" || s.splits[i] == s.splits[1-i] {
-			l.Addf(key, "name a folder of its own below root", "%q is not a folder for one split alone", s.splits[i])
+			l.Addf(key, "give a separate folder below root", "%q is not a separate folder for this split", s.splits[i])
 		}
 	}
 	if s.root == "" {
-		l.Addf("root", "name the folder that has the folders train and val", "is empty")
+		l.Addf("root", "give the folder that contains the folders train and val", "is empty")
 	}
 	return s, l.Err()
 }
 
-// span is a list of two positive numbers in order.
+// span reads a list of two positive numbers in order.
 func span(l *usererr.List, o sdk.Options, name string) (s [2]float64) {
 	v := o.Floats(name)
 	if len(v) != 2 || !(v[0] > 0) || !(v[1] >= v[0]) {
-		l.Addf(name, "write [smallest, largest]", "%v is not two positive numbers in order", v)
+		l.Addf(name, "write [smallest, largest]", "%v is not a list of two positive numbers, smallest first", v)
 		return s
 	}
 	return [2]float64{v[0], v[1]}

@@ -7,9 +7,9 @@ import (
 	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
-// pack writes the part r of an image as pixels of package kernel. As
-// with Pillow's convert("RGB") grey is repeated, and opacity is dropped without
-// blending; 16-bit values lose their low byte.
+// pack writes the part r of an image as pixels of package kernel. As in Pillow's
+// convert("RGB"), grey is repeated, alpha is dropped without blending, and 16-bit
+// values lose their low byte.
 func pack(dst []byte, img image.Image, r image.Rectangle) {
 	switch img := img.(type) {
 	case *image.YCbCr:
@@ -18,7 +18,7 @@ func pack(dst []byte, img image.Image, r image.Rectangle) {
 		packGray(dst, img, r)
 	case *image.NRGBA:
 		pack4(dst, img.Pix, img.Stride, r.Sub(img.Rect.Min))
-	case *image.RGBA: // opaque, as the decoders make it
+	case *image.RGBA: // opaque, as produced by the decoders
 		pack4(dst, img.Pix, img.Stride, r.Sub(img.Rect.Min))
 	case *image.Paletted:
 		packPaletted(dst, img, r)
@@ -27,12 +27,12 @@ func pack(dst []byte, img image.Image, r image.Rectangle) {
 	}
 }
 
-// leastChroma is how wide a halved colour plane has to be for libjpeg to interpolate
-// it: narrower ones it repeats (jinit_upsampler of its jdsample.c).
+// leastChroma is the smallest width of a halved colour plane that libjpeg
+// interpolates; it repeats narrower ones (jinit_upsampler of its jdsample.c).
 const leastChroma = 3
 
 // packYCbCr interpolates colour planes of half the width, or half of both sides, as
-// libjpeg does by default; images without such planes are converted as they lie.
+// libjpeg does by default; images without such planes are converted directly.
 func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
 	const c = imagekernel.PixelBytes
 	var halved, tall bool
@@ -67,8 +67,8 @@ func packYCbCr(dst []byte, img *image.YCbCr, r image.Rectangle) {
 	}
 }
 
-// packRepeated gives every pixel the colour of its sample. It is for narrow images
-// and for layouts that are rare.
+// packRepeated gives every pixel the colour of its sample. It is used for narrow
+// images and rare layouts.
 func packRepeated(dst []byte, img *image.YCbCr, r image.Rectangle) {
 	room := make([]byte, 2*r.Dx())
 	cb, cr := room[:r.Dx()], room[r.Dx():]

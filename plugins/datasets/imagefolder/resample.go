@@ -7,8 +7,8 @@ import (
 	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
-// taps say, for a run of output positions along one axis, which inputs they
-// are a weighted sum of. Weights are fixed-point numbers of kernel.WeightBits.
+// taps describe a run of output positions along one axis as weighted sums of inputs.
+// Weights are fixed-point numbers of kernel.WeightBits.
 type taps struct {
 	first  []int32 // by output: its first input
 	weight []int32 // each for every output, zeros at the end
@@ -17,10 +17,10 @@ type taps struct {
 	room   []float64
 }
 
-// of are the weights of one output.
+// of returns the weights of one output.
 func (t *taps) of(i int) []int32 { return t.weight[i*t.each:][:t.each] }
 
-// beyond is how many inputs behind the last one are read, and count nothing.
+// beyond is how many inputs after the last one are read, with weight zero.
 func (t *taps) beyond() int { return t.each - t.width }
 
 // triangle fills t for outputs from..to of a scaling from in to out pixels: a

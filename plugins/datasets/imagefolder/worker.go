@@ -9,19 +9,19 @@ import (
 	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
-// worker is the memory in which one image at a time becomes a square.
+// worker is the memory to convert one image at a time to a square.
 type worker struct {
 	file     bytes.Buffer
-	box      []byte // the part of the image that is scaled, as pixels
+	box      []byte // the part of the image to scale, as pixels
 	narrow   []byte // after the rows were scaled
 	square   []byte // after the columns were scaled
 	col, row taps
 }
 
-// keepBytes bounds what a worker keeps from one image for the next.
+// keepBytes bounds the memory that a worker keeps for the next image.
 const keepBytes = 32 << 20
 
-// load reads and decodes one file. Errors of the content are *imageError.
+// load reads and decodes one file. Errors in the content are *imageError.
 func (w *worker) load(fs afero.Fs, path string) (image.Image, error) {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *worker) load(fs afero.Fs, path string) (image.Image, error) {
 	return img, nil
 }
 
-// render gives the pixels of the view, valid until the next call.
+// render returns the pixels of the view, valid until the next call.
 func (w *worker) render(img image.Image, v view) []byte {
 	const c = imagekernel.PixelBytes
 	in, out := v.box.Size(), v.window.Size()
@@ -69,7 +69,7 @@ func (w *worker) render(img image.Image, v view) []byte {
 	return w.square
 }
 
-// grow gives n bytes of any content, and lets go of memory that one huge image needed.
+// grow returns n bytes of unspecified content, and releases memory kept from a huge image.
 func grow(b []byte, n int) []byte {
 	if cap(b) < n || cap(b) > keepBytes && n < keepBytes {
 		return make([]byte, n)

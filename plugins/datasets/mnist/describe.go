@@ -15,7 +15,7 @@ const (
 	testSamples  = 10000
 )
 
-// Describe gives shape and sizes without looking for any file.
+// Describe returns shape and sizes without looking for files.
 func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	s, err := parseSettings(o)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	}, nil
 }
 
-// Locate looks for the files' names, where nothing else could give data.
+// Locate checks that the files exist, if the data can come from nowhere else.
 func (d *Dataset) Locate(o sdk.Options) error {
 	s, err := parseSettings(o)
 	if err != nil || s.download || s.generate {

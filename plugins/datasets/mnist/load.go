@@ -54,7 +54,7 @@ func (s *search) load(paths [fileCount]string) (*found, error) {
 
 // newSplit checks that images and labels belong together.
 func newSplit(imagePath string, images *idx.Array, labelPath string, labels *idx.Array, classes int) (*split, error) {
-	const replace = "replace the files of this folder by those of one data set"
+	const replace = "replace the files in this folder with those of one data set"
 	if h, w := images.Dims[1], images.Dims[2]; h != digits.Size || w != digits.Size {
 		return nil, &idx.Error{Path: imagePath, Offset: 8, Help: replace, Detail: fmt.Sprintf("images of %d×%d pixels, expected 28×28", h, w)}
 	}
@@ -70,13 +70,13 @@ func newSplit(imagePath string, images *idx.Array, labelPath string, labels *idx
 	return &split{images: images.Data, labels: labels.Data}, nil
 }
 
-// limit cuts the splits to what the options ask for.
+// limit shortens the splits to the sizes in the options.
 func (f *found) limit(o settings) error {
 	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
 		want, s := o.samples[i], f.splits[i]
 		if want > s.samples() {
-			l.Addf(key, "leave it out to use all", "%d is more than the %d samples there are", want, s.samples())
+			l.Addf(key, "remove the key to use all samples", "%d is more than the %d samples of the data set", want, s.samples())
 		} else if want > 0 {
 			s.labels, s.images = s.labels[:want], s.images[:want*imageBytes]
 		}
@@ -84,10 +84,10 @@ func (f *found) limit(o settings) error {
 	return l.Err()
 }
 
-// fingerprint is the SHA-256 over counts, labels and the CRC-32 of all
-// pixels: a hundredth of a second instead of a tenth for a hash of the whole,
-// and still a change of any byte shows. Drawn digits are identified by the
-// version of their generator instead of pixels that are not drawn yet.
+// fingerprint returns the SHA-256 over counts, labels and the CRC-32 of all pixels.
+// It takes a hundredth of a second instead of a tenth for a SHA-256 of all pixels,
+// and still detects a change of any byte. Drawn digits are identified by the version
+// of their generator, since not all pixels are drawn yet.
 func (f *found) fingerprint() string {
 	h := sha256.New()
 	for _, s := range f.splits {

@@ -17,8 +17,8 @@ import (
 
 // The values of DatasetSpec.Source.
 const (
-	SourceIDX       = "idx"       // files that were there
-	SourceDownload  = "download"  // files that this plugin fetched, now or in an earlier run
+	SourceIDX       = "idx"       // existing files
+	SourceDownload  = "download"  // files that this plugin downloaded, now or in an earlier run
 	SourceGenerated = "generated" // digits drawn by package digits
 )
 
@@ -34,17 +34,17 @@ type Dataset struct {
 	levels *image.Levels
 }
 
-// New is MNIST. Files are reached through fs.
+// New returns MNIST, with files in fs.
 func New(fs afero.Fs) *Dataset {
 	return &Dataset{variant: mnist, fs: fs, getenv: os.Getenv, caches: os.UserCacheDir}
 }
 
-// NewFashion is Fashion-MNIST. Files are reached through fs.
+// NewFashion returns Fashion-MNIST, with files in fs.
 func NewFashion(fs afero.Fs) *Dataset {
 	return &Dataset{variant: fashion, fs: fs, getenv: os.Getenv, caches: os.UserCacheDir}
 }
 
-// Open finds, verifies and if need be downloads the data.
+// Open finds and verifies the data, and downloads it if needed.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
 	for i, index := range b.Indices {
 		if index < 0 || index >= int64(s.samples()) {
-			return fmt.Errorf("%s: index %d is outside of the %d samples", d.name, index, s.samples())
+			return fmt.Errorf("%s: index %d is out of range for %d samples", d.name, index, s.samples())
 		}
 		d.levels.Convert(input[i*imageBytes:(i+1)*imageBytes], s.image(int(index)))
 		target[i] = int32(s.labels[index])
@@ -105,7 +105,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return nil
 }
 
-// cacheFor is in the user's cache folder; without one, nothing is kept.
+// cacheFor returns a cache in the user's cache folder; without one, nothing is cached.
 func (d *Dataset) cacheFor(o settings) *idx.Cache {
 	c := &idx.Cache{Fs: d.fs, Min: 1 << 20}
 	if dir, err := d.caches(); err == nil && o.cache {
@@ -114,7 +114,7 @@ func (d *Dataset) cacheFor(o settings) *idx.Cache {
 	return c
 }
 
-// Close lets go of the memory. It may be called more than once.
+// Close releases the memory. It may be called more than once.
 func (d *Dataset) Close() error {
 	if d.cache != nil {
 		d.cache.Wait()

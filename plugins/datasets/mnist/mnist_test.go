@@ -228,7 +228,7 @@ func TestTheOtherDataSet(t *testing.T) {
 	put(t, fs, "/r", files)
 	d := NewFashion(fs)
 	d.getenv = func(string) string { return "/r" }
-	if _, err := open(t, d, map[string]any{"root": "/r"}); err == nil || !strings.Contains(err.Error(), "/r holds MNIST, not Fashion-MNIST") {
+	if _, err := open(t, d, map[string]any{"root": "/r"}); err == nil || !strings.Contains(err.Error(), "/r contains MNIST, not Fashion-MNIST") {
 		t.Errorf("as root: %v", err)
 	}
 	if _, err := open(t, d, map[string]any{"root": "/none"}); err == nil || !strings.Contains(err.Error(), "/r: holds MNIST") {

@@ -19,11 +19,11 @@ import (
 // dataEnv is the environment variable that names a folder of data sets.
 const dataEnv = "TRAINCTL_DATA"
 
-// marker is left in a folder whose files were downloaded, so that all ranks
-// name the same source whether they came before or after the download.
+// marker is a file in a folder whose files were downloaded, so that all ranks report
+// the same source whether they looked before or after the download.
 const marker = ".downloaded"
 
-// search looks for the data, place by place, and remembers why not.
+// search looks for the data, place by place, and records why each place failed.
 type search struct {
 	variant
 	settings
@@ -31,7 +31,7 @@ type search struct {
 	cache *idx.Cache
 	env   string // value of $TRAINCTL_DATA
 	log   *slog.Logger
-	loud  slog.Level // of what one rank of a host should say for all
+	loud  slog.Level // of messages that one rank of a host logs for all
 	tried []attempt
 }
 
@@ -59,13 +59,13 @@ func (s *search) find(ctx context.Context) (*found, error) {
 	return nil, s.nothing()
 }
 
-// layouts are the places in which a folder may keep the files: flat, or as
-// torchvision does below its root, or below that of the data set.
+// layouts returns the places of the files in a folder: flat, or as torchvision
+// stores them below its root or below that of the data set.
 func (s *search) layouts(dir string) []string {
 	return []string{dir, filepath.Join(dir, s.folders[1], "raw"), filepath.Join(dir, "raw")}
 }
 
-// shelves are the places in a folder of several data sets.
+// shelves returns the places in a folder of several data sets.
 func (s *search) shelves(dir string) []string {
 	p := s.layouts(dir)
 	for _, name := range s.folders {
@@ -75,9 +75,8 @@ func (s *search) shelves(dir string) []string {
 	return append(p, filepath.Join(dir, s.folders[0], "raw"))
 }
 
-// inFolders loads from the first place that has all files. Files of the other
-// data set are an error where the user named the place for this one, and
-// passed over elsewhere.
+// inFolders loads from the first place with all files. Files of the other data set
+// are an error in a place that the user set for this one, and skipped elsewhere.
 func (s *search) inFolders(places []string, named bool) (*found, error) {
 	for _, dir := range places {
 		paths, missing := s.lookAt(dir)
@@ -95,15 +94,15 @@ func (s *search) inFolders(places []string, named bool) (*found, error) {
 			return got, nil
 		}
 		if named {
-			return nil, fmt.Errorf("%s holds %s, not %s; set root to another folder", dir, other, s.title)
+			return nil, fmt.Errorf("%s contains %s, not %s; set root to another folder", dir, other, s.title)
 		}
 		s.note(dir, "holds %s", other)
 	}
 	return nil, nil
 }
 
-// lookAt gives the path of each file in a folder, the decompressed one first,
-// and the numbers of those that are missing.
+// lookAt returns the path of each file in a folder, preferring the decompressed one,
+// and the indices of missing files.
 func (s *search) lookAt(dir string) (paths [fileCount]string, missing []int) {
 	for i, name := range fileNames {
 		for _, ending := range []string{"", ".gz"} {
@@ -149,8 +148,8 @@ func (s *search) sourceOf(dir string) string {
 	return SourceIDX
 }
 
-// byDownload fetches what is missing in root. Only the end of ctx is an
-// error of the whole search.
+// byDownload downloads the files that root lacks. Only the end of ctx is an error of
+// the whole search.
 func (s *search) byDownload(ctx context.Context) (*found, error) {
 	if !s.download {
 		s.note("download", "switched off (download = false)")
@@ -168,7 +167,7 @@ func (s *search) byDownload(ctx context.Context) (*found, error) {
 	return s.inFolders([]string{s.root}, true)
 }
 
-var errOther = errors.New("another rank could not download either")
+var errOther = errors.New("another rank could not download them either")
 
 func (s *search) fetchLocked(ctx context.Context) error {
 	unlock, after, err := fetch.Lock(ctx, s.fs, s.root)
@@ -190,9 +189,9 @@ func (s *search) fetchLocked(ctx context.Context) error {
 	return afero.WriteFile(s.fs, filepath.Join(s.root, marker), []byte("trainctl downloaded "+s.title+" to this folder.\n"), 0o644)
 }
 
-// nothing is the error that tells the whole search and the ways out.
+// nothing returns the error with the whole search and the fixes.
 func (s *search) nothing() error {
-	return fmt.Errorf("found no data: %s\nfix: put %s (.gz or not) and its three companions into %s, or name a folder that has them by the option root or by $%s, "+
+	return fmt.Errorf("found no data: %s\nfix: put %s and the three other files (.gz or not) into %s, or set the option root or $%s to a folder that has them, "+
 		"or allow the download, or set fallback = %q to train on drawn digits",
 		s.report(), fileNames[0], s.root, dataEnv, fallbackGenerated)
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/digits"
 )
 
-// split is one part of the data in memory. Generated images are drawn when
-// they are first asked for and kept: a rank draws its own share only, and
-// nothing waits for it at the start.
+// split is one part of the data in memory. Generated images are drawn on first use
+// and kept: a rank draws only its own share, and the start does not wait for it.
 type split struct {
 	images []byte // imageBytes each
 	labels []byte
@@ -21,7 +20,7 @@ type split struct {
 
 func (s *split) samples() int { return len(s.labels) }
 
-// image gives the pixels of one sample; they stay the split's.
+// image returns the pixels of one sample, which the split owns.
 func (s *split) image(i int) []byte {
 	p := s.images[i*imageBytes : (i+1)*imageBytes]
 	if s.drawn != nil && !s.drawn[i] {
@@ -38,7 +37,7 @@ const (
 )
 
 func (s *search) generated() *found {
-	notice := fmt.Sprintf("TRAINING ON GENERATED DIGITS, NOT ON %[1]s: there is no data in %[2]s or $%[3]s and none was downloaded. "+
+	notice := fmt.Sprintf("TRAINING ON GENERATED DIGITS, NOT ON %[1]s: %[2]s and $%[3]s have no data and none was downloaded. "+
 		"The accuracy says nothing about %[1]s. Put the files of %[1]s into %[2]s to train on them; fallback = %[4]q stops instead.",
 		s.title, s.root, dataEnv, fallbackError)
 	s.log.Log(context.Background(), s.loud, "no data found, drawing digits instead\n"+s.report())

@@ -6,7 +6,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/fetch"
 )
 
-// The four files, in the order in which everything here keeps them.
+// The four files, in the order used throughout this package.
 const (
 	trainImages = iota
 	trainLabels
@@ -20,11 +20,11 @@ var fileNames = [fileCount]string{
 	"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
 }
 
-// variant is what MNIST and Fashion-MNIST differ in.
+// variant holds the differences between MNIST and Fashion-MNIST.
 type variant struct {
 	name, title string
 	home        string   // default of the option root
-	folders     []string // names that a folder of data sets may have for it
+	folders     []string // names that it may have in a folder of data sets
 	md5         [fileCount]string
 	sites       []string // default of the option mirrors
 	classes     []string
@@ -65,9 +65,8 @@ var fashion = variant{
 
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
-// stranger names the other data set if the labels are its, "" otherwise. The
-// files of the two have the same names, and a folder for one is easily given
-// to the other.
+// stranger returns the name of the other data set if the labels are its, else "".
+// The files of the two have the same names, so their folders are easily confused.
 func (v variant) stranger(labels []byte) string {
 	for _, other := range []variant{mnist, fashion} {
 		if other.name != v.name && len(labels) == 60000 && bytes.HasPrefix(labels, other.first) {

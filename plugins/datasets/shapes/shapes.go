@@ -14,7 +14,7 @@ const (
 // Names are the classes.
 var Names = []string{"disc", "ring", "square", "frame", "triangle", "wedge", "plus", "cross", "diamond", "stripes"}
 
-// Stream is a sequence of images that shares none with another stream.
+// Stream is a sequence of images. Different streams have no image in common.
 type Stream uint64
 
 // The streams of the two splits.
@@ -54,7 +54,7 @@ func (s Stream) Draw(index int, dst []byte) int {
 
 func around(r *vision.Source, n int) int { return r.Below(2*n+1) - n }
 
-// colours are two that differ by 64 or more in at least one channel.
+// colours returns two colours that differ by 64 or more in at least one channel.
 func colours(r *vision.Source) (ground, ink [vision.Channels]int) {
 	for c := range ground {
 		ground[c], ink[c] = r.Below(256), r.Below(256)

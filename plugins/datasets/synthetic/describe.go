@@ -6,7 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Describe gives shape and sizes, which the options say completely.
+// Describe returns shape and sizes, which follow from the options.
 func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	return New().Open(context.Background(), sdk.DatasetRequest{Options: o})
 }

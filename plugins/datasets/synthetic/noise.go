@@ -10,7 +10,7 @@ import (
 // golden is the increment of SplitMix64 (Steele, Lea, Flood, 2014).
 const golden = 0x9e3779b97f4a7c15
 
-// spread makes a signed 24-bit number uniform in ±√3: variance 1.
+// spread converts a signed 24-bit number to a float uniform in ±√3: variance 1.
 const spread = float32(1.7320508075688772 / (1 << 23))
 
 // addPattern adds the pattern, repeated, to x.
@@ -31,8 +31,8 @@ func patterns(key uint64, rows int) []float32 {
 	return p
 }
 
-// teach is the linear map of a regression: the mean of the inputs times ±1,
-// scaled to variance 1. It adds in one fixed order.
+// teach computes the linear map of a regression: the mean of the inputs times ±1,
+// scaled to variance 1. It adds in a fixed order.
 func (d *Dataset) teach(target, x []float32) {
 	scale := float32(1 / math.Sqrt(float64(len(x))))
 	for k := range target {

@@ -30,14 +30,14 @@ type Dataset struct {
 	open     bool
 }
 
-// New is a data set that is not open yet.
+// New returns a data set that is not open yet.
 func New() *Dataset { return &Dataset{} }
 
 // period is the length of a pattern, which repeats over larger inputs: the
 // memory for a thousand classes stays at a megabyte.
 const period = 256
 
-// Info names the options.
+// Info describes the data set and its options.
 func (d *Dataset) Info() sdk.Info {
 	one, none, byteLimit, countLimit := 1.0, 0.0, float64(1<<24), float64(math.MaxInt32)
 	return sdk.Info{
@@ -52,12 +52,12 @@ func (d *Dataset) Info() sdk.Info {
 			{Name: "outputs", Type: sdk.Int, Default: int64(1), Min: &one, Max: &byteLimit, Doc: "Numbers in one target, for targets = \"regression\"."},
 			{Name: "train_samples", Type: sdk.Int, Default: int64(60000), Min: &one, Max: &countLimit, Unit: "samples", Doc: "Size of the training set."},
 			{Name: "test_samples", Type: sdk.Int, Default: int64(10000), Min: &none, Max: &countLimit, Unit: "samples", Doc: "Size of the test set."},
-			{Name: "seed", Type: sdk.Int, Doc: "Choose other data with the same options. Default: the seed of the run."},
+			{Name: "seed", Type: sdk.Int, Doc: "Selects different data for the same options. Default: the seed of the run."},
 		},
 	}
 }
 
-// Limits on what options may ask for.
+// Limits for options.
 const (
 	maxElems   = 1 << 28 // of one input
 	maxPattern = 1 << 16 // classes or outputs
@@ -131,7 +131,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		return errNotOpen
 	}
 	if n := len(b.Indices); len(b.Input) != n*d.spec.Input.Bytes() || len(b.Target) != n*d.spec.Target.Bytes() {
-		return fmt.Errorf("synthetic: %d samples do not fit into %d and %d bytes", n, len(b.Input), len(b.Target))
+		return fmt.Errorf("synthetic: the batch has the wrong size for %d samples: %d and %d bytes", n, len(b.Input), len(b.Target))
 	}
 	input := tensor.View[float32](b.Input)
 	for i, index := range b.Indices {
@@ -152,7 +152,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return nil
 }
 
-// Close lets go of the patterns. It may be called more than once.
+// Close releases the patterns. It may be called more than once.
 func (d *Dataset) Close() error {
 	*d = Dataset{}
 	return nil

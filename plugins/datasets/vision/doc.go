@@ -1,5 +1,5 @@
-// Package vision is what the data sets of colour images share: the random
-// numbers of an augmentation, and the way from 8-bit pixels to floats.
+// Package vision has the code shared by data sets of colour images: the random
+// numbers of augmentations, and the conversion of 8-bit pixels to floats.
 //
 // It imports core/base/usererr, core/engine/kernel and core/sdk. Start with
 // source.go.

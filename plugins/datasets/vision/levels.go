@@ -9,26 +9,26 @@ import (
 // Channels of an image: red, green, blue.
 const Channels = 3
 
-// Levels is what each of the 256 values of a pixel becomes, by channel.
+// Levels maps each of the 256 values of a pixel to a float, by channel.
 type Levels [Channels]*image.Levels
 
 // Normalization holds the mean and standard deviation of each channel, in
 // units of pixel/255.
 type Normalization struct{ Mean, Std [Channels]float32 }
 
-// ImageNet is what models trained on ImageNet expect (torchvision's references/classification/presets.py).
+// ImageNet is the normalisation of models trained on ImageNet (torchvision's references/classification/presets.py).
 var ImageNet = Normalization{Mean: [Channels]float32{0.485, 0.456, 0.406}, Std: [Channels]float32{0.229, 0.224, 0.225}}
 
-// Options are mean and std as a data set publishes them; defaults are nil, or
-// lists of floats.
+// Options returns the options mean and std for a data set to publish; defaults are
+// nil or lists of floats.
 func Options(mean, std any, usual string) []sdk.Option {
 	return []sdk.Option{
-		{Name: "mean", Type: sdk.FloatList, Default: mean, Doc: "Subtracted from pixel/255: one value, or one for red, green and blue." + usual},
-		{Name: "std", Type: sdk.FloatList, Default: std, Doc: "Divides after mean was subtracted: one value, or one for red, green and blue."},
+		{Name: "mean", Type: sdk.FloatList, Default: mean, Doc: "Subtracted from pixel/255: one value, or one each for red, green and blue." + usual},
+		{Name: "std", Type: sdk.FloatList, Default: std, Doc: "Divisor after mean is subtracted: one value, or one each for red, green and blue."},
 	}
 }
 
-// ParseNormalization reads mean and std; an absent one changes nothing.
+// ParseNormalization reads mean and std, which default to 0 and 1.
 func ParseNormalization(l *usererr.List, o sdk.Options) Normalization {
 	n := Normalization{Mean: perChannel(l, o, "mean", 0), Std: perChannel(l, o, "std", 1)}
 	for _, s := range n.Std {
@@ -55,7 +55,7 @@ func perChannel(l *usererr.List, o sdk.Options, name string, absent float32) (ou
 	return out
 }
 
-// Levels prepares the normalisation.
+// Levels returns the table of the normalisation.
 func (n Normalization) Levels() *Levels {
 	t := new(Levels)
 	for c := range t {

@@ -2,10 +2,10 @@ package vision
 
 import "github.com/trainctl/trainctl/core/engine/kernel/random"
 
-// Source draws the random numbers that one sample is augmented with. It is
-// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-// Generators, 2014), started at a hash of what the sample is: the same numbers
-// whoever reads the sample, in whatever batch. It is not PyTorch's generator.
+// Source draws the random numbers for the augmentation of one sample. It is
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
+// 2014), seeded with a hash of the sample's identity: the numbers are the same
+// whichever rank reads the sample, in any batch. It is not PyTorch's generator.
 type Source struct{ state uint64 }
 
 const golden = 0x9e3779b97f4a7c15
@@ -17,7 +17,7 @@ func NewSource(seed uint64, epoch int, index int64) Source {
 	return Source{random.Mix(s + uint64(index)*golden)}
 }
 
-// Uint64 is the next number.
+// Uint64 returns the next number.
 func (s *Source) Uint64() uint64 {
 	s.state += golden
 	return random.Mix(s.state)
@@ -33,5 +33,5 @@ func (s *Source) Uniform(lo, hi float64) float64 {
 	return lo + float64((hi-lo)*(float64(s.Uint64()>>11)*(1.0/(1<<53))))
 }
 
-// Coin is true half of the time.
+// Coin returns true half of the time.
 func (s *Source) Coin() bool { return s.Uint64()>>63 == 1 }
