@@ -5,7 +5,7 @@
 // If that fails too, and the option fallback allows it, it draws digits;
 // DatasetSpec.Source has the source that was used. A damaged file is an error, never a
 // reason to look further. The pixels stay bytes in memory; [Dataset.Fill] converts them
-// to float32 with kernel.Levels: pixel/255 as torchvision's ToTensor, then (x-mean)/std
+// to float32 with image.Levels: pixel/255 as torchvision's ToTensor, then (x-mean)/std
 // as its Normalize, every operation in float32.
 //
 // It imports core/base/usererr, core/engine/kernel, core/sdk, core/tensor and,
