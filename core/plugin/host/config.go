@@ -97,6 +97,6 @@ func pluginProblems(plugin, sum, choices string) (l usererr.List) {
 
 func positive(l *usererr.List, key string, d time.Duration, example string) {
 	if d <= 0 {
-		l.Addf(key, fmt.Sprintf("give a positive time such as %q", example), "%v is not positive; every wait needs a limit", d)
+		l.Addf(key, fmt.Sprintf("waits must be bounded: set a duration such as %q", example), "%v is not a positive duration", d)
 	}
 }
