@@ -124,7 +124,7 @@ func TestFeedbackFitsAnotherWorld(t *testing.T) {
 	if len(notes) != 2 || !strings.HasPrefix(notes[0], "1 PowerSGD matrices are missing in the checkpoint") || !strings.HasPrefix(notes[1], "the PowerSGD errors of 4 ranks") {
 		t.Errorf("notes %q", notes)
 	}
-	if notes = f.restore("none", saved, 2); len(notes) != 1 || !strings.Contains(notes[0], "is dropped") {
+	if notes = f.restore("none", saved, 2); len(notes) != 1 || !strings.Contains(notes[0], "are dropped") {
 		t.Errorf("notes %q", notes)
 	}
 	f.collected = saved
