@@ -25,11 +25,11 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// AllReduce measures every size of s and calls each with its result, as it
-// comes. It returns when all ranks have ended; when one fails, or ctx ends,
-// the others are killed. A peer of p is measured after it, on the same hosts;
-// one that cannot run here gives [ErrSkipped]. A backend that can run in the
-// ranks' processes is measured there and in its own, unless its options say which.
+// AllReduce measures every size of s and calls each with every result as it arrives.
+// It returns when all ranks have ended; when one fails, or ctx ends, the others are
+// killed. A peer of p is measured after it, on the same hosts; one that cannot run
+// here returns [ErrSkipped]. A backend that can run in the ranks' processes is
+// measured both there and in its own process, unless its options select one.
 func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) (err error) {
 	if err := s.Check(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func AllReduce(ctx context.Context, p Program, s Spec, each func(Result) error) 
 	return measure(ctx, Program{Exe: p.Peer[0], Args: p.Peer[1:], foreign: true}, &s, hosts, each)
 }
 
-// measure runs the ranks of one job and hands on what rank 0 writes.
+// measure runs the ranks of one job and passes on what rank 0 writes.
 func measure(ctx context.Context, p Program, s *Spec, hosts *Hosts, each func(Result) error) error {
 	j, err := newJob(ctx, p, s, hosts)
 	if err != nil {
@@ -84,7 +84,7 @@ func measure(ctx context.Context, p Program, s *Spec, hosts *Hosts, each func(Re
 	})
 }
 
-// hostsFor makes the hosts that are asked for.
+// hostsFor creates the requested hosts.
 func hostsFor(s *Spec) (*Hosts, error) {
 	if s.Hosts == 0 {
 		return &Hosts{}, nil
@@ -95,7 +95,7 @@ func hostsFor(s *Spec) (*Hosts, error) {
 // limits measures the machine before the ranks use it.
 func limits(s *Spec) (out []time.Duration, err error) {
 	if s.Hosts > 0 || s.World > runtime.NumCPU() {
-		return nil, nil // threads that meet by spinning need a core each
+		return nil, nil // threads that wait by spinning need a core each
 	}
 	for _, size := range s.Sizes {
 		d, err := InPlace(s.World, size, s.DType, s.Budget/4)
@@ -126,7 +126,7 @@ type member struct {
 	stderr bytes.Buffer
 }
 
-// start passes the job's secret on as descriptor 4.
+// start passes the job's secret to the ranks as descriptor 4.
 func (m *member) start(key secret.Secret) error {
 	f, err := key.Pipe()
 	if err != nil {
@@ -180,10 +180,10 @@ func newJob(ctx context.Context, p Program, s *Spec, hosts *Hosts) (*job, error)
 	return j, nil
 }
 
-// masterPort is any: nobody else is in a namespace of ours.
+// masterPort is arbitrary: no other process listens in our namespaces.
 const masterPort = 29500
 
-// freePort is one that nobody listens on now.
+// freePort returns a port that is free now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -251,7 +251,7 @@ func (j *job) fail(err error) {
 // statusSkipped is the exit status of a peer that lacks something on this machine.
 const statusSkipped = 77
 
-// ErrSkipped is wrapped with a peer's own words.
+// ErrSkipped is wrapped with a peer's message.
 var ErrSkipped = errors.New("skipped")
 
 func (m *member) obituary(rank int, err error) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// kernelCases are the kernels of the models' training steps, made when they
-// are measured. Every case has memory of its own.
+// kernelCases are the kernels of the models' training steps, created when they are
+// measured. Every case has its own memory.
 func kernelCases() (cases []func() Kernel) {
 	add := func(k func() Kernel) { cases = append(cases, k) }
 	for _, s := range []struct{ m, n, k int }{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}, {100, 10, 1568}} {

@@ -13,14 +13,14 @@ import (
 	"github.com/trainctl/trainctl/core/train/data"
 )
 
-// Feed is one rank's way to its batches.
+// Feed is the source of one rank's batches.
 type Feed struct {
 	Source  data.Batches // open, its slots prepared
 	PID     int          // of the plugin's process; 0: in this one
 	Sampler *data.Sampler
 }
 
-// DataSpec says how ranks ask for batches.
+// DataSpec describes the batches that ranks request.
 type DataSpec struct {
 	Batch       int // samples
 	Slots       int // prefetched batches and the one in use
@@ -29,7 +29,7 @@ type DataSpec struct {
 	Budget      time.Duration
 }
 
-// DataResult is how fast batches come when nobody computes with them.
+// DataResult is how fast batches arrive when ranks do not compute with them.
 type DataResult struct {
 	Epochs        string  `json:"epochs"` // "first" or "later"
 	Batches       int     `json:"batches"`
@@ -38,7 +38,7 @@ type DataResult struct {
 	P50           float64 `json:"p50_ms"`          // of a batch, the slowest rank's
 	P99           float64 `json:"p99_ms"`
 	PluginCores   float64 `json:"plugin_cores"`     // that one rank's plugin keeps busy; 0: unknown
-	PluginQueue   float64 `json:"plugin_queue"`     // threads of it that could compute and had no core, on average
+	PluginQueue   float64 `json:"plugin_queue"`     // threads of it that were ready and had no core, on average
 	PerCore       float64 `json:"samples_per_core"` // samples per second that a plugin spends on a core; 0: unknown
 	RankCores     float64 `json:"rank_cores"`       // that a rank's loop keeps busy; 0: unknown
 }
@@ -57,7 +57,7 @@ type DataReport struct {
 	CPUs        int          `json:"cpus"`
 	FirstMS     float64      `json:"first_batch_ms"` // the slowest rank's
 	Results     []DataResult `json:"results"`
-	Bound       string       `json:"bound"` // what keeps it from being faster; empty: unknown
+	Bound       string       `json:"bound"` // the bottleneck; empty: unknown
 }
 
 // Data reads batches of the training set for about the budget, on all ranks at
@@ -95,7 +95,7 @@ type reader struct {
 	DataSpec
 	first time.Duration
 	parts [2]part // of the first epoch, and of the later ones
-	seen  byte    // keeps fetch from being left out
+	seen  byte    // keeps the compiler from removing fetch
 }
 
 // part is what one rank measured.
@@ -107,7 +107,7 @@ type part struct {
 	rank    time.Duration // of this thread on a core
 }
 
-// cpuTime is what a process has had of the cores.
+// cpuTime is the CPU time of a process.
 type cpuTime struct{ used, ready time.Duration }
 
 func (r *reader) run(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (r *reader) run(ctx context.Context) error {
 	return loader.Stop()
 }
 
-// epoch reads one epoch, or what the time is enough for, three batches at least.
+// epoch reads one epoch, or as much as the time allows, but at least three batches.
 func (r *reader) epoch(ctx context.Context, loader *data.Loader, epoch int, deadline time.Time) error {
 	p := &r.parts[min(epoch, 1)]
 	begin, plugin, rank := time.Now(), processTime(r.PID), threadTime()
@@ -165,7 +165,7 @@ func fetch(b []byte) (sum byte) {
 	return sum
 }
 
-// addTo adds one of so many ranks to the result of all.
+// addTo adds the result of one rank to that of all.
 func (p *part) addTo(res *DataResult, s *DataSpec, ranks int) {
 	if p.wall <= 0 {
 		return
@@ -181,10 +181,10 @@ func (p *part) addTo(res *DataResult, s *DataSpec, ranks int) {
 	res.RankCores += p.rank.Seconds() / seconds / float64(ranks)
 }
 
-// busy is the part of a core from which on it counts as full.
+// busy is the fraction of a core from which it counts as fully used.
 const busy = 0.85
 
-// Explain says what bounds the last result.
+// Explain sets the bottleneck of the last result.
 func (r *DataReport) Explain() {
 	if len(r.Results) == 0 {
 		return

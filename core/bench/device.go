@@ -14,8 +14,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// isolations are the ways to place a backend that are compared: in the rank's
-// process first, so that ratios are those of the other to it.
+// isolations are the places of a backend that are compared: the rank's process first,
+// since it is the base of ratios.
 var isolations = []string{"inproc", "isolated"}
 
 // placements are the specs to measure: one for each isolation where the
@@ -54,8 +54,8 @@ type gpu struct {
 	free    uintptr    // bytes, before the backend was started
 }
 
-// openGPU takes the device of a local rank, in turn where there are fewer. The
-// calling goroutine stays on its thread, whose context it is.
+// openGPU opens the device of a local rank, modulo the number of devices. The calling
+// goroutine is locked to its thread, which has the context.
 func openGPU(open func() (*driver.CUDA, error), localRank, size int) (*gpu, error) {
 	if open == nil {
 		open = func() (*driver.CUDA, error) { return driver.OpenCUDA(dl.System()) }
@@ -72,8 +72,8 @@ func openGPU(open func() (*driver.CUDA, error), localRank, size int) (*gpu, erro
 	return g, nil
 }
 
-// missing reports whether there is no driver or no device. The backend then
-// says what to do about it.
+// missing reports whether there is no driver or no device. The backend then reports
+// the fix.
 func missing(err error) bool {
 	return errors.As(err, new(*driver.NotFoundError)) || errors.Is(err, driver.NoDevice)
 }
@@ -104,7 +104,7 @@ func (g *gpu) open(localRank, size int) (err error) {
 	return g.cu.MemGetInfo(&g.free, &total)
 }
 
-// attach hands the arena to a backend.
+// attach attaches the arena to a backend.
 func (g *gpu) attach(ctx context.Context, b *host.Backend) error {
 	m, err := g.arena.Export(b.Placement().InProcess)
 	if err != nil {
@@ -117,8 +117,8 @@ func (g *gpu) attach(ctx context.Context, b *host.Backend) error {
 	return g.arena.Attached(m)
 }
 
-// taken is by how much device memory has become less since the backend was
-// started, whoever took it.
+// taken is how much less device memory is free since the backend was started, by any
+// process.
 func (g *gpu) taken() (int, error) {
 	var free, total uintptr
 	if err := g.cu.MemGetInfo(&free, &total); err != nil {
@@ -127,7 +127,7 @@ func (g *gpu) taken() (int, error) {
 	return max(0, int(g.free)-int(free)), nil
 }
 
-// close gives everything back. The backend is closed.
+// close frees everything. The backend must be closed before.
 func (g *gpu) close() error {
 	var errs []error
 	if g.arena != nil {
@@ -142,8 +142,8 @@ func (g *gpu) close() error {
 	return errors.Join(errs...)
 }
 
-// reduce sums the region, in device memory where there is any. That is a call
-// of the backend also in a world of one.
+// reduce all-reduces the region, in device memory if there is any. It calls the backend
+// also in a world of one.
 func (r *rig) reduce(g ddp.Region) error {
 	if r.gpu == nil {
 		return r.group.AllReduce(g, sdk.Sum, r.DType)
@@ -166,7 +166,7 @@ func (r *rig) reduce(g ddp.Region) error {
 	return r.backend.Wait(ticket)
 }
 
-// place fills in where the backend ran and what it took of the GPU.
+// place sets where the backend ran and how much memory of the GPU it used.
 func (r *rig) place(result *Result) (err error) {
 	if r.backend.Placement().Why == "" {
 		return nil

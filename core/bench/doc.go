@@ -1,10 +1,9 @@
-// Package bench measures what a training step is made of: collectives through
-// a backend plugin, and kernels.
+// Package bench measures the parts of a training step: collectives through a backend
+// plugin, and kernels.
 //
-// AllReduce starts real ranks, the caller's executable again, each with its
-// backend in another process and its buffer in a shared arena, as a job does.
-// [Rank] is what such a process runs. [InPlace] measures what the machine
-// would allow if there were no processes at all.
+// AllReduce starts real ranks from the caller's executable, each with its backend in
+// another process and its buffer in a shared arena, as a job does. Such a process runs
+// [Rank]. [InPlace] measures the limit of the machine, with threads in one process.
 //
 // It imports the packages that it measures: core/base, core/engine, core/job,
 // core/plugin/host, core/sdk, core/tensor and core/train. Start with

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// ErrNoHosts says why there can be no network namespaces here. It is wrapped
-// with the reason.
+// ErrNoHosts reports that network namespaces cannot be created here. It is wrapped with
+// the reason.
 var ErrNoHosts = errors.New("network namespaces are unavailable")
 
-// Hosts are network namespaces of this machine, joined by a network of their
-// own. To the processes in them they are hosts: neither loopback nor abstract
-// sockets reach from one to another, and every byte between them passes a
-// virtual Ethernet device. Close removes them.
+// Hosts are network namespaces of this machine, connected by a private network.
+// Processes in them see separate hosts: neither loopback nor abstract sockets connect
+// them, and every byte between them passes through a virtual Ethernet device. Close
+// removes them.
 type Hosts struct {
 	names  []string
 	joined string // the namespace of the switch that joins more than two
 }
 
-// Len is how many hosts there are.
+// Len is the number of hosts.
 func (h *Hosts) Len() int { return len(h.names) }
 
 // Name is the name of the i-th host's namespace, for "ip -n NAME" and "tc -n NAME".

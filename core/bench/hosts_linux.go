@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// NewHosts makes n hosts, at least two.
+// NewHosts creates n hosts, at least two.
 func NewHosts(n int) (*Hosts, error) {
 	if n < 2 || n > 200 {
 		return nil, fmt.Errorf("%d hosts: 2 to 200 are supported", n)
@@ -36,7 +36,7 @@ func NewHosts(n int) (*Hosts, error) {
 	return h, nil
 }
 
-// connect lays a cable between two hosts, or one from each to a switch.
+// connect connects two hosts directly, or all of them to a switch.
 func (h *Hosts) connect(prefix string) error {
 	if len(h.names) == 2 {
 		if err := ip("-n", h.names[0], "link", "add", h.Device(), "type", "veth", "peer", "name", h.Device(), "netns", h.names[1]); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Machine is what one core of this machine allows: the ground that a kernel's
-// floor stands on.
+// Machine is the peak performance of one core of this machine, from which the floor of
+// a kernel is computed.
 type Machine struct {
 	Level  string  `json:"level"`                      // instruction set of the kernels
 	GFLOPS float64 `json:"peak_gflops"`                // float32 multiply-adds in registers, a multiplication and an addition as two
@@ -20,7 +20,7 @@ type Machine struct {
 	Caches []Bandwidth `json:"bandwidth"`
 }
 
-// Bandwidth is what memory of a size gives one core.
+// Bandwidth is the memory bandwidth of one core for a size.
 type Bandwidth struct {
 	Bytes int     `json:"bytes"`
 	GBps  float64 `json:"gbps"`
@@ -29,8 +29,7 @@ type Bandwidth struct {
 // bandwidthSizes reach from the second-level cache of every CPU to the memory behind all caches.
 var bandwidthSizes = []int{512 << 10, 4 << 20, 16 << 20, 128 << 20}
 
-// Measure takes about as long as budget for each of its figures. It wants
-// a core for itself.
+// Measure takes about budget for each of its figures. It needs an otherwise idle core.
 func Measure(budget time.Duration) (Machine, error) {
 	level, err := kernel.Active()
 	if err != nil {
@@ -71,7 +70,7 @@ func (m *Machine) floor(d tensor.DType, flops, bytes int64, size int) time.Durat
 	return time.Duration(ns)
 }
 
-// rate is amounts in thousands of millions per second.
+// rate is in units of 10⁹ per second.
 func rate(amount float64, d time.Duration) float64 { return amount / float64(max(1, d.Nanoseconds())) }
 
 // fastest repeats f for the budget, at least three times, and returns the

@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Spec says what to measure. It travels to the ranks as JSON.
+// Spec describes what to measure. It is sent to the ranks as JSON.
 type Spec struct {
 	Backend string         // a built-in name or a path
 	Options map[string]any // of the backend, as given
@@ -100,16 +100,16 @@ type Result struct {
 	AlgBW float64 `json:"algbw_gbps"`
 	BusBW float64 `json:"busbw_gbps"`
 	Calls int     `json:"calls"`
-	// Idle is the median of calls that all ranks come to from sleeping, each
-	// from the last rank's arrival on. 0 where it was not measured.
+	// Idle is the median of calls that all ranks start after sleeping, each measured
+	// from the last rank's call. 0 where it was not measured.
 	Idle float64 `json:"idle_p50_us,omitempty"`
 	// Hosts is how many namespaces the ranks are spread over, 0 for none.
 	Hosts int `json:"hosts,omitempty"`
 	// Isolation is where a backend ran that can run in the rank's process too:
 	// "inproc" there, "isolated" in its own.
 	Isolation string `json:"isolation,omitempty"`
-	// DeviceBytes is what the GPU of rank 0 has less of since its backend was
-	// started: the plugin's context and NCCL's buffers, of all ranks on that GPU.
+	// DeviceBytes is how much less memory the GPU of rank 0 has free since its backend
+	// was started: the plugin's context and NCCL's buffers, of all ranks on that GPU.
 	DeviceBytes int `json:"device_bytes,omitempty"`
 	// Limit is the median of [InPlace], 0 where it was not measured.
 	Limit float64 `json:"in_place_p50_us,omitempty"`

@@ -91,7 +91,7 @@ type rig struct {
 	laps    laps
 }
 
-// connect brings the rank to where a trainer is before its first step.
+// connect puts the rank into the state of a trainer before its first step.
 func (r *rig) connect(ctx context.Context, store *rank.Client) error {
 	options, err := r.options()
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *rig) measure(size int) (Result, error) {
 	}
 }
 
-// slowest takes the worst rank's figures.
+// slowest returns the figures of the slowest rank.
 func (r *rig) slowest(g ddp.Region) (Result, error) {
 	v := [2]float64{float64(r.laps.percentile(0.5)), float64(r.laps.percentile(0.99))}
 	if err := r.group.Scalars(sdk.Max, v[:]); err != nil {

@@ -23,7 +23,7 @@ type StepResult struct {
 	OfFloor float64 `json:"of_floor"` // Floor per P50
 }
 
-// StepReport is where the time of a training step goes.
+// StepReport shows where a training step spends its time.
 type StepReport struct {
 	Model   string       `json:"model"`
 	Batch   int          `json:"batch"`
@@ -32,7 +32,7 @@ type StepReport struct {
 	Steps   []StepResult `json:"steps"`
 }
 
-// Steps runs a training plan on made-up data for about the budget and measures
+// Steps runs a training plan on synthetic data for about the budget and measures
 // each of its operations: forward, loss and backward of one rank, without
 // optimizer, communication and data. threads is how many the device computes
 // with; floors are those of as many cores.
@@ -95,8 +95,8 @@ func timeSteps(ctx context.Context, prog *plan.Program, args plan.Args, budget t
 	return runs, nil
 }
 
-// rehearsal binds the plan to memory of its own, with initial weights and a
-// made-up batch.
+// rehearsal binds the plan to newly allocated memory, with initial weights and a
+// synthetic batch.
 func rehearsal(p *plan.Plan, dev plan.Device) (*plan.Program, plan.Args, error) {
 	var st plan.State
 	for _, s := range p.StateSpecs() {

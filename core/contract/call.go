@@ -6,7 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Call is what a rank asks of a collective, without the memory.
+// Call is the arguments of a collective on one rank, without the memory.
 type Call struct {
 	Op     Op
 	Reduce ReduceOp // where Op reduces
@@ -26,8 +26,8 @@ func (c *Call) Slice(buf []byte, sender, receiver int) []byte {
 	return buf[c.Op.Definition().Offset(sender, receiver)*size:][:size]
 }
 
-// Wrong says what is wrong with a call by rank, whatever the others call; ""
-// where nothing is. Backends add what depends on their memory.
+// Wrong returns what is wrong with a call by rank, independent of the other ranks' calls;
+// "" if it is valid. Backends also check what depends on their memory.
 func (c *Call) Wrong(rank, world int) string {
 	d := c.Op.Definition()
 	switch {

@@ -23,9 +23,9 @@ const (
 	OpReduce           // Buf holds n; Root ends with the reduction, the others' are unspecified
 )
 
-// Definition is what everybody who meets a collective asks about it: sizes of
-// buffers, checks, comparison between ranks, messages, the reference that the
-// conformance suite compares with, and the paths of backends are made of it.
+// Definition describes a collective. Sizes of buffers, checks, the comparison between
+// ranks, messages, the reference of the conformance suite and the algorithms of backends
+// are all derived from it.
 //
 // A collective moves, from every rank that sends to every rank that receives, one
 // Slice of the sender's buffer, to the same place in the receiver's. Where it
@@ -41,7 +41,7 @@ type Definition struct {
 	Doc       string // one line: what Buf holds before and after
 }
 
-// Kind says who meets in a collective.
+// Kind says which ranks take part in a collective.
 type Kind uint8
 
 // The kinds.
@@ -51,7 +51,7 @@ const (
 	NoData              // all ranks, without memory
 )
 
-// Ranks are those that give or receive in a collective of a group.
+// Ranks are those that send or receive in a collective of a group.
 type Ranks uint8
 
 // The sets of ranks.
@@ -99,8 +99,8 @@ func Ops() (ops []Op) {
 	return ops
 }
 
-// Definition is the operation's; of an unknown one it is that of a collective
-// that nobody can call, see [Op.Valid].
+// Definition returns the operation's definition; for an unknown operation it is one that
+// cannot be called, see [Op.Valid].
 func (o Op) Definition() *Definition {
 	if !o.Valid() {
 		return &definitions[OpNone]

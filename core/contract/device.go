@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// HandleKind is how a backend gets at device memory that the rank owns.
+// HandleKind is how a backend accesses device memory that the rank owns.
 type HandleKind string
 
 // The kinds of handles, best first.
@@ -27,10 +27,9 @@ const HandleSize = 64
 // takes them in turn: no more than 64 calls are in flight.
 const MaxEvents = 256
 
-// DeviceMemory is what an arena on a GPU (sdk.Arena) has in place of shared host memory.
-// The rank makes it and keeps the memory until the backend has been closed or
-// its process is dead. A backend whose Info has DeviceArena gets one by Attach;
-// nobody else does.
+// DeviceMemory is what an arena on a GPU (sdk.Arena) has instead of shared host memory.
+// The rank allocates it and keeps the memory until the backend has been closed or its
+// process is dead. Only a backend whose Info has DeviceArena gets one, by Attach.
 //
 // # Who records what
 //
@@ -80,7 +79,7 @@ type Events struct {
 // Len is the number of events.
 func (e Events) Len() int { return len(e.Handles) + len(e.Local) }
 
-// Check reports handles that cannot be any. Both sides check what the other sent.
+// Check reports invalid handles. Both sides check what the other sent.
 func (e Events) Check() error {
 	if e.Len() > MaxEvents {
 		return fmt.Errorf("%d events, more than %d", e.Len(), MaxEvents)

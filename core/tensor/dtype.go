@@ -2,8 +2,8 @@ package tensor
 
 import "fmt"
 
-// DType is the element type of a tensor. Its numeric values are part of the
-// plugin protocol and of nothing else; files carry the names.
+// DType is the element type of a tensor. Its numeric values are used only in the plugin
+// protocol; files contain the names.
 type DType uint8
 
 // The element types. F16 is IEEE binary16, BF16 the upper half of binary32.

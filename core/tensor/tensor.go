@@ -55,8 +55,8 @@ func (s Spec) Bytes() int { return s.DType.Size() * s.Shape.Elems() }
 
 func (s Spec) String() string { return s.DType.String() + s.Shape.String() }
 
-// Tensor is a view of memory that somebody else owns: a shared arena, a
-// buffer of the plan, a loaded file. Copying a Tensor copies the view.
+// Tensor is a view of memory that it does not own: a shared arena, a buffer of the plan,
+// a loaded file. Copying a Tensor copies the view.
 // Data is little-endian, in C order, and aligned to the element size.
 type Tensor struct {
 	DType DType

@@ -8,10 +8,10 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Reduce is what the reductions mean, element by element and without any
-// haste: the sources are combined in order, half types in float32 with one
-// rounding at the end, integers wrap, NaN wins in Min and Max. dst may be one
-// of the sources. It panics on what the contract excludes.
+// Reduce is the reference of the reductions, element by element: it combines the sources
+// in order, half types in float32 with one rounding at the end; integers wrap, and NaN
+// wins in Min and Max. dst may be one of the sources. It panics on arguments that the
+// contract excludes.
 func Reduce(op contract.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
 	same := func(x float32) float32 { return x }
 	switch d {
