@@ -17,64 +17,64 @@ import (
 type Backend interface {
 	Info() Info
 
-	// Open checks the options and takes the group. It starts nothing that
-	// could block on other ranks.
+	// Open checks the options and stores the group. It must not wait for other
+	// ranks.
 	Open(ctx context.Context, group Group, options Options) error
 
-	// Attach makes an arena known. Collectives name memory inside attached
-	// arenas only. The arena stays valid until Close returns. An arena with
-	// Device lies on a GPU, see [DeviceMemory]; Attach sets its Done. When it
-	// returns an error the instance is as before, and the core may try another
-	// kind of handle or go on with host memory.
+	// Attach adds an arena. Collectives use only memory in attached arenas. The
+	// arena stays valid until Close returns. An arena with Device is on a GPU, see
+	// [DeviceMemory]; Attach sets its Done. After an error the instance must be
+	// unchanged: the core may try another kind of handle or continue with host
+	// memory.
 	Attach(ctx context.Context, arena *Arena) error
 
-	// Listen prepares to be connected to and returns opaque bytes (an address
-	// and whatever else peers need). The core hands them to every rank.
+	// Listen prepares for connections and returns opaque bytes (an address and
+	// whatever else peers need). The core distributes them to all ranks.
 	Listen(ctx context.Context) (endpoint []byte, err error)
 
-	// Connect joins the group; endpoints[r] came from rank r's Listen. It
-	// returns when this rank can take part in collectives, or an error that
-	// names the ranks that could not be reached.
+	// Connect joins the group; endpoints[r] is from rank r's Listen. It returns
+	// when this rank can take part in collectives, or an error that names the
+	// ranks that could not be reached.
 	Connect(ctx context.Context, endpoints [][]byte) error
 
-	// Do runs one collective to its end. All ranks make the same sequence of
-	// calls; c.Seq, Op, DType, Count and Bucket let a backend refuse a
-	// mismatch by name before data moves. The context carries the operation's
-	// deadline: past it, return a *StallError naming who did not arrive.
-	// After an error the group is unusable and only Close may follow. c and
-	// ctx are valid until Do returns.
+	// Do runs one collective until it is complete. All ranks make the same sequence
+	// of calls; with c.Seq, Op, DType, Count and Bucket a backend can report a
+	// mismatch before data moves. The context carries the operation's deadline:
+	// after it, return a *StallError with the ranks that did not arrive. After an
+	// error the group is unusable and only Close may follow. c and ctx are valid
+	// until Do returns.
 	Do(ctx context.Context, c *Collective) error
 
 	// Close ends the instance. It does not wait for other ranks.
 	Close() error
 }
 
-// Group says who takes part.
+// Group describes the process group.
 type Group struct {
 	JobID      string
-	Secret     []byte // known to all ranks of the job alone; prove it to peers before anything else is parsed
-	Generation int    // counts restarts of the ranks; peers of another generation are refused
-	Epoch      int    // counts the groups of one generation: a rank whose plugin died starts another and all join anew; peers of another epoch are refused
+	Secret     []byte // known only to the ranks of the job; peers must prove it before anything else is parsed
+	Generation int    // number of restarts of the ranks; refuse peers of another generation
+	Epoch      int    // number of the group within a generation: when a rank's plugin is replaced, all ranks join a new group; refuse peers of another epoch
 	Rank       int
 	WorldSize  int
 	LocalRank  int
 	LocalSize  int
 	Timeout    time.Duration // for one collective
-	// MasterAddr is the host that every rank can reach rank 0 by, so that a
-	// backend can find the interface to listen on.
+	// MasterAddr is the host at which every rank can reach rank 0. A backend can
+	// use it to find the interface to listen on.
 	MasterAddr string
-	// Device is the GPU that the rank computes on: its UUID as "GPU-…" or, of a
-	// slice, "MIG-…". "" where it computes on none; a backend for GPUs then takes
-	// one by LocalRank.
+	// Device is the GPU that the rank computes on: its UUID as "GPU-…" or, for a
+	// slice, "MIG-…". "" if it computes on none; a backend for GPUs then selects one
+	// by LocalRank.
 	Device string
-	// InProcess says that the backend runs in the rank's process; see [Placer].
+	// InProcess is true if the backend runs in the rank's process; see [Placer].
 	InProcess bool
-	// Channels is how many channels collectives may name, on all ranks alike; 0 is 1.
+	// Channels is the number of channels for collectives, equal on all ranks; 0 means 1.
 	Channels int
 }
 
-// Arena is memory that the rank owns and the plugin maps: of the host, or with
-// Device of a GPU, and then the embedded one is nil and there are no Bytes.
+// Arena is memory that the rank owns and the plugin maps. With Device it is on a
+// GPU, and then the embedded arena is nil and there are no Bytes; else on the host.
 type Arena struct {
 	ID   uint32
 	Name string // "gradients", "batches": for messages
@@ -122,17 +122,17 @@ type Collective struct {
 	Root   int // Broadcast: source; Send, Recv: the other rank
 	Bucket int // gradient bucket, -1 for none: for messages
 
-	// Channel is what the call is for: ChannelJob, or ChannelStatistics for
-	// what layers exchange in the middle of a pass. It is below Group.Channels.
-	// Calls of all channels stand in one sequence, equal on all ranks. A backend may
-	// give each resources of its own, so that a small call need not queue behind a
-	// bucket; one that knows no channels treats all alike.
+	// Channel is the purpose of the call: ChannelJob, or ChannelStatistics for
+	// exchanges of layers in the middle of a pass. It is below Group.Channels. Calls
+	// of all channels form one sequence, equal on all ranks. A backend may use separate
+	// resources for each channel, so that a small call need not queue behind a bucket,
+	// or ignore channels.
 	Channel int
 
-	// Arena, Offset: where Buf lies, equal on all ranks (except Send and
-	// Recv), so a backend may work on a local peer's mapping of the same
-	// arena. With the inline data plane Arena is nil and Buf a private copy
-	// that travels back after Do.
+	// Arena, Offset: the position of Buf, equal on all ranks (except Send and
+	// Recv), so a backend may work on a local peer's mapping of the same arena.
+	// With the inline data plane Arena is nil, and Buf is a private copy that is
+	// sent back after Do.
 	Arena  *Arena
 	Offset int
 	Buf    []byte // nil in an arena on a GPU
@@ -151,22 +151,22 @@ const (
 // MaxChannels bounds Group.Channels.
 const MaxChannels = 8
 
-// StallError is what Do returns when its deadline passes.
+// StallError is returned by Do when its deadline passes.
 type StallError struct {
 	Seq     uint64
 	Op      Op
 	Bucket  int
-	Missing []int         // ranks that did not arrive, ascending; none where all have, and it did not end
-	Waited  time.Duration // since this rank entered; 0: not measured
+	Missing []int         // ranks that did not arrive, ascending; empty if all arrived and the collective did not end
+	Waited  time.Duration // time since this rank entered; 0: not measured
 }
 
-// MismatchError is what Do returns when ranks called different collectives.
+// MismatchError is returned by Do when ranks called different collectives.
 type MismatchError struct {
 	Rank, Peer int
 	Mine, Its  string // both calls in words: "#12 all_reduce f32[4096] sum, bucket 1"
 }
 
-// PeerError says that another rank is gone or misbehaved.
+// PeerError reports that another rank is gone or misbehaved.
 type PeerError struct {
 	Peer  int
 	Seq   uint64

@@ -14,7 +14,7 @@ func (s *server) wants(ok bool, call string) error {
 	if ok {
 		return nil
 	}
-	return protocolError("a %s does not know the call %s", s.info.Kind, call)
+	return protocolError("a %s plugin does not support the call %s", s.info.Kind, call)
 }
 
 // OpenBackend implements pb.PluginServer.
@@ -143,7 +143,7 @@ func (s *server) Collective(ctx context.Context, r *pb.CollectiveRequest) (*pb.C
 	if size := c.Size(open.world); size != len(r.Data) {
 		return nil, protocolError("%v has %d bytes, not %d", c, size, len(r.Data))
 	}
-	aligned := tensor.Aligned(len(r.Data)) // protobuf's bytes lie anywhere
+	aligned := tensor.Aligned(len(r.Data)) // protobuf's bytes may be unaligned
 	copy(aligned, r.Data)
 	c.Buf = aligned
 	ctx, stop := s.joined(ctx)
@@ -196,7 +196,7 @@ func (s *server) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.UpdateRep
 	return &pb.UpdateReply{Scale: state.Scale, Skip: state.Skip, Skipped: state.Skipped}, nil
 }
 
-// joined ends with the call and also with an abort.
+// joined returns a context that ends with the call or with an abort.
 func (s *server) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)

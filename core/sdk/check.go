@@ -11,10 +11,10 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// CheckOptions checks a plugin's TOML table against the options it publishes
-// and fills in defaults. The table's name ("backend.options") prefixes the
-// keys of the problems. Values have the types that a TOML decoder gives;
-// integers are taken where floats are declared.
+// CheckOptions checks a plugin's TOML table against the options that it publishes
+// and fills in defaults. The table's name ("backend.options") prefixes the keys of
+// the problems. Values have the types of a TOML decoder; integers are accepted for
+// floats.
 func CheckOptions(table string, opts []Option, given map[string]any) (Options, usererr.List) {
 	var found usererr.List
 	out := make(Options, len(opts))
@@ -77,7 +77,7 @@ func unknownOption(found *usererr.List, opts []Option, key string) {
 	found.Addf(key, help, "unknown key")
 }
 
-// nearest is the name with the smallest edit distance, "" if none is close.
+// nearest returns the name with the smallest edit distance, "" if none is close.
 func nearest(key string, names []string) string {
 	best, at := "", max(2, len(key)/3)+1
 	for _, n := range names {
@@ -109,8 +109,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// check converts one value to the option's declared type, or says what is
-// wrong with it.
+// check converts one value to the option's declared type, or returns what is wrong
+// with it.
 func (o *Option) check(v any) (any, error) {
 	switch o.Type {
 	case String:

@@ -9,19 +9,19 @@ import (
 // Ops are all collective operations that the contract defines.
 func Ops() []Op { return contract.Ops() }
 
-// Call is what the call asks for, without its memory.
+// Call returns the call without its memory.
 func (c *Collective) Call() contract.Call {
 	return contract.Call{Op: c.Op, Reduce: c.Reduce, DType: c.DType, Count: c.Count, Root: c.Root}
 }
 
-// Size is the number of bytes of Buf in a group of the given size.
+// Size returns the number of bytes of Buf in a group of the given size.
 func (c *Collective) Size(world int) int {
 	k := c.Call()
 	return k.Size(world)
 }
 
-// Wrong says what is wrong with a call by a rank, whatever the others call and
-// wherever its memory lies; "" where nothing is.
+// Wrong returns what is wrong with a rank's call, independent of other ranks and of
+// its memory; "" if it is valid.
 func (c *Collective) Wrong(rank, world int) string {
 	k := c.Call()
 	return k.Wrong(rank, world)
@@ -43,10 +43,10 @@ func (c *Collective) Answers(o *Collective) bool {
 	return c.Pairwise() && o.Pairwise() && c.Op != o.Op && c.Count == o.Count && c.DType == o.DType
 }
 
-// Pairwise reports whether the call has two ends and not a group.
+// Pairwise reports whether the call is between two ranks.
 func (c *Collective) Pairwise() bool { return c.Op.Definition().Kind == contract.OfPair }
 
-// Slice is the part of a rank's buffer that goes from sender to receiver.
+// Slice returns the part of a rank's buffer that goes from sender to receiver.
 func (c *Collective) Slice(buf []byte, sender, receiver int) []byte {
 	k := c.Call()
 	return k.Slice(buf, sender, receiver)

@@ -7,13 +7,13 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Dataset gives samples by index. Order, sharding and epochs are the core's.
+// Dataset reads samples by index. The core decides order, sharding and epochs.
 type Dataset interface {
 	Info() Info
 
-	// Open finds, verifies and if need be downloads the data. Every size and
-	// checksum is checked here: after Open returns, reading cannot fail for a
-	// reason that was visible before. Local ranks call it at the same time.
+	// Open finds and verifies the data, and downloads it if needed. It checks every
+	// size and checksum, so that reading later cannot fail for a reason that Open
+	// could have found. Local ranks call it concurrently.
 	Open(ctx context.Context, req DatasetRequest) (DatasetSpec, error)
 
 	// Fill writes the samples with the given indices, in that order, into
@@ -25,21 +25,21 @@ type Dataset interface {
 	Close() error
 }
 
-// DatasetDescriber is a data set that knows its shape and sizes from its
-// options alone. `trainctl plan` asks it instead of opening anything; Source
-// and Fingerprint stay empty.
+// DatasetDescriber is a data set whose shape and sizes follow from its options.
+// `trainctl plan` calls it instead of opening anything; Source and Fingerprint stay
+// empty.
 type DatasetDescriber interface {
 	Describe(options Options) (DatasetSpec, error)
 }
 
-// DatasetLocator is a data set that can look whether Open would find data on
-// this machine, without reading or fetching any. The launcher of a job on one host
-// asks it before it starts ranks; an error names the places and the ways out.
+// DatasetLocator is a data set that can check whether Open would find data on this
+// machine, without reading or downloading any. The launcher of a job on one host
+// calls it before it starts ranks; an error names the places and the fixes.
 type DatasetLocator interface {
 	Locate(options Options) error
 }
 
-// DatasetRequest is what Open gets.
+// DatasetRequest is the argument of Open.
 type DatasetRequest struct {
 	Options   Options
 	Rank      int
@@ -60,7 +60,7 @@ const (
 	Test
 )
 
-// DatasetSpec describes an open data set. Equal on all ranks, or the job ends.
+// DatasetSpec describes an open data set. It must be equal on all ranks, or the job ends.
 type DatasetSpec struct {
 	Source       string      // where it came from: "idx", "download", "generated", "synthetic", …
 	Input        tensor.Spec // one sample, without the batch dimension; F32 today
@@ -69,8 +69,8 @@ type DatasetSpec struct {
 	ClassNames   []string
 	TrainSamples int
 	TestSamples  int
-	Fingerprint  string // hash over the content or its identity; a resume on other data is refused
-	Notice       string // shown loudly when not empty ("training on generated digits: …")
+	Fingerprint  string // hash over the content or its identity; resuming on other data is refused
+	Notice       string // shown as a warning if not empty ("training on generated digits: …")
 }
 
 // Batch is one request for samples. It and its memory belong to the host, which

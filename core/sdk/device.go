@@ -2,7 +2,7 @@ package sdk
 
 import "github.com/trainctl/trainctl/core/contract"
 
-// HandleKind is how a backend gets at device memory that the rank owns.
+// HandleKind is how a backend accesses device memory that the rank owns.
 type HandleKind = contract.HandleKind
 
 // The kinds of handles, best first.
@@ -23,17 +23,17 @@ const HandleSize = contract.HandleSize
 // MaxEvents bounds the events of one arena.
 const MaxEvents = contract.MaxEvents
 
-// DeviceMemory is what an [Arena] on a GPU has in place of shared host memory.
-// The rank makes it and keeps the memory until the backend has been closed or
-// its process is dead. A backend whose Info has DeviceArena gets one by Attach;
-// nobody else does. [contract.DeviceMemory] says which events who records when.
+// DeviceMemory is the memory of an [Arena] on a GPU. The rank allocates it and keeps
+// it until the backend has been closed or its process is dead. Attach passes one
+// only to backends whose Info has DeviceArena. [contract.DeviceMemory] documents
+// which side records which event, and when.
 type DeviceMemory = contract.DeviceMemory
 
 // Events are CUDA events that one side records and the other waits for. They
 // are numbered from 1.
 type Events = contract.Events
 
-// checkMemory refuses what no rank sends.
+// checkMemory rejects values that no rank sends.
 func checkMemory(m *DeviceMemory) error {
 	switch {
 	case m.Size <= 0:
@@ -49,10 +49,10 @@ func checkMemory(m *DeviceMemory) error {
 	return nil
 }
 
-// inMemory refuses a range that does not lie in the memory.
+// inMemory rejects a range outside the memory.
 func inMemory(m *DeviceMemory, offset, size uint64) error {
 	if total := uint64(m.Size); offset > total || size > total-offset {
-		return protocolError("%d bytes at %d do not lie in %d bytes of device memory", size, offset, total)
+		return protocolError("%d bytes at offset %d are outside %d bytes of device memory", size, offset, total)
 	}
 	return nil
 }

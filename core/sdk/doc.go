@@ -1,24 +1,24 @@
-// Package sdk is what a plugin author imports.
+// Package sdk is the package that plugin authors import.
 //
 // A plugin is an executable with a main of a few lines:
 //
 //	func main() { sdk.Serve(sdk.Plugin{Backend: mybackend.New}) }
 //
-// It implements one of three interfaces: [Backend] moves gradients between
-// ranks, [Dataset] writes batches into shared slots, [Precision] says what is
-// computed in which type and keeps the loss scale. The host starts one
-// instance per rank, in a process of its own.
+// It implements one of three interfaces: [Backend] moves gradients between ranks,
+// [Dataset] writes batches to shared slots, [Precision] selects the types of
+// computation and maintains the loss scale. The host starts one instance per rank,
+// each in its own process.
 //
 // # Where the data is
 //
-// Bulk data never crosses gRPC. The host creates arenas (anonymous shared
-// memory), hands their file descriptors over, and passes work through
-// submission slots in shared memory: a plugin sees plain byte slices that
-// alias the rank's own memory. gRPC configures, registers, reports and shuts
-// down. A plugin in a language that cannot map memory gets the bytes inline
-// over gRPC instead, negotiated at start: slower and still correct.
+// Bulk data does not go through gRPC. The host creates arenas (anonymous shared
+// memory), passes their file descriptors to the plugin, and submits work in slots
+// in shared memory: a plugin sees plain byte slices that alias the rank's memory.
+// gRPC is used to configure, register, report and shut down. A plugin in a language
+// that cannot map memory gets the bytes inline over gRPC instead, which is slower;
+// this is negotiated at start.
 //
-// # Who calls what, and when
+// # Order of calls
 //
 // The SDK calls an instance from one goroutine at a time, in this order:
 // Info; Open (or Policy) once; the kind's set-up methods; then the work, one

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Error is a plugin's error of no more special type. Errors that a plugin
+// Error is a plugin's error without a more specific type. Errors that a plugin
 // returns reach the host as *StallError, *MismatchError, *PeerError,
-// *usererr.Error or, for everything else, as *Error with the text.
+// *usererr.Error or, for all others, as *Error with the text.
 type Error struct {
 	Code string // for programs, one of the codes below or your own; empty if the plugin gave none
 	Text string
@@ -19,34 +19,34 @@ type Error struct {
 // Codes that the SDK itself uses.
 const (
 	CodePanic    = "panic"    // the plugin's code panicked; Text has the first lines of the stack
-	CodeProtocol = "protocol" // the host's request made no sense
+	CodeProtocol = "protocol" // the host's request was invalid
 	CodeCanceled = "canceled" // the host gave up or the operation was aborted
 	CodeDeadline = "deadline" // the deadline passed
 
-	// CodeUnavailable says that something the plugin needs, a device or a
-	// library, is not on this machine. The job ends with exit code 3.
+	// CodeUnavailable means that this machine lacks something that the plugin needs,
+	// such as a device or a library. The job ends with exit code 3.
 	CodeUnavailable = "unavailable"
 
-	// CodeCorrupt says that the data cannot be used as they are: a file is
-	// damaged, or gone since the data set was opened. Only the user can change
-	// that: the job ends with exit code 2 at once, whatever restarts are left. An
-	// error that may pass, as of a network, has another code or none. See [Corrupt].
+	// CodeCorrupt means that the data cannot be used: a file is damaged, or was
+	// removed after the data set was opened. Only the user can fix that: the job ends
+	// with exit code 2 at once, without using restarts. An error that may disappear,
+	// such as a network error, has another code or none. See [Corrupt].
 	CodeCorrupt = "dataset.corrupt"
 
-	// CodeEndOfData says that a data set has no more samples for this rank in
-	// this epoch; see [ErrEndOfData].
+	// CodeEndOfData means that a data set has no more samples for this rank in this
+	// epoch; see [ErrEndOfData].
 	CodeEndOfData = "dataset.end"
 )
 
-// Corrupt is what Fill returns for data that cannot be used. The text is the
-// error's, and names the file and what to do about it.
+// Corrupt wraps an error for Fill to return if data cannot be used. The text of the
+// error should name the file and the fix.
 func Corrupt(err error) error { return corrupt{err} }
 
 type corrupt struct{ error }
 
 func (c corrupt) Unwrap() error { return c.error }
 
-// As makes it an *Error with the code, which is what travels.
+// As converts it to an *Error with the code, the form that is sent to the host.
 func (c corrupt) As(target any) bool {
 	e, ok := target.(**Error)
 	if ok {
@@ -62,9 +62,9 @@ func IsCorrupt(err error) bool {
 	return errors.As(err, &e) && e.Code == CodeCorrupt
 }
 
-// ErrEndOfData is what Fill returns when it has none of the batch's samples and
-// will have none of the epoch's later ones: a stream that ends before the
-// promised number of samples. What the job makes of it is for ddp.uneven to say.
+// ErrEndOfData is returned by Fill if it has none of the batch's samples and none of
+// the epoch's later ones: a stream that ends before the announced number of samples.
+// The setting ddp.uneven decides how the job continues.
 var ErrEndOfData error = &Error{Code: CodeEndOfData, Text: "the data set has no more samples in this epoch"}
 
 // IsEndOfData reports whether err is ErrEndOfData, also when it has come from

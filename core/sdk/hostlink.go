@@ -12,8 +12,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// hostLink is the socket to the host on descriptor 3: arenas arrive on it,
-// and its end means that the host is gone.
+// hostLink is the socket to the host on descriptor 3: arenas arrive on it, and end
+// of file means that the host is gone.
 type hostLink struct {
 	conn *net.UnixConn
 

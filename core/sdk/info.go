@@ -16,8 +16,8 @@ const (
 	KindDataset   Kind = "dataset"
 )
 
-// Info is what a plugin says of itself before it is configured. It must be
-// constant: the host may ask at any time, also only to print it.
+// Info describes a plugin before it is configured. It must be constant: the host may
+// request it at any time, also only to print it.
 type Info struct {
 	Kind    Kind
 	Name    string // as written in the TOML: "tcp", "mnist"
@@ -31,10 +31,10 @@ type Info struct {
 	// Backend capabilities. Empty means none.
 	DTypes      []tensor.DType // element types that reductions accept
 	Devices     []string       // "cpu", "cuda"
-	Ops         []Op           // collectives it can do
+	Ops         []Op           // supported collectives
 	MaxWorld    int            // 0 = no limit
 	Determinism string         // "bitwise" when equal inputs give equal bits on all ranks and from run to run
-	DeviceArena bool           // it takes arenas on the rank's GPU, see DeviceMemory
+	DeviceArena bool           // it accepts arenas on the rank's GPU, see DeviceMemory
 }
 
 // OptionType is the type of an option's value in TOML.
@@ -64,8 +64,8 @@ type Option struct {
 	Doc      string // one sentence: what it does and when to change it
 }
 
-// Does reports whether a backend publishes an operation, and the element type
-// where the operation combines elements.
+// Does reports whether a backend publishes an operation, and also the element type
+// if the operation reduces elements.
 func (i *Info) Does(op Op, d tensor.DType) bool {
 	return slices.Contains(i.Ops, op) && (!op.Definition().Reduces || slices.Contains(i.DTypes, d))
 }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// opContext is the context of one operation: it ends at a deadline, with its
-// parent, or when the operation is over. A method that never asks for Done, as
-// one that waits with deadlines of its own, costs no timer and no memory, and
-// leaves the context to be used again.
+// opContext is the context of one operation: it ends at a deadline, with its parent,
+// or when the operation ends. If a method never calls Done, for example because it
+// waits with its own deadlines, the context needs no timer and no memory, and is
+// reused.
 type opContext struct {
 	context.Context // the parent, which has the values
 	deadline        time.Time
 	limited         bool
 
 	mu    sync.Mutex
-	done  chan struct{} // nil until somebody asks
+	done  chan struct{} // nil until Done is called
 	err   error
 	timer *time.Timer
 	loose func() bool // from the parent
@@ -30,8 +30,8 @@ func (c *opContext) begin(parent context.Context, timeout time.Duration) {
 	}
 }
 
-// end is called when the operation is over. It reports whether nobody can be
-// waiting for the context.
+// end is called when the operation has ended. It reports whether the context can be
+// reused, since nobody waits for it.
 func (c *opContext) end() (unused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,15 +2,15 @@ package sdk
 
 import "fmt"
 
-// Plugin holds the constructors of what a binary serves. Each is called once
-// per process and must be cheap: set-up belongs into Open or Policy.
+// Plugin holds the constructors of the kinds that a binary serves. Each is called
+// once per process and must be cheap: do set-up in Open or Policy.
 type Plugin struct {
 	Backend   func() Backend
 	Dataset   func() Dataset
 	Precision func() Precision
 }
 
-// Kinds are the kinds that the plugin serves.
+// Kinds returns the kinds that the plugin serves.
 func (p Plugin) Kinds() []Kind {
 	var k []Kind
 	if p.Backend != nil {
@@ -25,7 +25,7 @@ func (p Plugin) Kinds() []Kind {
 	return k
 }
 
-// Info asks an instance of the given kind what it is, without serving it.
+// Info returns the Info of an instance of the given kind, without serving it.
 func (p Plugin) Info(kind Kind) (Info, error) {
 	switch {
 	case kind == KindBackend && p.Backend != nil:

@@ -6,30 +6,30 @@ import (
 	"github.com/trainctl/trainctl/core/contract"
 )
 
-// Precision says what is computed in which type, and keeps the loss scale.
+// Precision selects the types of computation and maintains the loss scale.
 type Precision interface {
 	Info() Info
 
-	// Policy is asked once, before the plan is made. Illegal combinations of
+	// Policy is called once, before the plan is built. Illegal combinations of
 	// options are errors here.
 	Policy(ctx context.Context, options Options) (Policy, error)
 
 	// Update is called once per optimizer step, on every rank, after the
 	// gradients were reduced and checked on all ranks. It returns the scale
-	// for the next step. It must depend on the sequence of arguments alone,
-	// so that ranks agree without talking.
+	// for the next step. It must depend only on the sequence of arguments, so that
+	// ranks agree without communication.
 	Update(ctx context.Context, foundInf bool) (ScaleState, error)
 
-	// State and Load carry the scaler through a checkpoint, by the names
-	// PyTorch uses; the scale of the next step is "scale" or "loss_scale". An
-	// empty map means there is nothing to keep.
+	// State and Load save and restore the scaler in checkpoints, with PyTorch's
+	// names; the scale of the next step is "scale" or "loss_scale". An empty map
+	// means that there is no state.
 	State(ctx context.Context) (map[string]float64, error)
 	Load(ctx context.Context, state map[string]float64) error
 
 	Close() error
 }
 
-// Cast is what a policy does to the inputs of one op type.
+// Cast is the conversion of the inputs of one operation type by a policy.
 type Cast = contract.Cast
 
 // The casts of torch.autocast.
@@ -41,7 +41,7 @@ const (
 	CastBanned  = contract.CastBanned  // refuse the op, naming the alternative
 )
 
-// Policy is the precision of a run as the plan needs it.
+// Policy is the precision of a run, for the plan.
 type Policy = contract.Policy
 
 // ScaleState is the scaler after an update.

@@ -18,9 +18,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// Serve is a plugin's main: it talks to the host that started the process,
-// and does not return. Called by hand, without a host, it prints what the
-// plugin is and exits with code 1.
+// Serve is a plugin's main: it serves the host that started the process, and does
+// not return. If a person starts the plugin, it prints a description and exits with
+// code 1.
 //
 // Standard output and standard error of the process reach the user's log.
 // Records of log/slog keep their level and attributes.
@@ -56,7 +56,7 @@ func Serve(p Plugin) {
 	s.exit()
 }
 
-// startFailure keeps the error that go-plugin logs before it gives up.
+// startFailure captures the error that go-plugin logs before it gives up.
 type startFailure struct{ text string }
 
 func (f *startFailure) Write(line []byte) (int, error) {
@@ -69,10 +69,10 @@ func (f *startFailure) Write(line []byte) (int, error) {
 
 func (f *startFailure) String() string { return f.text }
 
-// outliveSignals leaves the end of the process to the host: a batch system
-// that signals every process of a job would otherwise take the backend away
-// from ranks that are about to write their checkpoint. The signals are caught
-// rather than ignored, because an ignored signal is inherited by children.
+// outliveSignals lets only the host end the process: a batch system that signals
+// every process of a job would otherwise kill the backend of ranks that are about
+// to write their checkpoint. The signals are caught, not ignored, because children
+// would inherit an ignored signal.
 func outliveSignals() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 }
@@ -99,8 +99,8 @@ func (p *service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.Client
 	return nil, fmt.Errorf("not a client")
 }
 
-// grpcServer lifts go-plugin's limit of 4 MiB for a request, and keeps a
-// panic of the plugin's code from ending the process before it is reported.
+// grpcServer raises go-plugin's limit of 4 MiB for a request, and recovers panics of
+// the plugin's code so that they are reported before the process ends.
 func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 	s.serving.Store(true)
 	return grpc.NewServer(append(opts,
@@ -110,7 +110,7 @@ func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 	)...)
 }
 
-// intercept turns errors and panics into a status that carries their type.
+// intercept converts errors and panics to a status that keeps their type.
 func (s *server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
 	s.stdioOnce.Do(s.restoreStdio)
 	err = guard(func() error {
@@ -123,7 +123,7 @@ func (s *server) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 	return reply, nil
 }
 
-// introduce tells a person who ran the binary what it is for.
+// introduce prints a description for a person who ran the binary.
 func introduce(w io.Writer, p Plugin) {
 	var b strings.Builder
 	for _, kind := range p.Kinds() {
@@ -139,11 +139,11 @@ func introduce(w io.Writer, p Plugin) {
 	if b.Len() == 0 {
 		b.WriteString("This is a plugin for trainctl that serves nothing.\n")
 	}
-	fmt.Fprintf(&b, "trainctl starts it by itself; name its path in the TOML as the plugin of [backend], [dataset] or [precision].\n")
+	fmt.Fprintf(&b, "It is started by trainctl: set plugin in [backend], [dataset] or [precision] of the TOML file to its path.\n")
 	_, _ = io.WriteString(w, b.String())
 }
 
-// line is one option for people: "rate (float, default 0.5): how fast".
+// line formats one option: "rate (float, default 0.5): how fast".
 func (o *Option) line() string {
 	notes := []string{string(o.Type)}
 	if o.Unit != "" {

@@ -93,8 +93,8 @@ func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
 	return s, err
 }
 
-// guard calls the plugin's code; a panic becomes an error with the top of its
-// stack, and the whole stack goes to standard error.
+// guard calls the plugin's code. It turns a panic into an error with the top of the
+// stack, and prints the whole stack to standard error.
 func guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -140,7 +140,7 @@ func (s *server) Info(context.Context, *pb.InfoRequest) (*pb.InfoReply, error) {
 	return out, nil
 }
 
-// Start implements pb.PluginServer: it takes the control arena and starts to work.
+// Start implements pb.PluginServer: it maps the control arena and starts to work.
 func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply, error) {
 	if r.DataPlane == pb.PlaneInline {
 		return &pb.StartReply{}, nil
@@ -222,7 +222,7 @@ func (s *server) attachDevice(ctx context.Context, r *pb.AttachArenaRequest) (*p
 		return nil, err
 	}
 	if s.backend == nil || !s.info.DeviceArena {
-		return nil, protocolError("arena %q lies on a GPU, which %s does not take", r.Name, s.info.Name)
+		return nil, protocolError("arena %q is on a GPU, which %s does not support", r.Name, s.info.Name)
 	}
 	err := s.attach(ctx, &Arena{ID: r.Id, Name: r.Name, Device: m})
 	return &pb.AttachArenaReply{Done: m.Done.Handles}, err
@@ -251,7 +251,7 @@ func (s *server) Failure(_ context.Context, r *pb.FailureRequest) (*pb.Error, er
 	if e := s.failures[r.Ticket]; e != nil {
 		return e, nil
 	}
-	return &pb.Error{Text: "the reason is not known any more"}, nil
+	return &pb.Error{Text: "the reason is no longer known"}, nil
 }
 
 // Drain implements pb.PluginServer.
@@ -299,7 +299,7 @@ func (s *server) instance() interface{ Close() error } {
 	return s.precision
 }
 
-// watchHost ends the process when the host is gone: its end of the socket is
+// watchHost ends the process when the host is gone: the host's end of the socket is
 // closed, or the process has another parent.
 func (s *server) watchHost() {
 	if s.link != nil {
@@ -318,8 +318,8 @@ func (s *server) watchHost() {
 	}()
 }
 
-// leave is exit without a host that would tidy up: whatever this process
-// started ends with it.
+// leave exits when the host is gone and cannot clean up: it also kills all processes
+// that this process started.
 func (s *server) leave() {
 	s.finish()
 	if unix.Getpgrp() == os.Getpid() {
@@ -334,7 +334,7 @@ func (s *server) exit() {
 	os.Exit(0)
 }
 
-// finish gives the instance a moment to close and removes the socket.
+// finish lets the instance close within closeBudget and removes the socket.
 func (s *server) finish() {
 	s.close()
 	select {

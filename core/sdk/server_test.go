@@ -57,7 +57,7 @@ func TestStartedByHand(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("exit: %v", err)
 	}
-	for _, want := range []string{"stub 0.1, a precision plugin for trainctl: does nothing", `level (string, one of "O0", "O1", default O1): How much.`, "name its path in the TOML"} {
+	for _, want := range []string{"stub 0.1, a precision plugin for trainctl: does nothing", `level (string, one of "O0", "O1", default O1): How much.`, "of the TOML file to its path"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%s\ndoes not say %q", out, want)
 		}

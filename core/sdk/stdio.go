@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// divertStdout keeps the handshake line alone on the pipe that the host
-// reads: it moves that pipe to a new descriptor and lets descriptor 1, which
-// C libraries and forgotten print statements write to, go to standard error.
+// divertStdout ensures that only the handshake line is written to the pipe that the
+// host reads: it moves that pipe to a new descriptor and redirects descriptor 1, which
+// C libraries and forgotten print statements write to, to standard error.
 func divertStdout() (handshake, stderr *os.File, err error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

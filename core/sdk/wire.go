@@ -16,8 +16,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// This file is the plugin's half of the translation between the contract and
-// the wire; the host has the other half.
+// This file is the plugin's half of the conversion between the contract and the
+// wire; the host has the other half.
 
 func (i *Info) toProto() (*pb.InfoReply, error) {
 	out := &pb.InfoReply{
@@ -44,7 +44,7 @@ func (i *Info) toProto() (*pb.InfoReply, error) {
 	return out, nil
 }
 
-// decodeOptions gives JSON values the types that the options declare.
+// decodeOptions converts JSON values to the types that the options declare.
 func decodeOptions(table []Option, data []byte) (Options, error) {
 	given := map[string]any{}
 	if len(data) > 0 {
@@ -61,7 +61,7 @@ func decodeOptions(table []Option, data []byte) (Options, error) {
 	return out, problems.Err()
 }
 
-// fromJSON turns numbers into what a TOML decoder would have given.
+// fromJSON converts numbers to the types of a TOML decoder.
 func fromJSON(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -188,8 +188,8 @@ func toStatus(err error) error {
 	return st.Err()
 }
 
-// DecodeValue gives the JSON value of an option the type that the option
-// declares. Hosts need it to read a published default.
+// DecodeValue converts the JSON value of an option to the type that the option
+// declares. Hosts use it to read a published default.
 func DecodeValue(o *Option, data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

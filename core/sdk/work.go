@@ -11,8 +11,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// work does the operations of the ring, one after the other, until the
-// process ends.
+// work runs the operations of the ring, one after the other, until the process
+// ends.
 func (s *server) work(ring *shm.Worker) {
 	var sub shm.Submission
 	var done shm.Completion
@@ -35,7 +35,7 @@ func (s *server) work(ring *shm.Worker) {
 	}
 }
 
-// beat shows that the process lives, and looks whether the host gave up.
+// beat updates the heartbeat and checks whether the host has aborted.
 func (s *server) beat(ring *shm.Worker) {
 	for range time.Tick(heartbeat) {
 		ring.Beat()
@@ -85,7 +85,7 @@ func (s *server) operate(sub *shm.Submission, done *shm.Completion) error {
 	return protocolError("a %s got the operation %d", s.info.Kind, sub.Op)
 }
 
-// mustBeOpen refuses work before Open or Policy.
+// mustBeOpen rejects work before Open or Policy.
 func (s *server) mustBeOpen() (*opened, error) {
 	if open := s.opened.Load(); open != nil {
 		return open, nil
@@ -120,7 +120,7 @@ func (s *server) do(ctx context.Context, open *opened, c *Collective) error {
 	})
 }
 
-// timed does a collective and says when.
+// timed runs a collective and returns its span.
 func (s *server) timed(open *opened, c *Collective, done *shm.Completion) error {
 	span := pb.Span{Begin: time.Now().UnixNano()}
 	err := s.do(s.ctx, open, c)
@@ -185,7 +185,7 @@ func (a *Arena) ordered(c *Collective) error {
 	return nil
 }
 
-// check refuses a call that no group of this size can mean.
+// check rejects a call that is not valid in a group of this size.
 func (c *Collective) check(open *opened, count uint64) error {
 	world := open.world
 	switch {
@@ -196,15 +196,15 @@ func (c *Collective) check(open *opened, count uint64) error {
 	case c.Op.Definition().Kind == contract.NoData:
 		return nil
 	case !c.DType.Valid(), !c.Reduce.Valid(), count > 1<<40/uint64(max(world, 1)):
-		return protocolError("collective %v makes no sense", c)
+		return protocolError("collective %v is not valid", c)
 	case c.Op.Definition().RootWord != "" && (c.Root < 0 || c.Root >= world):
 		return protocolError("collective %v in a group of %d", c, world)
 	}
 	return nil
 }
 
-// memory gives bytes of an attached arena; everything comes from the peer and
-// is checked.
+// memory returns bytes of an attached arena. All arguments come from the peer and
+// are checked.
 func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) {
 	s.mu.Lock()
 	arena := s.arenas[id]
@@ -217,7 +217,7 @@ func (s *server) memory(id uint32, offset, size uint64) (*Arena, []byte, error) 
 	}
 	total := uint64(arena.Size())
 	if offset > total || size > total-offset {
-		return nil, nil, protocolError("%d bytes at %d do not lie in arena %q of %d bytes", size, offset, arena.Name, total)
+		return nil, nil, protocolError("%d bytes at offset %d are outside arena %q of %d bytes", size, offset, arena.Name, total)
 	}
 	return arena, arena.Bytes()[offset : offset+size : offset+size], nil
 }
@@ -254,7 +254,7 @@ func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
 	return b, b.check(&open.spec)
 }
 
-// check refuses indices outside of the split, so that no data set has to.
+// check rejects indices outside the split, so that data sets need not.
 func (b *Batch) check(spec *DatasetSpec) error {
 	n := spec.TrainSamples
 	if b.Split == Test {
