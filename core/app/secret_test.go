@@ -32,7 +32,7 @@ func TestAnExposedSecretIsTold(t *testing.T) {
 	if len(told) != 1 {
 		t.Fatalf("told %d times", len(told))
 	}
-	for _, want := range []string{secret.Env, "/proc", "permission denied", "fix: launch.secret_file"} {
+	for _, want := range []string{secret.Env, "/proc", "permission denied", "fix: use launch.secret_file"} {
 		if !strings.Contains(told[0].Message, want) {
 			t.Errorf("%q is not in %q", want, told[0].Message)
 		}
