@@ -36,7 +36,7 @@ func TestFullDiskRecovers(t *testing.T) {
 	must(t, f.Close())
 	eventually(t, "the run to say that the disk is full", func() bool {
 		said := r.stderr.String()
-		return strings.Contains(said, "events are not written until there is disk space") && strings.Contains(said, "rank-0.log") && strings.Contains(said, "until it can be written its lines appear here only")
+		return strings.Contains(said, "events are not written until there is disk space") && strings.Contains(said, "rank-0.log") && strings.Contains(said, "until it can be written its lines appear only here")
 	})
 	must(t, os.Remove(filler))
 	var text []byte
