@@ -60,7 +60,7 @@ func besieged(t *testing.T, kinds []string, lasts time.Duration) {
 	kill(t, nodes[0].cmd.Process.Pid, syscall.SIGTERM)
 	for _, n := range nodes {
 		r := n.wait(t).expect(t, 143)
-		lines := regexp.MustCompile(`(?m)^.*(refused|too many connections).*$`).FindAllString(r.stderr, -1)
+		lines := regexp.MustCompile(`(?m)^.*(refused|too many unauthenticated connections).*$`).FindAllString(r.stderr, -1)
 		if most := 12 * (1 + int(time.Since(nodes[0].began)/time.Minute)); len(lines) > most {
 			t.Errorf("%d lines about strangers, more than one for each cause, minute and listener:\n%s", len(lines), strings.Join(lines[:12], "\n"))
 		}
