@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
@@ -44,9 +44,9 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	log, loud := logger(req)
-	s := &search{settings: o, fs: d.fs, env: d.getenv(dataEnv), records: d.records, md5: d.md5, log: log, loud: loud}
-	got, err := s.find(ctx)
+	look := d.search(o)
+	look.LogTo(req)
+	got, err := source.Find(ctx, &look.Search, look)
 	if err != nil {
 		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -66,7 +66,7 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 		return sdk.DatasetSpec{}, err
 	}
 	n := [2]int{trainFiles * d.records, d.records}
-	for i, limit := range s.samples {
+	for i, limit := range s.Samples {
 		if limit > 0 {
 			n[i] = min(n[i], limit)
 		}
@@ -77,25 +77,14 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 // Locate checks that the files exist, if the data can come from nowhere else.
 func (d *Dataset) Locate(o sdk.Options) error {
 	s, err := parseSettings(o)
-	if err != nil || s.download || s.generate {
+	if err != nil {
 		return err
 	}
-	look := &search{settings: s, fs: d.fs, env: d.getenv(dataEnv), records: d.records}
-	places := layouts(s.root)
-	if look.env != "" {
-		places = append(places, shelves(look.env)...)
+	look := d.search(s)
+	if err := source.Locate(&look.Search, look, look.lack); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	for _, dir := range places {
-		if look.unpacked(dir) || look.isFile(filepath.Join(dir, archive)) {
-			return nil
-		}
-		look.note(dir, "%s", look.lack(dir))
-	}
-	if look.env == "" {
-		look.note("$"+dataEnv, "not set")
-	}
-	look.note("download", "switched off (download = false)")
-	return fmt.Errorf("%s: %w", name, look.nothing())
+	return nil
 }
 
 func specification(train, test int) sdk.DatasetSpec {

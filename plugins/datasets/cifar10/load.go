@@ -77,7 +77,7 @@ func (s *search) loadFolder(dir string) (*found, error) {
 }
 
 func (s *search) loadFile(r *room, i int, path string) error {
-	f, err := s.fs.Open(path)
+	f, err := s.FS.Open(path)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *search) loadFile(r *room, i int, path string) error {
 
 // loadArchive reads the six files out of the archive.
 func (s *search) loadArchive(path string) (*found, error) {
-	f, err := s.fs.Open(path)
+	f, err := s.FS.Open(path)
 	if err != nil {
 		return nil, err
 	}

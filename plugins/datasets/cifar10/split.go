@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/shapes"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
 // split is one part of the data: records in memory, or a stream of images that are
@@ -42,7 +43,7 @@ type found struct {
 func (f *found) limit(o settings) error {
 	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
-		want, s := o.samples[i], f.splits[i]
+		want, s := o.Samples[i], f.splits[i]
 		if want > s.n {
 			l.Addf(key, "remove the key to use all samples", "%d is more than the %d samples of the data set", want, s.n)
 		} else if want > 0 {
@@ -81,10 +82,11 @@ func number(h hash.Hash, n uint64) {
 	h.Write(b[:])
 }
 
-func (s *search) generated() *found {
+// Generated returns images that package shapes draws.
+func (s *search) Generated() *found {
 	notice := fmt.Sprintf("TRAINING ON GENERATED SHAPES, NOT ON CIFAR-10: %[1]s and $%[2]s have no data and none was downloaded. "+
 		"The accuracy says nothing about CIFAR-10. Put %[3]s into %[1]s to train on it; fallback = %[4]q stops instead.",
-		s.root, dataEnv, archive, fallbackError)
+		s.Root, source.Env, archive, source.FallbackError)
 	return &found{
 		source: SourceGenerated, classes: shapes.Names, notice: notice,
 		splits: [2]*split{

@@ -7,6 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/digits"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
 // The sizes of both data sets.
@@ -17,7 +18,7 @@ const (
 
 // Describe returns shape and sizes without looking for files.
 func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
-	s, err := parseSettings(o)
+	s, err := d.parseSettings(o)
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
@@ -26,34 +27,22 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 		Target:       tensor.Spec{DType: tensor.I32},
 		Classes:      len(d.classes),
 		ClassNames:   d.classes,
-		TrainSamples: cmp.Or(s.samples[sdk.Train], trainSamples),
-		TestSamples:  cmp.Or(s.samples[sdk.Test], testSamples),
+		TrainSamples: cmp.Or(s.Samples[sdk.Train], trainSamples),
+		TestSamples:  cmp.Or(s.Samples[sdk.Test], testSamples),
 	}, nil
 }
 
 // Locate checks that the files exist, if the data can come from nowhere else.
 func (d *Dataset) Locate(o sdk.Options) error {
-	s, err := parseSettings(o)
-	if err != nil || s.download || s.generate {
+	s, err := d.parseSettings(o)
+	if err != nil {
 		return err
 	}
-	look := &search{variant: d.variant, settings: s, fs: d.fs, env: d.getenv(dataEnv)}
-	places := look.layouts(s.root)
-	if look.env != "" {
-		places = append(places, look.shelves(look.env)...)
+	look := d.search(s)
+	if err := source.Locate(&look.Search, look, look.lack); err != nil {
+		return fmt.Errorf("%s: %w", d.name, err)
 	}
-	for _, dir := range places {
-		_, missing := look.lookAt(dir)
-		if len(missing) == 0 {
-			return nil
-		}
-		look.note(dir, "%s", look.lack(dir, missing))
-	}
-	if look.env == "" {
-		look.note("$"+dataEnv, "not set")
-	}
-	look.note("download", "switched off (download = false)")
-	return fmt.Errorf("%s: %w", d.name, look.nothing())
+	return nil
 }
 
 func inputSpec() tensor.Spec {

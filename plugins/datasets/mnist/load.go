@@ -74,7 +74,7 @@ func newSplit(imagePath string, images *idx.Array, labelPath string, labels *idx
 func (f *found) limit(o settings) error {
 	var l usererr.List
 	for i, key := range []string{"train_samples", "test_samples"} {
-		want, s := o.samples[i], f.splits[i]
+		want, s := o.Samples[i], f.splits[i]
 		if want > s.samples() {
 			l.Addf(key, "remove the key to use all samples", "%d is more than the %d samples of the data set", want, s.samples())
 		} else if want > 0 {

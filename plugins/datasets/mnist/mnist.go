@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
 // The values of DatasetSpec.Source.
@@ -46,14 +47,14 @@ func NewFashion(fs afero.Fs) *Dataset {
 
 // Open finds and verifies the data, and downloads it if needed.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
-	o, err := parseSettings(req.Options)
+	o, err := d.parseSettings(req.Options)
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	log, loud := logger(req)
 	d.cache = d.cacheFor(o)
-	s := &search{variant: d.variant, settings: o, fs: d.fs, cache: d.cache, env: d.getenv(dataEnv), log: log, loud: loud}
-	got, err := s.find(ctx)
+	look := d.search(o)
+	look.LogTo(req)
+	got, err := source.Find(ctx, &look.Search, look)
 	if err != nil {
 		return sdk.DatasetSpec{}, fmt.Errorf("%s: %w", d.name, err)
 	}

@@ -231,7 +231,7 @@ func TestTheOtherDataSet(t *testing.T) {
 	if _, err := open(t, d, map[string]any{"root": "/r"}); err == nil || !strings.Contains(err.Error(), "/r contains MNIST, not Fashion-MNIST") {
 		t.Errorf("as root: %v", err)
 	}
-	if _, err := open(t, d, map[string]any{"root": "/none"}); err == nil || !strings.Contains(err.Error(), "/r: holds MNIST") {
+	if _, err := open(t, d, map[string]any{"root": "/none"}); err == nil || !strings.Contains(err.Error(), "/r: contains MNIST") {
 		t.Errorf("in the environment: %v", err)
 	}
 }

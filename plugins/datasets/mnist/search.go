@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -14,60 +13,31 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/fetch"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
-// dataEnv is the environment variable that names a folder of data sets.
-const dataEnv = "TRAINCTL_DATA"
-
-// marker is a file in a folder whose files were downloaded, so that all ranks report
-// the same source whether they looked before or after the download.
-const marker = ".downloaded"
-
-// search looks for the data, place by place, and records why each place failed.
+// search looks for the data, place by place.
 type search struct {
 	variant
-	settings
-	fs    afero.Fs
+	source.Search
 	cache *idx.Cache
-	env   string // value of $TRAINCTL_DATA
-	log   *slog.Logger
-	loud  slog.Level // of messages that one rank of a host logs for all
-	tried []attempt
 }
 
-type attempt struct{ place, why string }
-
-func (s *search) note(place, format string, args ...any) {
-	s.tried = append(s.tried, attempt{place, fmt.Sprintf(format, args...)})
+func (d *Dataset) search(o settings) *search {
+	return &search{variant: d.variant, cache: d.cache, Search: source.Search{
+		Settings: o.Settings, FS: d.fs, Dir: d.getenv(source.Env), Drawn: d.texts().Drawn,
+		Fix: "put " + fileNames[0] + " and the three other files (.gz or not) into " + o.Root,
+	}}
 }
 
-func (s *search) find(ctx context.Context) (*found, error) {
-	if got, err := s.inFolders(s.layouts(s.root), true); got != nil || err != nil {
-		return got, err
-	}
-	if s.env == "" {
-		s.note("$"+dataEnv, "not set")
-	} else if got, err := s.inFolders(s.shelves(s.env), false); got != nil || err != nil {
-		return got, err
-	}
-	if got, err := s.byDownload(ctx); got != nil || err != nil {
-		return got, err
-	}
-	if s.generate {
-		return s.generated(), nil
-	}
-	return nil, s.nothing()
-}
-
-// layouts returns the places of the files in a folder: flat, or as torchvision
+// Layouts returns the places of the files in a folder: flat, or as torchvision
 // stores them below its root or below that of the data set.
-func (s *search) layouts(dir string) []string {
+func (s *search) Layouts(dir string) []string {
 	return []string{dir, filepath.Join(dir, s.folders[1], "raw"), filepath.Join(dir, "raw")}
 }
 
-// shelves returns the places in a folder of several data sets.
-func (s *search) shelves(dir string) []string {
-	p := s.layouts(dir)
+func (s *search) Shelves(dir string) []string {
+	p := s.Layouts(dir)
 	for _, name := range s.folders {
 		sub := filepath.Join(dir, name)
 		p = append(p, sub, filepath.Join(sub, s.folders[1], "raw"))
@@ -75,15 +45,15 @@ func (s *search) shelves(dir string) []string {
 	return append(p, filepath.Join(dir, s.folders[0], "raw"))
 }
 
-// inFolders loads from the first place with all files. Files of the other data set
-// are an error in a place that the user set for this one, and skipped elsewhere.
-func (s *search) inFolders(places []string, named bool) (*found, error) {
+// Load loads from the first place with all files. Files of the other data set are an
+// error in a place that the user set for this one, and skipped elsewhere.
+func (s *search) Load(places []string, named bool) (*found, error) {
 	for _, dir := range places {
-		paths, missing := s.lookAt(dir)
-		if len(missing) > 0 {
-			s.note(dir, "%s", s.lack(dir, missing))
+		if why := s.lack(dir); why != "" {
+			s.Note(dir, "%s", why)
 			continue
 		}
+		paths, _ := s.lookAt(dir)
 		got, err := s.load(paths)
 		if err != nil {
 			return nil, err
@@ -96,7 +66,7 @@ func (s *search) inFolders(places []string, named bool) (*found, error) {
 		if named {
 			return nil, fmt.Errorf("%s contains %s, not %s; set root to another folder", dir, other, s.title)
 		}
-		s.note(dir, "holds %s", other)
+		s.Note(dir, "contains %s", other)
 	}
 	return nil, nil
 }
@@ -106,7 +76,7 @@ func (s *search) inFolders(places []string, named bool) (*found, error) {
 func (s *search) lookAt(dir string) (paths [fileCount]string, missing []int) {
 	for i, name := range fileNames {
 		for _, ending := range []string{"", ".gz"} {
-			if p := filepath.Join(dir, name+ending); paths[i] == "" && s.isFile(p) {
+			if p := filepath.Join(dir, name+ending); paths[i] == "" && s.IsFile(p) {
 				paths[i] = p
 			}
 		}
@@ -117,14 +87,13 @@ func (s *search) lookAt(dir string) (paths [fileCount]string, missing []int) {
 	return paths, missing
 }
 
-func (s *search) isFile(path string) bool {
-	info, err := s.fs.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-func (s *search) lack(dir string, missing []int) string {
-	info, err := s.fs.Stat(dir)
+// lack says why a place does not do; "" if it does.
+func (s *search) lack(dir string) string {
+	_, missing := s.lookAt(dir)
+	info, err := s.FS.Stat(dir)
 	switch {
+	case len(missing) == 0:
+		return ""
 	case errors.Is(err, fs.ErrNotExist):
 		return "no such folder"
 	case err != nil:
@@ -142,75 +111,22 @@ func (s *search) lack(dir string, missing []int) string {
 }
 
 func (s *search) sourceOf(dir string) string {
-	if s.isFile(filepath.Join(dir, marker)) {
+	if s.IsFile(filepath.Join(dir, source.Marker)) {
 		return SourceDownload
 	}
 	return SourceIDX
 }
 
-// byDownload downloads the files that root lacks. Only the end of ctx is an error of
-// the whole search.
-func (s *search) byDownload(ctx context.Context) (*found, error) {
-	if !s.download {
-		s.note("download", "switched off (download = false)")
-		return nil, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.fetchLocked(limited); err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		s.note("download", "%v", err)
-		return nil, nil
-	}
-	return s.inFolders([]string{s.root}, true)
+func (s *search) Complete() bool {
+	_, missing := s.lookAt(s.Root)
+	return len(missing) == 0
 }
 
-var errOther = errors.New("another rank could not download them either")
-
-func (s *search) fetchLocked(ctx context.Context) error {
-	unlock, after, err := fetch.Lock(ctx, s.fs, s.root)
-	if err != nil {
+// Fetch downloads the files that root lacks.
+func (s *search) Fetch(ctx context.Context, f *fetch.Fetcher) error {
+	_, missing := s.lookAt(s.Root)
+	if err := f.Fetch(ctx, s.Root, s.archives(missing)); err != nil {
 		return err
 	}
-	defer unlock()
-	_, missing := s.lookAt(s.root)
-	if len(missing) == 0 {
-		return nil
-	}
-	if after {
-		return errOther
-	}
-	f := &fetch.Fetcher{Fs: s.fs, Mirrors: s.mirrors, Log: s.log}
-	if err := f.Fetch(ctx, s.root, s.archives(missing)); err != nil {
-		return err
-	}
-	return afero.WriteFile(s.fs, filepath.Join(s.root, marker), []byte("trainctl downloaded "+s.title+" to this folder.\n"), 0o644)
-}
-
-// nothing returns the error with the whole search and the fixes.
-func (s *search) nothing() error {
-	return fmt.Errorf("found no data: %s\nfix: put %s and the three other files (.gz or not) into %s, or set the option root or $%s to a folder that has them, "+
-		"or allow the download, or set fallback = %q to train on drawn digits",
-		s.report(), fileNames[0], s.root, dataEnv, fallbackGenerated)
-}
-
-func (s *search) report() string {
-	lines := make([]string, len(s.tried))
-	for i, t := range s.tried {
-		lines[i] = t.place + ": " + strings.ReplaceAll(t.why, "\n", ", ")
-	}
-	return strings.Join(lines, "; ")
-}
-
-func logger(req sdk.DatasetRequest) (*slog.Logger, slog.Level) {
-	level := slog.LevelWarn
-	if req.LocalRank != 0 {
-		level = slog.LevelDebug
-	}
-	if req.Log != nil {
-		return req.Log, level
-	}
-	return slog.New(slog.DiscardHandler), level
+	return afero.WriteFile(s.FS, filepath.Join(s.Root, source.Marker), []byte("trainctl downloaded "+s.title+" to this folder.\n"), 0o644)
 }

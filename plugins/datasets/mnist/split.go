@@ -1,11 +1,11 @@
 package mnist
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/digits"
+	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
 // split is one part of the data in memory. Generated images are drawn on first use
@@ -36,11 +36,11 @@ const (
 	generatedTest  = 10000
 )
 
-func (s *search) generated() *found {
+// Generated returns digits that package digits draws.
+func (s *search) Generated() *found {
 	notice := fmt.Sprintf("TRAINING ON GENERATED DIGITS, NOT ON %[1]s: %[2]s and $%[3]s have no data and none was downloaded. "+
 		"The accuracy says nothing about %[1]s. Put the files of %[1]s into %[2]s to train on them; fallback = %[4]q stops instead.",
-		s.title, s.root, dataEnv, fallbackError)
-	s.log.Log(context.Background(), s.loud, "no data found, drawing digits instead\n"+s.report())
+		s.title, s.Root, source.Env, source.FallbackError)
 	return &found{
 		source:  SourceGenerated,
 		classes: digitNames,
