@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/trainctl/trainctl/core/base/similar"
 )
 
 // unknown reports a key that no field has, with the likeliest key meant: the
@@ -121,38 +123,8 @@ func homesOf(key string) (paths []string) {
 	return paths
 }
 
-// nearest returns the candidate with the smallest edit distance to key, "" when
-// even that one is further than a third of the key's length (at least one edit).
+// nearest is the candidate that key probably means, "" if it takes more edits than a
+// third of the key's length (at least one).
 func nearest(key string, candidates []string) string {
-	best, limit := "", max(1, len(key)/3)+1
-	for _, c := range candidates {
-		if n := editDistance(strings.ToLower(key), c); n < limit {
-			best, limit = c, n
-		}
-	}
-	return best
-}
-
-// editDistance counts insertions, deletions, substitutions and swaps of
-// neighbours (optimal string alignment).
-func editDistance(a, b string) int {
-	older, old, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range old {
-		old[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			subst := old[j-1]
-			if a[i-1] != b[j-1] {
-				subst++
-			}
-			cur[j] = min(old[j]+1, cur[j-1]+1, subst)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], older[j-2]+1)
-			}
-		}
-		older, old, cur = old, cur, older
-	}
-	return old[len(b)]
+	return similar.Nearest(strings.ToLower(key), candidates, max(1, len(key)/3))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/similar"
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
@@ -69,44 +70,12 @@ func unknownOption(found *usererr.List, opts []Option, key string) {
 		}
 	}
 	help := "this plugin has no options"
-	if best := nearest(key, names); best != "" {
+	if best := similar.Nearest(strings.ToLower(key), names, max(2, len(key)/3)); best != "" {
 		help = "did you mean " + best + "?"
 	} else if len(names) > 0 {
 		help = "known keys: " + strings.Join(names, ", ")
 	}
 	found.Addf(key, help, "unknown key")
-}
-
-// nearest returns the name with the smallest edit distance, "" if none is close.
-func nearest(key string, names []string) string {
-	best, at := "", max(2, len(key)/3)+1
-	for _, n := range names {
-		if d := distance(strings.ToLower(key), n); d < at {
-			best, at = n, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's, over bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // check converts one value to the option's declared type, or returns what is wrong

@@ -44,6 +44,9 @@ func (d DType) Valid() bool { return d != Invalid && int(d) < len(dtypes) }
 // Float reports whether d is a floating point type.
 func (d DType) Float() bool { return d == F32 || d == F64 || d == F16 || d == BF16 }
 
+// Half reports whether d is a floating point type of 16 bits.
+func (d DType) Half() bool { return d == F16 || d == BF16 }
+
 func (d DType) String() string {
 	if int(d) >= len(dtypes) {
 		return fmt.Sprintf("dtype(%d)", uint8(d))

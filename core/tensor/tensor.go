@@ -137,3 +137,7 @@ func (t Tensor) want(d DType) {
 		panic(fmt.Sprintf("tensor: %v viewed as %v", t.DType, d))
 	}
 }
+
+// RoundUp is the smallest multiple of to that is at least n; neither is negative, and
+// to is above 0.
+func RoundUp(n, to int) int { return (n + to - 1) / to * to }

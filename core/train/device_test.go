@@ -68,7 +68,7 @@ func (c *curve) train(t *testing.T, gpu bool, world int, change func(d *Deps)) {
 		c.params[d.World.Rank] = ddp.Hash(tr.model.values)
 		if d.World.Rank == 0 {
 			for _, m := range tr.model.values {
-				c.half = c.half || half(m.DType)
+				c.half = c.half || m.DType.Half()
 				if m.DType.Float() {
 					c.model = append(c.model, wide(m)...)
 				}

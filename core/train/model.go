@@ -25,7 +25,7 @@ type model struct {
 
 // fileType is the type in which a tensor of the model is saved.
 func fileType(d tensor.DType) tensor.DType {
-	if half(d) {
+	if d.Half() {
 		return tensor.F32
 	}
 	return d
@@ -36,7 +36,7 @@ func fileType(d tensor.DType) tensor.DType {
 func (m *model) full() []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(m.values))
 	for i, v := range m.values {
-		if ts[i] = v; half(v.DType) {
+		if ts[i] = v; v.DType.Half() {
 			ts[i] = tensor.New(fileType(v.DType), v.Shape...)
 			convertTensor(ts[i], v)
 		}
@@ -47,7 +47,7 @@ func (m *model) full() []tensor.Tensor {
 // putFull makes full, once changed, the model and its master copies.
 func (m *model) putFull(full []tensor.Tensor) {
 	for i, e := range m.graph.StateDict() {
-		if half(m.values[i].DType) {
+		if m.values[i].DType.Half() {
 			convertTensor(m.values[i], full[i])
 		}
 		if !e.Buffer && m.masters[e.Index].Data != nil {
@@ -146,5 +146,3 @@ func CheckInit(ctx context.Context, fsys checkpoint.FS, g *graph.Graph, path str
 	}
 	return nil
 }
-
-func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }

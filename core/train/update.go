@@ -36,7 +36,7 @@ func (u *updater) build(s *Settings, o *Outline, m *model, policy *sdk.Policy) (
 			continue
 		}
 		v := m.values[i]
-		if half(v.DType) && policy.MasterWeights {
+		if v.DType.Half() && policy.MasterWeights {
 			m.masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 		}
 		u.slots[e.Index] = len(params)

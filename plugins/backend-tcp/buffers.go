@@ -1,6 +1,10 @@
 package tcp
 
-import "github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+import (
+	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+
+	"github.com/trainctl/trainctl/core/tensor"
+)
 
 import "github.com/trainctl/trainctl/core/sdk"
 
@@ -20,7 +24,7 @@ const line = 64
 func (b *Backend) cut(buf []byte, parts int) cut {
 	chunk := len(buf) / b.group.WorldSize
 	if parts == 1 {
-		chunk = roundUp(ceilDiv(len(buf), b.group.WorldSize), line)
+		chunk = tensor.RoundUp(ceilDiv(len(buf), b.group.WorldSize), line)
 	}
 	return cut{buf: buf, chunk: chunk, size: b.set.segment, segments: ceilDiv(chunk, b.set.segment)}
 }
@@ -39,8 +43,6 @@ func piece(buf []byte, s, size int) []byte {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-func roundUp(n, to int) int { return ceilDiv(n, to) * to }
-
 // zeroed is n zeros, in the memory of s if they fit.
 func zeroed[T any](s []T, n int) []T {
 	if cap(s) < n {
@@ -54,7 +56,7 @@ func zeroed[T any](s []T, n int) []T {
 // room makes places for the frames of n peers or rounds, b.depth of the given
 // size for each: one is filled while another is reduced.
 func (b *Backend) room(n, size int) {
-	b.depth, b.stride = max(2, b.set.connections), roundUp(size, line)
+	b.depth, b.stride = max(2, b.set.connections), tensor.RoundUp(size, line)
 	if need := n * b.depth * b.stride; len(b.scratch) < need {
 		b.scratch = make([]byte, need)
 	}

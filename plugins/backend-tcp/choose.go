@@ -78,7 +78,7 @@ func (b *Backend) choose(c *sdk.Collective) way {
 
 // algorithm is how an all-reduce goes through sockets.
 func (b *Backend) algorithm(c *sdk.Collective) string {
-	wanted, half := b.set.algorithm, c.DType == tensor.F16 || c.DType == tensor.BF16
+	wanted, half := b.set.algorithm, c.DType.Half()
 	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
 	switch {
 	case wanted == algorithmAuto:

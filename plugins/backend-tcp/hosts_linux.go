@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
@@ -49,7 +50,7 @@ type chain struct {
 func (w *chain) start(b *Backend, size int) error {
 	n := b.topology.perHost
 	me, first := b.group.Rank, b.group.Rank/n*n
-	slice := roundUp(ceilDiv(size, n), line)
+	slice := tensor.RoundUp(ceilDiv(size, n), line)
 	from := min((me-first)*slice, size)
 	to := min(from+slice, size)
 	w.b, w.segments, w.prev, w.next = b, ceilDiv(to-from, b.set.segment), -1, -1

@@ -3,6 +3,7 @@ package tcp
 import (
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
@@ -117,7 +118,7 @@ func (l *local) inPlace(c *sdk.Collective) {
 	case d.Reduces && d.Slice == contract.ReceiversPart:
 		l.reduceRange(c, me*size, (me+1)*size)
 	case d.Reduces:
-		chunk := roundUp(ceilDiv(size, l.b.group.WorldSize), line)
+		chunk := tensor.RoundUp(ceilDiv(size, l.b.group.WorldSize), line)
 		l.reduceRange(c, min(me*chunk, size), min((me+1)*chunk, size))
 	case d.Receives(me, c.Root):
 		for r, buf := range l.bufs {

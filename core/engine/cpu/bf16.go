@@ -52,7 +52,7 @@ func (n *native) room(threads int) int {
 
 // workspace is Device.Workspace of such a step.
 func (n *native) workspace(s *plan.Step, threads int) int {
-	bytes := threads * roundUp(4*n.room(threads))
+	bytes := threads * tensor.RoundUp(4*n.room(threads), cacheLine)
 	for i := range s.In {
 		if !n.takes(i) {
 			bytes += copyBytes(s, &s.In[i])

@@ -41,7 +41,7 @@ func (d *Device) Workspace(s *plan.Step) int {
 			n += copyBytes(s, &list[i])
 		}
 	}
-	return n + d.workers.size()*roundUp(scratchElems(s, d.workers.size())*scratchSize(s))
+	return n + d.workers.size()*tensor.RoundUp(scratchElems(s, d.workers.size())*scratchSize(s), cacheLine)
 }
 
 // Bind prepares every step; memory comes from the Go heap. A step that this

@@ -66,7 +66,7 @@ func (b *binder[T]) in(i int) func(c *plan.Call) []T {
 		return func(*plan.Call) []T { return nil }
 	}
 	o := &b.s.In[i]
-	if half(o.Spec.DType) {
+	if o.Spec.DType.Half() {
 		return always(b.widened(o))
 	}
 	return b.direct(o)
@@ -101,7 +101,7 @@ func (b *binder[T]) out(i int) (dst []T, add func(c *plan.Call) bool) {
 		return nil, never
 	}
 	o := &b.s.Out[i]
-	if half(o.Spec.DType) {
+	if o.Spec.DType.Half() {
 		return b.rounded(o), never
 	}
 	return tensor.View[T](b.m.fixed(o)), adds(o)
@@ -141,7 +141,7 @@ func narrowInPlace(d tensor.DType, raw []byte) {
 // state is a tensor of the model that the step reads and changes.
 func (b *binder[T]) state(i int) []T {
 	o := &b.s.In[i]
-	if !half(o.Spec.DType) {
+	if !o.Spec.DType.Half() {
 		return tensor.View[T](b.m.fixed(o))
 	}
 	wide := b.widened(o)
@@ -164,7 +164,7 @@ func (b *binder[T]) scratch() []T {
 // space gives out the next n bytes of workspace.
 func (b *binder[T]) space(n int) []byte {
 	p := b.m.arena.work[b.used:][:n]
-	b.used += roundUp(n)
+	b.used += tensor.RoundUp(n, cacheLine)
 	return p
 }
 
@@ -201,18 +201,17 @@ func adds(o *plan.Operand) func(c *plan.Call) bool {
 	return func(c *plan.Call) bool { return c.Accumulate }
 }
 
-func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
-
-func roundUp(n int) int { return (n + 63) &^ 63 }
+// cacheLine is the alignment of scratch memory in bytes.
+const cacheLine = 64
 
 // copyBytes is the workspace of an operand's float32 copy. A cast converts
 // directly, and needs room only where it adds to a gradient.
 func copyBytes(s *plan.Step, o *plan.Operand) int {
 	switch {
 	case s.Op == op.Cast && o.Place == plan.PlaceGrad:
-		return roundUp(o.Spec.Bytes())
-	case s.Op == op.Cast || !half(o.Spec.DType):
+		return tensor.RoundUp(o.Spec.Bytes(), cacheLine)
+	case s.Op == op.Cast || !o.Spec.DType.Half():
 		return 0
 	}
-	return roundUp(4 * o.Spec.Shape.Elems())
+	return tensor.RoundUp(4*o.Spec.Shape.Elems(), cacheLine)
 }

@@ -33,7 +33,7 @@ func (d channelsLast) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	move := func(s *plan.Step, list []plan.Operand) []plan.Operand {
 		out := append([]plan.Operand{}, list...)
 		for i, o := range list {
-			small := o.Spec.DType == tensor.F16 || o.Spec.DType == tensor.BF16
+			small := o.Spec.DType.Half()
 			places := o.Spec.DType == tensor.I32
 			if o.Place != plan.PlaceState || !isImage(s, list, i) || !small && !places || !op.StepOf(s.Op).AnyLayout {
 				continue

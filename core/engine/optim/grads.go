@@ -49,7 +49,7 @@ func (o *Optimizer) GradNorm() float64 {
 	for i := range o.params {
 		g := o.params[i].Grad
 		part := reduce.SumSquaresBytes(g.DType, g.Data)
-		if half(g.DType) {
+		if g.DType.Half() {
 			part *= o.pending * o.pending
 		}
 		sum += part

@@ -8,7 +8,7 @@ import (
 
 // narrow reports whether a half value is updated without a master copy (apex
 // O3): nothing but half numbers survives a step.
-func (s *slot) narrow() bool { return half(s.Value.DType) && s.Master.DType == tensor.Invalid }
+func (s *slot) narrow() bool { return s.Value.DType.Half() && s.Master.DType == tensor.Invalid }
 
 // shareScratch gives slots the room in which half numbers are widened. All
 // slots share it, one after the other.
@@ -23,7 +23,7 @@ func (o *Optimizer) shareScratch() {
 	for i := range o.params {
 		s := &o.params[i]
 		shape, n := s.Value.Shape, s.Value.Shape.Elems()
-		if half(s.Grad.DType) {
+		if s.Grad.DType.Half() {
 			s.grad = tensor.Of(tensor.F32, shape, room(0, n))
 		}
 		if !s.narrow() {
@@ -40,7 +40,7 @@ func (o *Optimizer) shareScratch() {
 // widest is the size of the largest half tensor, in elements.
 func (o *Optimizer) widest() (n int) {
 	for i := range o.params {
-		if s := &o.params[i]; half(s.Grad.DType) || half(s.Value.DType) {
+		if s := &o.params[i]; s.Grad.DType.Half() || s.Value.DType.Half() {
 			n = max(n, s.Value.Shape.Elems())
 		}
 	}
@@ -50,7 +50,7 @@ func (o *Optimizer) widest() (n int) {
 // load widens what is half. The gradient is scaled on the way: unscaling it in
 // place would push small gradients below the smallest half.
 func (s *slot) load(scale float64) {
-	if half(s.Grad.DType) {
+	if s.Grad.DType.Half() {
 		copyAs(s.grad, s.Grad)
 		elementwise.Scale(s.grad.F32(), float32(scale))
 	}
@@ -65,7 +65,7 @@ func (s *slot) load(scale float64) {
 
 // store rounds the updated float32 numbers into the half ones.
 func (s *slot) store() {
-	if half(s.Value.DType) {
+	if s.Value.DType.Half() {
 		copyAs(s.Value, s.weight)
 	}
 	if !s.narrow() {

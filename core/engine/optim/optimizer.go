@@ -71,7 +71,7 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	switch {
 	case s.narrow():
 		s.weight = tensor.Tensor{DType: tensor.F32, Shape: p.Value.Shape} // memory comes with shareScratch
-	case half(p.Value.DType):
+	case p.Value.DType.Half():
 		s.weight = p.Master
 		if p.Master.DType != tensor.F32 {
 			return s, fmt.Errorf("a master copy must be f32, not %v", p.Master.DType)
@@ -81,10 +81,10 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	case p.Master.DType != tensor.Invalid:
 		return s, fmt.Errorf("a %v value takes no master copy", p.Value.DType)
 	}
-	if !half(p.Grad.DType) && p.Grad.DType != s.weight.DType {
+	if !p.Grad.DType.Half() && p.Grad.DType != s.weight.DType {
 		return s, fmt.Errorf("gradient is %v, want %v", p.Grad.DType, s.weight.DType)
 	}
-	if half(p.Grad.DType) && s.weight.DType != tensor.F32 {
+	if p.Grad.DType.Half() && s.weight.DType != tensor.F32 {
 		return s, fmt.Errorf("gradient is %v, value %v", p.Grad.DType, s.weight.DType)
 	}
 	if !p.Grad.Shape.Equal(p.Value.Shape) || !s.weight.Shape.Equal(p.Value.Shape) {
@@ -103,8 +103,6 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	}
 	return s, nil
 }
-
-func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
 
 // Applied is the number of steps taken, as restored by Load.
 func (o *Optimizer) Applied() int { return int(*o.count()) }

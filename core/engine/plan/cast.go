@@ -26,7 +26,7 @@ func newTypes(g *graph.Graph, opt Options) types {
 	if opt.Policy != nil {
 		t.policy = *opt.Policy
 	}
-	if half(t.policy.Params) {
+	if t.policy.Params.Half() {
 		t.model = t.policy.Params
 	}
 	for _, n := range g.Forward() {
@@ -38,8 +38,6 @@ func newTypes(g *graph.Graph, opt Options) types {
 	}
 	return t
 }
-
-func half(d tensor.DType) bool { return d == tensor.F16 || d == tensor.BF16 }
 
 // open reports whether a graph value's type is the plan's to choose.
 func (t *types) open(id graph.ValueID) bool { return t.g.Values[id].Spec.DType == tensor.F32 }
@@ -68,7 +66,7 @@ func (t *types) forward(n *graph.Node, in []tensor.DType) (tensor.DType, error) 
 	case contract.CastBanned:
 		return 0, fmt.Errorf("%s (%s): the precision policy %q refuses this operation, it is unsafe in half precision", n.Layer, n.Op, t.policy.Name)
 	}
-	if op.Of(n.Op).Loss && half(c) {
+	if op.Of(n.Op).Loss && c.Half() {
 		c = t.base // apex hands the criterion float32, autocast lists every loss
 	}
 	return c, nil

@@ -4,13 +4,12 @@ import (
 	"sort"
 
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // align is the boundary on which every value starts: a cache line, and the
 // width of the widest vector register.
 const align = 64
-
-func roundUp(n int) int { return (n + align - 1) &^ (align - 1) }
 
 // block is the memory that one or more values use one after the other.
 type block struct {
@@ -40,7 +39,7 @@ func (l *lowering) blocks() map[int]*block {
 		}
 		root := l.vals[v].alias
 		if m[root] == nil {
-			m[root] = &block{root: root, first: step, size: roundUp(l.vals[root].spec.Bytes())}
+			m[root] = &block{root: root, first: step, size: tensor.RoundUp(l.vals[root].spec.Bytes(), align)}
 		}
 		m[root].last = step
 	}

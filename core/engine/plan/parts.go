@@ -43,7 +43,7 @@ type Parts struct {
 
 // StatsOperand is where the loss of a plan of these parts reports: behind everything else in the arena.
 func (p *Parts) StatsOperand() Operand {
-	return Operand{Spec: tensor.Spec{DType: tensor.F64, Shape: tensor.Shape{3}}, Place: PlaceArena, Offset: roundUp(p.Arena)}
+	return Operand{Spec: tensor.Spec{DType: tensor.F64, Shape: tensor.Shape{3}}, Place: PlaceArena, Offset: tensor.RoundUp(p.Arena, align)}
 }
 
 // Assemble makes a plan of parts. The caller answers for the steps: nothing is checked.
@@ -53,7 +53,7 @@ func Assemble(parts Parts) *Plan {
 		branches: parts.Branches,
 		stats:    parts.StatsOperand(), input: parts.Input, tgt: parts.Target,
 	}
-	p.arena = p.stats.Offset + roundUp(p.stats.Spec.Bytes())
+	p.arena = p.stats.Offset + tensor.RoundUp(p.stats.Spec.Bytes(), align)
 	for i := range parts.State {
 		p.names.state = append(p.names.state, fmt.Sprintf("state %d", i))
 	}

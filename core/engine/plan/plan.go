@@ -84,7 +84,7 @@ func (o Options) check() error {
 	if o.DType != tensor.F32 && o.DType != tensor.F64 {
 		return fmt.Errorf("plan: cannot compute in %v, only in f32 or f64 (half types come from the precision policy)", o.DType)
 	}
-	if p := o.Policy; p != nil && o.DType == tensor.F64 && (half(p.Params) || p.Lower.Valid()) {
+	if p := o.Policy; p != nil && o.DType == tensor.F64 && (p.Params.Half() || p.Lower.Valid()) {
 		return fmt.Errorf("plan: precision %q lowers types, but the run computes in f64: use precision none", p.Name)
 	}
 	return nil

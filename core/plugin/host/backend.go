@@ -397,8 +397,6 @@ func (l *localBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState)
 // align is where slots and their parts begin.
 const align = 64
 
-func roundUp(n int) int { return (n + align - 1) / align * align }
-
 var _ Collectives = (*Backend)(nil)
 
 func (l *localBackend) Close() error { return l.close(l.b.Close) }

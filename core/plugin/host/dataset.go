@@ -123,9 +123,9 @@ func (d *Dataset) Memory() []byte { return d.mem }
 // lay places a slot at an offset and returns its end.
 func (s *batchSlot) lay(at, batch int, spec *sdk.DatasetSpec) int {
 	s.at.indices = at
-	s.at.input = s.at.indices + roundUp(8*batch)
-	s.at.target = s.at.input + roundUp(batch*spec.Input.Bytes())
-	return s.at.target + roundUp(batch*spec.Target.Bytes())
+	s.at.input = s.at.indices + tensor.RoundUp(8*batch, align)
+	s.at.target = s.at.input + tensor.RoundUp(batch*spec.Input.Bytes(), align)
+	return s.at.target + tensor.RoundUp(batch*spec.Target.Bytes(), align)
 }
 
 func (s *batchSlot) cut(mem []byte, batch int, spec *sdk.DatasetSpec) {

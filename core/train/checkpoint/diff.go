@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/base/similar"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -61,37 +62,14 @@ func excerpt(s []string, sep string) string {
 
 // nearest is the name within a third of the length in edits, "" if none is.
 func nearest(name string, among []string) string {
-	best, limit := "", len(name)/3+1
-	for _, a := range among {
-		if d := edits(name, unwrap(a), limit); d < limit {
-			best, limit = a, d
-		}
+	plain := make([]string, len(among))
+	for i, a := range among {
+		plain[i] = unwrap(a)
 	}
-	return best
-}
-
-// edits is the Levenshtein distance, or limit when it is not below that.
-func edits(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
+	if i := similar.Index(name, plain, len(name)/3); i >= 0 {
+		return among[i]
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return min(row[len(b)], limit)
+	return ""
 }
 
 // Fill copies the tensors of a file into those of a model, whose names, shapes

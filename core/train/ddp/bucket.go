@@ -33,7 +33,7 @@ func (b Bucket) Elems() int { return b.Span / b.DType.Size() }
 
 // add appends a gradient.
 func (b *Bucket) add(param, bytes int) {
-	at := (b.Span + GradientAlign - 1) &^ (GradientAlign - 1)
+	at := tensor.RoundUp(b.Span, GradientAlign)
 	b.Params = append(b.Params, param)
 	b.At = append(b.At, at)
 	b.Bytes += bytes

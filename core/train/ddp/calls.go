@@ -56,7 +56,7 @@ func (c Config) gradientCall(d tensor.DType) Call {
 	switch {
 	case call.DType != d:
 		call.Key, call.Help = "ddp.compress", `set it to "none"`
-	case d == tensor.F16 || d == tensor.BF16:
+	case d.Half():
 		call.Key, call.Help = "precision.plugin", "use a precision whose parameters are float32"
 	case d == tensor.F64:
 		call.Key, call.Help = "run.dtype", `set it to "f32"`

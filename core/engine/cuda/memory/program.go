@@ -45,7 +45,7 @@ type Program struct {
 const line = 256 // what device addresses are aligned to
 
 // RoundUp is a size with which what follows is aligned as allocations are.
-func RoundUp(n int) int { return (n + line - 1) &^ (line - 1) }
+func RoundUp(n int) int { return tensor.RoundUp(n, line) }
 
 // NewProgram finds memory for a plan over a State: its own, with an arena and a
 // workspace of so many bytes, the room that programs share. Free it also after an error.

@@ -58,5 +58,5 @@ func isWeightCast(s *plan.Step) bool {
 		return false
 	}
 	d := s.Out[0].Spec.DType
-	return (d == tensor.F16 || d == tensor.BF16) && s.In[0].Spec.DType == tensor.F32
+	return (d.Half()) && s.In[0].Spec.DType == tensor.F32
 }

@@ -45,7 +45,7 @@ func Reduce(op Op, d tensor.DType, dst, src []byte) {
 // returns for how many bytes.
 func addBytes(d tensor.DType, dst, src []byte) int {
 	n := 0
-	if size := d.Size(); d == tensor.F32 || d == tensor.F16 || d == tensor.BF16 {
+	if size := d.Size(); d == tensor.F32 || d.Half() {
 		n = kernel.Head(len(dst)/size) * size
 	}
 	if n == 0 {
