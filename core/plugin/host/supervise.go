@@ -126,6 +126,7 @@ func (p *plugin) stop(ctx context.Context, queue queue) error {
 	}
 	p.client.Kill() // goes on when the process has ended, which the context sees to
 	<-p.proc.dead
+	<-p.proc.drained // what it printed last is in the log when close returns
 	close(p.quit)
 	<-p.watched
 	queue.close()
