@@ -142,24 +142,45 @@ func runOf(fsys checkpoint.FS, path string) string {
 	return d.Path
 }
 
-// withRunner builds a worker, uses it, and stops everything it started.
+// withRunner builds a worker, uses it, and ends whatever it started.
 func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (err error) {
 	var r *runner
-	app := fx.New(modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
-		fx.StopTimeout(10*time.Second))
-	// Constructors start processes, so Stop must run even if one of them fails.
+	ends := &teardown{}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, app.Stop(stop))
+		err = errors.Join(err, ends.run(ctx))
 	}()
+	app := fx.New(modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
+		fx.Decorate(func(fx.Lifecycle) fx.Lifecycle { return ends }))
 	if err := app.Err(); err != nil {
 		return rootCause(err)
 	}
-	if err := app.Start(context.Background()); err != nil {
-		return rootCause(err)
-	}
 	return guarded(r.p.Device, func() error { return use(r) })
+}
+
+// teardown stands in for fx's lifecycle, which stops only what was started after
+// everything was built: our constructors start processes, so what they append has to
+// be undone even if one of them fails.
+type teardown struct{ hooks []fx.Hook }
+
+// Append implements fx.Lifecycle.
+func (t *teardown) Append(h fx.Hook) {
+	if h.OnStart != nil {
+		panic("app: constructors start what they build by themselves")
+	}
+	t.hooks = append(t.hooks, h)
+}
+
+// run undoes the last first.
+func (t *teardown) run(ctx context.Context) error {
+	var errs []error
+	for _, h := range slices.Backward(t.hooks) {
+		if h.OnStop != nil {
+			errs = append(errs, h.OnStop(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // runner is a worker with all its parts.
