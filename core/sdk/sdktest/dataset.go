@@ -88,7 +88,7 @@ func (s *datasetSuite) instance(rank int) sdk.Dataset {
 		s.add(rank, r.said)
 		call += hostMargin
 	}
-	return &timedDataset{d, call}
+	return &timedDataset{Dataset: d, timed: timed{limit: call}}
 }
 
 const suiteSeed = 42

@@ -84,7 +84,7 @@ func (s *precisionSuite) instance() sdk.Precision {
 		s.add(0, r.said)
 		call += hostMargin
 	}
-	return &timedPrecision{p, call}
+	return &timedPrecision{Precision: p, timed: timed{limit: call}}
 }
 
 func checkPrecisionInfo(_ context.Context, s *precisionSuite) error {

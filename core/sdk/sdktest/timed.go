@@ -2,7 +2,9 @@ package sdktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -15,77 +17,90 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// bounded makes a call with a context that ends in time, and gives up the call
-// when it does not return either. What it has started goes on then.
-func bounded[T any](ctx context.Context, limit time.Duration, what string, call func(context.Context) (T, error)) (T, error) {
+// timed limits the calls of one instance.
+type timed struct {
+	limit time.Duration
+	lost  atomic.Bool // a call has not returned: no other may be made beside it
+}
+
+// errLost is the end of calls to an instance of which one has not returned.
+var errLost = errors.New("an earlier call has not returned")
+
+// bounded makes a call with a context that ends in time, and gives up the call if it
+// does not return then. It is left running, and the instance gets no other call.
+func bounded[T any](ctx context.Context, t *timed, what string, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	var none T
+	if t.lost.Load() {
+		return none, errLost
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
 		v, err := call(ctx)
 		done <- result{v, err}
 	}()
-	late := time.NewTimer(limit + limit/4) // a call may need a moment after its context
+	late := time.NewTimer(t.limit + t.limit/4) // a call may need a moment after its context
 	defer late.Stop()
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-late.C:
-		var none T
-		return none, fmt.Errorf("%s took longer than %v and ignores its context", what, limit)
+		t.lost.Store(true)
+		return none, fmt.Errorf("%s took longer than %v and ignores its context", what, t.limit)
 	}
 }
 
 // boundedErr is bounded for a call that gives nothing but an error.
-func boundedErr(ctx context.Context, limit time.Duration, what string, call func(context.Context) error) error {
-	_, err := bounded(ctx, limit, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+func boundedErr(ctx context.Context, t *timed, what string, call func(context.Context) error) error {
+	_, err := bounded(ctx, t, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
 }
 
 // timedDataset is a data set whose calls take no longer than limit.
 type timedDataset struct {
 	sdk.Dataset
-	limit time.Duration
+	timed
 }
 
 func (d *timedDataset) Open(ctx context.Context, r sdk.DatasetRequest) (sdk.DatasetSpec, error) {
-	return bounded(ctx, d.limit, "Open", func(ctx context.Context) (sdk.DatasetSpec, error) { return d.Dataset.Open(ctx, r) })
+	return bounded(ctx, &d.timed, "Open", func(ctx context.Context) (sdk.DatasetSpec, error) { return d.Dataset.Open(ctx, r) })
 }
 
 func (d *timedDataset) Fill(ctx context.Context, b *sdk.Batch) error {
-	return boundedErr(ctx, d.limit, "Fill", func(ctx context.Context) error { return d.Dataset.Fill(ctx, b) })
+	return boundedErr(ctx, &d.timed, "Fill", func(ctx context.Context) error { return d.Dataset.Fill(ctx, b) })
 }
 
 func (d *timedDataset) Close() error {
-	return boundedErr(context.Background(), d.limit, "Close", func(context.Context) error { return d.Dataset.Close() })
+	return boundedErr(context.Background(), &d.timed, "Close", func(context.Context) error { return d.Dataset.Close() })
 }
 
 // timedPrecision is a precision plugin whose calls take no longer than limit.
 type timedPrecision struct {
 	sdk.Precision
-	limit time.Duration
+	timed
 }
 
 func (p *timedPrecision) Policy(ctx context.Context, o sdk.Options) (sdk.Policy, error) {
-	return bounded(ctx, p.limit, "Policy", func(ctx context.Context) (sdk.Policy, error) { return p.Precision.Policy(ctx, o) })
+	return bounded(ctx, &p.timed, "Policy", func(ctx context.Context) (sdk.Policy, error) { return p.Precision.Policy(ctx, o) })
 }
 
 func (p *timedPrecision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, error) {
-	return bounded(ctx, p.limit, "Update", func(ctx context.Context) (sdk.ScaleState, error) { return p.Precision.Update(ctx, foundInf) })
+	return bounded(ctx, &p.timed, "Update", func(ctx context.Context) (sdk.ScaleState, error) { return p.Precision.Update(ctx, foundInf) })
 }
 
 func (p *timedPrecision) State(ctx context.Context) (map[string]float64, error) {
-	return bounded(ctx, p.limit, "State", p.Precision.State)
+	return bounded(ctx, &p.timed, "State", p.Precision.State)
 }
 
 func (p *timedPrecision) Load(ctx context.Context, state map[string]float64) error {
-	return boundedErr(ctx, p.limit, "Load", func(ctx context.Context) error { return p.Precision.Load(ctx, state) })
+	return boundedErr(ctx, &p.timed, "Load", func(ctx context.Context) error { return p.Precision.Load(ctx, state) })
 }
 
 func (p *timedPrecision) Close() error {
-	return boundedErr(context.Background(), p.limit, "Close", func(context.Context) error { return p.Precision.Close() })
+	return boundedErr(context.Background(), &p.timed, "Close", func(context.Context) error { return p.Precision.Close() })
 }
