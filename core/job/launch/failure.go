@@ -143,7 +143,7 @@ func (c Cause) crash() []string {
 
 const (
 	ranOut      = "The host ran out of memory: lower the batch or the number of ranks per node, or raise the memory limit."
-	fromOutside = " from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a person."
+	fromOutside = " from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a manual kill."
 )
 
 func adviceFor(code int) []string {
