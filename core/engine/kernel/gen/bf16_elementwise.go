@@ -116,29 +116,13 @@ func (a *asm) words(v uint32) reg.VecVirtual {
 	return z
 }
 
-// halves32 runs body for every 32 of n bfloat16, with the mask of those that are
-// there, and moves the pointers along.
+// halves32 runs body for every 32 of n bfloat16, which may be none, with the mask of
+// those that are left, and moves the pointers on.
 func (a *asm) halves32(n reg.GPVirtual, pointers []reg.GPVirtual, body func(k reg.Register)) {
-	bits, k := a.GP64(), a.K()
-	a.MOVQ(operand.U32(0xffffffff), bits)
-	a.KMOVD(bits.As32(), k)
+	mask := a.blockMask(32, a.KMOVD)
 	a.TESTQ(n, n)
 	a.JZ(operand.LabelRef("done"))
-	a.Label("loop")
-	a.CMPQ(n, operand.U8(32))
-	a.JGE(operand.LabelRef("body"))
-	a.MOVQ(operand.U32(1), bits)
-	a.MOVQ(n, reg.RCX)
-	a.SHLQ(reg.CL, bits)
-	a.DECQ(bits)
-	a.KMOVD(bits.As32(), k)
-	a.Label("body")
-	body(k)
-	for _, p := range pointers {
-		a.ADDQ(operand.U8(64), p)
-	}
-	a.SUBQ(operand.U8(32), n)
-	a.JG(operand.LabelRef("loop"))
+	mask.loop(n, pointers, body)
 	a.Label("done")
 	a.ret()
 }

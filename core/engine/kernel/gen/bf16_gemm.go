@@ -29,8 +29,7 @@ func bf16Gemm(a *asm) {
 	a.ADDQ(stride, even)
 	a.ADDQ(stride, odd)
 	a.ADDQ(step, dst)
-	a.DECQ(n)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(n, "row")
 	a.ret()
 }
 

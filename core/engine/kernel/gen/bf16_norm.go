@@ -83,25 +83,8 @@ func (a *asm) loadPairs16(p reg.GPVirtual, k reg.Register, high reg.VecVirtual) 
 	return []reg.VecVirtual{left, right}
 }
 
-// pairs16 runs body for every 16 of n pairs, with the mask of those that are
-// there, and moves the pointers along.
+// pairs16 runs body for every 16 of n pairs, with the mask of those that are left, and
+// moves the pointers on.
 func (a *asm) pairs16(n reg.GPVirtual, pointers []reg.GPVirtual, body func(k reg.Register)) {
-	bits, k := a.GP64(), a.K()
-	a.MOVQ(operand.U32(0xffff), bits)
-	a.KMOVW(bits.As32(), k)
-	a.Label("loop")
-	a.CMPQ(n, operand.U8(16))
-	a.JGE(operand.LabelRef("body"))
-	a.MOVQ(operand.U32(1), bits)
-	a.MOVQ(n, reg.RCX)
-	a.SHLQ(reg.CL, bits)
-	a.DECQ(bits)
-	a.KMOVW(bits.As32(), k)
-	a.Label("body")
-	body(k)
-	for _, p := range pointers {
-		a.ADDQ(operand.U8(64), p)
-	}
-	a.SUBQ(operand.U8(16), n)
-	a.JG(operand.LabelRef("loop"))
+	a.blockMask(16, a.KMOVW).loop(n, pointers, body)
 }

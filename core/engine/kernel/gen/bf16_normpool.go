@@ -175,8 +175,7 @@ func halfPool(a *asm, rows int) {
 	a.ADDQ(stride, x)
 	a.ADDQ(out, y)
 	a.LEAQ(operand.Mem{Base: idx, Index: out, Scale: 2}, idx)
-	a.DECQ(count)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(count, "row")
 	if rows == 2 { // an odd last row of outputs
 		last := a.GP64()
 		a.MOVQ(operand.Mem{Base: t, Disp: hpLast}, last)
@@ -296,8 +295,7 @@ func (h *halfRows) advance() {
 	a.ADDQ(h.out, h.y)
 	a.ADDQ(h.out, h.dy)
 	a.LEAQ(operand.Mem{Base: h.idx, Index: h.out, Scale: 2}, h.idx)
-	a.DECQ(h.count)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(h.count, "row")
 }
 
 func halfPoolSums(a *asm, rows int) {

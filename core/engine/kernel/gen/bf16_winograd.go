@@ -188,8 +188,7 @@ func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
 	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
 	a.ADDQ(field(trInCol), p)
 	a.ADDQ(operand.U8(lanesBytes), q)
-	a.DECQ(left)
-	a.JNZ(operand.LabelRef("down"))
+	a.countDown(left, "down")
 
 	cols := a.strides(t, trOutCol, to)
 	a.MOVQ(field(trTmp), p)
@@ -202,8 +201,7 @@ func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
 	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
 	a.ADDQ(operand.U32(from*lanesBytes), p)
 	a.ADDQ(field(trOutRow), q)
-	a.DECQ(left)
-	a.JNZ(operand.LabelRef("along"))
+	a.countDown(left, "along")
 
 	a.MOVQ(field(trInStep), p)
 	a.ADDQ(p, field(trIn))

@@ -54,8 +54,7 @@ func dotLoop(a *asm, t reg.GPVirtual, rows, cols int, acc []reg.VecVirtual) {
 		}
 	}
 	a.ADDQ(operand.U8(16), steps)
-	a.DECQ(count)
-	a.JNZ(operand.LabelRef("loop"))
+	a.countDown(count, "loop")
 	a.Label("done")
 }
 

@@ -127,8 +127,7 @@ func (g *group) loop(pointers []reg.GPVirtual, body func()) {
 	for _, p := range pointers {
 		e.ADDQ(operand.U8(32), p)
 	}
-	e.DECQ(groups)
-	e.JNZ(operand.LabelRef("loop"))
+	e.countDown(groups, "loop")
 }
 
 // largest emits the maximum of a row, NaNs aside.

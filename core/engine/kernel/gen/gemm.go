@@ -69,8 +69,7 @@ func tileLoop(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	}
 	a.ADDQ(operand.U8(4), table)
 	a.ADDQ(operand.U8(4*mr), pa)
-	a.DECQ(k)
-	a.JNZ(operand.LabelRef("loop"))
+	a.countDown(k, "loop")
 	a.Label("store")
 }
 

@@ -83,22 +83,6 @@ func (a *asm) accumulate(f format) {
 	a.ret()
 }
 
-// halfBlocks is blocks for 16-bit elements: off counts their bytes.
-func (a *asm) halfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	off := a.GP64()
-	a.XORQ(off, off)
-	a.SHLQ(operand.U8(1), n)
-	a.Label("loop")
-	a.CMPQ(off, n)
-	a.JGE(operand.LabelRef("done"))
-	for d := 0; d < 32; d += 2 * a.lanes {
-		body(off, d)
-	}
-	a.ADDQ(operand.U8(32), off)
-	a.JMP(operand.LabelRef("loop"))
-	a.Label("done")
-}
-
 func (a *asm) storeHalf(v reg.VecVirtual, m operand.Mem) { a.VMOVDQU(a.lower(v), m) }
 
 func (a *asm) packF16() func(reg.VecVirtual) {

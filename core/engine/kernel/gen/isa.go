@@ -53,23 +53,6 @@ func (a *asm) splat(param string) reg.VecVirtual {
 	return v
 }
 
-// blocks emits the loop of an elementwise kernel: body runs with the byte offset
-// in off for every block of 16 float32 of the n given, once per register.
-func (a *asm) blocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	off := a.GP64()
-	a.XORQ(off, off)
-	a.SHLQ(operand.U8(2), n)
-	a.Label("loop")
-	a.CMPQ(off, n)
-	a.JGE(operand.LabelRef("done"))
-	for d := 0; d < 16; d += a.lanes {
-		body(off, 4*d)
-	}
-	a.ADDQ(operand.U8(64), off)
-	a.JMP(operand.LabelRef("loop"))
-	a.Label("done")
-}
-
 func at(base, off reg.GPVirtual, disp int) operand.Mem {
 	return operand.Mem{Base: base, Index: off, Scale: 1, Disp: disp}
 }

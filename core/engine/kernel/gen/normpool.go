@@ -139,8 +139,7 @@ func (a *asm) poolGrad(name, doc string, vecs int, prepare func(a *asm, p *sprea
 	for _, q := range []reg.GPVirtual{dy, y, idx} {
 		a.ADDQ(out, q)
 	}
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(rows, "row")
 	p.finish()
 	a.ret()
 }

@@ -56,7 +56,6 @@ func packAlong(a *asm) {
 	a.move(x, operand.Mem{Base: to})
 	a.ADDQ(by, from)
 	a.ADDQ(step, to)
-	a.DECQ(n)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(n, "row")
 	a.ret()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
@@ -23,7 +22,6 @@ func (a *asm) rounds(body func(sum reg.VecVirtual)) {
 	for _, s := range sums {
 		body(s)
 	}
-	a.DECQ(n)
-	a.JNZ(operand.LabelRef("loop"))
+	a.countDown(n, "loop")
 	a.ret()
 }

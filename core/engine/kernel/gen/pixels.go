@@ -69,21 +69,6 @@ func noise(a *asm) {
 	a.ret()
 }
 
-// bytes is blocks of an elementwise kernel that reads bytes: i counts elements.
-func (a *asm) bytes(n reg.GPVirtual, body func(i reg.GPVirtual, disp int)) {
-	i := a.GP64()
-	a.XORQ(i, i)
-	a.Label("loop")
-	a.CMPQ(i, n)
-	a.JGE(operand.LabelRef("done"))
-	for d := 0; d < 16; d += a.lanes {
-		body(i, d)
-	}
-	a.ADDQ(operand.U8(16), i)
-	a.JMP(operand.LabelRef("loop"))
-	a.Label("done")
-}
-
 // mixer multiplies by a constant of 64 bits. Without VPMULLQ it takes three
 // products of 32 bits.
 type mixer struct {

@@ -80,8 +80,7 @@ func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	a.ADDQ(stride, x)
 	a.ADDQ(out, y)
 	a.ADDQ(out, idx)
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(rows, "row")
 	a.ret()
 }
 

@@ -61,12 +61,10 @@ func along(a *asm, mr, vectors int) {
 	}
 	a.ADDQ(aStep, pa)
 	a.ADDQ(bStep, pb)
-	a.DECQ(k)
-	a.JNZ(operand.LabelRef("loop"))
+	a.countDown(k, "loop")
 	a.finishRows(t, c, ldc, gate, mr, vectors, acc)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, aStart)
-	a.DECQ(tiles)
-	a.JNZ(operand.LabelRef("tile"))
+	a.countDown(tiles, "tile")
 	a.ret()
 }
 
@@ -177,15 +175,13 @@ func across(a *asm, mr, vectors int) {
 	a.Label("one")
 	step(0)
 	advance(1)
-	a.DECQ(k)
-	a.JNZ(operand.LabelRef("one"))
+	a.countDown(k, "one")
 	a.Label("transpose")
 	a.storeTransposed(t, c, mr, vectors, acc)
 	a.ADDQ(operand.U8(4*mr), c)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
-	a.DECQ(tiles)
-	a.JNZ(operand.LabelRef("tile"))
+	a.countDown(tiles, "tile")
 	a.ret()
 }
 

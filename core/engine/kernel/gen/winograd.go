@@ -280,8 +280,7 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
 	a.ADDQ(field(trInCol), p)
 	a.ADDQ(operand.U8(lanesBytes), q)
-	a.DECQ(left)
-	a.JNZ(operand.LabelRef("down"))
+	a.countDown(left, "down")
 
 	a.MOVQ(field(trTmp), p)
 	a.MOVQ(field(trOut), q)
@@ -293,8 +292,7 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, cols.at(q, i)) })
 	a.ADDQ(operand.U32(from*lanesBytes), p)
 	a.ADDQ(field(trOutRow), q)
-	a.DECQ(left)
-	a.JNZ(operand.LabelRef("along"))
+	a.countDown(left, "along")
 
 	a.MOVQ(field(trInStep), p)
 	a.ADDQ(p, field(trIn))
@@ -351,8 +349,7 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.SUBQ(operand.U8(pointStepUnroll), steps)
 	a.JNZ(operand.LabelRef("steps"))
 	a.ADDQ(jump, pa)
-	a.DECQ(blocks)
-	a.JNZ(operand.LabelRef("block"))
+	a.countDown(blocks, "block")
 	a.CMPQ(field(ptAdd), operand.U8(0))
 	a.JEQ(operand.LabelRef("store"))
 	for i, v := range acc {
@@ -397,8 +394,7 @@ func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtu
 	}
 	a.ADDQ(width, src)
 	a.ADDQ(stride, dst)
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(rows, "row")
 	a.ret()
 }
 
@@ -442,7 +438,6 @@ func (a *asm) toPlanes(load func(operand.Mem, reg.VecVirtual), store func(m oper
 	}
 	a.ADDQ(stride, src)
 	a.ADDQ(width, dst)
-	a.DECQ(rows)
-	a.JNZ(operand.LabelRef("row"))
+	a.countDown(rows, "row")
 	a.ret()
 }

@@ -278,55 +278,50 @@ func (a *asm) transpose(v []reg.VecVirtual) []reg.VecVirtual {
 	return a.transpose8(v)
 }
 
+// interleave replaces vectors i and j by the results of lo and hi, which each take elements of both.
+func (a *asm) interleave(v []reg.VecVirtual, lo, hi func(...operand.Op), i, j int) {
+	t := a.vec()
+	lo(v[j], v[i], t)
+	hi(v[j], v[i], v[j])
+	v[i] = t
+}
+
+// transposeFours transposes blocks of 4×4 elements: every four vectors then hold columns
+// 0, 1, 2 and 3 of each 128-bit part.
+func (a *asm) transposeFours(v []reg.VecVirtual) {
+	for i := 0; i < len(v); i += 2 {
+		a.interleave(v, a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
+	}
+	for i := 0; i < len(v); i += 4 {
+		a.interleave(v, a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
+		a.interleave(v, a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
+		v[i+1], v[i+2] = v[i+2], v[i+1]
+	}
+}
+
 // transpose8 transposes 8 vectors of 8.
 func (a *asm) transpose8(v []reg.VecVirtual) []reg.VecVirtual {
-	pair := func(lo, hi func(...operand.Op), i, j int) {
-		t := a.vec()
-		lo(v[j], v[i], t)
-		hi(v[j], v[i], v[j])
-		v[i] = t
-	}
 	half := func(imm int) func(...operand.Op) {
 		return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(imm), ops[0], ops[1], ops[2]) }
 	}
-	for i := 0; i < 8; i += 2 { // pairs of rows, interleaved
-		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
-	}
-	for i := 0; i < 8; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each half
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
-		v[i+1], v[i+2] = v[i+2], v[i+1]
-	}
+	a.transposeFours(v)
 	for i := range 4 {
-		pair(half(0x20), half(0x31), i, i+4)
+		a.interleave(v, half(0x20), half(0x31), i, i+4)
 	}
 	return v
 }
 
 // transpose16 transposes 16 vectors of 16.
 func (a *asm) transpose16(v []reg.VecVirtual) []reg.VecVirtual {
-	pair := func(lo, hi func(...operand.Op), i, j int) {
-		t := a.vec()
-		lo(v[j], v[i], t)
-		hi(v[j], v[i], v[j])
-		v[i] = t
-	}
 	quarter := func(imm int) func(...operand.Op) {
 		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(imm), ops[0], ops[1], ops[2]) }
 	}
-	for i := 0; i < 16; i += 2 { // pairs of rows, interleaved
-		pair(a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
-	}
-	for i := 0; i < 16; i += 4 { // fours: v[i..i+3] hold columns 0, 1, 2, 3 of each quarter
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
-		pair(a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
-		v[i+1], v[i+2] = v[i+2], v[i+1]
-	}
+	a.transposeFours(v)
 	for i := range 4 {
-		pair(quarter(0x88), quarter(0xdd), i, i+4)
-		pair(quarter(0x88), quarter(0xdd), i+8, i+12)
-		pair(quarter(0x88), quarter(0xdd), i, i+8)
-		pair(quarter(0x88), quarter(0xdd), i+4, i+12)
+		a.interleave(v, quarter(0x88), quarter(0xdd), i, i+4)
+		a.interleave(v, quarter(0x88), quarter(0xdd), i+8, i+12)
+		a.interleave(v, quarter(0x88), quarter(0xdd), i, i+8)
+		a.interleave(v, quarter(0x88), quarter(0xdd), i+4, i+12)
 	}
 	out := make([]reg.VecVirtual, 16)
 	for i := range 4 {
