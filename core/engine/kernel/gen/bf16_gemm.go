@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -26,8 +24,7 @@ func bf16Gemm(a *asm) {
 	a.VPSLLD(operand.U8(16), y, y)
 	a.VPORD(x, y, y)
 	a.VMOVUPS(y, operand.Mem{Base: dst})
-	a.ADDQ(stride, even)
-	a.ADDQ(stride, odd)
+	a.advance(stride, even, odd)
 	a.ADDQ(step, dst)
 	a.countDown(n, "row")
 	a.ret()
@@ -35,12 +32,7 @@ func bf16Gemm(a *asm) {
 
 // roundedTile is gemmTile with bfloat16 for results.
 func roundedTile(a *asm, mr int) {
-	a.function(fmt.Sprintf("roundedTile%d", mr), "func(tile *byte)",
-		fmt.Sprintf("computes a tile of C of %d rows by two vectors, rounded to bfloat16.", mr))
-	t := a.gp("tile")
-	acc := a.vecs(2 * mr)
-	tileInit(a, t, mr, acc)
-	tileLoop(a, t, mr, acc)
+	t, acc := tileSums(a, "roundedTile", ", rounded to bfloat16", mr)
 	c := []reg.GPVirtual{a.field(t, tileC0), a.field(t, tileC1)}
 	n := []reg.Register{a.laneMask(t, tileN0), a.laneMask(t, tileN1)}
 	ldc := a.field(t, tileLdc)

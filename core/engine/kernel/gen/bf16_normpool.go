@@ -57,28 +57,18 @@ func halfMoments(a *asm) {
 		"is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². tail has a bit per pair of elements that do not fill a vector.")
 	x, high, mean, k := a.gp("x"), a.highHalves(), a.splat("inverse"), a.K()
 	a.KMOVW(a.gp("tail").As32(), k)
-	sums := a.vecs(4)
-	a.overHalves(x, a.gp("ahead"), "sum", high, k, sums, func(v reg.VecVirtual, acc int, tail bool) { a.VADDPS(v, sums[acc], sums[acc]) })
-	total := a.total(a.fold(sums))
-	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
-	a.VBROADCASTSS(total.AsX(), mean)
-	diffs, squares := a.vecs(4), a.vecs(4)
-	for _, v := range squares {
-		a.zero(v)
-	}
-	a.overHalves(x, nil, "diff", high, k, diffs, func(v reg.VecVirtual, acc int, tail bool) {
-		if tail {
-			a.VSUBPS_Z(mean, v, k, v)
-		} else {
-			a.VSUBPS(mean, v, v)
-		}
-		a.VADDPS(v, diffs[acc], diffs[acc])
-		a.VFMADD231PS(v, v, squares[acc])
+	a.twoPasses(mean, func(sums []reg.VecVirtual, body func(reg.VecVirtual, int)) {
+		a.overHalves(x, a.gp("ahead"), "sum", high, k, sums, func(v reg.VecVirtual, acc int, tail bool) { body(v, acc) })
+	}, func(diffs []reg.VecVirtual, body func(reg.VecVirtual, int)) {
+		a.overHalves(x, nil, "diff", high, k, diffs, func(v reg.VecVirtual, acc int, tail bool) {
+			if tail {
+				a.VSUBPS_Z(mean, v, k, v)
+			} else {
+				a.VSUBPS(mean, v, v)
+			}
+			body(v, acc)
+		})
 	})
-	a.Store(mean.AsX(), a.Return("mean"))
-	a.Store(a.total(a.fold(diffs)).AsX(), a.Return("diff"))
-	a.Store(a.total(a.fold(squares)).AsX(), a.Return("square"))
-	a.ret()
 }
 
 // overHalves calls body for both halves of every vector of pairs, in pairs of
@@ -289,11 +279,32 @@ func (h *halfRows) take() []reg.VecVirtual {
 	return v
 }
 
+// loop emits the loop over rows of outputs: perRow gets the row's dy, perPixel dy spread
+// over the left (j = 0) or right pixels of a vector and the mask of the maxima among them,
+// and perVector the pixels afterwards. The extra pointers move on by stride.
+func (h *halfRows) loop(perRow func(g reg.VecVirtual), perPixel func(g, x reg.VecVirtual, k reg.Register, j int), perVector func(i int, left, right reg.VecVirtual), extra ...reg.GPVirtual) {
+	a := h.a
+	a.Label("row")
+	g, at := h.gradient()
+	perRow(g)
+	g, at = h.spread(g), h.spread(at)
+	for i, v := range h.take() {
+		left, right := a.splitPairs16(v, h.high)
+		for j, x := range []reg.VecVirtual{left, right} {
+			k := a.K()
+			a.VPCMPEQD(h.place[2*i+j], at, k)
+			perPixel(g, x, k, j)
+		}
+		perVector(i, left, right)
+	}
+	a.advance(h.stride, extra...)
+	h.advance()
+}
+
 func (h *halfRows) advance() {
 	a := h.a
 	a.addInt(h.base, h.step, h.base)
-	a.ADDQ(h.out, h.y)
-	a.ADDQ(h.out, h.dy)
+	a.advance(h.out, h.y, h.dy)
 	a.LEAQ(operand.Mem{Base: h.idx, Index: h.out, Scale: 2}, h.idx)
 	a.countDown(h.count, "row")
 }
@@ -305,20 +316,10 @@ func halfPoolSums(a *asm, rows int) {
 	for _, v := range append(dots, sums) {
 		a.zero(v)
 	}
-	a.Label("row")
-	g, at := h.gradient()
-	a.VADDPS(g, sums, sums)
-	g, at = h.spread(g), h.spread(at)
-	for i, v := range h.take() {
-		left, right := a.splitPairs16(v, h.high)
-		for j, x := range []reg.VecVirtual{left, right} {
-			k := a.K()
-			a.VPCMPEQD(h.place[2*i+j], at, k)
-			a.VSUBPS(mean, x, x)
-			a.VFMADD231PS(g, x, k, dots[j])
-		}
-	}
-	h.advance()
+	h.loop(func(g reg.VecVirtual) { a.VADDPS(g, sums, sums) }, func(g, x reg.VecVirtual, k reg.Register, j int) {
+		a.VSUBPS(mean, x, x)
+		a.VFMADD231PS(g, x, k, dots[j])
+	}, func(int, reg.VecVirtual, reg.VecVirtual) {})
 	a.VADDPS(dots[1], dots[0], dots[0])
 	a.VMOVSS(a.total(sums), operand.Mem{Base: h.t, Disp: hgSum})
 	a.VMOVSS(a.total(dots[0]), operand.Mem{Base: h.t, Disp: hgDot})
@@ -338,28 +339,18 @@ func halfPoolGrad(a *asm, rows int) {
 	for _, v := range sums {
 		a.zero(v)
 	}
-	a.Label("row")
-	g, at := h.gradient()
-	a.VMULPS(scale, g, g)
-	g, at = h.spread(g), h.spread(at)
-	for i, v := range h.take() {
-		left, right := a.splitPairs16(v, h.high)
-		for j, x := range []reg.VecVirtual{left, right} {
-			k := a.K()
-			a.VPCMPEQD(h.place[2*i+j], at, k)
-			a.VFMADD213PS_Z(offset, slope, h.load, x)
-			a.VADDPS(g, x, k, x)
-			a.VADDPS(x, sums[j], sums[j])
-		}
+	h.loop(func(g reg.VecVirtual) { a.VMULPS(scale, g, g) }, func(g, x reg.VecVirtual, k reg.Register, j int) {
+		a.VFMADD213PS_Z(offset, slope, h.load, x)
+		a.VADDPS(g, x, k, x)
+		a.VADDPS(x, sums[j], sums[j])
+	}, func(i int, left, right reg.VecVirtual) {
 		rounded := a.joinPairs16(left, right, interleave)
 		to := operand.Mem{Base: dx}
 		if i == 1 {
 			to = operand.Mem{Base: dx, Index: h.second, Scale: 1}
 		}
 		a.VMOVDQU32(rounded, h.load, to)
-	}
-	a.ADDQ(h.stride, dx)
-	h.advance()
+	}, dx)
 	a.VADDPS(sums[1], sums[0], sums[0])
 	a.VMOVSS(a.total(sums[0]), operand.Mem{Base: h.t, Disp: hgSum})
 	a.ret()

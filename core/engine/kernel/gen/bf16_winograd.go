@@ -172,44 +172,8 @@ func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
 	a.DataAttributes(attr.RODATA | attr.NOPTR)
 	a.function(name, "func(transform *byte)", "transforms "+doc+".")
 	t := a.gp("transform")
-	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
-	p, q, left := a.GP64(), a.GP64(), a.GP64()
-	v := a.vecs(from)
-
-	a.Label("square")
-	rows := a.strides(t, trInRow, from)
-	a.MOVQ(field(trIn), p)
-	a.MOVQ(field(trTmp), q)
-	a.MOVQ(operand.U64(from), left)
-	a.Label("down")
-	for i := range from {
-		a.VMOVUPS(rows.at(p, i), v[i])
-	}
-	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
-	a.ADDQ(field(trInCol), p)
-	a.ADDQ(operand.U8(lanesBytes), q)
-	a.countDown(left, "down")
-
-	cols := a.strides(t, trOutCol, to)
-	a.MOVQ(field(trTmp), p)
-	a.MOVQ(field(trOut), q)
-	a.MOVQ(operand.U64(to), left)
-	a.Label("along")
-	for i := range from {
-		a.VMOVUPS(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
-	}
-	apply(consts, v, func(i int, r reg.VecVirtual) { a.VMOVUPS(r, cols.at(q, i)) })
-	a.ADDQ(operand.U32(from*lanesBytes), p)
-	a.ADDQ(field(trOutRow), q)
-	a.countDown(left, "along")
-
-	a.MOVQ(field(trInStep), p)
-	a.ADDQ(p, field(trIn))
-	a.MOVQ(field(trOutStep), p)
-	a.ADDQ(p, field(trOut))
-	a.DECQ(field(trCount))
-	a.JNZ(operand.LabelRef("square"))
-	a.ret()
+	a.bothWays(t, to, from, func() strides { return a.strides(t, trInRow, from) }, func() strides { return a.strides(t, trOutCol, to) },
+		func(in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) { apply(consts, in, out) })
 }
 
 // halfPlanesToLanes is planesToLanes from bfloat16.

@@ -25,14 +25,19 @@ func gemm(a *asm) {
 }
 
 func gemmTile(a *asm, mr int) {
-	a.function(fmt.Sprintf("tile%d", mr), "func(tile *byte)",
-		fmt.Sprintf("computes a tile of C of %d rows by two vectors.", mr))
-	t := a.gp("tile")
-	acc := a.vecs(2 * mr)
-	tileInit(a, t, mr, acc)
-	tileLoop(a, t, mr, acc)
+	t, acc := tileSums(a, "tile", "", mr)
 	tileStore(a, t, mr, acc)
 	a.ret()
+}
+
+// tileSums begins a function that computes a tile of mr rows, and leaves its sums in acc.
+func tileSums(a *asm, name, suffix string, mr int) (t reg.GPVirtual, acc []reg.VecVirtual) {
+	a.function(fmt.Sprintf("%s%d", name, mr), "func(tile *byte)",
+		fmt.Sprintf("computes a tile of C of %d rows by two vectors%s.", mr, suffix))
+	t, acc = a.gp("tile"), a.vecs(2*mr)
+	tileInit(a, t, mr, acc)
+	tileLoop(a, t, mr, acc)
+	return t, acc
 }
 
 // tileInit starts the sums at the bias of each row, or at zero.

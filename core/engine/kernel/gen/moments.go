@@ -13,26 +13,42 @@ func moments(a *asm) {
 	x, ahead := a.gp("x"), a.gp("ahead")
 	zero, mean := a.vec(), a.splat("inverse")
 	a.zero(zero)
+	a.twoPasses(mean, func(sums []reg.VecVirtual, body func(reg.VecVirtual, int)) {
+		a.overPlane(x, ahead, "sum", sums, body, zero)
+	}, func(diffs []reg.VecVirtual, body func(reg.VecVirtual, int)) {
+		a.overPlane(x, nil, "diff", diffs, func(v reg.VecVirtual, acc int) {
+			a.sub(mean, v, v)
+			body(v, acc)
+		}, mean)
+	})
+}
+
+// aPass clears the accumulators, and calls body for every vector with the number of one.
+type aPass func(clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int))
+
+// twoPasses emits the results of moments. mean holds 1 over the number of elements, and then
+// the mean that diffs subtracts.
+func (a *asm) twoPasses(mean reg.VecVirtual, values, diffs aPass) {
 	sums := a.vecs(4)
-	a.overPlane(x, ahead, "sum", sums, func(v reg.VecVirtual, acc int) { a.add(v, sums[acc], sums[acc]) }, zero)
+	values(sums, func(v reg.VecVirtual, acc int) { a.add(v, sums[acc], sums[acc]) })
 	total := a.total(a.fold(sums))
 	a.VMULSS(mean.AsX(), total.AsX(), total.AsX())
 	a.spread(total.AsX(), mean)
-	diffs, squares := a.vecs(4), a.vecs(4)
-	for _, v := range squares {
+	diff, square := a.vecs(4), a.vecs(4)
+	for _, v := range square {
 		a.zero(v)
 	}
-	a.overPlane(x, nil, "diff", diffs, func(v reg.VecVirtual, acc int) {
-		a.sub(mean, v, v)
-		a.add(v, diffs[acc], diffs[acc])
-		a.fma(v, v, squares[acc])
-	}, mean)
+	diffs(diff, func(v reg.VecVirtual, acc int) {
+		a.add(v, diff[acc], diff[acc])
+		a.fma(v, v, square[acc])
+	})
 	a.Store(mean.AsX(), a.Return("mean"))
-	a.Store(a.total(a.fold(diffs)).AsX(), a.Return("diff"))
-	a.Store(a.total(a.fold(squares)).AsX(), a.Return("square"))
+	a.Store(a.total(a.fold(diff)).AsX(), a.Return("diff"))
+	a.Store(a.total(a.fold(square)).AsX(), a.Return("square"))
 	a.ret()
 }
 
+// fold adds up four vectors.
 func (a *asm) fold(v []reg.VecVirtual) reg.VecVirtual {
 	a.add(v[1], v[0], v[0])
 	a.add(v[3], v[2], v[2])

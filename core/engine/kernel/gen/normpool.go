@@ -134,11 +134,8 @@ func (a *asm) poolGrad(name, doc string, vecs int, prepare func(a *asm, p *sprea
 			a.move(vs[v], at(dx, v))
 		}
 	}
-	a.ADDQ(stride, x)
-	a.ADDQ(stride, dx)
-	for _, q := range []reg.GPVirtual{dy, y, idx} {
-		a.ADDQ(out, q)
-	}
+	a.advance(stride, x, dx)
+	a.advance(out, dy, y, idx)
 	a.countDown(rows, "row")
 	p.finish()
 	a.ret()

@@ -78,8 +78,7 @@ func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	a.storeLanes(at, n, operand.Mem{Base: idx})
 	a.addInt(place, next, place)
 	a.ADDQ(stride, x)
-	a.ADDQ(out, y)
-	a.ADDQ(out, idx)
+	a.advance(out, y, idx)
 	a.countDown(rows, "row")
 	a.ret()
 }

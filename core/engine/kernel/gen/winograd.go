@@ -263,43 +263,49 @@ func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	to, from := len(m), len(m[0])
 	a.function(name, "func(transform *byte)", "transforms "+doc+".")
 	t := a.gp("transform")
-	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
 	rows, cols := a.strides(t, trInRow, from), a.strides(t, trOutCol, to)
 	c := a.constants(m)
+	a.bothWays(t, to, from, func() strides { return rows }, func() strides { return cols },
+		func(in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) { apply(c, m, in, out) })
+}
+
+// bothWays emits the loop over squares, and in it those over the columns and rows of one.
+// rows and cols give the strides where a loop begins that needs them.
+func (a *asm) bothWays(t reg.GPVirtual, to, from int, rows, cols func() strides, apply func(in []reg.VecVirtual, out func(i int, v reg.VecVirtual))) {
+	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
 	p, q, left := a.GP64(), a.GP64(), a.GP64()
 	v := a.vecs(from)
+	lines := func(label string, n int, src, dst operand.Mem, load, store func(i int) operand.Mem, next func()) {
+		a.MOVQ(src, p)
+		a.MOVQ(dst, q)
+		a.MOVQ(operand.U64(n), left)
+		a.Label(label)
+		for i := range from {
+			a.move(load(i), v[i])
+		}
+		apply(v, func(i int, r reg.VecVirtual) { a.move(r, store(i)) })
+		next()
+		a.countDown(left, label)
+	}
 
 	a.Label("square")
-	a.MOVQ(field(trIn), p)
-	a.MOVQ(field(trTmp), q)
-	a.MOVQ(operand.U64(from), left)
-	a.Label("down")
-	for i := range from {
-		a.move(rows.at(p, i), v[i])
-	}
-	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, operand.Mem{Base: q, Disp: i * from * lanesBytes}) })
-	a.ADDQ(field(trInCol), p)
-	a.ADDQ(operand.U8(lanesBytes), q)
-	a.countDown(left, "down")
-
-	a.MOVQ(field(trTmp), p)
-	a.MOVQ(field(trOut), q)
-	a.MOVQ(operand.U64(to), left)
-	a.Label("along")
-	for i := range from {
-		a.move(operand.Mem{Base: p, Disp: i * lanesBytes}, v[i])
-	}
-	apply(c, m, v, func(i int, r reg.VecVirtual) { a.move(r, cols.at(q, i)) })
-	a.ADDQ(operand.U32(from*lanesBytes), p)
-	a.ADDQ(field(trOutRow), q)
-	a.countDown(left, "along")
-
+	in := rows()
+	lines("down", from, field(trIn), field(trTmp), func(i int) operand.Mem { return in.at(p, i) },
+		func(i int) operand.Mem { return operand.Mem{Base: q, Disp: i * from * lanesBytes} }, func() {
+			a.ADDQ(field(trInCol), p)
+			a.ADDQ(operand.U8(lanesBytes), q)
+		})
+	out := cols()
+	lines("along", to, field(trTmp), field(trOut), func(i int) operand.Mem { return operand.Mem{Base: p, Disp: i * lanesBytes} },
+		func(i int) operand.Mem { return out.at(q, i) }, func() {
+			a.ADDQ(operand.U32(from*lanesBytes), p)
+			a.ADDQ(field(trOutRow), q)
+		})
 	a.MOVQ(field(trInStep), p)
 	a.ADDQ(p, field(trIn))
 	a.MOVQ(field(trOutStep), p)
 	a.ADDQ(p, field(trOut))
-	a.DECQ(field(trCount))
-	a.JNZ(operand.LabelRef("square"))
+	a.countDown(field(trCount), "square")
 	a.ret()
 }
 
@@ -392,8 +398,8 @@ func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtu
 	for i, x := range a.transpose16(v) {
 		a.move(x, operand.Mem{Base: dst, Disp: i * lanesBytes})
 	}
-	a.ADDQ(width, src)
-	a.ADDQ(stride, dst)
+	a.advance(width, src)
+	a.advance(stride, dst)
 	a.countDown(rows, "row")
 	a.ret()
 }
