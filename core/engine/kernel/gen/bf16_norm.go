@@ -9,17 +9,21 @@ import (
 // number of pixels. A gate that stands for none is a vector of ones and a step of 0.
 func bf16Norm(a *asm) {
 	order := a.wordOrder("halfNormOrder")
+	halfNorm(a, order)
+	halfNormSums(a)
+	halfNormGrad(a, order)
+}
+
+func halfNorm(a *asm, order operand.Mem) {
 	a.function("halfNorm", "func(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int)",
 		"computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.")
 	x, r, step, y, n := a.gp("x"), a.gp("residual"), a.gp("residualStep"), a.gp("y"), a.gp("pairs")
-	mean, scale, shift, floor, high, interleave := a.splat("mean"), a.splat("scale"), a.splat("shift"), a.splat("floor"), a.highHalves(), a.vec()
+	f, floor, high, interleave := affine{a.splat("mean"), a.splat("scale"), a.splat("shift")}, a.splat("floor"), a.highHalves(), a.vec()
 	a.VMOVUPS(order, interleave)
 	a.pairs16(n, []reg.GPVirtual{x, y}, func(k reg.Register) {
 		xs, rs := a.loadPairs16(x, k, high), a.loadPairs16(r, k, high)
 		for i, v := range xs {
-			a.VSUBPS(mean, v, v)
-			a.VMULPS(scale, v, v)
-			a.VADDPS(shift, v, v)
+			a.affine(f, v)
 			a.VADDPS(rs[i], v, v)
 			a.VMAXPS(v, floor, v) // of floor and NaN, the second operand
 		}
@@ -27,11 +31,13 @@ func bf16Norm(a *asm) {
 		a.ADDQ(step, r)
 	})
 	a.ret()
+}
 
+func halfNormSums(a *asm) {
 	a.function("halfNormSums", "func(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32)",
 		"adds up dy and dy·(x−mean) where gate is not ≤ 0.")
 	x, dy, gate, step, n := a.gp("x"), a.gp("dy"), a.gp("gate"), a.gp("gateStep"), a.gp("pairs")
-	mean, high = a.splat("mean"), a.highHalves()
+	mean, high := a.splat("mean"), a.highHalves()
 	sums, dots, ahead := a.vecs(2), a.vecs(2), a.gp("ahead")
 	for _, v := range append(dots, sums...) {
 		a.zero(v)
@@ -54,13 +60,15 @@ func bf16Norm(a *asm) {
 	a.Store(a.total(sums[0]).AsX(), a.Return("sum"))
 	a.Store(a.total(dots[0]).AsX(), a.Return("dot"))
 	a.ret()
+}
 
+func halfNormGrad(a *asm, order operand.Mem) {
 	a.function("halfNormGrad", "func(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int)",
 		"computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.")
-	x, dy, gate, step, n = a.gp("x"), a.gp("dy"), a.gp("gate"), a.gp("gateStep"), a.gp("pairs")
+	x, dy, gate, step, n := a.gp("x"), a.gp("dy"), a.gp("gate"), a.gp("gateStep"), a.gp("pairs")
 	dx := a.gp("dx")
 	slope, offset := a.splat("slope"), a.splat("offset")
-	scale, high, interleave = a.splat("scale"), a.highHalves(), a.vec()
+	scale, high, interleave := a.splat("scale"), a.highHalves(), a.vec()
 	a.VMOVUPS(order, interleave)
 	a.pairs16(n, []reg.GPVirtual{x, dy, dx}, func(k reg.Register) {
 		xs, ds, gates := a.loadPairs16(x, k, high), a.loadPairs16(dy, k, high), a.loadPairs16(gate, k, high)

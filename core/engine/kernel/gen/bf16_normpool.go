@@ -120,7 +120,7 @@ func halfPool(a *asm, rows int) {
 	a.function(fmt.Sprintf("halfPool%d", rows), "func(halfPool *byte)",
 		fmt.Sprintf("pools pairs of rows, %d at a time, normalises the maxima, and writes what is positive of them, and their places.", rows))
 	t := a.gp("halfPool")
-	mean, scale, shift, sign, high, zero := a.broadcast(t, hpMean), a.broadcast(t, hpScale), a.broadcast(t, hpShift), a.broadcast(t, hpSign), a.highHalves(), a.vec()
+	f, sign, high, zero := affine{a.broadcast(t, hpMean), a.broadcast(t, hpScale), a.broadcast(t, hpShift)}, a.broadcast(t, hpSign), a.highHalves(), a.vec()
 	a.zero(zero)
 	right, below, belowRight := a.vec(), a.splat32(t, hpWidth), a.vec() // places from the window's first
 	a.ones(right)
@@ -153,9 +153,7 @@ func halfPool(a *asm, rows int) {
 	a.keepMax(v1, right, best, at)
 	a.keepMax(v2, below, best, at)
 	a.keepMax(v3, belowRight, best, at)
-	a.VSUBPS(mean, best, best)
-	a.VMULPS(scale, best, best)
-	a.VADDPS(shift, best, best)
+	a.affine(f, best)
 	a.VMAXPS(best, zero, best) // of zero and NaN, the second operand
 	a.addInt(base, at, at)
 	a.roundPairs(best, best)

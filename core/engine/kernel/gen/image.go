@@ -5,14 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// images emits the way from a decoded image to the floats of a model. Pixels are
-// red, green, blue and a byte that nobody looks at.
-func images(a *asm) {
-	colours(a)
-	acrossPixels(a)
-	downPixels(a)
-	channel(a)
-}
+// Kernels that turn a decoded image into the floats of a model. Pixels are red, green,
+// blue and an unused byte.
 
 // constant fills a vector with a number.
 func (a *asm) constant(n uint32) reg.VecVirtual {

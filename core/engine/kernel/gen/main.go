@@ -47,9 +47,9 @@ var families = []family{
 	{"loss", "softmax", softmax, each},
 	{"convert", "convert", halfConversions, each},
 	{"reduce", "reduce", halfSums, each},
-	{"reduce", "sums", sums, each},
+	{"reduce", "sums", all(sum, sumSqDiff, sumAndDot), each},
 	{"gemm", "tile", gemm, each},
-	{"gemm", "pack", pack, each},
+	{"gemm", "pack", all(packAcross, packAlong), each},
 	{"gemm", "product", product, each},
 	{"gemm", "bf16_tile", bf16Gemm, bf16},
 	{"gemm", "bf16_finish", bf16Finish, bf16},
@@ -59,16 +59,25 @@ var families = []family{
 	{"conv", "bf16_dot", dot, bf16},
 	{"conv", "bf16_winograd", bf16Winograd, bf16},
 	{"pool", "pool", pool, each},
-	{"norm", "norm", norm, each},
+	{"norm", "norm", all(subMulAdd, normGrad), each},
 	{"norm", "moments", moments, each},
 	{"norm", "normrelu", normReLU, each},
 	{"norm", "normpool", normPool, wide},
 	{"norm", "bf16_norm", bf16Norm, bf16},
 	{"norm", "bf16_normpool", bf16NormPool, bf16},
-	{"optimizer", "update", update, each},
+	{"optimizer", "update", all(sgd, adam), each},
 	{"image", "levels", levels, each},
-	{"image", "image", images, each},
+	{"image", "image", all(colours, acrossPixels, downPixels, channel), each},
 	{"random", "noise", noise, each},
+}
+
+// all emits several kernels into one family.
+func all(emits ...func(*asm)) func(*asm) {
+	return func(a *asm) {
+		for _, emit := range emits {
+			emit(a)
+		}
+	}
 }
 
 func main() {

@@ -5,28 +5,22 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// norm emits the passes of batch and layer norm.
-func norm(a *asm) {
-	subMulAdd(a)
-	normGrad(a)
-}
+// affine is (x−mean)·scale + shift.
+type affine struct{ mean, scale, shift reg.VecVirtual }
 
-// sums emits sums of float32 in float64.
-func sums(a *asm) {
-	sum(a)
-	sumSqDiff(a)
-	sumAndDot(a)
+func (a *asm) affine(f affine, v reg.VecVirtual) {
+	a.sub(f.mean, v, v)
+	a.mul(f.scale, v, v)
+	a.add(f.shift, v, v)
 }
 
 func subMulAdd(a *asm) {
 	a.function("subMulAdd", "func(x *float32, mean, scale, shift float32, y *float32, n int)",
 		"computes y = (x−mean)·scale + shift. n is a multiple of 16.")
-	x, y, mean, scale, shift, v := a.gp("x"), a.gp("y"), a.splat("mean"), a.splat("scale"), a.splat("shift"), a.vec()
+	x, y, f, v := a.gp("x"), a.gp("y"), affine{a.splat("mean"), a.splat("scale"), a.splat("shift")}, a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.move(at(x, off, d), v)
-		a.sub(mean, v, v)
-		a.mul(scale, v, v)
-		a.add(shift, v, v)
+		a.affine(f, v)
 		a.move(v, at(y, off, d))
 	})
 	a.ret()
@@ -36,19 +30,39 @@ func normGrad(a *asm) {
 	a.function("normGrad", "func(x, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
 		"computes dx = (dy − meanDy − (x−mean)·slope)·scale. n is a multiple of 16.")
 	x, dy, dx := a.gp("x"), a.gp("dy"), a.gp("dx")
-	mean, meanDy, slope, scale := a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")
+	f := a.normGradient()
 	v, g := a.vec(), a.vec()
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.move(at(x, off, d), v)
-		a.sub(mean, v, v)
-		a.mul(slope, v, v)
+		f.input(at(x, off, d), v)
 		a.move(at(dy, off, d), g)
-		a.sub(meanDy, g, g)
-		a.sub(v, g, g)
-		a.mul(scale, g, g)
+		f.output(v, g)
 		a.move(g, at(dx, off, d))
 	})
 	a.ret()
+}
+
+// normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.
+type normGradient struct {
+	a                          *asm
+	mean, meanDy, slope, scale reg.VecVirtual
+}
+
+func (a *asm) normGradient() normGradient {
+	return normGradient{a, a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")}
+}
+
+// input loads x and computes (x−mean)·slope.
+func (f normGradient) input(x operand.Mem, v reg.VecVirtual) {
+	f.a.move(x, v)
+	f.a.sub(f.mean, v, v)
+	f.a.mul(f.slope, v, v)
+}
+
+// output replaces dy by the gradient.
+func (f normGradient) output(v, dy reg.VecVirtual) {
+	f.a.sub(f.meanDy, dy, dy)
+	f.a.sub(v, dy, dy)
+	f.a.mul(f.scale, dy, dy)
 }
 
 // doubles calls body for each part of the block at disp that fills a register

@@ -22,7 +22,7 @@ func normReLUForward(a *asm, residual bool) {
 		name, signature, doc = "normAddReLU", "func(x, r *float32, mean, scale, shift float32, y *float32, n int)", "(x−mean)·scale + shift + r"
 	}
 	a.function(name, signature, "computes y = max("+doc+", 0), NaN staying NaN. n is a multiple of 16.")
-	x, y, mean, scale, shift, zero, v := a.gp("x"), a.gp("y"), a.splat("mean"), a.splat("scale"), a.splat("shift"), a.vec(), a.vec()
+	x, y, f, zero, v := a.gp("x"), a.gp("y"), affine{a.splat("mean"), a.splat("scale"), a.splat("shift")}, a.vec(), a.vec()
 	var r reg.GPVirtual
 	if residual {
 		r = a.gp("r")
@@ -30,9 +30,7 @@ func normReLUForward(a *asm, residual bool) {
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.move(at(x, off, d), v)
-		a.sub(mean, v, v)
-		a.mul(scale, v, v)
-		a.add(shift, v, v)
+		a.affine(f, v)
 		if residual {
 			a.add(at(r, off, d), v, v)
 		}
@@ -120,17 +118,13 @@ func reluNormGrad(a *asm) {
 	a.function("reluNormGrad", "func(x, y, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
 		"computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.")
 	x, y, dy, dx := a.gp("x"), a.gp("y"), a.gp("dy"), a.gp("dx")
-	mean, meanDy, slope, scale := a.splat("mean"), a.splat("meanDy"), a.splat("slope"), a.splat("scale")
+	f := a.normGradient()
 	zero, v, g := a.vec(), a.vec(), a.vec()
 	a.zero(zero)
 	a.blocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		a.passed(at(y, off, d), at(dy, off, d), zero, g)
-		a.move(at(x, off, d), v)
-		a.sub(mean, v, v)
-		a.mul(slope, v, v)
-		a.sub(meanDy, g, g)
-		a.sub(v, g, g)
-		a.mul(scale, g, g)
+		f.input(at(x, off, d), v)
+		f.output(v, g)
 		a.move(g, at(dx, off, d))
 	})
 	a.ret()

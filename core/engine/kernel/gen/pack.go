@@ -4,12 +4,8 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// pack emits the copies of matrices to panels. Both write whole vectors: what
-// lies beyond a panel's width is overwritten by its next row.
-func pack(a *asm) {
-	packAcross(a)
-	packAlong(a)
-}
+// The copies of matrices to panels write whole vectors: what lies beyond a panel's
+// width is overwritten by its next row.
 
 func packAcross(a *asm) {
 	a.function("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",

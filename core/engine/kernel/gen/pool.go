@@ -29,13 +29,9 @@ func pool(a *asm) {
 	}
 	a.function("normPool2", "func(poolTile *byte)", "normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.")
 	t := a.gp("poolTile")
-	mean, scale, shift, zero := a.broadcast(t, poolMean), a.broadcast(t, poolScale), a.broadcast(t, poolShift), a.vec()
+	f, zero := affine{a.broadcast(t, poolMean), a.broadcast(t, poolScale), a.broadcast(t, poolShift)}, a.vec()
 	a.zero(zero)
-	maxPool(a, func(v reg.VecVirtual) {
-		a.sub(mean, v, v)
-		a.mul(scale, v, v)
-		a.add(shift, v, v)
-	}, func(v reg.VecVirtual) { a.max(v, zero, v) }) // of zero and NaN, the second operand
+	maxPool(a, func(v reg.VecVirtual) { a.affine(f, v) }, func(v reg.VecVirtual) { a.max(v, zero, v) }) // of zero and NaN, the second operand
 }
 
 // broadcast fills a vector with a float32 field.

@@ -8,12 +8,6 @@ const (
 	adamConstants                        = 40
 )
 
-// update emits the optimizers' steps.
-func update(a *asm) {
-	sgd(a)
-	adam(a)
-}
-
 // sgd emits the momentum step after the first, without maximize.
 func sgd(a *asm) {
 	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
