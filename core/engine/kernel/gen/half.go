@@ -40,7 +40,7 @@ func (a *asm) narrow(f format) {
 	a.function(f.name+"From32", "func(src *float32, dst *uint16, n int)", "rounds float32. n is a multiple of 16.")
 	src, dst, pack, v := a.gp("src"), a.gp("dst"), f.prepare(), a.vec()
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		a.move(operand.Mem{Base: src, Index: off, Scale: 2, Disp: 2 * d}, v)
+		a.move(at32(src, off, d), v)
 		pack(v)
 		a.storeHalf(v, at(dst, off, d))
 	})
@@ -52,7 +52,7 @@ func (a *asm) widen(f format) {
 	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
 		f.load(at(src, off, d), v)
-		a.move(v, operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d})
+		a.move(v, at32(dst, off, d))
 	})
 	a.ret()
 }
@@ -75,12 +75,16 @@ func (a *asm) accumulate(f format) {
 	a.function(f.name+"Accumulate", "func(dst *float32, src *uint16, n int)", "computes dst += src in float32. n is a multiple of 16.")
 	dst, src, v := a.gp("dst"), a.gp("src"), a.vec()
 	a.halfBlocks(a.gp("n"), func(off reg.GPVirtual, d int) {
-		sum := operand.Mem{Base: dst, Index: off, Scale: 2, Disp: 2 * d}
 		f.load(at(src, off, d), v)
-		a.add(sum, v, v)
-		a.move(v, sum)
+		a.add(at32(dst, off, d), v, v)
+		a.move(v, at32(dst, off, d))
 	})
 	a.ret()
+}
+
+// at32 is the float32 at the place of a half.
+func at32(base, off reg.GPVirtual, disp int) operand.Mem {
+	return operand.Mem{Base: base, Index: off, Scale: 2, Disp: 2 * disp}
 }
 
 func (a *asm) storeHalf(v reg.VecVirtual, m operand.Mem) { a.VMOVDQU(a.lower(v), m) }

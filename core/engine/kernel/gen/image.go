@@ -5,8 +5,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Kernels that turn a decoded image into the floats of a model. Pixels are red, green,
-// blue and an unused byte.
+// images turn a decoded image into the floats of a model. Pixels are red, green, blue and
+// an unused byte.
+var images = all(colours, acrossPixels, downPixels, channel)
 
 // constant fills a vector with a number.
 func (a *asm) constant(n uint32) reg.VecVirtual {

@@ -5,6 +5,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// norm has the passes of batch and layer norm, and sums those of float32 in float64.
+var (
+	norm = all(subMulAdd, normGrad)
+	sums = all(sum, sumSqDiff, sumAndDot)
+)
+
 // affine is (x−mean)·scale + shift.
 type affine struct{ mean, scale, shift reg.VecVirtual }
 

@@ -4,8 +4,9 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// The copies of matrices to panels write whole vectors: what lies beyond a panel's
-// width is overwritten by its next row.
+// pack copies matrices to panels. Both kernels write whole vectors: what lies beyond a
+// panel's width is overwritten by its next row.
+var pack = all(packAcross, packAlong)
 
 func packAcross(a *asm) {
 	a.function("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",

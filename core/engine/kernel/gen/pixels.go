@@ -27,13 +27,15 @@ func (a *asm) normalise(sums reg.GPVirtual) func(x reg.VecVirtual) {
 	}
 	hi255, lo255, mean, hiStd, loStd := parts[0], parts[1], parts[2], parts[3], parts[4]
 	y := a.vec()
+	quotient := func(hi, lo, x, y reg.VecVirtual) {
+		a.mul(lo, x, y)
+		a.fma(hi, x, y)
+	}
 	return func(x reg.VecVirtual) {
 		a.toFloat(x, x)
-		a.mul(lo255, x, y)
-		a.fma(hi255, x, y)
+		quotient(hi255, lo255, x, y)
 		a.sub(mean, y, y)
-		a.mul(loStd, y, x)
-		a.fma(hiStd, y, x)
+		quotient(hiStd, loStd, y, x)
 	}
 }
 

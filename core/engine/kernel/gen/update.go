@@ -8,6 +8,9 @@ const (
 	adamConstants                        = 40
 )
 
+// update has the optimizers' steps.
+var update = all(sgd, adam)
+
 // sgd emits the momentum step after the first, without maximize.
 func sgd(a *asm) {
 	a.function("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",

@@ -299,29 +299,31 @@ func (a *asm) transposeFours(v []reg.VecVirtual) {
 	}
 }
 
+// shuffleParts is an instruction that picks 128-bit parts of two vectors.
+func (a *asm) shuffleParts(choice int) func(...operand.Op) {
+	if a.lanes == 16 {
+		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(choice), ops[0], ops[1], ops[2]) }
+	}
+	return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(choice), ops[0], ops[1], ops[2]) }
+}
+
 // transpose8 transposes 8 vectors of 8.
 func (a *asm) transpose8(v []reg.VecVirtual) []reg.VecVirtual {
-	half := func(imm int) func(...operand.Op) {
-		return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(imm), ops[0], ops[1], ops[2]) }
-	}
 	a.transposeFours(v)
 	for i := range 4 {
-		a.interleave(v, half(0x20), half(0x31), i, i+4)
+		a.interleave(v, a.shuffleParts(0x20), a.shuffleParts(0x31), i, i+4)
 	}
 	return v
 }
 
 // transpose16 transposes 16 vectors of 16.
 func (a *asm) transpose16(v []reg.VecVirtual) []reg.VecVirtual {
-	quarter := func(imm int) func(...operand.Op) {
-		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(imm), ops[0], ops[1], ops[2]) }
-	}
 	a.transposeFours(v)
 	for i := range 4 {
-		a.interleave(v, quarter(0x88), quarter(0xdd), i, i+4)
-		a.interleave(v, quarter(0x88), quarter(0xdd), i+8, i+12)
-		a.interleave(v, quarter(0x88), quarter(0xdd), i, i+8)
-		a.interleave(v, quarter(0x88), quarter(0xdd), i+4, i+12)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i, i+4)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i+8, i+12)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i, i+8)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i+4, i+12)
 	}
 	out := make([]reg.VecVirtual, 16)
 	for i := range 4 {
