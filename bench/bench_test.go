@@ -7,6 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/config"
 )
 
 func TestOnlyTrainctlWithoutTorch(t *testing.T) {
@@ -42,6 +46,50 @@ func TestTheBestOfPyTorchCounts(t *testing.T) {
 	row := m.row()
 	if want := "100 / 40 = 2.5x"; !strings.Contains(row, want) || !strings.HasSuffix(row, "channels-last") {
 		t.Errorf("no %q in %q", want, row)
+	}
+}
+
+// TestNetworksOfFiles holds every file of models/ to what trainctl accepts:
+// a case needs [model] layers and the images' shape.
+func TestNetworksOfFiles(t *testing.T) {
+	b := &bench{options: &options{}, script: "torch_train.py"}
+	files, err := filepath.Glob("models/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	named := map[string]bool{}
+	for _, c := range choose("") {
+		named[c.File] = true
+		text, err := b.config(c)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		fs := afero.NewMemMapFs()
+		if err := afero.WriteFile(fs, "bench.toml", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(fs, "bench.toml", config.LoadOptions{}); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	for _, f := range files {
+		if !named[f] {
+			t.Errorf("%s belongs to no case", f)
+		}
+	}
+}
+
+func TestInstructionsOfBothSides(t *testing.T) {
+	var i instructions
+	if err := i.UnmarshalText([]byte("avx2")); err != nil || len(i.trainctl()) != 1 || len(i.torch()) != 3 {
+		t.Error(i, err)
+	}
+	if err := i.UnmarshalText([]byte("neon")); err == nil {
+		t.Error("neon was accepted")
+	}
+	if i = ""; i.trainctl() != nil || i.torch() != nil || i.note() != "" {
+		t.Error("no level changes the environment")
 	}
 }
 

@@ -21,6 +21,8 @@ type options struct {
 	pairs                      int
 	seconds                    float64
 	compile, list              bool
+	models                     []string
+	instructions               instructions
 }
 
 func main() {
@@ -33,6 +35,11 @@ func main() {
 	flag.Float64Var(&o.seconds, "seconds", 4, "about how long PyTorch trains in a run")
 	flag.BoolVar(&o.compile, "compile", false, "measure torch.compile too")
 	flag.BoolVar(&o.list, "list", false, "print the names of the cases")
+	flag.Func("model", "measure the network of this configuration `file` instead of the cases; may be given several times", func(file string) error {
+		o.models = append(o.models, file)
+		return nil
+	})
+	flag.TextVar(&o.instructions, "cpu", instructions(""), "hold both sides to these `instructions`: avx2; without, each uses the best that the processor has")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -44,6 +51,9 @@ func main() {
 
 func measure(ctx context.Context, o *options, w io.Writer) error {
 	chosen := choose(o.match)
+	if len(o.models) > 0 {
+		chosen = given(o.models)
+	}
 	if len(chosen) == 0 {
 		return fmt.Errorf("no case has %q in its name; -list prints them", o.match)
 	}
@@ -62,7 +72,7 @@ func measure(ctx context.Context, o *options, w io.Writer) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: machine(), Torch: b.torch, NoTorch: b.noTorch}
+	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: machine(), Instructions: o.instructions, Torch: b.torch, NoTorch: b.noTorch}
 	for _, c := range chosen {
 		m, err := b.run(ctx, c)
 		if err != nil {

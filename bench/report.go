@@ -11,8 +11,11 @@ import (
 
 // report is what -json writes.
 type report struct {
-	Date    string     `json:"date"`
-	Machine string     `json:"machine"`
+	Date    string `json:"date"`
+	Machine string `json:"machine"`
+
+	Instructions instructions `json:"cpu,omitempty"` // of both sides; empty: the best that each has
+
 	Torch   string     `json:"torch"`
 	NoTorch string     `json:"torch_missing,omitempty"`
 	Cases   []measured `json:"cases"`
@@ -71,7 +74,7 @@ var columns = []struct {
 }
 
 func (r *report) print(w io.Writer) error {
-	fmt.Fprintf(w, "%s, %s; medians of trainctl, PyTorch and their ratio", r.Machine, r.Date)
+	fmt.Fprintf(w, "%s%s, %s; medians of trainctl, PyTorch and their ratio", r.Machine, r.Instructions.note(), r.Date)
 	if r.Torch == "" {
 		fmt.Fprintf(w, "\nPyTorch was left out: %s", r.NoTorch)
 	} else {

@@ -38,10 +38,13 @@ func (b *bench) variants(c *testCase) []string {
 func (b *bench) runTorch(ctx context.Context, c *testCase, variant string) (result, error) {
 	args := []string{b.script, "--ranks", strconv.Itoa(c.Ranks), "--model", c.Model, "--batch", strconv.Itoa(c.Batch),
 		"--steps", strconv.Itoa(b.steps(c)), "--warm-up", strconv.Itoa(warmUp), "--dtype", c.DType, "--variant", variant}
-	if b.mnist != "" && c.Model != "resnet18" {
+	switch {
+	case c.File != "":
+		args = append(args, "--file", b.path(c))
+	case b.mnist != "" && c.Model != "resnet18":
 		args = append(args, "--mnist", b.mnist)
 	}
-	out, pss, err := watch(ctx, b.python, args, nil)
+	out, pss, err := watch(ctx, b.python, args, b.instructions.torch())
 	if err != nil {
 		return result{}, err
 	}

@@ -20,7 +20,8 @@ STARTED = float(os.environ.get("BENCH_STARTED", time.time()))
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("--ranks", type=int, default=1)
-    p.add_argument("--model", choices=["convnet", "mlp", "resnet18"], default="convnet")
+    p.add_argument("--model", default="convnet", help="convnet, mlp or resnet18, unless --file is given")
+    p.add_argument("--file", help="trainctl configuration with model.layers and dataset.options.shape")
     p.add_argument("--batch", type=int, default=100)
     p.add_argument("--steps", type=int, default=100)
     p.add_argument("--warm-up", type=int, default=10)
@@ -74,6 +75,49 @@ def resnet18(nn):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+LAYERS = {  # model.layers[].type: the module and trainctl's names of its positional arguments
+    "conv2d": ("LazyConv2d", ["out_channels", "kernel_size"]), "linear": ("LazyLinear", ["out_features"]),
+    "batchnorm2d": ("LazyBatchNorm2d", []), "layernorm": ("LayerNorm", ["normalized_shape"]),
+    "maxpool2d": ("MaxPool2d", ["kernel_size"]), "avgpool2d": ("AvgPool2d", ["kernel_size"]),
+    "adaptive_avgpool2d": ("AdaptiveAvgPool2d", ["output_size"]), "dropout": ("Dropout", []), "flatten": ("Flatten", []),
+    "relu": ("ReLU", []), "relu6": ("ReLU6", []), "leaky_relu": ("LeakyReLU", []), "gelu": ("GELU", []),
+    "silu": ("SiLU", []), "sigmoid": ("Sigmoid", []), "tanh": ("Tanh", []), "softplus": ("Softplus", []),
+}
+
+
+def network(nn, layers):
+    """The modules of trainctl's model.layers; sizes are inferred at the first pass."""
+    class Residual(nn.Module):
+        def __init__(self, body, shortcut):
+            super().__init__()
+            self.body, self.shortcut = body, shortcut
+
+        def forward(self, x):
+            return self.body(x) + self.shortcut(x)
+
+    def module(layer):
+        arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in layer.items() if k not in ("type", "name")}
+        if layer["type"] == "sequential":
+            return network(nn, layer["layers"])
+        if layer["type"] == "residual":
+            return Residual(network(nn, layer["layers"]), network(nn, layer.get("shortcut", [])))
+        name, positional = LAYERS[layer["type"]]
+        return getattr(nn, name)(*[arguments.pop(k) for k in positional], **arguments)
+    return nn.Sequential(*map(module, layers))
+
+
+def from_file(torch, path):
+    """The network of a configuration, and the shape of its images."""
+    import tomllib
+    with open(path, "rb") as f:
+        config = tomllib.load(f)
+    shape = config["dataset"]["options"]["shape"]
+    model = network(torch.nn, config["model"]["layers"])
+    with torch.no_grad():
+        model(torch.zeros(2, *shape))  # makes the lazy layers' parameters
+    return model, shape
+
+
 def digits(torch, folder):
     import numpy as np
 
@@ -85,10 +129,10 @@ def digits(torch, folder):
     return x, torch.from_numpy(read("train-labels-idx1-ubyte", 8).astype("int64"))
 
 
-def data(torch, args):
+def data(torch, args, shape):
     if args.mnist:
         return digits(torch, args.mnist)
-    shape, n = ((3, 32, 32), 512) if args.model == "resnet18" else ((1, 28, 28), 8192)
+    shape, n = (shape, 2048) if shape else ((3, 32, 32), 512) if args.model == "resnet18" else ((1, 28, 28), 8192)
     return torch.randn(n, *shape), torch.randint(0, 10, (n,))
 
 
@@ -103,13 +147,13 @@ def main(args):
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     last = args.variant == "channels-last"
-    model = globals()[args.model](torch.nn)
+    model, shape = from_file(torch, args.file) if args.file else (globals()[args.model](torch.nn), None)
     if last:
         model = model.to(memory_format=torch.channels_last)
     model = DistributedDataParallel(model)
     call = torch.compile(model) if args.variant == "compile" else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    dataset = TensorDataset(*data(torch, args))
+    dataset = TensorDataset(*data(torch, args, shape))
     sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, drop_last=True)
 

@@ -25,10 +25,18 @@ func (b *bench) runTrainctl(ctx context.Context, c *testCase) (result, error) {
 	}
 	defer os.RemoveAll(dir)
 	config := filepath.Join(dir, "bench.toml")
-	if err := os.WriteFile(config, []byte(b.config(c)), 0o644); err != nil {
+	text, err := b.config(c)
+	if err != nil {
 		return result{}, err
 	}
-	_, pss, err := watch(ctx, b.trainctl, []string{"run", config, "--run-dir", dir, "--progress", "none"}, nil)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return result{}, err
+	}
+	args := []string{"run", config, "--run-dir", dir, "--progress", "none"}
+	if c.File != "" {
+		args = append(args, "--set", "dataset.options.train_samples=2048", "--set", "dataset.options.test_samples=0")
+	}
+	_, pss, err := watch(ctx, b.trainctl, args, b.instructions.trainctl())
 	if err != nil {
 		return result{}, err
 	}
@@ -36,21 +44,14 @@ func (b *bench) runTrainctl(ctx context.Context, c *testCase) (result, error) {
 }
 
 // config is the case as trainctl reads it.
-func (b *bench) config(c *testCase) string {
-	data := "plugin = \"synthetic\"\n[dataset.options]\nshape = [1, 28, 28]\ntrain_samples = 8192\ntest_samples = 0\n"
-	switch {
-	case c.Model == "resnet18":
-		data = "plugin = \"synthetic\"\n[dataset.options]\nshape = [3, 32, 32]\ntrain_samples = 512\ntest_samples = 0\n"
-	case b.mnist != "":
-		data = fmt.Sprintf("plugin = \"mnist\"\n[dataset.options]\nroot = %q\ndownload = false\nfallback = \"error\"\n", b.mnist)
+func (b *bench) config(c *testCase) (string, error) {
+	network, err := b.network(c)
+	if err != nil {
+		return "", err
 	}
 	precision := "plugin = \"none\"\n"
 	if c.DType == "bf16" {
 		precision = "plugin = \"amp\"\n[precision.options]\nlevel = \"O1\"\ndtype = \"bf16\"\n"
-	}
-	model := fmt.Sprintf("name = %q\n", c.Model)
-	if c.Model == "resnet18" {
-		model += "stem = \"cifar\"\n"
 	}
 	return fmt.Sprintf(`[run]
 name = "bench"
@@ -60,19 +61,46 @@ threads_per_rank = 1
 [backend]
 plugin = "tcp"
 [precision]
-%s[dataset]
 %s[train]
 max_steps = %d
 per_rank_batch = %d
 eval_every = 0
-[model]
-%s[optimizer]
+[optimizer]
 name = "sgd"
 lr = 0.01
 momentum = 0.9
 [checkpoint]
 every = "never"
-`, c.Ranks, precision, data, b.steps(c), c.Batch, model)
+%s`, c.Ranks, precision, b.steps(c), c.Batch, network), nil
+}
+
+// network is the [dataset] and the [model] of a case.
+func (b *bench) network(c *testCase) (string, error) {
+	if c.File != "" {
+		text, err := os.ReadFile(b.path(c))
+		return "[dataset]\nplugin = \"synthetic\"\n" + string(text), err
+	}
+	if c.Model == "resnet18" {
+		return images("[3, 32, 32]", 512) + "[model]\nname = \"resnet18\"\nstem = \"cifar\"\n", nil
+	}
+	data := images("[1, 28, 28]", 8192)
+	if b.mnist != "" {
+		data = fmt.Sprintf("[dataset]\nplugin = \"mnist\"\n[dataset.options]\nroot = %q\ndownload = false\nfallback = \"error\"\n", b.mnist)
+	}
+	return data + fmt.Sprintf("[model]\nname = %q\n", c.Model), nil
+}
+
+// path is where a case's File is: those of the table belong to this package,
+// others to the working directory.
+func (b *bench) path(c *testCase) string {
+	if len(b.models) > 0 {
+		return c.File
+	}
+	return filepath.Join(filepath.Dir(b.script), c.File)
+}
+
+func images(shape string, n int) string {
+	return fmt.Sprintf("[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = %s\ntrain_samples = %d\ntest_samples = 0\n", shape, n)
 }
 
 func (b *bench) steps(c *testCase) int { return c.steps(b.seconds) }
