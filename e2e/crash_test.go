@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // A rank and a plugin that a SIGSEGV ends are told by its name and the frames of
@@ -16,18 +18,18 @@ import (
 func TestSegmentationFaultIsToldInShort(t *testing.T) {
 	t.Parallel()
 	for who, pid := range map[string]func(*place) int{
-		"rank":   func(p *place) int { return p.worker(t, 1).pid },
-		"plugin": func(p *place) int { return p.pluginOf(t, "dataset", 1).pid },
+		"rank":   func(p *place) int { return p.Worker(t, 1).PID },
+		"plugin": func(p *place) int { return p.PluginOf(t, "dataset", 1).PID },
 	} {
 		p := newPlace(t)
-		r := p.underWay(t)
-		kill(t, pid(p), syscall.SIGSEGV)
-		res := r.wait(t).expect(t, 5).oneBlock(t).says(t, "rank      : 1", "SIGSEGV: segmentation violation, sent by a process")
+		r := p.StartEndless(t)
+		rig.Signal(t, pid(p), syscall.SIGSEGV)
+		res := r.Wait(t).Expect(t, 5).OneFailureBlock(t).Prints(t, "rank      : 1", "SIGSEGV: segmentation violation, sent by a process")
 		matches(t, res, `\| +(core|cmd|main)\S* at (core|plugins|cmd)/\S+\.go:\d+`)
-		if regexp.MustCompile(`rip +0x|gp=0x|\[running\]`).MatchString(res.stderr) {
-			t.Errorf("%s: the dump is on the terminal:\n%s", who, res.stderr)
+		if regexp.MustCompile(`rip +0x|gp=0x|\[running\]`).MatchString(res.Stderr) {
+			t.Errorf("%s: the dump is on the terminal:\n%s", who, res.Stderr)
 		}
-		log, err := os.ReadFile(filepath.Join(p.runDir(1), "logs", "rank-1.log"))
+		log, err := os.ReadFile(filepath.Join(p.RunDir(1), "logs", "rank-1.log"))
 		if err != nil || !strings.Contains(string(log), "goroutine 1 ") || !regexp.MustCompile(`rip +0x`).Match(log) {
 			t.Errorf("%s: %v; its log lacks the dump:\n%s", who, err, log)
 		}

@@ -1,7 +1,8 @@
-// Package e2e runs the real trainctl as a user does, in directories of its
-// own and with computed data, and looks at what a user sees: exit codes,
-// outputs, files, and processes.
+// Package e2e holds the end-to-end tests. They build trainctl, run it as a user
+// does, and check exit codes, output, files, and processes.
 //
-// It imports core/plugin/flight, core/report/event and core/train/checkpoint,
-// to read what runs leave. Start with rig.go.
+// e2e/rig starts and observes runs, for these tests and for the fault matrix in
+// e2e/faults. The package has only tests: parity_*_test.go compare results with
+// PyTorch and between settings, faults_*_test.go check what a failure shows, and
+// gpu*_test.go run on fake GPUs.
 package e2e

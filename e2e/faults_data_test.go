@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // A damaged image ends the job at once with the configuration's exit code and
@@ -16,16 +18,16 @@ func TestDamagedImageEndsTheJob(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for _, name := range []string{"a/1", "a/2", "a/3", "a/4", "b/1", "b/2", "b/3", "b/4"} {
-		path := filepath.Join(p.dir, "images", "train", name+".png")
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		path := filepath.Join(p.Dir, "images", "train", name+".png")
+		rig.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		f, err := os.Create(path)
-		must(t, err)
-		must(t, png.Encode(f, image.NewGray(image.Rect(0, 0, 32, 32))))
-		must(t, f.Close())
+		rig.Must(t, err)
+		rig.Must(t, png.Encode(f, image.NewGray(image.Rect(0, 0, 32, 32))))
+		rig.Must(t, f.Close())
 	}
-	damaged := filepath.Join(p.dir, "images", "train", "b", "3.png")
-	must(t, os.Truncate(damaged, 60))
-	p.configure(t, `
+	damaged := filepath.Join(p.Dir, "images", "train", "b", "3.png")
+	rig.Must(t, os.Truncate(damaged, 60))
+	p.Configure(t, `
 [launch]
 nproc_per_node = 2
 max_restarts = 3
@@ -48,11 +50,11 @@ func TestDamagedDataOfAPlugin(t *testing.T) {
 	for rank := range 2 {
 		p := newPlace(t)
 		if rank == 1 {
-			p.env = []string{"TRAINCTL_DATA_PLANE=inline"}
+			p.Env = []string{"TRAINCTL_DATA_PLANE=inline"}
 		}
-		plugin, err := build(p.dir, "e2e/testdata/ending")
-		must(t, err)
-		p.endsByData(t, "shard-7.bin: is damaged", set("dataset.plugin="+plugin, "dataset.options.end_rank="+strconv.Itoa(rank),
+		plugin, err := rig.Build(p.Dir, "e2e/testdata/ending")
+		rig.Must(t, err)
+		p.endsByData(t, "shard-7.bin: is damaged", rig.Set("dataset.plugin="+plugin, "dataset.options.end_rank="+strconv.Itoa(rank),
 			"dataset.options.end_at=3", "dataset.options.corrupt=shard-7.bin", "launch.max_restarts=3")...)
 	}
 }
@@ -64,8 +66,8 @@ func (p *place) endsByData(t *testing.T, says string, more ...string) {
 	if len(more) > 0 && more[0] == "--set" {
 		args, more = more, nil
 	}
-	r := p.train(t, args...).expect(t, 2).says(t, append(more, says, "job FAILED", "Restarting does not help")...).oneBlock(t)
-	if strings.Contains(r.stderr, "attempt 2") || p.summary(t, 1).Restarts != 0 {
-		t.Errorf("it was started again:\n%s", r.stderr)
+	r := p.Train(t, args...).Expect(t, 2).Prints(t, append(more, says, "job FAILED", "Restarting does not help")...).OneFailureBlock(t)
+	if strings.Contains(r.Stderr, "attempt 2") || p.Summary(t, 1).Restarts != 0 {
+		t.Errorf("it was started again:\n%s", r.Stderr)
 	}
 }

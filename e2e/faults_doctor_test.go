@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // When every process of a job was killed at once, its last operations are still
@@ -15,12 +16,12 @@ import (
 func TestDoctorLooksAtADeadRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t)
-	p.trained(t, r, 1, 300)
-	kill(t, r.cmd.Process.Pid, syscall.SIGKILL)
-	r.wait(t)
-	eventually(t, "the end of all processes", func() bool { return len(p.processes()) == 0 })
-	report := p.report(t, 1)
+	r := p.StartEndless(t)
+	p.WaitForSteps(t, r, 1, 300)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGKILL)
+	r.Wait(t)
+	rig.Eventually(t, "the end of all processes", func() bool { return len(p.Processes()) == 0 })
+	report := p.FlightReport(t, 1)
 	if len(report.Ranks) != 2 {
 		t.Fatalf("ranks: %+v", report)
 	}
@@ -44,18 +45,18 @@ func TestDoctorLooksAtADeadRun(t *testing.T) {
 func TestDoctorFindsTheRankThatHangs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t, `backend.timeout="50s"`)
-	kill(t, p.worker(t, 1).pid, syscall.SIGSTOP)
+	r := p.StartEndless(t, `backend.timeout="50s"`)
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGSTOP)
 	waits := regexp.MustCompile(`rank 0 called #\d+ all_reduce sum f\d+, \d+ bytes(, bucket \d)?, rank 1 did not`)
-	eventually(t, "doctor to name rank 1", func() bool {
-		said := p.report(t, 1).Differ
+	rig.Eventually(t, "doctor to name rank 1", func() bool {
+		said := p.FlightReport(t, 1).Differ
 		if !waits.MatchString(said) {
 			t.Logf("doctor says %q", said)
 		}
 		return waits.MatchString(said)
 	})
-	p.trainctl(t, "doctor", "--run", p.runDir(1), "--last", "3").expect(t, 0)
-	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
-	r.wait(t).expect(t, 5)
-	p.trainctl(t, "doctor", "--run", p.dir+"/nowhere").expect(t, 2).says(t, "no run "+p.dir+"/nowhere")
+	p.Trainctl(t, "doctor", "--run", p.RunDir(1), "--last", "3").Expect(t, 0)
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+	r.Wait(t).Expect(t, 5)
+	p.Trainctl(t, "doctor", "--run", p.Dir+"/nowhere").Expect(t, 2).Prints(t, "no run "+p.Dir+"/nowhere")
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // A plugin that dies or hangs is named by the rank that it serves, although
@@ -31,22 +33,22 @@ func TestPluginDiesOrHangs(t *testing.T) {
 		t.Run(fmt.Sprint(c.kind, " ", c.sig), func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.underWay(t, scaled, `checkpoint.every="200 steps"`)
-			p.saved(t, 1, 1)
-			r.began = time.Now()
-			kill(t, p.pluginOf(t, c.kind, 1).pid, c.sig)
-			res := r.wait(t).expect(t, 5).within(t, c.within).oneBlock(t).
-				says(t, "rank      : 1", "| error: ", fmt.Sprintf("%s plugin %q", c.kind, c.name), c.says, "logs/rank-1.log", "newest good checkpoint: step ", "runs/job/1/checkpoints/step-")
+			r := p.StartEndless(t, rig.FP16, `checkpoint.every="200 steps"`)
+			p.WaitForCheckpoints(t, 1, 1)
+			r.Began = time.Now()
+			rig.Signal(t, p.PluginOf(t, c.kind, 1).PID, c.sig)
+			res := r.Wait(t).Expect(t, 5).Within(t, c.within).OneFailureBlock(t).
+				Prints(t, "rank      : 1", "| error: ", fmt.Sprintf("%s plugin %q", c.kind, c.name), c.says, "logs/rank-1.log", "newest good checkpoint: step ", "runs/job/1/checkpoints/step-")
 			how := "died in "
 			if c.sig == syscall.SIGSTOP {
 				how = "hangs in "
-				res.says(t, "trainctl doctor --run runs/job/1 shows")
+				res.Prints(t, "trainctl doctor --run runs/job/1 shows")
 			}
-			res.matches(t, fmt.Sprintf(`plugin    : %s "%s" \(pid \d+\) %s`, c.kind, c.name, how))
-			if advised := strings.Contains(res.stderr, "backend.restarts = 1"); advised != (c.kind == "backend") {
-				t.Errorf("backend.restarts is advised: %v\n%s", advised, res.stderr)
+			res.Matches(t, fmt.Sprintf(`plugin    : %s "%s" \(pid \d+\) %s`, c.kind, c.name, how))
+			if advised := strings.Contains(res.Stderr, "backend.restarts = 1"); advised != (c.kind == "backend") {
+				t.Errorf("backend.restarts is advised: %v\n%s", advised, res.Stderr)
 			}
-			events := read(filepath.Join(p.runDir(1), "events.jsonl"))
+			events := rig.ReadFile(filepath.Join(p.RunDir(1), "events.jsonl"))
 			if want := fmt.Sprintf(`"rank":1,"event":"plugin_failed","type":%q,"name":%q`, c.kind, c.name); !strings.Contains(events, want) {
 				t.Errorf("events.jsonl lacks %s", want)
 			}
@@ -61,11 +63,11 @@ func TestIdlePrecisionPluginDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.underWay(t, precision)
-			r.began = time.Now()
-			kill(t, p.pluginOf(t, "precision", 1).pid, syscall.SIGKILL)
-			r.wait(t).expect(t, 5).within(t, 5*time.Second).oneBlock(t).
-				says(t, "rank      : 1", "precision plugin", "between steps: the process ended: signal: killed")
+			r := p.StartEndless(t, precision)
+			r.Began = time.Now()
+			rig.Signal(t, p.PluginOf(t, "precision", 1).PID, syscall.SIGKILL)
+			r.Wait(t).Expect(t, 5).Within(t, 5*time.Second).OneFailureBlock(t).
+				Prints(t, "rank      : 1", "precision plugin", "between steps: the process ended: signal: killed")
 		})
 	}
 }
@@ -73,33 +75,33 @@ func TestIdlePrecisionPluginDies(t *testing.T) {
 func TestRankIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t)
-	w := p.worker(t, 1)
-	r.began = time.Now()
-	kill(t, w.pid, syscall.SIGKILL)
-	r.wait(t).expect(t, 5).within(t, 3*time.Second).oneBlock(t).
-		says(t, "rank      : 1", fmt.Sprintf("pid       : %d", w.pid), "SIGKILL", "The process was killed from outside")
+	r := p.StartEndless(t)
+	w := p.Worker(t, 1)
+	r.Began = time.Now()
+	rig.Signal(t, w.PID, syscall.SIGKILL)
+	r.Wait(t).Expect(t, 5).Within(t, 3*time.Second).OneFailureBlock(t).
+		Prints(t, "rank      : 1", fmt.Sprintf("pid       : %d", w.PID), "SIGKILL", "The process was killed from outside")
 }
 
 // The rank that waits says for whom.
 func TestRankIsStopped(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t)
-	w := p.worker(t, 1)
-	r.began = time.Now()
-	kill(t, w.pid, syscall.SIGSTOP)
-	r.wait(t).expect(t, 5).within(t, 10*time.Second).oneBlock(t).says(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
+	r := p.StartEndless(t)
+	w := p.Worker(t, 1)
+	r.Began = time.Now()
+	rig.Signal(t, w.PID, syscall.SIGSTOP)
+	r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
 }
 
 // Nothing of a run survives its launcher, whose death nobody can report.
 func TestLauncherIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t)
-	kill(t, r.cmd.Process.Pid, syscall.SIGKILL)
-	if res := r.wait(t); res.code != -int(syscall.SIGKILL) {
-		t.Errorf("exit code %d", res.code)
+	r := p.StartEndless(t)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGKILL)
+	if res := r.Wait(t); res.Code != -int(syscall.SIGKILL) {
+		t.Errorf("exit code %d", res.Code)
 	}
 }
 
@@ -109,12 +111,12 @@ func TestPluginIsKilledDuringStartUp(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.start(t, append([]string{"run", p.config}, endless(scaled)...)...)
-			kill(t, p.find(t, "a plugin", func(q process) bool { return q.plugin() == kind }).pid, syscall.SIGKILL)
-			res := r.wait(t).within(t, 10*time.Second).oneBlock(t).says(t, kind+" plugin")
-			res.expect(t, 5)
-			if strings.Contains(res.stderr, "Restarting does not help") {
-				t.Errorf("a healthy plugin is blamed:\n%s", res.stderr)
+			r := p.Start(t, append([]string{"run", p.Config}, rig.Endless(rig.FP16)...)...)
+			rig.Signal(t, p.Find(t, "a plugin", func(q rig.Process) bool { return q.Plugin() == kind }).PID, syscall.SIGKILL)
+			res := r.Wait(t).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, kind+" plugin")
+			res.Expect(t, 5)
+			if strings.Contains(res.Stderr, "Restarting does not help") {
+				t.Errorf("a healthy plugin is blamed:\n%s", res.Stderr)
 			}
 		})
 	}
@@ -127,9 +129,9 @@ func TestStartUpUsesRestarts(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.start(t, "run", p.config, "--max-restarts", "1")
-			kill(t, p.find(t, "a "+who, func(q process) bool { return q.plugin() == who || q.isWorker() && who == "worker" }).pid, syscall.SIGKILL)
-			r.wait(t).expect(t, 0).says(t, "restart 1 of 1", "ok after 8 steps")
+			r := p.Start(t, "run", p.Config, "--max-restarts", "1")
+			rig.Signal(t, p.Find(t, "a "+who, func(q rig.Process) bool { return q.Plugin() == who || q.IsWorker() && who == "worker" }).PID, syscall.SIGKILL)
+			r.Wait(t).Expect(t, 0).Prints(t, "restart 1 of 1", "ok after 8 steps")
 		})
 	}
 }
@@ -139,20 +141,20 @@ func TestStartUpUsesRestarts(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	args := []string{"run", p.config, "--max-restarts", "1"}
-	args = append(args, set("train.epochs=400", "train.eval_every=0", `checkpoint.every="8 steps"`, "checkpoint.keep=2")...)
-	undisturbed := p.trainctl(t, args...).expect(t, 0)
-	r := p.start(t, args...)
-	p.trained(t, r, 2, 20)
-	w := p.worker(t, 1)
-	kill(t, w.pid, syscall.SIGKILL)
-	p.find(t, "a worker that was started again", func(q process) bool {
-		return q.isWorker() && q.has("TORCHELASTIC_RESTART_COUNT=1") && q.has("TORCHELASTIC_MAX_RESTARTS=1")
+	args := []string{"run", p.Config, "--max-restarts", "1"}
+	args = append(args, rig.Set("train.epochs=400", "train.eval_every=0", `checkpoint.every="8 steps"`, "checkpoint.keep=2")...)
+	undisturbed := p.Trainctl(t, args...).Expect(t, 0)
+	r := p.Start(t, args...)
+	p.WaitForSteps(t, r, 2, 20)
+	w := p.Worker(t, 1)
+	rig.Signal(t, w.PID, syscall.SIGKILL)
+	p.Find(t, "a worker that was started again", func(q rig.Process) bool {
+		return q.IsWorker() && q.HasEnv("TORCHELASTIC_RESTART_COUNT=1") && q.HasEnv("TORCHELASTIC_MAX_RESTARTS=1")
 	})
-	r.wait(t).expect(t, 0).says(t, "restart 1 of 1: rank 1 was ended by SIGKILL")
-	a, b := p.summary(t, 1), p.summary(t, 2)
+	r.Wait(t).Expect(t, 0).Prints(t, "restart 1 of 1: rank 1 was ended by SIGKILL")
+	a, b := p.Summary(t, 1), p.Summary(t, 2)
 	if a.Restarts != 0 || b.Restarts != 1 || b.Status != "ok" || a.Steps != b.Steps {
-		t.Errorf("summaries %+v and %+v\n%s", a, b, undisturbed.stderr)
+		t.Errorf("summaries %+v and %+v\n%s", a, b, undisturbed.Stderr)
 	}
-	sameParams(t, a, b)
+	rig.SameParams(t, a, b)
 }

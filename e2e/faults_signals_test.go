@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // A run that makes way in the middle of an epoch saves, and ends later with
@@ -17,24 +19,24 @@ import (
 func TestTermAndResume(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	args := append([]string{"run", p.config}, set("train.epochs=3", "dataset.options.train_samples=16000", "optimizer.momentum=0.9", "train.log_freq=100000")...)
-	p.trainctl(t, args...).expect(t, 0)
-	r := p.start(t, args...)
-	p.trained(t, r, 2, 10)
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	stopped := r.wait(t).expect(t, 75)
-	if n := strings.Count(stopped.stderr, "continue with --resume auto"); n != 1 {
-		t.Errorf("%d ranks say how to go on:\n%s", n, stopped.stderr)
+	args := append([]string{"run", p.Config}, rig.Set("train.epochs=3", "dataset.options.train_samples=16000", "optimizer.momentum=0.9", "train.log_freq=100000")...)
+	p.Trainctl(t, args...).Expect(t, 0)
+	r := p.Start(t, args...)
+	p.WaitForSteps(t, r, 2, 10)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	stopped := r.Wait(t).Expect(t, 75)
+	if n := strings.Count(stopped.Stderr, "continue with --resume auto"); n != 1 {
+		t.Errorf("%d ranks say how to go on:\n%s", n, stopped.Stderr)
 	}
-	if s := p.summary(t, 2); s.Status != "preempted" || s.Steps < 10 || s.Train.Loss == 0 || s.Dataset.TrainSamples != 16000 {
+	if s := p.Summary(t, 2); s.Status != "preempted" || s.Steps < 10 || s.Train.Loss == 0 || s.Dataset.TrainSamples != 16000 {
 		t.Errorf("summary %+v", s)
 	}
-	p.trainctl(t, append(args, "--resume", "auto")...).expect(t, 0)
-	a, b := p.summary(t, 1), p.summary(t, 3)
+	p.Trainctl(t, append(args, "--resume", "auto")...).Expect(t, 0)
+	a, b := p.Summary(t, 1), p.Summary(t, 3)
 	if a.Steps != b.Steps || b.Status != "ok" {
 		t.Errorf("summaries %+v and %+v", a, b)
 	}
-	sameParams(t, a, b)
+	rig.SameParams(t, a, b)
 }
 
 // A terminal that is gone is a reason to save, unless nohup says that it is not.
@@ -44,52 +46,52 @@ func TestHangup(t *testing.T) {
 	heard := make(chan os.Signal, 1) // tests under nohup themselves would hand its deafness on
 	signal.Notify(heard, syscall.SIGHUP)
 	defer signal.Stop(heard)
-	r := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "optimizer.momentum=0.9")...)...)
-	p.trained(t, r, 1, 2)
-	kill(t, r.cmd.Process.Pid, syscall.SIGHUP)
-	r.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+	r := p.Start(t, append([]string{"run", p.Config}, rig.Endless(`checkpoint.every="1000000 steps"`, "optimizer.momentum=0.9")...)...)
+	p.WaitForSteps(t, r, 1, 2)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGHUP)
+	r.Wait(t).Expect(t, 75).Prints(t, "continue with --resume auto")
 
-	deaf := p.command("run", p.config)
-	deaf.cmd.Args = append([]string{"nohup", deaf.cmd.Path}, deaf.cmd.Args[1:]...)
+	deaf := p.Command("run", p.Config)
+	deaf.Cmd.Args = append([]string{"nohup", deaf.Cmd.Path}, deaf.Cmd.Args[1:]...)
 	var err error
-	deaf.cmd.Path, err = exec.LookPath("nohup")
-	must(t, err)
-	deaf.start(t)
-	p.worker(t, 0)
-	kill(t, deaf.cmd.Process.Pid, syscall.SIGHUP)
-	deaf.wait(t).expect(t, 0)
+	deaf.Cmd.Path, err = exec.LookPath("nohup")
+	rig.Must(t, err)
+	deaf.Start(t)
+	p.Worker(t, 0)
+	rig.Signal(t, deaf.Cmd.Process.Pid, syscall.SIGHUP)
+	deaf.Wait(t).Expect(t, 0)
 }
 
 // Training does not depend on who reads what it prints.
 func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.command("run", p.config, "--events", "json")
+	r := p.Command("run", p.Config, "--events", "json")
 	mine, theirs, err := os.Pipe()
-	must(t, err)
-	r.cmd.Stdout = theirs
-	must(t, mine.Close())
-	r.start(t)
-	must(t, theirs.Close())
-	r.wait(t).expect(t, 0).says(t, "warning: events are no longer written: ", "broken pipe; the run continues")
+	rig.Must(t, err)
+	r.Cmd.Stdout = theirs
+	rig.Must(t, mine.Close())
+	r.Start(t)
+	rig.Must(t, theirs.Close())
+	r.Wait(t).Expect(t, 0).Prints(t, "warning: events are no longer written: ", "broken pipe; the run continues")
 }
 
 func TestTermWithoutCheckpoints(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t)
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 143).says(t, `nothing was saved because checkpoint.every = "never"`)
+	r := p.StartEndless(t)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 143).Prints(t, `nothing was saved because checkpoint.every = "never"`)
 }
 
 func TestTermDuringStartUp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.start(t, append([]string{"run", p.config}, endless()...)...)
-	p.worker(t, 0)
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	if res := r.wait(t).within(t, 8*time.Second); res.code != 143 {
-		t.Errorf("exit code %d:\n%s", res.code, res.stderr)
+	r := p.Start(t, append([]string{"run", p.Config}, rig.Endless()...)...)
+	p.Worker(t, 0)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	if res := r.Wait(t).Within(t, 8*time.Second); res.Code != 143 {
+		t.Errorf("exit code %d:\n%s", res.Code, res.Stderr)
 	}
 }
 
@@ -97,12 +99,12 @@ func TestTermDuringStartUp(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t, `launch.grace="50s"`)
-	kill(t, p.worker(t, 0).pid, syscall.SIGSTOP)
-	kill(t, r.cmd.Process.Pid, syscall.SIGINT)
-	eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.stderr.String(), "press Ctrl-C again to kill them") })
-	r.began = time.Now()
-	r.interruptAgain(t).expect(t, 130).within(t, 3*time.Second)
+	r := p.StartEndless(t, `launch.grace="50s"`)
+	rig.Signal(t, p.Worker(t, 0).PID, syscall.SIGSTOP)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGINT)
+	rig.Eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.Stderr.String(), "press Ctrl-C again to kill them") })
+	r.Began = time.Now()
+	r.InterruptUntilExit(t).Expect(t, 130).Within(t, 3*time.Second)
 }
 
 // A run that cannot save when it is asked to make way has failed: it says what
@@ -113,14 +115,14 @@ func TestTermThatCannotSave(t *testing.T) {
 		t.Run("async "+async, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.underWay(t, `checkpoint.every="1000000 steps"`, "checkpoint.async="+async)
-			must(t, os.Rename(p.runDir(1)+"/checkpoints", p.runDir(1)+"/gone"))
-			kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-			res := r.wait(t).expect(t, 1).oneBlock(t).says(t, "rank      : 0", "as asked, and it was not saved", "There is no checkpoint to continue from")
-			if strings.Contains(res.stderr, "--resume auto") {
-				t.Errorf("there is nothing to resume:\n%s", res.stderr)
+			r := p.StartEndless(t, `checkpoint.every="1000000 steps"`, "checkpoint.async="+async)
+			rig.Must(t, os.Rename(p.RunDir(1)+"/checkpoints", p.RunDir(1)+"/gone"))
+			rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+			res := r.Wait(t).Expect(t, 1).OneFailureBlock(t).Prints(t, "rank      : 0", "as asked, and it was not saved", "There is no checkpoint to continue from")
+			if strings.Contains(res.Stderr, "--resume auto") {
+				t.Errorf("there is nothing to resume:\n%s", res.Stderr)
 			}
-			if s := p.summary(t, 1); s.Status != "failed" {
+			if s := p.Summary(t, 1); s.Status != "failed" {
 				t.Errorf("summary %+v", s)
 			}
 		})
@@ -131,14 +133,14 @@ func TestTermThatCannotSave(t *testing.T) {
 func TestFailureNamesWhatToResume(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.train(t, set(`checkpoint.every="4 steps"`)...).expect(t, 0) // steps 4 and 8
-	broken := p.runDir(1) + "/checkpoints/step-8/model.safetensors"
+	p.Train(t, rig.Set(`checkpoint.every="4 steps"`)...).Expect(t, 0) // steps 4 and 8
+	broken := p.RunDir(1) + "/checkpoints/step-8/model.safetensors"
 	b, err := os.ReadFile(broken)
-	must(t, err)
+	rig.Must(t, err)
 	b[len(b)-1] ^= 1
-	must(t, os.WriteFile(broken, b, 0o644))
-	r := p.start(t, append([]string{"run", p.config}, endless()...)...)
-	p.trained(t, r, 2, 3)
-	kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
-	r.wait(t).expect(t, 5).oneBlock(t).says(t, "--resume auto continues from the newest good checkpoint: step 4, ", "runs/job/1/checkpoints/step-4")
+	rig.Must(t, os.WriteFile(broken, b, 0o644))
+	r := p.Start(t, append([]string{"run", p.Config}, rig.Endless()...)...)
+	p.WaitForSteps(t, r, 2, 3)
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+	r.Wait(t).Expect(t, 5).OneFailureBlock(t).Prints(t, "--resume auto continues from the newest good checkpoint: step 4, ", "runs/job/1/checkpoints/step-4")
 }

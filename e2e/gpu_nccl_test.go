@@ -8,11 +8,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // onNCCL trains on GPUs over NCCL.
 func onNCCL(isolation string, more ...string) []string {
-	return set(append([]string{
+	return rig.Set(append([]string{
 		`run.device="cuda"`, "run.deterministic=false", `backend.plugin="nccl"`, fmt.Sprintf("backend.options.isolation=%q", isolation),
 	}, more...)...)
 }
@@ -40,10 +43,10 @@ func TestNCCLHasTheBitsOfTCP(t *testing.T) {
 			t.Parallel()
 			p := fakeGPUs(t, 2)
 			keys := append([]string{"train.max_steps=5", seldom}, c.set...)
-			tcp := p.run(t, append(set(`run.device="cuda"`), set(keys...)...)...)
+			tcp := p.run(t, append(rig.Set(`run.device="cuda"`), rig.Set(keys...)...)...)
 			for isolation, env := range c.runs {
 				q := *p
-				q.env = append(q.env, env...)
+				q.Env = append(q.Env, env...)
 				nccl := q.run(t, onNCCL(isolation, keys...)...)
 				if nccl.sum.Backend != "nccl" || nccl.sum.Device != "cuda" {
 					t.Errorf("%s: backend %s on %s", isolation, nccl.sum.Backend, nccl.sum.Device)
@@ -70,29 +73,29 @@ func TestNCCLOnASharedGPU(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 1)
 	short := []string{"train.max_steps=2", "run.allow_shared_device=true"}
-	p.train(t, onNCCL("isolated", short...)...).expect(t, 3).says(t, "ranks 0 and 1 have the same GPU", "allow_shared_device = true")
+	p.Train(t, onNCCL("isolated", short...)...).Expect(t, 3).Prints(t, "ranks 0 and 1 have the same GPU", "allow_shared_device = true")
 
 	allowed := append(short, "backend.options.allow_shared_device=true")
-	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 0)
-	p.train(t, onNCCL("inproc", allowed...)...).expect(t, 0)
+	p.Train(t, onNCCL("isolated", allowed...)...).Expect(t, 0)
+	p.Train(t, onNCCL("inproc", allowed...)...).Expect(t, 0)
 
-	p.env = append(p.env, "NCCL_FAKE_VERSION=22706")
-	p.train(t, onNCCL("isolated", allowed...)...).expect(t, 3).says(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
+	p.Env = append(p.Env, "NCCL_FAKE_VERSION=22706")
+	p.Train(t, onNCCL("isolated", allowed...)...).Expect(t, 3).Prints(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
 }
 
 // Ranks with different versions of NCCL are told so before it could hang.
 func TestNCCLVersionsDiffer(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	var nodes []*proc
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	var nodes []*rig.Proc
 	for i, version := range []string{"23004", "22706"} {
-		r := p.node(i, endpoint, append(onNCCL("isolated"), "--nproc-per-node", "1")...)
-		r.cmd.Env = append(r.cmd.Env, "NCCL_FAKE_VERSION="+version, fmt.Sprint("CUDA_VISIBLE_DEVICES=", i))
-		nodes = append(nodes, r.start(t))
+		r := p.Node(i, endpoint, append(onNCCL("isolated"), "--nproc-per-node", "1")...)
+		r.Cmd.Env = append(r.Cmd.Env, "NCCL_FAKE_VERSION="+version, fmt.Sprint("CUDA_VISIBLE_DEVICES=", i))
+		nodes = append(nodes, r.Start(t))
 	}
 	for _, r := range nodes {
-		r.wait(t).says(t, "rank 0 has NCCL 2.30.4 and rank 1 has 2.27.6; install the same version for all ranks")
+		r.Wait(t).Prints(t, "rank 0 has NCCL 2.30.4 and rank 1 has 2.27.6; install the same version for all ranks")
 	}
 }
 
@@ -106,18 +109,18 @@ func lasting(isolation string, more ...string) []string {
 func TestNCCLPluginIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
-	args := append([]string{"run", p.config}, lasting("auto", "backend.restarts=2")...)
-	p.trainctl(t, args...).expect(t, 0).says(t, "backend.restarts wants a backend that can be replaced")
-	r := p.start(t, args...)
-	p.trained(t, r, 2, 5)
-	kill(t, p.pluginOf(t, "backend", 1).pid, syscall.SIGKILL)
-	eventually(t, "a new group", func() bool { return len(p.restartsOf(t, 2)) > 0 })
-	r.wait(t).expect(t, 0).says(t, "backend restarted, generation 2, step ", `backend plugin "nccl" (pid `, "the process ended: signal: killed")
-	a, b := p.summary(t, 1), p.summary(t, 2)
+	args := append([]string{"run", p.Config}, lasting("auto", "backend.restarts=2")...)
+	p.Trainctl(t, args...).Expect(t, 0).Prints(t, "backend.restarts wants a backend that can be replaced")
+	r := p.Start(t, args...)
+	p.WaitForSteps(t, r, 2, 5)
+	rig.Signal(t, p.PluginOf(t, "backend", 1).PID, syscall.SIGKILL)
+	rig.Eventually(t, "a new group", func() bool { return len(rig.EventsOf[*event.BackendRestarted](t, p.RunDir(2))) > 0 })
+	r.Wait(t).Expect(t, 0).Prints(t, "backend restarted, generation 2, step ", `backend plugin "nccl" (pid `, "the process ended: signal: killed")
+	a, b := p.Summary(t, 1), p.Summary(t, 2)
 	if b.Comm.BackendRestarts != 1 || a.Steps != b.Steps || b.Status != "ok" {
 		t.Errorf("summaries %+v and %+v", a, b)
 	}
-	sameParams(t, a, b)
+	rig.SameParams(t, a, b)
 }
 
 // A rank that is killed ends the job, whoever waits for its GPU.
@@ -127,11 +130,11 @@ func TestNCCLRankIsKilled(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			p := fakeGPUs(t, 2)
-			r := p.start(t, append([]string{"run", p.config}, lasting(isolation, "train.epochs=100000")...)...)
-			p.trained(t, r, 1, 5)
-			r.began = time.Now()
-			kill(t, p.worker(t, 1).pid, syscall.SIGKILL)
-			r.wait(t).expect(t, 5).within(t, 10*time.Second).oneBlock(t).says(t, "rank      : 1", "SIGKILL")
+			r := p.Start(t, append([]string{"run", p.Config}, lasting(isolation, "train.epochs=100000")...)...)
+			p.WaitForSteps(t, r, 1, 5)
+			r.Began = time.Now()
+			rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+			r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank      : 1", "SIGKILL")
 		})
 	}
 }
@@ -144,9 +147,9 @@ func TestNCCLHangs(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			p := fakeGPUs(t, 2)
-			p.env = append(p.env, "NCCL_FAKE_HANG=1:15")
-			p.train(t, lasting(isolation, `backend.timeout="2s"`)...).expect(t, 5).within(t, 30*time.Second).oneBlock(t).
-				says(t, "all_reduce #", "stalled in bucket 0 after ", "the collective itself hangs")
+			p.Env = append(p.Env, "NCCL_FAKE_HANG=1:15")
+			p.Train(t, lasting(isolation, `backend.timeout="2s"`)...).Expect(t, 5).Within(t, 30*time.Second).OneFailureBlock(t).
+				Prints(t, "all_reduce #", "stalled in bucket 0 after ", "the collective itself hangs")
 		})
 	}
 }
@@ -155,17 +158,17 @@ func TestNCCLHangs(t *testing.T) {
 func TestToolsOnNCCL(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
-	doctor := p.trainctl(t, "doctor").stdout
+	doctor := p.Trainctl(t, "doctor").Stdout
 	for _, want := range []string{"NCCL", "2.30.4", "device 1", "memory is shared by fd", `"auto" is cuda`} {
 		if !strings.Contains(doctor, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, doctor)
 		}
 	}
 	for _, n := range []string{"1", "2"} {
-		r := p.trainctl(t, "bench", "allreduce", "--backend", "nccl", "--nproc", n, "--sizes", "64KiB", "--budget", "20ms").expect(t, 0)
+		r := p.Trainctl(t, "bench", "allreduce", "--backend", "nccl", "--nproc", n, "--sizes", "64KiB", "--budget", "20ms").Expect(t, 0)
 		for _, want := range []string{"inproc", "isolated", "RATIO", "GPU MiB"} {
-			if !strings.Contains(r.stdout, want) {
-				t.Errorf("%s ranks: the table does not say %q:\n%s", n, want, r.stdout)
+			if !strings.Contains(r.Stdout, want) {
+				t.Errorf("%s ranks: the table does not say %q:\n%s", n, want, r.Stdout)
 			}
 		}
 	}

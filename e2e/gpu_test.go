@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // fakeGPUs makes trainctl find a CUDA that is none, with that many devices.
@@ -15,7 +16,7 @@ func fakeGPUs(t *testing.T, n int) *place {
 	env := cudatest.Environment(t, n)
 	p := resumePlace(t, momentum)
 	for name, value := range env {
-		p.env = append(p.env, name+"="+value)
+		p.Env = append(p.Env, name+"="+value)
 	}
 	return p
 }
@@ -25,8 +26,8 @@ func fakeGPUs(t *testing.T, n int) *place {
 func TestRanksOnFakeGPUs(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
-	cpu := p.run(t, set(`run.device="cpu"`, `train.max_steps=8`)...)
-	gpu := p.run(t, set(`run.device="cuda"`, `train.max_steps=8`)...)
+	cpu := p.run(t, rig.Set(`run.device="cpu"`, `train.max_steps=8`)...)
+	gpu := p.run(t, rig.Set(`run.device="cuda"`, `train.max_steps=8`)...)
 	if gpu.sum.Device != "cuda" || cpu.sum.Device != "cpu" {
 		t.Errorf("devices %q and %q", gpu.sum.Device, cpu.sum.Device)
 	}
@@ -42,10 +43,10 @@ func TestRanksOnFakeGPUs(t *testing.T) {
 	near("evaluation", float64(gpu.sum.Eval.Loss), float64(cpu.sum.Eval.Loss))
 	gpu.params(t) // equal on both ranks
 
-	rest := p.run(t, append(set(`run.device="cuda"`, `train.max_steps=8`), "--resume", gpu.checkpoint(5))...)
+	rest := p.run(t, append(rig.Set(`run.device="cuda"`, `train.max_steps=8`), "--resume", gpu.checkpoint(5))...)
 	rest.continues(t, gpu, 5)
 
-	moved := p.run(t, append(set(`run.device="cpu"`, `train.max_steps=8`), "--resume", gpu.checkpoint(5))...)
+	moved := p.run(t, append(rig.Set(`run.device="cpu"`, `train.max_steps=8`), "--resume", gpu.checkpoint(5))...)
 	near("the last loss of a run that moved to processors", moved.losses()[2], cpu.losses()[7])
 }
 
@@ -53,7 +54,7 @@ func TestRanksOnFakeGPUs(t *testing.T) {
 func TestAutoTakesGPUs(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
-	r := p.run(t, set(`launch.nproc_per_node="auto"`, `train.max_steps=1`)...)
+	r := p.run(t, rig.Set(`launch.nproc_per_node="auto"`, `train.max_steps=1`)...)
 	if r.sum.Device != "cuda" || r.sum.WorldSize != 2 {
 		t.Errorf("%d ranks on %s", r.sum.WorldSize, r.sum.Device)
 	}
@@ -63,12 +64,12 @@ func TestAutoTakesGPUs(t *testing.T) {
 func TestSharedGPU(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 1)
-	refused := p.train(t, set(`run.device="cuda"`, `train.max_steps=1`)...)
-	if refused.code == 0 {
+	refused := p.Train(t, rig.Set(`run.device="cuda"`, `train.max_steps=1`)...)
+	if refused.Code == 0 {
 		t.Error("two ranks share a GPU and nobody asked for it")
 	}
-	refused.says(t, "ranks 0 and 1 would both compute on GPU-", "run.allow_shared_device = true")
-	if r := p.run(t, set(`run.device="cuda"`, `train.max_steps=2`, `run.allow_shared_device=true`)...); r.sum.Device != "cuda" {
+	refused.Prints(t, "ranks 0 and 1 would both compute on GPU-", "run.allow_shared_device = true")
+	if r := p.run(t, rig.Set(`run.device="cuda"`, `train.max_steps=2`, `run.allow_shared_device=true`)...); r.sum.Device != "cuda" {
 		t.Errorf("shared, and on %s", r.sum.Device)
 	}
 }
@@ -77,10 +78,10 @@ func TestSharedGPU(t *testing.T) {
 func TestNoGPU(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.env = append(p.env, "TRAINCTL_LIBCUDA="+filepath.Join(p.dir, "libcuda.so.1"))
-	p.train(t, set(`run.device="cuda"`)...).expect(t, 3).says(t, "no NVIDIA driver", "install the NVIDIA driver")
-	p.train(t, set(`train.max_steps=1`)...).expect(t, 0).says(t, "device cpu: no NVIDIA driver")
-	p.trainctl(t, "plan", p.config, "--set", `run.device="cuda"`).expect(t, 0)
+	p.Env = append(p.Env, "TRAINCTL_LIBCUDA="+filepath.Join(p.Dir, "libcuda.so.1"))
+	p.Train(t, rig.Set(`run.device="cuda"`)...).Expect(t, 3).Prints(t, "no NVIDIA driver", "install the NVIDIA driver")
+	p.Train(t, rig.Set(`train.max_steps=1`)...).Expect(t, 0).Prints(t, "device cpu: no NVIDIA driver")
+	p.Trainctl(t, "plan", p.Config, "--set", `run.device="cuda"`).Expect(t, 0)
 }
 
 // A GPU that hangs, faults, swallows a call of the driver or has no memory ends
@@ -89,7 +90,7 @@ func TestNoGPU(t *testing.T) {
 func TestGPUThatFails(t *testing.T) {
 	t.Parallel()
 	const second = "rank 1's GPU 1 (GPU-00000000-0000-0000-0000-000000000002)"
-	fakeGPUs(t, 2).run(t, set(`run.device="cuda"`, `train.max_steps=1`)...) // compiles the kernels
+	fakeGPUs(t, 2).run(t, rig.Set(`run.device="cuda"`, `train.max_steps=1`)...) // compiles the kernels
 	for name, c := range map[string]struct {
 		trouble, memory string
 		want            []string
@@ -105,14 +106,14 @@ func TestGPUThatFails(t *testing.T) {
 			t.Parallel()
 			p := fakeGPUs(t, 2)
 			if c.trouble != "" {
-				p.env = append(p.env, "CUDA_FAKE_TROUBLE="+c.trouble)
+				p.Env = append(p.Env, "CUDA_FAKE_TROUBLE="+c.trouble)
 			}
 			if c.memory != "" {
-				p.env = append(p.env, "CUDA_FAKE_MEMORY="+c.memory)
+				p.Env = append(p.Env, "CUDA_FAKE_MEMORY="+c.memory)
 			}
-			r := p.train(t, set(`run.device="cuda"`, `run.device_timeout="2s"`)...)
-			r.expect(t, 5).says(t, c.want...)
-			if strings.Contains(r.stderr, "was not released") {
+			r := p.Train(t, rig.Set(`run.device="cuda"`, `run.device_timeout="2s"`)...)
+			r.Expect(t, 5).Prints(t, c.want...)
+			if strings.Contains(r.Stderr, "was not released") {
 				t.Error("somebody waits for what the GPU never does")
 			}
 		})
@@ -123,9 +124,9 @@ func TestGPUThatFails(t *testing.T) {
 func TestGPURefusesAnOptimizer(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 1)
-	refused := p.train(t, set(`run.device="cuda"`, `launch.nproc_per_node=1`, `train.max_steps=1`, `optimizer.name="rmsprop"`)...)
-	if refused.code != 2 {
-		t.Errorf("exit code %d, not 2", refused.code)
+	refused := p.Train(t, rig.Set(`run.device="cuda"`, `launch.nproc_per_node=1`, `train.max_steps=1`, `optimizer.name="rmsprop"`)...)
+	if refused.Code != 2 {
+		t.Errorf("exit code %d, not 2", refused.Code)
 	}
-	refused.says(t, `the optimizer "rmsprop" is not implemented on the device "cuda"`, `run.device = "cpu"`)
+	refused.Prints(t, `the optimizer "rmsprop" is not implemented on the device "cuda"`, `run.device = "cpu"`)
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // testBinaries stand in for the suites that gputest/build.sh compiles: what they
@@ -27,16 +29,16 @@ esac
 // real program on fake GPUs and python saying what a comparison would.
 func gpuTable(t *testing.T, p *place, python string, parts ...string) (table, all string, code int) {
 	t.Helper()
-	dir, out := filepath.Join(p.dir, "gputest"), filepath.Join(p.dir, "out")
+	dir, out := filepath.Join(p.Dir, "gputest"), filepath.Join(p.Dir, "out")
 	write := func(name, text string, mode os.FileMode) {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
+		rig.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		rig.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
 	}
 	files, err := filepath.Glob("../gputest/*")
-	must(t, err)
+	rig.Must(t, err)
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		must(t, err)
+		rig.Must(t, err)
 		write(filepath.Base(f), string(b), 0o755)
 	}
 	for _, name := range []string{"cuda", "kernels", "ops"} {
@@ -45,17 +47,17 @@ func gpuTable(t *testing.T, p *place, python string, parts ...string) (table, al
 	write("nccl/nccl.test", testBinaries, 0o755)
 	write("python", "#!/bin/bash\n"+python, 0o755)
 	write("version", "0123456", 0o644)
-	must(t, os.Symlink(p.exe, filepath.Join(dir, "trainctl")))
-	r := p.command()
-	r.cmd.Path, r.cmd.Args = "/bin/bash", append([]string{"bash", filepath.Join(dir, "run.sh")}, parts...)
-	r.cmd.Env = append(r.cmd.Env, "GPUTEST_SMALL=1", "GPUTEST_OUT="+out, "PYTHON="+filepath.Join(dir, "python"), "GPUTEST_CACHE="+os.Getenv("XDG_CACHE_HOME"))
-	res := r.start(t).wait(t)
+	rig.Must(t, os.Symlink(p.Exe, filepath.Join(dir, "trainctl")))
+	r := p.Command()
+	r.Cmd.Path, r.Cmd.Args = "/bin/bash", append([]string{"bash", filepath.Join(dir, "run.sh")}, parts...)
+	r.Cmd.Env = append(r.Cmd.Env, "GPUTEST_SMALL=1", "GPUTEST_OUT="+out, "PYTHON="+filepath.Join(dir, "python"), "GPUTEST_CACHE="+os.Getenv("XDG_CACHE_HOME"))
+	res := r.Start(t).Wait(t)
 	b, err := os.ReadFile(filepath.Join(out, "table.txt"))
-	must(t, err)
-	if string(b) != res.stdout {
-		t.Errorf("table.txt and what is printed differ:\n%s\n%s", b, res.stdout)
+	rig.Must(t, err)
+	if string(b) != res.Stdout {
+		t.Errorf("table.txt and what is printed differ:\n%s\n%s", b, res.Stdout)
 	}
-	return res.stdout, res.stdout + res.stderr, res.code
+	return res.Stdout, res.Stdout + res.Stderr, res.Code
 }
 
 // lines asserts that a table has lines of these patterns, in order.
@@ -94,8 +96,8 @@ func TestGPUTable(t *testing.T) {
 		`ok +steps alone, convnet_b100_f32-16 +3300 samples/s`,
 		`ok +kernels compile +1 passed`, `skipped +cuDNN plans for an H100 +needs installed cuDNN`,
 	)
-	files, err := filepath.Glob(filepath.Join(p.dir, "out", "*"))
-	must(t, err)
+	files, err := filepath.Glob(filepath.Join(p.Dir, "out", "*"))
+	rig.Must(t, err)
 	if len(files) > 8 {
 		t.Errorf("%d files of results, of which 8 come back at most", len(files))
 	}
@@ -105,7 +107,7 @@ func TestGPUTable(t *testing.T) {
 func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	none := newPlace(t)
-	none.env = append(none.env, "TRAINCTL_LIBCUDA=/nonexistent/libcuda.so.1")
+	none.Env = append(none.Env, "TRAINCTL_LIBCUDA=/nonexistent/libcuda.so.1")
 	table, all, code := gpuTable(t, none, "exit 1\n", "mnist", "steps")
 	if code != 0 {
 		t.Errorf("exit code %d where nothing could run:\n%s", code, all)
@@ -113,7 +115,7 @@ func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	lines(t, table, `skipped +mnist +no GPU: CUDA driver: .*`, `skipped +steps +no GPU: .*`)
 
 	p := fakeGPUs(t, 1)
-	p.env = append(p.env, "NCCL_FAKE_VERSION=22809")
+	p.Env = append(p.Env, "NCCL_FAKE_VERSION=22809")
 	table, all, _ = gpuTable(t, p, "echo torch 2.11 sees no GPU >&2; exit 1\n", "convnet", "allreduce")
 	lines(t, table, `ok +ConvNet b100 +[\d.]+ samples/s`, `skipped +ConvNet b100, PyTorch +torch 2.11 sees no GPU`,
 		`(ok|below) +all-reduce 25 MiB, 1 rank, ratio .*`, `skipped +all-reduce 25 MiB, 2 on a GPU +.*install 2.30 or later.*`)
@@ -122,7 +124,7 @@ func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	}
 
 	p = fakeGPUs(t, 1)
-	p.env = append(p.env, "CUDA_FAKE_TROUBLE=700 gemm")
+	p.Env = append(p.Env, "CUDA_FAKE_TROUBLE=700 gemm")
 	table, all, code = gpuTable(t, p, "echo 50\n", "convnet")
 	if code != 1 {
 		t.Errorf("exit code %d where our side failed:\n%s", code, all)
@@ -130,7 +132,7 @@ func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	lines(t, table, `failed +ConvNet b100 +.*`, `ok +ConvNet b100, PyTorch +50 samples/s`)
 
 	p = fakeGPUs(t, 1)
-	p.env = append(p.env, "GPUTEST_SECONDS=1")
+	p.Env = append(p.Env, "GPUTEST_SECONDS=1")
 	table, _, _ = gpuTable(t, p, "", "mnist", "kernels")
 	lines(t, table, `skipped +MNIST, accuracy +no time left of 1 s: give run.sh this part alone, mnist`, `skipped +kernels compile +no time left .*`)
 }

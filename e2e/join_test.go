@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // nodesSecret is what place.node gives both launchers.
@@ -38,10 +40,10 @@ func TestWorkersOfSeveralHostsWantASecret(t *testing.T) {
 		"mpirun":         {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1", "MASTER_ADDR=127.0.0.1"},
 		"an Indexed Job": {"JOB_COMPLETION_INDEX=0", "PET_NNODES=2", "PET_MASTER_ADDR=127.0.0.1"},
 	} {
-		r := p.command("worker", p.config)
-		r.cmd.Env = append(r.cmd.Env, env...)
-		if got := r.start(t).wait(t); got.code != 2 || !strings.Contains(got.stderr, "trainctl secret") {
-			t.Errorf("%s: exit code %d:\n%s", name, got.code, got.stderr)
+		r := p.Command("worker", p.Config)
+		r.Cmd.Env = append(r.Cmd.Env, env...)
+		if got := r.Start(t).Wait(t); got.Code != 2 || !strings.Contains(got.Stderr, "trainctl secret") {
+			t.Errorf("%s: exit code %d:\n%s", name, got.Code, got.Stderr)
 		}
 	}
 }
@@ -50,12 +52,12 @@ func TestWorkersOfSeveralHostsWantASecret(t *testing.T) {
 func TestWorkerInABatchScript(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.command("worker", p.config)
-	r.cmd.Env = append(r.cmd.Env, "SLURM_JOB_ID=2", "SLURM_JOB_NAME=bash", "SLURM_NNODES=1", "SLURM_NTASKS=2", "SLURM_TASKS_PER_NODE=2") // as in the shell of salloc -n2
-	r.start(t).wait(t).expect(t, 2).says(t, "srun trainctl worker")
-	batch := p.command("run", p.config) // one launcher of a script that asked for two cores
-	batch.cmd.Env = append(batch.cmd.Env, "ENVIRONMENT=BATCH", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=2", "SLURM_NNODES=1", "SLURM_NTASKS=2", "SLURM_TASKS_PER_NODE=2")
-	batch.start(t).wait(t).expect(t, 0)
+	r := p.Command("worker", p.Config)
+	r.Cmd.Env = append(r.Cmd.Env, "SLURM_JOB_ID=2", "SLURM_JOB_NAME=bash", "SLURM_NNODES=1", "SLURM_NTASKS=2", "SLURM_TASKS_PER_NODE=2") // as in the shell of salloc -n2
+	r.Start(t).Wait(t).Expect(t, 2).Prints(t, "srun trainctl worker")
+	batch := p.Command("run", p.Config) // one launcher of a script that asked for two cores
+	batch.Cmd.Env = append(batch.Cmd.Env, "ENVIRONMENT=BATCH", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=2", "SLURM_NNODES=1", "SLURM_NTASKS=2", "SLURM_TASKS_PER_NODE=2")
+	batch.Start(t).Wait(t).Expect(t, 0)
 }
 
 // Strangers come before the real node 1: with another secret, and with a
@@ -64,30 +66,30 @@ func TestWorkerInABatchScript(t *testing.T) {
 func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.train(t).expect(t, 0)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	first := p.node(0, endpoint, "--nproc-per-node", "1").start(t)
+	p.Train(t).Expect(t, 0)
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	first := p.Node(0, endpoint, "--nproc-per-node", "1").Start(t)
 	listening(t, endpoint)
 
-	poison := p.node(1, endpoint, "--nproc-per-node", "1", "--set", "optimizer.lr=5")
-	poison.cmd.Env = append(poison.cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat("guess", 9))
-	poison.start(t).wait(t).expect(t, 2).within(t, 20*time.Second).says(t, "has a different secret", "TRAINCTL_JOB_SECRET")
+	poison := p.Node(1, endpoint, "--nproc-per-node", "1", "--set", "optimizer.lr=5")
+	poison.Cmd.Env = append(poison.Cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat("guess", 9))
+	poison.Start(t).Wait(t).Expect(t, 2).Within(t, 20*time.Second).Prints(t, "has a different secret", "TRAINCTL_JOB_SECRET")
 	if answer := selfSigned(t, endpoint); len(answer) > 0 {
 		t.Errorf("a stranger was answered with %q", answer)
 	}
 
-	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
-	r := first.wait(t).expect(t, 0).says(t, "it has a different one; give all hosts the same TRAINCTL_JOB_SECRET")
-	other.wait(t).expect(t, 0)
-	sameParams(t, p.summary(t, 1), p.summary(t, 2))
-	if n := strings.Count(r.stderr, "refused"); n > 3 {
-		t.Errorf("%d lines about strangers:\n%s", n, r.stderr)
+	other := p.Node(1, endpoint, "--nproc-per-node", "1").Start(t)
+	r := first.Wait(t).Expect(t, 0).Prints(t, "it has a different one; give all hosts the same TRAINCTL_JOB_SECRET")
+	other.Wait(t).Expect(t, 0)
+	rig.SameParams(t, p.Summary(t, 1), p.Summary(t, 2))
+	if n := strings.Count(r.Stderr, "refused"); n > 3 {
+		t.Errorf("%d lines about strangers:\n%s", n, r.Stderr)
 	}
 }
 
 func listening(t *testing.T, address string) {
 	t.Helper()
-	eventually(t, "a listener at "+address, func() bool {
+	rig.Eventually(t, "a listener at "+address, func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
@@ -101,17 +103,17 @@ func listening(t *testing.T, address string) {
 func selfSigned(t *testing.T, address string) []byte {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	rig.Must(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, public, key)
-	must(t, err)
+	rig.Must(t, err)
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	if err != nil {
 		return nil
 	}
 	defer conn.Close()
 	_, _ = conn.Write(make([]byte, 64))
-	must(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	rig.Must(t, conn.SetReadDeadline(time.Now().Add(rig.Timeout)))
 	answer, _ := io.ReadAll(conn)
 	return answer
 }
@@ -124,9 +126,9 @@ func TestWhatARunningJobGivesAway(t *testing.T) {
 	base := freePorts(t, 12)
 	endpoint := fmt.Sprint("127.0.0.1:", base)
 	ports := fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+11))
-	args := append(endless(ports, "backend.options.shm=false", "backend.options.tls=true"), "--nproc-per-node", "1", "--events", "json")
-	nodes := []*proc{p.node(0, endpoint, args...).start(t), p.node(1, endpoint, args...).start(t)}
-	p.trained(t, nodes[0], 1, 3)
+	args := append(rig.Endless(ports, "backend.options.shm=false", "backend.options.tls=true"), "--nproc-per-node", "1", "--events", "json")
+	nodes := []*rig.Proc{p.Node(0, endpoint, args...).Start(t), p.Node(1, endpoint, args...).Start(t)}
+	p.WaitForSteps(t, nodes[0], 1, 3)
 
 	t.Run("ports", func(t *testing.T) {
 		found := p.listeners(t)
@@ -142,10 +144,10 @@ func TestWhatARunningJobGivesAway(t *testing.T) {
 	t.Run("environments", func(t *testing.T) { p.looksForTheSecret(t) })
 	t.Run("descriptors", func(t *testing.T) { p.looksAtPlugins(t) })
 
-	kill(t, p.worker(t, 1).pid, syscall.SIGKILL) // so that there is crash text
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL) // so that there is crash text
 	for _, n := range nodes {
-		r := n.wait(t).expect(t, 5)
-		if strings.Contains(r.stdout+r.stderr, nodesSecret) {
+		r := n.Wait(t).Expect(t, 5)
+		if strings.Contains(r.Stdout+r.Stderr, nodesSecret) {
 			t.Error("the output tells the secret")
 		}
 	}
@@ -156,12 +158,12 @@ func TestWhatARunningJobGivesAway(t *testing.T) {
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
-		first := freePort(t)
+		first := rig.FreePort(t)
 		free := first+n < 65536
 		for port := first; free && port < first+n; port++ {
 			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 			if free = err == nil; free {
-				must(t, l.Close())
+				rig.Must(t, l.Close())
 			}
 		}
 		if free {
@@ -176,8 +178,8 @@ func freePorts(t *testing.T, n int) int {
 func (p *place) listeners(t *testing.T) (ports []int) {
 	t.Helper()
 	inodes := map[string]bool{}
-	for _, q := range p.processes() {
-		for _, to := range descriptors(q.pid) {
+	for _, q := range p.Processes() {
+		for _, to := range descriptors(q.PID) {
 			if inode, is := strings.CutPrefix(to, "socket:["); is {
 				inodes[strings.TrimSuffix(inode, "]")] = true
 			}
@@ -185,7 +187,7 @@ func (p *place) listeners(t *testing.T) (ports []int) {
 	}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, err := os.ReadFile(table)
-		must(t, err)
+		rig.Must(t, err)
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != "0A" || !inodes[f[9]] {
@@ -193,7 +195,7 @@ func (p *place) listeners(t *testing.T) (ports []int) {
 			}
 			_, hex, _ := strings.Cut(f[1], ":")
 			port, err := strconv.ParseInt(hex, 16, 32)
-			must(t, err)
+			rig.Must(t, err)
 			ports = append(ports, int(port))
 		}
 	}
@@ -215,14 +217,14 @@ func descriptors(pid int) map[int]string {
 
 // looksForTheSecret reads what /proc shows of every process of the job.
 func (p *place) looksForTheSecret(t *testing.T) {
-	all := p.processes()
+	all := p.Processes()
 	plugins := 0
 	for _, q := range all {
-		if q.plugin() != "" {
+		if q.Plugin() != "" {
 			plugins++
 		}
-		if strings.Contains(strings.Join(append(q.env, q.args...), "\n"), nodesSecret) {
-			t.Errorf("process %d (%v) shows the secret", q.pid, q.args[:2])
+		if strings.Contains(strings.Join(append(q.Env, q.Args...), "\n"), nodesSecret) {
+			t.Errorf("process %d (%v) shows the secret", q.PID, q.Args[:2])
 		}
 	}
 	if len(all) < 8 || plugins < 4 {
@@ -233,11 +235,11 @@ func (p *place) looksForTheSecret(t *testing.T) {
 // looksAtPlugins asserts that a plugin shares no pipe with the launchers, as the
 // event pipe of its rank would be, and has no open file of the run.
 func (p *place) looksAtPlugins(t *testing.T) {
-	all := p.processes()
+	all := p.Processes()
 	var launchers []string
 	for _, q := range all {
-		if len(q.args) > 1 && q.args[1] == "run" {
-			for n, to := range descriptors(q.pid) {
+		if len(q.Args) > 1 && q.Args[1] == "run" {
+			for n, to := range descriptors(q.PID) {
 				if n > 2 && strings.HasPrefix(to, "pipe:") {
 					launchers = append(launchers, to)
 				}
@@ -248,12 +250,12 @@ func (p *place) looksAtPlugins(t *testing.T) {
 		t.Error("the launchers have no pipes")
 	}
 	for _, q := range all {
-		if q.plugin() == "" {
+		if q.Plugin() == "" {
 			continue
 		}
-		for n, to := range descriptors(q.pid) {
-			if slices.Contains(launchers, to) || strings.HasPrefix(to, filepath.Join(p.dir, "runs")) || strings.HasPrefix(to, filepath.Join(p.dir, "elsewhere")) {
-				t.Errorf("the %s plugin has descriptor %d open: %s", q.plugin(), n, to)
+		for n, to := range descriptors(q.PID) {
+			if slices.Contains(launchers, to) || strings.HasPrefix(to, filepath.Join(p.Dir, "runs")) || strings.HasPrefix(to, filepath.Join(p.Dir, "elsewhere")) {
+				t.Errorf("the %s plugin has descriptor %d open: %s", q.Plugin(), n, to)
 			}
 		}
 	}
@@ -264,8 +266,8 @@ func (p *place) looksAtPlugins(t *testing.T) {
 func (p *place) searchFiles(t *testing.T, text string) {
 	t.Helper()
 	files := 0
-	must(t, filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || path == p.exe {
+	rig.Must(t, filepath.WalkDir(p.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || path == p.Exe {
 			return err
 		}
 		b, err := os.ReadFile(path)
@@ -287,17 +289,17 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 	port := freePorts(t, 2) // one for the launchers to meet, and no other
 	endpoint := fmt.Sprint("127.0.0.1:", port)
 	busy, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1))
-	must(t, err)
+	rig.Must(t, err)
 	defer busy.Close()
 	text := fmt.Sprintf("%d-%d", port, port+1)
 	flags := []string{"--nproc-per-node", "1", "--set", fmt.Sprintf("launch.port_range=%q", text)}
-	other := p.node(1, endpoint, flags...).start(t)
-	first := p.node(0, endpoint, flags...).start(t).wait(t)
-	if first.code == 0 {
-		t.Errorf("it went on:\n%s", first.stderr)
+	other := p.Node(1, endpoint, flags...).Start(t)
+	first := p.Node(0, endpoint, flags...).Start(t).Wait(t)
+	if first.Code == 0 {
+		t.Errorf("it went on:\n%s", first.Stderr)
 	}
-	first.says(t, "launch.port_range = "+text, "fix: widen the range")
-	if r := other.wait(t); r.code == 0 {
-		t.Errorf("node 1 went on:\n%s", r.stderr)
+	first.Prints(t, "launch.port_range = "+text, "fix: widen the range")
+	if r := other.Wait(t); r.Code == 0 {
+		t.Errorf("node 1 went on:\n%s", r.Stderr)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"runtime"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // forecast is the memory that `trainctl plan` foretells for a rank.
@@ -13,8 +15,8 @@ func (p *place) forecast(t *testing.T, args ...string) float64 {
 	var plan struct {
 		Memory float64 `json:"memory_per_rank_total"`
 	}
-	out := p.trainctl(t, append([]string{"plan", p.config, "--json"}, args...)...).expect(t, 0)
-	must(t, json.Unmarshal([]byte(out.stdout), &plan))
+	out := p.Trainctl(t, append([]string{"plan", p.Config, "--json"}, args...)...).Expect(t, 0)
+	rig.Must(t, json.Unmarshal([]byte(out.Stdout), &plan))
 	return plan.Memory
 }
 
@@ -25,7 +27,7 @@ func TestForecastMemoryIsUsed(t *testing.T) {
 		t.Skip("reads peaks from /proc")
 	}
 	p := newPlace(t)
-	alone := set("launch.nproc_per_node=1", "train.epochs=1")
+	alone := rig.Set("launch.nproc_per_node=1", "train.epochs=1")
 	small := float64(p.run(t, alone...).sum.Memory.PeakRSSBytes[0]) - p.forecast(t, alone...)
 
 	const digits, images = "[1, 28, 28]", "[3, 32, 32]"
@@ -43,10 +45,10 @@ func TestForecastMemoryIsUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
-			p.configure(t, "[launch]\nnproc_per_node = 1\n[train]\nmax_steps = 3\neval_every = 0\n[checkpoint]\nevery = \"never\"\n"+
+			p.Configure(t, "[launch]\nnproc_per_node = 1\n[train]\nmax_steps = 3\neval_every = 0\n[checkpoint]\nevery = \"never\"\n"+
 				"[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = "+c.shape+"\ntrain_samples = 18432\ntest_samples = 0\n"+
 				"[model]\n"+c.model+"\n"+c.rest)
-			args := set(c.keys...)
+			args := rig.Set(c.keys...)
 			want := p.forecast(t, args...)
 			got := float64(p.run(t, args...).sum.Memory.PeakRSSBytes[0]) - small
 			if math.Abs(got/want-1) > 0.05 {

@@ -13,18 +13,19 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // Two launchers of one rank each train the same bits as one of two.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.train(t).expect(t, 0)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	other := p.node(1, endpoint, "--nproc-per-node", "1").start(t)
-	p.node(0, endpoint, "--nproc-per-node", "1").start(t).wait(t).expect(t, 0).says(t, "ok after 8 steps")
-	other.wait(t).expect(t, 0).says(t, "ok: the job succeeded", filepath.Join(p.dir, "runs", "job", "2"))
-	sameParams(t, p.summary(t, 1), p.summary(t, 2))
+	p.Train(t).Expect(t, 0)
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	other := p.Node(1, endpoint, "--nproc-per-node", "1").Start(t)
+	p.Node(0, endpoint, "--nproc-per-node", "1").Start(t).Wait(t).Expect(t, 0).Prints(t, "ok after 8 steps")
+	other.Wait(t).Expect(t, 0).Prints(t, "ok: the job succeeded", filepath.Join(p.Dir, "runs", "job", "2"))
+	rig.SameParams(t, p.Summary(t, 1), p.Summary(t, 2))
 }
 
 // Two hosts on one file system write into one directory, that of rank 0's
@@ -32,18 +33,18 @@ func TestTwoNodes(t *testing.T) {
 func TestNodesShareARunDirectory(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	shared := []string{"--nproc-per-node", "1", "--run-dir", filepath.Join(p.dir, "runs")}
-	other := p.node(1, endpoint, shared...).start(t)
-	p.node(0, endpoint, shared...).start(t).wait(t).expect(t, 0)
-	other.wait(t).expect(t, 0).says(t, "ok: the job succeeded")
-	runs, err := filepath.Glob(filepath.Join(p.dir, "runs", "job", "[0-9]*"))
-	must(t, err)
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	shared := []string{"--nproc-per-node", "1", "--run-dir", filepath.Join(p.Dir, "runs")}
+	other := p.Node(1, endpoint, shared...).Start(t)
+	p.Node(0, endpoint, shared...).Start(t).Wait(t).Expect(t, 0)
+	other.Wait(t).Expect(t, 0).Prints(t, "ok: the job succeeded")
+	runs, err := filepath.Glob(filepath.Join(p.Dir, "runs", "job", "[0-9]*"))
+	rig.Must(t, err)
 	if len(runs) != 1 {
 		t.Errorf("run directories %v", runs)
 	}
 	for _, f := range []string{"summary.json", "config.toml", "logs/rank-0.log", "logs/rank-1.log", "checkpoints/latest"} {
-		if _, err := os.Stat(filepath.Join(p.dir, "runs", "job", "latest", f)); err != nil {
+		if _, err := os.Stat(filepath.Join(p.Dir, "runs", "job", "latest", f)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -53,25 +54,25 @@ func TestNodesShareARunDirectory(t *testing.T) {
 func TestNodesThatDisagree(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	other := p.node(1, endpoint, append(set("optimizer.lr=0.5"), "--nproc-per-node", "1")...).start(t)
-	p.node(0, endpoint, "--nproc-per-node", "1").start(t).wait(t).expect(t, 2).says(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
-	other.wait(t).expect(t, 2).says(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	other := p.Node(1, endpoint, append(rig.Set("optimizer.lr=0.5"), "--nproc-per-node", "1")...).Start(t)
+	p.Node(0, endpoint, "--nproc-per-node", "1").Start(t).Wait(t).Expect(t, 2).Prints(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
+	other.Wait(t).Expect(t, 2).Prints(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
 }
 
 // Data that are not there are told once on every machine, with whose they are.
 func TestNodesWithoutData(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", freePort(t))
-	args := append(set("dataset.plugin=imagefolder", `dataset.options={root="nowhere"}`, `model={name="mlp"}`), "--nproc-per-node", "2")
-	other := p.node(1, endpoint, args...).start(t)
-	for _, r := range []result{p.node(0, endpoint, args...).start(t).wait(t), other.wait(t)} {
-		r.expect(t, 2)
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	args := append(rig.Set("dataset.plugin=imagefolder", `dataset.options={root="nowhere"}`, `model={name="mlp"}`), "--nproc-per-node", "2")
+	other := p.Node(1, endpoint, args...).Start(t)
+	for _, r := range []rig.Result{p.Node(0, endpoint, args...).Start(t).Wait(t), other.Wait(t)} {
+		r.Expect(t, 2)
 		matches(t, r, `(?m)^error: rank \d on \S+: dataset plugin "imagefolder": .*nowhere`)
-		_, told, _ := strings.Cut(r.stderr, "error: ")
-		if n := strings.Count(told, "\n"); n > 4 || strings.Count(r.stderr, "nowhere") > 3 || strings.Contains(r.stderr, "FAILED") {
-			t.Errorf("told in %d lines:\n%s", n, r.stderr)
+		_, told, _ := strings.Cut(r.Stderr, "error: ")
+		if n := strings.Count(told, "\n"); n > 4 || strings.Count(r.Stderr, "nowhere") > 3 || strings.Contains(r.Stderr, "FAILED") {
+			t.Errorf("told in %d lines:\n%s", n, r.Stderr)
 		}
 	}
 }
@@ -100,37 +101,37 @@ func TestCutLinkWithDefaultTimeouts(t *testing.T) {
 
 // cutBetweenNodes trains on two machines of two ranks each, takes the cable
 // away once training is under way, and gives how both launchers ended.
-func cutBetweenNodes(t *testing.T, keys ...string) (ends []result) {
+func cutBetweenNodes(t *testing.T, keys ...string) (ends []rig.Result) {
 	t.Helper()
 	hosts, err := bench.NewHosts(2)
 	if errors.Is(err, bench.ErrNoHosts) {
 		t.Skipf("needs network namespaces: %v", err)
 	}
-	must(t, err)
-	t.Cleanup(func() { must(t, hosts.Close()) })
+	rig.Must(t, err)
+	t.Cleanup(func() { rig.Must(t, hosts.Close()) })
 	p := newPlace(t)
-	var nodes []*proc
+	var nodes []*rig.Proc
 	for i := range hosts.Len() {
-		r := p.node(i, hosts.Addr(0)+":29511", endless(keys...)...)
-		inside := hosts.Command(t.Context(), i, r.cmd.Path, r.cmd.Args[1:]...)
-		r.cmd.Path, r.cmd.Args = inside.Path, inside.Args
-		nodes = append(nodes, r.start(t))
+		r := p.Node(i, hosts.Addr(0)+":29511", rig.Endless(keys...)...)
+		inside := hosts.Command(t.Context(), i, r.Cmd.Path, r.Cmd.Args[1:]...)
+		r.Cmd.Path, r.Cmd.Args = inside.Path, inside.Args
+		nodes = append(nodes, r.Start(t))
 	}
-	p.trained(t, nodes[0], 1, 3)
+	p.WaitForSteps(t, nodes[0], 1, 3)
 	if out, err := exec.Command("ip", "-n", hosts.Name(0), "link", "set", hosts.Device(), "down").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for i, n := range nodes {
-		r := n.wait(t).expect(t, 5).says(t, "FAILED")
-		t.Logf("node %d after %v:\n%s", i, r.took, r.stderr)
+		r := n.Wait(t).Expect(t, 5).Prints(t, "FAILED")
+		t.Logf("node %d after %v:\n%s", i, r.Took, r.Stderr)
 		ends = append(ends, r)
 	}
 	return ends
 }
 
-func matches(t *testing.T, r result, pattern string) {
+func matches(t *testing.T, r rig.Result, pattern string) {
 	t.Helper()
-	if !regexp.MustCompile(pattern).MatchString(r.stderr) {
-		t.Errorf("standard error does not match %q:\n%s", pattern, r.stderr)
+	if !regexp.MustCompile(pattern).MatchString(r.Stderr) {
+		t.Errorf("standard error does not match %q:\n%s", pattern, r.Stderr)
 	}
 }

@@ -1,6 +1,10 @@
 package e2e
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
+)
 
 // How gradients travel changes nothing in what is computed: on a given number
 // of ranks every layout of buckets, and every way through the backend, ends
@@ -8,7 +12,7 @@ import "testing"
 func TestCommunicationDoesNotChangeResults(t *testing.T) {
 	t.Parallel()
 	p := resumePlace(t, momentum)
-	args := set("launch.nproc_per_node=3", "checkpoint.every=never")
+	args := rig.Set("launch.nproc_per_node=3", "checkpoint.every=never")
 	whole := p.run(t, args...)
 	if len(whole.steps) != 8 || whole.sum.Comm.Buckets != 1 {
 		t.Fatalf("%d steps, %d buckets", len(whole.steps), whole.sum.Comm.Buckets)
@@ -29,7 +33,7 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 		{"buffers only at the end", []string{"ddp.broadcast_buffers=false"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := p.run(t, append(set(c.set...), args...)...)
+			r := p.run(t, append(rig.Set(c.set...), args...)...)
 			equalBits(t, c.name, r.losses(), whole.losses())
 			if got, want := r.params(t), whole.params(t); got != want {
 				t.Errorf("parameters %.12s, want %.12s", got, want)
@@ -46,8 +50,8 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 func TestBuffersAreEqualAtTheEnd(t *testing.T) {
 	t.Parallel()
 	p := resumePlace(t, momentum)
-	with := p.run(t, set("checkpoint.every=never")...)
-	without := p.run(t, set("checkpoint.every=never", "ddp.broadcast_buffers=false")...)
+	with := p.run(t, rig.Set("checkpoint.every=never")...)
+	without := p.run(t, rig.Set("checkpoint.every=never", "ddp.broadcast_buffers=false")...)
 	// Rank 0 sees its own batches only, either way, and others get its statistics.
 	if with.params(t) != without.params(t) {
 		t.Error("rank 0's statistics depend on the others'")

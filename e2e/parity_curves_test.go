@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // The curves are PyTorch's DistributedDataParallel in float64 on MNIST: SGD
@@ -65,7 +66,7 @@ func follows(t *testing.T, got, want []float64, limits []limit) (worst []float64
 func curvePlace(t *testing.T) *place {
 	root := mnist(t)
 	p := newPlace(t)
-	p.configure(t, curveTables+fmt.Sprintf("[dataset.options]\nroot = %q\n", root))
+	p.Configure(t, curveTables+fmt.Sprintf("[dataset.options]\nroot = %q\n", root))
 	return p
 }
 
@@ -84,7 +85,7 @@ func TestLossFollowsPyTorch(t *testing.T) {
 					if testing.Short() && (world != 2 || seed != 42) {
 						t.Skip("one world size and seed with -short")
 					}
-					r := p.run(t, set("model.name="+model, fmt.Sprint("run.seed=", seed), fmt.Sprint("launch.nproc_per_node=", world))...)
+					r := p.run(t, rig.Set("model.name="+model, fmt.Sprint("run.seed=", seed), fmt.Sprint("launch.nproc_per_node=", world))...)
 					if len(r.steps) != 100 {
 						t.Fatalf("%d steps", len(r.steps))
 					}
@@ -102,7 +103,7 @@ func TestDoubleLossIsPyTorchs(t *testing.T) {
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	p := curvePlace(t)
 	for _, model := range []string{"convnet", "mlp"} {
-		r := p.run(t, set("model.name="+model, "run.dtype=f64", "train.max_steps=5", "launch.nproc_per_node=2")...)
+		r := p.run(t, rig.Set("model.name="+model, "run.dtype=f64", "train.max_steps=5", "launch.nproc_per_node=2")...)
 		worst := follows(t, r.losses(), curves[model+"-w2-seed42"], []limit{{5, 1e-9}})
 		t.Logf("%s: worst relative difference %.2g", model, worst)
 	}
@@ -122,9 +123,9 @@ func TestEveryKernelFollowsPyTorch(t *testing.T) {
 				if !slices.ContainsFunc(kernel.Available(), func(l kernel.Level) bool { return l.String() == c.cpu }) {
 					t.Skipf("this CPU has %v", kernel.Available())
 				}
-				p.env = []string{"TRAINCTL_CPU=" + c.cpu}
+				p.Env = []string{"TRAINCTL_CPU=" + c.cpu}
 			}
-			r := p.run(t, set("model.name=convnet", c.set, "train.max_steps=10", "launch.nproc_per_node=2")...)
+			r := p.run(t, rig.Set("model.name=convnet", c.set, "train.max_steps=10", "launch.nproc_per_node=2")...)
 			follows(t, r.losses(), curves["convnet-w2-seed42"], curveLimits["convnet"])
 		})
 	}
@@ -137,10 +138,10 @@ func TestLossFollowsPyTorchFromAFile(t *testing.T) {
 	golden(t, "pytorch-fp64-curves.json", &curves)
 	p := curvePlace(t)
 	for _, prefix := range []string{"", "module."} {
-		drawn := p.run(t, set("model.name=convnet", "run.seed=42", "optimizer.lr=0", "optimizer.momentum=0", "train.max_steps=1",
+		drawn := p.run(t, rig.Set("model.name=convnet", "run.seed=42", "optimizer.lr=0", "optimizer.momentum=0", "train.max_steps=1",
 			"checkpoint.every=1 epoch", fmt.Sprintf("checkpoint.prefix=%q", prefix))...)
 		file := filepath.Join(drawn.checkpoint(1), "model.safetensors")
-		r := p.run(t, set("model.name=convnet", "run.seed=99", "sampler.seed=42", "model.init="+file, "train.max_steps=10", "launch.nproc_per_node=2")...)
+		r := p.run(t, rig.Set("model.name=convnet", "run.seed=99", "sampler.seed=42", "model.init="+file, "train.max_steps=10", "launch.nproc_per_node=2")...)
 		follows(t, r.losses(), curves["convnet-w2-seed42"], curveLimits["convnet"])
 	}
 }

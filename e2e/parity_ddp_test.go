@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // normTables are a model whose batch norms see images of few pixels, so that a
@@ -49,10 +51,10 @@ tensorboard = false
 func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.configure(t, normTables)
-	one := p.run(t, set("launch.nproc_per_node=1", "ddp.sync_batchnorm=true")...)
+	p.Configure(t, normTables)
+	one := p.run(t, rig.Set("launch.nproc_per_node=1", "ddp.sync_batchnorm=true")...)
 	for _, world := range []int{2, 3, 4} {
-		r := p.run(t, set(fmt.Sprint("launch.nproc_per_node=", world), "ddp.sync_batchnorm=true")...)
+		r := p.run(t, rig.Set(fmt.Sprint("launch.nproc_per_node=", world), "ddp.sync_batchnorm=true")...)
 		r.params(t)
 		if d := furthest(t, r.weights(t, 15), one.weights(t, 15)); !(d <= 2e-5) {
 			t.Errorf("%d ranks: off by %g after 15 steps", world, d)
@@ -65,7 +67,7 @@ func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 			}
 		}
 	}
-	apart := p.run(t, set("launch.nproc_per_node=2")...)
+	apart := p.run(t, rig.Set("launch.nproc_per_node=2")...)
 	if d := furthest(t, apart.weights(t, 15), one.weights(t, 15)); d < 1e-3 {
 		t.Errorf("statistics of one's own make a difference of %g only", d)
 	}
@@ -76,13 +78,13 @@ func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 func TestSyncBatchNormIsDeterministic(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.configure(t, normTables)
-	base := set("launch.nproc_per_node=3", "ddp.sync_batchnorm=true", "train.global_batch=42", "train.accumulate_steps=2", "train.max_steps=9")
+	p.Configure(t, normTables)
+	base := rig.Set("launch.nproc_per_node=3", "ddp.sync_batchnorm=true", "train.global_batch=42", "train.accumulate_steps=2", "train.max_steps=9")
 	for name, more := range map[string][]string{
 		"plain": nil, "half": {"precision.plugin=amp", "precision.options.level=O2", "precision.options.dtype=bf16"}, "unfused": {"run.fuse=false"},
 	} {
-		a := p.run(t, append(set(more...), base...)...)
-		b := p.run(t, append(set(append(more, "ddp.bucket_cap_mb=0", "ddp.overlap=false", "backend.options.shm=false")...), base...)...)
+		a := p.run(t, append(rig.Set(more...), base...)...)
+		b := p.run(t, append(rig.Set(append(more, "ddp.bucket_cap_mb=0", "ddp.overlap=false", "backend.options.shm=false")...), base...)...)
 		equalBits(t, name, a.losses(), b.losses())
 		if x, y := a.params(t), b.params(t); x != y {
 			t.Errorf("%s: parameters %.12s, then %.12s", name, x, y)
@@ -97,7 +99,7 @@ func TestCompression(t *testing.T) {
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
 	plain := p.run(t)
 	for compress, tol := range map[string]float64{"fp16": 2e-3, "bf16": 2e-2} {
-		args := set("ddp.compress="+compress, "ddp.bucket_cap_mb=0.01")
+		args := rig.Set("ddp.compress="+compress, "ddp.bucket_cap_mb=0.01")
 		r := p.run(t, args...)
 		if got, want := r.sum.Comm.BytesPerStep, plain.sum.Comm.BytesPerStep/2; got != want {
 			t.Errorf("%s: %d bytes per step, want %d", compress, got, want)
@@ -105,7 +107,7 @@ func TestCompression(t *testing.T) {
 		if d := furthest(t, r.weights(t, 30), plain.weights(t, 30)); !(d <= tol) || d == 0 {
 			t.Errorf("%s: parameters are off by %g", compress, d)
 		}
-		again := p.run(t, append(args, set("backend.options.shm=false", "ddp.overlap=false")...)...)
+		again := p.run(t, append(args, rig.Set("backend.options.shm=false", "ddp.overlap=false")...)...)
 		if a, b := r.params(t), again.params(t); a != b {
 			t.Errorf("%s: parameters %.12s through shared memory, %.12s through sockets", compress, a, b)
 		}
@@ -119,7 +121,7 @@ func TestPredivideFactor(t *testing.T) {
 	p := mlpPlace(t, "[train]\nper_rank_batch = 8\nmax_steps = 10\n[launch]\nnproc_per_node = 4\n")
 	plain := p.run(t)
 	for _, factor := range []int{1, 2, 4} {
-		r := p.run(t, set(fmt.Sprintf("ddp.gradient_predivide_factor=%d.0", factor))...)
+		r := p.run(t, rig.Set(fmt.Sprintf("ddp.gradient_predivide_factor=%d.0", factor))...)
 		if a, b := r.params(t), plain.params(t); a != b {
 			t.Errorf("factor %d: parameters %.12s, want %.12s", factor, a, b)
 		}
@@ -132,22 +134,22 @@ func TestPredivideFactor(t *testing.T) {
 func TestPowerSGDResumes(t *testing.T) {
 	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
-	args := set("ddp.compress=powersgd", "ddp.powersgd_start_step=10", "checkpoint.every=5 steps", "checkpoint.keep=0")
+	args := rig.Set("ddp.compress=powersgd", "ddp.powersgd_start_step=10", "checkpoint.every=5 steps", "checkpoint.keep=0")
 	whole := p.run(t, args...)
-	for step, more := range map[int][]string{10: nil, 15: nil, 25: set("ddp.bucket_cap_mb=0.01")} {
+	for step, more := range map[int][]string{10: nil, 15: nil, 25: rig.Set("ddp.bucket_cap_mb=0.01")} {
 		from := filepath.Join(whole.dir, "checkpoints", fmt.Sprint("step-", step))
 		if _, err := os.Stat(filepath.Join(from, "compression.safetensors")); (err == nil) != (step > 10) {
 			t.Errorf("compression.safetensors after step %d: %v", step, err)
 		}
-		p.trainctl(t, "ckpt", "verify", from).expect(t, 0)
+		p.Trainctl(t, "ckpt", "verify", from).Expect(t, 0)
 		r := p.run(t, append([]string{"--resume", from}, append(more, args...)...)...)
 		if a, b := r.params(t), whole.params(t); a != b {
 			t.Errorf("resumed after step %d: parameters %.12s, in one piece %.12s", step, a, b)
 		}
 	}
 	from := filepath.Join(whole.dir, "checkpoints", "step-25")
-	p.train(t, append([]string{"--resume", from}, append(set("launch.nproc_per_node=2"), args...)...)...).expect(t, 0).says(t, "errors of 3 ranks are distributed evenly among 2 ranks")
-	p.train(t, "--resume", from).expect(t, 0).says(t, "are dropped: this run does not use PowerSGD")
+	p.Train(t, append([]string{"--resume", from}, append(rig.Set("launch.nproc_per_node=2"), args...)...)...).Expect(t, 0).Prints(t, "errors of 3 ranks are distributed evenly among 2 ranks")
+	p.Train(t, "--resume", from).Expect(t, 0).Prints(t, "are dropped: this run does not use PowerSGD")
 }
 
 // Factors of low rank: until their start nothing is different, after it ranks
@@ -156,7 +158,7 @@ func TestPowerSGD(t *testing.T) {
 	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 90\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
 	plain := p.run(t)
-	args := set("ddp.compress=powersgd", "ddp.powersgd_rank=2", "ddp.powersgd_start_step=20")
+	args := rig.Set("ddp.compress=powersgd", "ddp.powersgd_rank=2", "ddp.powersgd_start_step=20")
 	r := p.run(t, args...)
 	equalBits(t, "steps before the start", r.losses()[:21], plain.losses()[:21])
 	if r.losses()[25] == plain.losses()[25] {
@@ -168,9 +170,9 @@ func TestPowerSGD(t *testing.T) {
 	if a, b := *r.sum.Eval.Accuracy, *plain.sum.Eval.Accuracy; a < b-0.05 {
 		t.Errorf("accuracy %v, without compression %v", a, b)
 	}
-	again := p.run(t, append(args, set("backend.options.shm=false", "ddp.overlap=false")...)...)
+	again := p.run(t, append(args, rig.Set("backend.options.shm=false", "ddp.overlap=false")...)...)
 	if a, b := r.params(t), again.params(t); a != b {
 		t.Errorf("parameters %.12s, then %.12s", a, b)
 	}
-	p.train(t, append(args, set("precision.plugin=amp", "precision.options.dtype=fp16")...)...).expect(t, 2).says(t, "constant scale")
+	p.Train(t, append(args, rig.Set("precision.plugin=amp", "precision.options.dtype=fp16")...)...).Expect(t, 2).Prints(t, "constant scale")
 }

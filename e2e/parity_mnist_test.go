@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // mainJob runs configs/mnist-ddp.toml as it is, on the data beside the
@@ -14,13 +16,13 @@ import (
 func mainJob(t *testing.T, p *place, root string, args ...string) run {
 	t.Helper()
 	config, err := filepath.Abs("../configs/mnist-ddp.toml")
-	must(t, err)
-	cmd := p.command(append([]string{"run", config, "--progress", "none"}, append(set("dataset.options.root="+root), args...)...)...)
-	if err := cmd.cmd.Run(); err != nil { // as long as it takes: the test's own deadline ends it
-		t.Fatalf("%v\n%s", err, cmd.stderr.String())
+	rig.Must(t, err)
+	cmd := p.Command(append([]string{"run", config, "--progress", "none"}, append(rig.Set("dataset.options.root="+root), args...)...)...)
+	if err := cmd.Cmd.Run(); err != nil { // as long as it takes: the test's own deadline ends it
+		t.Fatalf("%v\n%s", err, cmd.Stderr.String())
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(p.dir, "runs", "mnist-ddp", "latest"))
-	must(t, err)
+	dir, err := filepath.EvalSymlinks(filepath.Join(p.Dir, "runs", "mnist-ddp", "latest"))
+	rig.Must(t, err)
 	return readRun(t, dir)
 }
 
@@ -53,10 +55,10 @@ func TestMainJob(t *testing.T) {
 func (p *place) evalMain(t *testing.T, root string, r run) (e evaluation) {
 	t.Helper()
 	config, err := filepath.Abs("../configs/mnist-ddp.toml")
-	must(t, err)
+	rig.Must(t, err)
 	checkpoint := filepath.Join(r.dir, "checkpoints")
-	res := p.trainctl(t, append([]string{"eval", config, "--checkpoint", checkpoint, "--json"}, set("dataset.options.root="+root)...)...).expect(t, 0)
-	must(t, json.Unmarshal([]byte(res.stdout), &e))
+	res := p.Trainctl(t, append([]string{"eval", config, "--checkpoint", checkpoint, "--json"}, rig.Set("dataset.options.root="+root)...)...).Expect(t, 0)
+	rig.Must(t, json.Unmarshal([]byte(res.Stdout), &e))
 	return e
 }
 
@@ -70,17 +72,17 @@ func TestPyTorchReadsTheRun(t *testing.T) {
 	}
 	root := mnist(t)
 	p := newPlace(t)
-	r := mainJob(t, p, root, set("train.max_steps=60")...)
+	r := mainJob(t, p, root, rig.Set("train.max_steps=60")...)
 	cmd := exec.Command(python, filepath.Join("testdata", "load_run.py"), r.dir, root)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	must(t, err)
+	rig.Must(t, err)
 	var got struct {
 		Accuracy float64
 		Loss     float64
 		Scalars  map[string][][2]float64
 	}
-	must(t, json.Unmarshal(out, &got))
+	rig.Must(t, json.Unmarshal(out, &got))
 	want := r.evals[len(r.evals)-1]
 	t.Logf("PyTorch: accuracy %v, loss %v; the run: %v, %v", got.Accuracy, got.Loss, want.Accuracy, want.Loss)
 	if got.Accuracy != want.Accuracy || math.Abs(got.Loss-want.Loss) > 1e-5 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 const precisionTables = `
@@ -68,8 +69,8 @@ func TestBF16FollowsPyTorch(t *testing.T) {
 				t.Skipf("this CPU has %v", kernel.Available())
 			}
 			p := curvePlace(t)
-			p.env = []string{"TRAINCTL_CPU=" + cpu}
-			r := p.run(t, set("model.name=convnet", "precision.plugin=amp", "train.max_steps=20", "launch.nproc_per_node=2")...)
+			p.Env = []string{"TRAINCTL_CPU=" + cpu}
+			r := p.run(t, rig.Set("model.name=convnet", "precision.plugin=amp", "train.max_steps=20", "launch.nproc_per_node=2")...)
 			worst := follows(t, r.losses(), curves["convnet-w2-seed42"], []limit{{3, 1e-2}, {20, 5e-2}})
 			t.Logf("worst relative difference %.2g", worst)
 		})
@@ -97,8 +98,8 @@ plugin = "amp"
 [precision.options]
 dtype = "fp16"
 `)
-	p.provide(t, "e2e/testdata/spiked")
-	r := p.run(t, set("dataset.plugin=./spiked")...)
+	p.AddProgram(t, "e2e/testdata/spiked")
+	r := p.run(t, rig.Set("dataset.plugin=./spiked")...)
 	r.params(t)
 	const spiked = 1 // the step with sample 21, which is the eleventh of rank 1
 	applied := 0

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // Six steps an epoch on two ranks, the last one short, and everything that
@@ -49,7 +51,7 @@ const momentum = "[optimizer]\nname = \"sgd\"\nlr = 0.05\nmomentum = 0.9\nweight
 
 func resumePlace(t *testing.T, more string) *place {
 	p := newPlace(t)
-	p.configure(t, resumeTables+more)
+	p.Configure(t, resumeTables+more)
 	return p
 }
 
@@ -67,7 +69,7 @@ func TestResumeIsExactAtEveryStep(t *testing.T) {
 		{"fp16 autocast", momentum + "[precision]\nplugin = \"amp\"\n[precision.options]\ndtype = \"fp16\"\ngrowth_interval = 4\ngrowth_factor = 1.7\ninit_scale = 1000.0\n", []int{3, 6, 10}, nil},
 		{"O2", momentum + "[precision]\nplugin = \"amp\"\n[precision.options]\nlevel = \"O2\"\ngrowth_interval = 4\ngrowth_factor = 1.7\ninit_scale = 1000.0\n", []int{3, 6, 10}, nil},
 		{"O3", momentum + "[precision]\nplugin = \"amp\"\n[precision.options]\nlevel = \"O3\"\nloss_scale = \"128.0\"\n", []int{5}, nil},
-		{"accumulation", momentum, []int{4, 8}, set("train.per_rank_batch=4", "train.accumulate_steps=2", "train.max_norm=1")},
+		{"accumulation", momentum, []int{4, 8}, rig.Set("train.per_rank_batch=4", "train.accumulate_steps=2", "train.max_norm=1")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := resumePlace(t, c.more)
@@ -116,9 +118,9 @@ func TestResumeAuto(t *testing.T) {
 		t.Fatalf("without a checkpoint: %d steps, want all 12", len(fresh.steps))
 	}
 	for _, step := range []int{9, 10, 11, 12} {
-		must(t, os.RemoveAll(fresh.checkpoint(step)))
+		rig.Must(t, os.RemoveAll(fresh.checkpoint(step)))
 	}
-	must(t, os.Remove(filepath.Join(fresh.dir, "checkpoints", "latest")))
+	rig.Must(t, os.Remove(filepath.Join(fresh.dir, "checkpoints", "latest")))
 	r := p.run(t, "--resume", "auto")
 	r.continues(t, fresh, 8)
 }
@@ -129,11 +131,11 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 	p := resumePlace(t, momentum)
 	whole := p.run(t)
 
-	boundary := p.run(t, append(set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(6))...)
+	boundary := p.run(t, append(rig.Set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(6))...)
 	if len(boundary.steps) != 6 || anyContains(boundary.notes, "continuing epoch") {
 		t.Errorf("from the end of an epoch: %d steps, notes %q", len(boundary.steps), boundary.notes)
 	}
-	within := p.run(t, append(set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(8))...)
+	within := p.run(t, append(rig.Set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(8))...)
 	if !anyContains(within.notes, "continuing epoch 1 of a job of 2 ranks on 1: 32 samples are done, 0 of them are read again") {
 		t.Errorf("within an epoch: notes %q", within.notes)
 	}
@@ -144,7 +146,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 	if samples != 90-32 || within.steps[0].Step != 9 {
 		t.Errorf("within an epoch: %d samples from step %d, want %d from 9", samples, within.steps[0].Step, 90-32)
 	}
-	three := p.run(t, append(set("launch.nproc_per_node=3"), "--resume", whole.checkpoint(8))...)
+	three := p.run(t, append(rig.Set("launch.nproc_per_node=3"), "--resume", whole.checkpoint(8))...)
 	if !anyContains(three.notes, "on 3: 32 samples are done, 2 of them are read again") {
 		t.Errorf("on three ranks: notes %q", three.notes)
 	}

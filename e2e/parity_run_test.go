@@ -15,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // run is what a run that went well has left behind.
@@ -29,9 +30,9 @@ type run struct {
 // run trains to the end and reads what the run wrote.
 func (p *place) run(t *testing.T, args ...string) run {
 	t.Helper()
-	p.train(t, append([]string{"--progress", "none"}, args...)...).expect(t, 0)
-	dir, err := filepath.EvalSymlinks(filepath.Join(p.dir, "runs", "job", "latest"))
-	must(t, err)
+	p.Train(t, append([]string{"--progress", "none"}, args...)...).Expect(t, 0)
+	dir, err := filepath.EvalSymlinks(filepath.Join(p.Dir, "runs", "job", "latest"))
+	rig.Must(t, err)
 	return readRun(t, dir)
 }
 
@@ -40,13 +41,13 @@ func readRun(t *testing.T, dir string) run {
 	r := run{dir: dir}
 	var err error
 	r.sum, err = event.ReadSummary(afero.NewOsFs(), filepath.Join(dir, "summary.json"))
-	must(t, err)
+	rig.Must(t, err)
 	file, err := os.Open(filepath.Join(dir, "events.jsonl"))
-	must(t, err)
+	rig.Must(t, err)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		rec, err := event.Decode(lines.Bytes())
-		must(t, err)
+		rig.Must(t, err)
 		switch e := rec.Event.(type) {
 		case *event.StepDone:
 			r.steps = append(r.steps, *e)
@@ -92,7 +93,7 @@ func (r run) checkpoint(step int) string {
 func (r run) weights(t *testing.T, step int) map[string][]float64 {
 	t.Helper()
 	snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), r.checkpoint(step))
-	must(t, err)
+	rig.Must(t, err)
 	w := map[string][]float64{}
 	for _, m := range snap.Model {
 		if m.DType != tensor.F32 {
@@ -129,7 +130,7 @@ func furthest(t *testing.T, a, b map[string][]float64) (worst float64) {
 func mnist(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("..") // of this package: the repository
-	must(t, err)
+	rig.Must(t, err)
 	dir = filepath.Join(dir, "..", "shared", "mnist")
 	if _, err := os.Stat(filepath.Join(dir, "train-images-idx3-ubyte.gz")); err != nil {
 		t.Skipf("real MNIST is not in ../shared/mnist: %v", err)
@@ -141,8 +142,8 @@ func mnist(t *testing.T) string {
 func golden(t *testing.T, name string, into any) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
-	must(t, err)
-	must(t, json.Unmarshal(b, into))
+	rig.Must(t, err)
+	rig.Must(t, json.Unmarshal(b, into))
 }
 
 // equalBits asserts that two series are the same to the last bit.

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // unevenPlace is a place whose data set has eight batches of an epoch for every
@@ -12,15 +14,15 @@ import (
 func unevenPlace(t *testing.T) *place {
 	t.Helper()
 	p := newPlace(t)
-	p.configure(t, normTables)
-	plugin := filepath.Join(p.dir, "ending")
+	p.Configure(t, normTables)
+	plugin := filepath.Join(p.Dir, "ending")
 	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/ending").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return p
 }
 
-var unevenArgs = set("dataset.plugin=./ending", "dataset.options.end_rank=1", "dataset.options.end_at=90", "sampler.shuffle=false",
+var unevenArgs = rig.Set("dataset.plugin=./ending", "dataset.options.end_rank=1", "dataset.options.end_at=90", "sampler.shuffle=false",
 	"train.global_batch=30", "train.max_steps=0", "launch.nproc_per_node=3")
 
 // A data set that ends early on one rank: an error that tells who, the end of
@@ -29,19 +31,19 @@ var unevenArgs = set("dataset.plugin=./ending", "dataset.options.end_rank=1", "d
 func TestUnevenInputs(t *testing.T) {
 	t.Parallel()
 	p := unevenPlace(t)
-	p.train(t, unevenArgs...).expect(t, 5).says(t, "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4", `ddp.uneven = "join"`)
+	p.Train(t, unevenArgs...).Expect(t, 5).Prints(t, "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4", `ddp.uneven = "join"`)
 
-	stop := p.run(t, append(set("ddp.uneven=stop"), unevenArgs...)...)
+	stop := p.run(t, append(rig.Set("ddp.uneven=stop"), unevenArgs...)...)
 	if stop.params(t); stop.sum.Steps != 6 {
 		t.Errorf("stop: %d steps in two epochs", stop.sum.Steps)
 	}
 	for _, sync := range []bool{false, true} {
-		args := append(set("ddp.uneven=join", fmt.Sprint("ddp.sync_batchnorm=", sync), "checkpoint.every=5 steps", "checkpoint.keep=0"), unevenArgs...)
+		args := append(rig.Set("ddp.uneven=join", fmt.Sprint("ddp.sync_batchnorm=", sync), "checkpoint.every=5 steps", "checkpoint.keep=0"), unevenArgs...)
 		whole := p.run(t, args...)
 		if whole.sum.Steps != 16 {
 			t.Errorf("join: %d steps in two epochs", whole.sum.Steps)
 		}
-		sockets := p.run(t, append(set("backend.options.shm=false", "ddp.bucket_cap_mb=0"), args...)...)
+		sockets := p.run(t, append(rig.Set("backend.options.shm=false", "ddp.bucket_cap_mb=0"), args...)...)
 		if a, b := whole.params(t), sockets.params(t); a != b {
 			t.Errorf("join, synchronised %v: parameters %.12s through shared memory, %.12s through sockets", sync, a, b)
 		}
@@ -58,13 +60,13 @@ func TestUnevenInputs(t *testing.T) {
 func TestUnusedParameters(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	args := set(`model.layers=[{type="linear",out_features=8},{type="residual",layerdrop=0.5,layers=[{type="linear",out_features=8},{type="tanh"}]},{type="linear",out_features=4}]`,
+	args := rig.Set(`model.layers=[{type="linear",out_features=8},{type="residual",layerdrop=0.5,layers=[{type="linear",out_features=8},{type="tanh"}]},{type="linear",out_features=4}]`,
 		"optimizer.momentum=0.9", "checkpoint.every=3 steps", "checkpoint.keep=0")
-	p.train(t, args...).expect(t, 2).says(t, "error: ddp.find_unused_parameters: ", "layerdrop leaves their layers out: 1.0.bias, 1.0.weight")
-	args = append(args, set("ddp.find_unused_parameters=true")...)
+	p.Train(t, args...).Expect(t, 2).Prints(t, "error: ddp.find_unused_parameters: ", "layerdrop leaves their layers out: 1.0.bias, 1.0.weight")
+	args = append(args, rig.Set("ddp.find_unused_parameters=true")...)
 	whole := p.run(t, args...)
 	resumed := p.run(t, append([]string{"--resume", filepath.Join(whole.dir, "checkpoints", "step-3")}, args...)...)
-	sockets := p.run(t, append(set("backend.options.shm=false", "ddp.bucket_cap_mb=0", "ddp.overlap=false"), args...)...)
+	sockets := p.run(t, append(rig.Set("backend.options.shm=false", "ddp.bucket_cap_mb=0", "ddp.overlap=false"), args...)...)
 	if a, b, c := whole.params(t), resumed.params(t), sockets.params(t); a != b || a != c {
 		t.Errorf("parameters %.12s, resumed %.12s, through sockets %.12s", a, b, c)
 	}
@@ -75,10 +77,10 @@ func TestUnusedParameters(t *testing.T) {
 func TestNoPadding(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	args := set("sampler.pad=none", "dataset.options.train_samples=50", "launch.nproc_per_node=3", "train.epochs=1")
-	p.train(t, args...).expect(t, 5).says(t, "50 samples without padding give rank 0 3 batches of an epoch and rank 2 2")
+	args := rig.Set("sampler.pad=none", "dataset.options.train_samples=50", "launch.nproc_per_node=3", "train.epochs=1")
+	p.Train(t, args...).Expect(t, 5).Prints(t, "50 samples without padding give rank 0 3 batches of an epoch and rank 2 2")
 	for uneven, want := range map[string][2]int{"join": {3, 50}, "stop": {2, 48}} {
-		r := p.run(t, append(set("ddp.uneven="+uneven), args...)...)
+		r := p.run(t, append(rig.Set("ddp.uneven="+uneven), args...)...)
 		r.params(t)
 		seen := 0
 		for _, s := range r.steps {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 const mlpTables = `
@@ -30,7 +32,7 @@ tensorboard = false
 
 func mlpPlace(t *testing.T, more string) *place {
 	p := newPlace(t)
-	p.configure(t, mlpTables+more)
+	p.Configure(t, mlpTables+more)
 	return p
 }
 
@@ -41,7 +43,7 @@ func TestWorldSizeDoesNotMatter(t *testing.T) {
 	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 50\nepochs = 3\n")
 	var one run
 	for world := 1; world <= 4; world++ {
-		r := p.run(t, set(fmt.Sprint("launch.nproc_per_node=", world), "dataset.options.train_samples=960")...)
+		r := p.run(t, rig.Set(fmt.Sprint("launch.nproc_per_node=", world), "dataset.options.train_samples=960")...)
 		r.params(t)
 		if world == 1 {
 			one = r
@@ -62,8 +64,8 @@ func TestWorldSizeDoesNotMatter(t *testing.T) {
 func TestAccumulationIsOneBigBatch(t *testing.T) {
 	t.Parallel()
 	p := mlpPlace(t, "[train]\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
-	big := p.run(t, set("train.per_rank_batch=32")...)
-	small := p.run(t, set("train.per_rank_batch=8", "train.accumulate_steps=4")...)
+	big := p.run(t, rig.Set("train.per_rank_batch=32")...)
+	small := p.run(t, rig.Set("train.per_rank_batch=8", "train.accumulate_steps=4")...)
 	if len(small.steps) != 30 || len(big.steps) != 30 {
 		t.Fatalf("%d and %d steps, want 30", len(small.steps), len(big.steps))
 	}
@@ -85,10 +87,10 @@ func TestAccumulationIsOneBigBatch(t *testing.T) {
 func TestClippingComesAfterTheReduce(t *testing.T) {
 	t.Parallel()
 	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 20\nepochs = 3\nmax_norm = 0.05\n")
-	args := set("dataset.options.train_samples=960")
-	one := p.run(t, append(args, set("launch.nproc_per_node=1")...)...)
-	three := p.run(t, append(args, set("launch.nproc_per_node=3")...)...)
-	free := p.run(t, append(args, set("launch.nproc_per_node=1", "train.max_norm=0")...)...)
+	args := rig.Set("dataset.options.train_samples=960")
+	one := p.run(t, append(args, rig.Set("launch.nproc_per_node=1")...)...)
+	three := p.run(t, append(args, rig.Set("launch.nproc_per_node=3")...)...)
+	free := p.run(t, append(args, rig.Set("launch.nproc_per_node=1", "train.max_norm=0")...)...)
 	for i, s := range one.steps {
 		if o := three.steps[i]; math.Abs(s.GradNorm-o.GradNorm) > 1e-4*s.GradNorm || s.GradNorm <= 0.05 {
 			t.Errorf("step %d: norm %v on one rank, %v on three", i+1, s.GradNorm, o.GradNorm)
@@ -108,7 +110,7 @@ func TestUnevenEnds(t *testing.T) {
 	t.Parallel()
 	p := mlpPlace(t, "[train]\nper_rank_batch = 32\nepochs = 2\n[launch]\nnproc_per_node = 3\n")
 	for drop, perRank := range map[bool]int{false: 334, true: 333} {
-		r := p.run(t, set(fmt.Sprint("sampler.drop_last=", drop))...)
+		r := p.run(t, rig.Set(fmt.Sprint("sampler.drop_last=", drop))...)
 		r.params(t)
 		if len(r.steps) != 22 {
 			t.Fatalf("drop_last = %v: %d steps, want 2 × 11", drop, len(r.steps))
@@ -151,8 +153,8 @@ type evaluation struct {
 
 func (p *place) eval(t *testing.T, checkpoint string, args ...string) (e evaluation) {
 	t.Helper()
-	res := p.trainctl(t, append([]string{"eval", p.config, "--checkpoint", checkpoint, "--json"}, args...)...).expect(t, 0)
-	must(t, json.Unmarshal([]byte(res.stdout), &e))
+	res := p.Trainctl(t, append([]string{"eval", p.Config, "--checkpoint", checkpoint, "--json"}, args...)...).Expect(t, 0)
+	rig.Must(t, json.Unmarshal([]byte(res.Stdout), &e))
 	return e
 }
 
@@ -161,7 +163,7 @@ func TestEvaluationIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	root := mnist(t)
 	p := newPlace(t)
-	p.configure(t, fmt.Sprintf("[dataset]\nplugin = \"mnist\"\n[dataset.options]\nroot = %q\n", root)+`
+	p.Configure(t, fmt.Sprintf("[dataset]\nplugin = \"mnist\"\n[dataset.options]\nroot = %q\n", root)+`
 [model]
 name = "convnet"
 [optimizer]
@@ -189,7 +191,7 @@ nproc_per_node = 2
 	e := p.eval(t, two.checkpoint(12))
 	check("eval", e.Samples, e.Loss, e.Accuracy)
 
-	three := p.run(t, append(set("launch.nproc_per_node=3"), "--resume", two.checkpoint(12))...)
+	three := p.run(t, append(rig.Set("launch.nproc_per_node=3"), "--resume", two.checkpoint(12))...)
 	if len(three.steps) != 0 || len(three.evals) != 1 {
 		t.Fatalf("%d steps, %d evaluations", len(three.steps), len(three.evals))
 	}

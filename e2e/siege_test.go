@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // A thousand connections that say nothing, garbage, or the beginning of a TLS
@@ -33,7 +35,7 @@ func TestSiege(t *testing.T) {
 	if text := os.Getenv("TRAINCTL_SIEGE"); text != "" {
 		var err error
 		lasts, err = time.ParseDuration(text)
-		must(t, err)
+		rig.Must(t, err)
 		kinds = map[string][]string{"idle": {"idle"}, "garbage": {"garbage"}, "hello": {"hello"}}
 	}
 	for name, which := range kinds {
@@ -46,22 +48,22 @@ func besieged(t *testing.T, kinds []string, lasts time.Duration) {
 	p := newPlace(t)
 	base := portsForSiege(t, width)
 	endpoint := fmt.Sprint("127.0.0.1:", base)
-	args := append(endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false", `backend.timeout="30s"`), "--nproc-per-node", "1")
-	nodes := []*proc{p.node(0, endpoint, args...).start(t), nil}
+	args := append(rig.Endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false", `backend.timeout="30s"`), "--nproc-per-node", "1")
+	nodes := []*rig.Proc{p.Node(0, endpoint, args...).Start(t), nil}
 	listening(t, endpoint)
 	s := besiege(t, base, width, 1000, kinds)
 	s.grown(t, 1000)
-	nodes[1] = p.node(1, endpoint, args...).start(t)
-	p.trained(t, nodes[0], 1, 3)
-	t.Logf("the job trains %v after node 1 started, beside %v", time.Since(nodes[1].began).Round(time.Millisecond), s)
+	nodes[1] = p.Node(1, endpoint, args...).Start(t)
+	p.WaitForSteps(t, nodes[0], 1, 3)
+	t.Logf("the job trains %v after node 1 started, beside %v", time.Since(nodes[1].Began).Round(time.Millisecond), s)
 	slowest := p.trainsFor(t, lasts)
 	t.Logf("in %v of training the longest time without a step was %v, beside %v", lasts, slowest, s)
 	s.end()
-	kill(t, nodes[0].cmd.Process.Pid, syscall.SIGTERM)
+	rig.Signal(t, nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
 	for _, n := range nodes {
-		r := n.wait(t).expect(t, 143)
-		lines := regexp.MustCompile(`(?m)^.*(refused|too many unauthenticated connections).*$`).FindAllString(r.stderr, -1)
-		if most := 12 * (1 + int(time.Since(nodes[0].began)/time.Minute)); len(lines) > most {
+		r := n.Wait(t).Expect(t, 143)
+		lines := regexp.MustCompile(`(?m)^.*(refused|too many unauthenticated connections).*$`).FindAllString(r.Stderr, -1)
+		if most := 12 * (1 + int(time.Since(nodes[0].Began)/time.Minute)); len(lines) > most {
 			t.Errorf("%d lines about strangers, more than one for each cause, minute and listener:\n%s", len(lines), strings.Join(lines[:12], "\n"))
 		}
 	}
@@ -89,7 +91,7 @@ func portsForSiege(t *testing.T, n int) int {
 		for port := first; free && port < first+n; port++ {
 			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 			if free = err == nil; free {
-				must(t, l.Close())
+				rig.Must(t, l.Close())
 			}
 		}
 		if free {
@@ -136,7 +138,7 @@ func (s *siege) end() {
 // grown returns when n connections have been opened.
 func (s *siege) grown(t *testing.T, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d connections", n), func() bool { return s.opened.Load() >= n })
+	rig.Eventually(t, fmt.Sprintf("%d connections", n), func() bool { return s.opened.Load() >= n })
 }
 
 // visit opens one connection, says what its kind says, and keeps it until it is

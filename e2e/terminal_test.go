@@ -13,24 +13,26 @@ import (
 	"unicode/utf8"
 
 	"github.com/creack/pty"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // terminal gives a run a terminal of so many columns as standard error, and the
 // end of it at which a person sits.
-func terminal(t *testing.T, r *proc, columns uint16) *os.File {
+func terminal(t *testing.T, r *rig.Proc, columns uint16) *os.File {
 	t.Helper()
 	person, screen, err := pty.Open()
-	must(t, err)
-	must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: columns}))
+	rig.Must(t, err)
+	rig.Must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: columns}))
 	t.Cleanup(func() { person.Close(); screen.Close() })
-	r.cmd.Stderr = screen
-	r.cmd.Env = append(r.cmd.Env, "TERM=xterm", "CI=", "LC_ALL=C.UTF-8")
+	r.Cmd.Stderr = screen
+	r.Cmd.Env = append(r.Cmd.Env, "TERM=xterm", "CI=", "LC_ALL=C.UTF-8")
 	return person
 }
 
 // steps counts the steps that rank 0 of the n-th run has written.
 func (p *place) steps(n int) int {
-	b, _ := os.ReadFile(filepath.Join(p.runDir(n), "events.jsonl"))
+	b, _ := os.ReadFile(filepath.Join(p.RunDir(n), "events.jsonl"))
 	return bytes.Count(b, []byte(`"event":"step"`))
 }
 
@@ -38,7 +40,7 @@ func (p *place) steps(n int) int {
 func (p *place) more(t *testing.T, n, steps int) {
 	t.Helper()
 	want := p.steps(n) + steps
-	eventually(t, "more steps", func() bool { return p.steps(n) >= want })
+	rig.Eventually(t, "more steps", func() bool { return p.steps(n) >= want })
 }
 
 // A terminal that takes nothing (Ctrl-S, a stalled ssh) and a reader of events
@@ -46,19 +48,19 @@ func (p *place) more(t *testing.T, n, steps int) {
 func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	args := append([]string{"run", p.config, "--events", "json", "--resume", "auto"}, endless("checkpoint.every=\"1000000 steps\"")...)
-	r := p.command(args...)
+	args := append([]string{"run", p.Config, "--events", "json", "--resume", "auto"}, rig.Endless("checkpoint.every=\"1000000 steps\"")...)
+	r := p.Command(args...)
 	terminal(t, r, 80) // nobody reads
 	unread, out, err := os.Pipe()
-	must(t, err)
+	rig.Must(t, err)
 	defer unread.Close()
-	r.cmd.Stdout = out
-	r.start(t)
-	must(t, out.Close())
-	p.trained(t, r, 1, 1)
+	r.Cmd.Stdout = out
+	r.Start(t)
+	rig.Must(t, out.Close())
+	p.WaitForSteps(t, r, 1, 1)
 	p.more(t, 1, 5000) // more than terminal and pipes hold
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 75)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 75)
 }
 
 // A launcher that was stopped for longer than any timeout of the ranks goes on
@@ -66,16 +68,16 @@ func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 func TestStoppedLauncherGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t, `checkpoint.every="1000000 steps"`, `backend.timeout="2s"`)
-	kill(t, r.cmd.Process.Pid, syscall.SIGSTOP)
+	r := p.StartEndless(t, `checkpoint.every="1000000 steps"`, `backend.timeout="2s"`)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGSTOP)
 	p.more(t, 1, 5000) // more than the pipe to the launcher holds
 	time0 := p.steps(1)
-	kill(t, r.cmd.Process.Pid, syscall.SIGCONT)
-	eventually(t, "the launcher to show newer steps", func() bool { return p.steps(1) > time0+100 })
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	res := r.wait(t).expect(t, 75)
-	if strings.Contains(res.stderr, "FAILED") {
-		t.Errorf("a rank is blamed:\n%s", res.stderr)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGCONT)
+	rig.Eventually(t, "the launcher to show newer steps", func() bool { return p.steps(1) > time0+100 })
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	res := r.Wait(t).Expect(t, 75)
+	if strings.Contains(res.Stderr, "FAILED") {
+		t.Errorf("a rank is blamed:\n%s", res.Stderr)
 	}
 }
 
@@ -83,16 +85,16 @@ func TestStoppedLauncherGoesOn(t *testing.T) {
 func TestLogsFollowShowsProgress(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.start(t, append([]string{"run", p.config, "--progress", "none"}, endless("train.log_freq=10")...)...)
-	p.trained(t, r, 1, 1)
-	logs := p.start(t, "logs", "job", "--follow")
-	eventually(t, "progress in the followed log", func() bool {
-		s := logs.stdout.String()
+	r := p.Start(t, append([]string{"run", p.Config, "--progress", "none"}, rig.Endless("train.log_freq=10")...)...)
+	p.WaitForSteps(t, r, 1, 1)
+	logs := p.Start(t, "logs", "job", "--follow")
+	rig.Eventually(t, "progress in the followed log", func() bool {
+		s := logs.Stdout.String()
 		return strings.Contains(s, "[rank 0] epoch ") && strings.Contains(s, "  step 30/") && strings.Contains(s, "  loss ")
 	})
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 143)
-	logs.wait(t).expect(t, 0)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 143)
+	logs.Wait(t).Expect(t, 0)
 }
 
 // tty reads what a terminal of a run shows from now on.
@@ -135,16 +137,16 @@ var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*eta [^\r\n]*)\r\n`)
 func TestBlockOnATerminal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.command(append([]string{"run", p.config}, endless()...)...)
+	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
 	person := terminal(t, r, 200)
 	screen := watchTerminal(person)
-	r.start(t)
-	p.trained(t, r, 1, 3)
+	r.Start(t)
+	p.WaitForSteps(t, r, 1, 3)
 	for _, columns := range []int{200, 80, 60, 40} {
 		_, mark := screen.since(0)
-		must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: uint16(columns)}))
-		kill(t, r.cmd.Process.Pid, syscall.SIGWINCH) // which a terminal sends to its session; the test has another one
-		eventually(t, fmt.Sprintf("a block of %d columns", columns), func() bool {
+		rig.Must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: uint16(columns)}))
+		rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGWINCH) // which a terminal sends to its session; the test has another one
+		rig.Eventually(t, fmt.Sprintf("a block of %d columns", columns), func() bool {
 			text, _ := screen.since(mark)
 			all := blockLine.FindAllStringSubmatch(text, -1)
 			if len(all) < 3 { // the first may be of before
@@ -155,8 +157,8 @@ func TestBlockOnATerminal(t *testing.T) {
 			return n < columns && strings.Contains(line, "eta ") && (columns < 200 || strings.Contains(line, " lr "))
 		})
 	}
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 143)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 143)
 }
 
 // Ctrl-Z leaves the shell a clean line: the block is cleared before the launcher
@@ -164,27 +166,27 @@ func TestBlockOnATerminal(t *testing.T) {
 func TestStopClearsTheBlock(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.command(append([]string{"run", p.config}, endless()...)...)
+	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
 	person := terminal(t, r, 80)
 	screen := watchTerminal(person)
-	r.start(t)
-	p.trained(t, r, 1, 3)
-	pid := r.cmd.Process.Pid
-	eventually(t, "a block", func() bool { text, _ := screen.since(0); return blockLine.MatchString(text) })
-	kill(t, pid, syscall.SIGTSTP)
-	eventually(t, "the launcher to stop", func() bool {
+	r.Start(t)
+	p.WaitForSteps(t, r, 1, 3)
+	pid := r.Cmd.Process.Pid
+	rig.Eventually(t, "a block", func() bool { text, _ := screen.since(0); return blockLine.MatchString(text) })
+	rig.Signal(t, pid, syscall.SIGTSTP)
+	rig.Eventually(t, "the launcher to stop", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return strings.Contains(string(b), ") T ")
 	})
-	eventually(t, "the block to be cleared", func() bool {
+	rig.Eventually(t, "the block to be cleared", func() bool {
 		text, _ := screen.since(0)
 		return strings.HasSuffix(text, "\r\x1b[J")
 	})
 	_, mark := screen.since(0)
-	kill(t, pid, syscall.SIGCONT)
-	eventually(t, "the block again", func() bool { text, _ := screen.since(mark); return strings.Contains(text, "eta ") })
-	kill(t, pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 143)
+	rig.Signal(t, pid, syscall.SIGCONT)
+	rig.Eventually(t, "the block again", func() bool { text, _ := screen.since(mark); return strings.Contains(text, "eta ") })
+	rig.Signal(t, pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 143)
 }
 
 // SIGUSR1 saves and the run goes on; with launch.requeue it saves and ends with
@@ -192,24 +194,24 @@ func TestStopClearsTheBlock(t *testing.T) {
 func TestSaveSignal(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.underWay(t, `checkpoint.every="1000000 steps"`)
-	kill(t, r.cmd.Process.Pid, syscall.SIGUSR1)
-	eventually(t, "a checkpoint", func() bool {
-		all, _ := filepath.Glob(filepath.Join(p.runDir(1), "checkpoints", "*", "manifest.json"))
+	r := p.StartEndless(t, `checkpoint.every="1000000 steps"`)
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGUSR1)
+	rig.Eventually(t, "a checkpoint", func() bool {
+		all, _ := filepath.Glob(filepath.Join(p.RunDir(1), "checkpoints", "*", "manifest.json"))
 		return len(all) > 0
 	})
 	p.more(t, 1, 10)
-	kill(t, p.worker(t, 1).pid, syscall.SIGUSR1) // as srun sends it to the ranks
-	eventually(t, "another checkpoint", func() bool {
-		b, _ := os.ReadFile(filepath.Join(p.runDir(1), "events.jsonl"))
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGUSR1) // as srun sends it to the ranks
+	rig.Eventually(t, "another checkpoint", func() bool {
+		b, _ := os.ReadFile(filepath.Join(p.RunDir(1), "events.jsonl"))
 		return bytes.Count(b, []byte(`"event":"checkpoint_saved"`)) >= 2
 	})
 	p.more(t, 1, 10)
-	kill(t, r.cmd.Process.Pid, syscall.SIGTERM)
-	r.wait(t).expect(t, 75).says(t, "the ranks save a checkpoint after the current step and continue")
+	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
+	r.Wait(t).Expect(t, 75).Prints(t, "the ranks save a checkpoint after the current step and continue")
 
-	again := p.start(t, append([]string{"run", p.config}, endless(`checkpoint.every="1000000 steps"`, "launch.requeue=true")...)...)
-	p.trained(t, again, 2, 3)
-	kill(t, again.cmd.Process.Pid, syscall.SIGUSR1)
-	again.wait(t).expect(t, 75).says(t, "continue with --resume auto")
+	again := p.Start(t, append([]string{"run", p.Config}, rig.Endless(`checkpoint.every="1000000 steps"`, "launch.requeue=true")...)...)
+	p.WaitForSteps(t, again, 2, 3)
+	rig.Signal(t, again.Cmd.Process.Pid, syscall.SIGUSR1)
+	again.Wait(t).Expect(t, 75).Prints(t, "continue with --resume auto")
 }

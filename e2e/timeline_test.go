@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // traceEvent is an event of Chrome's trace format.
@@ -19,9 +21,9 @@ type traceEvent struct {
 func (r run) timeline(t *testing.T) []traceEvent {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(r.dir, "timeline.json"))
-	must(t, err)
+	rig.Must(t, err)
 	var trace struct{ TraceEvents []traceEvent }
-	must(t, json.Unmarshal(b, &trace))
+	rig.Must(t, json.Unmarshal(b, &trace))
 	return trace.TraceEvents
 }
 
@@ -30,8 +32,8 @@ func (r run) timeline(t *testing.T) []traceEvent {
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.configure(t, normTables)
-	r := p.run(t, set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
+	p.Configure(t, normTables)
+	r := p.run(t, rig.Set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
 		"train.accumulate_steps=2", "train.epochs=30", "train.max_steps=130", "train.eval_every=0", "checkpoint.every=100 steps")...)
 	buckets := r.sum.Comm.Buckets
 	if buckets < 2 {
@@ -84,8 +86,8 @@ func TestTimeline(t *testing.T) {
 func TestNoTimelineUnlessAsked(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.train(t).expect(t, 0)
-	if _, err := os.Stat(filepath.Join(p.runDir(1), "timeline.json")); !os.IsNotExist(err) {
+	p.Train(t).Expect(t, 0)
+	if _, err := os.Stat(filepath.Join(p.RunDir(1), "timeline.json")); !os.IsNotExist(err) {
 		t.Errorf("timeline.json is there: %v", err)
 	}
 }

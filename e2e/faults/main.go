@@ -2,10 +2,6 @@
 
 package main
 
-import (
-	"os"
+import "os"
 
-	"github.com/trainctl/trainctl/e2e"
-)
-
-func main() { os.Exit(e2e.Faults(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }

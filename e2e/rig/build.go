@@ -1,0 +1,85 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Build builds a package of this module, named from its root, into dir and
+// gives the executable's path. TRAINCTL_E2E_BUILD adds flags, such as -race.
+func Build(dir, pkg string) (string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, filepath.Base(pkg))
+	args := append([]string{"build", "-o", out}, strings.Fields(os.Getenv("TRAINCTL_E2E_BUILD"))...)
+	cmd := exec.Command("go", append(args, "./"+pkg)...)
+	cmd.Dir = root
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+	}
+	return out, nil
+}
+
+// Prepare builds trainctl in a directory, unless it is given one. Runs
+// have their caches there too; go build keeps its own, or every package would be
+// compiled again.
+func Prepare(dir, program string) error {
+	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	builds.dir = dir
+	if Program = program; program == "" {
+		Program, err = Build(dir, "cmd/trainctl")
+	}
+	return errors.Join(err, os.Setenv("GOCACHE", strings.TrimSpace(string(goCache))), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")))
+}
+
+// builds is where what several tests run is built, once; it goes with the process.
+var builds struct {
+	dir  string
+	once sync.Map // of package to func() (string, error)
+}
+
+// AddProgram puts the executable of a package into the place.
+func (p *Place) AddProgram(t TB, pkg string) {
+	t.Helper()
+	once, _ := builds.once.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return Build(builds.dir, pkg) }))
+	from, err := once.(func() (string, error))()
+	Must(t, err)
+	b, err := os.ReadFile(from)
+	Must(t, err)
+	Must(t, os.WriteFile(filepath.Join(p.Dir, filepath.Base(from)), b, 0o755))
+}
+
+// ModuleRoot is the root of the checkout in which this process was started.
+func ModuleRoot() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	path := strings.TrimSpace(string(mod))
+	if err != nil || path == "" || path == os.DevNull {
+		return "", fmt.Errorf("run it inside a checkout of trainctl: no go.mod is found here (%v)", err)
+	}
+	return filepath.Dir(path), nil
+}
+
+// Main builds trainctl, or takes the executable that TRAINCTL_E2E_PROGRAM names,
+// and calls run, the Run of a testing.M. It returns the exit code.
+func Main(run func() int) int {
+	dir, err := os.MkdirTemp("", "trainctl-e2e-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = Prepare(dir, os.Getenv("TRAINCTL_E2E_PROGRAM"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run()
+}
