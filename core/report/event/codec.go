@@ -25,7 +25,11 @@ func (w *encoder) record(r Record) {
 	w.b = append(w.b, '"')
 	w.integer("rank", int64(r.Rank))
 	w.str("event", r.Event.Kind())
-	r.Event.fields(w)
+	if f, ok := r.Event.(fielder); ok {
+		f.fields(w)
+	} else {
+		w.members(r.Event)
+	}
 	w.b = append(w.b, '}', '\n')
 }
 
@@ -145,8 +149,8 @@ func nullNaN(m map[string]json.RawMessage, key string, v *float64) {
 	}
 }
 
-// encoder appends JSON members. It does not use encoding/json because an event is
-// written in every training step.
+// encoder appends JSON members. It does not use encoding/json, which has no NaN, and
+// would take too long for the event of every training step.
 type encoder struct{ b []byte }
 
 func (w *encoder) key(k string) {
@@ -177,12 +181,6 @@ func (w *encoder) float(k string, v float64) {
 func (w *encoder) str(k, v string) {
 	w.key(k)
 	w.quote(v)
-}
-
-func (w *encoder) optional(k, v string) {
-	if v != "" {
-		w.str(k, v)
-	}
 }
 
 func (w *encoder) list(k string, v []string) {

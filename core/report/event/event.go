@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Schema is the version of the JSON form.
 const Schema = 1
@@ -13,7 +16,6 @@ const Launcher = -1
 type Event interface {
 	// Kind is the value of "event" in JSON.
 	Kind() string
-	fields(*encoder)
 }
 
 // Record is an event with its envelope.
@@ -133,7 +135,7 @@ type EvalDone struct {
 	Step     int     `json:"step"`
 	Epoch    int     `json:"epoch"`
 	Loss     float64 `json:"loss"`
-	Accuracy float64 `json:"accuracy"` // negative: none, left out
+	Accuracy float64 `json:"accuracy" omit:"negative"` // negative: none, left out
 	Samples  int     `json:"samples"`
 	TookMS   float64 `json:"took_ms"`
 }
@@ -231,8 +233,8 @@ type RankDone struct {
 type RunDone struct {
 	Status   string  `json:"status"` // "ok", "failed", "diverged", "preempted", "interrupted"
 	Step     int     `json:"step"`
-	Loss     float64 `json:"loss"`     // mean over ranks of the last steps
-	Accuracy float64 `json:"accuracy"` // of the last evaluation; negative: none, left out
+	Loss     float64 `json:"loss"`                     // mean over ranks of the last steps
+	Accuracy float64 `json:"accuracy" omit:"negative"` // of the last evaluation; negative: none, left out
 	TotalS   float64 `json:"total_s"`
 	ExitCode int     `json:"exit_code"`
 	Message  string  `json:"message,omitempty"`
@@ -268,25 +270,18 @@ func New(kind string) Event {
 	return nil
 }
 
-var kinds = map[string]func() Event{
-	"run_started":       func() Event { return new(RunStarted) },
-	"rank_started":      func() Event { return new(RankStarted) },
-	"plugin_started":    func() Event { return new(PluginStarted) },
-	"buckets":           func() Event { return new(BucketsChosen) },
-	"phase":             func() Event { return new(PhaseChanged) },
-	"dataset":           func() Event { return new(DatasetOpened) },
-	"plan":              func() Event { return new(PlanMade) },
-	"step":              func() Event { return new(StepDone) },
-	"eval":              func() Event { return new(EvalDone) },
-	"checkpoint_saved":  func() Event { return new(CheckpointSaved) },
-	"checkpoint_loaded": func() Event { return new(CheckpointLoaded) },
-	"plugin_log":        func() Event { return new(PluginLog) },
-	"warning":           func() Event { return new(Warning) },
-	"backend_restarted": func() Event { return new(BackendRestarted) },
-	"backend_placed":    func() Event { return new(BackendPlaced) },
-	"plugin_failed":     func() Event { return new(PluginFailed) },
-	"refused":           func() Event { return new(Refused) },
-	"rank_failed":       func() Event { return new(RankFailed) },
-	"rank_done":         func() Event { return new(RankDone) },
-	"run_done":          func() Event { return new(RunDone) },
-}
+// kinds makes an empty event of each kind.
+var kinds = func() map[string]func() Event {
+	made := map[string]func() Event{}
+	for _, e := range []Event{
+		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
+		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
+		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*PluginLog)(nil),
+		(*Warning)(nil), (*BackendRestarted)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
+		(*Refused)(nil), (*RankFailed)(nil), (*RankDone)(nil), (*RunDone)(nil),
+	} {
+		t := reflect.TypeOf(e).Elem()
+		made[e.Kind()] = func() Event { return reflect.New(t).Interface().(Event) }
+	}
+	return made
+}()
