@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/report/forecast"
+	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
@@ -128,6 +128,6 @@ func (l loaded) writeTo(dst, src string, out io.Writer) error {
 	for _, t := range l.Model {
 		bytes += len(t.Data)
 	}
-	_, err = fmt.Fprintf(out, "%s: %d tensors, %s, from %s\n", dst, len(l.Model), forecast.Bytes(int64(bytes)), src)
+	_, err = fmt.Fprintf(out, "%s: %d tensors, %s, from %s\n", dst, len(l.Model), bytesize.Text(bytes), src)
 	return err
 }

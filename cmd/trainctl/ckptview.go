@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/trainctl/trainctl/core/report/forecast"
+	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
@@ -112,7 +112,7 @@ func checkpointTable(w io.Writer, list []checkpointView) error {
 				path += " (" + m.name + ")"
 			}
 		}
-		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\n", c.Step, c.Epoch, forecast.Bytes(c.Bytes), metrics(c.Metrics), path)
+		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\n", c.Step, c.Epoch, bytesize.Text(c.Bytes), metrics(c.Metrics), path)
 	}
 	return tw.Flush()
 }
@@ -128,7 +128,7 @@ func metrics(m map[string]float64) string {
 func (v checkpointView) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "path\t%s\n", v.Path)
-	fmt.Fprintf(tw, "size\t%s\n", forecast.Bytes(v.Bytes))
+	fmt.Fprintf(tw, "size\t%s\n", bytesize.Text(v.Bytes))
 	if v.Created != "" {
 		fmt.Fprintf(tw, "step\t%d, epoch %d\n", v.Step, v.Epoch)
 		fmt.Fprintf(tw, "created\t%s by %s, world size %d\n", v.Created, v.CreatedBy, v.WorldSize)
@@ -153,7 +153,7 @@ func (v checkpointView) text(w io.Writer) error {
 		}
 		fmt.Fprintf(tw, "\n%s\tTYPE\tSHAPE\tSIZE\n", part.name)
 		for _, t := range part.list {
-			fmt.Fprintf(tw, "%s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, forecast.Bytes(t.Bytes))
+			fmt.Fprintf(tw, "%s\t%s\t%v\t%s\n", t.Name, t.DType, t.Shape, bytesize.Text(t.Bytes))
 		}
 	}
 	return tw.Flush()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/jsonvalue"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -65,26 +66,8 @@ func (s *Spec) decode(text string) error {
 	if err := d.Decode(s); err != nil {
 		return err
 	}
-	for k, v := range s.Options {
-		s.Options[k] = number(v)
-	}
+	jsonvalue.Object(s.Options)
 	return nil
-}
-
-func number(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case []any:
-		for i := range v {
-			v[i] = number(v[i])
-		}
-	}
-	return v
 }
 
 // Result is what was measured for one size.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/trainctl/trainctl/core/base/jsonvalue"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -54,28 +55,9 @@ func decodeOptions(table []Option, data []byte) (Options, error) {
 			return nil, &Error{Code: CodeProtocol, Text: "options: " + err.Error()}
 		}
 	}
-	for key, v := range given {
-		given[key] = fromJSON(v)
-	}
+	jsonvalue.Object(given)
 	out, problems := CheckOptions("", table, given)
 	return out, problems.Err()
-}
-
-// fromJSON converts numbers to the types of a TOML decoder.
-func fromJSON(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case []any:
-		for i := range v {
-			v[i] = fromJSON(v[i])
-		}
-	}
-	return v
 }
 
 func groupFromProto(r *pb.OpenBackendRequest) (Group, error) {
@@ -197,5 +179,5 @@ func DecodeValue(o *Option, data []byte) (any, error) {
 	if err := dec.Decode(&v); err != nil {
 		return nil, err
 	}
-	return o.check(fromJSON(v))
+	return o.check(jsonvalue.Native(v))
 }

@@ -195,7 +195,7 @@ func TestLiveProgress(t *testing.T) {
 	if d := cmp.Diff(want, s.lines); d != "" {
 		t.Error(d)
 	}
-	if !strings.Contains(s.raw.String(), "… data  mnist: downloading 50% of 10.0 MiB") {
+	if !strings.Contains(s.raw.String(), "… data  mnist: downloading 50% of 10 MiB") {
 		t.Error("the download was not shown")
 	}
 	if !strings.Contains(s.raw.String(), "━━━") || !strings.Contains(s.raw.String(), "saved step 4") {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/trainctl/trainctl/core/base/bytesize"
 )
 
 // status is the state of a run, and formats it. It does not depend on a terminal.
@@ -148,7 +150,7 @@ func (s *status) step(e *StepDone) {
 func (s *status) log(e *PluginLog, rank int) []notice {
 	if e.Total > 0 {
 		if rank <= 0 {
-			s.loading = fmt.Sprintf("%s: %s %d%% of %s", e.Plugin, e.Message, 100*e.Done/e.Total, bytesText(e.Total))
+			s.loading = fmt.Sprintf("%s: %s %d%% of %s", e.Plugin, e.Message, 100*e.Done/e.Total, bytesize.Text(e.Total))
 		}
 		return nil
 	}
@@ -434,16 +436,6 @@ func remaining(d time.Duration) string {
 		return seconds(d.Seconds())
 	}
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
 // home describes the process that a backend runs in.

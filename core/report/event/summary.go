@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/durable"
 )
 
 // Summary is summary.json: the results of a run. Its keys are a public interface.
@@ -172,17 +174,5 @@ func writeAtomic(fsys afero.Fs, path string, content []byte) error {
 		_ = fsys.Remove(tmp) // the first error is the one to report
 		return err
 	}
-	return syncDir(fsys, filepath.Dir(path))
-}
-
-func syncDir(fsys afero.Fs, dir string) error {
-	d, err := fsys.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return durable.SyncDir(fsys, filepath.Dir(path))
 }

@@ -2,5 +2,5 @@
 // run before it starts. The caller fills a [Report]; this package writes it as text and
 // as JSON.
 //
-// It imports nothing else of this module. Start with report.go.
+// It imports core/base/bytesize. Start with report.go.
 package forecast

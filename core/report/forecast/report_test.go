@@ -91,11 +91,6 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("group(%d) = %s, want %s", n, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 25 << 20: "25 MiB", 1 << 50: "1024 TiB"} {
-		if got := Bytes(n); got != want {
-			t.Errorf("Bytes(%d) = %s, want %s", n, got, want)
-		}
-	}
 	if RingBytes(100, 1) != 0 || RingBytes(100, 2) != 100 || RingBytes(100, 4) != 150 {
 		t.Error("a ring sends 2(W-1)/W of every byte")
 	}

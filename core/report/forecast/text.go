@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
+
+	"github.com/trainctl/trainctl/core/base/bytesize"
 )
 
 // Text writes the report for people.
@@ -72,7 +73,7 @@ func (r *Report) buckets(p *printer) {
 	t := p.table(0, 1, 2)
 	t.cells("bucket", "gradients", "size", "ready first", "ready last")
 	for _, b := range r.Buckets {
-		t.cells(strconv.Itoa(b.Index), strconv.Itoa(b.Parameters), Bytes(b.Bytes), b.First, b.Last)
+		t.cells(strconv.Itoa(b.Index), strconv.Itoa(b.Parameters), bytesize.Text(b.Bytes), b.First, b.Last)
 	}
 	t.flush()
 	if r.Caps.Auto {
@@ -80,12 +81,12 @@ func (r *Report) buckets(p *printer) {
 	}
 	compressed := ""
 	if t := r.Traffic; t.WireBytes != t.GradientBytes {
-		compressed = fmt.Sprintf(" that travel as %s", Bytes(t.WireBytes))
+		compressed = fmt.Sprintf(" that travel as %s", bytesize.Text(t.WireBytes))
 	}
 	p.line("%s of gradients per step%s; each rank sends %s in a ring, or reads %s through shared memory",
-		Bytes(r.Traffic.GradientBytes), compressed, Bytes(r.Traffic.RingBytes), Bytes(r.Traffic.SharedBytes))
+		bytesize.Text(r.Traffic.GradientBytes), compressed, bytesize.Text(r.Traffic.RingBytes), bytesize.Text(r.Traffic.SharedBytes))
 	if n := r.Traffic.NormBytes; n > 0 {
-		p.line("%s of batch statistics per step", Bytes(n))
+		p.line("%s of batch statistics per step", bytesize.Text(n))
 	}
 }
 
@@ -105,7 +106,7 @@ func (r *Report) memory(p *printer) {
 		{"activations", m.Activations}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.Total()},
 	} {
 		if k.n > 0 {
-			t.cells(k.name, Bytes(k.n))
+			t.cells(k.name, bytesize.Text(k.n))
 		}
 	}
 	t.flush()
@@ -162,18 +163,6 @@ func group(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
-}
-
-// Bytes writes a size in binary units, as "1.5 MiB".
-func Bytes(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n)/1024, 0
-	for f >= 1024 && unit < 3 {
-		f, unit = f/1024, unit+1
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") + " " + []string{"KiB", "MiB", "GiB", "TiB"}[unit]
 }
 
 func parens(s string) string {

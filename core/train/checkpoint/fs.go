@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -40,17 +42,7 @@ func OsFS() FS { return osFS{afero.NewOsFs()} }
 
 type osFS struct{ afero.Fs }
 
-func (f osFS) SyncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
+func (f osFS) SyncDir(path string) error { return durable.SyncDir(f.Fs, path) }
 
 func (f osFS) Lock(path string) (func() error, error) { return lockFile(path) }
 

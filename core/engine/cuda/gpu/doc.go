@@ -6,6 +6,6 @@
 // releases the device's memory when the process ends. watch.go detects calls that
 // never return.
 //
-// It imports core/base/shm, core/engine/cuda/driver and core/tensor, and knows
+// It imports core/base/bytesize, core/base/shm, core/engine/cuda/driver and core/tensor, and knows
 // nothing of plans. Start with gpu.go.
 package gpu

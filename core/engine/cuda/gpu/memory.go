@@ -7,6 +7,7 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
@@ -20,26 +21,15 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
-	s := fmt.Sprintf("%s is out of memory for %s: %s requested", e.GPU, e.What, size(e.Bytes))
+	s := fmt.Sprintf("%s is out of memory for %s: %s requested", e.GPU, e.What, bytesize.Text(e.Bytes))
 	if e.Total > 0 {
-		s += fmt.Sprintf(", %s of %s free", size(e.Free), size(e.Total))
+		s += fmt.Sprintf(", %s of %s free", bytesize.Text(e.Free), bytesize.Text(e.Total))
 	}
 	return s + "; lower train.per_rank_batch and raise train.accumulate_steps by the same factor, compute in half precision ([precision]), or end other processes on the GPU (nvidia-smi lists them)"
 }
 
 // Unwrap returns the driver's error.
 func (e *MemoryError) Unwrap() error { return e.Err }
-
-// size prints bytes as people count memory.
-func size(n int) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
 
 // Alloc allocates device memory; what describes its purpose in a *MemoryError.
 func (g *GPU) Alloc(n int, what string) (p driver.DevicePtr, err error) {
