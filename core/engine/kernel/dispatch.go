@@ -104,6 +104,14 @@ func Head(n int) int {
 	return n &^ (Block - 1)
 }
 
+// HeadOf is Head for elements of type T: 0 unless it is float32.
+func HeadOf[T Float](n int) int {
+	if !Is32[T]() {
+		return 0
+	}
+	return Head(n)
+}
+
 // Is32 is a constant in each instance of a generic function.
 func Is32[T Float]() bool {
 	var z T
@@ -114,3 +122,7 @@ func Is32[T Float]() bool {
 func As32[T Float](x []T) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
+
+// Ptr32 points to the first element of x for a vector kernel, nil if x is nil; T has to
+// be float32.
+func Ptr32[T Float](x []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(x))) }

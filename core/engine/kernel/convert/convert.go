@@ -56,50 +56,48 @@ const convertBlock = 512
 // Widen reads len(dst) elements of the half type d.
 func Widen(d tensor.DType, dst []float32, src []byte) {
 	h := tensor.View[uint16](src[:2*len(dst)])
-	switch d {
-	case tensor.F16:
-		if n := kernel.Head(len(h)); n > 0 {
-			vecFromF16(dst[:n], h[:n])
-			dst, h = dst[n:], h[n:]
-		}
-		for i, v := range h {
-			dst[i] = tensor.F32FromF16(v)
-		}
-	case tensor.BF16:
-		if n := kernel.Head(len(h)); n > 0 {
-			vecFromBF16(dst[:n], h[:n])
-			dst, h = dst[n:], h[n:]
-		}
-		for i, v := range h {
-			dst[i] = tensor.F32FromBF16(v)
-		}
-	default:
+	n := kernel.Head(len(h))
+	switch {
+	case !d.Half():
 		panic(fmt.Sprintf("convert: %v is not a half type", d))
+	case n == 0:
+	case d == tensor.F16:
+		vecF16To32(&dst[0], &h[0], n)
+	default:
+		vecBF16To32(&dst[0], &h[0], n)
+	}
+	if rest := dst[n:]; d == tensor.F16 {
+		for i, v := range h[n:] {
+			rest[i] = tensor.F32FromF16(v)
+		}
+	} else {
+		for i, v := range h[n:] {
+			rest[i] = tensor.F32FromBF16(v)
+		}
 	}
 }
 
 // Narrow rounds src to the half type d.
 func Narrow(d tensor.DType, dst []byte, src []float32) {
 	h := tensor.View[uint16](dst[:2*len(src)])
-	switch d {
-	case tensor.F16:
-		if n := kernel.Head(len(src)); n > 0 {
-			vecToF16(src[:n], h[:n])
-			src, h = src[n:], h[n:]
-		}
-		for i, v := range src {
+	n := kernel.Head(len(src))
+	switch {
+	case !d.Half():
+		panic(fmt.Sprintf("convert: %v is not a half type", d))
+	case n == 0:
+	case d == tensor.F16:
+		vecF16From32(&src[0], &h[0], n)
+	default:
+		vecBF16From32(&src[0], &h[0], n)
+	}
+	if h = h[n:]; d == tensor.F16 {
+		for i, v := range src[n:] {
 			h[i] = tensor.F16FromF32(v)
 		}
-	case tensor.BF16:
-		if n := kernel.Head(len(src)); n > 0 {
-			vecToBF16(src[:n], h[:n])
-			src, h = src[n:], h[n:]
-		}
-		for i, v := range src {
+	} else {
+		for i, v := range src[n:] {
 			h[i] = tensor.BF16FromF32(v)
 		}
-	default:
-		panic(fmt.Sprintf("convert: %v is not a half type", d))
 	}
 }
 

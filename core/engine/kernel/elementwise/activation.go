@@ -9,11 +9,9 @@ import (
 // ReLU computes y = max(x, 0); NaN stays NaN. y may be x.
 func ReLU[T kernel.Float](x, y []T) {
 	y = y[:len(x)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(x)); n > 0 {
-			vecReLU(kernel.As32(x[:n]), kernel.As32(y[:n]))
-			x, y = x[n:], y[n:]
-		}
+	if n := kernel.HeadOf[T](len(x)); n > 0 {
+		vecReLU(kernel.Ptr32(x), kernel.Ptr32(y), n)
+		x, y = x[n:], y[n:]
 	}
 	for i, v := range x {
 		if v < 0 {
@@ -27,11 +25,9 @@ func ReLU[T kernel.Float](x, y []T) {
 // PyTorch's threshold_backward does. dx may be dy.
 func ReLUGrad[T kernel.Float](y, dy, dx []T) {
 	dy, dx = dy[:len(y)], dx[:len(y)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(y)); n > 0 {
-			vecReLUGrad(kernel.As32(y[:n]), kernel.As32(dy[:n]), kernel.As32(dx[:n]))
-			y, dy, dx = y[n:], dy[n:], dx[n:]
-		}
+	if n := kernel.HeadOf[T](len(y)); n > 0 {
+		vecReLUGrad(kernel.Ptr32(y), kernel.Ptr32(dy), kernel.Ptr32(dx), n)
+		y, dy, dx = y[n:], dy[n:], dx[n:]
 	}
 	for i, v := range y {
 		if v <= 0 {
@@ -81,7 +77,8 @@ func geluSlope(x float64, tanhApprox bool) float64 {
 func Sigmoid[T kernel.Float](x, y []T) {
 	y = y[:len(x)]
 	if kernel.Vectors[T](len(x)) {
-		vecSigmoid(kernel.As32(x), kernel.As32(y))
+		groups, full, tail := kernel.Octets(len(x))
+		vecSigmoid(groups, full, tail, kernel.Ptr32(x), kernel.Ptr32(y))
 		return
 	}
 	for i, v := range x {
@@ -104,7 +101,8 @@ func SigmoidGrad[T kernel.Float](y, dy, dx []T) {
 func Tanh[T kernel.Float](x, y []T) {
 	y = y[:len(x)]
 	if kernel.Vectors[T](len(x)) {
-		vecTanh(kernel.As32(x), kernel.As32(y))
+		groups, full, tail := kernel.Octets(len(x))
+		vecTanh(groups, full, tail, kernel.Ptr32(x), kernel.Ptr32(y))
 		return
 	}
 	for i, v := range x {

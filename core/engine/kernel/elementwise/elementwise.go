@@ -12,11 +12,9 @@ func Fill[T kernel.Float](dst []T, v T) {
 // Add computes dst = a + b over len(dst) elements; dst may be a or b.
 func Add[T kernel.Float](a, b, dst []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(dst)); n > 0 {
-			vecAdd(kernel.As32(a[:n]), kernel.As32(b[:n]), kernel.As32(dst[:n]))
-			a, b, dst = a[n:], b[n:], dst[n:]
-		}
+	if n := kernel.HeadOf[T](len(dst)); n > 0 {
+		vecAdd(kernel.Ptr32(a), kernel.Ptr32(b), kernel.Ptr32(dst), n)
+		a, b, dst = a[n:], b[n:], dst[n:]
 	}
 	for i := range dst {
 		dst[i] = a[i] + b[i]
@@ -29,11 +27,9 @@ func AddTo[T kernel.Float](dst, src []T) { Add(dst, src, dst) }
 // Mul computes dst = a·b over len(dst) elements; dst may be a or b.
 func Mul[T kernel.Float](a, b, dst []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(dst)); n > 0 {
-			vecMul(kernel.As32(a[:n]), kernel.As32(b[:n]), kernel.As32(dst[:n]))
-			a, b, dst = a[n:], b[n:], dst[n:]
-		}
+	if n := kernel.HeadOf[T](len(dst)); n > 0 {
+		vecMul(kernel.Ptr32(a), kernel.Ptr32(b), kernel.Ptr32(dst), n)
+		a, b, dst = a[n:], b[n:], dst[n:]
 	}
 	for i := range dst {
 		dst[i] = a[i] * b[i]
@@ -42,11 +38,9 @@ func Mul[T kernel.Float](a, b, dst []T) {
 
 // Scale computes dst *= alpha.
 func Scale[T kernel.Float](dst []T, alpha T) {
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(dst)); n > 0 {
-			vecScale(kernel.As32(dst[:n]), float32(alpha))
-			dst = dst[n:]
-		}
+	if n := kernel.HeadOf[T](len(dst)); n > 0 {
+		vecScale(kernel.Ptr32(dst), float32(alpha), n)
+		dst = dst[n:]
 	}
 	for i := range dst {
 		dst[i] *= alpha
@@ -56,11 +50,9 @@ func Scale[T kernel.Float](dst []T, alpha T) {
 // Axpy computes dst += alpha·src over len(dst) elements, the product rounded before the sum.
 func Axpy[T kernel.Float](dst []T, alpha T, src []T) {
 	src = src[:len(dst)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(dst)); n > 0 {
-			vecAxpy(kernel.As32(dst[:n]), float32(alpha), kernel.As32(src[:n]))
-			dst, src = dst[n:], src[n:]
-		}
+	if n := kernel.HeadOf[T](len(dst)); n > 0 {
+		vecAxpy(kernel.Ptr32(dst), float32(alpha), kernel.Ptr32(src), n)
+		dst, src = dst[n:], src[n:]
 	}
 	for i := range dst {
 		dst[i] += T(alpha * src[i])

@@ -172,7 +172,7 @@ func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {
 	if full > 0 {
 		from := &a.data[i*a.row+l*a.col]
 		if a.col == 1 {
-			packAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, kernel.FirstLanes((full-1)%kernel.Block+1), &dst[0], 4*step)
+			vecPackAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, kernel.FirstLanes((full-1)%kernel.Block+1), &dst[0], 4*step)
 		} else {
 			PackPairs(full, from, &a.data[i*a.row+(l+1)*a.col], 4*a.col, kernel.FirstLanes(rows), &dst[0], 4*step)
 		}

@@ -29,7 +29,7 @@ func GemmBF16Rounded(transA, transB bool, m, n, k int, a []uint16, lda int, b []
 		if part := a[min(from, len(a)):]; kernel.HasBF16() && fewColumns(rows, n) {
 			transposed, rest := rest[:rows*n], rest[rows*n:]
 			GemmBF16(!transB, !transA, n, rows, k, b, ldb, part, lda, transposed, rows, rest, false)
-			packAcross(n, &transposed[0], 4*rows, rows, kernel.FirstLanes((rows-1)%kernel.Block+1), &sums[0], 4*n)
+			vecPackAcross(n, &transposed[0], 4*rows, rows, kernel.FirstLanes((rows-1)%kernel.Block+1), &sums[0], 4*n)
 		} else {
 			GemmBF16(transA, transB, rows, n, k, part, lda, b, ldb, sums, n, rest, false)
 		}

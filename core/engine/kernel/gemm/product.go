@@ -259,7 +259,7 @@ func packPanels(s TileShape, src []float32, row, col, m, k, height int, dst []fl
 			if row == 1 {
 				PackAlong(k, from, 4*col, kernel.FirstLanes(n), to, 4*step)
 			} else {
-				packAcross(n, from, 4*row, k, kernel.FirstLanes((k-1)%s.Lanes+1), to, 4*step)
+				vecPackAcross(n, from, 4*row, k, kernel.FirstLanes((k-1)%s.Lanes+1), to, 4*step)
 			}
 		}
 	}

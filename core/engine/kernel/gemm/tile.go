@@ -47,3 +47,9 @@ func EvenRows(m, most int) int {
 	panels := (m + most - 1) / most
 	return (m + panels - 1) / panels
 }
+
+// PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
+// of dst, are bytes.
+func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {
+	vecPackAlong(k, src, stride, n, dst, step)
+}

@@ -76,30 +76,6 @@ func RunRoundedTile(rows int, t *Tile) {
 	}
 }
 
-func vecGateRow(x *float32, gate, y *uint16, n int) { gateRowBF16(x, gate, y, n) }
-
-func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
-	finishRowBF16(x, bias, biasStep, floor, y, n)
-}
-
-func packAcross(rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
-	if kernel.Wide() {
-		packAcrossAVX512(rows, src, stride, k, uintptr(tail), dst, step)
-	} else {
-		packAcrossAVX2(rows, src, stride, k, uintptr(tail), dst, step)
-	}
-}
-
-// PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
-// of dst, are bytes.
-func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {
-	if kernel.Wide() {
-		packAlongAVX512(k, src, stride, uintptr(n), dst, step)
-	} else {
-		packAlongAVX2(k, src, stride, uintptr(n), dst, step)
-	}
-}
-
 // RunTile computes a tile of the given height.
 func RunTile(rows int, t *Tile) {
 	if kernel.Wide() {

@@ -15,24 +15,8 @@ func runPairTile(rows int, t *Tile) { kernel.NoVectors() }
 // RunRoundedTile has no version here.
 func RunRoundedTile(rows int, t *Tile) { kernel.NoVectors() }
 
-func vecGateRow(x *float32, gate, y *uint16, n int) { kernel.NoVectors() }
-
-func vecFinishRow(x, bias *float32, biasStep int, floor float32, y *uint16, n int) {
-	kernel.NoVectors()
-}
-
 // RunTile has no version here.
 func RunTile(rows int, t *Tile) { kernel.NoVectors() }
-
-func packAcross(rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
-	kernel.NoVectors()
-}
-
-// PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
-// of dst, are bytes.
-func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {
-	kernel.NoVectors()
-}
 
 func runAlong(rows, vectors int, t *strip) { kernel.NoVectors() }
 

@@ -6,7 +6,8 @@
 // x86.go is the instruction sets: registers, how each operation of a vector is spelt,
 // and what takes other instructions in each. The other files are the kernels. Those
 // of bfloat16, and shuffles that only AVX-512 has, spell x86 themselves, and so does
-// what counts and branches. layout.go says how structs lie that assembly reads.
+// what counts and branches. choice.go writes the Go functions that choose between
+// instruction sets. layout.go says how structs lie that assembly reads.
 package main
 
 import (
@@ -83,10 +84,14 @@ func all(emits ...func(*asm)) func(*asm) {
 func main() {
 	out := flag.String("dir", "..", "folder of package kernel")
 	flag.Parse()
+	calls := choices{}
 	for _, f := range families {
-		if err := f.write(*out); err != nil {
+		if err := f.write(*out, calls); err != nil {
 			log.Fatalf("%s/%s: %v", f.folder, f.name, err)
 		}
+	}
+	if err := calls.write(*out); err != nil {
+		log.Fatal(err)
 	}
 	if err := productChoice(filepath.Join(*out, "gemm")); err != nil {
 		log.Fatal(err)
@@ -103,7 +108,8 @@ var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 // structs are the types by those names that other packages fill in, too.
 var structs = map[string]string{"tile": "Tile"}
 
-func (f family) write(dir string) error {
+// write writes the assembly and its declarations, and adds to calls.
+func (f family) write(dir string, calls choices) error {
 	ctx := build.NewContext()
 	for _, v := range f.isas {
 		f.emit(&asm{Context: ctx, isa: v})
@@ -115,6 +121,7 @@ func (f family) write(dir string) error {
 	if err := pass.Compile.Execute(file); err != nil {
 		return err
 	}
+	calls.add(f, file)
 	folder := filepath.Join(dir, f.folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

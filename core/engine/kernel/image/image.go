@@ -25,7 +25,7 @@ func Colours(dst, y, cb, cr []byte) {
 	n := kernel.Head(len(y))
 	dst, cb, cr = dst[:PixelBytes*len(y)], cb[:len(y)], cr[:len(y)]
 	if n > 0 {
-		vecColours(dst[:PixelBytes*n], y[:n], cb, cr)
+		vecColours(&dst[0], &y[0], &cb[0], &cr[0], n)
 	}
 	for i := n; i < len(y); i++ {
 		p := dst[PixelBytes*i:][:PixelBytes]
@@ -53,7 +53,7 @@ func AcrossPixels(dst, src []byte, first, weight []int32, taps int) {
 		panic("image: AcrossPixels needs taps in multiples of TapGroup, from a first pixel of at least 0")
 	}
 	if kernel.Current() != kernel.Generic {
-		vecAcrossPixels(dst, src, first, weight, taps)
+		vecAcrossPixels(&dst[0], &src[0], &first[0], &weight[0], taps/TapGroup, n, &spread[0])
 		return
 	}
 	for i, f := range first {
@@ -70,6 +70,9 @@ func AcrossPixels(dst, src []byte, first, weight []int32, taps int) {
 	}
 }
 
+// spread gives each of four weights to the four bytes of a pixel.
+var spread = [16]uint32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}
+
 // DownPixels scales columns: byte i of dst is the sum of the bytes i, i+stride,
 // i+2·stride, … of src by the weights, rounded and clipped.
 func DownPixels(dst, src []byte, stride int, weight []int32) {
@@ -80,7 +83,7 @@ func DownPixels(dst, src []byte, stride int, weight []int32) {
 	src = src[:(len(weight)-1)*stride+n]
 	if kernel.Current() != kernel.Generic {
 		if at = n &^ 31; at > 0 {
-			vecDownPixels(dst[:at], src, stride, weight)
+			vecDownPixels(&dst[0], &src[0], stride, &weight[0], len(weight), at)
 		}
 	}
 	for ; at < n; at++ {
@@ -100,7 +103,7 @@ func (l *Levels) Channel(dst []float32, pixels []byte, c int) {
 	dst = dst[:n]
 	if l.vector {
 		if k := kernel.Head(n); k > 0 {
-			vecChannel(dst[:k], pixels[:PixelBytes*k], c, &l.sums)
+			vecChannel(&dst[0], &pixels[0], uint64(8*c), &l.sums[0], k)
 			dst, pixels = dst[k:], pixels[PixelBytes*k:]
 		}
 	}

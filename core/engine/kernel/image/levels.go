@@ -50,7 +50,7 @@ func (l *Levels) agrees() bool {
 		all[v] = byte(v)
 	}
 	var got [256]float32
-	vecLevels(got[:], all[:], &l.sums)
+	vecLevels(&got[0], &all[0], &l.sums[0], len(all))
 	for v, x := range got {
 		if math.Float32bits(x) != math.Float32bits(l.table[v]) {
 			return false
@@ -64,7 +64,7 @@ func (l *Levels) Convert(dst []float32, src []byte) {
 	dst = dst[:len(src)]
 	if l.vector {
 		if n := kernel.Head(len(src)); n > 0 {
-			vecLevels(dst[:n], src[:n], &l.sums)
+			vecLevels(&dst[0], &src[0], &l.sums[0], n)
 			dst, src = dst[n:], src[n:]
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // largest is the largest of x that is not NaN, or −∞.
 func largest[T kernel.Float](x []T) T {
 	if kernel.Vectors[T](len(x)) {
-		return T(vecLargest(kernel.As32(x)))
+		groups, full, tail := kernel.Octets(len(x))
+		return T(vecLargest(groups, full, tail, kernel.Ptr32(x)))
 	}
 	top := T(math.Inf(-1))
 	for _, v := range x {
@@ -25,7 +26,8 @@ func largest[T kernel.Float](x []T) T {
 // Float32 ones add up as vectors do: eight sums of every eighth.
 func expSum[T kernel.Float](x []T, peak T, y []T) float64 {
 	if kernel.Vectors[T](len(x)) {
-		return vecExpSum(kernel.As32(x), float64(peak), kernel.As32(y))
+		groups, full, tail := kernel.Octets(len(x))
+		return vecExpSum(groups, full, tail, kernel.Ptr32(x), float64(peak), kernel.Ptr32(y))
 	}
 	var sums [8]float64
 	for j, v := range x {
@@ -46,7 +48,8 @@ func expSum[T kernel.Float](x []T, peak T, y []T) float64 {
 // softmaxGrad replaces exponentials by (y/sum − wanted)·scale.
 func softmaxGrad[T kernel.Float](y []T, sum, wanted, scale float64) {
 	if kernel.Vectors[T](len(y)) {
-		vecSoftmaxGrad(kernel.As32(y), sum, wanted, scale)
+		groups, full, tail := kernel.Octets(len(y))
+		vecSoftmaxGrad(groups, full, tail, kernel.Ptr32(y), sum, wanted, scale)
 		return
 	}
 	for j, e := range y {

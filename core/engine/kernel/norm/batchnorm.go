@@ -98,7 +98,7 @@ func newPlaneSize[T kernel.Float](hw, ahead int) planeSize {
 // planeMoments takes two passes in float32: the second measures from a mean that
 // is nearly right, and so corrects it.
 func planeMoments(x []float32, s *planeSize) moments {
-	mean, diff, square := vecMoments(x, s)
+	mean, diff, square := vecMoments(&x[0], s.vectors, s.tail, float32(s.share), 4*s.ahead)
 	d := float64(diff)
 	return moments{float64(mean) + d*s.share, float64(square) - d*d*s.share}
 }
@@ -200,12 +200,10 @@ func batchNormSums[T kernel.Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, 
 // planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32. The
 // plane to come is so many elements ahead.
 func planeSums[T kernel.Float](dy, x []T, mean T, ahead int) (sum, dot float64) {
-	done := 0
-	if kernel.Is32[T]() {
-		if done = kernel.Head(len(x)); done > 0 {
-			a, b := vecNormSums(kernel.As32(dy[:done]), kernel.As32(x), float32(mean), ahead)
-			sum, dot = float64(a), float64(b)
-		}
+	done := kernel.HeadOf[T](len(x))
+	if done > 0 {
+		a, b := vecNormSums(kernel.Ptr32(dy), kernel.Ptr32(x), float32(mean), done, 4*ahead)
+		sum, dot = float64(a), float64(b)
 	}
 	for i := done; i < len(x); i++ {
 		sum += float64(dy[i])
@@ -231,11 +229,9 @@ func batchNormInput[T kernel.Float](n, c, hw, ch int, count float64, x, dy []T, 
 // subMulAdd computes y = (x−mean)·scale + shift.
 func subMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
 	y = y[:len(x)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(x)); n > 0 {
-			vecSubMulAdd(kernel.As32(x[:n]), float32(mean), float32(scale), float32(shift), kernel.As32(y[:n]))
-			x, y = x[n:], y[n:]
-		}
+	if n := kernel.HeadOf[T](len(x)); n > 0 {
+		vecSubMulAdd(kernel.Ptr32(x), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
+		x, y = x[n:], y[n:]
 	}
 	for i, v := range x {
 		y[i] = T((v-mean)*scale) + shift
@@ -245,11 +241,9 @@ func subMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
 // normGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale.
 func normGrad[T kernel.Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
 	dy, dx = dy[:len(x)], dx[:len(x)]
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(x)); n > 0 {
-			vecNormGrad(kernel.As32(x[:n]), kernel.As32(dy[:n]), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.As32(dx[:n]))
-			x, dy, dx = x[n:], dy[n:], dx[n:]
-		}
+	if n := kernel.HeadOf[T](len(x)); n > 0 {
+		vecNormGrad(kernel.Ptr32(x), kernel.Ptr32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.Ptr32(dx), n)
+		x, dy, dx = x[n:], dy[n:], dx[n:]
 	}
 	for i, v := range x {
 		dx[i] = (dy[i] - meanDy - T((v-mean)*slope)) * scale

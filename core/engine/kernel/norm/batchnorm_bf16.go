@@ -145,7 +145,7 @@ func (g *normGate) passed(i, j int) float32 {
 func (g *normGate) sums(i int, x []uint16, mean float32, ahead int) (sum, dot float64) {
 	if vectorsBF16(g.hw) {
 		from, gate, step := g.plane(i)
-		a, b := vecHalfNormSums(&x[0], from, gate, step, mean, g.hw/2, ahead)
+		a, b := vecHalfNormSums(&x[0], from, gate, step, mean, g.hw/2, 2*ahead)
 		return float64(a), float64(b)
 	}
 	for j, h := range x {

@@ -87,14 +87,14 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 
 // normReLU computes a plane; r may be nil.
 func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(x)); n > 0 {
-			vecNormReLU(kernel.As32(x[:n]), kernel.As32(r), float32(mean), float32(scale), float32(shift), kernel.As32(y[:n]))
-			x, y = x[n:], y[n:]
-			if r != nil {
-				r = r[n:]
-			}
-		}
+	switch n := kernel.HeadOf[T](len(x)); {
+	case n == 0:
+	case r == nil:
+		vecNormReLU(kernel.Ptr32(x), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
+		x, y = x[n:], y[n:]
+	default:
+		vecNormAddReLU(kernel.Ptr32(x), kernel.Ptr32(r), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
+		x, y, r = x[n:], y[n:], r[n:]
 	}
 	for i, v := range x {
 		v = T((v-mean)*scale) + shift
@@ -111,12 +111,15 @@ func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
 // reluSums is Σd and Σd·(x−mean) of a plane, and stores d if it has a place. The
 // plane to come is so many elements ahead.
 func reluSums[T kernel.Float](y, dy, x []T, mean T, d []T, ahead int) (sum, dot float64) {
-	done := 0
-	if kernel.Is32[T]() {
-		if done = kernel.Head(len(x)); done > 0 {
-			a, b := vecReLUSums(kernel.As32(y[:done]), kernel.As32(dy), kernel.As32(x), float32(mean), kernel.As32(d), ahead)
-			sum, dot = float64(a), float64(b)
+	done := kernel.HeadOf[T](len(x))
+	if done > 0 {
+		var a, b float32
+		if d == nil {
+			a, b = vecReLUSums(kernel.Ptr32(y), kernel.Ptr32(dy), kernel.Ptr32(x), float32(mean), done, 4*ahead)
+		} else {
+			a, b = vecReLUSumsTo(kernel.Ptr32(y), kernel.Ptr32(dy), kernel.Ptr32(x), float32(mean), kernel.Ptr32(d), done, 4*ahead)
 		}
+		sum, dot = float64(a), float64(b)
 	}
 	for i := done; i < len(x); i++ {
 		var g T
@@ -134,11 +137,9 @@ func reluSums[T kernel.Float](y, dy, x []T, mean T, d []T, ahead int) (sum, dot 
 
 // reluNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale of a plane.
 func reluNormGrad[T kernel.Float](x, y, dy []T, mean, meanDy, slope, scale T, dx []T) {
-	done := 0
-	if kernel.Is32[T]() {
-		if done = kernel.Head(len(x)); done > 0 {
-			vecReLUNormGrad(kernel.As32(x[:done]), kernel.As32(y), kernel.As32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.As32(dx))
-		}
+	done := kernel.HeadOf[T](len(x))
+	if done > 0 {
+		vecReLUNormGrad(kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.Ptr32(dx), done)
 	}
 	for i := done; i < len(x); i++ {
 		var g T

@@ -17,12 +17,10 @@ func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDec
 		elementwise.Axpy(p, -lr, g)
 		return
 	}
-	if kernel.Is32[T]() && momentum != 0 && !nesterov && !maximize && !firstStep {
-		if n := kernel.Head(len(p)); n > 0 {
-			vecSGDMomentum(kernel.As32(p[:n]), kernel.As32(g[:n]), kernel.As32(buf[:n]),
-				float32(lr), float32(momentum), float32(1-dampening), float32(weightDecay))
-			p, g, buf = p[n:], g[n:], buf[n:]
-		}
+	if n := kernel.HeadOf[T](len(p)); n > 0 && momentum != 0 && !nesterov && !maximize && !firstStep {
+		vecSGDMomentum(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf),
+			float32(lr), float32(momentum), float32(1-dampening), float32(weightDecay), n)
+		p, g, buf = p[n:], g[n:], buf[n:]
 	}
 	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
 }
@@ -59,11 +57,9 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
 	near := 1-beta1 < 0.5
 	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
-	if kernel.Is32[T]() && vmax == nil && near && !maximize {
-		if n := kernel.Head(len(p)); n > 0 {
-			vecAdam(&s, kernel.As32(p[:n]), kernel.As32(g[:n]), kernel.As32(m[:n]), kernel.As32(v[:n]))
-			p, g, m, v = p[n:], g[n:], m[n:], v[n:]
-		}
+	if n := kernel.HeadOf[T](len(p)); n > 0 && vmax == nil && near && !maximize {
+		vecAdam(&adamStep{p: kernel.Ptr32(p), grad: kernel.Ptr32(g), m: kernel.Ptr32(m), v: kernel.Ptr32(v), n: n, adamConstants: s.float32s()})
+		p, g, m, v = p[n:], g[n:], m[n:], v[n:]
 	}
 	for i, w := range p {
 		d := g[i]
@@ -112,11 +108,11 @@ type adamStep struct {
 	adamConstants[float32]
 }
 
-func vecAdam[T kernel.Float](s *adamConstants[T], p, grad, m, v []float32) {
-	runAdam(&adamStep{p: &p[0], grad: &grad[0], m: &m[0], v: &v[0], n: len(p), adamConstants: adamConstants[float32]{
+func (s *adamConstants[T]) float32s() adamConstants[float32] {
+	return adamConstants[float32]{
 		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
 		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.b1),
-	}})
+	}
 }
 
 func sqrt[T kernel.Float](x T) T { return T(math.Sqrt(float64(x))) }

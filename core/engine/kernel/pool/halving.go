@@ -47,9 +47,9 @@ func (t *poolTile) plane(p *Shape, x, y []float32, idx []int32, norm bool) {
 		t.x, t.y, t.idx, t.at = &x[2*j], &y[j], &idx[j], 2*j
 		t.lo, t.hi, t.n = kernel.FirstLanes(min(2*n, lanes)), kernel.FirstLanes(max(2*n-lanes, 0)), kernel.FirstLanes(n)
 		if norm {
-			runNormPoolTile(t)
+			vecNormPool2(t)
 		} else {
-			runPoolTile(t)
+			vecMaxPool2(t)
 		}
 	}
 }

@@ -34,7 +34,7 @@ var noiseConstants = func() (c [10]uint64) {
 // signed upper 24 bits of a half, times scale. They are uniform in ±scale·2²³.
 func Noise(dst []float32, key uint64, scale float32) {
 	if n := kernel.Head(len(dst)); n > 0 {
-		vecNoise(dst[:n], key, scale)
+		vecNoise(&dst[0], key, scale, &noiseConstants[0], n)
 		key += uint64(n/2) * golden
 		dst = dst[n:]
 	}

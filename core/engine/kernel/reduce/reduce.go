@@ -55,9 +55,9 @@ func addBytes(d tensor.DType, dst, src []byte) int {
 	case tensor.F32:
 		elementwise.AddTo(tensor.View[float32](dst[:n]), tensor.View[float32](src[:n]))
 	case tensor.F16:
-		vecAddF16(tensor.View[uint16](dst[:n]), tensor.View[uint16](src[:n]))
+		vecF16Add(&tensor.View[uint16](dst)[0], &tensor.View[uint16](src)[0], n/2)
 	case tensor.BF16:
-		vecAddBF16(tensor.View[uint16](dst[:n]), tensor.View[uint16](src[:n]))
+		vecBF16Add(&tensor.View[uint16](dst)[0], &tensor.View[uint16](src)[0], n/2)
 	}
 	return n
 }
@@ -184,9 +184,9 @@ func combineHalf(op Op, d tensor.DType, acc []float32, src []byte) {
 	if n := kernel.Head(len(acc)); op == Sum && n > 0 {
 		h := tensor.View[uint16](src[:2*n])
 		if d == tensor.F16 {
-			vecAccumulateF16(acc[:n], h)
+			vecF16Accumulate(&acc[0], &h[0], n)
 		} else {
-			vecAccumulateBF16(acc[:n], h)
+			vecBF16Accumulate(&acc[0], &h[0], n)
 		}
 		acc, src = acc[n:], src[2*n:]
 	}

@@ -10,11 +10,9 @@ import (
 
 // SumSquares is Σx² in float64.
 func SumSquares[T kernel.Float](x []T) (sum float64) {
-	if kernel.Is32[T]() {
-		if n := kernel.Head(len(x)); n > 0 {
-			sum = vecSumSqDiff(kernel.As32(x[:n]), 0)
-			x = x[n:]
-		}
+	if n := kernel.HeadOf[T](len(x)); n > 0 {
+		sum = vecSumSqDiff(kernel.Ptr32(x), 0, n)
+		x = x[n:]
 	}
 	for _, v := range x {
 		sum += float64(v) * float64(v)
