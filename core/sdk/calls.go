@@ -10,7 +10,20 @@ import (
 
 // The calls of the three kinds over gRPC, and the inline data plane.
 
-func (s *server) wants(ok bool, call string) error {
+// answer runs f as one call of the instance and returns its reply. ok says whether
+// plugins of this kind support the call.
+func answer[R any](s *server, ok bool, call string, f func() (*R, error)) (reply *R, err error) {
+	if err := s.supports(ok, call); err != nil {
+		return nil, err
+	}
+	err = s.call(func() error {
+		reply, err = f()
+		return err
+	})
+	return reply, err
+}
+
+func (s *server) supports(ok bool, call string) error {
 	if ok {
 		return nil
 	}
@@ -19,186 +32,154 @@ func (s *server) wants(ok bool, call string) error {
 
 // OpenBackend implements pb.PluginServer.
 func (s *server) OpenBackend(ctx context.Context, r *pb.OpenBackendRequest) (*pb.OpenBackendReply, error) {
-	if err := s.wants(s.backend != nil, "OpenBackend"); err != nil {
-		return nil, err
-	}
-	group, err := groupFromProto(r)
-	if err != nil {
-		return nil, err
-	}
-	options, err := decodeOptions(s.info.Options, r.OptionsJson)
-	if err != nil {
-		return nil, err
-	}
-	err = s.call(func() error { return s.backend.Open(ctx, group, options) })
-	if err != nil {
-		return nil, err
-	}
-	s.opened.Store(&opened{timeout: group.Timeout, world: group.WorldSize, channels: group.Channels})
-	return &pb.OpenBackendReply{}, nil
+	return answer(s, s.backend != nil, "OpenBackend", func() (*pb.OpenBackendReply, error) {
+		group, err := groupFromProto(r)
+		if err != nil {
+			return nil, err
+		}
+		options, err := decodeOptions(s.info.Options, r.OptionsJson)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.backend.Open(ctx, group, options); err != nil {
+			return nil, err
+		}
+		s.opened.Store(&opened{timeout: group.Timeout, world: group.WorldSize, channels: group.Channels})
+		return &pb.OpenBackendReply{}, nil
+	})
 }
 
 // Listen implements pb.PluginServer.
 func (s *server) Listen(ctx context.Context, _ *pb.ListenRequest) (*pb.ListenReply, error) {
-	if err := s.wants(s.backend != nil, "Listen"); err != nil {
-		return nil, err
-	}
-	out := &pb.ListenReply{}
-	return out, s.call(func() (err error) {
-		out.Endpoint, err = s.backend.Listen(ctx)
-		return err
+	return answer(s, s.backend != nil, "Listen", func() (*pb.ListenReply, error) {
+		endpoint, err := s.backend.Listen(ctx)
+		return &pb.ListenReply{Endpoint: endpoint}, err
 	})
 }
 
 // Connect implements pb.PluginServer.
 func (s *server) Connect(ctx context.Context, r *pb.ConnectRequest) (*pb.ConnectReply, error) {
-	if err := s.wants(s.backend != nil, "Connect"); err != nil {
-		return nil, err
-	}
-	return &pb.ConnectReply{}, s.call(func() error { return s.backend.Connect(ctx, r.Endpoints) })
+	return answer(s, s.backend != nil, "Connect", func() (*pb.ConnectReply, error) {
+		return &pb.ConnectReply{}, s.backend.Connect(ctx, r.Endpoints)
+	})
 }
 
 // OpenDataset implements pb.PluginServer.
 func (s *server) OpenDataset(ctx context.Context, r *pb.OpenDatasetRequest) (*pb.OpenDatasetReply, error) {
-	if err := s.wants(s.dataset != nil, "OpenDataset"); err != nil {
-		return nil, err
-	}
-	options, err := decodeOptions(s.info.Options, r.OptionsJson)
-	if err != nil {
-		return nil, err
-	}
-	req := DatasetRequest{
-		Options: options, Rank: int(r.Rank), LocalRank: int(r.LocalRank), WorldSize: int(r.WorldSize),
-		Seed: r.Seed, Log: s.log,
-	}
-	open := &opened{timeout: time.Duration(r.TimeoutNs), world: req.WorldSize}
-	err = s.call(func() (err error) {
-		open.spec, err = s.dataset.Open(ctx, req)
-		return err
+	return answer(s, s.dataset != nil, "OpenDataset", func() (*pb.OpenDatasetReply, error) {
+		options, err := decodeOptions(s.info.Options, r.OptionsJson)
+		if err != nil {
+			return nil, err
+		}
+		spec, err := s.dataset.Open(ctx, DatasetRequest{
+			Options: options, Rank: int(r.Rank), LocalRank: int(r.LocalRank), WorldSize: int(r.WorldSize),
+			Seed: r.Seed, Log: s.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.opened.Store(&opened{timeout: time.Duration(r.TimeoutNs), world: int(r.WorldSize), spec: spec})
+		return spec.toProto(), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.opened.Store(open)
-	return open.spec.toProto(), nil
 }
 
 // Policy implements pb.PluginServer.
 func (s *server) Policy(ctx context.Context, r *pb.PolicyRequest) (*pb.PolicyReply, error) {
-	if err := s.wants(s.precision != nil, "Policy"); err != nil {
-		return nil, err
-	}
-	options, err := decodeOptions(s.info.Options, r.OptionsJson)
-	if err != nil {
-		return nil, err
-	}
-	var policy Policy
-	err = s.call(func() (err error) {
-		policy, err = s.precision.Policy(ctx, options)
-		return err
+	return answer(s, s.precision != nil, "Policy", func() (*pb.PolicyReply, error) {
+		options, err := decodeOptions(s.info.Options, r.OptionsJson)
+		if err != nil {
+			return nil, err
+		}
+		policy, err := s.precision.Policy(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		s.opened.Store(&opened{})
+		return policyToProto(&policy), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	s.opened.Store(&opened{})
-	return policyToProto(&policy), nil
 }
 
 // State implements pb.PluginServer.
 func (s *server) State(ctx context.Context, _ *pb.StateRequest) (*pb.StateReply, error) {
-	if err := s.wants(s.precision != nil, "State"); err != nil {
-		return nil, err
-	}
-	out := &pb.StateReply{}
-	return out, s.call(func() (err error) {
-		out.State, err = s.precision.State(ctx)
-		return err
+	return answer(s, s.precision != nil, "State", func() (*pb.StateReply, error) {
+		state, err := s.precision.State(ctx)
+		return &pb.StateReply{State: state}, err
 	})
 }
 
 // Load implements pb.PluginServer.
 func (s *server) Load(ctx context.Context, r *pb.LoadRequest) (*pb.LoadReply, error) {
-	if err := s.wants(s.precision != nil, "Load"); err != nil {
+	return answer(s, s.precision != nil, "Load", func() (*pb.LoadReply, error) {
+		return &pb.LoadReply{}, s.precision.Load(ctx, r.State)
+	})
+}
+
+// inline runs f as one operation of the inline data plane. Its context also ends with
+// an abort.
+func inline[R any](ctx context.Context, s *server, ok bool, call string, f func(context.Context, *opened) (*R, error)) (*R, error) {
+	if err := s.supports(ok, call); err != nil {
 		return nil, err
 	}
-	return &pb.LoadReply{}, s.call(func() error { return s.precision.Load(ctx, r.State) })
+	open, err := s.mustBeOpen()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return f(ctx, open)
 }
 
 // Collective implements pb.PluginServer: a collective with its bytes.
 func (s *server) Collective(ctx context.Context, r *pb.CollectiveRequest) (*pb.CollectiveReply, error) {
-	if err := s.wants(s.backend != nil, "Collective"); err != nil {
-		return nil, err
-	}
-	c := &Collective{
-		Seq: r.Seq, Op: Op(r.Op), Reduce: ReduceOp(r.Reduce), DType: tensor.DType(r.Dtype),
-		Count: int(r.Count), Root: int(r.Root), Bucket: int(r.Bucket), Channel: int(r.Channel), Buf: r.Data,
-	}
-	open, err := s.mustBeOpen()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.check(open, r.Count); err != nil {
-		return nil, err
-	}
-	if size := c.Size(open.world); size != len(r.Data) {
-		return nil, protocolError("%v has %d bytes, not %d", c, size, len(r.Data))
-	}
-	aligned := tensor.Aligned(len(r.Data)) // protobuf's bytes may be unaligned
-	copy(aligned, r.Data)
-	c.Buf = aligned
-	ctx, stop := s.joined(ctx)
-	defer stop()
-	if err := s.do(ctx, open, c); err != nil {
-		return nil, err
-	}
-	return &pb.CollectiveReply{Data: c.Buf}, nil
+	return inline(ctx, s, s.backend != nil, "Collective", func(ctx context.Context, open *opened) (*pb.CollectiveReply, error) {
+		c := &Collective{
+			Seq: r.Seq, Op: Op(r.Op), Reduce: ReduceOp(r.Reduce), DType: tensor.DType(r.Dtype),
+			Count: int(r.Count), Root: int(r.Root), Bucket: int(r.Bucket), Channel: int(r.Channel),
+		}
+		if err := c.check(open, r.Count); err != nil {
+			return nil, err
+		}
+		if size := c.Size(open.world); size != len(r.Data) {
+			return nil, protocolError("%v has %d bytes, not %d", c, size, len(r.Data))
+		}
+		c.Buf = tensor.Aligned(len(r.Data)) // protobuf's bytes may be unaligned
+		copy(c.Buf, r.Data)
+		if err := s.do(ctx, open, c); err != nil {
+			return nil, err
+		}
+		return &pb.CollectiveReply{Data: c.Buf}, nil
+	})
 }
 
 // Fill implements pb.PluginServer: a batch with its bytes.
 func (s *server) Fill(ctx context.Context, r *pb.FillRequest) (*pb.FillReply, error) {
-	if err := s.wants(s.dataset != nil, "Fill"); err != nil {
-		return nil, err
-	}
-	open, err := s.mustBeOpen()
-	if err != nil {
-		return nil, err
-	}
-	n := len(r.Indices)
-	b := &Batch{
-		Split: Split(r.Split), Epoch: int(r.Epoch), Seed: r.Seed, Indices: r.Indices,
-		Input: tensor.Aligned(n * open.spec.Input.Bytes()), Target: tensor.Aligned(n * open.spec.Target.Bytes()),
-	}
-	if r.Split > uint32(Test) {
-		return nil, protocolError("split %d", r.Split)
-	}
-	if err := b.check(&open.spec); err != nil {
-		return nil, err
-	}
-	ctx, stop := s.joined(ctx)
-	defer stop()
-	if err := s.fill(ctx, open, b); err != nil {
-		return nil, err
-	}
-	return &pb.FillReply{Input: b.Input, Target: b.Target}, nil
+	return inline(ctx, s, s.dataset != nil, "Fill", func(ctx context.Context, open *opened) (*pb.FillReply, error) {
+		if r.Split > uint32(Test) {
+			return nil, protocolError("split %d", r.Split)
+		}
+		n := len(r.Indices)
+		b := &Batch{
+			Split: Split(r.Split), Epoch: int(r.Epoch), Seed: r.Seed, Indices: r.Indices,
+			Input: tensor.Aligned(n * open.spec.Input.Bytes()), Target: tensor.Aligned(n * open.spec.Target.Bytes()),
+		}
+		if err := b.check(&open.spec); err != nil {
+			return nil, err
+		}
+		if err := s.fill(ctx, open, b); err != nil {
+			return nil, err
+		}
+		return &pb.FillReply{Input: b.Input, Target: b.Target}, nil
+	})
 }
 
 // Update implements pb.PluginServer.
 func (s *server) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.UpdateReply, error) {
-	if err := s.wants(s.precision != nil, "Update"); err != nil {
-		return nil, err
-	}
-	ctx, stop := s.joined(ctx)
-	defer stop()
-	state, err := s.update(ctx, r.FoundInf)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.UpdateReply{Scale: state.Scale, Skip: state.Skip, Skipped: state.Skipped}, nil
-}
-
-// joined returns a context that ends with the call or with an abort.
-func (s *server) joined(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+	return inline(ctx, s, s.precision != nil, "Update", func(ctx context.Context, _ *opened) (*pb.UpdateReply, error) {
+		state, err := s.update(ctx, r.FoundInf)
+		if err != nil {
+			return nil, err
+		}
+		return &pb.UpdateReply{Scale: state.Scale, Skip: state.Skip, Skipped: state.Skipped}, nil
+	})
 }

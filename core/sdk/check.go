@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -78,55 +79,49 @@ func unknownOption(found *usererr.List, opts []Option, key string) {
 	found.Addf(key, help, "unknown key")
 }
 
+// converters convert a TOML value to an option's type, by the type's name.
+var converters = map[OptionType]func(*Option, any) (any, error){
+	String: one(toString), Duration: one(toDuration), Boolean: one(to[bool]), Int: one(toInt), Float: one(toFloat),
+	StringList: list(toString), IntList: list(toInt), FloatList: list(toFloat),
+}
+
 // check converts one value to the option's declared type, or returns what is wrong
 // with it.
 func (o *Option) check(v any) (any, error) {
-	switch o.Type {
-	case String:
-		return one(o, v, toString)
-	case Duration:
-		return one(o, v, toDuration)
-	case Boolean:
-		return one(o, v, toBool)
-	case Int:
-		return one(o, v, toInt)
-	case Float:
-		return one(o, v, toFloat)
-	case StringList:
-		return list(o, v, toString)
-	case IntList:
-		return list(o, v, toInt)
-	case FloatList:
-		return list(o, v, toFloat)
+	convert, known := converters[o.Type]
+	if !known {
+		return nil, fmt.Errorf("the plugin declares the unknown type %q", o.Type)
 	}
-	return nil, fmt.Errorf("the plugin declares the unknown type %q", o.Type)
+	return convert(o, v)
 }
 
-func one[T any](o *Option, v any, convert func(*Option, any) (T, error)) (any, error) {
-	t, err := convert(o, v)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-func list[T any](o *Option, v any, convert func(*Option, any) (T, error)) (any, error) {
-	if typed, ok := v.([]T); ok {
-		v = anys(typed)
-	}
-	values, ok := v.([]any)
-	if !ok {
-		return nil, wrongType(o, v)
-	}
-	out := make([]T, len(values))
-	for i, e := range values {
-		t, err := convert(o, e)
+func one[T any](convert func(*Option, any) (T, error)) func(*Option, any) (any, error) {
+	return func(o *Option, v any) (any, error) {
+		t, err := convert(o, v)
 		if err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
+			return nil, err
 		}
-		out[i] = t
+		return t, nil
 	}
-	return out, nil
+}
+
+func list[T any](convert func(*Option, any) (T, error)) func(*Option, any) (any, error) {
+	return func(o *Option, v any) (any, error) {
+		if typed, ok := v.([]T); ok {
+			v = anys(typed)
+		}
+		values, err := to[[]any](o, v)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]T, len(values))
+		for i, e := range values {
+			if out[i], err = convert(o, e); err != nil {
+				return nil, fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+		return out, nil
+	}
 }
 
 func anys[T any](s []T) []any {
@@ -137,21 +132,27 @@ func anys[T any](s []T) []any {
 	return out
 }
 
-func toString(o *Option, v any) (string, error) {
-	s, ok := v.(string)
+// to accepts values of exactly one Go type.
+func to[T any](o *Option, v any) (T, error) {
+	t, ok := v.(T)
 	if !ok {
-		return "", wrongType(o, v)
+		return t, wrongType(o, v)
 	}
-	if len(o.Enum) > 0 && !slices.Contains(o.Enum, s) {
-		return "", fmt.Errorf("%q is not one of %s", s, quoted(o.Enum))
+	return t, nil
+}
+
+func toString(o *Option, v any) (string, error) {
+	s, err := to[string](o, v)
+	if err == nil && len(o.Enum) > 0 && !slices.Contains(o.Enum, s) {
+		err = fmt.Errorf("%q is not one of %s", s, quoted(o.Enum))
 	}
-	return s, nil
+	return s, err
 }
 
 func toDuration(o *Option, v any) (string, error) {
-	s, ok := v.(string)
-	if !ok {
-		return "", wrongType(o, v)
+	s, err := to[string](o, v)
+	if err != nil {
+		return "", err
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -160,35 +161,27 @@ func toDuration(o *Option, v any) (string, error) {
 	return s, o.within(d.Seconds(), s)
 }
 
-func toBool(o *Option, v any) (bool, error) {
-	b, ok := v.(bool)
-	if !ok {
-		return false, wrongType(o, v)
-	}
-	return b, nil
-}
-
 func toInt(o *Option, v any) (int64, error) {
-	n, ok := v.(int64)
-	if i, isInt := v.(int); isInt {
-		n, ok = int64(i), true
+	if i, ok := v.(int); ok {
+		v = int64(i)
 	}
-	if !ok {
-		return 0, wrongType(o, v)
+	n, err := to[int64](o, v)
+	if err != nil {
+		return 0, err
 	}
 	return n, o.within(float64(n), strconv.FormatInt(n, 10))
 }
 
 func toFloat(o *Option, v any) (float64, error) {
-	f, ok := v.(float64)
 	switch n := v.(type) {
 	case int64:
-		f, ok = float64(n), true
+		v = float64(n)
 	case int:
-		f, ok = float64(n), true
+		v = float64(n)
 	}
-	if !ok {
-		return 0, wrongType(o, v)
+	f, err := to[float64](o, v)
+	if err != nil {
+		return 0, err
 	}
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0, fmt.Errorf("%v is not a finite number", f)
@@ -235,29 +228,13 @@ func (o *Option) help() string {
 }
 
 func wrongType(o *Option, v any) error {
-	return fmt.Errorf("wants %s, got %s", article(o.Type), describe(v))
+	return fmt.Errorf("want %s, got %s", cmp.Or(inWords[o.Type], string(o.Type)), describe(v))
 }
 
-func article(t OptionType) string {
-	switch t {
-	case String:
-		return "a string"
-	case Int:
-		return "an integer"
-	case Float:
-		return "a number"
-	case Boolean:
-		return "true or false"
-	case Duration:
-		return "a duration"
-	case FloatList:
-		return "a list of numbers"
-	case IntList:
-		return "a list of integers"
-	case StringList:
-		return "a list of strings"
-	}
-	return string(t)
+// inWords is what messages call a value of an option's type.
+var inWords = map[OptionType]string{
+	String: "a string", Int: "an integer", Float: "a number", Boolean: "true or false", Duration: "a duration",
+	StringList: "a list of strings", IntList: "a list of integers", FloatList: "a list of numbers",
 }
 
 // describe names a TOML value by its TOML type.

@@ -60,39 +60,30 @@ func TestOpContext(t *testing.T) {
 
 // A collective of the ring allocates nothing on its way to the backend.
 func TestCollectiveAllocatesNothing(t *testing.T) {
-	s := &server{backend: stubBackend{}, ctx: context.Background(), arenas: map[uint32]*Arena{}}
-	mem, err := shm.New("test", 4096)
-	if err != nil {
-		t.Skipf("needs shared memory: %v", err)
-	}
-	defer mem.Close()
-	s.arenas[1] = &Arena{ID: 1, Name: "test", Arena: mem}
-	s.opened.Store(&opened{timeout: time.Minute, world: 2})
 	sub := &shm.Submission{Ticket: 1, Seq: 1, Op: uint8(OpAllReduce), DType: uint8(tensor.F32), Count: 16, Size: 64, Arena: 1, Bucket: -1}
-	done := &shm.Completion{}
-	if n := testing.AllocsPerRun(100, func() {
-		if err := s.operate(sub, done); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	allocatesNothing(t, &server{backend: stubBackend{}}, DatasetSpec{}, sub)
 }
 
-// Nor does a batch.
+// A batch allocates nothing on its way to the data set.
 func TestFillAllocatesNothing(t *testing.T) {
-	s := &server{dataset: stubDataset{}, ctx: context.Background(), arenas: map[uint32]*Arena{}}
-	mem, err := shm.New("test", 4096)
-	if err != nil {
-		t.Skipf("needs shared memory: %v", err)
-	}
-	defer mem.Close()
-	s.arenas[1] = &Arena{ID: 1, Name: "test", Arena: mem}
 	spec := DatasetSpec{Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}, Target: tensor.Spec{DType: tensor.I32}, TrainSamples: 9}
-	s.opened.Store(&opened{timeout: time.Minute, world: 2, spec: spec})
 	sub := &shm.Submission{Ticket: 1, Op: pb.OpFill, Arena: 1, Count: 4}
 	a := pb.FillArgs{Input: 64, InputSize: 48, Target: 128, TargetSize: 16}
 	a.Put(sub.Payload[:])
+	allocatesNothing(t, &server{dataset: stubDataset{}}, spec, sub)
+}
+
+// allocatesNothing runs an operation in arena 1, of 4096 bytes.
+func allocatesNothing(t *testing.T, s *server, spec DatasetSpec, sub *shm.Submission) {
+	t.Helper()
+	mem, err := shm.New("test", 4096)
+	if err != nil {
+		t.Skipf("needs shared memory: %v", err)
+	}
+	defer mem.Close()
+	s.ctx = context.Background()
+	s.arenas = map[uint32]*Arena{1: {ID: 1, Name: "test", Arena: mem}}
+	s.opened.Store(&opened{timeout: time.Minute, world: 2, spec: spec})
 	done := &shm.Completion{}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := s.operate(sub, done); err != nil {

@@ -117,7 +117,7 @@ func errorToProto(err error) *pb.Error {
 	)
 	switch {
 	case errors.As(err, &stall):
-		out.Typed = &pb.Error_Stall{Stall: &pb.Stall{Seq: stall.Seq, Op: uint32(stall.Op), Bucket: int64(stall.Bucket), Missing: int64s(stall.Missing), WaitedNs: int64(stall.Waited)}}
+		out.Typed = &pb.Error_Stall{Stall: &pb.Stall{Seq: stall.Seq, Op: uint32(stall.Op), Bucket: int64(stall.Bucket), Missing: pb.Integers[int64](stall.Missing), WaitedNs: int64(stall.Waited)}}
 	case errors.As(err, &mismatch):
 		out.Typed = &pb.Error_Mismatch{Mismatch: &pb.Mismatch{Rank: int64(mismatch.Rank), Peer: int64(mismatch.Peer), Mine: mismatch.Mine, Its: mismatch.Its}}
 	case errors.As(err, &peer):
@@ -138,14 +138,6 @@ func problemsToProto(l usererr.List) *pb.Problems {
 	out := &pb.Problems{}
 	for _, p := range l {
 		out.Problems = append(out.Problems, &pb.Problem{Key: p.Key, Detail: p.Detail, Help: p.Help})
-	}
-	return out
-}
-
-func int64s(s []int) []int64 {
-	out := make([]int64, len(s))
-	for i, v := range s {
-		out[i] = int64(v)
 	}
 	return out
 }

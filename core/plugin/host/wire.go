@@ -145,7 +145,7 @@ func fromStatus(err error) error {
 func errorFromProto(p *pb.Error) error {
 	switch t := p.Typed.(type) {
 	case *pb.Error_Stall:
-		return &sdk.StallError{Seq: t.Stall.Seq, Op: sdk.Op(t.Stall.Op), Bucket: int(t.Stall.Bucket), Missing: ints(t.Stall.Missing), Waited: time.Duration(t.Stall.WaitedNs)}
+		return &sdk.StallError{Seq: t.Stall.Seq, Op: sdk.Op(t.Stall.Op), Bucket: int(t.Stall.Bucket), Missing: pb.Integers[int](t.Stall.Missing), Waited: time.Duration(t.Stall.WaitedNs)}
 	case *pb.Error_Mismatch:
 		return &sdk.MismatchError{Rank: int(t.Mismatch.Rank), Peer: int(t.Mismatch.Peer), Mine: t.Mismatch.Mine, Its: t.Mismatch.Its}
 	case *pb.Error_Peer:
@@ -165,14 +165,6 @@ func errorFromProto(p *pb.Error) error {
 		return &contextual{generic, context.Canceled}
 	}
 	return generic
-}
-
-func ints(s []int64) []int {
-	out := make([]int, len(s))
-	for i, v := range s {
-		out[i] = int(v)
-	}
-	return out
 }
 
 // contextual is a plugin's error that also counts as one of package context.

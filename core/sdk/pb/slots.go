@@ -122,3 +122,12 @@ func (s *Span) Get(b []byte) {
 	s.Begin = int64(binary.LittleEndian.Uint64(b[0:]))
 	s.End = int64(binary.LittleEndian.Uint64(b[8:]))
 }
+
+// Integers converts the elements of a list, which are int64 in messages.
+func Integers[To, From int | int64](list []From) []To {
+	out := make([]To, len(list))
+	for i, v := range list {
+		out[i] = To(v)
+	}
+	return out
+}
