@@ -341,55 +341,41 @@ func (r *remoteBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState
 	return nil
 }
 
-// localBackend serialises the calls to an instance in this process.
+// localBackend is an instance in this process.
 type localBackend struct {
-	once
-	mu     sync.Mutex
-	b      sdk.Backend
-	broken error
+	local[sdk.Backend]
+	broken error // the first failure of a collective
 }
 
 // InProcessBackend runs an instance in this process: for tests, and for callers
 // that accept that the rank dies with it.
 func InProcessBackend(b sdk.Backend) *Backend {
-	local := &localBackend{b: b}
-	info := b.Info()
-	info.Kind = sdk.KindBackend
+	l := &localBackend{local: newLocal(sdk.KindBackend, b)}
 	out := &Backend{}
-	out.now.Store(&backendInstance{info: info, ctl: local, queue: localQueue(&info, local.do)})
+	out.now.Store(&backendInstance{info: l.info, ctl: l, queue: l.queue(l.do)})
 	return out
 }
 
 func (l *localBackend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	group.InProcess = true
-	return l.b.Open(ctx, group, options)
+	return l.call(func() error { return l.instance.Open(ctx, group, options) })
 }
 
 func (l *localBackend) Attach(ctx context.Context, arena *sdk.Arena) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Attach(ctx, arena)
+	return l.call(func() error { return l.instance.Attach(ctx, arena) })
 }
 
 func (l *localBackend) Listen(ctx context.Context) ([]byte, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Listen(ctx)
+	return get(&l.local, func() ([]byte, error) { return l.instance.Listen(ctx) })
 }
 
 func (l *localBackend) Connect(ctx context.Context, endpoints [][]byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Connect(ctx, endpoints)
+	return l.call(func() error { return l.instance.Connect(ctx, endpoints) })
 }
 
 func (l *localBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.broken == nil {
-		l.broken = l.b.Do(ctx, &op.call)
+		l.broken = l.instance.Do(ctx, &op.call)
 	}
 	return l.broken
 }
@@ -398,8 +384,6 @@ func (l *localBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState)
 const align = 64
 
 var _ Collectives = (*Backend)(nil)
-
-func (l *localBackend) Close() error { return l.close(l.b.Close) }
 
 // Flights returns the last operations that were submitted to the plugin, at most
 // 1,024, oldest first, also after its death and after Close. Nil without shared

@@ -34,8 +34,7 @@ type callQueue struct {
 	timeout   time.Duration
 	ops       [shm.Slots]operation
 	results   [shm.Slots]result
-	broken    error
-	brokenAt  uint64
+	broken    breakage
 }
 
 type result struct {
@@ -126,10 +125,7 @@ func (l *callQueue) wait(ticket uint64, scale *sdk.ScaleState) error {
 	}
 	r := &l.results[ticket%shm.Slots]
 	if r.ticket != ticket { // long ago
-		if l.broken != nil && ticket >= l.brokenAt {
-			return l.broken
-		}
-		return nil
+		return l.broken.of(ticket)
 	}
 	if scale != nil {
 		*scale = r.scale
@@ -166,9 +162,7 @@ func (l *callQueue) run() {
 		}
 		if err != nil {
 			r.err = l.owner.error(op.name(), err)
-			if l.broken == nil {
-				l.broken, l.brokenAt = r.err, t
-			}
+			l.broken.note(t, r.err)
 		}
 		l.done = t
 		l.cond.Broadcast()

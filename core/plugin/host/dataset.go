@@ -243,39 +243,27 @@ func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleSta
 	return nil
 }
 
-// localDataset serialises the calls to an instance in this process.
-type localDataset struct {
-	once
-	mu sync.Mutex
-	d  sdk.Dataset
-}
+// localDataset is an instance in this process.
+type localDataset struct{ local[sdk.Dataset] }
 
 // InProcessDataset runs an instance in this process.
 func InProcessDataset(d sdk.Dataset) *Dataset {
-	local := &localDataset{d: d}
-	info := d.Info()
-	info.Kind = sdk.KindDataset
-	return &Dataset{info: info, ctl: local, queue: localQueue(&info, local.fill)}
+	l := &localDataset{newLocal(sdk.KindDataset, d)}
+	return &Dataset{info: l.info, ctl: l, queue: l.queue(l.fill)}
 }
 
 func (l *localDataset) Open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration) (sdk.DatasetSpec, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if req.Log == nil {
 		req.Log = slog.New(slog.DiscardHandler)
 	}
-	return l.d.Open(ctx, req)
+	return get(&l.local, func() (sdk.DatasetSpec, error) { return l.instance.Open(ctx, req) })
 }
 
 func (l *localDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.d.Fill(ctx, &op.batch)
+	return l.instance.Fill(ctx, &op.batch)
 }
 
 var _ Batches = (*Dataset)(nil)
-
-func (l *localDataset) Close() error { return l.close(l.d.Close) }
 
 // Overdue describes a batch that has been outstanding for at least the given time;
 // "" if there is none, or without shared memory.

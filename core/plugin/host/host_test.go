@@ -266,32 +266,28 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-func newBackend(t testing.TB, h *host.Host, inside bool) *host.Backend {
+// start returns an instance in this process, or starts the plugin "fake".
+func start[P, I any](t testing.TB, inside bool, local func(I) *P, instance I, process func(context.Context, string) (*P, error)) *P {
 	t.Helper()
 	if inside {
-		return host.InProcessBackend(&fakeBackend{})
+		return local(instance)
 	}
-	b, err := h.StartBackend(t.Context(), "fake")
+	p, err := process(t.Context(), "fake")
 	must(t, err)
-	return b
+	return p
+}
+
+func newBackend(t testing.TB, h *host.Host, inside bool) *host.Backend {
+	t.Helper()
+	return start(t, inside, host.InProcessBackend, sdk.Backend(&fakeBackend{}), h.StartBackend)
 }
 
 func newDataset(t testing.TB, h *host.Host, inside bool) *host.Dataset {
 	t.Helper()
-	if inside {
-		return host.InProcessDataset(&fakeDataset{})
-	}
-	d, err := h.StartDataset(t.Context(), "fake")
-	must(t, err)
-	return d
+	return start(t, inside, host.InProcessDataset, sdk.Dataset(&fakeDataset{}), h.StartDataset)
 }
 
 func newPrecision(t testing.TB, h *host.Host, inside bool) *host.Precision {
 	t.Helper()
-	if inside {
-		return host.InProcessPrecision(&fakePrecision{})
-	}
-	p, err := h.StartPrecision(t.Context(), "fake")
-	must(t, err)
-	return p
+	return start(t, inside, host.InProcessPrecision, sdk.Precision(&fakePrecision{}), h.StartPrecision)
 }

@@ -167,46 +167,30 @@ func (r *remotePrecision) update(ctx context.Context, op *operation, scale *sdk.
 	return nil
 }
 
-// localPrecision serialises the calls to an instance in this process.
-type localPrecision struct {
-	once
-	mu sync.Mutex
-	p  sdk.Precision
-}
+// localPrecision is an instance in this process.
+type localPrecision struct{ local[sdk.Precision] }
 
 // InProcessPrecision runs an instance in this process.
 func InProcessPrecision(p sdk.Precision) *Precision {
-	local := &localPrecision{p: p}
-	info := p.Info()
-	info.Kind = sdk.KindPrecision
-	return &Precision{info: info, ctl: local, queue: localQueue(&info, local.update)}
+	l := &localPrecision{newLocal(sdk.KindPrecision, p)}
+	return &Precision{info: l.info, ctl: l, queue: l.queue(l.update)}
 }
 
 func (l *localPrecision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.p.Policy(ctx, options)
+	return get(&l.local, func() (sdk.Policy, error) { return l.instance.Policy(ctx, options) })
 }
 
 func (l *localPrecision) State(ctx context.Context) (map[string]float64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.p.State(ctx)
+	return get(&l.local, func() (map[string]float64, error) { return l.instance.State(ctx) })
 }
 
 func (l *localPrecision) Load(ctx context.Context, state map[string]float64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.p.Load(ctx, state)
+	return l.call(func() error { return l.instance.Load(ctx, state) })
 }
 
 func (l *localPrecision) update(ctx context.Context, op *operation, scale *sdk.ScaleState) (err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*scale, err = l.p.Update(ctx, op.foundInf)
+	*scale, err = l.instance.Update(ctx, op.foundInf)
 	return err
 }
 
 var _ Scaler = (*Precision)(nil)
-
-func (l *localPrecision) Close() error { return l.close(l.p.Close) }

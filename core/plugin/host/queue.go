@@ -44,3 +44,25 @@ type operation struct {
 
 // name returns the operation's name in messages.
 func (op *operation) name() string { return flight.Name(op.code, op.call.Seq) }
+
+// breakage is the first failed operation of a queue.
+type breakage struct {
+	err    error
+	ticket uint64
+}
+
+// note keeps the first error.
+func (b *breakage) note(ticket uint64, err error) {
+	if b.err == nil {
+		b.err, b.ticket = err, ticket
+	}
+}
+
+// of returns the outcome of an operation whose own result is no longer kept: after the
+// first failure all operations fail.
+func (b *breakage) of(ticket uint64) error {
+	if ticket < b.ticket {
+		return nil
+	}
+	return b.err
+}

@@ -29,8 +29,7 @@ type ringQueue struct {
 	progress  time.Time
 	timeout   time.Duration
 	slots     [shm.Slots]outcome
-	broken    error  // the first failure
-	brokenAt  uint64 // its ticket
+	broken    breakage
 }
 
 // outcome is the result of the operation with a ticket, if known.
@@ -120,10 +119,7 @@ func (l *ringQueue) wait(ticket uint64, scale *sdk.ScaleState) error {
 	}
 	o := &l.slots[ticket%shm.Slots]
 	if o.ticket != ticket { // long ago
-		if l.broken != nil && ticket >= l.brokenAt {
-			return l.broken
-		}
-		return nil
+		return l.broken.of(ticket)
 	}
 	if scale != nil && o.err == nil {
 		*scale = sdk.ScaleState{Scale: o.scale.Scale, Skip: o.scale.Skip, Skipped: o.scale.Skipped}
@@ -218,9 +214,7 @@ func (l *ringQueue) record() {
 		return
 	}
 	o.err = l.p.error(flight.Name(o.code, o.seq), l.reason(t))
-	if l.broken == nil {
-		l.broken, l.brokenAt = o.err, t
-	}
+	l.broken.note(t, o.err)
 }
 
 // reason asks the plugin why an operation failed.

@@ -299,37 +299,6 @@ func (p *plugin) failure() error { return p.proc.failure() }
 
 func (p *plugin) giveUp(cause error) { p.proc.giveUp(cause) }
 
-// local is the owner of an instance in this process.
-type local struct {
-	kind sdk.Kind
-	name string
-}
-
-// localQueue returns the queue of an instance in this process. Its errors have the
-// instance's name, like those of a process.
-func localQueue(info *sdk.Info, call func(context.Context, *operation, *sdk.ScaleState) error) queue {
-	return newCallQueue(local{info.Kind, info.Name}, call, margin)
-}
-
-func (l local) error(phase string, err error) error {
-	return &PluginError{Kind: l.kind, Name: l.name, Phase: phase, Cause: err}
-}
-
-func (local) failure() error { return nil }
-
-func (local) giveUp(error) {}
-
-// once closes an instance in this process once and keeps the error.
-type once struct {
-	closing sync.Once
-	err     error
-}
-
-func (o *once) close(f func() error) error {
-	o.closing.Do(func() { o.err = f() })
-	return o.err
-}
-
 func (p *plugin) pid() int {
 	if p == nil {
 		return 0

@@ -131,20 +131,20 @@ func (g *group) close() {
 	g.showLogs()
 }
 
-// showLogs adds what the ranks' processes said last to the output of a check
+// showLogs adds the last lines of the ranks' processes to the output of a check
 // that failed.
 func (g *group) showLogs() {
 	if !g.t.Failed() {
 		return
 	}
 	for rank, b := range g.backends {
-		if w, ok := b.(*wired); ok && w.said.text() != "" {
-			g.t.Logf("last lines of rank %d's log:\n%s", rank, w.said.text())
+		if w, ok := b.(*wired); ok {
+			w.log.show(g.t, rank)
 		}
 	}
 }
 
-// errors runs f for every rank at once and returns what each said. Ranks that
+// errors runs f for every rank at once and returns the errors. Ranks that
 // do not return fail the check by their numbers: processes are ended then, and
 // instances in this process end it with all goroutines' stacks.
 func (g *group) errors(what string, f func(ctx context.Context, rank int) error) []error {

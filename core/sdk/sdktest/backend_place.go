@@ -20,6 +20,6 @@ func BackendPlaced(h *host.Host, plugin string, options map[string]any, need sdk
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &wired{Backend: b, said: &lastWords{}}
+		return &wired{Backend: b, log: &logTail{}}
 	}
 }

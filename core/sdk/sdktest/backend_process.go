@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -20,14 +19,8 @@ import (
 func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
 	return func(t testing.TB) sdk.Backend {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
-		defer cancel()
-		said := &lastWords{}
-		b, err := said.listen(h).StartBackend(ctx, plugin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &wired{Backend: b, said: said}
+		b, log := startProcess(t, h, plugin, (*host.Host).StartBackend)
+		return &wired{Backend: b, log: log}
 	}
 }
 
@@ -35,7 +28,7 @@ func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
 // group's: contexts do not cross it.
 type wired struct {
 	*host.Backend
-	said *lastWords
+	log *logTail
 }
 
 func (w *wired) Do(_ context.Context, c *sdk.Collective) error {
@@ -46,79 +39,77 @@ func (w *wired) Do(_ context.Context, c *sdk.Collective) error {
 	return w.Wait(ticket)
 }
 
-func (w *wired) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return w.Backend.Close(ctx)
-}
+func (w *wired) Close() error { return closeProcess(w.Backend) }
 
 var _ sdk.Backend = (*wired)(nil)
 
-// lastWords keeps the end of what one plugin process logged and printed.
-type lastWords struct {
+// logTail keeps the last lines that one plugin process logged and printed.
+type logTail struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// mostWords is how many lines of each rank a failed check shows.
-const mostWords = 20
+// tailLines is how many lines of each rank a failed check shows.
+const tailLines = 20
 
-func (l *lastWords) Write(line []byte) (int, error) {
+func (l *logTail) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.lines) == mostWords {
+	if len(l.lines) == tailLines {
 		l.lines = slices.Delete(l.lines, 0, 1)
 	}
 	l.lines = append(l.lines, strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// listen is the host with a log that l keeps the end of.
-func (l *lastWords) listen(h *host.Host) *host.Host {
-	return h.WithLog(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: l.brief})))
+// host returns the host with a log of which l keeps the end.
+func (l *logTail) host(h *host.Host) *host.Host {
+	return h.WithLog(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: withoutConstants})))
 }
 
-func (l *lastWords) text() string {
+// withoutConstants removes attributes that are the same in every line.
+func withoutConstants(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == "plugin" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// show adds the lines of a rank to the output of a check.
+func (l *logTail) show(t testing.TB, rank int) {
+	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Join(l.lines, "\n")
+	if len(l.lines) > 0 {
+		t.Logf("last lines of rank %d's log:\n%s", rank, strings.Join(l.lines, "\n"))
+	}
 }
 
 // processes are those that a check has started.
 type processes struct {
 	mu   sync.Mutex
-	said []rankWords
+	logs []rankLog
 }
 
-type rankWords struct {
-	rank  int
-	words *lastWords
+type rankLog struct {
+	rank int
+	tail *logTail
 }
 
-// add notes a process that serves a rank. Ranks may start at the same time.
-func (p *processes) add(rank int, words *lastWords) {
+// add adds the log of a process that serves a rank. Ranks may start at the same time.
+func (p *processes) add(rank int, tail *logTail) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.said = append(p.said, rankWords{rank, words})
+	p.logs = append(p.logs, rankLog{rank, tail})
 }
 
-// show adds what the processes said last to the output of a check that failed.
-func (p *processes) show(t testing.TB) {
+// showLogs adds the last lines of the processes to the output of a check that failed.
+func (p *processes) showLogs(t testing.TB) {
 	t.Helper()
 	if !t.Failed() {
 		return
 	}
-	for _, s := range p.said {
-		if text := s.words.text(); text != "" {
-			t.Logf("last lines of rank %d's log:\n%s", s.rank, text)
-		}
+	for _, l := range p.logs {
+		l.tail.show(t, l.rank)
 	}
-}
-
-// brief leaves out what is the same in every line.
-func (*lastWords) brief(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey || a.Key == "plugin" {
-		return slog.Attr{}
-	}
-	return a
 }

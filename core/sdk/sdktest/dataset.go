@@ -43,24 +43,10 @@ type DatasetOptions struct {
 // Dataset checks that a data set keeps the contract of [sdk.Dataset].
 func Dataset(t *testing.T, o DatasetOptions) {
 	t.Helper()
-	for _, c := range datasetChecks {
-		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), orDefault(o.Timeout, time.Minute))
-			defer cancel()
-			s := &datasetSuite{DatasetOptions: o, t: t}
-			if err := c.run(ctx, s); err != nil {
-				t.Error(err)
-			}
-			s.show(t)
-		})
-	}
+	runChecks(t, o.Timeout, datasetChecks, func(t testing.TB) *datasetSuite { return &datasetSuite{DatasetOptions: o, t: t} })
 }
 
-// The checks return what is wrong, so that the suite can be tested itself.
-var datasetChecks = []struct {
-	name string
-	run  func(context.Context, *datasetSuite) error
-}{
+var datasetChecks = []suiteCheck[*datasetSuite]{
 	{"says what it is", checkInfo},
 	{"refuses bad options by name", checkRefused},
 	{"describes its data", checkSpec},
@@ -85,7 +71,7 @@ func (s *datasetSuite) instance(rank int) sdk.Dataset {
 	d, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
 	if r, ok := d.(*remoteDataset); ok {
 		r.plugin.Timeout = call // and the host says where it hangs
-		s.add(rank, r.said)
+		s.add(rank, r.log)
 		call += hostMargin
 	}
 	return &timedDataset{Dataset: d, timed: timed{limit: call}}
@@ -101,6 +87,17 @@ type opened struct {
 
 func (s *datasetSuite) open(ctx context.Context) (*opened, error) {
 	return s.openRank(ctx, 0, 1)
+}
+
+// openTwo opens two instances of rank 0.
+func (s *datasetSuite) openTwo(ctx context.Context) (a, b *opened, err error) {
+	if a, err = s.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if b, err = s.open(ctx); err != nil {
+		return nil, nil, fmt.Errorf("a second time: %w", err)
+	}
+	return a, b, nil
 }
 
 func (s *datasetSuite) openRank(ctx context.Context, rank, world int) (*opened, error) {
@@ -220,10 +217,8 @@ func checkClose(ctx context.Context, s *datasetSuite) error {
 	if err != nil {
 		return err
 	}
-	for _, which := range []string{"first", "second"} {
-		if err := d.Close(); err != nil {
-			return fmt.Errorf("the %s Close: %w", which, err)
-		}
+	if err := closesTwice(d); err != nil {
+		return err
 	}
 	slot := newSlot(d.spec, 1, 0)
 	if err := d.Fill(ctx, slot.batch(sdk.Train, 0, []int64{0})); err == nil {

@@ -14,14 +14,7 @@ import (
 )
 
 func checkInfo(_ context.Context, s *datasetSuite) error {
-	d := s.instance(0)
-	defer d.Close()
-	info := d.Info()
-	all := []error{describes(info, sdk.KindDataset)}
-	if diff := cmp.Diff(info, d.Info()); diff != "" {
-		all = append(all, fmt.Errorf("Info is not constant:\n%s", diff))
-	}
-	return errors.Join(all...)
+	return constantInfo(s.instance(0), sdk.KindDataset)
 }
 
 var (
@@ -29,8 +22,8 @@ var (
 	optionName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// describes checks what users see in lists and messages.
-func describes(info sdk.Info, kind sdk.Kind) error {
+// checkedInfo checks what users see in lists and messages.
+func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 	var all []error
 	complain := func(format string, args ...any) { all = append(all, fmt.Errorf("Info: "+format, args...)) }
 	if info.Kind != kind {
@@ -51,14 +44,14 @@ func describes(info sdk.Info, kind sdk.Kind) error {
 			complain("option %q is there twice", o.Name)
 		}
 		seen[o.Name] = true
-		if err := describesOption(o); err != nil {
+		if err := checkedOption(o); err != nil {
 			complain("option %q: %w", o.Name, err)
 		}
 	}
 	return errors.Join(all...)
 }
 
-func describesOption(o sdk.Option) error {
+func checkedOption(o sdk.Option) error {
 	switch {
 	case !optionName.MatchString(o.Name):
 		return errors.New("the name is not of lower-case words joined by _")
@@ -80,13 +73,9 @@ func describesOption(o sdk.Option) error {
 }
 
 func checkSpec(ctx context.Context, s *datasetSuite) error {
-	a, err := s.open(ctx)
+	a, b, err := s.openTwo(ctx)
 	if err != nil {
 		return err
-	}
-	b, err := s.open(ctx)
-	if err != nil {
-		return fmt.Errorf("a second time: %w", err)
 	}
 	if diff := cmp.Diff(a.spec, b.spec); diff != "" {
 		return fmt.Errorf("the second Open sees different data:\n%s", diff)

@@ -179,11 +179,7 @@ func checkEverySample(ctx context.Context, s *datasetSuite) error {
 // from another instance in random batches with repetitions, which must not
 // have seen the first order.
 func checkComposition(ctx context.Context, s *datasetSuite) error {
-	a, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := s.open(ctx)
+	a, b, err := s.openTwo(ctx)
 	if err != nil {
 		return err
 	}
@@ -229,11 +225,7 @@ func (d *opened) readRandom(ctx context.Context, r *rand.Rand, split sdk.Split, 
 
 // checkEpochs allows epochs to differ (augmentation) and wants each repeatable.
 func checkEpochs(ctx context.Context, s *datasetSuite) error {
-	a, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	b, err := s.open(ctx)
+	a, b, err := s.openTwo(ctx)
 	if err != nil {
 		return err
 	}

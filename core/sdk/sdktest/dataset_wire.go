@@ -17,14 +17,9 @@ import (
 // check printed last is part of the check's output.
 func DatasetPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
 	return func(t testing.TB) sdk.Dataset {
-		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
-		defer cancel()
-		said := &lastWords{}
-		d, err := said.listen(h).StartDataset(ctx, plugin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &remoteDataset{plugin: d, said: said}
+		t.Helper()
+		d, log := startProcess(t, h, plugin, (*host.Host).StartDataset)
+		return &remoteDataset{plugin: d, log: log}
 	}
 }
 
@@ -37,7 +32,7 @@ const (
 // remoteDataset makes a plugin process look like an instance.
 type remoteDataset struct {
 	plugin   *host.Dataset
-	said     *lastWords
+	log      *logTail
 	prepared bool
 	closed   bool
 }
@@ -96,7 +91,5 @@ func (r *remoteDataset) Close() error {
 		return nil
 	}
 	r.closed = true
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
-	defer cancel()
-	return r.plugin.Close(ctx)
+	return closeProcess(r.plugin)
 }

@@ -42,24 +42,10 @@ type PrecisionOptions struct {
 // Precision checks that a plugin keeps the contract of [sdk.Precision].
 func Precision(t *testing.T, o PrecisionOptions) {
 	t.Helper()
-	for _, c := range precisionChecks {
-		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), orDefault(o.Timeout, time.Minute))
-			defer cancel()
-			s := &precisionSuite{PrecisionOptions: o, t: t}
-			if err := c.run(ctx, s); err != nil {
-				t.Error(err)
-			}
-			s.show(t)
-		})
-	}
+	runChecks(t, o.Timeout, precisionChecks, func(t testing.TB) *precisionSuite { return &precisionSuite{PrecisionOptions: o, t: t} })
 }
 
-// The checks return what is wrong, so that the suite can be tested itself.
-var precisionChecks = []struct {
-	name string
-	run  func(context.Context, *precisionSuite) error
-}{
+var precisionChecks = []suiteCheck[*precisionSuite]{
 	{"says what it is", checkPrecisionInfo},
 	{"refuses bad options by name", checkPrecisionRefused},
 	{"has a policy that a plan can follow", checkPolicy},
@@ -81,20 +67,14 @@ func (s *precisionSuite) instance() sdk.Precision {
 	p, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
 	if r, ok := p.(*remotePrecision); ok {
 		r.Timeout = call // and the host says where it hangs
-		s.add(0, r.said)
+		s.add(0, r.log)
 		call += hostMargin
 	}
 	return &timedPrecision{Precision: p, timed: timed{limit: call}}
 }
 
 func checkPrecisionInfo(_ context.Context, s *precisionSuite) error {
-	p := s.instance()
-	defer p.Close()
-	info := p.Info()
-	if diff := cmp.Diff(info, p.Info()); diff != "" {
-		return fmt.Errorf("Info is not constant:\n%s", diff)
-	}
-	return describes(info, sdk.KindPrecision)
+	return constantInfo(s.instance(), sdk.KindPrecision)
 }
 
 func checkPrecisionRefused(ctx context.Context, s *precisionSuite) error {
@@ -311,10 +291,5 @@ func checkPrecisionClose(ctx context.Context, s *precisionSuite) error {
 	if err != nil {
 		return err
 	}
-	for _, which := range []string{"first", "second"} {
-		if err := p.Close(); err != nil {
-			return fmt.Errorf("the %s Close: %w", which, err)
-		}
-	}
-	return nil
+	return closesTwice(p)
 }

@@ -1,7 +1,6 @@
 package sdktest
 
 import (
-	"context"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -14,26 +13,16 @@ import (
 func PrecisionPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Precision {
 	return func(t testing.TB) sdk.Precision {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
-		defer cancel()
-		said := &lastWords{}
-		p, err := said.listen(h).StartPrecision(ctx, plugin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &remotePrecision{Precision: p, said: said}
+		p, log := startProcess(t, h, plugin, (*host.Host).StartPrecision)
+		return &remotePrecision{Precision: p, log: log}
 	}
 }
 
 // remotePrecision makes a plugin process look like an instance.
 type remotePrecision struct {
 	*host.Precision
-	said *lastWords
+	log *logTail
 }
 
-// Close may be called often, the host's once.
-func (r *remotePrecision) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
-	defer cancel()
-	return r.Precision.Close(ctx)
-}
+// Close may be called more than once.
+func (r *remotePrecision) Close() error { return closeProcess(r.Precision) }

@@ -1,0 +1,85 @@
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// suiteCheck is one test of a suite. It returns what is wrong with the plugin, so that the
+// suite can be tested itself.
+type suiteCheck[S any] struct {
+	name string
+	run  func(context.Context, S) error
+}
+
+// suite is the state of one check.
+type suite interface{ showLogs(testing.TB) }
+
+// runChecks runs each check on a new suite, for at most limit (0 = 1 minute).
+func runChecks[S suite](t *testing.T, limit time.Duration, checks []suiteCheck[S], newSuite func(testing.TB) S) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), orDefault(limit, time.Minute))
+			defer cancel()
+			s := newSuite(t)
+			if err := c.run(ctx, s); err != nil {
+				t.Error(err)
+			}
+			s.showLogs(t)
+		})
+	}
+}
+
+// startProcess starts a plugin with one of the host's Start methods and keeps the end
+// of its log.
+func startProcess[P any](t testing.TB, h *host.Host, plugin string, start func(*host.Host, context.Context, string) (P, error)) (P, *logTail) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	tail := &logTail{}
+	p, err := start(tail.host(h), ctx, plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, tail
+}
+
+// closeProcess ends a plugin's process.
+func closeProcess(p interface{ Close(context.Context) error }) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
+	defer cancel()
+	return p.Close(ctx)
+}
+
+// constantInfo checks Info, which users see in lists and messages.
+func constantInfo(p interface {
+	Info() sdk.Info
+	Close() error
+}, kind sdk.Kind) error {
+	defer p.Close()
+	info := p.Info()
+	all := []error{checkedInfo(info, kind)}
+	if diff := cmp.Diff(info, p.Info()); diff != "" {
+		all = append(all, fmt.Errorf("Info is not constant:\n%s", diff))
+	}
+	return errors.Join(all...)
+}
+
+// closesTwice checks that Close may be called again.
+func closesTwice(p interface{ Close() error }) error {
+	for _, which := range []string{"first", "second"} {
+		if err := p.Close(); err != nil {
+			return fmt.Errorf("the %s Close: %w", which, err)
+		}
+	}
+	return nil
+}
