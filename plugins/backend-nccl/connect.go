@@ -7,25 +7,25 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // Listen says which GPU and which NCCL this rank has. Rank 0 also makes the
 // communicator's id and opens the hub.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.usable(); err != nil {
+	if err := b.beginOpen(); err != nil {
 		return nil, err
 	}
-	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, NCCL: b.version, Channels: len(b.channels),
+	defer b.life.End()
+	e := endpoint{Endpoint: instance.Endpoint{Version: endpointVersion, Rank: b.group.Rank}, NCCL: b.version, Channels: len(b.channels),
 		Device: b.device.uuid, Bus: b.device.bus, Host: thisHost(), Name: b.device.name}
 	if b.group.Rank != 0 {
-		return e.encode(), nil
+		return instance.Encode(e), nil
 	}
 	if b.hub != nil {
 		return nil, errors.New("backend nccl: Listen twice")
 	}
-	if err := b.thread.run(func() (err error) { e.IDs, err = b.channels.ids(); return err }, b.life); err != nil {
+	if err := b.thread.run(func() (err error) { e.IDs, err = b.channels.ids(); return err }, b.life.Context); err != nil {
 		return nil, fmt.Errorf("backend nccl: %w", err)
 	}
 	if b.group.WorldSize > 1 {
@@ -35,18 +35,17 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 		}
 		b.hub, e.Port = hub, hub.port()
 	}
-	return e.encode(), nil
+	return instance.Encode(e), nil
 }
 
 // Connect checks that the ranks fit together, waits for all at the hub, and
 // joins NCCL's communicator.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.usable(); err != nil {
+	if err := b.beginOpen(); err != nil {
 		return err
 	}
-	all, err := parseAll(endpoints, b.group.WorldSize)
+	defer b.life.End()
+	all, err := instance.ParseEndpoints[endpoint](endpoints, b.group.WorldSize, endpointVersion)
 	if err != nil {
 		return fmt.Errorf("backend nccl: %w", err)
 	}
@@ -58,7 +57,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.gather(ctx, all[0]); err != nil {
 		return err
 	}
-	if err := b.thread.run(func() error { return b.join(ctx, all[0].IDs) }, ctx, b.life); err != nil {
+	if err := b.thread.run(func() error { return b.join(ctx, all[0].IDs) }, ctx, b.life.Context); err != nil {
 		return fmt.Errorf("backend nccl: joining the communicator: %w", err)
 	}
 	b.connected = true
@@ -72,12 +71,12 @@ func (b *Backend) gather(ctx context.Context, root endpoint) (err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(b.life, func() { cancel(errClosed) })()
+	defer context.AfterFunc(b.life.Context, func() { cancel(instance.ErrClosed) })()
 	address := hubAddress(b.group.MasterAddr, root.Port)
 	if b.line, err = dial(ctx, b.group, address); err != nil {
 		return fmt.Errorf("backend nccl: no connection with rank 0 at %s: %w", address, err)
 	}
-	return b.line.agree(ctx, b.life, &sdk.Collective{Op: sdk.OpBarrier}, unreached)
+	return b.line.agree(ctx, b.life.Context, &sdk.Collective{Op: sdk.OpBarrier}, unreached)
 }
 
 func unreached(missing []int) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // team is two ranks with an arena on a GPU each, and their backends.
@@ -191,12 +192,7 @@ func TestAnIssuedCollectiveHasADeadline(t *testing.T) {
 // Close in the middle leaves nothing behind, whatever was issued.
 func TestCloseWithIssuedCollectives(t *testing.T) {
 	t.Parallel()
-	m := fakegpu.New(2)
-	t.Cleanup(func() {
-		if left := m.Left(); left != "" {
-			t.Errorf("not given back: %s", left)
-		}
-	})
+	m := machine(t, 2)
 	k := teamOf(t, m, true, func(int) sdk.Backend { return onFake(m, 23000) })
 	k.m.Absent(1)
 	k.must(k.each(func(ctx context.Context, rank int) error {
@@ -350,7 +346,7 @@ func TestSlicesOfAGPUAreOneDevice(t *testing.T) {
 // Ranks of one job have the same number of channels.
 func TestChannelsHaveToAgree(t *testing.T) {
 	t.Parallel()
-	all := []endpoint{{NCCL: 1, Device: "a", Channels: 1}, {NCCL: 1, Device: "b", Channels: 2, Rank: 1}}
+	all := []endpoint{{NCCL: 1, Device: "a", Channels: 1}, {Endpoint: instance.Endpoint{Rank: 1}, NCCL: 1, Device: "b", Channels: 2}}
 	if err := fit(all, false); err == nil || !strings.Contains(err.Error(), "rank 0 has 1 channels and rank 1 has 2") {
 		t.Errorf("got %v", err)
 	}

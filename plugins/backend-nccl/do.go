@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 var types = map[tensor.DType]driver.NCCLDataType{
@@ -25,16 +26,10 @@ var reductions = [...]driver.NCCLRedOp{
 // returns when the result is in memory, or, for a call with Done, when the
 // event is recorded behind it.
 func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closing.Load():
-		return errClosed
-	case b.failed != nil:
-		return fmt.Errorf("backend nccl: the group failed before: %w", b.failed)
-	case !b.connected:
-		return errNotConnected
+	if err := b.life.BeginCollective(func() bool { return b.connected }); err != nil {
+		return err
 	}
+	defer b.life.End()
 	if err := b.check(c); err != nil {
 		return err
 	}
@@ -44,7 +39,7 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 		defer cancel()
 	}
 	if err := b.run(ctx, c); err != nil {
-		b.failed = err
+		b.life.Failed = err
 		if b.line != nil {
 			b.line.abandon(err)
 		}
@@ -106,7 +101,7 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 	defer cancel(nil)
 	defer context.AfterFunc(b.health, func() { cancel(context.Cause(b.health)) })()
 	if b.line != nil {
-		if err := b.line.agree(ctx, b.life, c, stalled); err != nil {
+		if err := b.line.agree(ctx, b.life.Context, c, stalled); err != nil {
 			return err
 		}
 	}
@@ -119,7 +114,7 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 			b.abort()
 		}
 		return err
-	}, ctx, b.life)
+	}, ctx, b.life.Context)
 	if errors.Is(err, errStuck) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", stalled(nil), err)
 	}
@@ -138,8 +133,8 @@ func (b *Backend) abort() {
 func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) error) guard {
 	return func() error {
 		switch {
-		case b.closing.Load():
-			return errClosed
+		case b.life.Closed():
+			return instance.ErrClosed
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return stalled(nil)
 		case ctx.Err() != nil:

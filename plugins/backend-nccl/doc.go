@@ -17,6 +17,6 @@
 // and a stream (channel.go). docs/gpu.md says what is proven and what still needs
 // a GPU.
 //
-// It imports core/base, core/contract, core/engine/cuda/dl, core/engine/cuda/driver, core/sdk
-// and core/tensor. Start with do.go.
+// It imports core/base, core/contract, core/engine/cuda/dl, core/engine/cuda/driver, core/sdk,
+// core/tensor and plugins/internal/instance. Start with do.go.
 package nccl

@@ -1,72 +1,36 @@
 package nccl
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // endpoint is what a rank tells the others about itself. It travels through
 // the core as JSON.
 type endpoint struct {
-	Version int    `json:"v"`
-	Rank    int    `json:"rank"`
-	NCCL    int32  `json:"nccl"`   // 22706 is 2.27.6
-	Device  string `json:"device"` // UUID
-	Bus     string `json:"bus"`    // where the device sits on its host
-	Host    string `json:"host"`
-	Name    string `json:"name"` // of the device
+	instance.Endpoint
+	NCCL   int32  `json:"nccl"`   // 22706 is 2.27.6
+	Device string `json:"device"` // UUID
+	Bus    string `json:"bus"`    // PCI bus id
+	Host   string `json:"host"`
+	Name   string `json:"name"` // of the device
 
 	Channels int      `json:"channels"`
 	Port     int      `json:"port,omitempty"`
 	IDs      [][]byte `json:"ids,omitempty"` // rank 0 only, as Port: of the communicators, by channel
 }
 
-const (
-	endpointVersion = 2
-	maxEndpoint     = 4 << 10
-)
+const endpointVersion = 2
 
-func (e endpoint) encode() []byte {
-	raw, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	return raw
-}
-
-// parseAll reads what the ranks' Listen returned.
-func parseAll(raw [][]byte, world int) ([]endpoint, error) {
-	if len(raw) != world {
-		return nil, fmt.Errorf("%d endpoints for a world of %d", len(raw), world)
-	}
-	all := make([]endpoint, world)
-	for r := range raw {
-		if err := all[r].parse(raw[r], r); err != nil {
-			return nil, fmt.Errorf("endpoint of rank %d: %w", r, err)
-		}
-	}
-	return all, nil
-}
-
-func (e *endpoint) parse(raw []byte, rank int) error {
-	if len(raw) > maxEndpoint {
-		return fmt.Errorf("%d bytes are more than %d", len(raw), maxEndpoint)
-	}
-	if err := json.Unmarshal(raw, e); err != nil {
-		return err
-	}
-	switch {
-	case e.Version != endpointVersion:
-		return fmt.Errorf("it has version %d, this plugin speaks %d: use the same plugin on all ranks", e.Version, endpointVersion)
-	case e.Rank != rank:
-		return fmt.Errorf("it says it is rank %d", e.Rank)
-	case rank == 0 && (len(e.IDs) != e.Channels || e.Port < 0 || e.Port > 65535):
-		return fmt.Errorf("it has %d communicators for %d channels, or no port", len(e.IDs), e.Channels)
+// Check returns what is wrong with the communicators' ids.
+func (e endpoint) Check() error {
+	if e.Rank == 0 && (len(e.IDs) != e.Channels || e.Port < 0 || e.Port > 65535) {
+		return fmt.Errorf("%d communicators for %d channels, and port %d", len(e.IDs), e.Channels, e.Port)
 	}
 	for _, id := range e.IDs {
 		if len(id) != len(driver.NCCLUniqueID{}.Bytes) {

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // ranks is a group of which a test looks at every rank.
@@ -172,7 +173,7 @@ func TestCloseEndsARunningCollective(t *testing.T) {
 	m.Absent(1)
 	go func() { <-launched; r[0].Close() }()
 	errs := r.reduce(t.Context())
-	if !errors.Is(errs[0], errClosed) {
+	if !errors.Is(errs[0], instance.ErrClosed) {
 		t.Errorf("rank 0: got %v", errs[0])
 	}
 	if gone := (*sdk.PeerError)(nil); !errors.As(errs[1], &gone) || gone.Peer != 0 {

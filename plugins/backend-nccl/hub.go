@@ -10,12 +10,11 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
-	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // hub is where the ranks agree on a collective before NCCL moves any data: it
@@ -58,10 +57,7 @@ func openHub(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	l, err := hostnet.Listen(ctx, keepalive.Listener(false), hubHost(g.MasterAddr), ports)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w; fix: a wider launch.port_range, or backend.options.port_range", err)
-	}
+	l, err := instance.ListenTCP(ctx, false, hubHost(g.MasterAddr), ports)
 	if err != nil {
 		return nil, err
 	}

@@ -55,16 +55,16 @@ func (b *Backend) watch() {
 	for {
 		select {
 		case <-b.early.wake:
-		case <-b.life.Done():
+		case <-b.life.Context.Done():
 			return
 		}
 		for more := true; more; {
 			select {
 			case <-time.After(lookEvery):
-			case <-b.life.Done():
+			case <-b.life.Context.Done():
 				return
 			}
-			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life); err != nil {
+			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life.Context); err != nil {
 				b.giveUp(err)
 				return
 			}

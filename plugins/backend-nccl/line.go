@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // line is a rank's connection with the hub.
@@ -125,7 +126,7 @@ func (l *line) agree(ctx, life context.Context, c *sdk.Collective, stalled func(
 			return l.failure(c.Seq, stalled)
 		}
 	case <-life.Done():
-		return errClosed
+		return instance.ErrClosed
 	case <-ctx.Done():
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -144,7 +145,7 @@ func (l *line) late(life context.Context, seq uint64, stalled func([]int) error)
 	case <-l.over:
 		return l.failure(seq, stalled)
 	case <-life.Done():
-		return errClosed
+		return instance.ErrClosed
 	case <-patience.C:
 		return stalled([]int{0})
 	}

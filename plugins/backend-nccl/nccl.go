@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
-	"sync/atomic"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
@@ -26,12 +25,9 @@ type Backend struct {
 	load   func(f *dl.Finder, library string) (libraries, error) // fakes in tests
 	setenv func(name, value string) error
 
-	mu      sync.Mutex // held by every method while it works
-	closing atomic.Bool
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	health  context.Context // ends, with the cause, when a collective fails that was completed early
-	sicken  context.CancelCauseFunc
+	life   *instance.State
+	health context.Context // ends, with the cause, when a collective fails that was completed early
+	sicken context.CancelCauseFunc
 
 	group     sdk.Group
 	set       settings
@@ -43,22 +39,16 @@ type Backend struct {
 	hub       *hub // of rank 0 in a world of several
 	line      *line
 	connected bool
-	failed    error // why the group is unusable
 }
 
 // New is the plugin "nccl".
 func New() *Backend {
-	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv}
-	b.life, b.end = context.WithCancel(context.Background())
+	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv, life: instance.New("nccl")}
 	b.health, b.sicken = context.WithCancelCause(context.Background())
 	return b
 }
 
-var (
-	errClosed       = errors.New("backend nccl: closed")
-	errNotOpen      = &sdk.Error{Code: sdk.CodeUnavailable, Text: "nccl: the backend is not open"}
-	errNotConnected = errors.New("backend nccl: Do before Connect")
-)
+var errNotOpen = &sdk.Error{Code: sdk.CodeUnavailable, Text: "backend nccl: not open"}
 
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
@@ -76,12 +66,11 @@ func (b *Backend) Info() sdk.Info {
 // Open checks the options, opens the libraries and takes the rank's GPU.
 // Without one it says what is missing.
 func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closing.Load():
-		return errClosed
-	case b.thread != nil:
+	if err := b.life.Begin(); err != nil {
+		return err
+	}
+	defer b.life.End()
+	if b.thread != nil {
 		return errors.New("backend nccl: opened twice")
 	}
 	set, err := readSettings(o, group.InProcess)
@@ -92,15 +81,15 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	if err != nil {
 		return err
 	}
-	if group.WorldSize < 1 || group.Rank < 0 || group.Rank >= group.WorldSize {
-		return fmt.Errorf("backend nccl: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
+	if err := b.life.CheckGroup(group); err != nil {
+		return err
 	}
 	b.group, b.set = group, set
 	if err := b.share(); err != nil {
 		return err
 	}
 	b.thread = startThread()
-	return b.thread.run(func() error { return b.take(libs) }, b.life)
+	return b.thread.run(func() error { return b.take(libs) }, b.life.Context)
 }
 
 // share turns NCCL's experimental switch on, where the user allowed it and did
@@ -136,15 +125,14 @@ func (b *Backend) take(libs libraries) (err error) {
 // Attach maps an arena of the rank's GPU. One of the host it pins, so that copies
 // need no detour; where that is refused they take it.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.usable(); err != nil {
+	if err := b.beginOpen(); err != nil {
 		return err
 	}
+	defer b.life.End()
 	if arena.Device != nil {
 		return b.attachDevice(arena)
 	}
-	err := b.thread.run(func() error { return b.device.pin(arena) }, b.life)
+	err := b.thread.run(func() error { return b.device.pin(arena) }, b.life.Context)
 	if errors.Is(err, errStuck) {
 		return err
 	}
@@ -159,7 +147,7 @@ func (b *Backend) attachDevice(arena *sdk.Arena) error {
 	err := b.thread.run(func() (err error) {
 		unordered, err = b.device.attach(arena)
 		return err
-	}, b.life)
+	}, b.life.Context)
 	if err != nil {
 		return fmt.Errorf("backend nccl: %w", err)
 	}
@@ -170,11 +158,13 @@ func (b *Backend) attachDevice(arena *sdk.Arena) error {
 	return nil
 }
 
-func (b *Backend) usable() error {
-	switch {
-	case b.closing.Load():
-		return errClosed
-	case b.device == nil:
+// beginOpen begins a call that needs an open instance.
+func (b *Backend) beginOpen() error {
+	if err := b.life.Begin(); err != nil {
+		return err
+	}
+	if b.device == nil {
+		b.life.End()
 		return errNotOpen
 	}
 	return nil
@@ -183,12 +173,10 @@ func (b *Backend) usable() error {
 // Close ends the instance in any state and gives everything back, except what
 // a hanging call still holds.
 func (b *Backend) Close() error {
-	if b.closing.Swap(true) {
+	if !b.life.Close() {
 		return nil
 	}
-	b.end()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.life.End()
 	err := b.release()
 	if b.line != nil {
 		b.line.close()
@@ -207,7 +195,7 @@ func (b *Backend) release() error {
 	b.early.watching.Wait()
 	err := b.thread.run(func() error {
 		leave := b.channels.leave
-		if b.failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.early.list) > 0 {
+		if b.life.Failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.early.list) > 0 {
 			leave = b.channels.abort
 		}
 		err := errors.Join(leave(), b.channels.close())
@@ -215,7 +203,7 @@ func (b *Backend) release() error {
 			err = errors.Join(err, b.device.close())
 		}
 		return err
-	}, b.life)
+	}, b.life.Context)
 	b.thread.stop()
 	if err != nil {
 		b.log().Warn("leaving NCCL", "cause", err)
@@ -223,12 +211,6 @@ func (b *Backend) release() error {
 	return nil
 }
 
-func (b *Backend) log() *slog.Logger {
-	l := b.Log
-	if l == nil {
-		l = slog.Default()
-	}
-	return l.With("backend", "nccl", "rank", b.group.Rank)
-}
+func (b *Backend) log() *slog.Logger { return b.life.Log(b.Log, b.group.Rank) }
 
 var _ sdk.Backend = (*Backend)(nil)

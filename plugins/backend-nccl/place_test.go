@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
@@ -62,12 +61,7 @@ func TestPlace(t *testing.T) {
 // same contract.
 func TestConformanceInProcess(t *testing.T) {
 	t.Parallel()
-	m := fakegpu.New(8)
-	t.Cleanup(func() {
-		if left := m.Left(); left != "" {
-			t.Errorf("not given back: %s", left)
-		}
-	})
+	m := machine(t, 8)
 	h := host.New(host.Options{Builtins: []host.Builtin{{Kind: sdk.KindBackend, Name: "nccl", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return onFake(m, 23000) }}}}})
 	options := map[string]any{"isolation": isolationInproc}
 	base := sdktest.BackendOptions{

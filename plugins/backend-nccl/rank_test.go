@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
 	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -105,3 +106,15 @@ func (r *computing) Close() error {
 }
 
 var _ sdktest.DeviceRank = (*computing)(nil)
+
+// machine is a fake host with n GPUs. What the test has not freed at its end is an error.
+func machine(t testing.TB, n int) *fakegpu.Machine {
+	t.Helper()
+	m := fakegpu.New(n)
+	t.Cleanup(func() {
+		if left := m.Left(); left != "" {
+			t.Errorf("not freed: %s", left)
+		}
+	})
+	return m
+}

@@ -22,12 +22,7 @@ func onFake(m *fakegpu.Machine, version int32) *Backend {
 // The contract of backends holds for the control flow above CUDA and NCCL.
 // What the libraries themselves do is not shown.
 func TestConformanceOnAFakeMachine(t *testing.T) {
-	m := fakegpu.New(8)
-	t.Cleanup(func() {
-		if left := m.Left(); left != "" {
-			t.Errorf("not given back: %s", left)
-		}
-	})
+	m := machine(t, 8)
 	sdktest.Backend(t, sdktest.BackendOptions{
 		New:      func(testing.TB) sdk.Backend { return onFake(m, 22706) },
 		AnyOrder: true,

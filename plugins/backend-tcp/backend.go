@@ -2,16 +2,15 @@ package tcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
@@ -23,10 +22,7 @@ type Backend struct {
 
 	hostOf func(rank int) string // of tests: names of hosts that are one
 
-	mu      sync.Mutex // held by every method while it works
-	closing atomic.Bool
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	life *instance.State
 
 	group    sdk.Group
 	set      settings
@@ -38,7 +34,6 @@ type Backend struct {
 	looked   time.Time // when it was last asked which links are cut
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
-	failed   error  // why the group is unusable
 
 	cost    cost
 	op      op // the running call
@@ -56,12 +51,8 @@ type traffic struct{ payload, headers atomic.Int64 }
 
 // New returns a backend that has not been opened.
 func New() *Backend {
-	b := &Backend{cost: typical}
-	b.life, b.end = context.WithCancel(context.Background())
-	return b
+	return &Backend{life: instance.New("tcp"), cost: typical}
 }
-
-var errClosed = errors.New("backend tcp: closed")
 
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
@@ -81,17 +72,16 @@ func (b *Backend) Info() sdk.Info {
 
 // Open takes the group and the options.
 func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closing.Load() {
-		return errClosed
+	if err := b.life.Begin(); err != nil {
+		return err
 	}
+	defer b.life.End()
 	set, err := readSettings(o)
 	if err != nil {
 		return err
 	}
-	if group.WorldSize < 1 || group.Rank < 0 || group.Rank >= group.WorldSize {
-		return fmt.Errorf("backend tcp: rank %d does not exist in a world of %d", group.Rank, group.WorldSize)
+	if err := b.life.CheckGroup(group); err != nil {
+		return err
 	}
 	b.group, b.set = group, set
 	b.srcs = make([][]byte, group.WorldSize)
@@ -101,11 +91,11 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 // Attach makes an arena known; call it before Listen, since local peers are
 // given the arenas' descriptors while connecting.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.life.Begin(); err != nil {
+		return err
+	}
+	defer b.life.End()
 	switch {
-	case b.closing.Load():
-		return errClosed
 	case b.listener != nil:
 		return fmt.Errorf("backend tcp: arena %q comes after Listen; attach it before", arena.Name)
 	case len(b.arenas) >= maxArenas:
@@ -117,13 +107,11 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 
 // Close ends the instance in any state and frees sockets and memory.
 func (b *Backend) Close() error {
-	if b.closing.Swap(true) {
+	if !b.life.Close() {
 		return nil
 	}
-	b.end()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failed != nil {
+	defer b.life.End()
+	if b.life.Failed != nil {
 		b.lastWords()
 	}
 	for _, l := range b.links {
@@ -138,12 +126,6 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-func (b *Backend) log() *slog.Logger {
-	l := b.Log
-	if l == nil {
-		l = slog.Default()
-	}
-	return l.With("backend", "tcp", "rank", b.group.Rank)
-}
+func (b *Backend) log() *slog.Logger { return b.life.Log(b.Log, b.group.Rank) }
 
 var _ sdk.Backend = (*Backend)(nil)

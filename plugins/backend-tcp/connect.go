@@ -13,6 +13,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 const (
@@ -24,17 +25,16 @@ const (
 // one host they are unix sockets, which pass the arenas' descriptors as well.
 // A group that talks over sockets then measures what that costs.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closing.Load() {
-		return errClosed
+	if err := b.life.Begin(); err != nil {
+		return err
 	}
+	defer b.life.End()
 	if b.listener == nil {
 		return errors.New("backend tcp: Connect before Listen")
 	}
-	all, err := b.parseAll(endpoints)
+	all, err := instance.ParseEndpoints[endpoint](endpoints, b.group.WorldSize, endpointVersion)
 	if err != nil {
-		return err
+		return fmt.Errorf("backend tcp: %w", err)
 	}
 	defer b.listener.close()
 	if b.group.WorldSize == 1 {
@@ -42,7 +42,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
 	defer cancel()
-	defer context.AfterFunc(b.life, cancel)()
+	defer context.AfterFunc(b.life.Context, cancel)()
 	b.topology = topologyOf(all, b.group.Rank)
 	defer b.dropConns()
 	if err := b.join(ctx, all); err != nil {
@@ -105,20 +105,6 @@ func (b *Backend) seals(rank int) bool { return b.set.tls && !b.near(rank) }
 
 func (b *Backend) near(rank int) bool {
 	return rank >= 0 && rank < len(b.topology.near) && b.topology.near[rank]
-}
-
-func (b *Backend) parseAll(endpoints [][]byte) ([]endpoint, error) {
-	if len(endpoints) != b.group.WorldSize {
-		return nil, fmt.Errorf("backend tcp: %d endpoints for a world of %d", len(endpoints), b.group.WorldSize)
-	}
-	all := make([]endpoint, len(endpoints))
-	for r, raw := range endpoints {
-		var err error
-		if all[r], err = parseEndpoint(raw, r); err != nil {
-			return nil, fmt.Errorf("backend tcp: %w", err)
-		}
-	}
-	return all, nil
 }
 
 // joining is the state of one Connect.
@@ -201,8 +187,8 @@ func (j *joining) collect() error {
 
 // missing names the ranks that did not connect.
 func (j *joining) missing() error {
-	if j.b.closing.Load() {
-		return errClosed
+	if j.b.life.Closed() {
+		return instance.ErrClosed
 	}
 	var names []string
 	for r, lanes := range j.b.conns {

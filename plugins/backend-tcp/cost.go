@@ -56,9 +56,9 @@ var (
 )
 
 // cheapest is the algorithm to take. With reproducible it is one that reduces
-// in rank order, so that the choice does not show in the result. A ring is never
-// cheapest by this model, since the mesh moves as many bytes in fewer rounds: it
-// is there for networks that suffer when many send to one.
+// in rank order, so that the choice does not change the result. A ring is never
+// cheapest by this model, since the mesh moves as many bytes in fewer rounds; the
+// model does not know that on some networks many senders slow down one receiver.
 func (k cost) cheapest(s, n int, reproducible bool) (best string) {
 	candidates := anyOrder
 	if reproducible {

@@ -2,8 +2,6 @@ package tcp
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -27,25 +25,21 @@ type op struct {
 
 // Do runs one collective to its end.
 func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closing.Load():
-		return errClosed
-	case b.failed != nil:
-		return fmt.Errorf("backend tcp: the group failed before: %w", b.failed)
-	case b.links == nil && b.group.WorldSize != 1:
-		return errors.New("backend tcp: Do before Connect")
+	if err := b.life.BeginCollective(b.connected); err != nil {
+		return err
 	}
+	defer b.life.End()
 	b.begin(ctx, c)
 	err := b.run(c)
 	if err != nil && b.group.WorldSize > 1 {
 		b.abort(err)
 		err = b.passBlame(err)
-		b.failed = err
+		b.life.Failed = err
 	}
 	return err
 }
+
+func (b *Backend) connected() bool { return b.links != nil || b.group.WorldSize == 1 }
 
 func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 	o := &b.op

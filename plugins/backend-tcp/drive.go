@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // way is how the payload of a running collective travels after, or with, the
@@ -276,8 +278,8 @@ func (b *Backend) hungUpOn(l *link, cause error) error {
 // broken says what a failed connection means.
 func (b *Backend) broken(rank int, err error) error {
 	switch {
-	case b.closing.Load():
-		return errClosed
+	case b.life.Closed():
+		return instance.ErrClosed
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return b.peerError(rank, "it closed the connection")
 	}

@@ -1,59 +1,33 @@
 package tcp
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // endpoint is what a rank tells the others about itself. It travels through
 // the core as JSON.
 type endpoint struct {
-	Version int    `json:"v"`
-	Rank    int    `json:"rank"`
-	TCP     string `json:"tcp"`            // address and port
-	Host    string `json:"host,omitempty"` // see hostID; empty: no shared memory here
-	Unix    string `json:"unix,omitempty"` // abstract socket of local peers
+	instance.Endpoint
+	TCP  string `json:"tcp"`            // address and port
+	Host string `json:"host,omitempty"` // see hostID; empty: no shared memory here
+	Unix string `json:"unix,omitempty"` // abstract socket of local peers
 }
 
-const (
-	endpointVersion = 1
-	maxEndpoint     = 4 << 10
-)
+const endpointVersion = 1
 
-func (e endpoint) encode() []byte {
-	raw, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	return raw
-}
-
-// parseEndpoint reads what rank's Listen returned.
-func parseEndpoint(raw []byte, rank int) (endpoint, error) {
-	var e endpoint
-	if len(raw) > maxEndpoint {
-		return e, fmt.Errorf("endpoint of rank %d has %d bytes, more than %d", rank, len(raw), maxEndpoint)
-	}
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, fmt.Errorf("endpoint of rank %d: %w", rank, err)
-	}
-	if e.Version != endpointVersion {
-		return e, fmt.Errorf("endpoint of rank %d has version %d, this plugin speaks %d: use the same plugin on all ranks",
-			rank, e.Version, endpointVersion)
-	}
-	if e.Rank != rank {
-		return e, fmt.Errorf("endpoint of rank %d says it is rank %d", rank, e.Rank)
-	}
+// Check returns what is wrong with the addresses.
+func (e endpoint) Check() error {
 	if _, err := netip.ParseAddrPort(e.TCP); err != nil {
-		return e, fmt.Errorf("endpoint of rank %d: %w", rank, err)
+		return err
 	}
 	if (e.Host == "") != (e.Unix == "") {
-		return e, fmt.Errorf("endpoint of rank %d: %w", rank, errors.New("host and unix go together"))
+		return errors.New("host and unix must both be set or both be empty")
 	}
-	return e, nil
+	return nil
 }
 
 // topology is how the ranks lie on hosts. All ranks see the same endpoints, so

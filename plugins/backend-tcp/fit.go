@@ -33,7 +33,7 @@ func (b *Backend) fit(ctx context.Context) error {
 		b.cost, err = b.slowest(ctx, k)
 	}
 	if err != nil {
-		b.failed = err
+		b.life.Failed = err
 		b.abort(err)
 		return err
 	}

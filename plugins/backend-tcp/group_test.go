@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // ranks starts a group in this process. With arenaSize > 0 every rank has an
@@ -197,7 +198,7 @@ func TestCloseWhileWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	its := endpoint{Version: endpointVersion, Rank: 1, TCP: "127.0.0.1:9"}.encode()
+	its := instance.Encode(endpoint{Endpoint: instance.Endpoint{Version: endpointVersion, Rank: 1}, TCP: "127.0.0.1:9"})
 	done := make(chan error)
 	go func() { done <- lone.Connect(context.Background(), [][]byte{mine, its}) }()
 	lone.Close()

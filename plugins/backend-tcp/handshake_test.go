@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // knock lets caller greet listener, who is rank 0, and returns what each says.
@@ -132,10 +133,10 @@ func FuzzHeader(f *testing.F) {
 }
 
 func FuzzEndpoint(f *testing.F) {
-	f.Add(endpoint{Version: 1, Rank: 3, TCP: "10.0.0.1:4711", Host: "h", Unix: "@u"}.encode())
+	f.Add(instance.Encode(endpoint{Endpoint: instance.Endpoint{Version: 1, Rank: 3}, TCP: "10.0.0.1:4711", Host: "h", Unix: "@u"}))
 	f.Add([]byte(`{"v":1,"rank":3,"tcp":"nowhere"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		e, err := parseEndpoint(raw, 3)
+		e, err := instance.ParseEndpoint[endpoint](raw, 3, endpointVersion)
 		if err == nil && (e.Rank != 3 || e.Version != endpointVersion) {
 			t.Errorf("%q was accepted as %+v", raw, e)
 		}

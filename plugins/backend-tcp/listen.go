@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"syscall"
 
-	"github.com/trainctl/trainctl/core/base/hostnet"
-	"github.com/trainctl/trainctl/core/base/keepalive"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // listener is where peers connect: a TCP listener, and an abstract unix socket
@@ -28,11 +26,11 @@ func (d *listener) close() {
 
 // Listen opens the rank's listener and says where it is.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.life.Begin(); err != nil {
+		return nil, err
+	}
+	defer b.life.End()
 	switch {
-	case b.closing.Load():
-		return nil, errClosed
 	case b.srcs == nil:
 		return nil, errors.New("backend tcp: Listen before Open")
 	case b.listener != nil:
@@ -42,15 +40,12 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := hostnet.Listen(ctx, keepalive.Listener(true), ip.String(), b.set.ports)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("backend tcp: %w; fix: a wider launch.port_range, or backend.options.port_range, with a port for each rank", err)
-	}
+	l, err := instance.ListenTCP(ctx, true, ip.String(), b.set.ports)
 	if err != nil {
 		return nil, fmt.Errorf("backend tcp: listen on %v: %w", ip, err)
 	}
 	b.listener = &listener{tcp: l}
-	e := endpoint{Version: endpointVersion, Rank: b.group.Rank, TCP: l.Addr().String()}
+	e := endpoint{Endpoint: instance.Endpoint{Version: endpointVersion, Rank: b.group.Rank}, TCP: l.Addr().String()}
 	if b.set.shm && b.group.WorldSize > 1 {
 		if b.listener.unix, b.listener.host, err = listenLocal(); err != nil {
 			b.log().Info("no shared memory between ranks", "cause", err)
@@ -61,7 +56,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 			e.Host, e.Unix = b.listener.host, b.listener.unix.Addr().String()
 		}
 	}
-	return e.encode(), nil
+	return instance.Encode(e), nil
 }
 
 // listenIP finds the address that other ranks can reach.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // Whoever does not belong to the group is turned away with a line in the log
@@ -21,24 +22,7 @@ import (
 func TestUninvited(t *testing.T) {
 	const world = 3
 	log := &logBook{}
-	o := sdk.Options{"shm": false}
-	all, endpoints := make([]*Backend, world), make([][]byte, world)
-	for r := range all {
-		all[r] = New()
-		all[r].Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		t.Cleanup(func() { all[r].Close() })
-		if err := all[r].Open(t.Context(), testGroup(r, world), o); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if endpoints[r], err = all[r].Listen(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	endpoint, err := parseEndpoint(endpoints[0], 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, endpoints, address := listening(t, world, log)
 	joined := make(chan error, world)
 	join := func(r int) { joined <- all[r].Connect(context.Background(), endpoints) }
 	log.expect("msg=admitted", "peer=1")
@@ -66,12 +50,12 @@ func TestUninvited(t *testing.T) {
 		{"an old group", as(func(g *sdk.Group) { g.Epoch = 7 }), "another epoch"},
 		{"itself", as(func(g *sdk.Group) { g.Rank = 0 }), "not expected here"},
 		{"a second rank 1", as(func(g *sdk.Group) { g.Rank = 1 }), "already connected"},
-		{"an echo", replay(t, endpoint.TCP, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // a reason that was told
+		{"an echo", replay(t, address, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // a reason that was told
 	} {
 		if guest.want != "" {
 			log.expect("refused a connection", guest.want)
 		}
-		conn, err := net.Dial("tcp", endpoint.TCP)
+		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,6 +73,30 @@ func TestUninvited(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// listening is a group that has opened and listens, without shared memory, and the
+// address of rank 0.
+func listening(t *testing.T, world int, log io.Writer) (all []*Backend, endpoints [][]byte, address string) {
+	t.Helper()
+	for r := range world {
+		b := New()
+		b.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		t.Cleanup(func() { b.Close() })
+		if err := b.Open(t.Context(), testGroup(r, world), sdk.Options{"shm": false}); err != nil {
+			t.Fatal(err)
+		}
+		e, err := b.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, endpoints = append(all, b), append(endpoints, e)
+	}
+	first, err := instance.ParseEndpoint[endpoint](endpoints[0], 0, endpointVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, endpoints, first.TCP
 }
 
 // say sends what no rank would say and waits for the endpoint to be closed.
@@ -250,28 +258,12 @@ func TestSealOnOneSide(t *testing.T) {
 func TestManyStrangersConnecting(t *testing.T) {
 	const world, crowd = 3, 1000
 	log := &logBook{}
-	all, endpoints := make([]*Backend, world), make([][]byte, world)
-	for r := range all {
-		all[r] = New()
-		all[r].Log = slog.New(slog.NewTextHandler(log, nil))
-		t.Cleanup(func() { all[r].Close() })
-		if err := all[r].Open(t.Context(), testGroup(r, world), sdk.Options{"shm": false}); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if endpoints[r], err = all[r].Listen(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	endpoint, err := parseEndpoint(endpoints[0], 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, endpoints, address := listening(t, world, log)
 	joined := make(chan error, world)
 	join := func(r int) { joined <- all[r].Connect(context.Background(), endpoints) }
 	go join(0) // takes callers from now on
 	for i := range crowd {
-		c, err := net.Dial("tcp", endpoint.TCP)
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -259,7 +259,7 @@ func runNetnsRank(rank int) error {
 	defer b.Close()
 	g := testGroup(rank, netnsWorld)
 	o := sdk.Options{"interface": os.Getenv(netnsAddr), "tls": os.Getenv(netnsTLS) == "true"}
-	if err := b.Open(b.life, g, o); err != nil {
+	if err := b.Open(b.life.Context, g, o); err != nil {
 		return err
 	}
 	mem, err := shm.New("netns", netnsSize)
@@ -267,10 +267,10 @@ func runNetnsRank(rank int) error {
 		return err
 	}
 	arena := &sdk.Arena{ID: 1, Name: "netns", Arena: mem}
-	if err := b.Attach(b.life, arena); err != nil {
+	if err := b.Attach(b.life.Context, arena); err != nil {
 		return err
 	}
-	mine, err := b.Listen(b.life)
+	mine, err := b.Listen(b.life.Context)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func runNetnsRank(rank int) error {
 	for i := range list {
 		endpoints[i] = list[i]
 	}
-	if err := b.Connect(b.life, endpoints); err != nil {
+	if err := b.Connect(b.life.Context, endpoints); err != nil {
 		return err
 	}
 	fmt.Println("connected")
@@ -314,7 +314,7 @@ func sumOverHosts(b *Backend, arena *sdk.Arena, seq int) string {
 	for i := range x {
 		x[i] = float32(b.group.Rank + i%1000)
 	}
-	if err := b.Do(b.life, sumOf(arena.Bytes(), arena, seq)); err != nil {
+	if err := b.Do(b.life.Context, sumOf(arena.Bytes(), arena, seq)); err != nil {
 		return describe(err)
 	}
 	for i, v := range x {

@@ -22,8 +22,8 @@ type settings struct {
 	tls          bool
 }
 
-// defaultSegment: with smaller ones ranks switch between sending and receiving
-// more often than they need, larger ones leave the cache.
+// defaultSegment: with smaller segments ranks switch between sending and receiving
+// more often than needed, larger ones do not stay in the cache.
 const defaultSegment = 512 << 10
 
 func options() []sdk.Option {
@@ -32,23 +32,23 @@ func options() []sdk.Option {
 	one, many := 1.0, 16.0
 	return []sdk.Option{
 		{Name: "interface", Type: sdk.String, Default: "",
-			Doc: "Interface name or IP address to listen on; by default the one that reaches the master address."},
+			Doc: "Interface name or IP address to listen on. Default: the interface that reaches the master address."},
 		{Name: "port_range", Type: sdk.IntList, Min: &lowest, Max: &highest,
-			Doc: "First and last port to listen on, for firewalls; by default the system picks a free port."},
+			Doc: "First and last port to listen on, for firewalls. Default: the system picks a free port."},
 		{Name: "shm", Type: sdk.Boolean, Default: true,
-			Doc: "Reduce in shared memory when all ranks are on one host; false uses sockets everywhere."},
+			Doc: "Use shared memory between ranks of one host; false uses sockets everywhere."},
 		{Name: "connect_timeout", Type: sdk.Duration, Default: "30s",
-			Doc: "How long to wait for all ranks to connect."},
+			Doc: "Time limit until all ranks are connected."},
 		{Name: "segment_bytes", Type: sdk.Int, Default: int64(defaultSegment), Unit: "bytes", Min: &least, Max: &most,
-			Doc: "Large buffers travel in pieces of this size, one on the wire while another is reduced."},
+			Doc: "Large buffers are sent in segments of this size, one in transfer while another is reduced."},
 		{Name: "algorithm", Type: sdk.String, Default: algorithmAuto, Enum: append([]string{algorithmAuto}, anyOrder...),
-			Doc: "How all-reduce goes over sockets. \"auto\" takes the cheapest by costs measured at the start, and shared memory within hosts."},
+			Doc: "Algorithm of all-reduce over sockets. Keep \"auto\", which picks the fastest by costs measured at the start and uses shared memory within hosts; the other values are experiments, see docs/performance.md."},
 		{Name: "reproducible", Type: sdk.Boolean, Default: true,
-			Doc: "Let auto choose only among ways that add in rank order, so that a sum has the same bits in every run and on every network."},
+			Doc: "Let \"auto\" pick only algorithms that add in rank order, so that a sum has the same bits in every run and on every network."},
 		{Name: "connections", Type: sdk.Int, Default: int64(1), Min: &one, Max: &many,
-			Doc: "TCP connections between two ranks of different hosts. More than one pays on networks that one stream cannot fill."},
+			Doc: "TCP connections between two ranks of different hosts. More than one helps on networks that a single TCP stream cannot saturate."},
 		{Name: "tls", Type: sdk.Boolean, Default: false,
-			Doc: "Encrypt connections between hosts with TLS 1.3, by a key that all ranks derive from the job's secret. The same on all ranks."},
+			Doc: "Encrypt connections between hosts with TLS 1.3 and a key derived from the job's secret. Must be equal on all ranks."},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // slice is how long a wait goes on without looking whether somebody died,
@@ -30,8 +31,8 @@ func (b *Backend) wait(w way) error {
 // overdue says why the running call has to end although nobody failed; a stall
 // does not name anyone yet.
 func (b *Backend) overdue() error {
-	if b.closing.Load() {
-		return errClosed
+	if b.life.Closed() {
+		return instance.ErrClosed
 	}
 	if err := b.op.ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("backend tcp: %v: %w", b.op.call, err)
