@@ -23,6 +23,23 @@ func answer[R any](s *server, ok bool, call string, f func() (*R, error)) (reply
 	return reply, err
 }
 
+// answerOpen is answer for the call that opens the instance. f gets the checked options and
+// returns what the instance was opened with.
+func answerOpen[R any](s *server, ok bool, call string, options []byte, f func(Options) (*R, *opened, error)) (*R, error) {
+	return answer(s, ok, call, func() (*R, error) {
+		checked, err := decodeOptions(s.info.Options, options)
+		if err != nil {
+			return nil, err
+		}
+		reply, open, err := f(checked)
+		if err != nil {
+			return nil, err
+		}
+		s.opened.Store(open)
+		return reply, nil
+	})
+}
+
 func (s *server) supports(ok bool, call string) error {
 	if ok {
 		return nil
@@ -32,20 +49,13 @@ func (s *server) supports(ok bool, call string) error {
 
 // OpenBackend implements pb.PluginServer.
 func (s *server) OpenBackend(ctx context.Context, r *pb.OpenBackendRequest) (*pb.OpenBackendReply, error) {
-	return answer(s, s.backend != nil, "OpenBackend", func() (*pb.OpenBackendReply, error) {
+	return answerOpen(s, s.backend != nil, "OpenBackend", r.OptionsJson, func(options Options) (*pb.OpenBackendReply, *opened, error) {
 		group, err := groupFromProto(r)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		options, err := decodeOptions(s.info.Options, r.OptionsJson)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.backend.Open(ctx, group, options); err != nil {
-			return nil, err
-		}
-		s.opened.Store(&opened{timeout: group.Timeout, world: group.WorldSize, channels: group.Channels})
-		return &pb.OpenBackendReply{}, nil
+		err = s.backend.Open(ctx, group, options)
+		return &pb.OpenBackendReply{}, &opened{timeout: group.Timeout, world: group.WorldSize, channels: group.Channels}, err
 	})
 }
 
@@ -66,36 +76,20 @@ func (s *server) Connect(ctx context.Context, r *pb.ConnectRequest) (*pb.Connect
 
 // OpenDataset implements pb.PluginServer.
 func (s *server) OpenDataset(ctx context.Context, r *pb.OpenDatasetRequest) (*pb.OpenDatasetReply, error) {
-	return answer(s, s.dataset != nil, "OpenDataset", func() (*pb.OpenDatasetReply, error) {
-		options, err := decodeOptions(s.info.Options, r.OptionsJson)
-		if err != nil {
-			return nil, err
-		}
+	return answerOpen(s, s.dataset != nil, "OpenDataset", r.OptionsJson, func(options Options) (*pb.OpenDatasetReply, *opened, error) {
 		spec, err := s.dataset.Open(ctx, DatasetRequest{
 			Options: options, Rank: int(r.Rank), LocalRank: int(r.LocalRank), WorldSize: int(r.WorldSize),
 			Seed: r.Seed, Log: s.log,
 		})
-		if err != nil {
-			return nil, err
-		}
-		s.opened.Store(&opened{timeout: time.Duration(r.TimeoutNs), world: int(r.WorldSize), spec: spec})
-		return spec.toProto(), nil
+		return spec.toProto(), &opened{timeout: time.Duration(r.TimeoutNs), world: int(r.WorldSize), spec: spec}, err
 	})
 }
 
 // Policy implements pb.PluginServer.
 func (s *server) Policy(ctx context.Context, r *pb.PolicyRequest) (*pb.PolicyReply, error) {
-	return answer(s, s.precision != nil, "Policy", func() (*pb.PolicyReply, error) {
-		options, err := decodeOptions(s.info.Options, r.OptionsJson)
-		if err != nil {
-			return nil, err
-		}
+	return answerOpen(s, s.precision != nil, "Policy", r.OptionsJson, func(options Options) (*pb.PolicyReply, *opened, error) {
 		policy, err := s.precision.Policy(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		s.opened.Store(&opened{})
-		return policyToProto(&policy), nil
+		return policyToProto(&policy), &opened{}, err
 	})
 }
 

@@ -103,16 +103,10 @@ func (l *link) read(head, body []byte) (n int, err error) {
 	if l.lost != nil {
 		return 0, l.lost
 	}
-	switch {
-	case l.seal != nil:
+	if l.seal != nil {
 		n, err = l.seal.read(head, body)
-	case len(body) == 0:
-		n, err = unix.Read(l.fd, head)
-	case len(head) == 0:
-		n, err = unix.Read(l.fd, body)
-	default:
-		l.vec[0], l.vec[1] = head, body
-		n, err = unix.Readv(l.fd, l.vec[:])
+	} else {
+		n, err = l.move(head, body, unix.Read, unix.Readv)
 	}
 	if err = l.explain(settle(err)); err == nil && n <= 0 {
 		err = io.EOF
@@ -127,21 +121,27 @@ func (l *link) read(head, body []byte) (n int, err error) {
 
 // write sends the first bytes of head and body, in this order.
 func (l *link) write(head, body []byte) (n int, err error) {
-	switch {
-	case l.seal != nil:
+	if l.seal != nil {
 		n, err = l.seal.write(head, body)
-	case len(body) == 0:
-		n, err = unix.Write(l.fd, head)
-	case len(head) == 0:
-		n, err = unix.Write(l.fd, body)
-	default:
-		l.vec[0], l.vec[1] = head, body
-		n, err = unix.Writev(l.fd, l.vec[:])
+	} else {
+		n, err = l.move(head, body, unix.Write, unix.Writev)
 	}
 	if err = l.explain(settle(err)); err == errAgain {
 		l.writable = false
 	}
 	return max(n, 0), err
+}
+
+// move reads or writes head and body with one system call.
+func (l *link) move(head, body []byte, one func(int, []byte) (int, error), both func(int, [][]byte) (int, error)) (int, error) {
+	switch {
+	case len(body) == 0:
+		return one(l.fd, head)
+	case len(head) == 0:
+		return one(l.fd, body)
+	}
+	l.vec[0], l.vec[1] = head, body
+	return both(l.fd, l.vec[:])
 }
 
 // explain names the link where the other host fell silent.

@@ -159,63 +159,53 @@ func TestLayout(t *testing.T) {
 
 // Whatever the peer writes, the result is an error, not a crash.
 func TestNothingOfThePeerIsTrusted(t *testing.T) {
-	corrupt := func(name string, f func(s *Submitter, w *Worker, mem []byte) error) {
-		t.Run(name, func(t *testing.T) {
+	next := func(_ *Submitter, w *Worker) error { _, err := w.Next(&Submission{}); return err }
+	complete := func(s *Submitter, _ *Worker) error { _, err := s.Complete(&Completion{}); return err }
+	for _, c := range []struct {
+		name   string
+		offset int
+		value  uint64
+		read   func(*Submitter, *Worker) error
+	}{
+		{"too many submissions", 0xc0, Slots + 1, next},
+		{"submissions go back", 0xc0, 0, next},
+		{"a wrong ticket", 0x400, 9, next},
+		{"more completions than submissions", 0x180, 2, complete},
+		{"a completion of another ticket", 0x180, 1, complete},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			s, w, mem := newRing(t, Bell{})
 			if err := s.Submit(&Submission{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f(s, w, mem); err == nil {
+			if c.value == 0 { // what goes back was taken before
+				if err := next(s, w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			binary.LittleEndian.PutUint64(mem[c.offset:], c.value)
+			if err := c.read(s, w); err == nil {
 				t.Error("accepted")
 			}
 		})
 	}
-	le := binary.LittleEndian
-	var sub Submission
-	var comp Completion
-	corrupt("too many submissions", func(s *Submitter, w *Worker, mem []byte) error {
-		le.PutUint64(mem[0xc0:], Slots+1)
-		_, err := w.Next(&sub)
-		return err
-	})
-	corrupt("submissions go back", func(s *Submitter, w *Worker, mem []byte) error {
-		if _, err := w.Next(&sub); err != nil {
-			t.Fatal(err)
-		}
-		le.PutUint64(mem[0xc0:], 0)
-		_, err := w.Next(&sub)
-		return err
-	})
-	corrupt("a wrong ticket", func(s *Submitter, w *Worker, mem []byte) error {
-		le.PutUint64(mem[0x400:], 9)
-		_, err := w.Next(&sub)
-		return err
-	})
-	corrupt("more completions than submissions", func(s *Submitter, w *Worker, mem []byte) error {
-		le.PutUint64(mem[0x180:], 2)
-		_, err := s.Complete(&comp)
-		return err
-	})
-	corrupt("a completion of another ticket", func(s *Submitter, w *Worker, mem []byte) error {
-		le.PutUint64(mem[0x180:], 1)
-		_, err := s.Complete(&comp)
-		return err
-	})
-	corrupt("another version", func(s *Submitter, w *Worker, mem []byte) error {
-		mem[7] = '2'
-		_, err := NewWorker(mem, Bell{})
-		return err
-	})
-	corrupt("too little memory", func(s *Submitter, w *Worker, mem []byte) error {
-		_, err := NewSubmitter(mem[:ControlSize-1], Bell{})
-		return err
-	})
-	corrupt("misaligned memory", func(s *Submitter, w *Worker, mem []byte) error {
-		b := make([]byte, 2*ControlSize)
-		off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b)))&63) + 8
-		_, err := NewWorker(b[off:], Bell{})
-		return err
-	})
+}
+
+// Memory that cannot hold a ring of this version is refused.
+func TestRefusesOtherMemory(t *testing.T) {
+	_, _, mem := newRing(t, Bell{})
+	b := make([]byte, 2*ControlSize)
+	misaligned := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b)))&63) + 8
+	if _, err := NewSubmitter(mem[:ControlSize-1], Bell{}); err == nil {
+		t.Error("too little memory was accepted")
+	}
+	if _, err := NewWorker(b[misaligned:], Bell{}); err == nil {
+		t.Error("misaligned memory was accepted")
+	}
+	mem[7] = '2'
+	if _, err := NewWorker(mem, Bell{}); err == nil {
+		t.Error("another version was accepted")
+	}
 }
 
 // wake and Abort end a sleep that nobody else would end before its timeout.

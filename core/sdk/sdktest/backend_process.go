@@ -17,11 +17,7 @@ import (
 // of a binary or the name of one that is built into the host. What the ranks of
 // a failed check printed last is part of the check's output.
 func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
-	return func(t testing.TB) sdk.Backend {
-		t.Helper()
-		b, log := startProcess(t, h, plugin, (*host.Host).StartBackend)
-		return &wired{Backend: b, log: log}
-	}
+	return inProcesses(h, plugin, (*host.Host).StartBackend, func(p *host.Backend, log *logTail) sdk.Backend { return &wired{Backend: p, log: log} })
 }
 
 // wired is a backend behind the wire. The deadline of a collective is the

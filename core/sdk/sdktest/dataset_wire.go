@@ -16,11 +16,7 @@ import (
 // in memory shared with it: what a user's run does. What the processes of a failed
 // check printed last is part of the check's output.
 func DatasetPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
-	return func(t testing.TB) sdk.Dataset {
-		t.Helper()
-		d, log := startProcess(t, h, plugin, (*host.Host).StartDataset)
-		return &remoteDataset{plugin: d, log: log}
-	}
+	return inProcesses(h, plugin, (*host.Host).StartDataset, func(p *host.Dataset, log *logTail) sdk.Dataset { return &remoteDataset{plugin: p, log: log} })
 }
 
 const (

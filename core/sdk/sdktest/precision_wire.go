@@ -11,11 +11,7 @@ import (
 // processes, one each, started by the host from a path or a built-in name. What
 // the processes of a failed check printed last is part of the check's output.
 func PrecisionPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Precision {
-	return func(t testing.TB) sdk.Precision {
-		t.Helper()
-		p, log := startProcess(t, h, plugin, (*host.Host).StartPrecision)
-		return &remotePrecision{Precision: p, log: log}
-	}
+	return inProcesses(h, plugin, (*host.Host).StartPrecision, func(p *host.Precision, log *logTail) sdk.Precision { return &remotePrecision{Precision: p, log: log} })
 }
 
 // remotePrecision makes a plugin process look like an instance.

@@ -39,18 +39,20 @@ func runChecks[S suite](t *testing.T, limit time.Duration, checks []suiteCheck[S
 	}
 }
 
-// startProcess starts a plugin with one of the host's Start methods and keeps the end
-// of its log.
-func startProcess[P any](t testing.TB, h *host.Host, plugin string, start func(*host.Host, context.Context, string) (P, error)) (P, *logTail) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
-	defer cancel()
-	tail := &logTail{}
-	p, err := start(tail.host(h), ctx, plugin)
-	if err != nil {
-		t.Fatal(err)
+// inProcesses returns a function that starts a process of the plugin with one of the
+// host's Start methods, keeps the end of its log, and makes an instance of it.
+func inProcesses[P, I any](h *host.Host, plugin string, start func(*host.Host, context.Context, string) (P, error), instance func(P, *logTail) I) func(testing.TB) I {
+	return func(t testing.TB) I {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+		defer cancel()
+		tail := &logTail{}
+		p, err := start(tail.host(h), ctx, plugin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return instance(p, tail)
 	}
-	return p, tail
 }
 
 // closeProcess ends a plugin's process.

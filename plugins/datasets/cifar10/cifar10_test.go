@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"crypto/md5"
 	"encoding/hex"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -98,12 +98,7 @@ func open(t *testing.T, d *Dataset, given map[string]any) (sdk.DatasetSpec, erro
 	for k, v := range given {
 		table[k] = v
 	}
-	o, problems := sdk.CheckOptions("", d.Info().Options, table)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d.Open(t.Context(), sdk.DatasetRequest{Options: o, WorldSize: 1, Log: slog.New(slog.DiscardHandler)})
+	return sdktest.OpenDataset(t, d, table, nil)
 }
 
 func fillOne(t *testing.T, d *Dataset, split sdk.Split, epoch int, index int64) ([]float32, int32) {

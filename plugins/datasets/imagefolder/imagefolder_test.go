@@ -21,6 +21,7 @@ import (
 
 	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -91,12 +92,7 @@ func open(t testing.TB, d *Dataset, given map[string]any, log *slog.Logger) (sdk
 	for k, v := range given {
 		table[k] = v
 	}
-	o, problems := sdk.CheckOptions("", d.Info().Options, table)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d.Open(t.Context(), sdk.DatasetRequest{Options: o, WorldSize: 1, Log: log})
+	return sdktest.OpenDataset(t, d, table, log)
 }
 
 func fill(ctx context.Context, d *Dataset, split sdk.Split, epoch int, indices ...int64) ([]float32, []int32, error) {

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -86,12 +86,7 @@ func open(t *testing.T, d *Dataset, given map[string]any) (sdk.DatasetSpec, erro
 	if _, ok := given["download"]; !ok {
 		given["download"] = false
 	}
-	o, problems := sdk.CheckOptions("dataset.options", d.Info().Options, given)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	return d.Open(t.Context(), sdk.DatasetRequest{Options: o, WorldSize: 1, Log: slog.New(slog.DiscardHandler)})
+	return sdktest.OpenDataset(t, d, given, nil)
 }
 
 func newDataset(fs afero.Fs, env string) *Dataset {
