@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -33,8 +34,8 @@ func ckptListCommand(base *string) *cobra.Command {
 		Example: "  trainctl ckpt ls mnist-ddp\n  trainctl ckpt ls runs/mnist-ddp/3",
 		Args:    exactly("RUN"),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	show := jsonFlag(cmd, "one JSON array")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		dir, err := findCheckpoints(*base, args[0])
 		if err != nil {
 			return err
@@ -47,10 +48,7 @@ func ckptListCommand(base *string) *cobra.Command {
 		for i, info := range list {
 			views[i] = viewOf(info, list)
 		}
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), views)
-		}
-		return checkpointTable(cmd.OutOrStdout(), views)
+		return show(views, func(w io.Writer) error { return checkpointTable(w, views) })
 	}
 	return cmd
 }
@@ -63,8 +61,8 @@ func ckptInspectCommand(base *string) *cobra.Command {
 		Example: "  trainctl ckpt inspect runs/mnist-ddp/latest/checkpoints/step-938",
 		Args:    exactly("PATH"),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	show := jsonFlag(cmd, "one JSON object")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		paths, err := checkpointsAt(*base, args[0])
 		if err != nil {
 			return err
@@ -74,10 +72,7 @@ func ckptInspectCommand(base *string) *cobra.Command {
 			return judged(paths[0], err)
 		}
 		v := viewOf(info, nil)
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), v)
-		}
-		return v.text(cmd.OutOrStdout())
+		return show(v, v.text)
 	}
 	return cmd
 }

@@ -29,7 +29,7 @@ differ by the prefix "module.". The exit code is 0 if they are equal, else 1.`,
 	model := f.Bool("model", false, "compare only the model, not optimizer and manifest")
 	atol := f.Float64("atol", 0, "treat values as equal that differ by at most `X` …")
 	rtol := f.Float64("rtol", 0, "… and `X` times the value of B")
-	asJSON := f.Bool("json", false, "print one JSON object")
+	show := jsonFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(*atol >= 0) || !(*rtol >= 0) {
 			return usagef("--atol and --rtol must not be negative")
@@ -38,11 +38,7 @@ differ by the prefix "module.". The exit code is 0 if they are equal, else 1.`,
 		if err := d.compare(cmd.Context(), *base, *model, checkpoint.Tolerance{Abs: *atol, Rel: *rtol}); err != nil {
 			return err
 		}
-		print := d.text
-		if *asJSON {
-			print = func(w io.Writer) error { return writeJSON(w, d) }
-		}
-		if err := print(cmd.OutOrStdout()); err != nil {
+		if err := show(d, d.text); err != nil {
 			return err
 		}
 		if !d.Equal {

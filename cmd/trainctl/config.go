@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ func configCheckCommand(s *services) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print the report as one JSON object on standard output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := flags.load(cmd, s, args[0])
-		if err == nil && s.CheckModel != nil {
+		if err == nil {
 			err = s.CheckModel(cmd.Context(), c)
 		}
 		list := config.Diagnostics(err)
@@ -70,32 +71,23 @@ func checkDevice(ctx context.Context, c *config.Config) {
 }
 
 func configShowCommand(s *services) *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "show CONFIG",
 		Short:   "Print every key with its value and the value's source",
 		Example: "  trainctl config show train.toml --set optimizer.lr=0.1",
-		Args:    exactly("CONFIG"),
 	}
-	flags.register(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
-		if err != nil {
+	show := jsonFlag(cmd, "one JSON object")
+	return withConfig(cmd, s, func(_ *cobra.Command, c *config.Config) error {
+		settings := struct {
+			FormatVersion string           `json:"format_version"`
+			Config        string           `json:"config"`
+			Settings      []config.Setting `json:"settings"`
+		}{"1.0", c.Path, c.Settings()}
+		return show(settings, func(w io.Writer) error {
+			_, err := w.Write(c.Show())
 			return err
-		}
-		warn(cmd, c)
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), struct {
-				FormatVersion string           `json:"format_version"`
-				Config        string           `json:"config"`
-				Settings      []config.Setting `json:"settings"`
-			}{"1.0", c.Path, c.Settings()})
-		}
-		_, err = cmd.OutOrStdout().Write(c.Show())
-		return err
-	}
-	return cmd
+		})
+	})
 }
 
 func configSchemaCommand() *cobra.Command {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"os"
+	"strings"
 
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
@@ -42,11 +44,9 @@ func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*confi
 			o.Flags = append(o.Flags, config.Override{Key: sc.key, Value: fl.Value.String(), Flag: "--" + sc.flag})
 		}
 	}
-	if s.CheckPlugin != nil {
-		check, done := s.CheckPlugin()
-		defer done()
-		o.Check = check
-	}
+	check, done := s.CheckPlugin()
+	defer done()
+	o.Check = check
 	c, err := config.Load(afero.NewOsFs(), path, o)
 	if err != nil {
 		return nil, unreadable(err)
@@ -77,4 +77,50 @@ func warn(cmd *cobra.Command, c *config.Config) {
 		w := cmd.ErrOrStderr()
 		_ = config.Render(w, c.Warnings, colorful(w))
 	}
+}
+
+// withConfig completes a command of one configuration file: it adds the flags that
+// override keys, and calls run with the loaded configuration after its warnings were
+// printed.
+func withConfig(cmd *cobra.Command, s *services, run func(cmd *cobra.Command, c *config.Config) error) *cobra.Command {
+	var flags configFlags
+	flags.register(cmd)
+	cmd.Args = exactly("CONFIG")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := flags.load(cmd, s, args[0])
+		if err != nil {
+			return err
+		}
+		warn(cmd, c)
+		return run(cmd, c)
+	}
+	return cmd
+}
+
+// parseOptions parses --set KIND.options.KEY=VALUE, with values as in the file,
+// and --set KIND.options={KEY = VALUE}.
+func parseOptions(kind string, sets []string) (map[string]any, error) {
+	out := map[string]any{}
+	for _, s := range sets {
+		key, text, ok := strings.Cut(s, "=")
+		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options")
+		name, dotted := strings.CutPrefix(name, ".")
+		if !ok || !known || dotted != (name != "") {
+			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
+		}
+		value, err := config.ParseValue(strings.TrimSpace(text))
+		if err != nil {
+			return nil, usagef("--set %q: %v", s, err)
+		}
+		table, isTable := value.(map[string]any)
+		switch {
+		case dotted:
+			out[name] = value
+		case isTable:
+			maps.Copy(out, table)
+		default:
+			return nil, usagef("--set %q: %s.options is a table: write {KEY = VALUE}", s, kind)
+		}
+	}
+	return out, nil
 }

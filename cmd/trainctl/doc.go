@@ -4,6 +4,6 @@
 // done by [services]. The same executable serves the built-in plugins when it
 // is started as "plugin KIND NAME".
 //
-// It imports core and plugins; nothing imports it. Start with root.go, which
-// lists the commands.
+// It imports core, plugins and cmd/trainctl/internal; nothing imports it. Start
+// with root.go, which lists the commands.
 package main

@@ -4,40 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/doctor"
 	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 )
-
-// verdict is the outcome of a check.
-type verdict string
-
-// The verdicts. Only a failure makes doctor's exit code 1.
-const (
-	fine    verdict = "ok"
-	remark  verdict = "warn" // works, with a limitation that users should know
-	broken  verdict = "fail"
-	absence verdict = "none" // not present, and needed only by runs that use it
-)
-
-// check is the result of one of doctor's checks.
-type check struct {
-	Area    string  `json:"area"` // "machine", "plugins", "gpu"
-	Name    string  `json:"name"`
-	Verdict verdict `json:"verdict"`
-	Found   string  `json:"found"`
-	Fix     string  `json:"fix,omitempty"`
-}
-
-// diagnosis is what doctor prints.
-type diagnosis struct {
-	Schema int               `json:"schema"`
-	Checks []check           `json:"checks"`
-	GPU    driver.Inspection `json:"gpu"`
-}
 
 func doctorCommand(s *services) *cobra.Command {
 	cmd := &cobra.Command{
@@ -55,65 +28,54 @@ last tenth of a second may be missing.`,
 		Example: "  trainctl doctor\n  trainctl doctor --json\n  trainctl doctor --run runs/mnist-ddp/latest",
 		Args:    exactly(),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	show := jsonFlag(cmd, "one JSON object")
 	run := cmd.Flags().String("run", "", "show this `RUN`: its directory, its name, or latest")
 	last := cmd.Flags().Int("last", 20, "with --run, show `N` operations of each rank; --json has all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *run != "" {
-			return doctorRun(cmd, *run, *last, *asJSON)
-		}
-		d := diagnose(cmd.Context(), s)
-		if *asJSON {
-			if err := writeJSON(cmd.OutOrStdout(), d); err != nil {
+			r, err := flightReport(*run)
+			if err != nil {
 				return err
 			}
-		} else if err := d.text(cmd.OutOrStdout()); err != nil {
+			return show(r, func(w io.Writer) error { return r.Text(w, *last) })
+		}
+		d := diagnose(cmd.Context(), s)
+		if err := show(d, d.Text); err != nil {
 			return err
 		}
-		return d.err()
+		if n := d.Failures(); n > 0 {
+			return reported{failedChecks(n)}
+		}
+		return nil
 	}
 	return cmd
 }
 
-func diagnose(ctx context.Context, s *services) diagnosis {
-	d := diagnosis{Schema: 1}
-	d.Checks = append(machineChecks(ctx), pluginChecks(ctx, s)...)
-	d.GPU = inspectGPU(ctx)
-	d.Checks = append(d.Checks, gpuChecks(d.GPU)...)
-	return d
+func diagnose(ctx context.Context, s *services) doctor.Diagnosis {
+	var builtin []doctor.Plugin
+	for _, p := range s.Plugins.List() {
+		builtin = append(builtin, doctor.Plugin{Kind: p.Kind, Name: p.Name, Version: p.Version})
+	}
+	return doctor.Diagnose(ctx, builtin, func(ctx context.Context, p doctor.Plugin) error {
+		_, err := s.Plugins.Probe(ctx, p.Kind, p.Name, "")
+		return err
+	})
 }
 
-// sick is the error of a diagnosis with failures; its text was printed already.
-type sick struct{ failures int }
-
-func (e sick) Error() string { return fmt.Sprintf("%d checks failed", e.failures) }
-func (e sick) ExitCode() int { return launch.ExitFailed }
-
-func (d *diagnosis) err() error {
-	n := 0
-	for _, c := range d.Checks {
-		if c.Verdict == broken {
-			n++
-		}
+// flightReport reads the last operations of a run's ranks, dead or alive.
+func flightReport(path string) (r *flight.Report, err error) {
+	dir, err := findRun(defaultRuns, path)
+	if err != nil {
+		return nil, err
 	}
-	if n == 0 {
-		return nil
+	if r, err = flight.Read(dir.Flights()); err != nil {
+		err = fmt.Errorf("%s: %w", dir.Path, err)
 	}
-	return reported{sick{n}}
+	return r, err
 }
 
-func (d *diagnosis) text(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	area := ""
-	for _, c := range d.Checks {
-		if c.Area != area {
-			area = c.Area
-			fmt.Fprintf(tw, "%s\n", area)
-		}
-		fmt.Fprintf(tw, "  %s\t%s\t%s\n", c.Verdict, c.Name, c.Found)
-		if c.Fix != "" && c.Verdict != fine {
-			fmt.Fprintf(tw, "  \t\tfix: %s\n", c.Fix)
-		}
-	}
-	return tw.Flush()
-}
+// failedChecks is the error of checks that failed; what they found was printed.
+type failedChecks int
+
+func (e failedChecks) Error() string { return fmt.Sprintf("%d checks failed", int(e)) }
+func (e failedChecks) ExitCode() int { return launch.ExitFailed }

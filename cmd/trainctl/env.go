@@ -42,13 +42,10 @@ func envCommand() *cobra.Command {
 		Example: "  srun -n 1 trainctl env",
 		Args:    exactly(),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	show := jsonFlag(cmd, "one JSON object")
+	cmd.RunE = func(*cobra.Command, []string) error {
 		e := describeEnvironment()
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), e)
-		}
-		return e.text(cmd.OutOrStdout())
+		return show(e, e.text)
 	}
 	return cmd
 }

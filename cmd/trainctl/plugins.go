@@ -24,26 +24,21 @@ func pluginsListCommand(s *services) *cobra.Command {
 		Example: "  trainctl plugins list",
 		Args:    exactly(),
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if s.Plugins.List == nil {
-			return absent("plugins list")
-		}
-		list, err := s.Plugins.List()
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), append([]pluginInfo{}, list...))
-		}
-		tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, "KIND\tNAME\tVERSION\tSUMMARY")
-		for _, p := range list {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Kind, p.Name, p.Version, p.Summary)
-		}
-		return tw.Flush()
+	show := jsonFlag(cmd, "one JSON array")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		list := s.Plugins.List()
+		return show(list, func(w io.Writer) error { return pluginTable(w, list) })
 	}
 	return cmd
+}
+
+func pluginTable(w io.Writer, list []pluginInfo) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "KIND\tNAME\tVERSION\tSUMMARY")
+	for _, p := range list {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Kind, p.Name, p.Version, p.Summary)
+	}
+	return tw.Flush()
 }
 
 func pluginsInfoCommand(s *services) *cobra.Command {
@@ -54,22 +49,16 @@ func pluginsInfoCommand(s *services) *cobra.Command {
 		Args:    exactly("NAME"),
 	}
 	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if the name is ambiguous: backend, precision or dataset")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON object")
+	show := jsonFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
 			return err
-		}
-		if s.Plugins.Info == nil {
-			return absent("plugins info")
 		}
 		p, err := s.Plugins.Info(cmd.Context(), *kind, args[0])
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return writeJSON(cmd.OutOrStdout(), p)
-		}
-		return p.text(cmd.OutOrStdout())
+		return show(p, p.text)
 	}
 	return cmd
 }

@@ -68,7 +68,6 @@ func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
 }
 
 func pluginsVerifyCommand(s *services) *cobra.Command {
-	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "verify CONFIG",
 		Short: "Compare checksums, start every plugin once, and show its capabilities",
@@ -77,34 +76,18 @@ plugin of CONFIG briefly, and check its options against those that it publishes.
 The exit code is 3 if a plugin is missing, has another sum or none, or does not
 speak the protocol.`,
 		Example: "  trainctl plugins verify train.toml",
-		Args:    exactly("CONFIG"),
 	}
-	flags.register(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON array")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
-		if err != nil {
-			return err
-		}
-		warn(cmd, c)
-		if s.Plugins.Probe == nil {
-			return absent("plugins verify")
-		}
+	show := jsonFlag(cmd, "one JSON array")
+	return withConfig(cmd, s, func(cmd *cobra.Command, c *config.Config) error {
 		list, err := verifyPlugins(cmd, s, c)
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			err = writeJSON(cmd.OutOrStdout(), list)
-		} else {
-			err = verifyTable(cmd.OutOrStdout(), list)
-		}
-		if err != nil {
+		if err := show(list, func(w io.Writer) error { return verifyTable(w, list) }); err != nil {
 			return err
 		}
 		return unlocked(c.Path, list)
-	}
-	return cmd
+	})
 }
 
 // verified is a plugin of a configuration that passed.

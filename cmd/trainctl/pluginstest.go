@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/conformance"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -49,14 +44,10 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if *call <= 0 {
 			return usagef("--call-timeout %v: give a time such as 30s", *call)
 		}
-		if s.Plugins.Info == nil {
-			return absent("plugins test")
-		}
 		info, err := s.Plugins.Info(cmd.Context(), *kind, args[0])
 		if err != nil {
 			return err
 		}
-		r := suiteRequest{Plugin: args[0], Kind: sdk.Kind(info.Kind), Set: *set, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
 		given, err := parseOptions(info.Kind, *set)
 		if err != nil {
 			return err
@@ -65,122 +56,53 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 			return problems.Err()
 		}
 		info.Options = nil
-		report := testReport{Plugin: info}
-		if !*asJSON {
-			report.out = cmd.OutOrStdout()
-			fmt.Fprintf(report.out, "%s %s %s\n", info.Kind, args[0], info.Version)
-		}
-		if err := report.run(cmd.Context(), r); err != nil {
-			return err
-		}
-		if *asJSON {
-			err = writeJSON(cmd.OutOrStdout(), report)
-		} else {
-			err = report.finish()
-		}
-		if err == nil && report.Failed > 0 {
-			err = reported{failedChecks(report.Failed)}
-		}
-		return err
+		r := conformance.Request{Plugin: args[0], Kind: sdk.Kind(info.Kind), Options: given, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
+		return testPlugin(cmd, info, r, *asJSON)
 	}
 	return cmd
 }
 
-// failedChecks is the error of a plugin that does not conform; its report was printed.
-type failedChecks int
-
-func (e failedChecks) Error() string { return fmt.Sprintf("%d checks failed", int(e)) }
-func (e failedChecks) ExitCode() int { return launch.ExitFailed }
-
-// testReport is the result of the suite.
-type testReport struct {
-	Plugin  pluginInfo  `json:"plugin"`
-	Passed  int         `json:"passed"`
-	Failed  int         `json:"failed"`
-	Skipped int         `json:"skipped"`
-	Seconds float64     `json:"seconds"`
-	Checks  []testCheck `json:"checks"`
-
-	out  io.Writer // gets a line when a group has ended; may be nil
-	last string    // of the failures that were printed
-}
-
-// testCheck is one check: a test without subtests.
-type testCheck struct {
-	Name    string  `json:"name"`
-	Status  string  `json:"status"` // "pass", "fail" or "skip"
-	Seconds float64 `json:"seconds"`
-	Output  string  `json:"output,omitempty"` // of those that did not pass
-}
-
-// run starts this program again as the suite and reads its output.
-func (t *testReport) run(ctx context.Context, r suiteRequest) error {
+// testPlugin starts this program again as the suite, and prints its report.
+func testPlugin(cmd *cobra.Command, info pluginInfo, r conformance.Request, asJSON bool) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(r)
+	w := cmd.OutOrStdout()
+	var lines io.Writer
+	if !asJSON {
+		lines = w
+		fmt.Fprintf(w, "%s %s %s\n", info.Kind, r.Plugin, info.Version)
+	}
+	report, err := conformance.Run(exec.CommandContext(cmd.Context(), exe, "plugins", "suite", r.String()), lines)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, exe, "plugins", "suite", string(text))
-	var last strings.Builder
-	cmd.Stderr = &last
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s := newSuiteReader(t)
-	lines := bufio.NewReader(out)
-	for err == nil {
-		var line string
-		line, err = lines.ReadString('\n')
-		s.line(strings.TrimSuffix(line, "\n"))
-	}
-	t.Seconds = time.Since(began).Seconds()
-	return s.ended(cmd.Wait(), last.String())
-}
-
-// group prints a line for a group of the suite that has ended.
-func (t *testReport) group(name, status string, seconds float64, checks []testCheck) {
-	if t.out == nil {
-		return
-	}
-	note := ""
-	if len(checks) > 1 {
-		note = fmt.Sprintf("  (%d checks)", len(checks))
-	}
-	fmt.Fprintf(t.out, "  %s  %-38s %6.2f s%s\n", status, name, seconds, note)
-	for _, c := range checks {
-		if c.Status != "fail" {
-			continue
-		}
-		if c.Name != name {
-			fmt.Fprintf(t.out, "        %s\n", c.Name)
-		}
-		t.failure(c.Output)
-	}
-}
-
-// failure prints a check's output, unless it is the same as that of the check before.
-func (t *testReport) failure(text string) {
-	if text == t.last && text != "" {
-		text = "as above"
+	if asJSON {
+		err = writeJSON(w, struct {
+			Plugin pluginInfo `json:"plugin"`
+			*conformance.Report
+		}{info, report})
 	} else {
-		t.last = text
+		err = report.Total(w)
 	}
-	for line := range strings.Lines(text) {
-		fmt.Fprintf(t.out, "          %s\n", strings.TrimSpace(line))
+	if err == nil && report.Failed > 0 {
+		err = reported{failedChecks(report.Failed)}
 	}
-}
-
-func (t *testReport) finish() error {
-	_, err := fmt.Fprintf(t.out, "passed %d, skipped %d, failed %d in %.1f s\n", t.Passed, t.Skipped, t.Failed, t.Seconds)
 	return err
 }
 
-var errSuite = errors.New("the conformance suite did not finish")
+// pluginsSuiteCommand is the hidden command that plugins test starts: package
+// testing ends the process that it runs in.
+func pluginsSuiteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "suite REQUEST", Hidden: true, Args: exactly("REQUEST"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r, err := conformance.Parse(args[0])
+			if err != nil {
+				return usagef("%v", err)
+			}
+			return r.Main(builtins())
+		},
+	}
+}

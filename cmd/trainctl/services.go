@@ -11,8 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// services do the work of the commands. The command of a nil service fails with a
-// message. Each service must honour its context.
+// services do the work of the commands. Each service must honour its context.
 type services struct {
 	// CheckPlugin returns the check of plugin options, and a function that releases it.
 	CheckPlugin func() (check config.CheckPlugin, done func())
@@ -66,7 +65,7 @@ type evalResult struct {
 
 // plugins are the services of plugins.
 type plugins struct {
-	List func() ([]pluginInfo, error)
+	List func() []pluginInfo                                              // never nil
 	Info func(ctx context.Context, kind, name string) (pluginInfo, error) // kind may be empty
 
 	// Probe starts a plugin's process, shakes hands and ends it. A plugin whose

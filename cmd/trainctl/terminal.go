@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/spf13/cobra"
+
 	"github.com/trainctl/trainctl/core/base/lossy"
 )
 
@@ -43,4 +45,20 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// jsonFlag adds --json to a command. The returned function prints the command's result:
+// by text, or with --json as JSON, by the result's own method JSON if it has one.
+func jsonFlag(cmd *cobra.Command, what string) func(v any, text func(io.Writer) error) error {
+	asJSON := cmd.Flags().Bool("json", false, "print "+what)
+	return func(v any, text func(io.Writer) error) error {
+		w := cmd.OutOrStdout()
+		if !*asJSON {
+			return text(w)
+		}
+		if own, ok := v.(interface{ JSON(io.Writer) error }); ok {
+			return own.JSON(w)
+		}
+		return writeJSON(w, v)
+	}
 }

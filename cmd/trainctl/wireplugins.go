@@ -17,12 +17,12 @@ import (
 // pluginServices implements plugins with the plugin host.
 func pluginServices(h *host.Host) plugins {
 	return plugins{
-		List: func() ([]pluginInfo, error) {
-			var out []pluginInfo
+		List: func() []pluginInfo {
+			out := []pluginInfo{}
 			for _, info := range h.List() {
 				out = append(out, describePlugin(info, ""))
 			}
-			return out, nil
+			return out
 		},
 		Info: func(ctx context.Context, kind, name string) (pluginInfo, error) {
 			kinds := []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 )
 
 // machineChecks check what every run needs.
-func machineChecks(ctx context.Context) []check {
-	checks := []check{cores(), instructions(), sharedMemory(), temporary(), loopback(ctx), hostname(ctx), interfaces()}
+func machineChecks(ctx context.Context) []Check {
+	checks := []Check{cores(), instructions(), sharedMemory(), temporary(), loopback(ctx), hostname(ctx), interfaces()}
 	checks = append(checks, limitChecks()...)
 	for i := range checks {
 		checks[i].Area = "machine"
@@ -26,39 +26,39 @@ func machineChecks(ctx context.Context) []check {
 	return checks
 }
 
-func cores() check {
-	c := check{Name: "cores", Verdict: fine, Found: fmt.Sprintf("%d usable, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
+func cores() Check {
+	c := Check{Name: "cores", Verdict: fine, Found: fmt.Sprintf("%d usable, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)}
 	if n := cgroup.Cores(); n < runtime.NumCPU() {
 		c.Found += fmt.Sprintf("; the CPU quota of the control group allows %d", n)
 	}
 	return c
 }
 
-func instructions() check {
+func instructions() Check {
 	level, err := kernel.Active()
 	switch {
 	case err != nil:
-		return check{Name: "instructions", Verdict: broken, Found: err.Error(), Fix: "unset " + kernel.EnvCPU}
+		return Check{Name: "instructions", Verdict: broken, Found: err.Error(), Fix: "unset " + kernel.EnvCPU}
 	case level == kernel.Generic && runtime.GOARCH == "amd64":
-		return check{Name: "instructions", Verdict: remark, Found: "no AVX2 and FMA: kernels run as plain Go, many times slower",
+		return Check{Name: "instructions", Verdict: remark, Found: "no AVX2 and FMA: kernels run as plain Go, many times slower",
 			Fix: "use a newer CPU, or a virtual machine that passes the host's CPU through"}
 	}
-	return check{Name: "instructions", Verdict: fine, Found: level.String()}
+	return Check{Name: "instructions", Verdict: fine, Found: level.String()}
 }
 
 // sharedMemory allocates an arena as a run does.
-func sharedMemory() check {
+func sharedMemory() Check {
 	const size = 1 << 20
 	arena, err := shm.New("doctor", size)
 	if err != nil {
-		return check{Name: "shared memory", Verdict: broken, Found: err.Error(), Fix: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
+		return Check{Name: "shared memory", Verdict: broken, Found: err.Error(), Fix: "allow memfd_create (seccomp profiles of old container runtimes refuse it)"}
 	}
 	defer arena.Close()
-	return check{Name: "shared memory", Verdict: fine, Found: "an arena can be allocated and mapped"}
+	return Check{Name: "shared memory", Verdict: fine, Found: "an arena can be allocated and mapped"}
 }
 
-func temporary() check {
-	c := check{Name: "temporary files", Verdict: fine, Found: os.TempDir()}
+func temporary() Check {
+	c := Check{Name: "temporary files", Verdict: fine, Found: os.TempDir()}
 	f, err := os.CreateTemp("", "trainctl-doctor-*")
 	if err != nil {
 		c.Verdict, c.Found, c.Fix = broken, err.Error(), "point TMPDIR at a directory that can be written"
@@ -74,36 +74,36 @@ func temporary() check {
 
 const resolveBudget = 3 * time.Second
 
-func loopback(ctx context.Context) check {
+func loopback(ctx context.Context) Check {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return check{Name: "loopback", Verdict: broken, Found: err.Error(), Fix: "bring the interface lo up: ranks of one host connect over it"}
+		return Check{Name: "loopback", Verdict: broken, Found: err.Error(), Fix: "bring the interface lo up: ranks of one host connect over it"}
 	}
 	defer l.Close()
-	return check{Name: "loopback", Verdict: fine, Found: "a port can be opened on 127.0.0.1"}
+	return Check{Name: "loopback", Verdict: fine, Found: "a port can be opened on 127.0.0.1"}
 }
 
 // hostname matters only for jobs over several hosts, which connect by it.
-func hostname(ctx context.Context) check {
+func hostname(ctx context.Context) Check {
 	name, err := os.Hostname()
 	if err != nil {
-		return check{Name: "host name", Verdict: remark, Found: err.Error(), Fix: "name this host, or use addresses in --rdzv-endpoint"}
+		return Check{Name: "host name", Verdict: remark, Found: err.Error(), Fix: "name this host, or use addresses in --rdzv-endpoint"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveBudget)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, name)
 	if err != nil {
-		return check{Name: "host name", Verdict: remark, Found: fmt.Sprintf("%s does not resolve", name),
+		return Check{Name: "host name", Verdict: remark, Found: fmt.Sprintf("%s does not resolve", name),
 			Fix: "add it to /etc/hosts or DNS, or use addresses in --rdzv-endpoint; runs on only this host do not need it"}
 	}
-	return check{Name: "host name", Verdict: fine, Found: name + " is " + strings.Join(found, ", ")}
+	return Check{Name: "host name", Verdict: fine, Found: name + " is " + strings.Join(found, ", ")}
 }
 
 // interfaces lists the addresses at which other hosts may reach this one.
-func interfaces() check {
+func interfaces() Check {
 	list, err := net.Interfaces()
 	if err != nil {
-		return check{Name: "interfaces", Verdict: remark, Found: err.Error()}
+		return Check{Name: "interfaces", Verdict: remark, Found: err.Error()}
 	}
 	var up []string
 	for _, i := range list {
@@ -118,20 +118,9 @@ func interfaces() check {
 		}
 	}
 	if len(up) == 0 {
-		return check{Name: "interfaces", Verdict: absence, Found: "none but the loopback: runs stay on this host"}
+		return Check{Name: "interfaces", Verdict: absence, Found: "none but the loopback: runs stay on this host"}
 	}
-	return check{Name: "interfaces", Verdict: fine, Found: strings.Join(up, ", ")}
-}
-
-// bytesText formats a size with a suitable unit.
-func bytesText(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	return Check{Name: "interfaces", Verdict: fine, Found: strings.Join(up, ", ")}
 }
 
 // meminfo reads a line of /proc/meminfo, in bytes; 0 if there is none.

@@ -1,4 +1,4 @@
-package main
+package conformance
 
 import (
 	"fmt"
@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// suiteReader parses the output of package testing with -test.v=test2json: control
+// reader parses the output of package testing with -test.v=test2json: control
 // lines begin with a mark, and name the test that the lines after them belong to.
-type suiteReader struct {
-	report  *testReport
+type reader struct {
+	report  *Report
 	now     string                      // the test that prints
 	output  map[string]*strings.Builder // by test
 	parents map[string]bool             // tests with subtests
-	group   []testCheck                 // of the current group
+	group   []Check                     // of the current group
 }
 
 const mark = "\x16"
 
-func newSuiteReader(t *testReport) *suiteReader {
-	return &suiteReader{report: t, output: map[string]*strings.Builder{}, parents: map[string]bool{}}
+func newReader(t *Report) *reader {
+	return &reader{report: t, output: map[string]*strings.Builder{}, parents: map[string]bool{}}
 }
 
-func (s *suiteReader) line(text string) {
+func (s *reader) line(text string) {
 	control, ok := strings.CutPrefix(text, mark)
 	if !ok {
 		if s.now != "" && text != "" {
@@ -42,7 +42,7 @@ func (s *suiteReader) line(text string) {
 	}
 }
 
-func (s *suiteReader) of(test string) *strings.Builder {
+func (s *reader) of(test string) *strings.Builder {
 	if s.output[test] == nil {
 		s.output[test] = &strings.Builder{}
 	}
@@ -55,7 +55,7 @@ func parentTest(name string) string {
 }
 
 // verdict reads "PASS: Suite/2_ranks/arena (0.12s)".
-func (s *suiteReader) verdict(text string) {
+func (s *reader) verdict(text string) {
 	status, rest, _ := strings.Cut(text, ": ")
 	i := strings.LastIndex(rest, " (")
 	if i < 0 {
@@ -69,10 +69,10 @@ func (s *suiteReader) verdict(text string) {
 
 // add records a check. A group is a test directly below the suite; a test with
 // subtests counts only if it failed itself.
-func (s *suiteReader) add(name, status string, seconds float64) {
+func (s *reader) add(name, status string, seconds float64) {
 	own := strings.TrimSpace(s.of(name).String())
 	if !s.parents[name] || status == "fail" && own != "" {
-		c := testCheck{Name: checkName(name), Status: status, Seconds: seconds}
+		c := Check{Name: checkName(name), Status: status, Seconds: seconds}
 		if status != "pass" {
 			c.Output = own
 		}
@@ -84,7 +84,7 @@ func (s *suiteReader) add(name, status string, seconds float64) {
 	}
 }
 
-func (s *suiteReader) count(c testCheck) {
+func (s *reader) count(c Check) {
 	switch c.Status {
 	case "pass":
 		s.report.Passed++
@@ -104,7 +104,7 @@ func checkName(test string) string {
 
 // ended compares the exit of the process with its output: if the suite panicked or
 // timed out, the error names the test that was running.
-func (s *suiteReader) ended(err error, stderr string) error {
+func (s *reader) ended(err error, stderr string) error {
 	if err == nil || s.report.Failed > 0 {
 		return nil
 	}

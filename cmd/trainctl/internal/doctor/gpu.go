@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
@@ -32,14 +33,14 @@ func inspectGPU(ctx context.Context) driver.Inspection {
 
 // gpuChecks turns an inspection into checks. None of them is a failure: training
 // on the CPU needs no GPU.
-func gpuChecks(in driver.Inspection) []check {
-	var out []check
-	add := func(c check) {
+func gpuChecks(in driver.Inspection) []Check {
+	var out []Check
+	add := func(c Check) {
 		c.Area = "gpu"
 		out = append(out, c)
 	}
 	for _, l := range in.Libraries {
-		c := check{Name: l.Name, Verdict: fine, Found: fmt.Sprintf("%s, %s (%s)", l.Version, l.Path, l.Source), Fix: l.Fix}
+		c := Check{Name: l.Name, Verdict: fine, Found: fmt.Sprintf("%s, %s (%s)", l.Version, l.Path, l.Source), Fix: l.Fix}
 		switch {
 		case l.Error != "" && l.Path == "":
 			c.Verdict, c.Found = absence, l.Error
@@ -54,18 +55,18 @@ func gpuChecks(in driver.Inspection) []check {
 		add(c)
 	}
 	for _, d := range in.Devices {
-		add(check{Name: fmt.Sprintf("device %d", d.Ordinal), Verdict: fine, Found: fmt.Sprintf("%s, compute capability %s, %d multiprocessors, %s; memory is shared by %s",
-			d.Name, d.Capability, d.SMs, bytesText(uint64(d.Memory)), d.IPC)})
+		add(Check{Name: fmt.Sprintf("device %d", d.Ordinal), Verdict: fine, Found: fmt.Sprintf("%s, compute capability %s, %d multiprocessors, %s; memory is shared by %s",
+			d.Name, d.Capability, d.SMs, bytesize.Text(d.Memory), d.IPC)})
 	}
 	if len(in.Devices) == 0 {
-		add(check{Name: "devices", Verdict: absence, Found: "none"})
+		add(Check{Name: "devices", Verdict: absence, Found: "none"})
 	}
 	add(autoDevice())
 	for _, p := range in.Problems {
-		add(check{Name: "fit", Verdict: remark, Found: p})
+		add(Check{Name: "fit", Verdict: remark, Found: p})
 	}
 	if mps, on := driver.MPS(dl.System().Getenv); on {
-		add(check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins and their ranks compute concurrently"})
+		add(Check{Name: "MPS", Verdict: fine, Found: "a control daemon runs at " + mps + ": plugins and their ranks compute concurrently"})
 	}
 	return out
 }
@@ -77,10 +78,10 @@ var without = map[string]string{
 }
 
 // autoDevice reports the device that run.device = "auto" selects here.
-func autoDevice() check {
+func autoDevice() Check {
 	m, err := app.Survey(context.Background(), "auto")
 	if err != nil {
-		return check{Name: "run.device", Verdict: remark, Found: err.Error()}
+		return Check{Name: "run.device", Verdict: remark, Found: err.Error()}
 	}
-	return check{Name: "run.device", Verdict: fine, Found: `"auto" is ` + m.String()}
+	return Check{Name: "run.device", Verdict: fine, Found: `"auto" is ` + m.String()}
 }

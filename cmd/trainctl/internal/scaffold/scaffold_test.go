@@ -1,4 +1,4 @@
-package main
+package scaffold
 
 import (
 	"flag"
@@ -13,10 +13,10 @@ var update = flag.Bool("update", false, "copy the examples to the templates")
 
 // What plugins new writes is what examples/ proves. After a change there:
 //
-//	go test ./cmd/trainctl -run Templates -update
+//	go test ./cmd/trainctl/internal/scaffold -run Templates -update
 func TestTemplatesAreTheExamples(t *testing.T) {
 	for kind := range exampleNames {
-		dir := filepath.Join("../../examples", kind)
+		dir := filepath.Join("../../../../examples", kind)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,11 @@
-package main
+package doctor
 
 import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/base/bytesize"
 )
 
 // Limits that are enough for any run on one host.
@@ -13,21 +15,21 @@ const (
 )
 
 // limitChecks check the resource limits of this process.
-func limitChecks() []check {
-	checks := []check{openFiles(), lockedMemory()}
+func limitChecks() []Check {
+	checks := []Check{openFiles(), lockedMemory()}
 	if total := meminfo("MemTotal"); total > 0 {
-		checks = append(checks, check{Name: "memory", Verdict: fine,
-			Found: fmt.Sprintf("%s, %s available", bytesText(total), bytesText(meminfo("MemAvailable")))})
+		checks = append(checks, Check{Name: "memory", Verdict: fine,
+			Found: fmt.Sprintf("%s, %s available", bytesize.Text(total), bytesize.Text(meminfo("MemAvailable")))})
 	}
 	return append(checks, devShm()...)
 }
 
-func openFiles() check {
+func openFiles() Check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
-		return check{Name: "open files", Verdict: remark, Found: err.Error()}
+		return Check{Name: "open files", Verdict: remark, Found: err.Error()}
 	}
-	c := check{Name: "open files", Verdict: fine, Found: limitText(l.Cur, func(n uint64) string { return fmt.Sprint(n) })}
+	c := Check{Name: "open files", Verdict: fine, Found: limitText(l.Cur, func(n uint64) string { return fmt.Sprint(n) })}
 	if l.Cur < filesEnough {
 		c.Verdict, c.Fix = remark, fmt.Sprintf("ulimit -n %d", filesEnough)
 	}
@@ -36,12 +38,12 @@ func openFiles() check {
 
 // lockedMemory is only reported: memory registered by network adapters counts
 // towards the limit, memory pinned by the CUDA driver does not.
-func lockedMemory() check {
+func lockedMemory() Check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
-		return check{Name: "locked memory", Verdict: remark, Found: err.Error()}
+		return Check{Name: "locked memory", Verdict: remark, Found: err.Error()}
 	}
-	c := check{Name: "locked memory", Verdict: fine, Found: limitText(l.Cur, bytesText)}
+	c := Check{Name: "locked memory", Verdict: fine, Found: limitText(l.Cur, bytesize.Text[uint64])}
 	if l.Cur != unix.RLIM_INFINITY {
 		c.Found += "; InfiniBand needs ulimit -l unlimited"
 	}
@@ -56,15 +58,15 @@ func limitText(n uint64, text func(uint64) string) string {
 }
 
 // devShm checks /dev/shm, where NCCL keeps its shared memory; trainctl's is anonymous.
-func devShm() []check {
+func devShm() []Check {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &fs); err != nil {
 		return nil
 	}
 	size := fs.Blocks * uint64(fs.Bsize)
-	c := check{Name: "/dev/shm", Verdict: fine, Found: bytesText(size)}
+	c := Check{Name: "/dev/shm", Verdict: fine, Found: bytesize.Text(size)}
 	if size < shmEnough {
 		c.Verdict, c.Fix = remark, "NCCL needs more: start the container with --shm-size=1g"
 	}
-	return []check{c}
+	return []Check{c}
 }

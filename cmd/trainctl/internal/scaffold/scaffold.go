@@ -1,0 +1,187 @@
+package scaffold
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/job/launch"
+)
+
+// templates are copies of the plugins in examples/, one folder for each kind; a
+// test checks that they are equal.
+//
+//go:embed templates
+var templates embed.FS
+
+// exampleNames are the names of the examples, by kind.
+var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "precision": "halving"}
+
+const (
+	pluginPrefix = "trainctl-plugin-"
+	sourceModule = "github.com/trainctl/trainctl"
+)
+
+// Plugin is a plugin to create.
+type Plugin struct {
+	Kind   string // "backend", "dataset" or "precision"
+	Dir    string // must be new or empty
+	Name   string // "": the name of Dir, without the prefix
+	Module string // path of the Go module; "": one of example.com
+
+	mod  string // go.mod
+	sums string // go.sum; empty when go mod tidy has to find them
+}
+
+// Create writes the plugin's files and returns how many there are. The module is built
+// against the trainctl of this version, or against its source in a folder if that is
+// not "". An error with an exit code is a mistake of the user.
+func (p *Plugin) Create(fsys afero.Fs, version, source string) (files int, err error) {
+	if err := p.complete(); err != nil {
+		return 0, err
+	}
+	if err := p.require(fsys, source, version); err != nil {
+		return 0, err
+	}
+	return p.write(fsys)
+}
+
+// NeedsTidy reports whether go mod tidy has to find the versions of dependencies.
+func (p *Plugin) NeedsTidy() bool { return p.sums == "" }
+
+// Binary is the usual name of the plugin's executable.
+func (p *Plugin) Binary() string { return pluginPrefix + p.Name }
+
+// refused is a request that cannot be fulfilled as it stands.
+type refused string
+
+func (e refused) Error() string { return string(e) }
+
+// ExitCode is that of a mistake on the command line.
+func (e refused) ExitCode() int { return launch.ExitConfig }
+
+func refusedf(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
+
+var pluginNames = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+func (p *Plugin) complete() error {
+	if exampleNames[p.Kind] == "" {
+		return refusedf("KIND %q: use backend, dataset or precision", p.Kind)
+	}
+	if p.Name == "" {
+		abs, err := filepath.Abs(p.Dir)
+		if err != nil {
+			return err
+		}
+		p.Name = strings.TrimPrefix(filepath.Base(abs), pluginPrefix)
+	}
+	if !pluginNames.MatchString(p.Name) {
+		return refusedf("%q is not a valid plugin name: use lower-case words joined by -, with --name NAME", p.Name)
+	}
+	if p.Module == "" {
+		p.Module = "example.com/" + pluginPrefix + p.Name
+	}
+	if strings.ContainsAny(p.Module, " \t\n\"'`()") {
+		return refusedf("--module %q: a module's path has no spaces, quotes or brackets", p.Module)
+	}
+	return nil
+}
+
+// require decides which trainctl the module is built against. With --replace, the
+// versions and checksums of dependencies are copied from that source.
+func (p *Plugin) require(fsys afero.Fs, source, v string) error {
+	if source == "" {
+		if !strings.HasPrefix(v, "v") || strings.Contains(v, "+") {
+			return refusedf("this trainctl (%s) was built from source without a released version; fix: give the folder of the source by --replace DIR", v)
+		}
+		p.mod = fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", p.Module, goVersion, sourceModule, v)
+		return nil
+	}
+	dir, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	mod, err := afero.ReadFile(fsys, filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return refusedf("--replace: %v", err)
+	}
+	if !strings.HasPrefix(string(mod), "module "+sourceModule+"\n") {
+		return refusedf("--replace: %s is not the source of trainctl, whose go.mod has module %s", dir, sourceModule)
+	}
+	sums, err := afero.ReadFile(fsys, filepath.Join(dir, "go.sum"))
+	if err != nil {
+		return refusedf("--replace: %v", err)
+	}
+	_, rest, _ := strings.Cut(string(mod), "\n")
+	p.mod = fmt.Sprintf("module %s\n%s\nrequire %s v0.0.0\n\nreplace %s => %q\n", p.Module, rest, sourceModule, sourceModule, dir)
+	p.sums = string(sums)
+	return nil
+}
+
+const goVersion = "1.26.0"
+
+// write creates the folder and its files.
+func (p *Plugin) write(fsys afero.Fs) (n int, err error) {
+	entries, err := afero.ReadDir(fsys, p.Dir)
+	if err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, refusedf("%s is not an empty folder; fix: choose a new or empty folder", p.Dir)
+	}
+	files, err := p.files()
+	if err != nil {
+		return 0, err
+	}
+	if err := fsys.MkdirAll(p.Dir, 0o755); err != nil {
+		return 0, err
+	}
+	for name, text := range files {
+		if err := afero.WriteFile(fsys, filepath.Join(p.Dir, name), []byte(text), 0o644); err != nil {
+			return 0, fmt.Errorf("%w; the new plugin is incomplete: remove %s", err, p.Dir)
+		}
+	}
+	return len(files), nil
+}
+
+// files returns the template's files, by name, with the plugin's names in them.
+func (p *Plugin) files() (map[string]string, error) {
+	old := exampleNames[p.Kind]
+	rename := strings.NewReplacer(
+		"example.com/"+pluginPrefix+old, p.Module,
+		pluginPrefix+old, pluginPrefix+p.Name,
+		fmt.Sprintf("%q", old), fmt.Sprintf("%q", p.Name),
+		" See README.md.", "",
+	)
+	out := map[string]string{"go.mod": p.mod, ".gitignore": "/" + pluginPrefix + p.Name + "\n"}
+	if p.sums != "" {
+		out["go.sum"] = p.sums
+	}
+	dir := "templates/" + p.Kind
+	entries, err := templates.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, err := templates.ReadFile(dir + "/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		out[strings.TrimSuffix(e.Name(), ".txt")] = rename.Replace(string(text))
+	}
+	return out, nil
+}
+
+// templateName returns the name of an example's file among the templates, "" for
+// files that new plugins do not have.
+func templateName(kind, file string) string {
+	if slices.Contains([]string{"README.md", "go.mod", "go.sum", ".gitignore"}, file) {
+		return ""
+	}
+	file = strings.Replace(file, exampleNames[kind]+".toml", "train.toml", 1)
+	return strings.Replace(file, exampleNames[kind], kind, 1) + ".txt"
+}
