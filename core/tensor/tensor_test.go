@@ -61,3 +61,23 @@ func TestViewsShareMemory(t *testing.T) {
 		t.Fatalf("spec %v, %d bytes", x.Spec(), x.Spec().Bytes())
 	}
 }
+
+// What Set stores, At reads, and floats are rounded to their type.
+func TestElements(t *testing.T) {
+	for d := F32; d < Bool; d++ {
+		x := New(d, 3)
+		x.Set(1, 5)
+		if x.At(0) != 0 || x.At(1) != 5 || x.At(2) != 0 {
+			t.Errorf("%v: elements are %v, %v, %v; want 0, 5, 0", d, x.At(0), x.At(1), x.At(2))
+		}
+		if d.Float() {
+			next := 1 + d.Epsilon()
+			if x.Set(0, next); x.At(0) != next {
+				t.Errorf("%v: the number after 1 is stored as %v, want %v", d, x.At(0), next)
+			}
+			if x.Set(0, 1+d.Epsilon()/4); x.At(0) != 1 {
+				t.Errorf("%v: %v is not rounded to 1", d, x.At(0))
+			}
+		}
+	}
+}

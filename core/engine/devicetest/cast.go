@@ -27,7 +27,7 @@ func casts(r *rig) {
 			x, y, g := r.given(v, len(v)), r.outputAs(to, len(v)), r.gradient(to, len(v))
 			t := tensor.New(to, len(v))
 			for i, a := range x.v {
-				set(t, i, a)
+				t.Set(i, a)
 			}
 			r.do(op.Cast, nil, []*arg{x}, []*arg{y})
 			r.same("cast", y, values(t))
@@ -39,7 +39,7 @@ func casts(r *rig) {
 			}
 			twice := tensor.New(to, len(v))
 			for i, a := range values(t) {
-				set(twice, i, 2*a)
+				twice.Set(i, 2*a)
 			}
 			r.same("cast added to a gradient", g, values(twice))
 		})

@@ -184,12 +184,12 @@ func (n *trainee) initialize() {
 		for j := range t.Shape.Elems() {
 			switch {
 			case e.Buffer:
-				set(t, j, n.g.Buffers()[e.Index].Init)
+				t.Set(j, n.g.Buffers()[e.Index].Init)
 			case n.g.Params()[e.Index].Role == graph.NormWeight:
-				set(t, j, 1)
+				t.Set(j, 1)
 			default:
 				fan := max(1, t.Shape.Elems()/t.Shape[0])
-				set(t, j, float64(tensor.F32FromF16(tensor.F16FromF32(float32(0.5*rnd.NormFloat64()/math.Sqrt(float64(fan)))))))
+				t.Set(j, float64(tensor.F32FromF16(tensor.F16FromF32(float32(0.5*rnd.NormFloat64()/math.Sqrt(float64(fan)))))))
 			}
 		}
 	}
@@ -202,9 +202,9 @@ func (n *trainee) batch(step, rows int) (input, target []byte) {
 		t := tensor.New(s.DType, append(tensor.Shape{rows}, s.Shape...)...)
 		for i := range t.Shape.Elems() {
 			if s.DType == tensor.I32 {
-				set(t, i, float64(rnd.IntN(10)))
+				t.Set(i, float64(rnd.IntN(10)))
 			} else {
-				set(t, i, rnd.NormFloat64())
+				t.Set(i, rnd.NormFloat64())
 			}
 		}
 		return t.Data
@@ -267,7 +267,7 @@ func (n *trainee) descend() {
 		}
 		w, g := n.st.Tensors[i], n.st.Grads[e.Index]
 		for j := range w.Shape.Elems() {
-			set(w, j, get(w, j)-learningRate*get(g, j))
+			w.Set(j, w.At(j)-learningRate*g.At(j))
 		}
 	}
 }

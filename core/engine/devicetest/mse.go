@@ -27,11 +27,11 @@ func squaredError(r *rig, n int) {
 	t := tensor.New(r.base, 1, n)
 	loss, dx := newWant(1), newWant(n)
 	for i := range n {
-		set(t, i, r.rnd.NormFloat64())
-		d := x.v[i] - get(t, i)
+		t.Set(i, r.rnd.NormFloat64())
+		d := x.v[i] - t.At(i)
 		loss.add(0, d*d)
 		dx.v[i] = 2 * d * 64 / float64(n)
-		dx.mag[i] = 128 * (math.Abs(x.v[i]) + math.Abs(get(t, i))) / float64(n)
+		dx.mag[i] = 128 * (math.Abs(x.v[i]) + math.Abs(t.At(i))) / float64(n)
 	}
 	loss.terms, dx.terms = float64(n), 4
 	r.parts.Target = t.Spec()

@@ -43,7 +43,7 @@ func newRig(t *testing.T, o Options, d tensor.DType) *rig {
 func (r *rig) place(d tensor.DType, v []float64, shape []int) *arg {
 	t := tensor.New(d, shape...)
 	for i, x := range v {
-		set(t, i, x)
+		t.Set(i, x)
 	}
 	r.st.Tensors = append(r.st.Tensors, t)
 	r.parts.State = append(r.parts.State, t.Spec())
@@ -82,7 +82,7 @@ func (r *rig) outputAs(d tensor.DType, shape ...int) *arg {
 func (r *rig) gradient(d tensor.DType, shape ...int) *arg {
 	t := tensor.New(d, shape...)
 	for i := range t.Shape.Elems() {
-		set(t, i, math.NaN())
+		t.Set(i, math.NaN())
 	}
 	r.st.Grads = append(r.st.Grads, t)
 	r.parts.Grads = append(r.parts.Grads, t.Spec())
@@ -160,48 +160,7 @@ func (r *rig) now(a *arg) []float64 { return values(r.tensor(a)) }
 func values(t tensor.Tensor) []float64 {
 	v := make([]float64, t.Shape.Elems())
 	for i := range v {
-		v[i] = get(t, i)
+		v[i] = t.At(i)
 	}
 	return v
-}
-
-func get(t tensor.Tensor, i int) float64 {
-	switch t.DType {
-	case tensor.F32:
-		return float64(t.F32()[i])
-	case tensor.F64:
-		return t.F64()[i]
-	case tensor.F16:
-		return float64(tensor.F32FromF16(tensor.View[uint16](t.Data)[i]))
-	case tensor.BF16:
-		return float64(tensor.F32FromBF16(tensor.View[uint16](t.Data)[i]))
-	case tensor.I32:
-		return float64(t.I32()[i])
-	case tensor.I64:
-		return float64(t.I64()[i])
-	case tensor.U8:
-		return float64(t.Data[i])
-	}
-	panic("devicetest: no values of " + t.DType.String())
-}
-
-func set(t tensor.Tensor, i int, x float64) {
-	switch t.DType {
-	case tensor.F32:
-		t.F32()[i] = float32(x)
-	case tensor.F64:
-		t.F64()[i] = x
-	case tensor.F16:
-		tensor.View[uint16](t.Data)[i] = tensor.F16FromF32(float32(x))
-	case tensor.BF16:
-		tensor.View[uint16](t.Data)[i] = tensor.BF16FromF32(float32(x))
-	case tensor.I32:
-		t.I32()[i] = int32(x)
-	case tensor.I64:
-		t.I64()[i] = int64(x)
-	case tensor.U8:
-		t.Data[i] = uint8(int(x))
-	default:
-		panic("devicetest: no values of " + t.DType.String())
-	}
 }

@@ -28,13 +28,8 @@ func (w *want) add(i int, term float64) {
 
 // unit is half the distance from 1 to the next number of a type.
 func unit(d tensor.DType) float64 {
-	switch d {
-	case tensor.F64:
-		return 0x1p-53
-	case tensor.F16:
-		return 0x1p-11
-	case tensor.BF16:
-		return 0x1p-8
+	if d.Float() {
+		return d.Epsilon() / 2
 	}
 	return 0x1p-24
 }

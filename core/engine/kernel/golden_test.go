@@ -1,13 +1,12 @@
 package kernel_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
@@ -57,19 +56,6 @@ type goldens struct {
 	Sgd, Adam, Adamw []optimizerGolden
 }
 
-// readGoldens reads what testdata/golden.py wrote with PyTorch.
-func readGoldens(t *testing.T) (g goldens) {
-	t.Helper()
-	b, err := os.ReadFile("testdata/golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &g); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func to[T kernel.Float](x []float64) []T {
 	y := make([]T, len(x))
 	for i, v := range x {
@@ -78,9 +64,9 @@ func to[T kernel.Float](x []float64) []T {
 	return y
 }
 
-// atGolden runs a check in float64, and in float32 at every level with its tolerance.
+// atGolden compares with what testdata/golden.py wrote with PyTorch: in float64, and in float32 at every level with its tolerance.
 func atGolden(t *testing.T, in64 func(t *testing.T, g goldens, tol float64), in32 func(t *testing.T, g goldens, tol float64)) {
-	g := readGoldens(t)
+	g := testjson.Read[goldens](t, "testdata/golden.json")
 	t.Run("float64", func(t *testing.T) { in64(t, g, 1e-12) })
 	kerneltest.AtEachLevel(t, func(t *testing.T) { in32(t, g, 2e-5) })
 }

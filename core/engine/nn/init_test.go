@@ -3,10 +3,9 @@ package nn_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"os"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -45,11 +44,7 @@ func newState(g *graph.Graph) []tensor.Tensor {
 // Same seed, same layers: names, shapes and bits of every tensor are those that
 // PyTorch's state_dict has after torch.manual_seed.
 func TestInitializeIsPyTorchs(t *testing.T) {
-	raw, err := os.ReadFile("testdata/golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var goldens []struct {
+	type initGolden struct {
 		Model   string
 		Seed    uint64
 		Tensors []struct {
@@ -57,10 +52,7 @@ func TestInitializeIsPyTorchs(t *testing.T) {
 			Shape        tensor.Shape
 		}
 	}
-	if err := json.Unmarshal(raw, &goldens); err != nil {
-		t.Fatal(err)
-	}
-	for _, golden := range goldens {
+	for _, golden := range testjson.Read[[]initGolden](t, "testdata/golden.json") {
 		g, err := nn.Build(testModels[golden.Model], digits, class, 10)
 		if err != nil {
 			t.Fatal(err)

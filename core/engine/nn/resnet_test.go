@@ -1,15 +1,14 @@
 package nn_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/base/rng"
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
@@ -105,18 +104,6 @@ type resnetGolden struct {
 	Init        map[string]tensorSummary
 }
 
-func resnetGoldens(t *testing.T) (g []resnetGolden) {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/resnet.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &g); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func (w *resnetGolden) config() nn.Config {
 	name, stem, _ := strings.Cut(w.Model, "-")
 	return nn.Config{Name: name, Stem: stem}
@@ -196,7 +183,7 @@ func bindPlan(t *testing.T, g *graph.Graph, st plan.State, o plan.Options) *plan
 // The same weights in the tensors of the same names give PyTorch's logits. The
 // squared error against them, as a loss, is what says how far off they are.
 func TestResNetLogitsArePyTorchs(t *testing.T) {
-	for _, want := range resnetGoldens(t) {
+	for _, want := range testjson.Read[[]resnetGolden](t, "testdata/resnet.json") {
 		for _, d := range []tensor.DType{tensor.F64, tensor.F32} {
 			t.Run(fmt.Sprint(want.Model, "/", d), func(t *testing.T) {
 				g := buildResNet(t, want.config(), want.Side, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{10}}, 0)
@@ -234,7 +221,7 @@ func TestResNetLogitsArePyTorchs(t *testing.T) {
 // which moves the gradients of all layers below by more than rounding: they are
 // held against the float64 ones as a whole.
 func TestResNetGradientsArePyTorchs(t *testing.T) {
-	want := resnetGoldens(t)[0]
+	want := testjson.Read[[]resnetGolden](t, "testdata/resnet.json")[0]
 	exact, names := want.train(t, tensor.F64, 1e-11)
 	g := buildResNet(t, want.config(), want.Side, class, 10)
 	for i, p := range g.Params() {
@@ -312,7 +299,7 @@ func (s tensorSummary) compare(t *testing.T, name string, x tensor.Tensor, tol f
 // over fan_out. PyTorch's vectorised logarithm and sine round otherwise, so
 // convolutions are compared within rounding, and all else to the bit or nearly so.
 func TestResNetInitialisationIsTorchvisions(t *testing.T) {
-	want := resnetGoldens(t)[0]
+	want := testjson.Read[[]resnetGolden](t, "testdata/resnet.json")[0]
 	g := buildResNet(t, want.config(), 32, class, 10)
 	state := newState(g)
 	if err := nn.Initialize(g, 42, state); err != nil {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -39,17 +39,6 @@ type golden struct {
 type goldenRun struct {
 	Config map[string]any
 	Params [][]exact
-}
-
-func readJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(b, v)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func number(m map[string]any, key string) float64 {
@@ -111,8 +100,7 @@ func near(t *testing.T, what string, got []float64, want []exact, tol float64) {
 }
 
 func goldens(t *testing.T, f func(t *testing.T, d tensor.DType, g golden)) {
-	all := map[string]golden{}
-	readJSON(t, "testdata/optimizers.json", &all)
+	all := testjson.Read[map[string]golden](t, "testdata/optimizers.json")
 	for name, g := range all {
 		d, err := tensor.ParseDType(name)
 		if err != nil {
@@ -162,14 +150,14 @@ func TestClipAgainstPyTorch(t *testing.T) {
 }
 
 func TestSchedulesAgainstPyTorch(t *testing.T) {
-	var g struct {
+	type schedules struct {
 		Base exact
 		Runs []struct {
 			Config map[string]any
 			LR     []exact
 		}
 	}
-	readJSON(t, "testdata/schedules.json", &g)
+	g := testjson.Read[schedules](t, "testdata/schedules.json")
 	for _, r := range g.Runs {
 		t.Run(fmt.Sprint(r.Config), func(t *testing.T) {
 			c := scheduleOf(r.Config)

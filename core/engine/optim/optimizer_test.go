@@ -28,23 +28,10 @@ func params() []Param {
 	}
 	for _, p := range ps {
 		for i := range p.Grad.Shape.Elems() {
-			store(p.Grad, i, 0.25*float64(i%3)-0.3)
+			p.Grad.Set(i, 0.25*float64(i%3)-0.3)
 		}
 	}
 	return ps
-}
-
-func store(t tensor.Tensor, i int, v float64) {
-	switch t.DType {
-	case tensor.F32:
-		t.F32()[i] = float32(v)
-	case tensor.F64:
-		t.F64()[i] = v
-	case tensor.F16:
-		tensor.View[uint16](t.Data)[i] = tensor.F16FromF32(float32(v))
-	case tensor.BF16:
-		tensor.View[uint16](t.Data)[i] = tensor.BF16FromF32(float32(v))
-	}
 }
 
 func mustNew(t testing.TB, c Config, ps []Param) *Optimizer {
@@ -130,12 +117,12 @@ func TestHalfParametersWithoutAMaster(t *testing.T) {
 		}
 		want, buf := []float64{1, -0.5, 3}, make([]float64, 3)
 		for i, w := range want {
-			store(p.Value, i, w)
+			p.Value.Set(i, w)
 		}
 		for step := range 20 {
 			for i := range want {
 				g := 0.3*float64(i+1) - 0.01*float64(step)
-				store(p.Grad, i, g)
+				p.Grad.Set(i, g)
 				g = round(d, g)
 				if step == 0 {
 					buf[i] = g
@@ -152,8 +139,8 @@ func TestHalfParametersWithoutAMaster(t *testing.T) {
 			}
 		}
 		lost := Param{Name: "w", Value: tensor.New(d, 1), Grad: tensor.New(d, 1)}
-		store(lost.Value, 0, 1)
-		store(lost.Grad, 0, 1)
+		lost.Value.Set(0, 1)
+		lost.Grad.Set(0, 1)
 		plain := mustNew(t, Default(), []Param{lost})
 		for range 64 {
 			plain.Step(unit(d) / 4)
@@ -182,16 +169,16 @@ func value(v tensor.Tensor, i int) float64 {
 
 func round(d tensor.DType, x float64) float64 {
 	one := tensor.New(d, 1)
-	store(one, 0, x)
+	one.Set(0, x)
 	return value(one, 0)
 }
 
 // Half parameters move by their float32 copies: steps too small for a half add up.
 func TestHalfParametersUseTheirMaster(t *testing.T) {
 	p := Param{Name: "w", Value: tensor.New(tensor.BF16, 1), Grad: tensor.New(tensor.BF16, 1), Master: tensor.New(tensor.F32, 1)}
-	store(p.Value, 0, 1)
+	p.Value.Set(0, 1)
 	p.Master.F32()[0] = 1
-	store(p.Grad, 0, 1)
+	p.Grad.Set(0, 1)
 	o := mustNew(t, Default(), []Param{p})
 	for range 64 {
 		o.Step(1.0 / 1024)
@@ -208,7 +195,7 @@ func TestHalfParametersUseTheirMaster(t *testing.T) {
 func TestHalfGradientsAreUnscaledInF32(t *testing.T) {
 	const scale, grad = 65536, 1e-9
 	p := Param{Name: "w", Value: tensor.New(tensor.F16, 1), Grad: tensor.New(tensor.F16, 1), Master: tensor.New(tensor.F32, 1)}
-	store(p.Grad, 0, grad*scale)
+	p.Grad.Set(0, grad*scale)
 	seen := float64(tensor.F32FromF16(tensor.View[uint16](p.Grad.Data)[0])) / scale
 	o := mustNew(t, Default(), []Param{p})
 	o.ScaleGrads(1.0 / scale)
@@ -232,13 +219,13 @@ func TestAllFinite(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16} {
 		x := tensor.New(d, 37)
 		for i := range 37 {
-			store(x, i, math.Pow(-2, float64(i%10)))
+			x.Set(i, math.Pow(-2, float64(i%10)))
 		}
 		if !AllFinite(x) {
 			t.Errorf("%v: finite values refused", d)
 		}
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			store(x, 36, bad)
+			x.Set(36, bad)
 			if AllFinite(x) {
 				t.Errorf("%v: %v not seen", d, bad)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/cuda"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
@@ -16,8 +17,7 @@ import (
 
 // For each optimizer this names what the goldens, the manual or its own rule lack.
 func TestEveryOptimizerIsWhole(t *testing.T) {
-	all := map[string]golden{}
-	readJSON(t, "testdata/optimizers.json", &all)
+	all := testjson.Read[map[string]golden](t, "testdata/optimizers.json")
 	text, err := os.ReadFile("../../../docs/configuration.md")
 	check(t, err)
 	manual := table(string(text), "## [optimizer]")

@@ -102,9 +102,9 @@ func TestSyncBatchNormEqualsOneRank(t *testing.T) {
 					var mean float64
 					for _, r := range ranks {
 						_, g := r.param(i)
-						mean += at(g, j) / world
+						mean += g.At(j) / world
 					}
-					if w := at(want, j); math.Abs(mean-w) > c.tol*(1+math.Abs(w)) {
+					if w := want.At(j); math.Abs(mean-w) > c.tol*(1+math.Abs(w)) {
 						t.Fatalf("gradient of %s, element %d: %v, want %v", p.Name, j, mean, w)
 					}
 				}
@@ -112,7 +112,7 @@ func TestSyncBatchNormEqualsOneRank(t *testing.T) {
 			for i, e := range one.g.StateDict() {
 				for j := range e.Spec.Shape.Elems() {
 					for _, r := range ranks {
-						if got, want := at(r.st.Tensors[i], j), at(one.st.Tensors[i], j); math.Abs(got-want) > c.tol*(1+math.Abs(want)) {
+						if got, want := r.st.Tensors[i].At(j), one.st.Tensors[i].At(j); math.Abs(got-want) > c.tol*(1+math.Abs(want)) {
 							t.Fatalf("%s, element %d: %v, want %v", e.Name, j, got, want)
 						}
 					}

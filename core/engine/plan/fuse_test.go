@@ -84,7 +84,7 @@ func TestLinearFusionNeedsTheOnlyReader(t *testing.T) {
 func sameTensor(t *testing.T, name string, got, want tensor.Tensor, tol float64) {
 	t.Helper()
 	for j := range want.Shape.Elems() {
-		if a, b := at(got, j), at(want, j); math.Abs(a-b) > tol*max(1, math.Abs(b)) {
+		if a, b := got.At(j), want.At(j); math.Abs(a-b) > tol*max(1, math.Abs(b)) {
 			t.Fatalf("%s[%d] is %v, want %v", name, j, a, b)
 		}
 	}

@@ -1,13 +1,12 @@
 package plan_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -32,18 +31,6 @@ type golden struct {
 	}
 }
 
-func goldens(t *testing.T) (g []golden) {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &g); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func near(got, want, tol float64) bool {
 	return math.Abs(got-want) <= tol*math.Max(1e-3, math.Abs(want))
 }
@@ -57,15 +44,15 @@ func same(t *testing.T, name string, x tensor.Tensor, want summary, tol float64)
 	n := x.Shape.Elems()
 	floor := tol * 1e-2
 	for i := range n {
-		sum += at(x, i)
-		abs += math.Abs(at(x, i))
+		sum += x.At(i)
+		abs += math.Abs(x.At(i))
 	}
 	if slack := tol*want.Abs + float64(n)*floor; math.Abs(sum-want.Sum) > slack || math.Abs(abs-want.Abs) > slack {
 		t.Errorf("%s: sum %g, Σ|x| %g; PyTorch %g, %g", name, sum, abs, want.Sum, want.Abs)
 	}
 	for i, w := range want.First {
-		if math.Abs(at(x, i)-w) > tol*math.Max(math.Abs(w), want.Abs/float64(n))+floor {
-			t.Errorf("%s[%d]: %g, PyTorch %g", name, i, at(x, i), w)
+		if math.Abs(x.At(i)-w) > tol*math.Max(math.Abs(w), want.Abs/float64(n))+floor {
+			t.Errorf("%s[%d]: %g, PyTorch %g", name, i, x.At(i), w)
 		}
 	}
 }
@@ -74,7 +61,7 @@ func same(t *testing.T, name string, x tensor.Tensor, want summary, tol float64)
 // loss curve, gradients and state: to rounding in float64, and in float32
 // within what 20 steps of a chaotic system leave.
 func TestTrainingFollowsPyTorch(t *testing.T) {
-	for _, want := range goldens(t) {
+	for _, want := range testjson.Read[[]golden](t, "testdata/golden.json") {
 		for _, d := range []tensor.DType{tensor.F64, tensor.F32} {
 			for _, fuse := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%v/fuse=%v", want.Model, d, fuse), func(t *testing.T) {
@@ -155,7 +142,7 @@ func (f *follower) first(t *testing.T, r *rig, res plan.Result) {
 // Gradients become complete in the order in which PyTorch's autograd delivers
 // them, and each hook fires once, when its gradient is final.
 func TestGradientsArriveAsInPyTorch(t *testing.T) {
-	for _, want := range goldens(t) {
+	for _, want := range testjson.Read[[]golden](t, "testdata/golden.json") {
 		g := build(t, goldenModel(want.Model), digits, class)
 		r := newRig(t, g, plan.Options{Batch: 4, Train: true, Fuse: true}, 7)
 		var names []string

@@ -115,7 +115,7 @@ func checkSlopes(t *testing.T, r *rig, in, target tensor.Spec) {
 		noise := make([]float32, w.Shape.Elems())
 		rng.NewMT(uint64(i)).UniformF32(noise, -0.3, 0.3)
 		for j, v := range noise {
-			set(w, j, at(w, j)+float64(v))
+			w.Set(j, w.At(j)+float64(v))
 		}
 	}
 	r.prog.Run(args)
@@ -129,13 +129,13 @@ func checkSlopes(t *testing.T, r *rig, in, target tensor.Spec) {
 	for i, p := range r.g.Params() {
 		w, _ := r.param(i)
 		for j := range w.Shape.Elems() {
-			x := at(w, j)
-			set(w, j, x+h)
+			x := w.At(j)
+			w.Set(j, x+h)
 			up := r.prog.Run(args).Loss
-			set(w, j, x-h)
+			w.Set(j, x-h)
 			down := r.prog.Run(args).Loss
-			set(w, j, x)
-			slope, got := (up-down)/(2*h), at(grads[i], j)
+			w.Set(j, x)
+			slope, got := (up-down)/(2*h), grads[i].At(j)
 			if math.Abs(slope-got) > 1e-7*math.Max(1, math.Abs(slope)) {
 				t.Fatalf("%s[%d]: gradient %.9g, slope %.9g", p.Name, j, got, slope)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/nn"
@@ -119,11 +120,11 @@ func TestHalfModelTypes(t *testing.T) {
 func TestHalfPrecisionIsAsGoodAsPyTorchs(t *testing.T) {
 	x, y := goldenBatch(0, 8)
 	args := plan.Args{Input: x, Target: y, LossScale: 1024}
-	for _, golden := range goldens(t) {
-		g := build(t, goldenModel(golden.Model), digits, class)
+	for _, torchs := range testjson.Read[[]golden](t, "testdata/golden.json") {
+		g := build(t, goldenModel(torchs.Model), digits, class)
 		exact := newRig(t, g, plan.Options{Batch: 8, Train: true, DType: tensor.F64}, 7)
 		want := exact.prog.Run(args).Loss
-		for name, torch := range golden.Half {
+		for name, torch := range torchs.Half {
 			kind, typ, _ := strings.Cut(name, " ")
 			d := must(tensor.ParseDType(typ))
 			quarter := want / 4 * map[tensor.DType]float64{tensor.F16: 1.0 / (1 << 11), tensor.BF16: 1.0 / (1 << 8)}[d]
@@ -132,11 +133,11 @@ func TestHalfPrecisionIsAsGoodAsPyTorchs(t *testing.T) {
 				r := newRig(t, g, plan.Options{Batch: 8, Train: true, Fuse: true, Policy: policy}, 7)
 				loss := r.prog.Run(args).Loss
 				if off := math.Abs(loss - want); off > 2*math.Abs(torch.Loss-want)+quarter {
-					t.Errorf("%s %s %v: loss %g, exact %g, PyTorch %g", golden.Model, policy.Name, d, loss, want, torch.Loss)
+					t.Errorf("%s %s %v: loss %g, exact %g, PyTorch %g", torchs.Model, policy.Name, d, loss, want, torch.Loss)
 				}
 				for i, p := range g.Params() {
 					if off := distance(r.st.Grads[i], exact.st.Grads[i]) / 1024; off > 2*torch.Off[p.Name]+1e-7 {
-						t.Errorf("%s %s %v: gradient of %s is off by %g, PyTorch's by %g", golden.Model, policy.Name, d, p.Name, off, torch.Off[p.Name])
+						t.Errorf("%s %s %v: gradient of %s is off by %g, PyTorch's by %g", torchs.Model, policy.Name, d, p.Name, off, torch.Off[p.Name])
 					}
 				}
 			}
@@ -162,8 +163,8 @@ func TestHalfGradientsAccumulate(t *testing.T) {
 				slack = 1e-6
 			}
 			for j := range p.Shape.Elems() {
-				first := at(tensor.Of(r.st.Grads[i].DType, p.Shape, once[i]), j)
-				if got := at(r.st.Grads[i], j); math.Abs(got-2*first) > slack*(math.Abs(first)+0.1) {
+				first := tensor.Of(r.st.Grads[i].DType, p.Shape, once[i]).At(j)
+				if got := r.st.Grads[i].At(j); math.Abs(got-2*first) > slack*(math.Abs(first)+0.1) {
 					t.Fatalf("%s: %s[%d] is %g, then %g", policy.Name, p.Name, j, first, got)
 				}
 			}
@@ -195,7 +196,7 @@ func TestGradientsUnderAutocast(t *testing.T) {
 func distance(a, b tensor.Tensor) float64 {
 	var sum float64
 	for i := range a.Shape.Elems() {
-		d := at(a, i) - at(b, i)
+		d := a.At(i) - b.At(i)
 		sum += d * d
 	}
 	return math.Sqrt(sum)

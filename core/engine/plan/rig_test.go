@@ -99,8 +99,8 @@ func (r *rig) sgd(velocity [][]float64, lr, momentum float64) {
 	for i := range r.g.Params() {
 		w, grad := r.param(i)
 		for j := range velocity[i] {
-			velocity[i][j] = momentum*velocity[i][j] + at(grad, j)
-			set(w, j, at(w, j)-lr*velocity[i][j])
+			velocity[i][j] = momentum*velocity[i][j] + grad.At(j)
+			w.Set(j, w.At(j)-lr*velocity[i][j])
 		}
 	}
 }
@@ -111,30 +111,6 @@ func (r *rig) velocities() [][]float64 {
 		v[i] = make([]float64, p.Shape.Elems())
 	}
 	return v
-}
-
-func at(t tensor.Tensor, i int) float64 {
-	switch t.DType {
-	case tensor.F64:
-		return t.F64()[i]
-	case tensor.F32:
-		return float64(t.F32()[i])
-	case tensor.I64:
-		return float64(t.I64()[i])
-	case tensor.F16:
-		return float64(tensor.F32FromF16(tensor.View[uint16](t.Data)[i]))
-	case tensor.BF16:
-		return float64(tensor.F32FromBF16(tensor.View[uint16](t.Data)[i]))
-	}
-	panic("at: " + t.DType.String())
-}
-
-func set(t tensor.Tensor, i int, v float64) {
-	if t.DType == tensor.F64 {
-		t.F64()[i] = v
-	} else {
-		t.F32()[i] = float32(v)
-	}
 }
 
 // goldenBatch draws what testdata/golden.py draws.

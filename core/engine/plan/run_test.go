@@ -70,7 +70,7 @@ func TestAccumulation(t *testing.T) {
 	half.prog.Run(plan.Args{Input: x[len(x)/2:], Target: y[len(y)/2:], LossDivisor: 2, Accumulate: true})
 	for i, p := range whole.g.Params() {
 		for j := range p.Shape.Elems() {
-			a, b := at(whole.st.Grads[i], j), at(half.st.Grads[i], j)
+			a, b := whole.st.Grads[i].At(j), half.st.Grads[i].At(j)
 			if math.Abs(a-b) > 1e-14 {
 				t.Fatalf("%s[%d]: whole %g, accumulated %g", p.Name, j, a, b)
 			}
@@ -88,9 +88,9 @@ func TestLossScaleTouchesGradientsOnly(t *testing.T) {
 		r := newRig(t, build(t, cfg, digits, target), plan.Options{Batch: 4, Train: true, DType: tensor.F64}, 2)
 		x, y := randomBytes(digits, 4, 1), randomBytes(target, 4, 2)
 		plain := r.prog.Run(plan.Args{Input: x, Target: y})
-		want := at(r.st.Grads[0], 0)
+		want := r.st.Grads[0].At(0)
 		scaled := r.prog.Run(plan.Args{Input: x, Target: y, LossScale: 1024, LossDivisor: 4})
-		if got := at(r.st.Grads[0], 0); plain != scaled || math.Abs(got-256*want) > 1e-12 {
+		if got := r.st.Grads[0].At(0); plain != scaled || math.Abs(got-256*want) > 1e-12 {
 			t.Errorf("%s: gradient %g, scaled %g; result %+v, scaled %+v", loss, want, got, plain, scaled)
 		}
 	}

@@ -150,10 +150,10 @@ func (r results) halfOverflow(t *testing.T) {
 	c := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F16, Count: 4}
 	out := r.g.do(c, in)
 	r.same(t, c, out, want, r.slack(sdk.Sum))
-	if x := get(tensor.F16, out[0], 1); w > 1 && !math.IsInf(x, 1) {
+	if x := tensor.Number(tensor.F16, out[0], 1); w > 1 && !math.IsInf(x, 1) {
 		t.Errorf("%d times 40000 is %v in binary16, want +Inf", w, x)
 	}
-	if x := get(tensor.F16, out[0], 0); math.IsInf(x, 0) {
+	if x := tensor.Number(tensor.F16, out[0], 0); math.IsInf(x, 0) {
 		t.Errorf("pre-divided 40000 overflowed")
 	}
 }
@@ -177,7 +177,7 @@ func (r results) special(t *testing.T) {
 		c := sdk.Collective{Op: sdk.OpAllReduce, Reduce: op, DType: tensor.F32, Count: 105}
 		for rank, out := range r.g.do(c, in) {
 			for i := range 4 { // the sign of a zero is left open
-				if g, w := get(tensor.F32, out, i), get(tensor.F32, want, i); g != w && !(g != g && w != w) {
+				if g, w := tensor.Number(tensor.F32, out, i), tensor.Number(tensor.F32, want, i); g != w && !(g != g && w != w) {
 					t.Errorf("%v on rank %d: element %d is %v, want %v", &c, rank, i, g, w)
 				}
 			}

@@ -53,46 +53,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// get widens one element.
-func get(d tensor.DType, buf []byte, i int) float64 {
-	switch d {
-	case tensor.F32:
-		return float64(tensor.View[float32](buf)[i])
-	case tensor.F64:
-		return tensor.View[float64](buf)[i]
-	case tensor.F16:
-		return float64(tensor.F32FromF16(tensor.View[uint16](buf)[i]))
-	case tensor.BF16:
-		return float64(tensor.F32FromBF16(tensor.View[uint16](buf)[i]))
-	case tensor.I8:
-		return float64(int8(buf[i]))
-	case tensor.U8:
-		return float64(buf[i])
-	case tensor.I16:
-		return float64(tensor.View[int16](buf)[i])
-	case tensor.I32:
-		return float64(tensor.View[int32](buf)[i])
-	case tensor.I64:
-		return float64(tensor.View[int64](buf)[i])
-	}
-	return math.NaN()
-}
-
-// epsilon is the distance from 1 to the next number of the type.
-func epsilon(d tensor.DType) float64 {
-	switch d {
-	case tensor.F32:
-		return 0x1p-23
-	case tensor.F64:
-		return 0x1p-52
-	case tensor.F16:
-		return 0x1p-10
-	case tensor.BF16:
-		return 0x1p-7
-	}
-	return 0
-}
-
 // differ describes the first element in which got is not want, "" if none.
 // NaNs are equal whatever their payload. slack is in units of epsilon times
 // the number of ranks; 0 wants equal bits.
@@ -108,8 +68,8 @@ func differ(d tensor.DType, got, want []byte, slack float64) string {
 		if bytes.Equal(got[i*size:][:size], want[i*size:][:size]) {
 			continue
 		}
-		g, w := get(d, got, i), get(d, want, i)
-		if math.IsNaN(g) && math.IsNaN(w) || math.Abs(g-w) <= slack*epsilon(d)*max(1, math.Abs(w)) {
+		g, w := tensor.Number(d, got, i), tensor.Number(d, want, i)
+		if math.IsNaN(g) && math.IsNaN(w) || math.Abs(g-w) <= slack*d.Epsilon()*max(1, math.Abs(w)) {
 			continue
 		}
 		return fmt.Sprintf("element %d of %d is %v (%x), want %v (%x)", i, len(got)/size,

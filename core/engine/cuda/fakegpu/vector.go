@@ -14,31 +14,10 @@ type Vector struct {
 }
 
 // At is number i.
-func (v Vector) At(i int) float64 {
-	switch v.DType {
-	case tensor.F64:
-		return tensor.View[float64](v.Bytes)[i]
-	case tensor.F16:
-		return float64(tensor.F32FromF16(tensor.View[uint16](v.Bytes)[i]))
-	case tensor.BF16:
-		return float64(tensor.F32FromBF16(tensor.View[uint16](v.Bytes)[i]))
-	}
-	return float64(tensor.View[float32](v.Bytes)[i])
-}
+func (v Vector) At(i int) float64 { return tensor.Number(v.DType, v.Bytes, i) }
 
 // Set makes number i x, rounded to the type.
-func (v Vector) Set(i int, x float64) {
-	switch v.DType {
-	case tensor.F64:
-		tensor.View[float64](v.Bytes)[i] = x
-	case tensor.F16:
-		tensor.View[uint16](v.Bytes)[i] = tensor.F16FromF32(float32(x))
-	case tensor.BF16:
-		tensor.View[uint16](v.Bytes)[i] = tensor.BF16FromF32(float32(x))
-	default:
-		tensor.View[float32](v.Bytes)[i] = float32(x)
-	}
-}
+func (v Vector) Set(i int, x float64) { tensor.SetNumber(v.DType, v.Bytes, i, x) }
 
 // within is memory of the process, which has to lie in one allocation.
 func (p *Process) within(what string, at driver.DevicePtr, n uintptr) []byte {

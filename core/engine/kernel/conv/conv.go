@@ -58,35 +58,35 @@ func Scratch[T kernel.Float](p *Shape) int {
 // ForwardScratch is the number of scratch elements that Forward needs at the
 // active level, and enough for fewer images of the same geometry.
 func ForwardScratch[T kernel.Float](p *Shape) int {
-	switch {
-	case kernel.Is32[T]() && p.winograd():
-		return winogradScratch[float32](p)
-	case kernel.Is32[T]() && p.direct():
+	return scratch[T](p, p.direct(), im2colScratch, func() int {
 		return directScratch(p, p.inputFrame(), p.K/p.groups(), p.OutH(), p.OutW())
-	}
-	return im2colScratch(p)
+	})
 }
 
 // GradInputScratch is ForwardScratch for GradInput.
 func GradInputScratch[T kernel.Float](p *Shape) int {
-	switch {
-	case kernel.Is32[T]() && p.winograd():
-		return winogradScratch[float32](p)
-	case kernel.Is32[T]() && p.direct():
+	return scratch[T](p, p.direct(), im2colGradInputScratch, func() int {
 		return directScratch(p, p.gradFrame(), p.C/p.groups(), p.H, p.W)
-	}
-	return im2colGradInputScratch(p)
+	})
 }
 
 // GradWeightScratch is ForwardScratch for GradWeight.
 func GradWeightScratch[T kernel.Float](p *Shape) int {
+	return scratch[T](p, p.directWeight(), im2colGradWeightScratch, func() int {
+		return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
+	})
+}
+
+// scratch is that of the algorithm that a convolution takes: Winograd, direct where that
+// is possible, or im2col.
+func scratch[T kernel.Float](p *Shape, direct bool, im2col func(*Shape) int, ofDirect func() int) int {
 	switch {
 	case kernel.Is32[T]() && p.winograd():
 		return winogradScratch[float32](p)
-	case kernel.Is32[T]() && p.directWeight():
-		return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
+	case kernel.Is32[T]() && direct:
+		return ofDirect()
 	}
-	return im2colGradWeightScratch(p)
+	return im2col(p)
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.

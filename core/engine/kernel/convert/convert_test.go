@@ -53,7 +53,7 @@ func TestConvertAllPairs(t *testing.T) {
 					Convert(to, dst, from, src)
 					want := make([]float64, n)
 					for i := range want {
-						want[i] = kerneltest.Elem(from, src, i)
+						want[i] = tensor.Number(from, src, i)
 					}
 					if from != tensor.F64 && !bytes.Equal(dst, kerneltest.Encode(to, want)) {
 						t.Fatalf("%d elements from %v to %v: wrong", n, from, to)
@@ -70,15 +70,15 @@ func TestConvertFromF64RoundsOnce(t *testing.T) {
 		for _, sign := range []float64{1, -1} {
 			dst := make([]byte, 2)
 			Convert(d, dst, tensor.F64, tensor.Bytes([]float64{sign * (1 + ulp/2 + 1e-12)}))
-			if got, want := kerneltest.Elem(d, dst, 0), sign*(1+ulp); got != want {
+			if got, want := tensor.Number(d, dst, 0), sign*(1+ulp); got != want {
 				t.Errorf("%v: got %v, want %v", d, got, want)
 			}
 		}
 	}
 	dst := make([]byte, 2)
 	for v, want := range map[float64]float64{1e300: math.Inf(1), -1e300: math.Inf(-1), 1e-300: 0, math.Inf(1): math.Inf(1)} {
-		if Convert(tensor.F16, dst, tensor.F64, tensor.Bytes([]float64{v})); kerneltest.Elem(tensor.F16, dst, 0) != want {
-			t.Errorf("f16 of %v is %v", v, kerneltest.Elem(tensor.F16, dst, 0))
+		if Convert(tensor.F16, dst, tensor.F64, tensor.Bytes([]float64{v})); tensor.Number(tensor.F16, dst, 0) != want {
+			t.Errorf("f16 of %v is %v", v, tensor.Number(tensor.F16, dst, 0))
 		}
 	}
 }

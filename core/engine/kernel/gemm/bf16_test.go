@@ -13,16 +13,7 @@ import (
 
 func testGemmBF16(t *testing.T, m, n, k int, transA, transB, accumulate bool) {
 	t.Helper()
-	lda, ldb, ldc := k+3, n+1, n+2
-	sizeA, sizeB := m*lda, k*ldb
-	if transA {
-		lda = m + 3
-		sizeA = k * lda
-	}
-	if transB {
-		ldb = k + 1
-		sizeB = n * ldb
-	}
+	lda, ldb, ldc, sizeA, sizeB := layout(m, n, k, transA, transB)
 	a, wideA := kerneltest.ToBF16(kerneltest.Random[float32](1, sizeA+1))
 	b, wideB := kerneltest.ToBF16(kerneltest.Random[float32](2, sizeB+1))
 	c := kerneltest.Random[float32](3, m*ldc+1)

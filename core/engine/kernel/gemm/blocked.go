@@ -35,11 +35,7 @@ type gemmCall[T kernel.Float] struct {
 }
 
 func (g *gemmCall[T]) run(scratch []T) {
-	height := EvenRows(g.m, g.Rows)
-	mc := min(g.m, blockM/height*height)
-	depth := EvenRows(g.k, BlockK)
-	packedA := scratch[:depth*mc+packSlack]
-	packedB := scratch[len(packedA):]
+	height, mc, depth, packedA, packedB := cut(g.m, g.k, g.Rows, scratch)
 	for j := 0; j < g.n; j += blockN {
 		nc := min(blockN, g.n-j)
 		for l := 0; l < g.k; l += depth {
@@ -52,6 +48,15 @@ func (g *gemmCall[T]) run(scratch []T) {
 			}
 		}
 	}
+}
+
+// cut divides A into blocks of mc rows, in panels of height rows, and of depth columns,
+// and scratch into room for a packed block of A and one of B.
+func cut[T any](m, k, tileRows int, scratch []T) (height, mc, depth int, a, b []T) {
+	height, depth = EvenRows(m, tileRows), EvenRows(k, BlockK)
+	mc = min(m, blockM/height*height)
+	n := depth*mc + packSlack
+	return height, mc, depth, scratch[:n], scratch[n:]
 }
 
 // block multiplies a packed block of A with a packed block of B.

@@ -9,10 +9,10 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
-func testGemm[T kernel.Float](t *testing.T, m, n, k int, transA, transB bool, alpha, beta T, tol float64) {
-	t.Helper()
-	lda, ldb, ldc := k+3, n+1, n+2
-	sizeA, sizeB := m*lda, k*ldb
+// layout has room between the rows of each matrix.
+func layout(m, n, k int, transA, transB bool) (lda, ldb, ldc, sizeA, sizeB int) {
+	lda, ldb, ldc = k+3, n+1, n+2
+	sizeA, sizeB = m*lda, k*ldb
 	if transA {
 		lda = m + 3
 		sizeA = k * lda
@@ -21,6 +21,12 @@ func testGemm[T kernel.Float](t *testing.T, m, n, k int, transA, transB bool, al
 		ldb = k + 1
 		sizeB = n * ldb
 	}
+	return lda, ldb, ldc, sizeA, sizeB
+}
+
+func testGemm[T kernel.Float](t *testing.T, m, n, k int, transA, transB bool, alpha, beta T, tol float64) {
+	t.Helper()
+	lda, ldb, ldc, sizeA, sizeB := layout(m, n, k, transA, transB)
 	a, b, c := kerneltest.Random[T](1, sizeA+1), kerneltest.Random[T](2, sizeB+1), kerneltest.Random[T](3, m*ldc+1)
 	if beta == 0 {
 		for i := range c {

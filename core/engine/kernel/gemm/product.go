@@ -169,11 +169,7 @@ func (s TileShape) vectors(cols int) int {
 // runAlong computes C = A·B with A packed, unless it lies as if it were, and B as
 // it lies, if that is along its rows and few rows of C need it.
 func (p *product) runAlong(scratch []float32) {
-	height := EvenRows(p.m, p.Rows)
-	mc := min(p.m, blockM/height*height)
-	depth := EvenRows(p.k, BlockK)
-	packedA := scratch[:depth*mc+packSlack]
-	packedB := scratch[len(packedA):]
+	height, mc, depth, packedA, packedB := cut(p.m, p.k, p.Rows, scratch)
 	for j := 0; j < p.n; j += blockN {
 		nc := min(blockN, p.n-j)
 		packed := p.packedFrom(nc)

@@ -16,20 +16,26 @@ func BatchNormStats[T kernel.Float](n, c, hw int, x, mean, variance []T) {
 
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []T) {
-	var ms [mostChannels]moments
 	size := newPlaneSize[T](hw, c*hw)
+	channelMoments(lo, hi, n, c, hw, func(at int) moments {
+		if plane := x[at:][:hw]; kernel.HasVectors[T]() {
+			return planeMoments(kernel.As32(plane), &size)
+		}
+		return momentsRef(x[at:][:hw])
+	}, mean, variance)
+}
+
+// channelMoments merges the moments of planes, given by the offset of each, to those of
+// the channels [lo, hi).
+func channelMoments[T kernel.Float](lo, hi, n, c, hw int, plane func(at int) moments, mean, variance []T) {
+	var ms [mostChannels]moments
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
 		clear(m)
 		for i := range n {
 			w := newMergeWeights(i, hw)
 			for ch := range m {
-				plane := x[(i*c+lo+ch)*hw:][:hw]
-				if kernel.HasVectors[T]() {
-					m[ch].merge(planeMoments(kernel.As32(plane), &size), w)
-				} else {
-					m[ch].merge(momentsRef(plane), w)
-				}
+				m[ch].merge(plane((i*c+lo+ch)*hw), w)
 			}
 		}
 		for ch, m := range m {
@@ -106,17 +112,32 @@ func planeMoments(x []float32, s *planeSize) moments {
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may
 // be nil. y may be x.
 func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
+	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
+		subMulAdd(x[at:][:hw], mean[ch], scale, shift, y[at:][:hw])
+	})
+}
+
+// eachPlane calls f for every plane with its offset, its channel, and that channel's
+// factor and addend.
+func eachPlane[T kernel.Float](n, c, hw int, invstd, gamma, beta []T, f func(at, ch int, scale, shift T)) {
 	var scale, shift [applyChannels]T
 	for lo := 0; lo < c; lo += applyChannels {
 		hi := min(lo+applyChannels, c)
 		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
 		for i := range n {
 			for ch := lo; ch < hi; ch++ {
-				at := (i*c + ch) * hw
-				subMulAdd(x[at:][:hw], mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
+				f((i*c+ch)*hw, ch, scale[ch-lo], shift[ch-lo])
 			}
 		}
 	}
+}
+
+// part is the plane of x at an offset, nil if x is.
+func part[T any](x []T, at, hw int) []T {
+	if x == nil {
+		return nil
+	}
+	return x[at:][:hw]
 }
 
 // applyChannels is how many channels' factors are computed ahead of a pass over images.

@@ -29,21 +29,9 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 	if relu {
 		floor = 0
 	}
-	var scale, shift [applyChannels]float32
-	for lo := 0; lo < c; lo += applyChannels {
-		hi := min(lo+applyChannels, c)
-		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-		for i := range n {
-			for ch := lo; ch < hi; ch++ {
-				at := (i*c + ch) * hw
-				var r []uint16
-				if residual != nil {
-					r = residual[at:][:hw]
-				}
-				normPlaneBF16(x[at:][:hw], r, mean[ch], scale[ch-lo], shift[ch-lo], floor, y[at:][:hw])
-			}
-		}
-	}
+	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift float32) {
+		normPlaneBF16(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, floor, y[at:][:hw])
+	})
 }
 
 // BatchNormGradBF16Of is the backward pass of the channels [lo, hi) of c: from x,

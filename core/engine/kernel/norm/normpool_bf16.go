@@ -65,20 +65,7 @@ func momentsBF16(x []uint16, ahead int) moments {
 
 // BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes.
 func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
-	var ms [mostChannels]moments
-	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
-		m := ms[:min(block, hi-lo)]
-		clear(m)
-		for i := range n {
-			w := newMergeWeights(i, hw)
-			for ch := range m {
-				m[ch].merge(momentsBF16(x[(i*c+lo+ch)*hw:][:hw], c*hw), w)
-			}
-		}
-		for ch, m := range m {
-			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/float64(n*hw))
-		}
-	}
+	channelMoments(lo, hi, n, c, hw, func(at int) moments { return momentsBF16(x[at:][:hw], c*hw) }, mean, variance)
 }
 
 // BatchNormReLUPoolBF16 is BatchNormReLUPool of bfloat16 images, rounded once.

@@ -9,21 +9,9 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
 // x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormReLU[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
-	var scale, shift [applyChannels]T
-	for lo := 0; lo < c; lo += applyChannels {
-		hi := min(lo+applyChannels, c)
-		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-		for i := range n {
-			for ch := lo; ch < hi; ch++ {
-				at := (i*c + ch) * hw
-				var r []T
-				if residual != nil {
-					r = residual[at:][:hw]
-				}
-				normReLU(x[at:][:hw], r, mean[ch], scale[ch-lo], shift[ch-lo], y[at:][:hw])
-			}
-		}
-	}
+	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
+		normReLU(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, y[at:][:hw])
+	})
 }
 
 // BatchNormReLUGrad is the backward pass: from x, the output y and its gradient
@@ -51,11 +39,7 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 			if y == nil {
 				a, b = planeSums(dy[at:][:hw], x[at:][:hw], mean[ch], c*hw)
 			} else {
-				var to []T
-				if d != nil {
-					to = d[at:][:hw]
-				}
-				a, b = reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], to, c*hw)
+				a, b = reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], part(d, at, hw), c*hw)
 			}
 			sums[ch-lo] += a
 			dots[ch-lo] += b

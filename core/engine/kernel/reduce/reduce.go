@@ -72,21 +72,21 @@ func ReduceN(op Op, d tensor.DType, dst []byte, srcs [][]byte, postScale float64
 			sumInPlace(tensor.View[float32](dst), srcs, float32(postScale))
 			return
 		}
-		reduceFloat[float32](op, dst, srcs, float32(postScale))
+		reduceBlocks[float32](op, dst, srcs, postScale)
 	case tensor.F64:
-		reduceFloat[float64](op, dst, srcs, postScale)
+		reduceBlocks[float64](op, dst, srcs, postScale)
 	case tensor.F16, tensor.BF16:
 		reduceHalf(op, d, dst, srcs, float32(postScale))
 	case tensor.I8:
-		reduceInt[int8](op, dst, srcs, postScale)
+		reduceBlocks[int8](op, dst, srcs, postScale)
 	case tensor.U8:
-		reduceInt[uint8](op, dst, srcs, postScale)
+		reduceBlocks[uint8](op, dst, srcs, postScale)
 	case tensor.I16:
-		reduceInt[int16](op, dst, srcs, postScale)
+		reduceBlocks[int16](op, dst, srcs, postScale)
 	case tensor.I32:
-		reduceInt[int32](op, dst, srcs, postScale)
+		reduceBlocks[int32](op, dst, srcs, postScale)
 	case tensor.I64:
-		reduceInt[int64](op, dst, srcs, postScale)
+		reduceBlocks[int64](op, dst, srcs, postScale)
 	default:
 		panic(fmt.Sprintf("reduce.ReduceN: no %v over %v", op, d))
 	}
@@ -129,27 +129,15 @@ type integer interface {
 
 type number interface{ kernel.Float | integer }
 
-func reduceFloat[T kernel.Float](op Op, dst []byte, srcs [][]byte, scale T) {
+// reduceBlocks is ReduceN of numbers that accumulate in their own type.
+func reduceBlocks[T number](op Op, dst []byte, srcs [][]byte, scale float64) {
 	out := tensor.View[T](dst)
 	for o := 0; o < len(out); o += reduceBlock {
 		var buf [reduceBlock]T
 		acc := buf[:min(reduceBlock, len(out)-o)]
 		gather(op, acc, o, srcs)
 		if scale != 1 {
-			elementwise.Scale(acc, scale)
-		}
-		copy(out[o:], acc)
-	}
-}
-
-func reduceInt[T integer](op Op, dst []byte, srcs [][]byte, scale float64) {
-	out := tensor.View[T](dst)
-	for o := 0; o < len(out); o += reduceBlock {
-		var buf [reduceBlock]T
-		acc := buf[:min(reduceBlock, len(out)-o)]
-		gather(op, acc, o, srcs)
-		if scale != 1 {
-			scaleInt(acc, scale)
+			scaleNumbers(acc, scale)
 		}
 		copy(out[o:], acc)
 	}

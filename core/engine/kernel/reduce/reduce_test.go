@@ -53,7 +53,7 @@ func testReduceN(t *testing.T, d tensor.DType, op Op, n, sources int) {
 	for s := range srcs {
 		srcs[s] = kerneltest.Encode(d, small(uint64(s), n))
 		for i := range want {
-			if v := kerneltest.Elem(d, srcs[s], i); s == 0 {
+			if v := tensor.Number(d, srcs[s], i); s == 0 {
 				want[i] = v
 			} else {
 				want[i] = reduceElem(op, want[i], v)
@@ -93,7 +93,7 @@ func TestReduceHalfRoundsOnce(t *testing.T) {
 	}
 	dst := make([]byte, 2)
 	ReduceN(Sum, tensor.BF16, dst, srcs, 1)
-	if got := kerneltest.Elem(tensor.BF16, dst, 0); got != 300 {
+	if got := tensor.Number(tensor.BF16, dst, 0); got != 300 {
 		t.Fatalf("300 ones add up to %v", got)
 	}
 }
@@ -105,7 +105,7 @@ func TestReducePassesNaN(t *testing.T) {
 			for i, pair := range [][2]float64{{nan, 1}, {1, nan}} {
 				dst := kerneltest.Encode(d, pair[:1])
 				Reduce(op, d, dst, kerneltest.Encode(d, pair[1:]))
-				if got := kerneltest.Elem(d, dst, 0); got == got {
+				if got := tensor.Number(d, dst, 0); got == got {
 					t.Errorf("%v of %v, NaN in place %d: %v", op, d, i, got)
 				}
 			}
@@ -126,7 +126,7 @@ func TestScaleBytes(t *testing.T) {
 		}
 	}
 	b := kerneltest.Encode(tensor.I64, []float64{49, -49})
-	if ScaleBytes(tensor.I64, b, 1.0/49); kerneltest.Elem(tensor.I64, b, 0) != 1 || kerneltest.Elem(tensor.I64, b, 1) != -1 {
+	if ScaleBytes(tensor.I64, b, 1.0/49); tensor.Number(tensor.I64, b, 0) != 1 || tensor.Number(tensor.I64, b, 1) != -1 {
 		t.Errorf("49/49 and -49/49 are %v", b)
 	}
 }

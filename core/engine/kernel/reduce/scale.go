@@ -13,28 +13,37 @@ import (
 func ScaleBytes(d tensor.DType, b []byte, factor float64) {
 	switch d {
 	case tensor.F32:
-		elementwise.Scale(tensor.View[float32](b), float32(factor))
+		scaleNumbers(tensor.View[float32](b), factor)
 	case tensor.F64:
-		elementwise.Scale(tensor.View[float64](b), factor)
+		scaleNumbers(tensor.View[float64](b), factor)
 	case tensor.F16, tensor.BF16:
 		srcs := [1][]byte{b}
 		reduceHalf(Sum, d, b, srcs[:], float32(factor))
 	case tensor.I8:
-		scaleInt(tensor.View[int8](b), factor)
+		scaleNumbers(tensor.View[int8](b), factor)
 	case tensor.U8:
-		scaleInt(b, factor)
+		scaleNumbers(b, factor)
 	case tensor.I16:
-		scaleInt(tensor.View[int16](b), factor)
+		scaleNumbers(tensor.View[int16](b), factor)
 	case tensor.I32:
-		scaleInt(tensor.View[int32](b), factor)
+		scaleNumbers(tensor.View[int32](b), factor)
 	case tensor.I64:
-		scaleInt(tensor.View[int64](b), factor)
+		scaleNumbers(tensor.View[int64](b), factor)
 	default:
-		panic(fmt.Sprintf("reduce.ScaleBytes: no scale of %v", d))
+		panic(fmt.Sprintf("reduce.ScaleBytes: cannot scale %v", d))
 	}
 }
 
-func scaleInt[T integer](x []T, factor float64) {
+// scaleNumbers is ScaleBytes of numbers that are not half types.
+func scaleNumbers[T number](x []T, factor float64) {
+	switch x := any(x).(type) {
+	case []float32:
+		elementwise.Scale(x, float32(factor))
+		return
+	case []float64:
+		elementwise.Scale(x, factor)
+		return
+	}
 	if q := math.Round(1 / factor); q >= 1 && q < 1<<31 && 1/q == factor {
 		for i, v := range x {
 			x[i] = T(int64(v) / int64(q))
