@@ -20,13 +20,14 @@ var vectorSizes = [...]int{AVX2: 8, AVX512: 16}
 // take: a bit for each, or an address in a table of sign bits.
 type Mask uintptr
 
-// laneTable is a window over 8 lanes of sign bits, for AVX2's masked moves.
-var laneTable = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
+// laneTable is a window over 16 lanes of sign bits, for AVX2's masked moves: those of
+// one vector, or of the two that Block elements take.
+var laneTable = [2 * Block]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 
-// FirstLanes is the mask of the first n lanes of a vector.
+// FirstLanes is the mask of the first n lanes of a vector, or of Block elements.
 func FirstLanes(n int) Mask {
 	if Current() == AVX512 {
 		return Mask(1)<<n - 1
 	}
-	return Mask(unsafe.Pointer(&laneTable[8-n]))
+	return Mask(unsafe.Pointer(&laneTable[Block-n]))
 }

@@ -89,7 +89,7 @@ func splitPhase[T kernel.Float](src, dst []T, at, stride int) {
 	default:
 		dst = dst[:min(len(dst), kernel.CeilDiv(len(src)-at, stride))]
 		if stride == 2 && kernel.Is32[T]() && kernel.Current() == kernel.AVX512 {
-			pickPairs(kernel.As32(src[at:]), kernel.As32(dst))
+			vecPickPairs(len(dst), &kernel.As32(src[at:])[0], &kernel.As32(dst)[0])
 			return
 		}
 		for j := range dst {
@@ -116,7 +116,7 @@ func copyTap[T kernel.Float](c *im2colCall, first, end int, frames, columns []T)
 // copyRuns copies rows of n elements, which lie step apart in src, to one piece.
 func copyRuns[T kernel.Float](rows, n int, src []T, step int, dst []T) {
 	if kernel.Is32[T]() && kernel.Current() == kernel.AVX512 {
-		vecCopyRuns(rows, n, kernel.As32(src), step, kernel.As32(dst))
+		vecCopyRuns(rows, kernel.CeilDiv(n, kernel.Block), &kernel.As32(src)[0], 4*step, &kernel.As32(dst)[0], 4*n)
 		return
 	}
 	for i := range rows {

@@ -279,7 +279,7 @@ func spreadRows[T kernel.Float](o *im2colPlanes, plane []T, row int, part []T, w
 		dst := plane[(o.h0+row*o.stepH)*o.w+o.w0:]
 		row++
 		if o.stepW == 2 && kernel.Is32[T]() && kernel.Current() == kernel.AVX512 {
-			spreadPairs(kernel.As32(part[:wide]), kernel.As32(dst[:2*wide-1]))
+			vecSpreadPairs(wide, &kernel.As32(part)[0], &kernel.As32(dst)[0])
 			continue
 		}
 		for j, v := range part[:wide] {

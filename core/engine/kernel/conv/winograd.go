@@ -39,7 +39,6 @@ const (
 	winogradSide  = 4 // of a tile of outputs, for float32 images
 	halvingPoints = 9 // of a tile of outputs with stride 2
 	channelLanes  = 16
-	pointTileRows = 8
 	blockTo       = 2 * channelLanes // output channels of a block of filters
 )
 
@@ -70,15 +69,22 @@ type transform struct {
 	out                     *float32
 	outRow, outCol, outStep int
 	tmp                     *float32
+	part                    int // bytes of the 16 channels that are done, where they take several registers: 0 before and after
 }
 
-// pointTile is a call of the micro-kernel between transforms: count times 8 rows
-// of one or two vectors. The sum runs over blocks times steps; behind each block
+// pointShape is the tile of the micro-kernel that suits a level: rows of tiles of
+// pixels by blocks of 16 output channels.
+type pointShape struct{ tileRows, tileBlocks int }
+
+var pointShapes = [...]pointShape{kernel.AVX2: {6, 1}, kernel.AVX512: {8, 2}}
+
+// pointTile is a call of the micro-kernel between transforms: count times as many rows
+// as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block
 // the address in A jumps. The kernel counts in its fields. The layout is known to gen/winograd.go.
 type pointTile struct {
 	count, blocks, steps, jump int
 	a                          *float32
-	aStep                      int // bytes from 8 rows to the next, cStep likewise
+	aStep                      int // bytes from these rows to the next, cStep likewise
 	b0, b1, c0, c1             *float32
 	cStep                      int
 	add                        int
@@ -89,7 +95,7 @@ func (p *Shape) winograd() bool { return p.winogradBy(winogradSide) }
 
 // winogradBy is winograd for tiles of side×side outputs.
 func (p *Shape) winogradBy(side int) bool {
-	return kernel.Current() == kernel.AVX512 && !winogradOff && p.groups() == 1 && p.dilH() == 1 && p.dilW() == 1 &&
+	return kernel.Current() != kernel.Generic && !winogradOff && p.groups() == 1 && p.dilH() == 1 && p.dilW() == 1 &&
 		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (p.winogradStride1(side) || p.winogradStride2() || p.picks())
 }
 
@@ -122,6 +128,7 @@ func (p *Shape) picks() bool {
 // winogradCall is a convolution of from channels of h×w to to channels of oh×ow.
 // The images and filters are float32 or bfloat16, the arithmetic is float32.
 type winogradCall[T pixel] struct {
+	pointShape
 	taps, points   int // of a filter, along a side
 	side           int // of a tile of outputs
 	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
@@ -148,7 +155,8 @@ type winogradCall[T pixel] struct {
 func newWinograd[T pixel](p *Shape, gradInput bool) winogradCall[T] {
 	side := tileSide[T](p)
 	c := winogradCall[T]{
-		taps: p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
+		pointShape: pointShapes[kernel.Current()],
+		taps:       p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
 		images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		padH: p.PadH, padW: p.PadW, flipped: gradInput,
 	}
@@ -201,11 +209,14 @@ func (c *winogradCall[T]) divide() {
 		}
 	}
 	c.rows = min(c.images*c.down, max(1, tiles/c.across))
-	if unit := pointTileRows / gcd(pointTileRows, c.across); c.rows > unit {
+	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit {
 		c.rows -= c.rows % unit // whole micro-kernels
 	}
-	c.stride = kernel.CeilDiv(c.rows*c.across, pointTileRows) * pointTileRows
+	c.stride = c.whole(c.rows * c.across)
 }
+
+// whole rounds tiles up to whole micro-kernels.
+func (c *winogradCall[T]) whole(tiles int) int { return kernel.CeilDiv(tiles, c.tileRows) * c.tileRows }
 
 func gcd(a, b int) int {
 	for b > 0 {

@@ -115,7 +115,7 @@ func (c *winogradCall[T]) readImages(x []T, first, end int) {
 func (c *winogradCall[T]) multiply(tiles, from, ins, outs int) {
 	t := pointTile{
 		blocks: ins / channelLanes, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
-		aStep: 4 * pointTileRows * channelLanes, cStep: 4 * pointTileRows * channelLanes,
+		aStep: 4 * c.tileRows * channelLanes, cStep: 4 * c.tileRows * channelLanes,
 	}
 	if from > 0 {
 		t.add = 1
@@ -124,10 +124,10 @@ func (c *winogradCall[T]) multiply(tiles, from, ins, outs int) {
 	for point := range c.squares() {
 		filters := c.filters[point*c.filterElems():][:ins*outs]
 		to := c.products[point*products:]
-		for block := 0; block < outs/channelLanes; block += 2 {
-			t.count, t.a = kernel.CeilDiv(tiles, pointTileRows), &c.data[point*data+from*c.stride]
+		for block := 0; block < outs/channelLanes; block += c.tileBlocks {
+			t.count, t.a = kernel.CeilDiv(tiles, c.tileRows), &c.data[point*data+from*c.stride]
 			t.b0, t.c0 = &filters[block*ins*channelLanes], &to[block*c.stride*channelLanes]
-			if block+1 == outs/channelLanes {
+			if c.tileBlocks == 1 || block+1 == outs/channelLanes {
 				pointRows(1, &t)
 				continue
 			}

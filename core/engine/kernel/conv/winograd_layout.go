@@ -62,9 +62,9 @@ func toPlanes[T pixel](src []float32, width, plane, h, w int, bias []float32, y 
 func gatherPlanes[T pixel](rows int, src *T, plane, width int, n kernel.Mask, dst *float32, stride, ahead int) {
 	switch src := any(src).(type) {
 	case *float32:
-		planesToLanes(rows, src, plane, width, n, dst, stride, ahead)
+		vecPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *uint16:
-		halfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
+		vecHalfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	}
 }
 
@@ -72,9 +72,9 @@ func gatherPlanes[T pixel](rows int, src *T, plane, width int, n kernel.Mask, ds
 func scatterPlanes[T pixel](rows int, src *float32, stride int, bias *float32, dst *T, plane, width int, n kernel.Mask) {
 	switch dst := any(dst).(type) {
 	case *float32:
-		lanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
+		vecLanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
 	case *uint16:
-		lanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
+		vecLanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
 	}
 }
 

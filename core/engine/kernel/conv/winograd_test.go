@@ -58,10 +58,10 @@ func TestWinograd(t *testing.T) {
 			if err := p.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if p.winograd() != (kernel.Current() == kernel.AVX512) {
+			if p.winograd() != (kernel.Current() != kernel.Generic) {
 				t.Errorf("%+v: Winograd is %v at %v", *p, p.winograd(), kernel.Current())
 			}
-			if kernel.Current() != kernel.AVX512 {
+			if kernel.Current() == kernel.Generic {
 				continue // conv_test.go
 			}
 			name := fmt.Sprintf(" of %+v", *p)

@@ -29,7 +29,7 @@ func winogradGradWeight[T pixel](p *Shape, x, dy []T, dw, scratch []float32, acc
 
 // clearRest zeroes the tiles that fill up the last micro-kernel.
 func (c *winogradCall[T]) clearRest(used int) {
-	whole := kernel.CeilDiv(used, pointTileRows) * pointTileRows
+	whole := c.whole(used)
 	if used == whole {
 		return
 	}
@@ -72,8 +72,7 @@ func (c *winogradCall[T]) readGradients(dy []T, first, end int) {
 // them to the sums of the groups before: [P·P][outs/16][ins][16].
 func (c *winogradCall[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 	t := pointTile{
-		blocks: 1, steps: kernel.CeilDiv(tiles, pointTileRows) * pointTileRows,
-		aStep: 4 * pointTileRows, cStep: 4 * pointTileRows * channelLanes,
+		blocks: 1, steps: c.whole(tiles),
 	}
 	if add {
 		t.add = 1
@@ -81,13 +80,13 @@ func (c *winogradCall[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 	data, grads := c.pointElems(c.from/channelLanes), c.pointElems(c.to/channelLanes)
 	for point := range c.squares() {
 		sums := c.filters[point*c.filterElems():][:ins*outs]
-		for block := 0; block < outs/channelLanes; block += 2 {
+		for block := 0; block < outs/channelLanes; block += c.tileBlocks {
 			b := c.products[point*grads+(to/channelLanes+block)*c.stride*channelLanes:]
 			for part := 0; part < ins; part += channelLanes {
 				at := block*ins*channelLanes + part*channelLanes
-				t.count, t.a = channelLanes/pointTileRows, &c.data[point*data+(from+part)*c.stride]
+				t.a = &c.data[point*data+(from+part)*c.stride]
 				t.b0, t.c0 = &b[0], &sums[at]
-				if block+1 == outs/channelLanes {
+				if c.tileBlocks == 1 || block+1 == outs/channelLanes {
 					pointCols(1, &t)
 					continue
 				}
@@ -113,9 +112,9 @@ func (c *winogradCall[T]) writeFilters(dw []float32, from, ins, to, outs int, ad
 			pointsTo(c.points, c.taps, &t)
 			dst := &dw[((to+block)*c.from+from+part)*n]
 			if add {
-				lanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
+				vecLanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
 			} else {
-				lanesToPlanes(n, &c.tapLanes[0], channelLanes*row, &zeros[0], dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
+				vecLanesToPlanes(n, &c.tapLanes[0], channelLanes*row, &zeros[0], dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
 			}
 		}
 	}

@@ -2,27 +2,27 @@
 
 #include "textflag.h"
 
-DATA dataTo10PointsFactors<>+0(SB)/4, $0x3fc80000
-DATA dataTo10PointsFactors<>+4(SB)/4, $0xc12281c7
-DATA dataTo10PointsFactors<>+8(SB)/4, $0x418e31c7
-DATA dataTo10PointsFactors<>+12(SB)/4, $0xc10d71c7
-DATA dataTo10PointsFactors<>+16(SB)/4, $0xc0c80000
-DATA dataTo10PointsFactors<>+20(SB)/4, $0x417a071c
-DATA dataTo10PointsFactors<>+24(SB)/4, $0xc10971c7
-DATA dataTo10PointsFactors<>+28(SB)/4, $0x3f000000
-DATA dataTo10PointsFactors<>+32(SB)/4, $0xc031c71c
-DATA dataTo10PointsFactors<>+36(SB)/4, $0x4151e38e
-DATA dataTo10PointsFactors<>+40(SB)/4, $0xc10471c7
-DATA dataTo10PointsFactors<>+44(SB)/4, $0x3f400000
-DATA dataTo10PointsFactors<>+48(SB)/4, $0xbf610000
-DATA dataTo10PointsFactors<>+52(SB)/4, $0x40a70000
-DATA dataTo10PointsFactors<>+56(SB)/4, $0xc0e20000
-DATA dataTo10PointsFactors<>+60(SB)/4, $0x3faaaaab
-DATA dataTo10PointsFactors<>+64(SB)/4, $0xbe800000
-DATA dataTo10PointsFactors<>+68(SB)/4, $0x3fcae38e
-DATA dataTo10PointsFactors<>+72(SB)/4, $0xc025c71c
-DATA dataTo10PointsFactors<>+76(SB)/4, $0x40200000
-GLOBL dataTo10PointsFactors<>(SB), RODATA|NOPTR, $80
+DATA dataTo10PointsBF16Factors<>+0(SB)/4, $0x3fc80000
+DATA dataTo10PointsBF16Factors<>+4(SB)/4, $0xc12281c7
+DATA dataTo10PointsBF16Factors<>+8(SB)/4, $0x418e31c7
+DATA dataTo10PointsBF16Factors<>+12(SB)/4, $0xc10d71c7
+DATA dataTo10PointsBF16Factors<>+16(SB)/4, $0xc0c80000
+DATA dataTo10PointsBF16Factors<>+20(SB)/4, $0x417a071c
+DATA dataTo10PointsBF16Factors<>+24(SB)/4, $0xc10971c7
+DATA dataTo10PointsBF16Factors<>+28(SB)/4, $0x3f000000
+DATA dataTo10PointsBF16Factors<>+32(SB)/4, $0xc031c71c
+DATA dataTo10PointsBF16Factors<>+36(SB)/4, $0x4151e38e
+DATA dataTo10PointsBF16Factors<>+40(SB)/4, $0xc10471c7
+DATA dataTo10PointsBF16Factors<>+44(SB)/4, $0x3f400000
+DATA dataTo10PointsBF16Factors<>+48(SB)/4, $0xbf610000
+DATA dataTo10PointsBF16Factors<>+52(SB)/4, $0x40a70000
+DATA dataTo10PointsBF16Factors<>+56(SB)/4, $0xc0e20000
+DATA dataTo10PointsBF16Factors<>+60(SB)/4, $0x3faaaaab
+DATA dataTo10PointsBF16Factors<>+64(SB)/4, $0xbe800000
+DATA dataTo10PointsBF16Factors<>+68(SB)/4, $0x3fcae38e
+DATA dataTo10PointsBF16Factors<>+72(SB)/4, $0xc025c71c
+DATA dataTo10PointsBF16Factors<>+76(SB)/4, $0x40200000
+GLOBL dataTo10PointsBF16Factors<>(SB), RODATA|NOPTR, $80
 
 // func dataTo10PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -51,68 +51,68 @@ down:
 	VMOVUPS           (CX)(SI*8), Z8
 	VMOVUPS           (CX)(R10*1), Z9
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+0(SB), Z0, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+4(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+8(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+12(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+0(SB), Z0, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+4(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+8(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+12(SB), Z6, Z10
 	VMOVUPS           Z10, (DX)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+16(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+20(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+24(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+16(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+20(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+24(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+16(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+20(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+24(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+16(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+20(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+24(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+28(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+28(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+28(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+28(SB), Z11, Z10
 	VMOVUPS           Z0, 640(DX)
 	VMOVUPS           Z10, 1280(DX)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+32(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+36(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+40(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+32(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+36(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+40(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+32(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+36(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+40(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+32(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+36(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+40(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+44(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+44(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+44(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+44(SB), Z11, Z10
 	VMOVUPS           Z0, 1920(DX)
 	VMOVUPS           Z10, 2560(DX)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+48(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+52(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+56(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+48(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+52(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+56(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+48(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+52(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+56(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+48(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+52(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+56(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+60(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+60(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+60(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+60(SB), Z11, Z10
 	VMOVUPS           Z0, 3200(DX)
 	VMOVUPS           Z10, 3840(DX)
 	VMOVAPS           Z8, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+64(SB), Z2, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+68(SB), Z4, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+72(SB), Z6, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+64(SB), Z2, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+68(SB), Z4, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+72(SB), Z6, Z0
 	VMOVAPS           Z7, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+64(SB), Z1, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+68(SB), Z3, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+72(SB), Z5, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+64(SB), Z1, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+68(SB), Z3, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+72(SB), Z5, Z4
 	VMOVAPS           Z0, Z2
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+76(SB), Z4, Z2
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+76(SB), Z4, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+76(SB), Z4, Z2
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+76(SB), Z4, Z0
 	VMOVUPS           Z2, 4480(DX)
 	VMOVUPS           Z0, 5120(DX)
 	VMOVAPS           Z9, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+0(SB), Z1, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+4(SB), Z3, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+8(SB), Z5, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+12(SB), Z7, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+0(SB), Z1, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+4(SB), Z3, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+8(SB), Z5, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+12(SB), Z7, Z0
 	VMOVUPS           Z0, 5760(DX)
 	ADDQ              24(AX), CX
 	ADDQ              $0x40, DX
@@ -139,68 +139,68 @@ along:
 	VMOVUPS           512(CX), Z8
 	VMOVUPS           576(CX), Z9
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+0(SB), Z0, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+4(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+8(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+12(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+0(SB), Z0, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+4(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+8(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+12(SB), Z6, Z10
 	VMOVUPS           Z10, (DX)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+16(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+20(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+24(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+16(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+20(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+24(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+16(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+20(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+24(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+16(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+20(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+24(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+28(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+28(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+28(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+28(SB), Z11, Z10
 	VMOVUPS           Z0, (DX)(SI*1)
 	VMOVUPS           Z10, (DX)(SI*2)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+32(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+36(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+40(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+32(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+36(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+40(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+32(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+36(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+40(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+32(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+36(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+40(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+44(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+44(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+44(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+44(SB), Z11, Z10
 	VMOVUPS           Z0, (DX)(DI*1)
 	VMOVUPS           Z10, (DX)(SI*4)
 	VMOVAPS           Z8, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+48(SB), Z2, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+52(SB), Z4, Z10
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+56(SB), Z6, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+48(SB), Z2, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+52(SB), Z4, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+56(SB), Z6, Z10
 	VMOVAPS           Z7, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+48(SB), Z1, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+52(SB), Z3, Z11
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+56(SB), Z5, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+48(SB), Z1, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+52(SB), Z3, Z11
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+56(SB), Z5, Z11
 	VMOVAPS           Z10, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+60(SB), Z11, Z0
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+60(SB), Z11, Z10
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+60(SB), Z11, Z0
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+60(SB), Z11, Z10
 	VMOVUPS           Z0, (DX)(R8*1)
 	VMOVUPS           Z10, (DX)(DI*2)
 	VMOVAPS           Z8, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+64(SB), Z2, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+68(SB), Z4, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+72(SB), Z6, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+64(SB), Z2, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+68(SB), Z4, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+72(SB), Z6, Z0
 	VMOVAPS           Z7, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+64(SB), Z1, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+68(SB), Z3, Z4
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+72(SB), Z5, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+64(SB), Z1, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+68(SB), Z3, Z4
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+72(SB), Z5, Z4
 	VMOVAPS           Z0, Z2
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+76(SB), Z4, Z2
-	VFNMADD231PS.BCST dataTo10PointsFactors<>+76(SB), Z4, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+76(SB), Z4, Z2
+	VFNMADD231PS.BCST dataTo10PointsBF16Factors<>+76(SB), Z4, Z0
 	VMOVUPS           Z2, (DX)(R9*1)
 	VMOVUPS           Z0, (DX)(SI*8)
 	VMOVAPS           Z9, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+0(SB), Z1, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+4(SB), Z3, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+8(SB), Z5, Z0
-	VFMADD231PS.BCST  dataTo10PointsFactors<>+12(SB), Z7, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+0(SB), Z1, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+4(SB), Z3, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+8(SB), Z5, Z0
+	VFMADD231PS.BCST  dataTo10PointsBF16Factors<>+12(SB), Z7, Z0
 	VMOVUPS           Z0, (DX)(R10*1)
 	ADDQ              $0x00000280, CX
 	ADDQ              48(AX), DX
@@ -215,20 +215,20 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter3To10PointsFactors<>+0(SB)/4, $0x3f23d70a
-DATA filter3To10PointsFactors<>+4(SB)/4, $0xbe32bc0b
-DATA filter3To10PointsFactors<>+8(SB)/4, $0xbf32bc0b
-DATA filter3To10PointsFactors<>+12(SB)/4, $0xbeb2bc0b
-DATA filter3To10PointsFactors<>+16(SB)/4, $0x3e6d0a6d
-DATA filter3To10PointsFactors<>+20(SB)/4, $0x3ed2b3ef
-DATA filter3To10PointsFactors<>+24(SB)/4, $0x3e9e06f3
-DATA filter3To10PointsFactors<>+28(SB)/4, $0xbd76a4e7
-DATA filter3To10PointsFactors<>+32(SB)/4, $0xbd0abcc2
-DATA filter3To10PointsFactors<>+36(SB)/4, $0xbd38fbae
-DATA filter3To10PointsFactors<>+40(SB)/4, $0x3b56b5f7
-DATA filter3To10PointsFactors<>+44(SB)/4, $0x3a096a38
-DATA filter3To10PointsFactors<>+48(SB)/4, $0x3aabc4c6
-GLOBL filter3To10PointsFactors<>(SB), RODATA|NOPTR, $52
+DATA filter3To10PointsBF16Factors<>+0(SB)/4, $0x3f23d70a
+DATA filter3To10PointsBF16Factors<>+4(SB)/4, $0xbe32bc0b
+DATA filter3To10PointsBF16Factors<>+8(SB)/4, $0xbf32bc0b
+DATA filter3To10PointsBF16Factors<>+12(SB)/4, $0xbeb2bc0b
+DATA filter3To10PointsBF16Factors<>+16(SB)/4, $0x3e6d0a6d
+DATA filter3To10PointsBF16Factors<>+20(SB)/4, $0x3ed2b3ef
+DATA filter3To10PointsBF16Factors<>+24(SB)/4, $0x3e9e06f3
+DATA filter3To10PointsBF16Factors<>+28(SB)/4, $0xbd76a4e7
+DATA filter3To10PointsBF16Factors<>+32(SB)/4, $0xbd0abcc2
+DATA filter3To10PointsBF16Factors<>+36(SB)/4, $0xbd38fbae
+DATA filter3To10PointsBF16Factors<>+40(SB)/4, $0x3b56b5f7
+DATA filter3To10PointsBF16Factors<>+44(SB)/4, $0x3a096a38
+DATA filter3To10PointsBF16Factors<>+48(SB)/4, $0x3aabc4c6
+GLOBL filter3To10PointsBF16Factors<>(SB), RODATA|NOPTR, $52
 
 // func filter3To10PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -245,32 +245,32 @@ down:
 	VMOVUPS          (CX), Z0
 	VMOVUPS          (CX)(SI*1), Z1
 	VMOVUPS          (CX)(SI*2), Z2
-	VMULPS.BCST      filter3To10PointsFactors<>+0(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+0(SB), Z0, Z3
 	VMOVUPS          Z3, (DX)
-	VMULPS.BCST      filter3To10PointsFactors<>+4(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+8(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+12(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+4(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+8(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+12(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, 192(DX)
 	VMOVUPS          Z3, 384(DX)
-	VMULPS.BCST      filter3To10PointsFactors<>+16(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+20(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+24(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+16(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+20(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+24(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, 576(DX)
 	VMOVUPS          Z3, 768(DX)
-	VMULPS.BCST      filter3To10PointsFactors<>+28(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+32(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+36(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+28(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+32(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+36(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, 960(DX)
 	VMOVUPS          Z3, 1152(DX)
-	VMULPS.BCST      filter3To10PointsFactors<>+40(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+44(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+48(SB), Z1, Z0
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+40(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+44(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+48(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z1
 	VSUBPS           Z0, Z3, Z0
 	VMOVUPS          Z1, 1344(DX)
@@ -293,32 +293,32 @@ along:
 	VMOVUPS          (CX), Z0
 	VMOVUPS          64(CX), Z1
 	VMOVUPS          128(CX), Z2
-	VMULPS.BCST      filter3To10PointsFactors<>+0(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+0(SB), Z0, Z3
 	VMOVUPS          Z3, (DX)
-	VMULPS.BCST      filter3To10PointsFactors<>+4(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+8(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+12(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+4(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+8(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+12(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, (DX)(SI*1)
 	VMOVUPS          Z3, (DX)(SI*2)
-	VMULPS.BCST      filter3To10PointsFactors<>+16(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+20(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+24(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+16(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+20(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+24(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, (DX)(DI*1)
 	VMOVUPS          Z3, (DX)(SI*4)
-	VMULPS.BCST      filter3To10PointsFactors<>+28(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+32(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+36(SB), Z1, Z4
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+28(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+32(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+36(SB), Z1, Z4
 	VADDPS           Z3, Z4, Z5
 	VSUBPS           Z4, Z3, Z3
 	VMOVUPS          Z5, (DX)(R8*1)
 	VMOVUPS          Z3, (DX)(DI*2)
-	VMULPS.BCST      filter3To10PointsFactors<>+40(SB), Z2, Z3
-	VFMADD231PS.BCST filter3To10PointsFactors<>+44(SB), Z0, Z3
-	VMULPS.BCST      filter3To10PointsFactors<>+48(SB), Z1, Z0
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+40(SB), Z2, Z3
+	VFMADD231PS.BCST filter3To10PointsBF16Factors<>+44(SB), Z0, Z3
+	VMULPS.BCST      filter3To10PointsBF16Factors<>+48(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z1
 	VSUBPS           Z0, Z3, Z0
 	VMOVUPS          Z1, (DX)(R9*1)
@@ -337,15 +337,15 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points10To3Factors<>+0(SB)/4, $0x40200000
-DATA points10To3Factors<>+4(SB)/4, $0x3f000000
-DATA points10To3Factors<>+8(SB)/4, $0x3f400000
-DATA points10To3Factors<>+12(SB)/4, $0x3faaaaab
-DATA points10To3Factors<>+16(SB)/4, $0x3e800000
-DATA points10To3Factors<>+20(SB)/4, $0x3f100000
-DATA points10To3Factors<>+24(SB)/4, $0x3fe38e39
-DATA points10To3Factors<>+28(SB)/4, $0x40c80000
-GLOBL points10To3Factors<>(SB), RODATA|NOPTR, $32
+DATA points10To3BF16Factors<>+0(SB)/4, $0x40200000
+DATA points10To3BF16Factors<>+4(SB)/4, $0x3f000000
+DATA points10To3BF16Factors<>+8(SB)/4, $0x3f400000
+DATA points10To3BF16Factors<>+12(SB)/4, $0x3faaaaab
+DATA points10To3BF16Factors<>+16(SB)/4, $0x3e800000
+DATA points10To3BF16Factors<>+20(SB)/4, $0x3f100000
+DATA points10To3BF16Factors<>+24(SB)/4, $0x3fe38e39
+DATA points10To3BF16Factors<>+28(SB)/4, $0x40c80000
+GLOBL points10To3BF16Factors<>(SB), RODATA|NOPTR, $32
 
 // func points10To3BF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -387,16 +387,16 @@ down:
 	VADDPS           Z4, Z0, Z0
 	VADDPS           Z6, Z0, Z0
 	VMOVUPS          Z0, (DX)
-	VMULPS.BCST      points10To3Factors<>+0(SB), Z7, Z0
-	VFMADD231PS.BCST points10To3Factors<>+4(SB), Z1, Z0
-	VFMADD231PS.BCST points10To3Factors<>+8(SB), Z3, Z0
-	VFMADD231PS.BCST points10To3Factors<>+12(SB), Z5, Z0
+	VMULPS.BCST      points10To3BF16Factors<>+0(SB), Z7, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+4(SB), Z1, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+8(SB), Z3, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+12(SB), Z5, Z0
 	VMOVUPS          Z0, 640(DX)
 	VMOVAPS          Z9, Z0
-	VFMADD231PS.BCST points10To3Factors<>+16(SB), Z10, Z0
-	VFMADD231PS.BCST points10To3Factors<>+20(SB), Z2, Z0
-	VFMADD231PS.BCST points10To3Factors<>+24(SB), Z4, Z0
-	VFMADD231PS.BCST points10To3Factors<>+28(SB), Z6, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+16(SB), Z10, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+20(SB), Z2, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+24(SB), Z4, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+28(SB), Z6, Z0
 	VMOVUPS          Z0, 1280(DX)
 	ADDQ             24(AX), CX
 	ADDQ             $0x40, DX
@@ -432,16 +432,16 @@ along:
 	VADDPS           Z4, Z0, Z0
 	VADDPS           Z6, Z0, Z0
 	VMOVUPS          Z0, (DX)
-	VMULPS.BCST      points10To3Factors<>+0(SB), Z7, Z0
-	VFMADD231PS.BCST points10To3Factors<>+4(SB), Z1, Z0
-	VFMADD231PS.BCST points10To3Factors<>+8(SB), Z3, Z0
-	VFMADD231PS.BCST points10To3Factors<>+12(SB), Z5, Z0
+	VMULPS.BCST      points10To3BF16Factors<>+0(SB), Z7, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+4(SB), Z1, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+8(SB), Z3, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+12(SB), Z5, Z0
 	VMOVUPS          Z0, (DX)(SI*1)
 	VMOVAPS          Z9, Z0
-	VFMADD231PS.BCST points10To3Factors<>+16(SB), Z10, Z0
-	VFMADD231PS.BCST points10To3Factors<>+20(SB), Z2, Z0
-	VFMADD231PS.BCST points10To3Factors<>+24(SB), Z4, Z0
-	VFMADD231PS.BCST points10To3Factors<>+28(SB), Z6, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+16(SB), Z10, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+20(SB), Z2, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+24(SB), Z4, Z0
+	VFMADD231PS.BCST points10To3BF16Factors<>+28(SB), Z6, Z0
 	VMOVUPS          Z0, (DX)(SI*2)
 	ADDQ             $0x00000280, CX
 	ADDQ             48(AX), DX
@@ -456,40 +456,40 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter8To10PointsFactors<>+0(SB)/4, $0x3f23d70a
-DATA filter8To10PointsFactors<>+4(SB)/4, $0xbc32bc0b
-DATA filter8To10PointsFactors<>+8(SB)/4, $0xbf32bc0b
-DATA filter8To10PointsFactors<>+12(SB)/4, $0xbe32bc0b
-DATA filter8To10PointsFactors<>+16(SB)/4, $0xbd32bc0b
-DATA filter8To10PointsFactors<>+20(SB)/4, $0xbbb2bc0b
-DATA filter8To10PointsFactors<>+24(SB)/4, $0xbeb2bc0b
-DATA filter8To10PointsFactors<>+28(SB)/4, $0xbdb2bc0b
-DATA filter8To10PointsFactors<>+32(SB)/4, $0xbcb2bc0b
-DATA filter8To10PointsFactors<>+36(SB)/4, $0x3d960099
-DATA filter8To10PointsFactors<>+40(SB)/4, $0x3ed2b3ef
-DATA filter8To10PointsFactors<>+44(SB)/4, $0x3e6d0a6d
-DATA filter8To10PointsFactors<>+48(SB)/4, $0x3e0555dd
-DATA filter8To10PointsFactors<>+52(SB)/4, $0x3d6100e6
-DATA filter8To10PointsFactors<>+56(SB)/4, $0x3e9e06f3
-DATA filter8To10PointsFactors<>+60(SB)/4, $0x3e31c7d2
-DATA filter8To10PointsFactors<>+64(SB)/4, $0x3dc800cc
-DATA filter8To10PointsFactors<>+68(SB)/4, $0xbe42e11c
-DATA filter8To10PointsFactors<>+72(SB)/4, $0xbd0abcc2
-DATA filter8To10PointsFactors<>+76(SB)/4, $0xbd76a4e7
-DATA filter8To10PointsFactors<>+80(SB)/4, $0xbddb3d40
-DATA filter8To10PointsFactors<>+84(SB)/4, $0xbe81eb68
-DATA filter8To10PointsFactors<>+88(SB)/4, $0xbd38fbae
-DATA filter8To10PointsFactors<>+92(SB)/4, $0xbda46df0
-DATA filter8To10PointsFactors<>+96(SB)/4, $0xbe1228d5
-DATA filter8To10PointsFactors<>+100(SB)/4, $0x3e030c90
-DATA filter8To10PointsFactors<>+104(SB)/4, $0x3a096a38
-DATA filter8To10PointsFactors<>+108(SB)/4, $0x3b56b5f7
-DATA filter8To10PointsFactors<>+112(SB)/4, $0x3ca7be29
-DATA filter8To10PointsFactors<>+116(SB)/4, $0x3ea3cfb4
-DATA filter8To10PointsFactors<>+120(SB)/4, $0x3aabc4c6
-DATA filter8To10PointsFactors<>+124(SB)/4, $0x3c0631bb
-DATA filter8To10PointsFactors<>+128(SB)/4, $0x3d51adb4
-GLOBL filter8To10PointsFactors<>(SB), RODATA|NOPTR, $132
+DATA filter8To10PointsBF16Factors<>+0(SB)/4, $0x3f23d70a
+DATA filter8To10PointsBF16Factors<>+4(SB)/4, $0xbc32bc0b
+DATA filter8To10PointsBF16Factors<>+8(SB)/4, $0xbf32bc0b
+DATA filter8To10PointsBF16Factors<>+12(SB)/4, $0xbe32bc0b
+DATA filter8To10PointsBF16Factors<>+16(SB)/4, $0xbd32bc0b
+DATA filter8To10PointsBF16Factors<>+20(SB)/4, $0xbbb2bc0b
+DATA filter8To10PointsBF16Factors<>+24(SB)/4, $0xbeb2bc0b
+DATA filter8To10PointsBF16Factors<>+28(SB)/4, $0xbdb2bc0b
+DATA filter8To10PointsBF16Factors<>+32(SB)/4, $0xbcb2bc0b
+DATA filter8To10PointsBF16Factors<>+36(SB)/4, $0x3d960099
+DATA filter8To10PointsBF16Factors<>+40(SB)/4, $0x3ed2b3ef
+DATA filter8To10PointsBF16Factors<>+44(SB)/4, $0x3e6d0a6d
+DATA filter8To10PointsBF16Factors<>+48(SB)/4, $0x3e0555dd
+DATA filter8To10PointsBF16Factors<>+52(SB)/4, $0x3d6100e6
+DATA filter8To10PointsBF16Factors<>+56(SB)/4, $0x3e9e06f3
+DATA filter8To10PointsBF16Factors<>+60(SB)/4, $0x3e31c7d2
+DATA filter8To10PointsBF16Factors<>+64(SB)/4, $0x3dc800cc
+DATA filter8To10PointsBF16Factors<>+68(SB)/4, $0xbe42e11c
+DATA filter8To10PointsBF16Factors<>+72(SB)/4, $0xbd0abcc2
+DATA filter8To10PointsBF16Factors<>+76(SB)/4, $0xbd76a4e7
+DATA filter8To10PointsBF16Factors<>+80(SB)/4, $0xbddb3d40
+DATA filter8To10PointsBF16Factors<>+84(SB)/4, $0xbe81eb68
+DATA filter8To10PointsBF16Factors<>+88(SB)/4, $0xbd38fbae
+DATA filter8To10PointsBF16Factors<>+92(SB)/4, $0xbda46df0
+DATA filter8To10PointsBF16Factors<>+96(SB)/4, $0xbe1228d5
+DATA filter8To10PointsBF16Factors<>+100(SB)/4, $0x3e030c90
+DATA filter8To10PointsBF16Factors<>+104(SB)/4, $0x3a096a38
+DATA filter8To10PointsBF16Factors<>+108(SB)/4, $0x3b56b5f7
+DATA filter8To10PointsBF16Factors<>+112(SB)/4, $0x3ca7be29
+DATA filter8To10PointsBF16Factors<>+116(SB)/4, $0x3ea3cfb4
+DATA filter8To10PointsBF16Factors<>+120(SB)/4, $0x3aabc4c6
+DATA filter8To10PointsBF16Factors<>+124(SB)/4, $0x3c0631bb
+DATA filter8To10PointsBF16Factors<>+128(SB)/4, $0x3d51adb4
+GLOBL filter8To10PointsBF16Factors<>(SB), RODATA|NOPTR, $132
 
 // func filter8To10PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -514,52 +514,52 @@ down:
 	VMOVUPS          (CX)(R8*1), Z5
 	VMOVUPS          (CX)(DI*2), Z6
 	VMOVUPS          (CX)(R9*1), Z7
-	VMULPS.BCST      filter8To10PointsFactors<>+0(SB), Z0, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+0(SB), Z0, Z8
 	VMOVUPS          Z8, (DX)
-	VMULPS.BCST      filter8To10PointsFactors<>+4(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+8(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+12(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+16(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+20(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+24(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+28(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+32(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+4(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+8(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+12(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+16(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+20(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+24(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+28(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+32(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, 512(DX)
 	VMOVUPS          Z8, 1024(DX)
-	VMULPS.BCST      filter8To10PointsFactors<>+36(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+40(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+44(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+48(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+52(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+56(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+60(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+64(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+36(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+40(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+44(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+48(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+52(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+56(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+60(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+64(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, 1536(DX)
 	VMOVUPS          Z8, 2048(DX)
-	VMULPS.BCST      filter8To10PointsFactors<>+68(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+72(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+76(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+80(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+84(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+88(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+92(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+96(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+68(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+72(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+76(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+80(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+84(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+88(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+92(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+96(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, 2560(DX)
 	VMOVUPS          Z8, 3072(DX)
-	VMULPS.BCST      filter8To10PointsFactors<>+100(SB), Z6, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+104(SB), Z0, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+108(SB), Z2, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+112(SB), Z4, Z6
-	VMULPS.BCST      filter8To10PointsFactors<>+116(SB), Z7, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+120(SB), Z1, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+124(SB), Z3, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+128(SB), Z5, Z0
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+100(SB), Z6, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+104(SB), Z0, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+108(SB), Z2, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+112(SB), Z4, Z6
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+116(SB), Z7, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+120(SB), Z1, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+124(SB), Z3, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+128(SB), Z5, Z0
 	VADDPS           Z6, Z0, Z1
 	VSUBPS           Z0, Z6, Z0
 	VMOVUPS          Z1, 3584(DX)
@@ -587,52 +587,52 @@ along:
 	VMOVUPS          320(CX), Z5
 	VMOVUPS          384(CX), Z6
 	VMOVUPS          448(CX), Z7
-	VMULPS.BCST      filter8To10PointsFactors<>+0(SB), Z0, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+0(SB), Z0, Z8
 	VMOVUPS          Z8, (DX)
-	VMULPS.BCST      filter8To10PointsFactors<>+4(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+8(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+12(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+16(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+20(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+24(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+28(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+32(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+4(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+8(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+12(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+16(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+20(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+24(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+28(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+32(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, (DX)(SI*1)
 	VMOVUPS          Z8, (DX)(SI*2)
-	VMULPS.BCST      filter8To10PointsFactors<>+36(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+40(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+44(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+48(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+52(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+56(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+60(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+64(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+36(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+40(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+44(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+48(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+52(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+56(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+60(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+64(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, (DX)(DI*1)
 	VMOVUPS          Z8, (DX)(SI*4)
-	VMULPS.BCST      filter8To10PointsFactors<>+68(SB), Z6, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+72(SB), Z0, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+76(SB), Z2, Z8
-	VFMADD231PS.BCST filter8To10PointsFactors<>+80(SB), Z4, Z8
-	VMULPS.BCST      filter8To10PointsFactors<>+84(SB), Z7, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+88(SB), Z1, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+92(SB), Z3, Z9
-	VFMADD231PS.BCST filter8To10PointsFactors<>+96(SB), Z5, Z9
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+68(SB), Z6, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+72(SB), Z0, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+76(SB), Z2, Z8
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+80(SB), Z4, Z8
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+84(SB), Z7, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+88(SB), Z1, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+92(SB), Z3, Z9
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+96(SB), Z5, Z9
 	VADDPS           Z8, Z9, Z10
 	VSUBPS           Z9, Z8, Z8
 	VMOVUPS          Z10, (DX)(R8*1)
 	VMOVUPS          Z8, (DX)(DI*2)
-	VMULPS.BCST      filter8To10PointsFactors<>+100(SB), Z6, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+104(SB), Z0, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+108(SB), Z2, Z6
-	VFMADD231PS.BCST filter8To10PointsFactors<>+112(SB), Z4, Z6
-	VMULPS.BCST      filter8To10PointsFactors<>+116(SB), Z7, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+120(SB), Z1, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+124(SB), Z3, Z0
-	VFMADD231PS.BCST filter8To10PointsFactors<>+128(SB), Z5, Z0
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+100(SB), Z6, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+104(SB), Z0, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+108(SB), Z2, Z6
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+112(SB), Z4, Z6
+	VMULPS.BCST      filter8To10PointsBF16Factors<>+116(SB), Z7, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+120(SB), Z1, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+124(SB), Z3, Z0
+	VFMADD231PS.BCST filter8To10PointsBF16Factors<>+128(SB), Z5, Z0
 	VADDPS           Z6, Z0, Z1
 	VSUBPS           Z0, Z6, Z0
 	VMOVUPS          Z1, (DX)(R9*1)
@@ -651,35 +651,35 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points10To8Factors<>+0(SB)/4, $0x40200000
-DATA points10To8Factors<>+4(SB)/4, $0x3f000000
-DATA points10To8Factors<>+8(SB)/4, $0x3f400000
-DATA points10To8Factors<>+12(SB)/4, $0x3faaaaab
-DATA points10To8Factors<>+16(SB)/4, $0x40c80000
-DATA points10To8Factors<>+20(SB)/4, $0x3e800000
-DATA points10To8Factors<>+24(SB)/4, $0x3f100000
-DATA points10To8Factors<>+28(SB)/4, $0x3fe38e39
-DATA points10To8Factors<>+32(SB)/4, $0x417a0000
-DATA points10To8Factors<>+36(SB)/4, $0x3e000000
-DATA points10To8Factors<>+40(SB)/4, $0x3ed80000
-DATA points10To8Factors<>+44(SB)/4, $0x4017b426
-DATA points10To8Factors<>+48(SB)/4, $0x421c4000
-DATA points10To8Factors<>+52(SB)/4, $0x3d800000
-DATA points10To8Factors<>+56(SB)/4, $0x3ea20000
-DATA points10To8Factors<>+60(SB)/4, $0x404a4588
-DATA points10To8Factors<>+64(SB)/4, $0x42c35000
-DATA points10To8Factors<>+68(SB)/4, $0x3d000000
-DATA points10To8Factors<>+72(SB)/4, $0x3e730000
-DATA points10To8Factors<>+76(SB)/4, $0x4086d905
-DATA points10To8Factors<>+80(SB)/4, $0x43742400
-DATA points10To8Factors<>+84(SB)/4, $0x3c800000
-DATA points10To8Factors<>+88(SB)/4, $0x3e364000
-DATA points10To8Factors<>+92(SB)/4, $0x40b3cc07
-DATA points10To8Factors<>+96(SB)/4, $0x3c000000
-DATA points10To8Factors<>+100(SB)/4, $0x3e08b000
-DATA points10To8Factors<>+104(SB)/4, $0x40efbab4
-DATA points10To8Factors<>+108(SB)/4, $0x44189680
-GLOBL points10To8Factors<>(SB), RODATA|NOPTR, $112
+DATA points10To8BF16Factors<>+0(SB)/4, $0x40200000
+DATA points10To8BF16Factors<>+4(SB)/4, $0x3f000000
+DATA points10To8BF16Factors<>+8(SB)/4, $0x3f400000
+DATA points10To8BF16Factors<>+12(SB)/4, $0x3faaaaab
+DATA points10To8BF16Factors<>+16(SB)/4, $0x40c80000
+DATA points10To8BF16Factors<>+20(SB)/4, $0x3e800000
+DATA points10To8BF16Factors<>+24(SB)/4, $0x3f100000
+DATA points10To8BF16Factors<>+28(SB)/4, $0x3fe38e39
+DATA points10To8BF16Factors<>+32(SB)/4, $0x417a0000
+DATA points10To8BF16Factors<>+36(SB)/4, $0x3e000000
+DATA points10To8BF16Factors<>+40(SB)/4, $0x3ed80000
+DATA points10To8BF16Factors<>+44(SB)/4, $0x4017b426
+DATA points10To8BF16Factors<>+48(SB)/4, $0x421c4000
+DATA points10To8BF16Factors<>+52(SB)/4, $0x3d800000
+DATA points10To8BF16Factors<>+56(SB)/4, $0x3ea20000
+DATA points10To8BF16Factors<>+60(SB)/4, $0x404a4588
+DATA points10To8BF16Factors<>+64(SB)/4, $0x42c35000
+DATA points10To8BF16Factors<>+68(SB)/4, $0x3d000000
+DATA points10To8BF16Factors<>+72(SB)/4, $0x3e730000
+DATA points10To8BF16Factors<>+76(SB)/4, $0x4086d905
+DATA points10To8BF16Factors<>+80(SB)/4, $0x43742400
+DATA points10To8BF16Factors<>+84(SB)/4, $0x3c800000
+DATA points10To8BF16Factors<>+88(SB)/4, $0x3e364000
+DATA points10To8BF16Factors<>+92(SB)/4, $0x40b3cc07
+DATA points10To8BF16Factors<>+96(SB)/4, $0x3c000000
+DATA points10To8BF16Factors<>+100(SB)/4, $0x3e08b000
+DATA points10To8BF16Factors<>+104(SB)/4, $0x40efbab4
+DATA points10To8BF16Factors<>+108(SB)/4, $0x44189680
+GLOBL points10To8BF16Factors<>(SB), RODATA|NOPTR, $112
 
 // func points10To8BF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -721,41 +721,41 @@ down:
 	VADDPS           Z4, Z0, Z0
 	VADDPS           Z6, Z0, Z0
 	VMOVUPS          Z0, (DX)
-	VMULPS.BCST      points10To8Factors<>+0(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+4(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+8(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+12(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+0(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+4(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+8(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+12(SB), Z5, Z0
 	VMOVUPS          Z0, 640(DX)
-	VMULPS.BCST      points10To8Factors<>+16(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+20(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+24(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+28(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+16(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+20(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+24(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+28(SB), Z4, Z0
 	VMOVUPS          Z0, 1280(DX)
-	VMULPS.BCST      points10To8Factors<>+32(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+36(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+40(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+44(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+32(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+36(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+40(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+44(SB), Z5, Z0
 	VMOVUPS          Z0, 1920(DX)
-	VMULPS.BCST      points10To8Factors<>+48(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+52(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+56(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+60(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+48(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+52(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+56(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+60(SB), Z4, Z0
 	VMOVUPS          Z0, 2560(DX)
-	VMULPS.BCST      points10To8Factors<>+64(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+68(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+72(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+76(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+64(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+68(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+72(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+76(SB), Z5, Z0
 	VMOVUPS          Z0, 3200(DX)
-	VMULPS.BCST      points10To8Factors<>+80(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+84(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+88(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+92(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+80(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+84(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+88(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+92(SB), Z4, Z0
 	VMOVUPS          Z0, 3840(DX)
 	VMOVAPS          Z9, Z0
-	VFMADD231PS.BCST points10To8Factors<>+96(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+100(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+104(SB), Z5, Z0
-	VFMADD231PS.BCST points10To8Factors<>+108(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+96(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+100(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+104(SB), Z5, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+108(SB), Z7, Z0
 	VMOVUPS          Z0, 4480(DX)
 	ADDQ             24(AX), CX
 	ADDQ             $0x40, DX
@@ -794,41 +794,41 @@ along:
 	VADDPS           Z4, Z0, Z0
 	VADDPS           Z6, Z0, Z0
 	VMOVUPS          Z0, (DX)
-	VMULPS.BCST      points10To8Factors<>+0(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+4(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+8(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+12(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+0(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+4(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+8(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+12(SB), Z5, Z0
 	VMOVUPS          Z0, (DX)(SI*1)
-	VMULPS.BCST      points10To8Factors<>+16(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+20(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+24(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+28(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+16(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+20(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+24(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+28(SB), Z4, Z0
 	VMOVUPS          Z0, (DX)(SI*2)
-	VMULPS.BCST      points10To8Factors<>+32(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+36(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+40(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+44(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+32(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+36(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+40(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+44(SB), Z5, Z0
 	VMOVUPS          Z0, (DX)(DI*1)
-	VMULPS.BCST      points10To8Factors<>+48(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+52(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+56(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+60(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+48(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+52(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+56(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+60(SB), Z4, Z0
 	VMOVUPS          Z0, (DX)(SI*4)
-	VMULPS.BCST      points10To8Factors<>+64(SB), Z7, Z0
-	VFMADD231PS.BCST points10To8Factors<>+68(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+72(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+76(SB), Z5, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+64(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+68(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+72(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+76(SB), Z5, Z0
 	VMOVUPS          Z0, (DX)(R8*1)
-	VMULPS.BCST      points10To8Factors<>+80(SB), Z6, Z0
-	VFMADD231PS.BCST points10To8Factors<>+84(SB), Z10, Z0
-	VFMADD231PS.BCST points10To8Factors<>+88(SB), Z2, Z0
-	VFMADD231PS.BCST points10To8Factors<>+92(SB), Z4, Z0
+	VMULPS.BCST      points10To8BF16Factors<>+80(SB), Z6, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+84(SB), Z10, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+88(SB), Z2, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+92(SB), Z4, Z0
 	VMOVUPS          Z0, (DX)(DI*2)
 	VMOVAPS          Z9, Z0
-	VFMADD231PS.BCST points10To8Factors<>+96(SB), Z1, Z0
-	VFMADD231PS.BCST points10To8Factors<>+100(SB), Z3, Z0
-	VFMADD231PS.BCST points10To8Factors<>+104(SB), Z5, Z0
-	VFMADD231PS.BCST points10To8Factors<>+108(SB), Z7, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+96(SB), Z1, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+100(SB), Z3, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+104(SB), Z5, Z0
+	VFMADD231PS.BCST points10To8BF16Factors<>+108(SB), Z7, Z0
 	VMOVUPS          Z0, (DX)(R9*1)
 	ADDQ             $0x00000280, CX
 	ADDQ             48(AX), DX
@@ -843,36 +843,36 @@ along:
 	VZEROUPPER
 	RET
 
-DATA dataTo11PointsFactors<>+0(SB)/4, $0x3fc80000
-DATA dataTo11PointsFactors<>+4(SB)/4, $0xc1134000
-DATA dataTo11PointsFactors<>+8(SB)/4, $0x41574000
-DATA dataTo11PointsFactors<>+12(SB)/4, $0xc0da0000
-DATA dataTo11PointsFactors<>+16(SB)/4, $0x3e800000
-DATA dataTo11PointsFactors<>+20(SB)/4, $0x3ec80000
-DATA dataTo11PointsFactors<>+24(SB)/4, $0xc0dfa000
-DATA dataTo11PointsFactors<>+28(SB)/4, $0x41439000
-DATA dataTo11PointsFactors<>+32(SB)/4, $0xc0d40000
-DATA dataTo11PointsFactors<>+36(SB)/4, $0x3f000000
-DATA dataTo11PointsFactors<>+40(SB)/4, $0x3dc80000
-DATA dataTo11PointsFactors<>+44(SB)/4, $0xc0029000
-DATA dataTo11PointsFactors<>+48(SB)/4, $0x41001000
-DATA dataTo11PointsFactors<>+52(SB)/4, $0xc0bc0000
-DATA dataTo11PointsFactors<>+56(SB)/4, $0x3d800000
-DATA dataTo11PointsFactors<>+60(SB)/4, $0xbfaa0000
-DATA dataTo11PointsFactors<>+64(SB)/4, $0x40b28000
-DATA dataTo11PointsFactors<>+68(SB)/4, $0xc0aa0000
-DATA dataTo11PointsFactors<>+72(SB)/4, $0x3fa00000
-DATA dataTo11PointsFactors<>+76(SB)/4, $0x3cc80000
-DATA dataTo11PointsFactors<>+80(SB)/4, $0xbf074000
-DATA dataTo11PointsFactors<>+84(SB)/4, $0x40184000
-DATA dataTo11PointsFactors<>+88(SB)/4, $0xc0380000
-DATA dataTo11PointsFactors<>+92(SB)/4, $0x40000000
-DATA dataTo11PointsFactors<>+96(SB)/4, $0xbdc80000
-DATA dataTo11PointsFactors<>+100(SB)/4, $0x4008d000
-DATA dataTo11PointsFactors<>+104(SB)/4, $0xc120b400
-DATA dataTo11PointsFactors<>+108(SB)/4, $0x415e1000
-DATA dataTo11PointsFactors<>+112(SB)/4, $0xc0dc0000
-GLOBL dataTo11PointsFactors<>(SB), RODATA|NOPTR, $116
+DATA dataTo11PointsBF16Factors<>+0(SB)/4, $0x3fc80000
+DATA dataTo11PointsBF16Factors<>+4(SB)/4, $0xc1134000
+DATA dataTo11PointsBF16Factors<>+8(SB)/4, $0x41574000
+DATA dataTo11PointsBF16Factors<>+12(SB)/4, $0xc0da0000
+DATA dataTo11PointsBF16Factors<>+16(SB)/4, $0x3e800000
+DATA dataTo11PointsBF16Factors<>+20(SB)/4, $0x3ec80000
+DATA dataTo11PointsBF16Factors<>+24(SB)/4, $0xc0dfa000
+DATA dataTo11PointsBF16Factors<>+28(SB)/4, $0x41439000
+DATA dataTo11PointsBF16Factors<>+32(SB)/4, $0xc0d40000
+DATA dataTo11PointsBF16Factors<>+36(SB)/4, $0x3f000000
+DATA dataTo11PointsBF16Factors<>+40(SB)/4, $0x3dc80000
+DATA dataTo11PointsBF16Factors<>+44(SB)/4, $0xc0029000
+DATA dataTo11PointsBF16Factors<>+48(SB)/4, $0x41001000
+DATA dataTo11PointsBF16Factors<>+52(SB)/4, $0xc0bc0000
+DATA dataTo11PointsBF16Factors<>+56(SB)/4, $0x3d800000
+DATA dataTo11PointsBF16Factors<>+60(SB)/4, $0xbfaa0000
+DATA dataTo11PointsBF16Factors<>+64(SB)/4, $0x40b28000
+DATA dataTo11PointsBF16Factors<>+68(SB)/4, $0xc0aa0000
+DATA dataTo11PointsBF16Factors<>+72(SB)/4, $0x3fa00000
+DATA dataTo11PointsBF16Factors<>+76(SB)/4, $0x3cc80000
+DATA dataTo11PointsBF16Factors<>+80(SB)/4, $0xbf074000
+DATA dataTo11PointsBF16Factors<>+84(SB)/4, $0x40184000
+DATA dataTo11PointsBF16Factors<>+88(SB)/4, $0xc0380000
+DATA dataTo11PointsBF16Factors<>+92(SB)/4, $0x40000000
+DATA dataTo11PointsBF16Factors<>+96(SB)/4, $0xbdc80000
+DATA dataTo11PointsBF16Factors<>+100(SB)/4, $0x4008d000
+DATA dataTo11PointsBF16Factors<>+104(SB)/4, $0xc120b400
+DATA dataTo11PointsBF16Factors<>+108(SB)/4, $0x415e1000
+DATA dataTo11PointsBF16Factors<>+112(SB)/4, $0xc0dc0000
+GLOBL dataTo11PointsBF16Factors<>(SB), RODATA|NOPTR, $116
 
 // func dataTo11PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -902,85 +902,85 @@ down:
 	VMOVUPS           (CX)(R10*1), Z9
 	VMOVUPS           (CX)(R8*2), Z10
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+0(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+4(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+8(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+12(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+0(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+4(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+8(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+12(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+0(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+4(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+8(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+12(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+0(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+4(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+8(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+12(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+16(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+16(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+16(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+16(SB), Z13, Z12
 	VMOVUPS           Z11, (DX)
 	VMOVUPS           Z12, 704(DX)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+20(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+24(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+28(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+32(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+20(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+24(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+28(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+32(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+20(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+24(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+28(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+32(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+20(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+24(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+28(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+32(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+36(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+36(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+36(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+36(SB), Z13, Z12
 	VMOVUPS           Z11, 1408(DX)
 	VMOVUPS           Z12, 2112(DX)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+40(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+44(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+48(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+52(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+40(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+44(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+48(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+52(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+40(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+44(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+48(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+52(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+40(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+44(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+48(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+52(SB), Z6, Z13
 	VADDPS            Z13, Z12, Z11
 	VSUBPS            Z13, Z12, Z12
 	VMOVUPS           Z11, 2816(DX)
 	VMOVUPS           Z12, 3520(DX)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+56(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+60(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+64(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+68(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+56(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+60(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+64(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+68(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+56(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+60(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+64(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+68(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+56(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+60(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+64(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+68(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+72(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+72(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+72(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+72(SB), Z13, Z12
 	VMOVUPS           Z11, 4224(DX)
 	VMOVUPS           Z12, 4928(DX)
 	VMOVAPS           Z9, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+76(SB), Z1, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+80(SB), Z3, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+84(SB), Z5, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+88(SB), Z7, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+76(SB), Z1, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+80(SB), Z3, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+84(SB), Z5, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+88(SB), Z7, Z9
 	VMOVAPS           Z8, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+76(SB), Z0, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+80(SB), Z2, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+84(SB), Z4, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+88(SB), Z6, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+76(SB), Z0, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+80(SB), Z2, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+84(SB), Z4, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+88(SB), Z6, Z3
 	VMOVAPS           Z9, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+92(SB), Z3, Z1
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+92(SB), Z3, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+92(SB), Z3, Z1
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+92(SB), Z3, Z9
 	VMOVUPS           Z1, 5632(DX)
 	VMOVUPS           Z9, 6336(DX)
 	VMOVAPS           Z10, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+96(SB), Z0, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+100(SB), Z2, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+104(SB), Z4, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+108(SB), Z6, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+112(SB), Z8, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+96(SB), Z0, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+100(SB), Z2, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+104(SB), Z4, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+108(SB), Z6, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+112(SB), Z8, Z1
 	VMOVUPS           Z1, 7040(DX)
 	ADDQ              24(AX), CX
 	ADDQ              $0x40, DX
@@ -1008,85 +1008,85 @@ along:
 	VMOVUPS           576(CX), Z9
 	VMOVUPS           640(CX), Z10
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+0(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+4(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+8(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+12(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+0(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+4(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+8(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+12(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+0(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+4(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+8(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+12(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+0(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+4(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+8(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+12(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+16(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+16(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+16(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+16(SB), Z13, Z12
 	VMOVUPS           Z11, (DX)
 	VMOVUPS           Z12, (DX)(SI*1)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+20(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+24(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+28(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+32(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+20(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+24(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+28(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+32(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+20(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+24(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+28(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+32(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+20(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+24(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+28(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+32(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+36(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+36(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+36(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+36(SB), Z13, Z12
 	VMOVUPS           Z11, (DX)(SI*2)
 	VMOVUPS           Z12, (DX)(DI*1)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+40(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+44(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+48(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+52(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+40(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+44(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+48(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+52(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+40(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+44(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+48(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+52(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+40(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+44(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+48(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+52(SB), Z6, Z13
 	VADDPS            Z13, Z12, Z11
 	VSUBPS            Z13, Z12, Z12
 	VMOVUPS           Z11, (DX)(SI*4)
 	VMOVUPS           Z12, (DX)(R8*1)
 	VMOVAPS           Z9, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+56(SB), Z1, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+60(SB), Z3, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+64(SB), Z5, Z12
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+68(SB), Z7, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+56(SB), Z1, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+60(SB), Z3, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+64(SB), Z5, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+68(SB), Z7, Z12
 	VMOVAPS           Z8, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+56(SB), Z0, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+60(SB), Z2, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+64(SB), Z4, Z13
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+68(SB), Z6, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+56(SB), Z0, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+60(SB), Z2, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+64(SB), Z4, Z13
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+68(SB), Z6, Z13
 	VMOVAPS           Z12, Z11
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+72(SB), Z13, Z11
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+72(SB), Z13, Z12
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+72(SB), Z13, Z11
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+72(SB), Z13, Z12
 	VMOVUPS           Z11, (DX)(DI*2)
 	VMOVUPS           Z12, (DX)(R9*1)
 	VMOVAPS           Z9, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+76(SB), Z1, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+80(SB), Z3, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+84(SB), Z5, Z9
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+88(SB), Z7, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+76(SB), Z1, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+80(SB), Z3, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+84(SB), Z5, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+88(SB), Z7, Z9
 	VMOVAPS           Z8, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+76(SB), Z0, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+80(SB), Z2, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+84(SB), Z4, Z3
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+88(SB), Z6, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+76(SB), Z0, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+80(SB), Z2, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+84(SB), Z4, Z3
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+88(SB), Z6, Z3
 	VMOVAPS           Z9, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+92(SB), Z3, Z1
-	VFNMADD231PS.BCST dataTo11PointsFactors<>+92(SB), Z3, Z9
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+92(SB), Z3, Z1
+	VFNMADD231PS.BCST dataTo11PointsBF16Factors<>+92(SB), Z3, Z9
 	VMOVUPS           Z1, (DX)(SI*8)
 	VMOVUPS           Z9, (DX)(R10*1)
 	VMOVAPS           Z10, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+96(SB), Z0, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+100(SB), Z2, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+104(SB), Z4, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+108(SB), Z6, Z1
-	VFMADD231PS.BCST  dataTo11PointsFactors<>+112(SB), Z8, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+96(SB), Z0, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+100(SB), Z2, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+104(SB), Z4, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+108(SB), Z6, Z1
+	VFMADD231PS.BCST  dataTo11PointsBF16Factors<>+112(SB), Z8, Z1
 	VMOVUPS           Z1, (DX)(R8*2)
 	ADDQ              $0x000002c0, CX
 	ADDQ              48(AX), DX
@@ -1101,28 +1101,28 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter5To11PointsFactors<>+0(SB)/4, $0x3bf69427
-DATA filter5To11PointsFactors<>+4(SB)/4, $0x3ff69427
-DATA filter5To11PointsFactors<>+8(SB)/4, $0x3df69427
-DATA filter5To11PointsFactors<>+12(SB)/4, $0x3cf69427
-DATA filter5To11PointsFactors<>+16(SB)/4, $0x3ef69427
-DATA filter5To11PointsFactors<>+20(SB)/4, $0xbdb8ef1d
-DATA filter5To11PointsFactors<>+24(SB)/4, $0xbfb8ef1d
-DATA filter5To11PointsFactors<>+28(SB)/4, $0xbeb8ef1d
-DATA filter5To11PointsFactors<>+32(SB)/4, $0xbe38ef1d
-DATA filter5To11PointsFactors<>+36(SB)/4, $0xbf38ef1d
-DATA filter5To11PointsFactors<>+40(SB)/4, $0x3ed7c1a2
-DATA filter5To11PointsFactors<>+44(SB)/4, $0xbeb93afc
-DATA filter5To11PointsFactors<>+48(SB)/4, $0xbe17bda2
-DATA filter5To11PointsFactors<>+52(SB)/4, $0xbe6d184d
-DATA filter5To11PointsFactors<>+56(SB)/4, $0xbe942f30
-DATA filter5To11PointsFactors<>+60(SB)/4, $0xbe3dad0a
-DATA filter5To11PointsFactors<>+64(SB)/4, $0x3d17bda2
-DATA filter5To11PointsFactors<>+68(SB)/4, $0x3b17bda2
-DATA filter5To11PointsFactors<>+72(SB)/4, $0x3c17bda2
-DATA filter5To11PointsFactors<>+76(SB)/4, $0x3c97bda2
-DATA filter5To11PointsFactors<>+80(SB)/4, $0x3b97bda2
-GLOBL filter5To11PointsFactors<>(SB), RODATA|NOPTR, $84
+DATA filter5To11PointsBF16Factors<>+0(SB)/4, $0x3bf69427
+DATA filter5To11PointsBF16Factors<>+4(SB)/4, $0x3ff69427
+DATA filter5To11PointsBF16Factors<>+8(SB)/4, $0x3df69427
+DATA filter5To11PointsBF16Factors<>+12(SB)/4, $0x3cf69427
+DATA filter5To11PointsBF16Factors<>+16(SB)/4, $0x3ef69427
+DATA filter5To11PointsBF16Factors<>+20(SB)/4, $0xbdb8ef1d
+DATA filter5To11PointsBF16Factors<>+24(SB)/4, $0xbfb8ef1d
+DATA filter5To11PointsBF16Factors<>+28(SB)/4, $0xbeb8ef1d
+DATA filter5To11PointsBF16Factors<>+32(SB)/4, $0xbe38ef1d
+DATA filter5To11PointsBF16Factors<>+36(SB)/4, $0xbf38ef1d
+DATA filter5To11PointsBF16Factors<>+40(SB)/4, $0x3ed7c1a2
+DATA filter5To11PointsBF16Factors<>+44(SB)/4, $0xbeb93afc
+DATA filter5To11PointsBF16Factors<>+48(SB)/4, $0xbe17bda2
+DATA filter5To11PointsBF16Factors<>+52(SB)/4, $0xbe6d184d
+DATA filter5To11PointsBF16Factors<>+56(SB)/4, $0xbe942f30
+DATA filter5To11PointsBF16Factors<>+60(SB)/4, $0xbe3dad0a
+DATA filter5To11PointsBF16Factors<>+64(SB)/4, $0x3d17bda2
+DATA filter5To11PointsBF16Factors<>+68(SB)/4, $0x3b17bda2
+DATA filter5To11PointsBF16Factors<>+72(SB)/4, $0x3c17bda2
+DATA filter5To11PointsBF16Factors<>+76(SB)/4, $0x3c97bda2
+DATA filter5To11PointsBF16Factors<>+80(SB)/4, $0x3b97bda2
+GLOBL filter5To11PointsBF16Factors<>(SB), RODATA|NOPTR, $84
 
 // func filter5To11PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -1142,47 +1142,47 @@ down:
 	VMOVUPS          (CX)(SI*2), Z2
 	VMOVUPS          (CX)(DI*1), Z3
 	VMOVUPS          (CX)(SI*4), Z4
-	VMULPS.BCST      filter5To11PointsFactors<>+0(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+4(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+8(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+12(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+16(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+0(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+4(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+8(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+12(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+16(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, (DX)
 	VMOVUPS          Z5, 320(DX)
-	VMULPS.BCST      filter5To11PointsFactors<>+20(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+24(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+28(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+32(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+36(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+20(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+24(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+28(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+32(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+36(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, 640(DX)
 	VMOVUPS          Z5, 960(DX)
-	VMULPS.BCST      filter5To11PointsFactors<>+40(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+40(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+40(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+40(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, 1280(DX)
 	VMOVUPS          Z5, 1600(DX)
-	VMULPS.BCST      filter5To11PointsFactors<>+44(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+48(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+52(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+56(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+60(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+44(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+48(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+52(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+56(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+60(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, 1920(DX)
 	VMOVUPS          Z5, 2240(DX)
-	VMULPS.BCST      filter5To11PointsFactors<>+64(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+68(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+72(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+76(SB), Z3, Z0
-	VFMADD231PS.BCST filter5To11PointsFactors<>+80(SB), Z1, Z0
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+64(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+68(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+72(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+76(SB), Z3, Z0
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+80(SB), Z1, Z0
 	VADDPS           Z5, Z0, Z1
 	VSUBPS           Z5, Z0, Z0
 	VMOVUPS          Z1, 2560(DX)
@@ -1207,47 +1207,47 @@ along:
 	VMOVUPS          128(CX), Z2
 	VMOVUPS          192(CX), Z3
 	VMOVUPS          256(CX), Z4
-	VMULPS.BCST      filter5To11PointsFactors<>+0(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+4(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+8(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+12(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+16(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+0(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+4(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+8(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+12(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+16(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, (DX)
 	VMOVUPS          Z5, (DX)(SI*1)
-	VMULPS.BCST      filter5To11PointsFactors<>+20(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+24(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+28(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+32(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+36(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+20(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+24(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+28(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+32(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+36(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, (DX)(SI*2)
 	VMOVUPS          Z5, (DX)(DI*1)
-	VMULPS.BCST      filter5To11PointsFactors<>+40(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+40(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+40(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+40(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+40(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+40(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, (DX)(SI*4)
 	VMOVUPS          Z5, (DX)(R8*1)
-	VMULPS.BCST      filter5To11PointsFactors<>+44(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+48(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+52(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+56(SB), Z3, Z6
-	VFMADD231PS.BCST filter5To11PointsFactors<>+60(SB), Z1, Z6
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+44(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+48(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+52(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+56(SB), Z3, Z6
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+60(SB), Z1, Z6
 	VADDPS           Z5, Z6, Z7
 	VSUBPS           Z5, Z6, Z5
 	VMOVUPS          Z7, (DX)(DI*2)
 	VMOVUPS          Z5, (DX)(R9*1)
-	VMULPS.BCST      filter5To11PointsFactors<>+64(SB), Z4, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+68(SB), Z0, Z5
-	VFMADD231PS.BCST filter5To11PointsFactors<>+72(SB), Z2, Z5
-	VMULPS.BCST      filter5To11PointsFactors<>+76(SB), Z3, Z0
-	VFMADD231PS.BCST filter5To11PointsFactors<>+80(SB), Z1, Z0
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+64(SB), Z4, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+68(SB), Z0, Z5
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+72(SB), Z2, Z5
+	VMULPS.BCST      filter5To11PointsBF16Factors<>+76(SB), Z3, Z0
+	VFMADD231PS.BCST filter5To11PointsBF16Factors<>+80(SB), Z1, Z0
 	VADDPS           Z5, Z0, Z1
 	VSUBPS           Z5, Z0, Z0
 	VMOVUPS          Z1, (DX)(SI*8)
@@ -1266,21 +1266,21 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points11To5Factors<>+0(SB)/4, $0x3e800000
-DATA points11To5Factors<>+4(SB)/4, $0x3f000000
-DATA points11To5Factors<>+8(SB)/4, $0x3fa00000
-DATA points11To5Factors<>+12(SB)/4, $0x40000000
-DATA points11To5Factors<>+16(SB)/4, $0x3d800000
-DATA points11To5Factors<>+20(SB)/4, $0x3fc80000
-DATA points11To5Factors<>+24(SB)/4, $0x40800000
-DATA points11To5Factors<>+28(SB)/4, $0x3c800000
-DATA points11To5Factors<>+32(SB)/4, $0x3e000000
-DATA points11To5Factors<>+36(SB)/4, $0x3ffa0000
-DATA points11To5Factors<>+40(SB)/4, $0x41000000
-DATA points11To5Factors<>+44(SB)/4, $0x3b800000
-DATA points11To5Factors<>+48(SB)/4, $0x401c4000
-DATA points11To5Factors<>+52(SB)/4, $0x41800000
-GLOBL points11To5Factors<>(SB), RODATA|NOPTR, $56
+DATA points11To5BF16Factors<>+0(SB)/4, $0x3e800000
+DATA points11To5BF16Factors<>+4(SB)/4, $0x3f000000
+DATA points11To5BF16Factors<>+8(SB)/4, $0x3fa00000
+DATA points11To5BF16Factors<>+12(SB)/4, $0x40000000
+DATA points11To5BF16Factors<>+16(SB)/4, $0x3d800000
+DATA points11To5BF16Factors<>+20(SB)/4, $0x3fc80000
+DATA points11To5BF16Factors<>+24(SB)/4, $0x40800000
+DATA points11To5BF16Factors<>+28(SB)/4, $0x3c800000
+DATA points11To5BF16Factors<>+32(SB)/4, $0x3e000000
+DATA points11To5BF16Factors<>+36(SB)/4, $0x3ffa0000
+DATA points11To5BF16Factors<>+40(SB)/4, $0x41000000
+DATA points11To5BF16Factors<>+44(SB)/4, $0x3b800000
+DATA points11To5BF16Factors<>+48(SB)/4, $0x401c4000
+DATA points11To5BF16Factors<>+52(SB)/4, $0x41800000
+GLOBL points11To5BF16Factors<>(SB), RODATA|NOPTR, $56
 
 // func points11To5BF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -1326,29 +1326,29 @@ down:
 	VADDPS           Z5, Z9, Z9
 	VMOVUPS          Z9, (DX)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To5Factors<>+0(SB), Z0, Z9
-	VFMADD231PS.BCST points11To5Factors<>+4(SB), Z2, Z9
-	VFMADD231PS.BCST points11To5Factors<>+8(SB), Z6, Z9
-	VFMADD231PS.BCST points11To5Factors<>+12(SB), Z8, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+0(SB), Z0, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+4(SB), Z2, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+8(SB), Z6, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+12(SB), Z8, Z9
 	VMOVUPS          Z9, 704(DX)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To5Factors<>+16(SB), Z11, Z9
-	VFMADD231PS.BCST points11To5Factors<>+0(SB), Z1, Z9
-	VFMADD231PS.BCST points11To5Factors<>+20(SB), Z5, Z9
-	VFMADD231PS.BCST points11To5Factors<>+24(SB), Z7, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+16(SB), Z11, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+0(SB), Z1, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+20(SB), Z5, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+24(SB), Z7, Z9
 	VMOVUPS          Z9, 1408(DX)
 	VMOVAPS          Z4, Z4
-	VFMADD231PS.BCST points11To5Factors<>+28(SB), Z0, Z4
-	VFMADD231PS.BCST points11To5Factors<>+32(SB), Z2, Z4
-	VFMADD231PS.BCST points11To5Factors<>+36(SB), Z6, Z4
-	VFMADD231PS.BCST points11To5Factors<>+40(SB), Z8, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+28(SB), Z0, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+32(SB), Z2, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+36(SB), Z6, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+40(SB), Z8, Z4
 	VMOVUPS          Z4, 2112(DX)
 	VMOVAPS          Z10, Z0
-	VFMADD231PS.BCST points11To5Factors<>+44(SB), Z11, Z0
-	VFMADD231PS.BCST points11To5Factors<>+16(SB), Z1, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+44(SB), Z11, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+16(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z0
-	VFMADD231PS.BCST points11To5Factors<>+48(SB), Z5, Z0
-	VFMADD231PS.BCST points11To5Factors<>+52(SB), Z7, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+48(SB), Z5, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+52(SB), Z7, Z0
 	VMOVUPS          Z0, 2816(DX)
 	ADDQ             24(AX), CX
 	ADDQ             $0x40, DX
@@ -1389,29 +1389,29 @@ along:
 	VADDPS           Z5, Z9, Z9
 	VMOVUPS          Z9, (DX)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To5Factors<>+0(SB), Z0, Z9
-	VFMADD231PS.BCST points11To5Factors<>+4(SB), Z2, Z9
-	VFMADD231PS.BCST points11To5Factors<>+8(SB), Z6, Z9
-	VFMADD231PS.BCST points11To5Factors<>+12(SB), Z8, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+0(SB), Z0, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+4(SB), Z2, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+8(SB), Z6, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+12(SB), Z8, Z9
 	VMOVUPS          Z9, (DX)(SI*1)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To5Factors<>+16(SB), Z11, Z9
-	VFMADD231PS.BCST points11To5Factors<>+0(SB), Z1, Z9
-	VFMADD231PS.BCST points11To5Factors<>+20(SB), Z5, Z9
-	VFMADD231PS.BCST points11To5Factors<>+24(SB), Z7, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+16(SB), Z11, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+0(SB), Z1, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+20(SB), Z5, Z9
+	VFMADD231PS.BCST points11To5BF16Factors<>+24(SB), Z7, Z9
 	VMOVUPS          Z9, (DX)(SI*2)
 	VMOVAPS          Z4, Z4
-	VFMADD231PS.BCST points11To5Factors<>+28(SB), Z0, Z4
-	VFMADD231PS.BCST points11To5Factors<>+32(SB), Z2, Z4
-	VFMADD231PS.BCST points11To5Factors<>+36(SB), Z6, Z4
-	VFMADD231PS.BCST points11To5Factors<>+40(SB), Z8, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+28(SB), Z0, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+32(SB), Z2, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+36(SB), Z6, Z4
+	VFMADD231PS.BCST points11To5BF16Factors<>+40(SB), Z8, Z4
 	VMOVUPS          Z4, (DX)(DI*1)
 	VMOVAPS          Z10, Z0
-	VFMADD231PS.BCST points11To5Factors<>+44(SB), Z11, Z0
-	VFMADD231PS.BCST points11To5Factors<>+16(SB), Z1, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+44(SB), Z11, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+16(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z0
-	VFMADD231PS.BCST points11To5Factors<>+48(SB), Z5, Z0
-	VFMADD231PS.BCST points11To5Factors<>+52(SB), Z7, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+48(SB), Z5, Z0
+	VFMADD231PS.BCST points11To5BF16Factors<>+52(SB), Z7, Z0
 	VMOVUPS          Z0, (DX)(SI*4)
 	ADDQ             $0x000002c0, CX
 	ADDQ             48(AX), DX
@@ -1426,36 +1426,36 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter7To11PointsFactors<>+0(SB)/4, $0x39f69427
-DATA filter7To11PointsFactors<>+4(SB)/4, $0x3ff69427
-DATA filter7To11PointsFactors<>+8(SB)/4, $0x3df69427
-DATA filter7To11PointsFactors<>+12(SB)/4, $0x3bf69427
-DATA filter7To11PointsFactors<>+16(SB)/4, $0x3af69427
-DATA filter7To11PointsFactors<>+20(SB)/4, $0x3ef69427
-DATA filter7To11PointsFactors<>+24(SB)/4, $0x3cf69427
-DATA filter7To11PointsFactors<>+28(SB)/4, $0xbcb8ef1d
-DATA filter7To11PointsFactors<>+32(SB)/4, $0xbfb8ef1d
-DATA filter7To11PointsFactors<>+36(SB)/4, $0xbeb8ef1d
-DATA filter7To11PointsFactors<>+40(SB)/4, $0xbdb8ef1d
-DATA filter7To11PointsFactors<>+44(SB)/4, $0xbd38ef1d
-DATA filter7To11PointsFactors<>+48(SB)/4, $0xbf38ef1d
-DATA filter7To11PointsFactors<>+52(SB)/4, $0xbe38ef1d
-DATA filter7To11PointsFactors<>+56(SB)/4, $0x3ed7c1a2
-DATA filter7To11PointsFactors<>+60(SB)/4, $0xbf10b615
-DATA filter7To11PointsFactors<>+64(SB)/4, $0xbe17bda2
-DATA filter7To11PointsFactors<>+68(SB)/4, $0xbe6d184d
-DATA filter7To11PointsFactors<>+72(SB)/4, $0xbeb93afc
-DATA filter7To11PointsFactors<>+76(SB)/4, $0xbee789bb
-DATA filter7To11PointsFactors<>+80(SB)/4, $0xbe3dad0a
-DATA filter7To11PointsFactors<>+84(SB)/4, $0xbe942f30
-DATA filter7To11PointsFactors<>+88(SB)/4, $0x3e17bda2
-DATA filter7To11PointsFactors<>+92(SB)/4, $0x3b17bda2
-DATA filter7To11PointsFactors<>+96(SB)/4, $0x3c17bda2
-DATA filter7To11PointsFactors<>+100(SB)/4, $0x3d17bda2
-DATA filter7To11PointsFactors<>+104(SB)/4, $0x3d97bda2
-DATA filter7To11PointsFactors<>+108(SB)/4, $0x3b97bda2
-DATA filter7To11PointsFactors<>+112(SB)/4, $0x3c97bda2
-GLOBL filter7To11PointsFactors<>(SB), RODATA|NOPTR, $116
+DATA filter7To11PointsBF16Factors<>+0(SB)/4, $0x39f69427
+DATA filter7To11PointsBF16Factors<>+4(SB)/4, $0x3ff69427
+DATA filter7To11PointsBF16Factors<>+8(SB)/4, $0x3df69427
+DATA filter7To11PointsBF16Factors<>+12(SB)/4, $0x3bf69427
+DATA filter7To11PointsBF16Factors<>+16(SB)/4, $0x3af69427
+DATA filter7To11PointsBF16Factors<>+20(SB)/4, $0x3ef69427
+DATA filter7To11PointsBF16Factors<>+24(SB)/4, $0x3cf69427
+DATA filter7To11PointsBF16Factors<>+28(SB)/4, $0xbcb8ef1d
+DATA filter7To11PointsBF16Factors<>+32(SB)/4, $0xbfb8ef1d
+DATA filter7To11PointsBF16Factors<>+36(SB)/4, $0xbeb8ef1d
+DATA filter7To11PointsBF16Factors<>+40(SB)/4, $0xbdb8ef1d
+DATA filter7To11PointsBF16Factors<>+44(SB)/4, $0xbd38ef1d
+DATA filter7To11PointsBF16Factors<>+48(SB)/4, $0xbf38ef1d
+DATA filter7To11PointsBF16Factors<>+52(SB)/4, $0xbe38ef1d
+DATA filter7To11PointsBF16Factors<>+56(SB)/4, $0x3ed7c1a2
+DATA filter7To11PointsBF16Factors<>+60(SB)/4, $0xbf10b615
+DATA filter7To11PointsBF16Factors<>+64(SB)/4, $0xbe17bda2
+DATA filter7To11PointsBF16Factors<>+68(SB)/4, $0xbe6d184d
+DATA filter7To11PointsBF16Factors<>+72(SB)/4, $0xbeb93afc
+DATA filter7To11PointsBF16Factors<>+76(SB)/4, $0xbee789bb
+DATA filter7To11PointsBF16Factors<>+80(SB)/4, $0xbe3dad0a
+DATA filter7To11PointsBF16Factors<>+84(SB)/4, $0xbe942f30
+DATA filter7To11PointsBF16Factors<>+88(SB)/4, $0x3e17bda2
+DATA filter7To11PointsBF16Factors<>+92(SB)/4, $0x3b17bda2
+DATA filter7To11PointsBF16Factors<>+96(SB)/4, $0x3c17bda2
+DATA filter7To11PointsBF16Factors<>+100(SB)/4, $0x3d17bda2
+DATA filter7To11PointsBF16Factors<>+104(SB)/4, $0x3d97bda2
+DATA filter7To11PointsBF16Factors<>+108(SB)/4, $0x3b97bda2
+DATA filter7To11PointsBF16Factors<>+112(SB)/4, $0x3c97bda2
+GLOBL filter7To11PointsBF16Factors<>(SB), RODATA|NOPTR, $116
 
 // func filter7To11PointsBF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -1478,57 +1478,57 @@ down:
 	VMOVUPS          (CX)(SI*4), Z4
 	VMOVUPS          (CX)(R8*1), Z5
 	VMOVUPS          (CX)(DI*2), Z6
-	VMULPS.BCST      filter7To11PointsFactors<>+0(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+4(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+8(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+12(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+16(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+20(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+24(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+0(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+4(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+8(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+12(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+16(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+20(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+24(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, (DX)
 	VMOVUPS          Z7, 448(DX)
-	VMULPS.BCST      filter7To11PointsFactors<>+28(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+32(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+36(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+40(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+44(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+48(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+52(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+28(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+32(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+36(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+40(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+44(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+48(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+52(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, 896(DX)
 	VMOVUPS          Z7, 1344(DX)
-	VMULPS.BCST      filter7To11PointsFactors<>+56(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+56(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+56(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+56(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, 1792(DX)
 	VMOVUPS          Z7, 2240(DX)
-	VMULPS.BCST      filter7To11PointsFactors<>+60(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+64(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+68(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+72(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+76(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+80(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+84(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+60(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+64(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+68(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+72(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+76(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+80(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+84(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, 2688(DX)
 	VMOVUPS          Z7, 3136(DX)
-	VMULPS.BCST      filter7To11PointsFactors<>+88(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+92(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+96(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+100(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+104(SB), Z5, Z0
-	VFMADD231PS.BCST filter7To11PointsFactors<>+108(SB), Z1, Z0
-	VFMADD231PS.BCST filter7To11PointsFactors<>+112(SB), Z3, Z0
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+88(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+92(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+96(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+100(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+104(SB), Z5, Z0
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+108(SB), Z1, Z0
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+112(SB), Z3, Z0
 	VADDPS           Z7, Z0, Z1
 	VSUBPS           Z7, Z0, Z0
 	VMOVUPS          Z1, 3584(DX)
@@ -1555,57 +1555,57 @@ along:
 	VMOVUPS          256(CX), Z4
 	VMOVUPS          320(CX), Z5
 	VMOVUPS          384(CX), Z6
-	VMULPS.BCST      filter7To11PointsFactors<>+0(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+4(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+8(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+12(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+16(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+20(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+24(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+0(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+4(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+8(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+12(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+16(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+20(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+24(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, (DX)
 	VMOVUPS          Z7, (DX)(SI*1)
-	VMULPS.BCST      filter7To11PointsFactors<>+28(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+32(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+36(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+40(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+44(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+48(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+52(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+28(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+32(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+36(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+40(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+44(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+48(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+52(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, (DX)(SI*2)
 	VMOVUPS          Z7, (DX)(DI*1)
-	VMULPS.BCST      filter7To11PointsFactors<>+56(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+56(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+56(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+56(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+56(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+56(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, (DX)(SI*4)
 	VMOVUPS          Z7, (DX)(R8*1)
-	VMULPS.BCST      filter7To11PointsFactors<>+60(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+64(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+68(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+72(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+76(SB), Z5, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+80(SB), Z1, Z8
-	VFMADD231PS.BCST filter7To11PointsFactors<>+84(SB), Z3, Z8
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+60(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+64(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+68(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+72(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+76(SB), Z5, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+80(SB), Z1, Z8
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+84(SB), Z3, Z8
 	VADDPS           Z7, Z8, Z9
 	VSUBPS           Z7, Z8, Z7
 	VMOVUPS          Z9, (DX)(DI*2)
 	VMOVUPS          Z7, (DX)(R9*1)
-	VMULPS.BCST      filter7To11PointsFactors<>+88(SB), Z6, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+92(SB), Z0, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+96(SB), Z2, Z7
-	VFMADD231PS.BCST filter7To11PointsFactors<>+100(SB), Z4, Z7
-	VMULPS.BCST      filter7To11PointsFactors<>+104(SB), Z5, Z0
-	VFMADD231PS.BCST filter7To11PointsFactors<>+108(SB), Z1, Z0
-	VFMADD231PS.BCST filter7To11PointsFactors<>+112(SB), Z3, Z0
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+88(SB), Z6, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+92(SB), Z0, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+96(SB), Z2, Z7
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+100(SB), Z4, Z7
+	VMULPS.BCST      filter7To11PointsBF16Factors<>+104(SB), Z5, Z0
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+108(SB), Z1, Z0
+	VFMADD231PS.BCST filter7To11PointsBF16Factors<>+112(SB), Z3, Z0
 	VADDPS           Z7, Z0, Z1
 	VSUBPS           Z7, Z0, Z0
 	VMOVUPS          Z1, (DX)(SI*8)
@@ -1624,28 +1624,28 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points11To7Factors<>+0(SB)/4, $0x3e800000
-DATA points11To7Factors<>+4(SB)/4, $0x3f000000
-DATA points11To7Factors<>+8(SB)/4, $0x3fa00000
-DATA points11To7Factors<>+12(SB)/4, $0x40000000
-DATA points11To7Factors<>+16(SB)/4, $0x3d800000
-DATA points11To7Factors<>+20(SB)/4, $0x3fc80000
-DATA points11To7Factors<>+24(SB)/4, $0x40800000
-DATA points11To7Factors<>+28(SB)/4, $0x3c800000
-DATA points11To7Factors<>+32(SB)/4, $0x3e000000
-DATA points11To7Factors<>+36(SB)/4, $0x3ffa0000
-DATA points11To7Factors<>+40(SB)/4, $0x41000000
-DATA points11To7Factors<>+44(SB)/4, $0x3b800000
-DATA points11To7Factors<>+48(SB)/4, $0x401c4000
-DATA points11To7Factors<>+52(SB)/4, $0x41800000
-DATA points11To7Factors<>+56(SB)/4, $0x3a800000
-DATA points11To7Factors<>+60(SB)/4, $0x3d000000
-DATA points11To7Factors<>+64(SB)/4, $0x40435000
-DATA points11To7Factors<>+68(SB)/4, $0x42000000
-DATA points11To7Factors<>+72(SB)/4, $0x39800000
-DATA points11To7Factors<>+76(SB)/4, $0x40742400
-DATA points11To7Factors<>+80(SB)/4, $0x42800000
-GLOBL points11To7Factors<>(SB), RODATA|NOPTR, $84
+DATA points11To7BF16Factors<>+0(SB)/4, $0x3e800000
+DATA points11To7BF16Factors<>+4(SB)/4, $0x3f000000
+DATA points11To7BF16Factors<>+8(SB)/4, $0x3fa00000
+DATA points11To7BF16Factors<>+12(SB)/4, $0x40000000
+DATA points11To7BF16Factors<>+16(SB)/4, $0x3d800000
+DATA points11To7BF16Factors<>+20(SB)/4, $0x3fc80000
+DATA points11To7BF16Factors<>+24(SB)/4, $0x40800000
+DATA points11To7BF16Factors<>+28(SB)/4, $0x3c800000
+DATA points11To7BF16Factors<>+32(SB)/4, $0x3e000000
+DATA points11To7BF16Factors<>+36(SB)/4, $0x3ffa0000
+DATA points11To7BF16Factors<>+40(SB)/4, $0x41000000
+DATA points11To7BF16Factors<>+44(SB)/4, $0x3b800000
+DATA points11To7BF16Factors<>+48(SB)/4, $0x401c4000
+DATA points11To7BF16Factors<>+52(SB)/4, $0x41800000
+DATA points11To7BF16Factors<>+56(SB)/4, $0x3a800000
+DATA points11To7BF16Factors<>+60(SB)/4, $0x3d000000
+DATA points11To7BF16Factors<>+64(SB)/4, $0x40435000
+DATA points11To7BF16Factors<>+68(SB)/4, $0x42000000
+DATA points11To7BF16Factors<>+72(SB)/4, $0x39800000
+DATA points11To7BF16Factors<>+76(SB)/4, $0x40742400
+DATA points11To7BF16Factors<>+80(SB)/4, $0x42800000
+GLOBL points11To7BF16Factors<>(SB), RODATA|NOPTR, $84
 
 // func points11To7BF16(transform *transform)
 // Requires: AVX, AVX512F
@@ -1691,41 +1691,41 @@ down:
 	VADDPS           Z5, Z9, Z9
 	VMOVUPS          Z9, (DX)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To7Factors<>+0(SB), Z0, Z9
-	VFMADD231PS.BCST points11To7Factors<>+4(SB), Z2, Z9
-	VFMADD231PS.BCST points11To7Factors<>+8(SB), Z6, Z9
-	VFMADD231PS.BCST points11To7Factors<>+12(SB), Z8, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+0(SB), Z0, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+4(SB), Z2, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+8(SB), Z6, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+12(SB), Z8, Z9
 	VMOVUPS          Z9, 704(DX)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To7Factors<>+16(SB), Z11, Z9
-	VFMADD231PS.BCST points11To7Factors<>+0(SB), Z1, Z9
-	VFMADD231PS.BCST points11To7Factors<>+20(SB), Z5, Z9
-	VFMADD231PS.BCST points11To7Factors<>+24(SB), Z7, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+16(SB), Z11, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+0(SB), Z1, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+20(SB), Z5, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+24(SB), Z7, Z9
 	VMOVUPS          Z9, 1408(DX)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To7Factors<>+28(SB), Z0, Z9
-	VFMADD231PS.BCST points11To7Factors<>+32(SB), Z2, Z9
-	VFMADD231PS.BCST points11To7Factors<>+36(SB), Z6, Z9
-	VFMADD231PS.BCST points11To7Factors<>+40(SB), Z8, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+28(SB), Z0, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+32(SB), Z2, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+36(SB), Z6, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+40(SB), Z8, Z9
 	VMOVUPS          Z9, 2112(DX)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To7Factors<>+44(SB), Z11, Z9
-	VFMADD231PS.BCST points11To7Factors<>+16(SB), Z1, Z9
-	VFMADD231PS.BCST points11To7Factors<>+48(SB), Z5, Z9
-	VFMADD231PS.BCST points11To7Factors<>+52(SB), Z7, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+44(SB), Z11, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+16(SB), Z1, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+48(SB), Z5, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+52(SB), Z7, Z9
 	VMOVUPS          Z9, 2816(DX)
 	VMOVAPS          Z4, Z4
-	VFMADD231PS.BCST points11To7Factors<>+56(SB), Z0, Z4
-	VFMADD231PS.BCST points11To7Factors<>+60(SB), Z2, Z4
-	VFMADD231PS.BCST points11To7Factors<>+64(SB), Z6, Z4
-	VFMADD231PS.BCST points11To7Factors<>+68(SB), Z8, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+56(SB), Z0, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+60(SB), Z2, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+64(SB), Z6, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+68(SB), Z8, Z4
 	VMOVUPS          Z4, 3520(DX)
 	VMOVAPS          Z10, Z0
-	VFMADD231PS.BCST points11To7Factors<>+72(SB), Z11, Z0
-	VFMADD231PS.BCST points11To7Factors<>+28(SB), Z1, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+72(SB), Z11, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+28(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z0
-	VFMADD231PS.BCST points11To7Factors<>+76(SB), Z5, Z0
-	VFMADD231PS.BCST points11To7Factors<>+80(SB), Z7, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+76(SB), Z5, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+80(SB), Z7, Z0
 	VMOVUPS          Z0, 4224(DX)
 	ADDQ             24(AX), CX
 	ADDQ             $0x40, DX
@@ -1767,41 +1767,41 @@ along:
 	VADDPS           Z5, Z9, Z9
 	VMOVUPS          Z9, (DX)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To7Factors<>+0(SB), Z0, Z9
-	VFMADD231PS.BCST points11To7Factors<>+4(SB), Z2, Z9
-	VFMADD231PS.BCST points11To7Factors<>+8(SB), Z6, Z9
-	VFMADD231PS.BCST points11To7Factors<>+12(SB), Z8, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+0(SB), Z0, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+4(SB), Z2, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+8(SB), Z6, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+12(SB), Z8, Z9
 	VMOVUPS          Z9, (DX)(SI*1)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To7Factors<>+16(SB), Z11, Z9
-	VFMADD231PS.BCST points11To7Factors<>+0(SB), Z1, Z9
-	VFMADD231PS.BCST points11To7Factors<>+20(SB), Z5, Z9
-	VFMADD231PS.BCST points11To7Factors<>+24(SB), Z7, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+16(SB), Z11, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+0(SB), Z1, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+20(SB), Z5, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+24(SB), Z7, Z9
 	VMOVUPS          Z9, (DX)(SI*2)
 	VMOVAPS          Z4, Z9
-	VFMADD231PS.BCST points11To7Factors<>+28(SB), Z0, Z9
-	VFMADD231PS.BCST points11To7Factors<>+32(SB), Z2, Z9
-	VFMADD231PS.BCST points11To7Factors<>+36(SB), Z6, Z9
-	VFMADD231PS.BCST points11To7Factors<>+40(SB), Z8, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+28(SB), Z0, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+32(SB), Z2, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+36(SB), Z6, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+40(SB), Z8, Z9
 	VMOVUPS          Z9, (DX)(DI*1)
 	VMOVAPS          Z3, Z9
-	VFMADD231PS.BCST points11To7Factors<>+44(SB), Z11, Z9
-	VFMADD231PS.BCST points11To7Factors<>+16(SB), Z1, Z9
-	VFMADD231PS.BCST points11To7Factors<>+48(SB), Z5, Z9
-	VFMADD231PS.BCST points11To7Factors<>+52(SB), Z7, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+44(SB), Z11, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+16(SB), Z1, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+48(SB), Z5, Z9
+	VFMADD231PS.BCST points11To7BF16Factors<>+52(SB), Z7, Z9
 	VMOVUPS          Z9, (DX)(SI*4)
 	VMOVAPS          Z4, Z4
-	VFMADD231PS.BCST points11To7Factors<>+56(SB), Z0, Z4
-	VFMADD231PS.BCST points11To7Factors<>+60(SB), Z2, Z4
-	VFMADD231PS.BCST points11To7Factors<>+64(SB), Z6, Z4
-	VFMADD231PS.BCST points11To7Factors<>+68(SB), Z8, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+56(SB), Z0, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+60(SB), Z2, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+64(SB), Z6, Z4
+	VFMADD231PS.BCST points11To7BF16Factors<>+68(SB), Z8, Z4
 	VMOVUPS          Z4, (DX)(R8*1)
 	VMOVAPS          Z10, Z0
-	VFMADD231PS.BCST points11To7Factors<>+72(SB), Z11, Z0
-	VFMADD231PS.BCST points11To7Factors<>+28(SB), Z1, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+72(SB), Z11, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+28(SB), Z1, Z0
 	VADDPS           Z3, Z0, Z0
-	VFMADD231PS.BCST points11To7Factors<>+76(SB), Z5, Z0
-	VFMADD231PS.BCST points11To7Factors<>+80(SB), Z7, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+76(SB), Z5, Z0
+	VFMADD231PS.BCST points11To7BF16Factors<>+80(SB), Z7, Z0
 	VMOVUPS          Z0, (DX)(DI*2)
 	ADDQ             $0x000002c0, CX
 	ADDQ             48(AX), DX

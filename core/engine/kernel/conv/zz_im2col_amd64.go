@@ -2,6 +2,11 @@
 
 package conv
 
+// copyRunsAVX2 copies rows of vectors. step and width are bytes.
+//
+//go:noescape
+func copyRunsAVX2(rows int, vectors int, src *float32, step int, dst *float32, width int)
+
 // copyRunsAVX512 copies rows of vectors. step and width are bytes.
 //
 //go:noescape

@@ -2,6 +2,37 @@
 
 #include "textflag.h"
 
+// func copyRunsAVX2(rows int, vectors int, src *float32, step int, dst *float32, width int)
+// Requires: AVX
+TEXT ·copyRunsAVX2(SB), NOSPLIT, $0-48
+	MOVQ rows+0(FP), AX
+	MOVQ vectors+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ step+24(FP), BX
+	MOVQ dst+32(FP), SI
+	MOVQ width+40(FP), DI
+
+row:
+	MOVQ DX, R8
+	MOVQ SI, R9
+	MOVQ CX, R10
+
+vector:
+	VMOVUPS (R8), Y0
+	VMOVUPS Y0, (R9)
+	VMOVUPS 32(R8), Y0
+	VMOVUPS Y0, 32(R9)
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	DECQ    R10
+	JNZ     vector
+	ADDQ    BX, DX
+	ADDQ    DI, SI
+	DECQ    AX
+	JNZ     row
+	VZEROUPPER
+	RET
+
 // func copyRunsAVX512(rows int, vectors int, src *float32, step int, dst *float32, width int)
 // Requires: AVX, AVX512F
 TEXT ·copyRunsAVX512(SB), NOSPLIT, $0-48

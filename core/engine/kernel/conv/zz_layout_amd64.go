@@ -33,6 +33,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(transform{}.outCol)-56]
 	_ = [1]byte{}[unsafe.Offsetof(transform{}.outStep)-64]
 	_ = [1]byte{}[unsafe.Offsetof(transform{}.tmp)-72]
+	_ = [1]byte{}[unsafe.Offsetof(transform{}.part)-80]
 )
 
 // The offsets at which the assembly reads pointTile: each index is 0.

@@ -2,6 +2,121 @@
 
 package conv
 
+// dataTo6PointsAVX2 transforms tiles of 6×6 pixels to as many points.
+//
+//go:noescape
+func dataTo6PointsAVX2(transform *transform)
+
+// filter3To6PointsAVX2 transforms filters of 3×3 to 6×6 points.
+//
+//go:noescape
+func filter3To6PointsAVX2(transform *transform)
+
+// points6To3AVX2 transforms 6×6 points to tiles of 3×3.
+//
+//go:noescape
+func points6To3AVX2(transform *transform)
+
+// filter4To6PointsAVX2 transforms filters of 4×4 to 6×6 points.
+//
+//go:noescape
+func filter4To6PointsAVX2(transform *transform)
+
+// points6To4AVX2 transforms 6×6 points to tiles of 4×4.
+//
+//go:noescape
+func points6To4AVX2(transform *transform)
+
+// dataTo8PointsAVX2 transforms tiles of 8×8 pixels to as many points.
+//
+//go:noescape
+func dataTo8PointsAVX2(transform *transform)
+
+// filter4To8PointsAVX2 transforms filters of 4×4 to 8×8 points.
+//
+//go:noescape
+func filter4To8PointsAVX2(transform *transform)
+
+// points8To4AVX2 transforms 8×8 points to tiles of 4×4.
+//
+//go:noescape
+func points8To4AVX2(transform *transform)
+
+// filter5To8PointsAVX2 transforms filters of 5×5 to 8×8 points.
+//
+//go:noescape
+func filter5To8PointsAVX2(transform *transform)
+
+// points8To5AVX2 transforms 8×8 points to tiles of 5×5.
+//
+//go:noescape
+func points8To5AVX2(transform *transform)
+
+// data9To9PointsAVX2 transforms tiles of 9×9 pixels to as many points.
+//
+//go:noescape
+func data9To9PointsAVX2(transform *transform)
+
+// data5To9PointsAVX2 transforms tiles of 5×5 gradients of outputs to 9×9 points.
+//
+//go:noescape
+func data5To9PointsAVX2(transform *transform)
+
+// filter3To9PointsAVX2 transforms filters of 3×3 to 9×9 points.
+//
+//go:noescape
+func filter3To9PointsAVX2(transform *transform)
+
+// filter4To9PointsAVX2 transforms tiles of 4×4 gradients of outputs to 9×9 points.
+//
+//go:noescape
+func filter4To9PointsAVX2(transform *transform)
+
+// points9To4AVX2 transforms 9×9 points to tiles of 4×4.
+//
+//go:noescape
+func points9To4AVX2(transform *transform)
+
+// points9To8AVX2 transforms 9×9 points to tiles of 8×8 gradients of pixels.
+//
+//go:noescape
+func points9To8AVX2(transform *transform)
+
+// points9To3AVX2 transforms 9×9 points to 3×3 gradients of taps.
+//
+//go:noescape
+func points9To3AVX2(transform *transform)
+
+// pointRows1AVX2 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+//
+//go:noescape
+func pointRows1AVX2(pointTile *pointTile)
+
+// pointCols6x1AVX2 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
+//
+//go:noescape
+func pointCols6x1AVX2(pointTile *pointTile)
+
+// pointCols5x1AVX2 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
+//
+//go:noescape
+func pointCols5x1AVX2(pointTile *pointTile)
+
+// planesToLanesAVX2 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
+//
+//go:noescape
+func planesToLanesAVX2(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+
+// lanesToPlanesAVX2 scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
+//
+//go:noescape
+func lanesToPlanesAVX2(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
+
+// lanesOntoPlanesAVX2 adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.
+//
+//go:noescape
+func lanesOntoPlanesAVX2(rows int, src *float32, stride int, dst *float32, plane int, width int, mask uintptr)
+
 // dataTo6PointsAVX512 transforms tiles of 6×6 pixels to as many points.
 //
 //go:noescape
@@ -87,25 +202,25 @@ func points9To8AVX512(transform *transform)
 //go:noescape
 func points9To3AVX512(transform *transform)
 
-// pointRows1AVX512 multiplies rows, 64 bytes apart, with 1 vectors, 8 rows at a time.
+// pointRows1AVX512 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
 //
 //go:noescape
 func pointRows1AVX512(pointTile *pointTile)
 
-// pointCols1AVX512 multiplies rows, 4 bytes apart, with 1 vectors, 8 rows at a time.
+// pointCols8x1AVX512 multiplies rows, 4 bytes apart, with 1 blocks of 16, 8 rows at a time.
 //
 //go:noescape
-func pointCols1AVX512(pointTile *pointTile)
+func pointCols8x1AVX512(pointTile *pointTile)
 
-// pointRows2AVX512 multiplies rows, 64 bytes apart, with 2 vectors, 8 rows at a time.
+// pointRows2AVX512 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
 //
 //go:noescape
 func pointRows2AVX512(pointTile *pointTile)
 
-// pointCols2AVX512 multiplies rows, 4 bytes apart, with 2 vectors, 8 rows at a time.
+// pointCols8x2AVX512 multiplies rows, 4 bytes apart, with 2 blocks of 16, 8 rows at a time.
 //
 //go:noescape
-func pointCols2AVX512(pointTile *pointTile)
+func pointCols8x2AVX512(pointTile *pointTile)
 
 // planesToLanesAVX512 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
 //

@@ -2,6 +2,4548 @@
 
 #include "textflag.h"
 
+DATA dataTo6PointsAVX2Factors<>+0(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+4(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+8(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+12(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+16(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+20(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+24(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+28(SB)/4, $0x3fa20000
+DATA dataTo6PointsAVX2Factors<>+32(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+36(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+40(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+44(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+48(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+52(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+56(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+60(SB)/4, $0x40340000
+DATA dataTo6PointsAVX2Factors<>+64(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+68(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+72(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+76(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+80(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+84(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+88(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+92(SB)/4, $0x40100000
+DATA dataTo6PointsAVX2Factors<>+96(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+100(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+104(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+108(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+112(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+116(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+120(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+124(SB)/4, $0x3fd80000
+DATA dataTo6PointsAVX2Factors<>+128(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+132(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+136(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+140(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+144(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+148(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+152(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+156(SB)/4, $0x3f400000
+DATA dataTo6PointsAVX2Factors<>+160(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+164(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+168(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+172(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+176(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+180(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+184(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+188(SB)/4, $0x3f100000
+DATA dataTo6PointsAVX2Factors<>+192(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+196(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+200(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+204(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+208(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+212(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+216(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+220(SB)/4, $0x3f580000
+DATA dataTo6PointsAVX2Factors<>+224(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+228(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+232(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+236(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+240(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+244(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+248(SB)/4, $0x3fc00000
+DATA dataTo6PointsAVX2Factors<>+252(SB)/4, $0x3fc00000
+GLOBL dataTo6PointsAVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func dataTo6PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·dataTo6PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	MOVQ 56(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+
+square:
+	MOVQ 8(AX), R9
+	MOVQ 72(AX), R10
+	ADDQ 80(AX), R9
+	MOVQ $0x0000000000000006, R11
+
+down:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      (R9)(CX*1), Y1
+	VMOVUPS      (R9)(CX*2), Y2
+	VMOVUPS      (R9)(DX*1), Y3
+	VMOVUPS      (R9)(CX*4), Y4
+	VMOVUPS      (R9)(BX*1), Y5
+	VMOVAPS      Y4, Y6
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+0(SB), Y0, Y6
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+32(SB), Y2, Y6
+	VMOVUPS      Y6, (R10)
+	VMOVAPS      Y4, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       dataTo6PointsAVX2Factors<>+96(SB), Y1, Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y6
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+128(SB), Y3, Y6
+	VADDPS       Y6, Y0, Y7
+	VSUBPS       Y6, Y0, Y0
+	VMOVUPS      Y7, 192(R10)
+	VMOVUPS      Y0, 384(R10)
+	VMOVAPS      Y4, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+160(SB), Y2, Y0
+	VMULPS       dataTo6PointsAVX2Factors<>+192(SB), Y1, Y2
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y2, Y4, Y2
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+224(SB), Y3, Y2
+	VADDPS       Y2, Y0, Y4
+	VSUBPS       Y2, Y0, Y0
+	VMOVUPS      Y4, 576(R10)
+	VMOVUPS      Y0, 768(R10)
+	VMOVAPS      Y5, Y0
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+0(SB), Y1, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS      Y0, 960(R10)
+	ADDQ         24(AX), R9
+	ADDQ         $0x20, R10
+	DECQ         R11
+	JNZ          down
+	MOVQ         72(AX), R9
+	MOVQ         40(AX), R10
+	ADDQ         80(AX), R10
+	MOVQ         $0x0000000000000006, R11
+
+along:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      32(R9), Y1
+	VMOVUPS      64(R9), Y2
+	VMOVUPS      96(R9), Y3
+	VMOVUPS      128(R9), Y4
+	VMOVUPS      160(R9), Y5
+	VMOVAPS      Y4, Y6
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+0(SB), Y0, Y6
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+32(SB), Y2, Y6
+	VMOVUPS      Y6, (R10)
+	VMOVAPS      Y4, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       dataTo6PointsAVX2Factors<>+96(SB), Y1, Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y6
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+128(SB), Y3, Y6
+	VADDPS       Y6, Y0, Y7
+	VSUBPS       Y6, Y0, Y0
+	VMOVUPS      Y7, (R10)(SI*1)
+	VMOVUPS      Y0, (R10)(SI*2)
+	VMOVAPS      Y4, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+160(SB), Y2, Y0
+	VMULPS       dataTo6PointsAVX2Factors<>+192(SB), Y1, Y2
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y2, Y4, Y2
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+224(SB), Y3, Y2
+	VADDPS       Y2, Y0, Y4
+	VSUBPS       Y2, Y0, Y0
+	VMOVUPS      Y4, (R10)(DI*1)
+	VMOVUPS      Y0, (R10)(SI*4)
+	VMOVAPS      Y5, Y0
+	VFMADD231PS  dataTo6PointsAVX2Factors<>+0(SB), Y1, Y0
+	VFNMADD231PS dataTo6PointsAVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS      Y0, (R10)(R8*1)
+	ADDQ         $0x000000c0, R9
+	ADDQ         48(AX), R10
+	DECQ         R11
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), R9
+	ADDQ         R9, 8(AX)
+	MOVQ         64(AX), R9
+	ADDQ         R9, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA filter3To6PointsAVX2Factors<>+0(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+4(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+8(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+12(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+16(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+20(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+24(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+28(SB)/4, $0x3f4a4588
+DATA filter3To6PointsAVX2Factors<>+32(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+36(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+40(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+44(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+48(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+52(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+56(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+60(SB)/4, $0x3f06d905
+DATA filter3To6PointsAVX2Factors<>+64(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+68(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+72(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+76(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+80(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+84(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+88(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+92(SB)/4, $0x3e97b426
+DATA filter3To6PointsAVX2Factors<>+96(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+100(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+104(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+108(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+112(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+116(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+120(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+124(SB)/4, $0x3eca4588
+DATA filter3To6PointsAVX2Factors<>+128(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+132(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+136(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+140(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+144(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+148(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+152(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+156(SB)/4, $0x3e06d905
+DATA filter3To6PointsAVX2Factors<>+160(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+164(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+168(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+172(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+176(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+180(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+184(SB)/4, $0x3e4a4588
+DATA filter3To6PointsAVX2Factors<>+188(SB)/4, $0x3e4a4588
+GLOBL filter3To6PointsAVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func filter3To6PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·filter3To6PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	MOVQ 56(AX), DX
+	LEAQ (DX)(DX*2), BX
+	LEAQ (BX)(DX*2), SI
+
+square:
+	MOVQ 8(AX), DI
+	MOVQ 72(AX), R8
+	ADDQ 80(AX), DI
+	MOVQ $0x0000000000000003, R9
+
+down:
+	VMOVUPS      (DI), Y0
+	VMOVUPS      (DI)(CX*1), Y1
+	VMOVUPS      (DI)(CX*2), Y2
+	VMULPS       filter3To6PointsAVX2Factors<>+0(SB), Y0, Y3
+	VMOVUPS      Y3, (R8)
+	VMULPS       filter3To6PointsAVX2Factors<>+32(SB), Y0, Y3
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y3, Y4, Y3
+	VFNMADD231PS filter3To6PointsAVX2Factors<>+64(SB), Y2, Y3
+	VMULPS       filter3To6PointsAVX2Factors<>+96(SB), Y1, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VADDPS       Y4, Y3, Y5
+	VSUBPS       Y4, Y3, Y3
+	VMOVUPS      Y5, 96(R8)
+	VMOVUPS      Y3, 192(R8)
+	VMULPS       filter3To6PointsAVX2Factors<>+128(SB), Y0, Y0
+	VFMADD231PS  filter3To6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       filter3To6PointsAVX2Factors<>+160(SB), Y1, Y1
+	VADDPS       Y1, Y0, Y3
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y3, 288(R8)
+	VMOVUPS      Y0, 384(R8)
+	VMOVAPS      Y2, Y0
+	VMOVUPS      Y0, 480(R8)
+	ADDQ         24(AX), DI
+	ADDQ         $0x20, R8
+	DECQ         R9
+	JNZ          down
+	MOVQ         72(AX), DI
+	MOVQ         40(AX), R8
+	ADDQ         80(AX), R8
+	MOVQ         $0x0000000000000006, R9
+
+along:
+	VMOVUPS      (DI), Y0
+	VMOVUPS      32(DI), Y1
+	VMOVUPS      64(DI), Y2
+	VMULPS       filter3To6PointsAVX2Factors<>+0(SB), Y0, Y3
+	VMOVUPS      Y3, (R8)
+	VMULPS       filter3To6PointsAVX2Factors<>+32(SB), Y0, Y3
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y3, Y4, Y3
+	VFNMADD231PS filter3To6PointsAVX2Factors<>+64(SB), Y2, Y3
+	VMULPS       filter3To6PointsAVX2Factors<>+96(SB), Y1, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VADDPS       Y4, Y3, Y5
+	VSUBPS       Y4, Y3, Y3
+	VMOVUPS      Y5, (R8)(DX*1)
+	VMOVUPS      Y3, (R8)(DX*2)
+	VMULPS       filter3To6PointsAVX2Factors<>+128(SB), Y0, Y0
+	VFMADD231PS  filter3To6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       filter3To6PointsAVX2Factors<>+160(SB), Y1, Y1
+	VADDPS       Y1, Y0, Y3
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y3, (R8)(BX*1)
+	VMOVUPS      Y0, (R8)(DX*4)
+	VMOVAPS      Y2, Y0
+	VMOVUPS      Y0, (R8)(SI*1)
+	ADDQ         $0x00000060, DI
+	ADDQ         48(AX), R8
+	DECQ         R9
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), DI
+	ADDQ         DI, 8(AX)
+	MOVQ         64(AX), DI
+	ADDQ         DI, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA points6To3AVX2Factors<>+0(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+4(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+8(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+12(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+16(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+20(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+24(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+28(SB)/4, $0x3f400000
+DATA points6To3AVX2Factors<>+32(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+36(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+40(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+44(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+48(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+52(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+56(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+60(SB)/4, $0x3fc00000
+DATA points6To3AVX2Factors<>+64(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+68(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+72(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+76(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+80(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+84(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+88(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+92(SB)/4, $0x3f100000
+DATA points6To3AVX2Factors<>+96(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+100(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+104(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+108(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+112(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+116(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+120(SB)/4, $0x40100000
+DATA points6To3AVX2Factors<>+124(SB)/4, $0x40100000
+GLOBL points6To3AVX2Factors<>(SB), RODATA|NOPTR, $128
+
+// func points6To3AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points6To3AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	MOVQ 56(AX), SI
+
+square:
+	MOVQ 8(AX), DI
+	MOVQ 72(AX), R8
+	ADDQ 80(AX), DI
+	MOVQ $0x0000000000000006, R9
+
+down:
+	VMOVUPS     (DI), Y0
+	VMOVUPS     (DI)(CX*1), Y1
+	VMOVUPS     (DI)(CX*2), Y2
+	VMOVUPS     (DI)(DX*1), Y3
+	VMOVUPS     (DI)(CX*4), Y4
+	VMOVUPS     (DI)(BX*1), Y5
+	VADDPS      Y2, Y1, Y6
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VMOVAPS     Y0, Y0
+	VADDPS      Y6, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y0, (R8)
+	VMULPS      points6To3AVX2Factors<>+0(SB), Y1, Y0
+	VFMADD231PS points6To3AVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS     Y0, 192(R8)
+	VMOVAPS     Y5, Y0
+	VFMADD231PS points6To3AVX2Factors<>+64(SB), Y6, Y0
+	VFMADD231PS points6To3AVX2Factors<>+96(SB), Y2, Y0
+	VMOVUPS     Y0, 384(R8)
+	ADDQ        24(AX), DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         down
+	MOVQ        72(AX), DI
+	MOVQ        40(AX), R8
+	ADDQ        80(AX), R8
+	MOVQ        $0x0000000000000003, R9
+
+along:
+	VMOVUPS     (DI), Y0
+	VMOVUPS     32(DI), Y1
+	VMOVUPS     64(DI), Y2
+	VMOVUPS     96(DI), Y3
+	VMOVUPS     128(DI), Y4
+	VMOVUPS     160(DI), Y5
+	VADDPS      Y2, Y1, Y6
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VMOVAPS     Y0, Y0
+	VADDPS      Y6, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y0, (R8)
+	VMULPS      points6To3AVX2Factors<>+0(SB), Y1, Y0
+	VFMADD231PS points6To3AVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS     Y0, (R8)(SI*1)
+	VMOVAPS     Y5, Y0
+	VFMADD231PS points6To3AVX2Factors<>+64(SB), Y6, Y0
+	VFMADD231PS points6To3AVX2Factors<>+96(SB), Y2, Y0
+	VMOVUPS     Y0, (R8)(SI*2)
+	ADDQ        $0x000000c0, DI
+	ADDQ        48(AX), R8
+	DECQ        R9
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), DI
+	ADDQ        DI, 8(AX)
+	MOVQ        64(AX), DI
+	ADDQ        DI, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA filter4To6PointsAVX2Factors<>+0(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+4(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+8(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+12(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+16(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+20(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+24(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+28(SB)/4, $0x3f4a4588
+DATA filter4To6PointsAVX2Factors<>+32(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+36(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+40(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+44(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+48(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+52(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+56(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+60(SB)/4, $0x3f06d905
+DATA filter4To6PointsAVX2Factors<>+64(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+68(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+72(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+76(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+80(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+84(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+88(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+92(SB)/4, $0x3e97b426
+DATA filter4To6PointsAVX2Factors<>+96(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+100(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+104(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+108(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+112(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+116(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+120(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+124(SB)/4, $0x3eca4588
+DATA filter4To6PointsAVX2Factors<>+128(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+132(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+136(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+140(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+144(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+148(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+152(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+156(SB)/4, $0x3e638e39
+DATA filter4To6PointsAVX2Factors<>+160(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+164(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+168(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+172(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+176(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+180(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+184(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+188(SB)/4, $0x3e06d905
+DATA filter4To6PointsAVX2Factors<>+192(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+196(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+200(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+204(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+208(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+212(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+216(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+220(SB)/4, $0x3e4a4588
+DATA filter4To6PointsAVX2Factors<>+224(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+228(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+232(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+236(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+240(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+244(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+248(SB)/4, $0x3ee38e39
+DATA filter4To6PointsAVX2Factors<>+252(SB)/4, $0x3ee38e39
+GLOBL filter4To6PointsAVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func filter4To6PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·filter4To6PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ 56(AX), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (SI)(BX*2), DI
+
+square:
+	MOVQ 8(AX), R8
+	MOVQ 72(AX), R9
+	ADDQ 80(AX), R8
+	MOVQ $0x0000000000000004, R10
+
+down:
+	VMOVUPS      (R8), Y0
+	VMOVUPS      (R8)(CX*1), Y1
+	VMOVUPS      (R8)(CX*2), Y2
+	VMOVUPS      (R8)(DX*1), Y3
+	VMULPS       filter4To6PointsAVX2Factors<>+0(SB), Y0, Y4
+	VMOVUPS      Y4, (R9)
+	VMULPS       filter4To6PointsAVX2Factors<>+32(SB), Y0, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VFNMADD231PS filter4To6PointsAVX2Factors<>+64(SB), Y2, Y4
+	VMULPS       filter4To6PointsAVX2Factors<>+96(SB), Y1, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter4To6PointsAVX2Factors<>+128(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, 128(R9)
+	VMOVUPS      Y4, 256(R9)
+	VMULPS       filter4To6PointsAVX2Factors<>+160(SB), Y0, Y0
+	VFMADD231PS  filter4To6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       filter4To6PointsAVX2Factors<>+192(SB), Y1, Y1
+	VFMADD231PS  filter4To6PointsAVX2Factors<>+224(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, 384(R9)
+	VMOVUPS      Y0, 512(R9)
+	VMOVAPS      Y3, Y0
+	VMOVUPS      Y0, 640(R9)
+	ADDQ         24(AX), R8
+	ADDQ         $0x20, R9
+	DECQ         R10
+	JNZ          down
+	MOVQ         72(AX), R8
+	MOVQ         40(AX), R9
+	ADDQ         80(AX), R9
+	MOVQ         $0x0000000000000006, R10
+
+along:
+	VMOVUPS      (R8), Y0
+	VMOVUPS      32(R8), Y1
+	VMOVUPS      64(R8), Y2
+	VMOVUPS      96(R8), Y3
+	VMULPS       filter4To6PointsAVX2Factors<>+0(SB), Y0, Y4
+	VMOVUPS      Y4, (R9)
+	VMULPS       filter4To6PointsAVX2Factors<>+32(SB), Y0, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VFNMADD231PS filter4To6PointsAVX2Factors<>+64(SB), Y2, Y4
+	VMULPS       filter4To6PointsAVX2Factors<>+96(SB), Y1, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter4To6PointsAVX2Factors<>+128(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, (R9)(BX*1)
+	VMOVUPS      Y4, (R9)(BX*2)
+	VMULPS       filter4To6PointsAVX2Factors<>+160(SB), Y0, Y0
+	VFMADD231PS  filter4To6PointsAVX2Factors<>+64(SB), Y2, Y0
+	VMULPS       filter4To6PointsAVX2Factors<>+192(SB), Y1, Y1
+	VFMADD231PS  filter4To6PointsAVX2Factors<>+224(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (R9)(SI*1)
+	VMOVUPS      Y0, (R9)(BX*4)
+	VMOVAPS      Y3, Y0
+	VMOVUPS      Y0, (R9)(DI*1)
+	ADDQ         $0x00000080, R8
+	ADDQ         48(AX), R9
+	DECQ         R10
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), R8
+	ADDQ         R8, 8(AX)
+	MOVQ         64(AX), R8
+	ADDQ         R8, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA points6To4AVX2Factors<>+0(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+4(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+8(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+12(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+16(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+20(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+24(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+28(SB)/4, $0x3f400000
+DATA points6To4AVX2Factors<>+32(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+36(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+40(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+44(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+48(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+52(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+56(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+60(SB)/4, $0x3fc00000
+DATA points6To4AVX2Factors<>+64(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+68(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+72(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+76(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+80(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+84(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+88(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+92(SB)/4, $0x3f100000
+DATA points6To4AVX2Factors<>+96(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+100(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+104(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+108(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+112(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+116(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+120(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+124(SB)/4, $0x40100000
+DATA points6To4AVX2Factors<>+128(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+132(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+136(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+140(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+144(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+148(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+152(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+156(SB)/4, $0x3ed80000
+DATA points6To4AVX2Factors<>+160(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+164(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+168(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+172(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+176(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+180(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+184(SB)/4, $0x40580000
+DATA points6To4AVX2Factors<>+188(SB)/4, $0x40580000
+GLOBL points6To4AVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func points6To4AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points6To4AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	MOVQ 56(AX), SI
+	LEAQ (SI)(SI*2), DI
+
+square:
+	MOVQ 8(AX), R8
+	MOVQ 72(AX), R9
+	ADDQ 80(AX), R8
+	MOVQ $0x0000000000000006, R10
+
+down:
+	VMOVUPS     (R8), Y0
+	VMOVUPS     (R8)(CX*1), Y1
+	VMOVUPS     (R8)(CX*2), Y2
+	VMOVUPS     (R8)(DX*1), Y3
+	VMOVUPS     (R8)(CX*4), Y4
+	VMOVUPS     (R8)(BX*1), Y5
+	VADDPS      Y2, Y1, Y6
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VMOVAPS     Y0, Y0
+	VADDPS      Y6, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y0, (R9)
+	VMULPS      points6To4AVX2Factors<>+0(SB), Y1, Y0
+	VFMADD231PS points6To4AVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS     Y0, 192(R9)
+	VMULPS      points6To4AVX2Factors<>+64(SB), Y6, Y0
+	VFMADD231PS points6To4AVX2Factors<>+96(SB), Y2, Y0
+	VMOVUPS     Y0, 384(R9)
+	VMOVAPS     Y5, Y0
+	VFMADD231PS points6To4AVX2Factors<>+128(SB), Y1, Y0
+	VFMADD231PS points6To4AVX2Factors<>+160(SB), Y3, Y0
+	VMOVUPS     Y0, 576(R9)
+	ADDQ        24(AX), R8
+	ADDQ        $0x20, R9
+	DECQ        R10
+	JNZ         down
+	MOVQ        72(AX), R8
+	MOVQ        40(AX), R9
+	ADDQ        80(AX), R9
+	MOVQ        $0x0000000000000004, R10
+
+along:
+	VMOVUPS     (R8), Y0
+	VMOVUPS     32(R8), Y1
+	VMOVUPS     64(R8), Y2
+	VMOVUPS     96(R8), Y3
+	VMOVUPS     128(R8), Y4
+	VMOVUPS     160(R8), Y5
+	VADDPS      Y2, Y1, Y6
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VMOVAPS     Y0, Y0
+	VADDPS      Y6, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VMOVUPS     Y0, (R9)
+	VMULPS      points6To4AVX2Factors<>+0(SB), Y1, Y0
+	VFMADD231PS points6To4AVX2Factors<>+32(SB), Y3, Y0
+	VMOVUPS     Y0, (R9)(SI*1)
+	VMULPS      points6To4AVX2Factors<>+64(SB), Y6, Y0
+	VFMADD231PS points6To4AVX2Factors<>+96(SB), Y2, Y0
+	VMOVUPS     Y0, (R9)(SI*2)
+	VMOVAPS     Y5, Y0
+	VFMADD231PS points6To4AVX2Factors<>+128(SB), Y1, Y0
+	VFMADD231PS points6To4AVX2Factors<>+160(SB), Y3, Y0
+	VMOVUPS     Y0, (R9)(DI*1)
+	ADDQ        $0x000000c0, R8
+	ADDQ        48(AX), R9
+	DECQ        R10
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), R8
+	ADDQ        R8, 8(AX)
+	MOVQ        64(AX), R8
+	ADDQ        R8, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA dataTo8PointsAVX2Factors<>+0(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+4(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+8(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+12(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+16(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+20(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+24(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+28(SB)/4, $0x40a80000
+DATA dataTo8PointsAVX2Factors<>+32(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+36(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+40(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+44(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+48(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+52(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+56(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+60(SB)/4, $0x40880000
+DATA dataTo8PointsAVX2Factors<>+64(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+68(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+72(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+76(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+80(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+84(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+88(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+92(SB)/4, $0x3e800000
+DATA dataTo8PointsAVX2Factors<>+96(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+100(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+104(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+108(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+112(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+116(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+120(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+124(SB)/4, $0x3fa00000
+DATA dataTo8PointsAVX2Factors<>+128(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+132(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+136(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+140(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+144(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+148(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+152(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+156(SB)/4, $0x3f000000
+DATA dataTo8PointsAVX2Factors<>+160(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+164(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+168(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+172(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+176(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+180(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+184(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+188(SB)/4, $0x40200000
+DATA dataTo8PointsAVX2Factors<>+192(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+196(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+200(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+204(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+208(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+212(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+216(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+220(SB)/4, $0x40000000
+DATA dataTo8PointsAVX2Factors<>+224(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+228(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+232(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+236(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+240(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+244(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+248(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+252(SB)/4, $0x40800000
+DATA dataTo8PointsAVX2Factors<>+256(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+260(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+264(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+268(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+272(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+276(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+280(SB)/4, $0x40a00000
+DATA dataTo8PointsAVX2Factors<>+284(SB)/4, $0x40a00000
+GLOBL dataTo8PointsAVX2Factors<>(SB), RODATA|NOPTR, $288
+
+// func dataTo8PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·dataTo8PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	LEAQ (BX)(CX*2), SI
+	MOVQ 56(AX), DI
+	LEAQ (DI)(DI*2), R8
+	LEAQ (R8)(DI*2), R9
+	LEAQ (R9)(DI*2), R10
+
+square:
+	MOVQ 8(AX), R11
+	MOVQ 72(AX), R12
+	ADDQ 80(AX), R11
+	MOVQ $0x0000000000000008, R13
+
+down:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      (R11)(CX*1), Y1
+	VMOVUPS      (R11)(CX*2), Y2
+	VMOVUPS      (R11)(DX*1), Y3
+	VMOVUPS      (R11)(CX*4), Y4
+	VMOVUPS      (R11)(BX*1), Y5
+	VMOVUPS      (R11)(DX*2), Y6
+	VMOVUPS      (R11)(SI*1), Y7
+	VMOVAPS      Y0, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+0(SB), Y2, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+0(SB), Y4, Y0
+	VSUBPS       Y6, Y0, Y0
+	VMOVUPS      Y0, (R12)
+	VMOVAPS      Y2, Y0
+	VADDPS       Y6, Y0, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+32(SB), Y4, Y0
+	VMOVAPS      Y1, Y8
+	VADDPS       Y5, Y8, Y8
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+32(SB), Y3, Y8
+	VADDPS       Y8, Y0, Y9
+	VSUBPS       Y8, Y0, Y0
+	VMOVUPS      Y9, 256(R12)
+	VMOVUPS      Y0, 512(R12)
+	VMOVAPS      Y6, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+64(SB), Y2, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+96(SB), Y4, Y0
+	VMULPS       dataTo8PointsAVX2Factors<>+128(SB), Y1, Y8
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+160(SB), Y3, Y8
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+192(SB), Y5, Y8
+	VADDPS       Y8, Y0, Y9
+	VSUBPS       Y8, Y0, Y0
+	VMOVUPS      Y9, 768(R12)
+	VMOVUPS      Y0, 1024(R12)
+	VMOVAPS      Y6, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+224(SB), Y2, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+256(SB), Y4, Y0
+	VMULPS       dataTo8PointsAVX2Factors<>+192(SB), Y1, Y2
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+160(SB), Y3, Y2
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+128(SB), Y5, Y2
+	VADDPS       Y2, Y0, Y4
+	VSUBPS       Y2, Y0, Y0
+	VMOVUPS      Y4, 1280(R12)
+	VMOVUPS      Y0, 1536(R12)
+	VMOVAPS      Y7, Y0
+	VSUBPS       Y1, Y0, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+0(SB), Y3, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+0(SB), Y5, Y0
+	VMOVUPS      Y0, 1792(R12)
+	ADDQ         24(AX), R11
+	ADDQ         $0x20, R12
+	DECQ         R13
+	JNZ          down
+	MOVQ         72(AX), R11
+	MOVQ         40(AX), R12
+	ADDQ         80(AX), R12
+	MOVQ         $0x0000000000000008, R13
+
+along:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      32(R11), Y1
+	VMOVUPS      64(R11), Y2
+	VMOVUPS      96(R11), Y3
+	VMOVUPS      128(R11), Y4
+	VMOVUPS      160(R11), Y5
+	VMOVUPS      192(R11), Y6
+	VMOVUPS      224(R11), Y7
+	VMOVAPS      Y0, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+0(SB), Y2, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+0(SB), Y4, Y0
+	VSUBPS       Y6, Y0, Y0
+	VMOVUPS      Y0, (R12)
+	VMOVAPS      Y2, Y0
+	VADDPS       Y6, Y0, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+32(SB), Y4, Y0
+	VMOVAPS      Y1, Y8
+	VADDPS       Y5, Y8, Y8
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+32(SB), Y3, Y8
+	VADDPS       Y8, Y0, Y9
+	VSUBPS       Y8, Y0, Y0
+	VMOVUPS      Y9, (R12)(DI*1)
+	VMOVUPS      Y0, (R12)(DI*2)
+	VMOVAPS      Y6, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+64(SB), Y2, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+96(SB), Y4, Y0
+	VMULPS       dataTo8PointsAVX2Factors<>+128(SB), Y1, Y8
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+160(SB), Y3, Y8
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+192(SB), Y5, Y8
+	VADDPS       Y8, Y0, Y9
+	VSUBPS       Y8, Y0, Y0
+	VMOVUPS      Y9, (R12)(R8*1)
+	VMOVUPS      Y0, (R12)(DI*4)
+	VMOVAPS      Y6, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+224(SB), Y2, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+256(SB), Y4, Y0
+	VMULPS       dataTo8PointsAVX2Factors<>+192(SB), Y1, Y2
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+160(SB), Y3, Y2
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+128(SB), Y5, Y2
+	VADDPS       Y2, Y0, Y4
+	VSUBPS       Y2, Y0, Y0
+	VMOVUPS      Y4, (R12)(R9*1)
+	VMOVUPS      Y0, (R12)(R8*2)
+	VMOVAPS      Y7, Y0
+	VSUBPS       Y1, Y0, Y0
+	VFMADD231PS  dataTo8PointsAVX2Factors<>+0(SB), Y3, Y0
+	VFNMADD231PS dataTo8PointsAVX2Factors<>+0(SB), Y5, Y0
+	VMOVUPS      Y0, (R12)(R10*1)
+	ADDQ         $0x00000100, R11
+	ADDQ         48(AX), R12
+	DECQ         R13
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), R11
+	ADDQ         R11, 8(AX)
+	MOVQ         64(AX), R11
+	ADDQ         R11, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA filter4To8PointsAVX2Factors<>+0(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+4(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+8(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+12(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+16(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+20(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+24(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+28(SB)/4, $0x3e638e39
+DATA filter4To8PointsAVX2Factors<>+32(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+36(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+40(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+44(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+48(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+52(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+56(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+60(SB)/4, $0x3c360b61
+DATA filter4To8PointsAVX2Factors<>+64(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+68(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+72(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+76(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+80(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+84(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+88(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+92(SB)/4, $0x3d360b61
+DATA filter4To8PointsAVX2Factors<>+96(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+100(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+104(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+108(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+112(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+116(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+120(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+124(SB)/4, $0x3cb60b61
+DATA filter4To8PointsAVX2Factors<>+128(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+132(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+136(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+140(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+144(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+148(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+152(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+156(SB)/4, $0x3db60b61
+DATA filter4To8PointsAVX2Factors<>+160(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+164(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+168(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+172(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+176(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+180(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+184(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+188(SB)/4, $0x3f360b61
+DATA filter4To8PointsAVX2Factors<>+192(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+196(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+200(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+204(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+208(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+212(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+216(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+220(SB)/4, $0x3e360b61
+DATA filter4To8PointsAVX2Factors<>+224(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+228(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+232(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+236(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+240(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+244(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+248(SB)/4, $0x3eb60b61
+DATA filter4To8PointsAVX2Factors<>+252(SB)/4, $0x3eb60b61
+GLOBL filter4To8PointsAVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func filter4To8PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·filter4To8PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ 56(AX), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (SI)(BX*2), DI
+	LEAQ (DI)(BX*2), R8
+
+square:
+	MOVQ 8(AX), R9
+	MOVQ 72(AX), R10
+	ADDQ 80(AX), R9
+	MOVQ $0x0000000000000004, R11
+
+down:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      (R9)(CX*1), Y1
+	VMOVUPS      (R9)(CX*2), Y2
+	VMOVUPS      (R9)(DX*1), Y3
+	VMOVAPS      Y0, Y4
+	VMOVUPS      Y4, (R10)
+	VMULPS       filter4To8PointsAVX2Factors<>+0(SB), Y0, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VFNMADD231PS filter4To8PointsAVX2Factors<>+0(SB), Y2, Y4
+	VMULPS       filter4To8PointsAVX2Factors<>+0(SB), Y1, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter4To8PointsAVX2Factors<>+0(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, 128(R10)
+	VMOVUPS      Y4, 256(R10)
+	VMULPS       filter4To8PointsAVX2Factors<>+32(SB), Y0, Y4
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+64(SB), Y2, Y4
+	VMULPS       filter4To8PointsAVX2Factors<>+96(SB), Y1, Y5
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+128(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, 384(R10)
+	VMOVUPS      Y4, 512(R10)
+	VMULPS       filter4To8PointsAVX2Factors<>+160(SB), Y0, Y0
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+192(SB), Y2, Y0
+	VMULPS       filter4To8PointsAVX2Factors<>+224(SB), Y1, Y1
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+128(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, 640(R10)
+	VMOVUPS      Y0, 768(R10)
+	VMOVAPS      Y3, Y0
+	VMOVUPS      Y0, 896(R10)
+	ADDQ         24(AX), R9
+	ADDQ         $0x20, R10
+	DECQ         R11
+	JNZ          down
+	MOVQ         72(AX), R9
+	MOVQ         40(AX), R10
+	ADDQ         80(AX), R10
+	MOVQ         $0x0000000000000008, R11
+
+along:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      32(R9), Y1
+	VMOVUPS      64(R9), Y2
+	VMOVUPS      96(R9), Y3
+	VMOVAPS      Y0, Y4
+	VMOVUPS      Y4, (R10)
+	VMULPS       filter4To8PointsAVX2Factors<>+0(SB), Y0, Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y4
+	VFNMADD231PS filter4To8PointsAVX2Factors<>+0(SB), Y2, Y4
+	VMULPS       filter4To8PointsAVX2Factors<>+0(SB), Y1, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter4To8PointsAVX2Factors<>+0(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, (R10)(BX*1)
+	VMOVUPS      Y4, (R10)(BX*2)
+	VMULPS       filter4To8PointsAVX2Factors<>+32(SB), Y0, Y4
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+64(SB), Y2, Y4
+	VMULPS       filter4To8PointsAVX2Factors<>+96(SB), Y1, Y5
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+128(SB), Y3, Y5
+	VADDPS       Y5, Y4, Y6
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      Y6, (R10)(SI*1)
+	VMOVUPS      Y4, (R10)(BX*4)
+	VMULPS       filter4To8PointsAVX2Factors<>+160(SB), Y0, Y0
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+192(SB), Y2, Y0
+	VMULPS       filter4To8PointsAVX2Factors<>+224(SB), Y1, Y1
+	VFMADD231PS  filter4To8PointsAVX2Factors<>+128(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (R10)(DI*1)
+	VMOVUPS      Y0, (R10)(SI*2)
+	VMOVAPS      Y3, Y0
+	VMOVUPS      Y0, (R10)(R8*1)
+	ADDQ         $0x00000080, R9
+	ADDQ         48(AX), R10
+	DECQ         R11
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), R9
+	ADDQ         R9, 8(AX)
+	MOVQ         64(AX), R9
+	ADDQ         R9, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA points8To4AVX2Factors<>+0(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+4(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+8(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+12(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+16(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+20(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+24(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+28(SB)/4, $0x40000000
+DATA points8To4AVX2Factors<>+32(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+36(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+40(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+44(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+48(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+52(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+56(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+60(SB)/4, $0x3f000000
+DATA points8To4AVX2Factors<>+64(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+68(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+72(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+76(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+80(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+84(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+88(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+92(SB)/4, $0x40800000
+DATA points8To4AVX2Factors<>+96(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+100(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+104(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+108(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+112(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+116(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+120(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+124(SB)/4, $0x3e800000
+DATA points8To4AVX2Factors<>+128(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+132(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+136(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+140(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+144(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+148(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+152(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+156(SB)/4, $0x41000000
+DATA points8To4AVX2Factors<>+160(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+164(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+168(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+172(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+176(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+180(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+184(SB)/4, $0x3e000000
+DATA points8To4AVX2Factors<>+188(SB)/4, $0x3e000000
+GLOBL points8To4AVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func points8To4AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points8To4AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	LEAQ (BX)(CX*2), SI
+	MOVQ 56(AX), DI
+	LEAQ (DI)(DI*2), R8
+
+square:
+	MOVQ 8(AX), R9
+	MOVQ 72(AX), R10
+	ADDQ 80(AX), R9
+	MOVQ $0x0000000000000008, R11
+
+down:
+	VMOVUPS     (R9), Y0
+	VMOVUPS     (R9)(CX*1), Y1
+	VMOVUPS     (R9)(CX*2), Y2
+	VMOVUPS     (R9)(DX*1), Y3
+	VMOVUPS     (R9)(CX*4), Y4
+	VMOVUPS     (R9)(BX*1), Y5
+	VMOVUPS     (R9)(DX*2), Y6
+	VMOVUPS     (R9)(SI*1), Y7
+	VADDPS      Y2, Y1, Y8
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VADDPS      Y6, Y5, Y4
+	VSUBPS      Y6, Y5, Y5
+	VMOVAPS     Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     Y0, (R10)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To4AVX2Factors<>+0(SB), Y3, Y0
+	VFMADD231PS points8To4AVX2Factors<>+32(SB), Y5, Y0
+	VMOVUPS     Y0, 256(R10)
+	VMOVAPS     Y8, Y0
+	VFMADD231PS points8To4AVX2Factors<>+64(SB), Y2, Y0
+	VFMADD231PS points8To4AVX2Factors<>+96(SB), Y4, Y0
+	VMOVUPS     Y0, 512(R10)
+	VMOVAPS     Y1, Y0
+	VADDPS      Y7, Y0, Y0
+	VFMADD231PS points8To4AVX2Factors<>+128(SB), Y3, Y0
+	VFMADD231PS points8To4AVX2Factors<>+160(SB), Y5, Y0
+	VMOVUPS     Y0, 768(R10)
+	ADDQ        24(AX), R9
+	ADDQ        $0x20, R10
+	DECQ        R11
+	JNZ         down
+	MOVQ        72(AX), R9
+	MOVQ        40(AX), R10
+	ADDQ        80(AX), R10
+	MOVQ        $0x0000000000000004, R11
+
+along:
+	VMOVUPS     (R9), Y0
+	VMOVUPS     32(R9), Y1
+	VMOVUPS     64(R9), Y2
+	VMOVUPS     96(R9), Y3
+	VMOVUPS     128(R9), Y4
+	VMOVUPS     160(R9), Y5
+	VMOVUPS     192(R9), Y6
+	VMOVUPS     224(R9), Y7
+	VADDPS      Y2, Y1, Y8
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VADDPS      Y6, Y5, Y4
+	VSUBPS      Y6, Y5, Y5
+	VMOVAPS     Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     Y0, (R10)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To4AVX2Factors<>+0(SB), Y3, Y0
+	VFMADD231PS points8To4AVX2Factors<>+32(SB), Y5, Y0
+	VMOVUPS     Y0, (R10)(DI*1)
+	VMOVAPS     Y8, Y0
+	VFMADD231PS points8To4AVX2Factors<>+64(SB), Y2, Y0
+	VFMADD231PS points8To4AVX2Factors<>+96(SB), Y4, Y0
+	VMOVUPS     Y0, (R10)(DI*2)
+	VMOVAPS     Y1, Y0
+	VADDPS      Y7, Y0, Y0
+	VFMADD231PS points8To4AVX2Factors<>+128(SB), Y3, Y0
+	VFMADD231PS points8To4AVX2Factors<>+160(SB), Y5, Y0
+	VMOVUPS     Y0, (R10)(R8*1)
+	ADDQ        $0x00000100, R9
+	ADDQ        48(AX), R10
+	DECQ        R11
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), R9
+	ADDQ        R9, 8(AX)
+	MOVQ        64(AX), R9
+	ADDQ        R9, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA filter5To8PointsAVX2Factors<>+0(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+4(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+8(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+12(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+16(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+20(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+24(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+28(SB)/4, $0x3e638e39
+DATA filter5To8PointsAVX2Factors<>+32(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+36(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+40(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+44(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+48(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+52(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+56(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+60(SB)/4, $0x3c360b61
+DATA filter5To8PointsAVX2Factors<>+64(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+68(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+72(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+76(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+80(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+84(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+88(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+92(SB)/4, $0x3d360b61
+DATA filter5To8PointsAVX2Factors<>+96(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+100(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+104(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+108(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+112(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+116(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+120(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+124(SB)/4, $0x3e360b61
+DATA filter5To8PointsAVX2Factors<>+128(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+132(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+136(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+140(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+144(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+148(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+152(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+156(SB)/4, $0x3cb60b61
+DATA filter5To8PointsAVX2Factors<>+160(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+164(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+168(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+172(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+176(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+180(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+184(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+188(SB)/4, $0x3db60b61
+DATA filter5To8PointsAVX2Factors<>+192(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+196(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+200(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+204(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+208(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+212(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+216(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+220(SB)/4, $0x3f360b61
+DATA filter5To8PointsAVX2Factors<>+224(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+228(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+232(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+236(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+240(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+244(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+248(SB)/4, $0x3eb60b61
+DATA filter5To8PointsAVX2Factors<>+252(SB)/4, $0x3eb60b61
+GLOBL filter5To8PointsAVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func filter5To8PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·filter5To8PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ 56(AX), BX
+	LEAQ (BX)(BX*2), SI
+	LEAQ (SI)(BX*2), DI
+	LEAQ (DI)(BX*2), R8
+
+square:
+	MOVQ 8(AX), R9
+	MOVQ 72(AX), R10
+	ADDQ 80(AX), R9
+	MOVQ $0x0000000000000005, R11
+
+down:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      (R9)(CX*1), Y1
+	VMOVUPS      (R9)(CX*2), Y2
+	VMOVUPS      (R9)(DX*1), Y3
+	VMOVUPS      (R9)(CX*4), Y4
+	VMOVAPS      Y0, Y5
+	VMOVUPS      Y5, (R10)
+	VMULPS       filter5To8PointsAVX2Factors<>+0(SB), Y0, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y2, Y5
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y4, Y5
+	VMULPS       filter5To8PointsAVX2Factors<>+0(SB), Y1, Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y6
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y3, Y6
+	VADDPS       Y6, Y5, Y7
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y7, 160(R10)
+	VMOVUPS      Y5, 320(R10)
+	VMULPS       filter5To8PointsAVX2Factors<>+32(SB), Y0, Y5
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+64(SB), Y2, Y5
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+96(SB), Y4, Y5
+	VMULPS       filter5To8PointsAVX2Factors<>+128(SB), Y1, Y6
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+160(SB), Y3, Y6
+	VADDPS       Y6, Y5, Y7
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y7, 480(R10)
+	VMOVUPS      Y5, 640(R10)
+	VMULPS       filter5To8PointsAVX2Factors<>+192(SB), Y0, Y0
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+96(SB), Y2, Y0
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+64(SB), Y4, Y0
+	VMULPS       filter5To8PointsAVX2Factors<>+224(SB), Y1, Y1
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+160(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, 800(R10)
+	VMOVUPS      Y0, 960(R10)
+	VMOVAPS      Y4, Y0
+	VMOVUPS      Y0, 1120(R10)
+	ADDQ         24(AX), R9
+	ADDQ         $0x20, R10
+	DECQ         R11
+	JNZ          down
+	MOVQ         72(AX), R9
+	MOVQ         40(AX), R10
+	ADDQ         80(AX), R10
+	MOVQ         $0x0000000000000008, R11
+
+along:
+	VMOVUPS      (R9), Y0
+	VMOVUPS      32(R9), Y1
+	VMOVUPS      64(R9), Y2
+	VMOVUPS      96(R9), Y3
+	VMOVUPS      128(R9), Y4
+	VMOVAPS      Y0, Y5
+	VMOVUPS      Y5, (R10)
+	VMULPS       filter5To8PointsAVX2Factors<>+0(SB), Y0, Y5
+	VXORPS       Y6, Y6, Y6
+	VSUBPS       Y5, Y6, Y5
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y2, Y5
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y4, Y5
+	VMULPS       filter5To8PointsAVX2Factors<>+0(SB), Y1, Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y6
+	VFNMADD231PS filter5To8PointsAVX2Factors<>+0(SB), Y3, Y6
+	VADDPS       Y6, Y5, Y7
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y7, (R10)(BX*1)
+	VMOVUPS      Y5, (R10)(BX*2)
+	VMULPS       filter5To8PointsAVX2Factors<>+32(SB), Y0, Y5
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+64(SB), Y2, Y5
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+96(SB), Y4, Y5
+	VMULPS       filter5To8PointsAVX2Factors<>+128(SB), Y1, Y6
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+160(SB), Y3, Y6
+	VADDPS       Y6, Y5, Y7
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y7, (R10)(SI*1)
+	VMOVUPS      Y5, (R10)(BX*4)
+	VMULPS       filter5To8PointsAVX2Factors<>+192(SB), Y0, Y0
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+96(SB), Y2, Y0
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+64(SB), Y4, Y0
+	VMULPS       filter5To8PointsAVX2Factors<>+224(SB), Y1, Y1
+	VFMADD231PS  filter5To8PointsAVX2Factors<>+160(SB), Y3, Y1
+	VADDPS       Y1, Y0, Y2
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y2, (R10)(DI*1)
+	VMOVUPS      Y0, (R10)(SI*2)
+	VMOVAPS      Y4, Y0
+	VMOVUPS      Y0, (R10)(R8*1)
+	ADDQ         $0x000000a0, R9
+	ADDQ         48(AX), R10
+	DECQ         R11
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), R9
+	ADDQ         R9, 8(AX)
+	MOVQ         64(AX), R9
+	ADDQ         R9, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA points8To5AVX2Factors<>+0(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+4(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+8(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+12(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+16(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+20(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+24(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+28(SB)/4, $0x40000000
+DATA points8To5AVX2Factors<>+32(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+36(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+40(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+44(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+48(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+52(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+56(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+60(SB)/4, $0x3f000000
+DATA points8To5AVX2Factors<>+64(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+68(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+72(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+76(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+80(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+84(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+88(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+92(SB)/4, $0x40800000
+DATA points8To5AVX2Factors<>+96(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+100(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+104(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+108(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+112(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+116(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+120(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+124(SB)/4, $0x3e800000
+DATA points8To5AVX2Factors<>+128(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+132(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+136(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+140(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+144(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+148(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+152(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+156(SB)/4, $0x41000000
+DATA points8To5AVX2Factors<>+160(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+164(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+168(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+172(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+176(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+180(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+184(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+188(SB)/4, $0x3e000000
+DATA points8To5AVX2Factors<>+192(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+196(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+200(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+204(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+208(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+212(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+216(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+220(SB)/4, $0x41800000
+DATA points8To5AVX2Factors<>+224(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+228(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+232(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+236(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+240(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+244(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+248(SB)/4, $0x3d800000
+DATA points8To5AVX2Factors<>+252(SB)/4, $0x3d800000
+GLOBL points8To5AVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func points8To5AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points8To5AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+	MOVQ 16(AX), CX
+	LEAQ (CX)(CX*2), DX
+	LEAQ (DX)(CX*2), BX
+	LEAQ (BX)(CX*2), SI
+	MOVQ 56(AX), DI
+	LEAQ (DI)(DI*2), R8
+
+square:
+	MOVQ 8(AX), R9
+	MOVQ 72(AX), R10
+	ADDQ 80(AX), R9
+	MOVQ $0x0000000000000008, R11
+
+down:
+	VMOVUPS     (R9), Y0
+	VMOVUPS     (R9)(CX*1), Y1
+	VMOVUPS     (R9)(CX*2), Y2
+	VMOVUPS     (R9)(DX*1), Y3
+	VMOVUPS     (R9)(CX*4), Y4
+	VMOVUPS     (R9)(BX*1), Y5
+	VMOVUPS     (R9)(DX*2), Y6
+	VMOVUPS     (R9)(SI*1), Y7
+	VADDPS      Y2, Y1, Y8
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VADDPS      Y6, Y5, Y4
+	VSUBPS      Y6, Y5, Y5
+	VMOVAPS     Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     Y0, (R10)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To5AVX2Factors<>+0(SB), Y3, Y0
+	VFMADD231PS points8To5AVX2Factors<>+32(SB), Y5, Y0
+	VMOVUPS     Y0, 256(R10)
+	VMOVAPS     Y8, Y0
+	VFMADD231PS points8To5AVX2Factors<>+64(SB), Y2, Y0
+	VFMADD231PS points8To5AVX2Factors<>+96(SB), Y4, Y0
+	VMOVUPS     Y0, 512(R10)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To5AVX2Factors<>+128(SB), Y3, Y0
+	VFMADD231PS points8To5AVX2Factors<>+160(SB), Y5, Y0
+	VMOVUPS     Y0, 768(R10)
+	VMOVAPS     Y8, Y0
+	VADDPS      Y7, Y0, Y0
+	VFMADD231PS points8To5AVX2Factors<>+192(SB), Y2, Y0
+	VFMADD231PS points8To5AVX2Factors<>+224(SB), Y4, Y0
+	VMOVUPS     Y0, 1024(R10)
+	ADDQ        24(AX), R9
+	ADDQ        $0x20, R10
+	DECQ        R11
+	JNZ         down
+	MOVQ        72(AX), R9
+	MOVQ        40(AX), R10
+	ADDQ        80(AX), R10
+	MOVQ        $0x0000000000000005, R11
+
+along:
+	VMOVUPS     (R9), Y0
+	VMOVUPS     32(R9), Y1
+	VMOVUPS     64(R9), Y2
+	VMOVUPS     96(R9), Y3
+	VMOVUPS     128(R9), Y4
+	VMOVUPS     160(R9), Y5
+	VMOVUPS     192(R9), Y6
+	VMOVUPS     224(R9), Y7
+	VADDPS      Y2, Y1, Y8
+	VSUBPS      Y2, Y1, Y1
+	VADDPS      Y4, Y3, Y2
+	VSUBPS      Y4, Y3, Y3
+	VADDPS      Y6, Y5, Y4
+	VSUBPS      Y6, Y5, Y5
+	VMOVAPS     Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VADDPS      Y2, Y0, Y0
+	VADDPS      Y4, Y0, Y0
+	VMOVUPS     Y0, (R10)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To5AVX2Factors<>+0(SB), Y3, Y0
+	VFMADD231PS points8To5AVX2Factors<>+32(SB), Y5, Y0
+	VMOVUPS     Y0, (R10)(DI*1)
+	VMOVAPS     Y8, Y0
+	VFMADD231PS points8To5AVX2Factors<>+64(SB), Y2, Y0
+	VFMADD231PS points8To5AVX2Factors<>+96(SB), Y4, Y0
+	VMOVUPS     Y0, (R10)(DI*2)
+	VMOVAPS     Y1, Y0
+	VFMADD231PS points8To5AVX2Factors<>+128(SB), Y3, Y0
+	VFMADD231PS points8To5AVX2Factors<>+160(SB), Y5, Y0
+	VMOVUPS     Y0, (R10)(R8*1)
+	VMOVAPS     Y8, Y0
+	VADDPS      Y7, Y0, Y0
+	VFMADD231PS points8To5AVX2Factors<>+192(SB), Y2, Y0
+	VFMADD231PS points8To5AVX2Factors<>+224(SB), Y4, Y0
+	VMOVUPS     Y0, (R10)(DI*4)
+	ADDQ        $0x00000100, R9
+	ADDQ        48(AX), R10
+	DECQ        R11
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), R9
+	ADDQ        R9, 8(AX)
+	MOVQ        64(AX), R9
+	ADDQ        R9, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA data9To9PointsAVX2Factors<>+0(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+4(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+8(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+12(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+16(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+20(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+24(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+28(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX2Factors<>+32(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+36(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+40(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+44(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+48(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+52(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+56(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+60(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX2Factors<>+64(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+68(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+72(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+76(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+80(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+84(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+88(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+92(SB)/4, $0xbe100000
+DATA data9To9PointsAVX2Factors<>+96(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+100(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+104(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+108(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+112(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+116(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+120(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+124(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX2Factors<>+128(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+132(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+136(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+140(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+144(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+148(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+152(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+156(SB)/4, $0x3e610000
+DATA data9To9PointsAVX2Factors<>+160(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+164(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+168(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+172(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+176(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+180(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+184(SB)/4, $0xbfda0000
+DATA data9To9PointsAVX2Factors<>+188(SB)/4, $0xbfda0000
+GLOBL data9To9PointsAVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func data9To9PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·data9To9PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (CX)(SI*1), Y1
+	VMOVUPS      (CX)(SI*2), Y2
+	VMOVUPS      (CX)(DI*1), Y3
+	VMOVUPS      (CX)(SI*4), Y4
+	VMOVUPS      (CX)(R8*1), Y5
+	VMOVUPS      (CX)(DI*2), Y6
+	VMOVUPS      (CX)(R9*1), Y7
+	VMOVUPS      (CX)(SI*8), Y8
+	VMOVAPS      Y6, Y10
+	VFMADD231PS  data9To9PointsAVX2Factors<>+0(SB), Y2, Y10
+	VMOVAPS      Y4, Y11
+	VFMADD231PS  data9To9PointsAVX2Factors<>+0(SB), Y0, Y11
+	VMOVAPS      Y10, Y9
+	VFMADD231PS  data9To9PointsAVX2Factors<>+32(SB), Y11, Y9
+	VFNMADD231PS data9To9PointsAVX2Factors<>+32(SB), Y11, Y10
+	VMOVUPS      Y9, (DX)
+	VMOVUPS      Y10, 288(DX)
+	VMOVAPS      Y6, Y6
+	VFMADD231PS  data9To9PointsAVX2Factors<>+64(SB), Y2, Y6
+	VMOVAPS      Y4, Y9
+	VFMADD231PS  data9To9PointsAVX2Factors<>+64(SB), Y0, Y9
+	VMOVAPS      Y6, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+96(SB), Y9, Y2
+	VFNMADD231PS data9To9PointsAVX2Factors<>+96(SB), Y9, Y6
+	VMOVUPS      Y2, 576(DX)
+	VMOVUPS      Y6, 864(DX)
+	VMOVAPS      Y8, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+128(SB), Y0, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+160(SB), Y4, Y2
+	VMOVUPS      Y2, 1152(DX)
+	VMOVUPS      Y1, 1440(DX)
+	VMOVUPS      Y3, 1728(DX)
+	VMOVUPS      Y5, 2016(DX)
+	VMOVUPS      Y7, 2304(DX)
+	ADDQ         24(AX), CX
+	ADDQ         $0x20, DX
+	DECQ         BX
+	JNZ          down
+	MOVQ         56(AX), SI
+	LEAQ         (SI)(SI*2), DI
+	LEAQ         (DI)(SI*2), R8
+	LEAQ         (R8)(SI*2), R9
+	MOVQ         72(AX), CX
+	MOVQ         40(AX), DX
+	ADDQ         80(AX), DX
+	MOVQ         $0x0000000000000009, BX
+
+along:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VMOVUPS      128(CX), Y4
+	VMOVUPS      160(CX), Y5
+	VMOVUPS      192(CX), Y6
+	VMOVUPS      224(CX), Y7
+	VMOVUPS      256(CX), Y8
+	VMOVAPS      Y6, Y10
+	VFMADD231PS  data9To9PointsAVX2Factors<>+0(SB), Y2, Y10
+	VMOVAPS      Y4, Y11
+	VFMADD231PS  data9To9PointsAVX2Factors<>+0(SB), Y0, Y11
+	VMOVAPS      Y10, Y9
+	VFMADD231PS  data9To9PointsAVX2Factors<>+32(SB), Y11, Y9
+	VFNMADD231PS data9To9PointsAVX2Factors<>+32(SB), Y11, Y10
+	VMOVUPS      Y9, (DX)
+	VMOVUPS      Y10, (DX)(SI*1)
+	VMOVAPS      Y6, Y6
+	VFMADD231PS  data9To9PointsAVX2Factors<>+64(SB), Y2, Y6
+	VMOVAPS      Y4, Y9
+	VFMADD231PS  data9To9PointsAVX2Factors<>+64(SB), Y0, Y9
+	VMOVAPS      Y6, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+96(SB), Y9, Y2
+	VFNMADD231PS data9To9PointsAVX2Factors<>+96(SB), Y9, Y6
+	VMOVUPS      Y2, (DX)(SI*2)
+	VMOVUPS      Y6, (DX)(DI*1)
+	VMOVAPS      Y8, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+128(SB), Y0, Y2
+	VFMADD231PS  data9To9PointsAVX2Factors<>+160(SB), Y4, Y2
+	VMOVUPS      Y2, (DX)(SI*4)
+	VMOVUPS      Y1, (DX)(R8*1)
+	VMOVUPS      Y3, (DX)(DI*2)
+	VMOVUPS      Y5, (DX)(R9*1)
+	VMOVUPS      Y7, (DX)(SI*8)
+	ADDQ         $0x00000120, CX
+	ADDQ         48(AX), DX
+	DECQ         BX
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), CX
+	ADDQ         CX, 8(AX)
+	MOVQ         64(AX), CX
+	ADDQ         CX, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA data5To9PointsAVX2Factors<>+0(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+4(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+8(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+12(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+16(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+20(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+24(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+28(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX2Factors<>+32(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+36(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+40(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+44(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+48(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+52(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+56(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+60(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX2Factors<>+64(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+68(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+72(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+76(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+80(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+84(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+88(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+92(SB)/4, $0xbe100000
+DATA data5To9PointsAVX2Factors<>+96(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+100(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+104(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+108(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+112(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+116(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+120(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+124(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX2Factors<>+128(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+132(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+136(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+140(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+144(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+148(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+152(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+156(SB)/4, $0x3e610000
+DATA data5To9PointsAVX2Factors<>+160(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+164(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+168(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+172(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+176(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+180(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+184(SB)/4, $0xbfda0000
+DATA data5To9PointsAVX2Factors<>+188(SB)/4, $0xbfda0000
+GLOBL data5To9PointsAVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func data5To9PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·data5To9PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000005, BX
+
+down:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (CX)(SI*1), Y1
+	VMOVUPS      (CX)(SI*2), Y2
+	VMOVUPS      (CX)(DI*1), Y3
+	VMOVUPS      (CX)(SI*4), Y4
+	VMOVAPS      Y3, Y6
+	VFMADD231PS  data5To9PointsAVX2Factors<>+0(SB), Y1, Y6
+	VMOVAPS      Y2, Y7
+	VFMADD231PS  data5To9PointsAVX2Factors<>+0(SB), Y0, Y7
+	VMOVAPS      Y6, Y5
+	VFMADD231PS  data5To9PointsAVX2Factors<>+32(SB), Y7, Y5
+	VFNMADD231PS data5To9PointsAVX2Factors<>+32(SB), Y7, Y6
+	VMOVUPS      Y5, (DX)
+	VMOVUPS      Y6, 160(DX)
+	VMOVAPS      Y3, Y6
+	VFMADD231PS  data5To9PointsAVX2Factors<>+64(SB), Y1, Y6
+	VMOVAPS      Y2, Y7
+	VFMADD231PS  data5To9PointsAVX2Factors<>+64(SB), Y0, Y7
+	VMOVAPS      Y6, Y5
+	VFMADD231PS  data5To9PointsAVX2Factors<>+96(SB), Y7, Y5
+	VFNMADD231PS data5To9PointsAVX2Factors<>+96(SB), Y7, Y6
+	VMOVUPS      Y5, 320(DX)
+	VMOVUPS      Y6, 480(DX)
+	VMOVAPS      Y4, Y4
+	VFMADD231PS  data5To9PointsAVX2Factors<>+128(SB), Y0, Y4
+	VFMADD231PS  data5To9PointsAVX2Factors<>+160(SB), Y2, Y4
+	VMOVUPS      Y4, 640(DX)
+	VMOVUPS      Y0, 800(DX)
+	VMOVUPS      Y1, 960(DX)
+	VMOVUPS      Y2, 1120(DX)
+	VMOVUPS      Y3, 1280(DX)
+	ADDQ         24(AX), CX
+	ADDQ         $0x20, DX
+	DECQ         BX
+	JNZ          down
+	MOVQ         56(AX), SI
+	LEAQ         (SI)(SI*2), DI
+	LEAQ         (DI)(SI*2), R8
+	LEAQ         (R8)(SI*2), R9
+	MOVQ         72(AX), CX
+	MOVQ         40(AX), DX
+	ADDQ         80(AX), DX
+	MOVQ         $0x0000000000000009, BX
+
+along:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VMOVUPS      128(CX), Y4
+	VMOVAPS      Y3, Y6
+	VFMADD231PS  data5To9PointsAVX2Factors<>+0(SB), Y1, Y6
+	VMOVAPS      Y2, Y7
+	VFMADD231PS  data5To9PointsAVX2Factors<>+0(SB), Y0, Y7
+	VMOVAPS      Y6, Y5
+	VFMADD231PS  data5To9PointsAVX2Factors<>+32(SB), Y7, Y5
+	VFNMADD231PS data5To9PointsAVX2Factors<>+32(SB), Y7, Y6
+	VMOVUPS      Y5, (DX)
+	VMOVUPS      Y6, (DX)(SI*1)
+	VMOVAPS      Y3, Y6
+	VFMADD231PS  data5To9PointsAVX2Factors<>+64(SB), Y1, Y6
+	VMOVAPS      Y2, Y7
+	VFMADD231PS  data5To9PointsAVX2Factors<>+64(SB), Y0, Y7
+	VMOVAPS      Y6, Y5
+	VFMADD231PS  data5To9PointsAVX2Factors<>+96(SB), Y7, Y5
+	VFNMADD231PS data5To9PointsAVX2Factors<>+96(SB), Y7, Y6
+	VMOVUPS      Y5, (DX)(SI*2)
+	VMOVUPS      Y6, (DX)(DI*1)
+	VMOVAPS      Y4, Y4
+	VFMADD231PS  data5To9PointsAVX2Factors<>+128(SB), Y0, Y4
+	VFMADD231PS  data5To9PointsAVX2Factors<>+160(SB), Y2, Y4
+	VMOVUPS      Y4, (DX)(SI*4)
+	VMOVUPS      Y0, (DX)(R8*1)
+	VMOVUPS      Y1, (DX)(DI*2)
+	VMOVUPS      Y2, (DX)(R9*1)
+	VMOVUPS      Y3, (DX)(SI*8)
+	ADDQ         $0x000000a0, CX
+	ADDQ         48(AX), DX
+	DECQ         BX
+	JNZ          along
+	ADDQ         $0x20, 80(AX)
+	CMPQ         80(AX), $0x40
+	JL           square
+	MOVQ         $0x00000000, 80(AX)
+	MOVQ         32(AX), CX
+	ADDQ         CX, 8(AX)
+	MOVQ         64(AX), CX
+	ADDQ         CX, 40(AX)
+	DECQ         (AX)
+	JNZ          square
+	VZEROUPPER
+	RET
+
+DATA filter3To9PointsAVX2Factors<>+0(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+4(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+8(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+12(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+16(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+20(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+24(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+28(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX2Factors<>+32(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+36(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+40(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+44(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+48(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+52(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+56(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+60(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX2Factors<>+64(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+68(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+72(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+76(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+80(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+84(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+88(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+92(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX2Factors<>+96(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+100(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+104(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+108(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+112(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+116(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+120(SB)/4, $0x3eb40b41
+DATA filter3To9PointsAVX2Factors<>+124(SB)/4, $0x3eb40b41
+GLOBL filter3To9PointsAVX2Factors<>(SB), RODATA|NOPTR, $128
+
+// func filter3To9PointsAVX2(transform *transform)
+// Requires: AVX
+TEXT ·filter3To9PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000003, BX
+
+down:
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (CX)(SI*2), Y2
+	VMULPS  filter3To9PointsAVX2Factors<>+0(SB), Y0, Y3
+	VMULPS  filter3To9PointsAVX2Factors<>+32(SB), Y2, Y4
+	VADDPS  Y3, Y4, Y5
+	VSUBPS  Y3, Y4, Y3
+	VMOVUPS Y5, (DX)
+	VMOVUPS Y3, 96(DX)
+	VMULPS  filter3To9PointsAVX2Factors<>+64(SB), Y0, Y0
+	VMULPS  filter3To9PointsAVX2Factors<>+96(SB), Y2, Y3
+	VADDPS  Y0, Y3, Y4
+	VSUBPS  Y0, Y3, Y0
+	VMOVUPS Y4, 192(DX)
+	VMOVUPS Y0, 288(DX)
+	VMOVUPS Y2, 384(DX)
+	VMOVUPS Y1, 480(DX)
+	VMOVUPS Y1, 576(DX)
+	VMOVUPS Y1, 672(DX)
+	VMOVUPS Y1, 768(DX)
+	ADDQ    24(AX), CX
+	ADDQ    $0x20, DX
+	DECQ    BX
+	JNZ     down
+	MOVQ    56(AX), SI
+	LEAQ    (SI)(SI*2), DI
+	LEAQ    (DI)(SI*2), R8
+	LEAQ    (R8)(SI*2), R9
+	MOVQ    72(AX), CX
+	MOVQ    40(AX), DX
+	ADDQ    80(AX), DX
+	MOVQ    $0x0000000000000009, BX
+
+along:
+	VMOVUPS (CX), Y0
+	VMOVUPS 32(CX), Y1
+	VMOVUPS 64(CX), Y2
+	VMULPS  filter3To9PointsAVX2Factors<>+0(SB), Y0, Y3
+	VMULPS  filter3To9PointsAVX2Factors<>+32(SB), Y2, Y4
+	VADDPS  Y3, Y4, Y5
+	VSUBPS  Y3, Y4, Y3
+	VMOVUPS Y5, (DX)
+	VMOVUPS Y3, (DX)(SI*1)
+	VMULPS  filter3To9PointsAVX2Factors<>+64(SB), Y0, Y0
+	VMULPS  filter3To9PointsAVX2Factors<>+96(SB), Y2, Y3
+	VADDPS  Y0, Y3, Y4
+	VSUBPS  Y0, Y3, Y0
+	VMOVUPS Y4, (DX)(SI*2)
+	VMOVUPS Y0, (DX)(DI*1)
+	VMOVUPS Y2, (DX)(SI*4)
+	VMOVUPS Y1, (DX)(R8*1)
+	VMOVUPS Y1, (DX)(DI*2)
+	VMOVUPS Y1, (DX)(R9*1)
+	VMOVUPS Y1, (DX)(SI*8)
+	ADDQ    $0x00000060, CX
+	ADDQ    48(AX), DX
+	DECQ    BX
+	JNZ     along
+	ADDQ    $0x20, 80(AX)
+	CMPQ    80(AX), $0x40
+	JL      square
+	MOVQ    $0x00000000, 80(AX)
+	MOVQ    32(AX), CX
+	ADDQ    CX, 8(AX)
+	MOVQ    64(AX), CX
+	ADDQ    CX, 40(AX)
+	DECQ    (AX)
+	JNZ     square
+	VZEROUPPER
+	RET
+
+DATA filter4To9PointsAVX2Factors<>+0(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+4(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+8(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+12(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+16(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+20(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+24(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+28(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX2Factors<>+32(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+36(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+40(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+44(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+48(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+52(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+56(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+60(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX2Factors<>+64(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+68(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+72(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+76(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+80(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+84(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+88(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+92(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX2Factors<>+96(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+100(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+104(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+108(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+112(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+116(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+120(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+124(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX2Factors<>+128(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+132(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+136(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+140(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+144(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+148(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+152(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+156(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX2Factors<>+160(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+164(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+168(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+172(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+176(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+180(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+184(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+188(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX2Factors<>+192(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+196(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+200(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+204(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+208(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+212(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+216(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+220(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX2Factors<>+224(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+228(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+232(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+236(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+240(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+244(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+248(SB)/4, $0x3eb40b41
+DATA filter4To9PointsAVX2Factors<>+252(SB)/4, $0x3eb40b41
+GLOBL filter4To9PointsAVX2Factors<>(SB), RODATA|NOPTR, $256
+
+// func filter4To9PointsAVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·filter4To9PointsAVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000004, BX
+
+down:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (CX)(SI*1), Y1
+	VMOVUPS     (CX)(SI*2), Y2
+	VMOVUPS     (CX)(DI*1), Y3
+	VMULPS      filter4To9PointsAVX2Factors<>+0(SB), Y2, Y4
+	VFMADD231PS filter4To9PointsAVX2Factors<>+32(SB), Y0, Y4
+	VMULPS      filter4To9PointsAVX2Factors<>+64(SB), Y3, Y5
+	VFMADD231PS filter4To9PointsAVX2Factors<>+96(SB), Y1, Y5
+	VADDPS      Y4, Y5, Y6
+	VSUBPS      Y4, Y5, Y4
+	VMOVUPS     Y6, (DX)
+	VMOVUPS     Y4, 128(DX)
+	VMULPS      filter4To9PointsAVX2Factors<>+128(SB), Y2, Y4
+	VFMADD231PS filter4To9PointsAVX2Factors<>+160(SB), Y0, Y4
+	VMULPS      filter4To9PointsAVX2Factors<>+192(SB), Y3, Y5
+	VFMADD231PS filter4To9PointsAVX2Factors<>+224(SB), Y1, Y5
+	VADDPS      Y4, Y5, Y6
+	VSUBPS      Y4, Y5, Y4
+	VMOVUPS     Y6, 256(DX)
+	VMOVUPS     Y4, 384(DX)
+	VMOVUPS     Y3, 512(DX)
+	VMOVUPS     Y0, 640(DX)
+	VMOVUPS     Y1, 768(DX)
+	VMOVUPS     Y2, 896(DX)
+	VMOVUPS     Y3, 1024(DX)
+	ADDQ        24(AX), CX
+	ADDQ        $0x20, DX
+	DECQ        BX
+	JNZ         down
+	MOVQ        56(AX), SI
+	LEAQ        (SI)(SI*2), DI
+	LEAQ        (DI)(SI*2), R8
+	LEAQ        (R8)(SI*2), R9
+	MOVQ        72(AX), CX
+	MOVQ        40(AX), DX
+	ADDQ        80(AX), DX
+	MOVQ        $0x0000000000000009, BX
+
+along:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     32(CX), Y1
+	VMOVUPS     64(CX), Y2
+	VMOVUPS     96(CX), Y3
+	VMULPS      filter4To9PointsAVX2Factors<>+0(SB), Y2, Y4
+	VFMADD231PS filter4To9PointsAVX2Factors<>+32(SB), Y0, Y4
+	VMULPS      filter4To9PointsAVX2Factors<>+64(SB), Y3, Y5
+	VFMADD231PS filter4To9PointsAVX2Factors<>+96(SB), Y1, Y5
+	VADDPS      Y4, Y5, Y6
+	VSUBPS      Y4, Y5, Y4
+	VMOVUPS     Y6, (DX)
+	VMOVUPS     Y4, (DX)(SI*1)
+	VMULPS      filter4To9PointsAVX2Factors<>+128(SB), Y2, Y4
+	VFMADD231PS filter4To9PointsAVX2Factors<>+160(SB), Y0, Y4
+	VMULPS      filter4To9PointsAVX2Factors<>+192(SB), Y3, Y5
+	VFMADD231PS filter4To9PointsAVX2Factors<>+224(SB), Y1, Y5
+	VADDPS      Y4, Y5, Y6
+	VSUBPS      Y4, Y5, Y4
+	VMOVUPS     Y6, (DX)(SI*2)
+	VMOVUPS     Y4, (DX)(DI*1)
+	VMOVUPS     Y3, (DX)(SI*4)
+	VMOVUPS     Y0, (DX)(R8*1)
+	VMOVUPS     Y1, (DX)(DI*2)
+	VMOVUPS     Y2, (DX)(R9*1)
+	VMOVUPS     Y3, (DX)(SI*8)
+	ADDQ        $0x00000080, CX
+	ADDQ        48(AX), DX
+	DECQ        BX
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), CX
+	ADDQ        CX, 8(AX)
+	MOVQ        64(AX), CX
+	ADDQ        CX, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA points9To4AVX2Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+4(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+8(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+12(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+16(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+20(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+24(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+28(SB)/4, $0x3fa00000
+DATA points9To4AVX2Factors<>+32(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+36(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+40(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+44(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+48(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+52(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+56(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+60(SB)/4, $0x3ec00000
+DATA points9To4AVX2Factors<>+64(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+68(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+72(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+76(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+80(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+84(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+88(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+92(SB)/4, $0x3fc80000
+DATA points9To4AVX2Factors<>+96(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+100(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+104(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+108(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+112(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+116(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+120(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+124(SB)/4, $0x3e100000
+DATA points9To4AVX2Factors<>+128(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+132(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+136(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+140(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+144(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+148(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+152(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+156(SB)/4, $0x3d580000
+DATA points9To4AVX2Factors<>+160(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+164(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+168(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+172(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+176(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+180(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+184(SB)/4, $0x3ffa0000
+DATA points9To4AVX2Factors<>+188(SB)/4, $0x3ffa0000
+GLOBL points9To4AVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func points9To4AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points9To4AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (CX)(SI*1), Y1
+	VMOVUPS     (CX)(SI*2), Y2
+	VMOVUPS     (CX)(DI*1), Y3
+	VMOVUPS     (CX)(SI*4), Y4
+	VMOVUPS     (CX)(R8*1), Y5
+	VMOVUPS     (CX)(DI*2), Y6
+	VMOVUPS     (CX)(R9*1), Y7
+	VMOVUPS     (CX)(SI*8), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y3
+	VADDPS      Y9, Y3, Y3
+	VADDPS      Y5, Y3, Y3
+	VMOVUPS     Y3, (DX)
+	VMULPS      points9To4AVX2Factors<>+0(SB), Y2, Y3
+	VFMADD231PS points9To4AVX2Factors<>+32(SB), Y0, Y3
+	VADDPS      Y6, Y3, Y3
+	VMOVUPS     Y3, 288(DX)
+	VMULPS      points9To4AVX2Factors<>+64(SB), Y1, Y1
+	VFMADD231PS points9To4AVX2Factors<>+96(SB), Y9, Y1
+	VADDPS      Y7, Y1, Y1
+	VMOVUPS     Y1, 576(DX)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To4AVX2Factors<>+128(SB), Y0, Y1
+	VFMADD231PS points9To4AVX2Factors<>+160(SB), Y2, Y1
+	VADDPS      Y8, Y1, Y1
+	VMOVUPS     Y1, 864(DX)
+	ADDQ        24(AX), CX
+	ADDQ        $0x20, DX
+	DECQ        BX
+	JNZ         down
+	MOVQ        56(AX), SI
+	LEAQ        (SI)(SI*2), DI
+	MOVQ        72(AX), CX
+	MOVQ        40(AX), DX
+	ADDQ        80(AX), DX
+	MOVQ        $0x0000000000000004, BX
+
+along:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     32(CX), Y1
+	VMOVUPS     64(CX), Y2
+	VMOVUPS     96(CX), Y3
+	VMOVUPS     128(CX), Y4
+	VMOVUPS     160(CX), Y5
+	VMOVUPS     192(CX), Y6
+	VMOVUPS     224(CX), Y7
+	VMOVUPS     256(CX), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y3
+	VADDPS      Y9, Y3, Y3
+	VADDPS      Y5, Y3, Y3
+	VMOVUPS     Y3, (DX)
+	VMULPS      points9To4AVX2Factors<>+0(SB), Y2, Y3
+	VFMADD231PS points9To4AVX2Factors<>+32(SB), Y0, Y3
+	VADDPS      Y6, Y3, Y3
+	VMOVUPS     Y3, (DX)(SI*1)
+	VMULPS      points9To4AVX2Factors<>+64(SB), Y1, Y1
+	VFMADD231PS points9To4AVX2Factors<>+96(SB), Y9, Y1
+	VADDPS      Y7, Y1, Y1
+	VMOVUPS     Y1, (DX)(SI*2)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To4AVX2Factors<>+128(SB), Y0, Y1
+	VFMADD231PS points9To4AVX2Factors<>+160(SB), Y2, Y1
+	VADDPS      Y8, Y1, Y1
+	VMOVUPS     Y1, (DX)(DI*1)
+	ADDQ        $0x00000120, CX
+	ADDQ        48(AX), DX
+	DECQ        BX
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), CX
+	ADDQ        CX, 8(AX)
+	MOVQ        64(AX), CX
+	ADDQ        CX, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA points9To8AVX2Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+4(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+8(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+12(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+16(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+20(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+24(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+28(SB)/4, $0x3fa00000
+DATA points9To8AVX2Factors<>+32(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+36(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+40(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+44(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+48(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+52(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+56(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+60(SB)/4, $0x3ec00000
+DATA points9To8AVX2Factors<>+64(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+68(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+72(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+76(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+80(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+84(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+88(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+92(SB)/4, $0x3fc80000
+DATA points9To8AVX2Factors<>+96(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+100(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+104(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+108(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+112(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+116(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+120(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+124(SB)/4, $0x3e100000
+DATA points9To8AVX2Factors<>+128(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+132(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+136(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+140(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+144(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+148(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+152(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+156(SB)/4, $0x3d580000
+DATA points9To8AVX2Factors<>+160(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+164(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+168(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+172(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+176(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+180(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+184(SB)/4, $0x3ffa0000
+DATA points9To8AVX2Factors<>+188(SB)/4, $0x3ffa0000
+GLOBL points9To8AVX2Factors<>(SB), RODATA|NOPTR, $192
+
+// func points9To8AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points9To8AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (CX)(SI*1), Y1
+	VMOVUPS     (CX)(SI*2), Y2
+	VMOVUPS     (CX)(DI*1), Y3
+	VMOVUPS     (CX)(SI*4), Y4
+	VMOVUPS     (CX)(R8*1), Y5
+	VMOVUPS     (CX)(DI*2), Y6
+	VMOVUPS     (CX)(R9*1), Y7
+	VMOVUPS     (CX)(SI*8), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y3
+	VADDPS      Y9, Y3, Y3
+	VMOVUPS     Y3, 288(DX)
+	VMULPS      points9To8AVX2Factors<>+0(SB), Y2, Y3
+	VFMADD231PS points9To8AVX2Factors<>+32(SB), Y0, Y3
+	VMOVUPS     Y3, 864(DX)
+	VMULPS      points9To8AVX2Factors<>+64(SB), Y1, Y1
+	VFMADD231PS points9To8AVX2Factors<>+96(SB), Y9, Y1
+	VMOVUPS     Y1, 1440(DX)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To8AVX2Factors<>+128(SB), Y0, Y1
+	VFMADD231PS points9To8AVX2Factors<>+160(SB), Y2, Y1
+	VMOVUPS     Y1, 2016(DX)
+	VMOVUPS     Y5, (DX)
+	VMOVUPS     Y6, 576(DX)
+	VMOVUPS     Y7, 1152(DX)
+	VMOVUPS     Y8, 1728(DX)
+	ADDQ        24(AX), CX
+	ADDQ        $0x20, DX
+	DECQ        BX
+	JNZ         down
+	MOVQ        56(AX), SI
+	LEAQ        (SI)(SI*2), DI
+	LEAQ        (DI)(SI*2), R8
+	LEAQ        (R8)(SI*2), R9
+	MOVQ        72(AX), CX
+	MOVQ        40(AX), DX
+	ADDQ        80(AX), DX
+	MOVQ        $0x0000000000000008, BX
+
+along:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     32(CX), Y1
+	VMOVUPS     64(CX), Y2
+	VMOVUPS     96(CX), Y3
+	VMOVUPS     128(CX), Y4
+	VMOVUPS     160(CX), Y5
+	VMOVUPS     192(CX), Y6
+	VMOVUPS     224(CX), Y7
+	VMOVUPS     256(CX), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y3
+	VADDPS      Y9, Y3, Y3
+	VMOVUPS     Y3, (DX)(SI*1)
+	VMULPS      points9To8AVX2Factors<>+0(SB), Y2, Y3
+	VFMADD231PS points9To8AVX2Factors<>+32(SB), Y0, Y3
+	VMOVUPS     Y3, (DX)(DI*1)
+	VMULPS      points9To8AVX2Factors<>+64(SB), Y1, Y1
+	VFMADD231PS points9To8AVX2Factors<>+96(SB), Y9, Y1
+	VMOVUPS     Y1, (DX)(R8*1)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To8AVX2Factors<>+128(SB), Y0, Y1
+	VFMADD231PS points9To8AVX2Factors<>+160(SB), Y2, Y1
+	VMOVUPS     Y1, (DX)(R9*1)
+	VMOVUPS     Y5, (DX)
+	VMOVUPS     Y6, (DX)(SI*2)
+	VMOVUPS     Y7, (DX)(SI*4)
+	VMOVUPS     Y8, (DX)(DI*2)
+	ADDQ        $0x00000120, CX
+	ADDQ        48(AX), DX
+	DECQ        BX
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), CX
+	ADDQ        CX, 8(AX)
+	MOVQ        64(AX), CX
+	ADDQ        CX, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+DATA points9To3AVX2Factors<>+0(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+4(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+8(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+12(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+16(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+20(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+24(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+28(SB)/4, $0x3ec00000
+DATA points9To3AVX2Factors<>+32(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+36(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+40(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+44(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+48(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+52(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+56(SB)/4, $0x3fa00000
+DATA points9To3AVX2Factors<>+60(SB)/4, $0x3fa00000
+GLOBL points9To3AVX2Factors<>(SB), RODATA|NOPTR, $64
+
+// func points9To3AVX2(transform *transform)
+// Requires: AVX, FMA3
+TEXT ·points9To3AVX2(SB), NOSPLIT, $0-8
+	MOVQ transform+0(FP), AX
+
+square:
+	MOVQ 16(AX), SI
+	LEAQ (SI)(SI*2), DI
+	LEAQ (DI)(SI*2), R8
+	LEAQ (R8)(SI*2), R9
+	MOVQ 8(AX), CX
+	MOVQ 72(AX), DX
+	ADDQ 80(AX), CX
+	MOVQ $0x0000000000000009, BX
+
+down:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (CX)(SI*1), Y1
+	VMOVUPS     (CX)(SI*2), Y2
+	VMOVUPS     (CX)(DI*1), Y3
+	VMOVUPS     (CX)(SI*4), Y4
+	VMOVUPS     (CX)(R8*1), Y5
+	VMOVUPS     (CX)(DI*2), Y6
+	VMOVUPS     (CX)(R9*1), Y7
+	VMOVUPS     (CX)(SI*8), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VADDPS      Y9, Y1, Y1
+	VMOVUPS     Y1, (DX)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To3AVX2Factors<>+0(SB), Y0, Y1
+	VFMADD231PS points9To3AVX2Factors<>+32(SB), Y2, Y1
+	VMOVUPS     Y1, 576(DX)
+	VADDPS      Y5, Y6, Y0
+	VADDPS      Y7, Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VMOVUPS     Y0, 288(DX)
+	ADDQ        24(AX), CX
+	ADDQ        $0x20, DX
+	DECQ        BX
+	JNZ         down
+	MOVQ        56(AX), SI
+	MOVQ        72(AX), CX
+	MOVQ        40(AX), DX
+	ADDQ        80(AX), DX
+	MOVQ        $0x0000000000000003, BX
+
+along:
+	VMOVUPS     (CX), Y0
+	VMOVUPS     32(CX), Y1
+	VMOVUPS     64(CX), Y2
+	VMOVUPS     96(CX), Y3
+	VMOVUPS     128(CX), Y4
+	VMOVUPS     160(CX), Y5
+	VMOVUPS     192(CX), Y6
+	VMOVUPS     224(CX), Y7
+	VMOVUPS     256(CX), Y8
+	VADDPS      Y1, Y0, Y9
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y3, Y2, Y1
+	VSUBPS      Y3, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VADDPS      Y9, Y1, Y1
+	VMOVUPS     Y1, (DX)
+	VMOVAPS     Y4, Y1
+	VFMADD231PS points9To3AVX2Factors<>+0(SB), Y0, Y1
+	VFMADD231PS points9To3AVX2Factors<>+32(SB), Y2, Y1
+	VMOVUPS     Y1, (DX)(SI*2)
+	VADDPS      Y5, Y6, Y0
+	VADDPS      Y7, Y0, Y0
+	VADDPS      Y8, Y0, Y0
+	VMOVUPS     Y0, (DX)(SI*1)
+	ADDQ        $0x00000120, CX
+	ADDQ        48(AX), DX
+	DECQ        BX
+	JNZ         along
+	ADDQ        $0x20, 80(AX)
+	CMPQ        80(AX), $0x40
+	JL          square
+	MOVQ        $0x00000000, 80(AX)
+	MOVQ        32(AX), CX
+	ADDQ        CX, 8(AX)
+	MOVQ        64(AX), CX
+	ADDQ        CX, 40(AX)
+	DECQ        (AX)
+	JNZ         square
+	VZEROUPPER
+	RET
+
+// func pointRows1AVX2(pointTile *pointTile)
+// Requires: AVX, FMA3
+TEXT ·pointRows1AVX2(SB), NOSPLIT, $0-8
+	MOVQ pointTile+0(FP), AX
+	MOVQ 24(AX), CX
+	MOVQ 64(AX), R8
+
+rows:
+	MOVQ   32(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   48(AX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+block:
+	MOVQ 16(AX), SI
+
+steps:
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 64(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 128(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 192(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 256(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 320(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	VMOVUPS      64(DI), Y12
+	VMOVUPS      96(DI), Y13
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 68(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 132(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 196(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 260(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 324(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	VMOVUPS      128(DI), Y12
+	VMOVUPS      160(DI), Y13
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 72(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 136(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 200(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 264(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 328(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	VMOVUPS      192(DI), Y12
+	VMOVUPS      224(DI), Y13
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 76(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 140(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 204(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 268(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 332(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000100, DI
+	SUBQ         $0x04, SI
+	JNZ          steps
+	ADDQ         CX, DX
+	DECQ         BX
+	JNZ          block
+	CMPQ         88(AX), $0x00
+	JEQ          store
+	VADDPS       (R8), Y0, Y0
+	VADDPS       32(R8), Y1, Y1
+	VADDPS       64(R8), Y2, Y2
+	VADDPS       96(R8), Y3, Y3
+	VADDPS       128(R8), Y4, Y4
+	VADDPS       160(R8), Y5, Y5
+	VADDPS       192(R8), Y6, Y6
+	VADDPS       224(R8), Y7, Y7
+	VADDPS       256(R8), Y8, Y8
+	VADDPS       288(R8), Y9, Y9
+	VADDPS       320(R8), Y10, Y10
+	VADDPS       352(R8), Y11, Y11
+
+store:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	VMOVUPS Y8, 256(R8)
+	VMOVUPS Y9, 288(R8)
+	VMOVUPS Y10, 320(R8)
+	VMOVUPS Y11, 352(R8)
+	ADDQ    80(AX), R8
+	MOVQ    40(AX), DX
+	ADDQ    DX, 32(AX)
+	DECQ    (AX)
+	JNZ     rows
+	VZEROUPPER
+	RET
+
+// func pointCols6x1AVX2(pointTile *pointTile)
+// Requires: AVX, FMA3
+TEXT ·pointCols6x1AVX2(SB), NOSPLIT, $0-8
+	MOVQ pointTile+0(FP), AX
+	MOVQ 24(AX), CX
+	MOVQ 64(AX), R8
+
+rows:
+	MOVQ   32(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   48(AX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+block:
+	MOVQ 16(AX), SI
+
+steps:
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	VMOVUPS      64(DI), Y12
+	VMOVUPS      96(DI), Y13
+	VBROADCASTSS 64(DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 68(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 72(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 76(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 80(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 84(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000080, DI
+	SUBQ         $0x02, SI
+	JNZ          steps
+	ADDQ         CX, DX
+	DECQ         BX
+	JNZ          block
+	CMPQ         88(AX), $0x00
+	JEQ          store
+	VADDPS       (R8), Y0, Y0
+	VADDPS       32(R8), Y1, Y1
+	VADDPS       64(R8), Y2, Y2
+	VADDPS       96(R8), Y3, Y3
+	VADDPS       128(R8), Y4, Y4
+	VADDPS       160(R8), Y5, Y5
+	VADDPS       192(R8), Y6, Y6
+	VADDPS       224(R8), Y7, Y7
+	VADDPS       256(R8), Y8, Y8
+	VADDPS       288(R8), Y9, Y9
+	VADDPS       320(R8), Y10, Y10
+	VADDPS       352(R8), Y11, Y11
+
+store:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	VMOVUPS Y8, 256(R8)
+	VMOVUPS Y9, 288(R8)
+	VMOVUPS Y10, 320(R8)
+	VMOVUPS Y11, 352(R8)
+	ADDQ    80(AX), R8
+	MOVQ    40(AX), DX
+	ADDQ    DX, 32(AX)
+	DECQ    (AX)
+	JNZ     rows
+	VZEROUPPER
+	RET
+
+// func pointCols5x1AVX2(pointTile *pointTile)
+// Requires: AVX, FMA3
+TEXT ·pointCols5x1AVX2(SB), NOSPLIT, $0-8
+	MOVQ pointTile+0(FP), AX
+	MOVQ 24(AX), CX
+	MOVQ 64(AX), R8
+
+rows:
+	MOVQ   32(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   48(AX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+
+block:
+	MOVQ 16(AX), SI
+
+steps:
+	VMOVUPS      (DI), Y10
+	VMOVUPS      32(DI), Y11
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	VMOVUPS      64(DI), Y10
+	VMOVUPS      96(DI), Y11
+	VBROADCASTSS 64(DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 68(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 72(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 76(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 80(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000080, DI
+	SUBQ         $0x02, SI
+	JNZ          steps
+	ADDQ         CX, DX
+	DECQ         BX
+	JNZ          block
+	CMPQ         88(AX), $0x00
+	JEQ          store
+	VADDPS       (R8), Y0, Y0
+	VADDPS       32(R8), Y1, Y1
+	VADDPS       64(R8), Y2, Y2
+	VADDPS       96(R8), Y3, Y3
+	VADDPS       128(R8), Y4, Y4
+	VADDPS       160(R8), Y5, Y5
+	VADDPS       192(R8), Y6, Y6
+	VADDPS       224(R8), Y7, Y7
+	VADDPS       256(R8), Y8, Y8
+	VADDPS       288(R8), Y9, Y9
+
+store:
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	VMOVUPS Y2, 64(R8)
+	VMOVUPS Y3, 96(R8)
+	VMOVUPS Y4, 128(R8)
+	VMOVUPS Y5, 160(R8)
+	VMOVUPS Y6, 192(R8)
+	VMOVUPS Y7, 224(R8)
+	VMOVUPS Y8, 256(R8)
+	VMOVUPS Y9, 288(R8)
+	ADDQ    80(AX), R8
+	MOVQ    40(AX), DX
+	ADDQ    DX, 32(AX)
+	DECQ    (AX)
+	JNZ     rows
+	VZEROUPPER
+	RET
+
+// func planesToLanesAVX2(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+// Requires: AVX, MMX+
+TEXT ·planesToLanesAVX2(SB), NOSPLIT, $0-64
+	MOVQ    rows+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    plane+16(FP), DX
+	MOVQ    width+24(FP), BX
+	MOVQ    mask+32(FP), SI
+	MOVQ    dst+40(FP), DI
+	MOVQ    stride+48(FP), R8
+	MOVQ    ahead+56(FP), R9
+	LEAQ    (DX)(DX*2), R10
+	LEAQ    (R10)(DX*2), R11
+	LEAQ    (R11)(DX*2), R12
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+
+row:
+	MOVQ       CX, R13
+	LEAQ       (R13)(R9*1), R14
+	PREFETCHT1 (R14)
+	VMASKMOVPS (R13), Y0, Y2
+	PREFETCHT1 (R14)(DX*1)
+	VMASKMOVPS (R13)(DX*1), Y0, Y3
+	PREFETCHT1 (R14)(DX*2)
+	VMASKMOVPS (R13)(DX*2), Y0, Y4
+	PREFETCHT1 (R14)(R10*1)
+	VMASKMOVPS (R13)(R10*1), Y0, Y5
+	PREFETCHT1 (R14)(DX*4)
+	VMASKMOVPS (R13)(DX*4), Y0, Y6
+	PREFETCHT1 (R14)(R11*1)
+	VMASKMOVPS (R13)(R11*1), Y0, Y7
+	PREFETCHT1 (R14)(R10*2)
+	VMASKMOVPS (R13)(R10*2), Y0, Y8
+	PREFETCHT1 (R14)(R12*1)
+	VMASKMOVPS (R13)(R12*1), Y0, Y9
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	VMOVUPS    Y7, (DI)
+	VMOVUPS    Y8, 64(DI)
+	VMOVUPS    Y2, 128(DI)
+	VMOVUPS    Y10, 192(DI)
+	VMOVUPS    Y3, 256(DI)
+	VMOVUPS    Y6, 320(DI)
+	VMOVUPS    Y4, 384(DI)
+	VMOVUPS    Y9, 448(DI)
+	LEAQ       (CX)(DX*8), R13
+	LEAQ       (R13)(R9*1), R14
+	PREFETCHT1 (R14)
+	VMASKMOVPS (R13), Y0, Y2
+	PREFETCHT1 (R14)(DX*1)
+	VMASKMOVPS (R13)(DX*1), Y0, Y3
+	PREFETCHT1 (R14)(DX*2)
+	VMASKMOVPS (R13)(DX*2), Y0, Y4
+	PREFETCHT1 (R14)(R10*1)
+	VMASKMOVPS (R13)(R10*1), Y0, Y5
+	PREFETCHT1 (R14)(DX*4)
+	VMASKMOVPS (R13)(DX*4), Y0, Y6
+	PREFETCHT1 (R14)(R11*1)
+	VMASKMOVPS (R13)(R11*1), Y0, Y7
+	PREFETCHT1 (R14)(R10*2)
+	VMASKMOVPS (R13)(R10*2), Y0, Y8
+	PREFETCHT1 (R14)(R12*1)
+	VMASKMOVPS (R13)(R12*1), Y0, Y9
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	VMOVUPS    Y7, 32(DI)
+	VMOVUPS    Y8, 96(DI)
+	VMOVUPS    Y2, 160(DI)
+	VMOVUPS    Y10, 224(DI)
+	VMOVUPS    Y3, 288(DI)
+	VMOVUPS    Y6, 352(DI)
+	VMOVUPS    Y4, 416(DI)
+	VMOVUPS    Y9, 480(DI)
+	CMPL       32(SI), $0x00
+	JE         next
+	MOVQ       CX, R13
+	LEAQ       (R13)(R9*1), R14
+	VMASKMOVPS 32(R13), Y1, Y2
+	VMASKMOVPS 32(R13)(DX*1), Y1, Y3
+	VMASKMOVPS 32(R13)(DX*2), Y1, Y4
+	VMASKMOVPS 32(R13)(R10*1), Y1, Y5
+	VMASKMOVPS 32(R13)(DX*4), Y1, Y6
+	VMASKMOVPS 32(R13)(R11*1), Y1, Y7
+	VMASKMOVPS 32(R13)(R10*2), Y1, Y8
+	VMASKMOVPS 32(R13)(R12*1), Y1, Y9
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	VMOVUPS    Y7, 512(DI)
+	VMOVUPS    Y8, 576(DI)
+	VMOVUPS    Y2, 640(DI)
+	VMOVUPS    Y10, 704(DI)
+	VMOVUPS    Y3, 768(DI)
+	VMOVUPS    Y6, 832(DI)
+	VMOVUPS    Y4, 896(DI)
+	VMOVUPS    Y9, 960(DI)
+	LEAQ       (CX)(DX*8), R13
+	LEAQ       (R13)(R9*1), R14
+	VMASKMOVPS 32(R13), Y1, Y2
+	VMASKMOVPS 32(R13)(DX*1), Y1, Y3
+	VMASKMOVPS 32(R13)(DX*2), Y1, Y4
+	VMASKMOVPS 32(R13)(R10*1), Y1, Y5
+	VMASKMOVPS 32(R13)(DX*4), Y1, Y6
+	VMASKMOVPS 32(R13)(R11*1), Y1, Y7
+	VMASKMOVPS 32(R13)(R10*2), Y1, Y8
+	VMASKMOVPS 32(R13)(R12*1), Y1, Y9
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	VMOVUPS    Y7, 544(DI)
+	VMOVUPS    Y8, 608(DI)
+	VMOVUPS    Y2, 672(DI)
+	VMOVUPS    Y10, 736(DI)
+	VMOVUPS    Y3, 800(DI)
+	VMOVUPS    Y6, 864(DI)
+	VMOVUPS    Y4, 928(DI)
+	VMOVUPS    Y9, 992(DI)
+
+next:
+	ADDQ BX, CX
+	ADDQ R8, DI
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func lanesToPlanesAVX2(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
+// Requires: AVX, MMX+, POPCNT
+TEXT ·lanesToPlanesAVX2(SB), NOSPLIT, $0-64
+	MOVQ    bias+24(FP), AX
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    rows+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    dst+32(FP), BX
+	MOVQ    plane+40(FP), SI
+	MOVQ    width+48(FP), DI
+	MOVQ    mask+56(FP), R8
+	LEAQ    (SI)(SI*2), R9
+	LEAQ    (R9)(SI*2), R10
+	LEAQ    (R10)(SI*2), R11
+
+row:
+	VADDPS     (CX), Y0, Y2
+	VADDPS     64(CX), Y0, Y3
+	VADDPS     128(CX), Y0, Y4
+	VADDPS     192(CX), Y0, Y5
+	VADDPS     256(CX), Y0, Y6
+	VADDPS     320(CX), Y0, Y7
+	VADDPS     384(CX), Y0, Y8
+	VADDPS     448(CX), Y0, Y9
+	MOVQ       BX, R12
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	MOVQ       SI, R13
+	SHLQ       $0x04, R13
+	ADDQ       R12, R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 (R13)(SI*1)
+	PREFETCHT1 (R13)(SI*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 (R13)(SI*4)
+	PREFETCHT1 (R13)(R10*1)
+	PREFETCHT1 (R13)(R9*2)
+	PREFETCHT1 (R13)(R11*1)
+	CMPL       28(R8), $0x00
+	JE         pieces00
+	VMOVUPS    Y7, (R12)
+	VMOVUPS    Y8, (R12)(SI*1)
+	VMOVUPS    Y2, (R12)(SI*2)
+	VMOVUPS    Y10, (R12)(R9*1)
+	VMOVUPS    Y3, (R12)(SI*4)
+	VMOVUPS    Y6, (R12)(R10*1)
+	VMOVUPS    Y4, (R12)(R9*2)
+	VMOVUPS    Y9, (R12)(R11*1)
+	JMP        stored00
+
+pieces00:
+	VMOVUPS      (R8), Y5
+	VMOVMSKPS    Y5, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without400
+	VMOVUPS      X7, (R12)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVUPS      X8, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      X2, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      X10, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVUPS      X3, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVUPS      X6, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      X4, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      X9, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, R12
+
+without400:
+	TESTQ   $0x00000002, R13
+	JZ      without200
+	VMOVLPS X7, (R12)
+	VPSRLDQ $0x08, X7, X7
+	VMOVLPS X8, (R12)(SI*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVLPS X2, (R12)(SI*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVLPS X10, (R12)(R9*1)
+	VPSRLDQ $0x08, X10, X10
+	VMOVLPS X3, (R12)(SI*4)
+	VPSRLDQ $0x08, X3, X3
+	VMOVLPS X6, (R12)(R10*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVLPS X4, (R12)(R9*2)
+	VPSRLDQ $0x08, X4, X4
+	VMOVLPS X9, (R12)(R11*1)
+	VPSRLDQ $0x08, X9, X9
+	ADDQ    $0x08, R12
+
+without200:
+	TESTQ   $0x00000001, R13
+	JZ      without100
+	VMOVSS  X7, (R12)
+	VPSRLDQ $0x04, X7, X7
+	VMOVSS  X8, (R12)(SI*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  X2, (R12)(SI*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  X10, (R12)(R9*1)
+	VPSRLDQ $0x04, X10, X10
+	VMOVSS  X3, (R12)(SI*4)
+	VPSRLDQ $0x04, X3, X3
+	VMOVSS  X6, (R12)(R10*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  X4, (R12)(R9*2)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  X9, (R12)(R11*1)
+	VPSRLDQ $0x04, X9, X9
+	ADDQ    $0x04, R12
+
+without100:
+stored00:
+	VADDPS     32(CX), Y1, Y2
+	VADDPS     96(CX), Y1, Y3
+	VADDPS     160(CX), Y1, Y4
+	VADDPS     224(CX), Y1, Y5
+	VADDPS     288(CX), Y1, Y6
+	VADDPS     352(CX), Y1, Y7
+	VADDPS     416(CX), Y1, Y8
+	VADDPS     480(CX), Y1, Y9
+	LEAQ       (BX)(SI*8), R12
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	MOVQ       SI, R13
+	SHLQ       $0x04, R13
+	ADDQ       R12, R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 (R13)(SI*1)
+	PREFETCHT1 (R13)(SI*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 (R13)(SI*4)
+	PREFETCHT1 (R13)(R10*1)
+	PREFETCHT1 (R13)(R9*2)
+	PREFETCHT1 (R13)(R11*1)
+	CMPL       28(R8), $0x00
+	JE         pieces10
+	VMOVUPS    Y7, (R12)
+	VMOVUPS    Y8, (R12)(SI*1)
+	VMOVUPS    Y2, (R12)(SI*2)
+	VMOVUPS    Y10, (R12)(R9*1)
+	VMOVUPS    Y3, (R12)(SI*4)
+	VMOVUPS    Y6, (R12)(R10*1)
+	VMOVUPS    Y4, (R12)(R9*2)
+	VMOVUPS    Y9, (R12)(R11*1)
+	JMP        stored10
+
+pieces10:
+	VMOVUPS      (R8), Y5
+	VMOVMSKPS    Y5, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without410
+	VMOVUPS      X7, (R12)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVUPS      X8, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      X2, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      X10, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVUPS      X3, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVUPS      X6, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      X4, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      X9, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, R12
+
+without410:
+	TESTQ   $0x00000002, R13
+	JZ      without210
+	VMOVLPS X7, (R12)
+	VPSRLDQ $0x08, X7, X7
+	VMOVLPS X8, (R12)(SI*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVLPS X2, (R12)(SI*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVLPS X10, (R12)(R9*1)
+	VPSRLDQ $0x08, X10, X10
+	VMOVLPS X3, (R12)(SI*4)
+	VPSRLDQ $0x08, X3, X3
+	VMOVLPS X6, (R12)(R10*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVLPS X4, (R12)(R9*2)
+	VPSRLDQ $0x08, X4, X4
+	VMOVLPS X9, (R12)(R11*1)
+	VPSRLDQ $0x08, X9, X9
+	ADDQ    $0x08, R12
+
+without210:
+	TESTQ   $0x00000001, R13
+	JZ      without110
+	VMOVSS  X7, (R12)
+	VPSRLDQ $0x04, X7, X7
+	VMOVSS  X8, (R12)(SI*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  X2, (R12)(SI*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  X10, (R12)(R9*1)
+	VPSRLDQ $0x04, X10, X10
+	VMOVSS  X3, (R12)(SI*4)
+	VPSRLDQ $0x04, X3, X3
+	VMOVSS  X6, (R12)(R10*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  X4, (R12)(R9*2)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  X9, (R12)(R11*1)
+	VPSRLDQ $0x04, X9, X9
+	ADDQ    $0x04, R12
+
+without110:
+stored10:
+	CMPL       32(R8), $0x00
+	JE         next
+	VADDPS     512(CX), Y0, Y2
+	VADDPS     576(CX), Y0, Y3
+	VADDPS     640(CX), Y0, Y4
+	VADDPS     704(CX), Y0, Y5
+	VADDPS     768(CX), Y0, Y6
+	VADDPS     832(CX), Y0, Y7
+	VADDPS     896(CX), Y0, Y8
+	VADDPS     960(CX), Y0, Y9
+	MOVQ       BX, R12
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	ADDQ       $0x20, R12
+	CMPL       60(R8), $0x00
+	JE         pieces01
+	VMOVUPS    Y7, (R12)
+	VMOVUPS    Y8, (R12)(SI*1)
+	VMOVUPS    Y2, (R12)(SI*2)
+	VMOVUPS    Y10, (R12)(R9*1)
+	VMOVUPS    Y3, (R12)(SI*4)
+	VMOVUPS    Y6, (R12)(R10*1)
+	VMOVUPS    Y4, (R12)(R9*2)
+	VMOVUPS    Y9, (R12)(R11*1)
+	JMP        stored01
+
+pieces01:
+	VMOVUPS      32(R8), Y5
+	VMOVMSKPS    Y5, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without401
+	VMOVUPS      X7, (R12)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVUPS      X8, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      X2, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      X10, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVUPS      X3, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVUPS      X6, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      X4, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      X9, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, R12
+
+without401:
+	TESTQ   $0x00000002, R13
+	JZ      without201
+	VMOVLPS X7, (R12)
+	VPSRLDQ $0x08, X7, X7
+	VMOVLPS X8, (R12)(SI*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVLPS X2, (R12)(SI*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVLPS X10, (R12)(R9*1)
+	VPSRLDQ $0x08, X10, X10
+	VMOVLPS X3, (R12)(SI*4)
+	VPSRLDQ $0x08, X3, X3
+	VMOVLPS X6, (R12)(R10*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVLPS X4, (R12)(R9*2)
+	VPSRLDQ $0x08, X4, X4
+	VMOVLPS X9, (R12)(R11*1)
+	VPSRLDQ $0x08, X9, X9
+	ADDQ    $0x08, R12
+
+without201:
+	TESTQ   $0x00000001, R13
+	JZ      without101
+	VMOVSS  X7, (R12)
+	VPSRLDQ $0x04, X7, X7
+	VMOVSS  X8, (R12)(SI*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  X2, (R12)(SI*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  X10, (R12)(R9*1)
+	VPSRLDQ $0x04, X10, X10
+	VMOVSS  X3, (R12)(SI*4)
+	VPSRLDQ $0x04, X3, X3
+	VMOVSS  X6, (R12)(R10*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  X4, (R12)(R9*2)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  X9, (R12)(R11*1)
+	VPSRLDQ $0x04, X9, X9
+	ADDQ    $0x04, R12
+
+without101:
+stored01:
+	VADDPS     544(CX), Y1, Y2
+	VADDPS     608(CX), Y1, Y3
+	VADDPS     672(CX), Y1, Y4
+	VADDPS     736(CX), Y1, Y5
+	VADDPS     800(CX), Y1, Y6
+	VADDPS     864(CX), Y1, Y7
+	VADDPS     928(CX), Y1, Y8
+	VADDPS     992(CX), Y1, Y9
+	LEAQ       (BX)(SI*8), R12
+	VUNPCKLPS  Y3, Y2, Y10
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPS  Y9, Y8, Y6
+	VUNPCKHPS  Y9, Y8, Y9
+	VUNPCKLPD  Y2, Y10, Y8
+	VUNPCKHPD  Y2, Y10, Y2
+	VUNPCKLPD  Y5, Y3, Y10
+	VUNPCKHPD  Y5, Y3, Y5
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y6
+	VUNPCKLPD  Y9, Y7, Y4
+	VUNPCKHPD  Y9, Y7, Y9
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y3
+	VPERM2F128 $0x20, Y6, Y2, Y8
+	VPERM2F128 $0x31, Y6, Y2, Y6
+	VPERM2F128 $0x20, Y4, Y10, Y2
+	VPERM2F128 $0x31, Y4, Y10, Y4
+	VPERM2F128 $0x20, Y9, Y5, Y10
+	VPERM2F128 $0x31, Y9, Y5, Y9
+	ADDQ       $0x20, R12
+	CMPL       60(R8), $0x00
+	JE         pieces11
+	VMOVUPS    Y7, (R12)
+	VMOVUPS    Y8, (R12)(SI*1)
+	VMOVUPS    Y2, (R12)(SI*2)
+	VMOVUPS    Y10, (R12)(R9*1)
+	VMOVUPS    Y3, (R12)(SI*4)
+	VMOVUPS    Y6, (R12)(R10*1)
+	VMOVUPS    Y4, (R12)(R9*2)
+	VMOVUPS    Y9, (R12)(R11*1)
+	JMP        stored11
+
+pieces11:
+	VMOVUPS      32(R8), Y5
+	VMOVMSKPS    Y5, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without411
+	VMOVUPS      X7, (R12)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVUPS      X8, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      X2, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      X10, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVUPS      X3, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVUPS      X6, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      X4, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      X9, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y9, X9
+	ADDQ         $0x10, R12
+
+without411:
+	TESTQ   $0x00000002, R13
+	JZ      without211
+	VMOVLPS X7, (R12)
+	VPSRLDQ $0x08, X7, X7
+	VMOVLPS X8, (R12)(SI*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVLPS X2, (R12)(SI*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVLPS X10, (R12)(R9*1)
+	VPSRLDQ $0x08, X10, X10
+	VMOVLPS X3, (R12)(SI*4)
+	VPSRLDQ $0x08, X3, X3
+	VMOVLPS X6, (R12)(R10*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVLPS X4, (R12)(R9*2)
+	VPSRLDQ $0x08, X4, X4
+	VMOVLPS X9, (R12)(R11*1)
+	VPSRLDQ $0x08, X9, X9
+	ADDQ    $0x08, R12
+
+without211:
+	TESTQ   $0x00000001, R13
+	JZ      without111
+	VMOVSS  X7, (R12)
+	VPSRLDQ $0x04, X7, X7
+	VMOVSS  X8, (R12)(SI*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  X2, (R12)(SI*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  X10, (R12)(R9*1)
+	VPSRLDQ $0x04, X10, X10
+	VMOVSS  X3, (R12)(SI*4)
+	VPSRLDQ $0x04, X3, X3
+	VMOVSS  X6, (R12)(R10*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  X4, (R12)(R9*2)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  X9, (R12)(R11*1)
+	VPSRLDQ $0x04, X9, X9
+	ADDQ    $0x04, R12
+
+without111:
+stored11:
+next:
+	ADDQ DX, CX
+	ADDQ DI, BX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func lanesOntoPlanesAVX2(rows int, src *float32, stride int, dst *float32, plane int, width int, mask uintptr)
+// Requires: AVX, MMX+, POPCNT
+TEXT ·lanesOntoPlanesAVX2(SB), NOSPLIT, $0-56
+	MOVQ rows+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ dst+24(FP), BX
+	MOVQ plane+32(FP), SI
+	MOVQ width+40(FP), DI
+	MOVQ mask+48(FP), R8
+	LEAQ (SI)(SI*2), R9
+	LEAQ (R9)(SI*2), R10
+	LEAQ (R10)(SI*2), R11
+
+row:
+	VMOVUPS    (CX), Y0
+	VMOVUPS    64(CX), Y1
+	VMOVUPS    128(CX), Y2
+	VMOVUPS    192(CX), Y3
+	VMOVUPS    256(CX), Y4
+	VMOVUPS    320(CX), Y5
+	VMOVUPS    384(CX), Y6
+	VMOVUPS    448(CX), Y7
+	MOVQ       BX, R12
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y1
+	VUNPCKLPS  Y3, Y2, Y0
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPD  Y0, Y8, Y6
+	VUNPCKHPD  Y0, Y8, Y0
+	VUNPCKLPD  Y3, Y1, Y8
+	VUNPCKHPD  Y3, Y1, Y3
+	VUNPCKLPD  Y4, Y2, Y1
+	VUNPCKHPD  Y4, Y2, Y4
+	VUNPCKLPD  Y7, Y5, Y2
+	VUNPCKHPD  Y7, Y5, Y7
+	VPERM2F128 $0x20, Y1, Y6, Y5
+	VPERM2F128 $0x31, Y1, Y6, Y1
+	VPERM2F128 $0x20, Y4, Y0, Y6
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VPERM2F128 $0x20, Y2, Y8, Y0
+	VPERM2F128 $0x31, Y2, Y8, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y8
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	MOVQ       SI, R13
+	SHLQ       $0x04, R13
+	ADDQ       R12, R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 (R13)(SI*1)
+	PREFETCHT1 (R13)(SI*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 (R13)(SI*4)
+	PREFETCHT1 (R13)(R10*1)
+	PREFETCHT1 (R13)(R9*2)
+	PREFETCHT1 (R13)(R11*1)
+	CMPL       28(R8), $0x00
+	JE         pieces00
+	VMOVUPS    (R12), Y3
+	VADDPS     Y3, Y5, Y5
+	VMOVUPS    Y5, (R12)
+	VMOVUPS    (R12)(SI*1), Y3
+	VADDPS     Y3, Y6, Y6
+	VMOVUPS    Y6, (R12)(SI*1)
+	VMOVUPS    (R12)(SI*2), Y3
+	VADDPS     Y3, Y0, Y0
+	VMOVUPS    Y0, (R12)(SI*2)
+	VMOVUPS    (R12)(R9*1), Y0
+	VADDPS     Y0, Y8, Y8
+	VMOVUPS    Y8, (R12)(R9*1)
+	VMOVUPS    (R12)(SI*4), Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (R12)(SI*4)
+	VMOVUPS    (R12)(R10*1), Y0
+	VADDPS     Y0, Y4, Y4
+	VMOVUPS    Y4, (R12)(R10*1)
+	VMOVUPS    (R12)(R9*2), Y0
+	VADDPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (R12)(R9*2)
+	VMOVUPS    (R12)(R11*1), Y0
+	VADDPS     Y0, Y7, Y7
+	VMOVUPS    Y7, (R12)(R11*1)
+	JMP        stored00
+
+pieces00:
+	VMOVUPS      (R8), Y3
+	VMOVMSKPS    Y3, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without400
+	VMOVUPS      (R12), X9
+	VADDPS       Y9, Y5, Y5
+	VMOVUPS      X5, (R12)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVUPS      (R12)(SI*1), X9
+	VADDPS       Y9, Y6, Y6
+	VMOVUPS      X6, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      (R12)(SI*2), X9
+	VADDPS       Y9, Y0, Y0
+	VMOVUPS      X0, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVUPS      (R12)(R9*1), X9
+	VADDPS       Y9, Y8, Y8
+	VMOVUPS      X8, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      (R12)(SI*4), X9
+	VADDPS       Y9, Y1, Y1
+	VMOVUPS      X1, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVUPS      (R12)(R10*1), X9
+	VADDPS       Y9, Y4, Y4
+	VMOVUPS      X4, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      (R12)(R9*2), X9
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      X2, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      (R12)(R11*1), X9
+	VADDPS       Y9, Y7, Y7
+	VMOVUPS      X7, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R12
+
+without400:
+	TESTQ   $0x00000002, R13
+	JZ      without200
+	VMOVSD  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVLPS X5, (R12)
+	VPSRLDQ $0x08, X5, X5
+	VMOVSD  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVLPS X6, (R12)(SI*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVSD  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVLPS X0, (R12)(SI*2)
+	VPSRLDQ $0x08, X0, X0
+	VMOVSD  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVLPS X8, (R12)(R9*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVSD  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVLPS X1, (R12)(SI*4)
+	VPSRLDQ $0x08, X1, X1
+	VMOVSD  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVLPS X4, (R12)(R10*1)
+	VPSRLDQ $0x08, X4, X4
+	VMOVSD  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVLPS X2, (R12)(R9*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVSD  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVLPS X7, (R12)(R11*1)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R12
+
+without200:
+	TESTQ   $0x00000001, R13
+	JZ      without100
+	VMOVSS  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVSS  X5, (R12)
+	VPSRLDQ $0x04, X5, X5
+	VMOVSS  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVSS  X6, (R12)(SI*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVSS  X0, (R12)(SI*2)
+	VPSRLDQ $0x04, X0, X0
+	VMOVSS  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVSS  X8, (R12)(R9*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVSS  X1, (R12)(SI*4)
+	VPSRLDQ $0x04, X1, X1
+	VMOVSS  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVSS  X4, (R12)(R10*1)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVSS  X2, (R12)(R9*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVSS  X7, (R12)(R11*1)
+	VPSRLDQ $0x04, X7, X7
+	ADDQ    $0x04, R12
+
+without100:
+stored00:
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    96(CX), Y1
+	VMOVUPS    160(CX), Y2
+	VMOVUPS    224(CX), Y3
+	VMOVUPS    288(CX), Y4
+	VMOVUPS    352(CX), Y5
+	VMOVUPS    416(CX), Y6
+	VMOVUPS    480(CX), Y7
+	LEAQ       (BX)(SI*8), R12
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y1
+	VUNPCKLPS  Y3, Y2, Y0
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPD  Y0, Y8, Y6
+	VUNPCKHPD  Y0, Y8, Y0
+	VUNPCKLPD  Y3, Y1, Y8
+	VUNPCKHPD  Y3, Y1, Y3
+	VUNPCKLPD  Y4, Y2, Y1
+	VUNPCKHPD  Y4, Y2, Y4
+	VUNPCKLPD  Y7, Y5, Y2
+	VUNPCKHPD  Y7, Y5, Y7
+	VPERM2F128 $0x20, Y1, Y6, Y5
+	VPERM2F128 $0x31, Y1, Y6, Y1
+	VPERM2F128 $0x20, Y4, Y0, Y6
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VPERM2F128 $0x20, Y2, Y8, Y0
+	VPERM2F128 $0x31, Y2, Y8, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y8
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	MOVQ       SI, R13
+	SHLQ       $0x04, R13
+	ADDQ       R12, R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 (R13)(SI*1)
+	PREFETCHT1 (R13)(SI*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 (R13)(SI*4)
+	PREFETCHT1 (R13)(R10*1)
+	PREFETCHT1 (R13)(R9*2)
+	PREFETCHT1 (R13)(R11*1)
+	CMPL       28(R8), $0x00
+	JE         pieces10
+	VMOVUPS    (R12), Y3
+	VADDPS     Y3, Y5, Y5
+	VMOVUPS    Y5, (R12)
+	VMOVUPS    (R12)(SI*1), Y3
+	VADDPS     Y3, Y6, Y6
+	VMOVUPS    Y6, (R12)(SI*1)
+	VMOVUPS    (R12)(SI*2), Y3
+	VADDPS     Y3, Y0, Y0
+	VMOVUPS    Y0, (R12)(SI*2)
+	VMOVUPS    (R12)(R9*1), Y0
+	VADDPS     Y0, Y8, Y8
+	VMOVUPS    Y8, (R12)(R9*1)
+	VMOVUPS    (R12)(SI*4), Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (R12)(SI*4)
+	VMOVUPS    (R12)(R10*1), Y0
+	VADDPS     Y0, Y4, Y4
+	VMOVUPS    Y4, (R12)(R10*1)
+	VMOVUPS    (R12)(R9*2), Y0
+	VADDPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (R12)(R9*2)
+	VMOVUPS    (R12)(R11*1), Y0
+	VADDPS     Y0, Y7, Y7
+	VMOVUPS    Y7, (R12)(R11*1)
+	JMP        stored10
+
+pieces10:
+	VMOVUPS      (R8), Y3
+	VMOVMSKPS    Y3, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without410
+	VMOVUPS      (R12), X9
+	VADDPS       Y9, Y5, Y5
+	VMOVUPS      X5, (R12)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVUPS      (R12)(SI*1), X9
+	VADDPS       Y9, Y6, Y6
+	VMOVUPS      X6, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      (R12)(SI*2), X9
+	VADDPS       Y9, Y0, Y0
+	VMOVUPS      X0, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVUPS      (R12)(R9*1), X9
+	VADDPS       Y9, Y8, Y8
+	VMOVUPS      X8, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      (R12)(SI*4), X9
+	VADDPS       Y9, Y1, Y1
+	VMOVUPS      X1, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVUPS      (R12)(R10*1), X9
+	VADDPS       Y9, Y4, Y4
+	VMOVUPS      X4, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      (R12)(R9*2), X9
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      X2, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      (R12)(R11*1), X9
+	VADDPS       Y9, Y7, Y7
+	VMOVUPS      X7, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R12
+
+without410:
+	TESTQ   $0x00000002, R13
+	JZ      without210
+	VMOVSD  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVLPS X5, (R12)
+	VPSRLDQ $0x08, X5, X5
+	VMOVSD  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVLPS X6, (R12)(SI*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVSD  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVLPS X0, (R12)(SI*2)
+	VPSRLDQ $0x08, X0, X0
+	VMOVSD  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVLPS X8, (R12)(R9*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVSD  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVLPS X1, (R12)(SI*4)
+	VPSRLDQ $0x08, X1, X1
+	VMOVSD  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVLPS X4, (R12)(R10*1)
+	VPSRLDQ $0x08, X4, X4
+	VMOVSD  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVLPS X2, (R12)(R9*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVSD  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVLPS X7, (R12)(R11*1)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R12
+
+without210:
+	TESTQ   $0x00000001, R13
+	JZ      without110
+	VMOVSS  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVSS  X5, (R12)
+	VPSRLDQ $0x04, X5, X5
+	VMOVSS  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVSS  X6, (R12)(SI*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVSS  X0, (R12)(SI*2)
+	VPSRLDQ $0x04, X0, X0
+	VMOVSS  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVSS  X8, (R12)(R9*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVSS  X1, (R12)(SI*4)
+	VPSRLDQ $0x04, X1, X1
+	VMOVSS  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVSS  X4, (R12)(R10*1)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVSS  X2, (R12)(R9*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVSS  X7, (R12)(R11*1)
+	VPSRLDQ $0x04, X7, X7
+	ADDQ    $0x04, R12
+
+without110:
+stored10:
+	CMPL       32(R8), $0x00
+	JE         next
+	VMOVUPS    512(CX), Y0
+	VMOVUPS    576(CX), Y1
+	VMOVUPS    640(CX), Y2
+	VMOVUPS    704(CX), Y3
+	VMOVUPS    768(CX), Y4
+	VMOVUPS    832(CX), Y5
+	VMOVUPS    896(CX), Y6
+	VMOVUPS    960(CX), Y7
+	MOVQ       BX, R12
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y1
+	VUNPCKLPS  Y3, Y2, Y0
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPD  Y0, Y8, Y6
+	VUNPCKHPD  Y0, Y8, Y0
+	VUNPCKLPD  Y3, Y1, Y8
+	VUNPCKHPD  Y3, Y1, Y3
+	VUNPCKLPD  Y4, Y2, Y1
+	VUNPCKHPD  Y4, Y2, Y4
+	VUNPCKLPD  Y7, Y5, Y2
+	VUNPCKHPD  Y7, Y5, Y7
+	VPERM2F128 $0x20, Y1, Y6, Y5
+	VPERM2F128 $0x31, Y1, Y6, Y1
+	VPERM2F128 $0x20, Y4, Y0, Y6
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VPERM2F128 $0x20, Y2, Y8, Y0
+	VPERM2F128 $0x31, Y2, Y8, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y8
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	ADDQ       $0x20, R12
+	CMPL       60(R8), $0x00
+	JE         pieces01
+	VMOVUPS    (R12), Y3
+	VADDPS     Y3, Y5, Y5
+	VMOVUPS    Y5, (R12)
+	VMOVUPS    (R12)(SI*1), Y3
+	VADDPS     Y3, Y6, Y6
+	VMOVUPS    Y6, (R12)(SI*1)
+	VMOVUPS    (R12)(SI*2), Y3
+	VADDPS     Y3, Y0, Y0
+	VMOVUPS    Y0, (R12)(SI*2)
+	VMOVUPS    (R12)(R9*1), Y0
+	VADDPS     Y0, Y8, Y8
+	VMOVUPS    Y8, (R12)(R9*1)
+	VMOVUPS    (R12)(SI*4), Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (R12)(SI*4)
+	VMOVUPS    (R12)(R10*1), Y0
+	VADDPS     Y0, Y4, Y4
+	VMOVUPS    Y4, (R12)(R10*1)
+	VMOVUPS    (R12)(R9*2), Y0
+	VADDPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (R12)(R9*2)
+	VMOVUPS    (R12)(R11*1), Y0
+	VADDPS     Y0, Y7, Y7
+	VMOVUPS    Y7, (R12)(R11*1)
+	JMP        stored01
+
+pieces01:
+	VMOVUPS      32(R8), Y3
+	VMOVMSKPS    Y3, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without401
+	VMOVUPS      (R12), X9
+	VADDPS       Y9, Y5, Y5
+	VMOVUPS      X5, (R12)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVUPS      (R12)(SI*1), X9
+	VADDPS       Y9, Y6, Y6
+	VMOVUPS      X6, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      (R12)(SI*2), X9
+	VADDPS       Y9, Y0, Y0
+	VMOVUPS      X0, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVUPS      (R12)(R9*1), X9
+	VADDPS       Y9, Y8, Y8
+	VMOVUPS      X8, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      (R12)(SI*4), X9
+	VADDPS       Y9, Y1, Y1
+	VMOVUPS      X1, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVUPS      (R12)(R10*1), X9
+	VADDPS       Y9, Y4, Y4
+	VMOVUPS      X4, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      (R12)(R9*2), X9
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      X2, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      (R12)(R11*1), X9
+	VADDPS       Y9, Y7, Y7
+	VMOVUPS      X7, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R12
+
+without401:
+	TESTQ   $0x00000002, R13
+	JZ      without201
+	VMOVSD  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVLPS X5, (R12)
+	VPSRLDQ $0x08, X5, X5
+	VMOVSD  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVLPS X6, (R12)(SI*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVSD  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVLPS X0, (R12)(SI*2)
+	VPSRLDQ $0x08, X0, X0
+	VMOVSD  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVLPS X8, (R12)(R9*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVSD  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVLPS X1, (R12)(SI*4)
+	VPSRLDQ $0x08, X1, X1
+	VMOVSD  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVLPS X4, (R12)(R10*1)
+	VPSRLDQ $0x08, X4, X4
+	VMOVSD  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVLPS X2, (R12)(R9*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVSD  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVLPS X7, (R12)(R11*1)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R12
+
+without201:
+	TESTQ   $0x00000001, R13
+	JZ      without101
+	VMOVSS  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVSS  X5, (R12)
+	VPSRLDQ $0x04, X5, X5
+	VMOVSS  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVSS  X6, (R12)(SI*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVSS  X0, (R12)(SI*2)
+	VPSRLDQ $0x04, X0, X0
+	VMOVSS  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVSS  X8, (R12)(R9*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVSS  X1, (R12)(SI*4)
+	VPSRLDQ $0x04, X1, X1
+	VMOVSS  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVSS  X4, (R12)(R10*1)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVSS  X2, (R12)(R9*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVSS  X7, (R12)(R11*1)
+	VPSRLDQ $0x04, X7, X7
+	ADDQ    $0x04, R12
+
+without101:
+stored01:
+	VMOVUPS    544(CX), Y0
+	VMOVUPS    608(CX), Y1
+	VMOVUPS    672(CX), Y2
+	VMOVUPS    736(CX), Y3
+	VMOVUPS    800(CX), Y4
+	VMOVUPS    864(CX), Y5
+	VMOVUPS    928(CX), Y6
+	VMOVUPS    992(CX), Y7
+	LEAQ       (BX)(SI*8), R12
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y1
+	VUNPCKLPS  Y3, Y2, Y0
+	VUNPCKHPS  Y3, Y2, Y3
+	VUNPCKLPS  Y5, Y4, Y2
+	VUNPCKHPS  Y5, Y4, Y5
+	VUNPCKLPS  Y7, Y6, Y4
+	VUNPCKHPS  Y7, Y6, Y7
+	VUNPCKLPD  Y0, Y8, Y6
+	VUNPCKHPD  Y0, Y8, Y0
+	VUNPCKLPD  Y3, Y1, Y8
+	VUNPCKHPD  Y3, Y1, Y3
+	VUNPCKLPD  Y4, Y2, Y1
+	VUNPCKHPD  Y4, Y2, Y4
+	VUNPCKLPD  Y7, Y5, Y2
+	VUNPCKHPD  Y7, Y5, Y7
+	VPERM2F128 $0x20, Y1, Y6, Y5
+	VPERM2F128 $0x31, Y1, Y6, Y1
+	VPERM2F128 $0x20, Y4, Y0, Y6
+	VPERM2F128 $0x31, Y4, Y0, Y4
+	VPERM2F128 $0x20, Y2, Y8, Y0
+	VPERM2F128 $0x31, Y2, Y8, Y2
+	VPERM2F128 $0x20, Y7, Y3, Y8
+	VPERM2F128 $0x31, Y7, Y3, Y7
+	ADDQ       $0x20, R12
+	CMPL       60(R8), $0x00
+	JE         pieces11
+	VMOVUPS    (R12), Y3
+	VADDPS     Y3, Y5, Y5
+	VMOVUPS    Y5, (R12)
+	VMOVUPS    (R12)(SI*1), Y3
+	VADDPS     Y3, Y6, Y6
+	VMOVUPS    Y6, (R12)(SI*1)
+	VMOVUPS    (R12)(SI*2), Y3
+	VADDPS     Y3, Y0, Y0
+	VMOVUPS    Y0, (R12)(SI*2)
+	VMOVUPS    (R12)(R9*1), Y0
+	VADDPS     Y0, Y8, Y8
+	VMOVUPS    Y8, (R12)(R9*1)
+	VMOVUPS    (R12)(SI*4), Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (R12)(SI*4)
+	VMOVUPS    (R12)(R10*1), Y0
+	VADDPS     Y0, Y4, Y4
+	VMOVUPS    Y4, (R12)(R10*1)
+	VMOVUPS    (R12)(R9*2), Y0
+	VADDPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (R12)(R9*2)
+	VMOVUPS    (R12)(R11*1), Y0
+	VADDPS     Y0, Y7, Y7
+	VMOVUPS    Y7, (R12)(R11*1)
+	JMP        stored11
+
+pieces11:
+	VMOVUPS      32(R8), Y3
+	VMOVMSKPS    Y3, R13
+	POPCNTL      R13, R13
+	TESTQ        $0x00000004, R13
+	JZ           without411
+	VMOVUPS      (R12), X9
+	VADDPS       Y9, Y5, Y5
+	VMOVUPS      X5, (R12)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVUPS      (R12)(SI*1), X9
+	VADDPS       Y9, Y6, Y6
+	VMOVUPS      X6, (R12)(SI*1)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVUPS      (R12)(SI*2), X9
+	VADDPS       Y9, Y0, Y0
+	VMOVUPS      X0, (R12)(SI*2)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVUPS      (R12)(R9*1), X9
+	VADDPS       Y9, Y8, Y8
+	VMOVUPS      X8, (R12)(R9*1)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVUPS      (R12)(SI*4), X9
+	VADDPS       Y9, Y1, Y1
+	VMOVUPS      X1, (R12)(SI*4)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVUPS      (R12)(R10*1), X9
+	VADDPS       Y9, Y4, Y4
+	VMOVUPS      X4, (R12)(R10*1)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVUPS      (R12)(R9*2), X9
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      X2, (R12)(R9*2)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      (R12)(R11*1), X9
+	VADDPS       Y9, Y7, Y7
+	VMOVUPS      X7, (R12)(R11*1)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R12
+
+without411:
+	TESTQ   $0x00000002, R13
+	JZ      without211
+	VMOVSD  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVLPS X5, (R12)
+	VPSRLDQ $0x08, X5, X5
+	VMOVSD  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVLPS X6, (R12)(SI*1)
+	VPSRLDQ $0x08, X6, X6
+	VMOVSD  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVLPS X0, (R12)(SI*2)
+	VPSRLDQ $0x08, X0, X0
+	VMOVSD  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVLPS X8, (R12)(R9*1)
+	VPSRLDQ $0x08, X8, X8
+	VMOVSD  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVLPS X1, (R12)(SI*4)
+	VPSRLDQ $0x08, X1, X1
+	VMOVSD  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVLPS X4, (R12)(R10*1)
+	VPSRLDQ $0x08, X4, X4
+	VMOVSD  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVLPS X2, (R12)(R9*2)
+	VPSRLDQ $0x08, X2, X2
+	VMOVSD  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVLPS X7, (R12)(R11*1)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R12
+
+without211:
+	TESTQ   $0x00000001, R13
+	JZ      without111
+	VMOVSS  (R12), X9
+	VADDPS  Y9, Y5, Y5
+	VMOVSS  X5, (R12)
+	VPSRLDQ $0x04, X5, X5
+	VMOVSS  (R12)(SI*1), X9
+	VADDPS  Y9, Y6, Y6
+	VMOVSS  X6, (R12)(SI*1)
+	VPSRLDQ $0x04, X6, X6
+	VMOVSS  (R12)(SI*2), X9
+	VADDPS  Y9, Y0, Y0
+	VMOVSS  X0, (R12)(SI*2)
+	VPSRLDQ $0x04, X0, X0
+	VMOVSS  (R12)(R9*1), X9
+	VADDPS  Y9, Y8, Y8
+	VMOVSS  X8, (R12)(R9*1)
+	VPSRLDQ $0x04, X8, X8
+	VMOVSS  (R12)(SI*4), X9
+	VADDPS  Y9, Y1, Y1
+	VMOVSS  X1, (R12)(SI*4)
+	VPSRLDQ $0x04, X1, X1
+	VMOVSS  (R12)(R10*1), X9
+	VADDPS  Y9, Y4, Y4
+	VMOVSS  X4, (R12)(R10*1)
+	VPSRLDQ $0x04, X4, X4
+	VMOVSS  (R12)(R9*2), X9
+	VADDPS  Y9, Y2, Y2
+	VMOVSS  X2, (R12)(R9*2)
+	VPSRLDQ $0x04, X2, X2
+	VMOVSS  (R12)(R11*1), X9
+	VADDPS  Y9, Y7, Y7
+	VMOVSS  X7, (R12)(R11*1)
+	VPSRLDQ $0x04, X7, X7
+	ADDQ    $0x04, R12
+
+without111:
+stored11:
+next:
+	ADDQ DX, CX
+	ADDQ DI, BX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
 // func dataTo6PointsAVX512(transform *transform)
 // Requires: AVX, AVX512F
 TEXT ·dataTo6PointsAVX512(SB), NOSPLIT, $0-8
@@ -1249,13 +5791,13 @@ along:
 	VZEROUPPER
 	RET
 
-DATA data9To9PointsFactors<>+0(SB)/4, $0xbfc80000
-DATA data9To9PointsFactors<>+4(SB)/4, $0x3ec00000
-DATA data9To9PointsFactors<>+8(SB)/4, $0xbe100000
-DATA data9To9PointsFactors<>+12(SB)/4, $0x3fa00000
-DATA data9To9PointsFactors<>+16(SB)/4, $0x3e610000
-DATA data9To9PointsFactors<>+20(SB)/4, $0xbfda0000
-GLOBL data9To9PointsFactors<>(SB), RODATA|NOPTR, $24
+DATA data9To9PointsAVX512Factors<>+0(SB)/4, $0xbfc80000
+DATA data9To9PointsAVX512Factors<>+4(SB)/4, $0x3ec00000
+DATA data9To9PointsAVX512Factors<>+8(SB)/4, $0xbe100000
+DATA data9To9PointsAVX512Factors<>+12(SB)/4, $0x3fa00000
+DATA data9To9PointsAVX512Factors<>+16(SB)/4, $0x3e610000
+DATA data9To9PointsAVX512Factors<>+20(SB)/4, $0xbfda0000
+GLOBL data9To9PointsAVX512Factors<>(SB), RODATA|NOPTR, $24
 
 // func data9To9PointsAVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1282,26 +5824,26 @@ down:
 	VMOVUPS           (CX)(R9*1), Z7
 	VMOVUPS           (CX)(SI*8), Z8
 	VMOVAPS           Z6, Z10
-	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z2, Z10
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+0(SB), Z2, Z10
 	VMOVAPS           Z4, Z11
-	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z0, Z11
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+0(SB), Z0, Z11
 	VMOVAPS           Z10, Z9
-	VFMADD231PS.BCST  data9To9PointsFactors<>+4(SB), Z11, Z9
-	VFNMADD231PS.BCST data9To9PointsFactors<>+4(SB), Z11, Z10
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+4(SB), Z11, Z9
+	VFNMADD231PS.BCST data9To9PointsAVX512Factors<>+4(SB), Z11, Z10
 	VMOVUPS           Z9, (DX)
 	VMOVUPS           Z10, 576(DX)
 	VMOVAPS           Z6, Z6
-	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z2, Z6
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+8(SB), Z2, Z6
 	VMOVAPS           Z4, Z9
-	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z0, Z9
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+8(SB), Z0, Z9
 	VMOVAPS           Z6, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+12(SB), Z9, Z2
-	VFNMADD231PS.BCST data9To9PointsFactors<>+12(SB), Z9, Z6
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+12(SB), Z9, Z2
+	VFNMADD231PS.BCST data9To9PointsAVX512Factors<>+12(SB), Z9, Z6
 	VMOVUPS           Z2, 1152(DX)
 	VMOVUPS           Z6, 1728(DX)
 	VMOVAPS           Z8, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+16(SB), Z0, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+20(SB), Z4, Z2
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+16(SB), Z0, Z2
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+20(SB), Z4, Z2
 	VMOVUPS           Z2, 2304(DX)
 	VMOVUPS           Z1, 2880(DX)
 	VMOVUPS           Z3, 3456(DX)
@@ -1330,26 +5872,26 @@ along:
 	VMOVUPS           448(CX), Z7
 	VMOVUPS           512(CX), Z8
 	VMOVAPS           Z6, Z10
-	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z2, Z10
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+0(SB), Z2, Z10
 	VMOVAPS           Z4, Z11
-	VFMADD231PS.BCST  data9To9PointsFactors<>+0(SB), Z0, Z11
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+0(SB), Z0, Z11
 	VMOVAPS           Z10, Z9
-	VFMADD231PS.BCST  data9To9PointsFactors<>+4(SB), Z11, Z9
-	VFNMADD231PS.BCST data9To9PointsFactors<>+4(SB), Z11, Z10
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+4(SB), Z11, Z9
+	VFNMADD231PS.BCST data9To9PointsAVX512Factors<>+4(SB), Z11, Z10
 	VMOVUPS           Z9, (DX)
 	VMOVUPS           Z10, (DX)(SI*1)
 	VMOVAPS           Z6, Z6
-	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z2, Z6
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+8(SB), Z2, Z6
 	VMOVAPS           Z4, Z9
-	VFMADD231PS.BCST  data9To9PointsFactors<>+8(SB), Z0, Z9
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+8(SB), Z0, Z9
 	VMOVAPS           Z6, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+12(SB), Z9, Z2
-	VFNMADD231PS.BCST data9To9PointsFactors<>+12(SB), Z9, Z6
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+12(SB), Z9, Z2
+	VFNMADD231PS.BCST data9To9PointsAVX512Factors<>+12(SB), Z9, Z6
 	VMOVUPS           Z2, (DX)(SI*2)
 	VMOVUPS           Z6, (DX)(DI*1)
 	VMOVAPS           Z8, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+16(SB), Z0, Z2
-	VFMADD231PS.BCST  data9To9PointsFactors<>+20(SB), Z4, Z2
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+16(SB), Z0, Z2
+	VFMADD231PS.BCST  data9To9PointsAVX512Factors<>+20(SB), Z4, Z2
 	VMOVUPS           Z2, (DX)(SI*4)
 	VMOVUPS           Z1, (DX)(R8*1)
 	VMOVUPS           Z3, (DX)(DI*2)
@@ -1368,13 +5910,13 @@ along:
 	VZEROUPPER
 	RET
 
-DATA data5To9PointsFactors<>+0(SB)/4, $0xbfc80000
-DATA data5To9PointsFactors<>+4(SB)/4, $0x3ec00000
-DATA data5To9PointsFactors<>+8(SB)/4, $0xbe100000
-DATA data5To9PointsFactors<>+12(SB)/4, $0x3fa00000
-DATA data5To9PointsFactors<>+16(SB)/4, $0x3e610000
-DATA data5To9PointsFactors<>+20(SB)/4, $0xbfda0000
-GLOBL data5To9PointsFactors<>(SB), RODATA|NOPTR, $24
+DATA data5To9PointsAVX512Factors<>+0(SB)/4, $0xbfc80000
+DATA data5To9PointsAVX512Factors<>+4(SB)/4, $0x3ec00000
+DATA data5To9PointsAVX512Factors<>+8(SB)/4, $0xbe100000
+DATA data5To9PointsAVX512Factors<>+12(SB)/4, $0x3fa00000
+DATA data5To9PointsAVX512Factors<>+16(SB)/4, $0x3e610000
+DATA data5To9PointsAVX512Factors<>+20(SB)/4, $0xbfda0000
+GLOBL data5To9PointsAVX512Factors<>(SB), RODATA|NOPTR, $24
 
 // func data5To9PointsAVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1395,26 +5937,26 @@ down:
 	VMOVUPS           (CX)(DI*1), Z3
 	VMOVUPS           (CX)(SI*4), Z4
 	VMOVAPS           Z3, Z6
-	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z1, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+0(SB), Z1, Z6
 	VMOVAPS           Z2, Z7
-	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z0, Z7
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+0(SB), Z0, Z7
 	VMOVAPS           Z6, Z5
-	VFMADD231PS.BCST  data5To9PointsFactors<>+4(SB), Z7, Z5
-	VFNMADD231PS.BCST data5To9PointsFactors<>+4(SB), Z7, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+4(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsAVX512Factors<>+4(SB), Z7, Z6
 	VMOVUPS           Z5, (DX)
 	VMOVUPS           Z6, 320(DX)
 	VMOVAPS           Z3, Z6
-	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z1, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+8(SB), Z1, Z6
 	VMOVAPS           Z2, Z7
-	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z0, Z7
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+8(SB), Z0, Z7
 	VMOVAPS           Z6, Z5
-	VFMADD231PS.BCST  data5To9PointsFactors<>+12(SB), Z7, Z5
-	VFNMADD231PS.BCST data5To9PointsFactors<>+12(SB), Z7, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+12(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsAVX512Factors<>+12(SB), Z7, Z6
 	VMOVUPS           Z5, 640(DX)
 	VMOVUPS           Z6, 960(DX)
 	VMOVAPS           Z4, Z4
-	VFMADD231PS.BCST  data5To9PointsFactors<>+16(SB), Z0, Z4
-	VFMADD231PS.BCST  data5To9PointsFactors<>+20(SB), Z2, Z4
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+16(SB), Z0, Z4
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+20(SB), Z2, Z4
 	VMOVUPS           Z4, 1280(DX)
 	VMOVUPS           Z0, 1600(DX)
 	VMOVUPS           Z1, 1920(DX)
@@ -1439,26 +5981,26 @@ along:
 	VMOVUPS           192(CX), Z3
 	VMOVUPS           256(CX), Z4
 	VMOVAPS           Z3, Z6
-	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z1, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+0(SB), Z1, Z6
 	VMOVAPS           Z2, Z7
-	VFMADD231PS.BCST  data5To9PointsFactors<>+0(SB), Z0, Z7
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+0(SB), Z0, Z7
 	VMOVAPS           Z6, Z5
-	VFMADD231PS.BCST  data5To9PointsFactors<>+4(SB), Z7, Z5
-	VFNMADD231PS.BCST data5To9PointsFactors<>+4(SB), Z7, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+4(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsAVX512Factors<>+4(SB), Z7, Z6
 	VMOVUPS           Z5, (DX)
 	VMOVUPS           Z6, (DX)(SI*1)
 	VMOVAPS           Z3, Z6
-	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z1, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+8(SB), Z1, Z6
 	VMOVAPS           Z2, Z7
-	VFMADD231PS.BCST  data5To9PointsFactors<>+8(SB), Z0, Z7
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+8(SB), Z0, Z7
 	VMOVAPS           Z6, Z5
-	VFMADD231PS.BCST  data5To9PointsFactors<>+12(SB), Z7, Z5
-	VFNMADD231PS.BCST data5To9PointsFactors<>+12(SB), Z7, Z6
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+12(SB), Z7, Z5
+	VFNMADD231PS.BCST data5To9PointsAVX512Factors<>+12(SB), Z7, Z6
 	VMOVUPS           Z5, (DX)(SI*2)
 	VMOVUPS           Z6, (DX)(DI*1)
 	VMOVAPS           Z4, Z4
-	VFMADD231PS.BCST  data5To9PointsFactors<>+16(SB), Z0, Z4
-	VFMADD231PS.BCST  data5To9PointsFactors<>+20(SB), Z2, Z4
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+16(SB), Z0, Z4
+	VFMADD231PS.BCST  data5To9PointsAVX512Factors<>+20(SB), Z2, Z4
 	VMOVUPS           Z4, (DX)(SI*4)
 	VMOVUPS           Z0, (DX)(R8*1)
 	VMOVUPS           Z1, (DX)(DI*2)
@@ -1477,11 +6019,11 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter3To9PointsFactors<>+0(SB)/4, $0xbf700f01
-DATA filter3To9PointsFactors<>+4(SB)/4, $0xbeb40b41
-DATA filter3To9PointsFactors<>+8(SB)/4, $0x3e900901
-DATA filter3To9PointsFactors<>+12(SB)/4, $0x3eb40b41
-GLOBL filter3To9PointsFactors<>(SB), RODATA|NOPTR, $16
+DATA filter3To9PointsAVX512Factors<>+0(SB)/4, $0xbf700f01
+DATA filter3To9PointsAVX512Factors<>+4(SB)/4, $0xbeb40b41
+DATA filter3To9PointsAVX512Factors<>+8(SB)/4, $0x3e900901
+DATA filter3To9PointsAVX512Factors<>+12(SB)/4, $0x3eb40b41
+GLOBL filter3To9PointsAVX512Factors<>(SB), RODATA|NOPTR, $16
 
 // func filter3To9PointsAVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1498,14 +6040,14 @@ down:
 	VMOVUPS     (CX), Z0
 	VMOVUPS     (CX)(SI*1), Z1
 	VMOVUPS     (CX)(SI*2), Z2
-	VMULPS.BCST filter3To9PointsFactors<>+0(SB), Z0, Z3
-	VMULPS.BCST filter3To9PointsFactors<>+4(SB), Z2, Z4
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+0(SB), Z0, Z3
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+4(SB), Z2, Z4
 	VADDPS      Z3, Z4, Z5
 	VSUBPS      Z3, Z4, Z3
 	VMOVUPS     Z5, (DX)
 	VMOVUPS     Z3, 192(DX)
-	VMULPS.BCST filter3To9PointsFactors<>+8(SB), Z0, Z0
-	VMULPS.BCST filter3To9PointsFactors<>+12(SB), Z2, Z3
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+8(SB), Z0, Z0
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+12(SB), Z2, Z3
 	VADDPS      Z0, Z3, Z4
 	VSUBPS      Z0, Z3, Z0
 	VMOVUPS     Z4, 384(DX)
@@ -1531,14 +6073,14 @@ along:
 	VMOVUPS     (CX), Z0
 	VMOVUPS     64(CX), Z1
 	VMOVUPS     128(CX), Z2
-	VMULPS.BCST filter3To9PointsFactors<>+0(SB), Z0, Z3
-	VMULPS.BCST filter3To9PointsFactors<>+4(SB), Z2, Z4
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+0(SB), Z0, Z3
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+4(SB), Z2, Z4
 	VADDPS      Z3, Z4, Z5
 	VSUBPS      Z3, Z4, Z3
 	VMOVUPS     Z5, (DX)
 	VMOVUPS     Z3, (DX)(SI*1)
-	VMULPS.BCST filter3To9PointsFactors<>+8(SB), Z0, Z0
-	VMULPS.BCST filter3To9PointsFactors<>+12(SB), Z2, Z3
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+8(SB), Z0, Z0
+	VMULPS.BCST filter3To9PointsAVX512Factors<>+12(SB), Z2, Z3
 	VADDPS      Z0, Z3, Z4
 	VSUBPS      Z0, Z3, Z0
 	VMOVUPS     Z4, (DX)(SI*2)
@@ -1561,15 +6103,15 @@ along:
 	VZEROUPPER
 	RET
 
-DATA filter4To9PointsFactors<>+0(SB)/4, $0xbe070871
-DATA filter4To9PointsFactors<>+4(SB)/4, $0xbf700f01
-DATA filter4To9PointsFactors<>+8(SB)/4, $0xbd4a8ca9
-DATA filter4To9PointsFactors<>+12(SB)/4, $0xbeb40b41
-DATA filter4To9PointsFactors<>+16(SB)/4, $0x3ee10e11
-DATA filter4To9PointsFactors<>+20(SB)/4, $0x3e900901
-DATA filter4To9PointsFactors<>+24(SB)/4, $0x3f0ca8cb
-DATA filter4To9PointsFactors<>+28(SB)/4, $0x3eb40b41
-GLOBL filter4To9PointsFactors<>(SB), RODATA|NOPTR, $32
+DATA filter4To9PointsAVX512Factors<>+0(SB)/4, $0xbe070871
+DATA filter4To9PointsAVX512Factors<>+4(SB)/4, $0xbf700f01
+DATA filter4To9PointsAVX512Factors<>+8(SB)/4, $0xbd4a8ca9
+DATA filter4To9PointsAVX512Factors<>+12(SB)/4, $0xbeb40b41
+DATA filter4To9PointsAVX512Factors<>+16(SB)/4, $0x3ee10e11
+DATA filter4To9PointsAVX512Factors<>+20(SB)/4, $0x3e900901
+DATA filter4To9PointsAVX512Factors<>+24(SB)/4, $0x3f0ca8cb
+DATA filter4To9PointsAVX512Factors<>+28(SB)/4, $0x3eb40b41
+GLOBL filter4To9PointsAVX512Factors<>(SB), RODATA|NOPTR, $32
 
 // func filter4To9PointsAVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1588,18 +6130,18 @@ down:
 	VMOVUPS          (CX)(SI*1), Z1
 	VMOVUPS          (CX)(SI*2), Z2
 	VMOVUPS          (CX)(DI*1), Z3
-	VMULPS.BCST      filter4To9PointsFactors<>+0(SB), Z2, Z4
-	VFMADD231PS.BCST filter4To9PointsFactors<>+4(SB), Z0, Z4
-	VMULPS.BCST      filter4To9PointsFactors<>+8(SB), Z3, Z5
-	VFMADD231PS.BCST filter4To9PointsFactors<>+12(SB), Z1, Z5
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+0(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+4(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+8(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+12(SB), Z1, Z5
 	VADDPS           Z4, Z5, Z6
 	VSUBPS           Z4, Z5, Z4
 	VMOVUPS          Z6, (DX)
 	VMOVUPS          Z4, 256(DX)
-	VMULPS.BCST      filter4To9PointsFactors<>+16(SB), Z2, Z4
-	VFMADD231PS.BCST filter4To9PointsFactors<>+20(SB), Z0, Z4
-	VMULPS.BCST      filter4To9PointsFactors<>+24(SB), Z3, Z5
-	VFMADD231PS.BCST filter4To9PointsFactors<>+28(SB), Z1, Z5
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+16(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+20(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+24(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+28(SB), Z1, Z5
 	VADDPS           Z4, Z5, Z6
 	VSUBPS           Z4, Z5, Z4
 	VMOVUPS          Z6, 512(DX)
@@ -1626,18 +6168,18 @@ along:
 	VMOVUPS          64(CX), Z1
 	VMOVUPS          128(CX), Z2
 	VMOVUPS          192(CX), Z3
-	VMULPS.BCST      filter4To9PointsFactors<>+0(SB), Z2, Z4
-	VFMADD231PS.BCST filter4To9PointsFactors<>+4(SB), Z0, Z4
-	VMULPS.BCST      filter4To9PointsFactors<>+8(SB), Z3, Z5
-	VFMADD231PS.BCST filter4To9PointsFactors<>+12(SB), Z1, Z5
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+0(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+4(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+8(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+12(SB), Z1, Z5
 	VADDPS           Z4, Z5, Z6
 	VSUBPS           Z4, Z5, Z4
 	VMOVUPS          Z6, (DX)
 	VMOVUPS          Z4, (DX)(SI*1)
-	VMULPS.BCST      filter4To9PointsFactors<>+16(SB), Z2, Z4
-	VFMADD231PS.BCST filter4To9PointsFactors<>+20(SB), Z0, Z4
-	VMULPS.BCST      filter4To9PointsFactors<>+24(SB), Z3, Z5
-	VFMADD231PS.BCST filter4To9PointsFactors<>+28(SB), Z1, Z5
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+16(SB), Z2, Z4
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+20(SB), Z0, Z4
+	VMULPS.BCST      filter4To9PointsAVX512Factors<>+24(SB), Z3, Z5
+	VFMADD231PS.BCST filter4To9PointsAVX512Factors<>+28(SB), Z1, Z5
 	VADDPS           Z4, Z5, Z6
 	VSUBPS           Z4, Z5, Z4
 	VMOVUPS          Z6, (DX)(SI*2)
@@ -1660,13 +6202,13 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points9To4Factors<>+0(SB)/4, $0x3fa00000
-DATA points9To4Factors<>+4(SB)/4, $0x3ec00000
-DATA points9To4Factors<>+8(SB)/4, $0x3fc80000
-DATA points9To4Factors<>+12(SB)/4, $0x3e100000
-DATA points9To4Factors<>+16(SB)/4, $0x3d580000
-DATA points9To4Factors<>+20(SB)/4, $0x3ffa0000
-GLOBL points9To4Factors<>(SB), RODATA|NOPTR, $24
+DATA points9To4AVX512Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To4AVX512Factors<>+4(SB)/4, $0x3ec00000
+DATA points9To4AVX512Factors<>+8(SB)/4, $0x3fc80000
+DATA points9To4AVX512Factors<>+12(SB)/4, $0x3e100000
+DATA points9To4AVX512Factors<>+16(SB)/4, $0x3d580000
+DATA points9To4AVX512Factors<>+20(SB)/4, $0x3ffa0000
+GLOBL points9To4AVX512Factors<>(SB), RODATA|NOPTR, $24
 
 // func points9To4AVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1700,17 +6242,17 @@ down:
 	VADDPS           Z9, Z3, Z3
 	VADDPS           Z5, Z3, Z3
 	VMOVUPS          Z3, (DX)
-	VMULPS.BCST      points9To4Factors<>+0(SB), Z2, Z3
-	VFMADD231PS.BCST points9To4Factors<>+4(SB), Z0, Z3
+	VMULPS.BCST      points9To4AVX512Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To4AVX512Factors<>+4(SB), Z0, Z3
 	VADDPS           Z6, Z3, Z3
 	VMOVUPS          Z3, 576(DX)
-	VMULPS.BCST      points9To4Factors<>+8(SB), Z1, Z1
-	VFMADD231PS.BCST points9To4Factors<>+12(SB), Z9, Z1
+	VMULPS.BCST      points9To4AVX512Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+12(SB), Z9, Z1
 	VADDPS           Z7, Z1, Z1
 	VMOVUPS          Z1, 1152(DX)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To4Factors<>+16(SB), Z0, Z1
-	VFMADD231PS.BCST points9To4Factors<>+20(SB), Z2, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+20(SB), Z2, Z1
 	VADDPS           Z8, Z1, Z1
 	VMOVUPS          Z1, 1728(DX)
 	ADDQ             24(AX), CX
@@ -1741,17 +6283,17 @@ along:
 	VADDPS           Z9, Z3, Z3
 	VADDPS           Z5, Z3, Z3
 	VMOVUPS          Z3, (DX)
-	VMULPS.BCST      points9To4Factors<>+0(SB), Z2, Z3
-	VFMADD231PS.BCST points9To4Factors<>+4(SB), Z0, Z3
+	VMULPS.BCST      points9To4AVX512Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To4AVX512Factors<>+4(SB), Z0, Z3
 	VADDPS           Z6, Z3, Z3
 	VMOVUPS          Z3, (DX)(SI*1)
-	VMULPS.BCST      points9To4Factors<>+8(SB), Z1, Z1
-	VFMADD231PS.BCST points9To4Factors<>+12(SB), Z9, Z1
+	VMULPS.BCST      points9To4AVX512Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+12(SB), Z9, Z1
 	VADDPS           Z7, Z1, Z1
 	VMOVUPS          Z1, (DX)(SI*2)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To4Factors<>+16(SB), Z0, Z1
-	VFMADD231PS.BCST points9To4Factors<>+20(SB), Z2, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To4AVX512Factors<>+20(SB), Z2, Z1
 	VADDPS           Z8, Z1, Z1
 	VMOVUPS          Z1, (DX)(DI*1)
 	ADDQ             $0x00000240, CX
@@ -1767,13 +6309,13 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points9To8Factors<>+0(SB)/4, $0x3fa00000
-DATA points9To8Factors<>+4(SB)/4, $0x3ec00000
-DATA points9To8Factors<>+8(SB)/4, $0x3fc80000
-DATA points9To8Factors<>+12(SB)/4, $0x3e100000
-DATA points9To8Factors<>+16(SB)/4, $0x3d580000
-DATA points9To8Factors<>+20(SB)/4, $0x3ffa0000
-GLOBL points9To8Factors<>(SB), RODATA|NOPTR, $24
+DATA points9To8AVX512Factors<>+0(SB)/4, $0x3fa00000
+DATA points9To8AVX512Factors<>+4(SB)/4, $0x3ec00000
+DATA points9To8AVX512Factors<>+8(SB)/4, $0x3fc80000
+DATA points9To8AVX512Factors<>+12(SB)/4, $0x3e100000
+DATA points9To8AVX512Factors<>+16(SB)/4, $0x3d580000
+DATA points9To8AVX512Factors<>+20(SB)/4, $0x3ffa0000
+GLOBL points9To8AVX512Factors<>(SB), RODATA|NOPTR, $24
 
 // func points9To8AVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1806,15 +6348,15 @@ down:
 	VMOVAPS          Z1, Z3
 	VADDPS           Z9, Z3, Z3
 	VMOVUPS          Z3, 576(DX)
-	VMULPS.BCST      points9To8Factors<>+0(SB), Z2, Z3
-	VFMADD231PS.BCST points9To8Factors<>+4(SB), Z0, Z3
+	VMULPS.BCST      points9To8AVX512Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To8AVX512Factors<>+4(SB), Z0, Z3
 	VMOVUPS          Z3, 1728(DX)
-	VMULPS.BCST      points9To8Factors<>+8(SB), Z1, Z1
-	VFMADD231PS.BCST points9To8Factors<>+12(SB), Z9, Z1
+	VMULPS.BCST      points9To8AVX512Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+12(SB), Z9, Z1
 	VMOVUPS          Z1, 2880(DX)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To8Factors<>+16(SB), Z0, Z1
-	VFMADD231PS.BCST points9To8Factors<>+20(SB), Z2, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+20(SB), Z2, Z1
 	VMOVUPS          Z1, 4032(DX)
 	VMOVUPS          Z5, (DX)
 	VMOVUPS          Z6, 1152(DX)
@@ -1849,15 +6391,15 @@ along:
 	VMOVAPS          Z1, Z3
 	VADDPS           Z9, Z3, Z3
 	VMOVUPS          Z3, (DX)(SI*1)
-	VMULPS.BCST      points9To8Factors<>+0(SB), Z2, Z3
-	VFMADD231PS.BCST points9To8Factors<>+4(SB), Z0, Z3
+	VMULPS.BCST      points9To8AVX512Factors<>+0(SB), Z2, Z3
+	VFMADD231PS.BCST points9To8AVX512Factors<>+4(SB), Z0, Z3
 	VMOVUPS          Z3, (DX)(DI*1)
-	VMULPS.BCST      points9To8Factors<>+8(SB), Z1, Z1
-	VFMADD231PS.BCST points9To8Factors<>+12(SB), Z9, Z1
+	VMULPS.BCST      points9To8AVX512Factors<>+8(SB), Z1, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+12(SB), Z9, Z1
 	VMOVUPS          Z1, (DX)(R8*1)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To8Factors<>+16(SB), Z0, Z1
-	VFMADD231PS.BCST points9To8Factors<>+20(SB), Z2, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+16(SB), Z0, Z1
+	VFMADD231PS.BCST points9To8AVX512Factors<>+20(SB), Z2, Z1
 	VMOVUPS          Z1, (DX)(R9*1)
 	VMOVUPS          Z5, (DX)
 	VMOVUPS          Z6, (DX)(SI*2)
@@ -1876,9 +6418,9 @@ along:
 	VZEROUPPER
 	RET
 
-DATA points9To3Factors<>+0(SB)/4, $0x3ec00000
-DATA points9To3Factors<>+4(SB)/4, $0x3fa00000
-GLOBL points9To3Factors<>(SB), RODATA|NOPTR, $8
+DATA points9To3AVX512Factors<>+0(SB)/4, $0x3ec00000
+DATA points9To3AVX512Factors<>+4(SB)/4, $0x3fa00000
+GLOBL points9To3AVX512Factors<>(SB), RODATA|NOPTR, $8
 
 // func points9To3AVX512(transform *transform)
 // Requires: AVX, AVX512F
@@ -1912,8 +6454,8 @@ down:
 	VADDPS           Z9, Z1, Z1
 	VMOVUPS          Z1, (DX)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To3Factors<>+0(SB), Z0, Z1
-	VFMADD231PS.BCST points9To3Factors<>+4(SB), Z2, Z1
+	VFMADD231PS.BCST points9To3AVX512Factors<>+0(SB), Z0, Z1
+	VFMADD231PS.BCST points9To3AVX512Factors<>+4(SB), Z2, Z1
 	VMOVUPS          Z1, 1152(DX)
 	VADDPS           Z5, Z6, Z0
 	VADDPS           Z7, Z0, Z0
@@ -1946,8 +6488,8 @@ along:
 	VADDPS           Z9, Z1, Z1
 	VMOVUPS          Z1, (DX)
 	VMOVAPS          Z4, Z1
-	VFMADD231PS.BCST points9To3Factors<>+0(SB), Z0, Z1
-	VFMADD231PS.BCST points9To3Factors<>+4(SB), Z2, Z1
+	VFMADD231PS.BCST points9To3AVX512Factors<>+0(SB), Z0, Z1
+	VFMADD231PS.BCST points9To3AVX512Factors<>+4(SB), Z2, Z1
 	VMOVUPS          Z1, (DX)(SI*2)
 	VADDPS           Z5, Z6, Z0
 	VADDPS           Z7, Z0, Z0
@@ -2061,9 +6603,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func pointCols1AVX512(pointTile *pointTile)
+// func pointCols8x1AVX512(pointTile *pointTile)
 // Requires: AVX, AVX512F
-TEXT ·pointCols1AVX512(SB), NOSPLIT, $0-8
+TEXT ·pointCols8x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ pointTile+0(FP), AX
 	MOVQ 24(AX), CX
 	MOVQ 64(AX), R8
@@ -2347,9 +6889,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func pointCols2AVX512(pointTile *pointTile)
+// func pointCols8x2AVX512(pointTile *pointTile)
 // Requires: AVX, AVX512F
-TEXT ·pointCols2AVX512(SB), NOSPLIT, $0-8
+TEXT ·pointCols8x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ pointTile+0(FP), AX
 	MOVQ 24(AX), CX
 	MOVQ 64(AX), R8

@@ -42,12 +42,23 @@ type table struct {
 	at   map[float64]int
 }
 
+// table starts that of a function.
+func (a *asm) table(function string) *table {
+	t := &table{a: a, data: a.StaticGlobal(function + a.name + "Factors"), at: map[float64]int{}}
+	a.DataAttributes(attr.RODATA | attr.NOPTR)
+	return t
+}
+
+// get is the place of v, in the form of asm.mulFactor.
 func (t *table) get(v float64) operand.Mem {
+	size := 4 * t.a.factorCopies()
 	i, ok := t.at[v]
 	if !ok {
-		i = 4 * len(t.at)
+		i = size * len(t.at)
 		t.at[v] = i
-		t.a.AddDatum(i, operand.U32(math.Float32bits(float32(v))))
+		for copies := 0; copies < size; copies += 4 {
+			t.a.AddDatum(i+copies, operand.U32(math.Float32bits(float32(v))))
+		}
 	}
 	return t.data.Offset(i)
 }
@@ -62,17 +73,17 @@ func (t *table) sum(row []float64, in []reg.VecVirtual, idx []int) reg.VecVirtua
 		}
 	}
 	if row[first] == 1 {
-		a.VMOVAPS(in[first], acc)
+		a.copy(in[first], acc)
 	} else {
-		a.VMULPS_BCST(t.get(row[first]), in[first], acc)
+		a.mulFactor(t.get(row[first]), in[first], acc)
 	}
 	for _, i := range idx {
 		switch {
 		case i == first:
 		case row[i] == 1:
-			a.VADDPS(in[i], acc, acc)
+			a.add(in[i], acc, acc)
 		default:
-			a.VFMADD231PS_BCST(t.get(row[i]), in[i], acc)
+			a.fmaFactor(t.get(row[i]), in[i], acc)
 		}
 	}
 	return acc
@@ -109,12 +120,12 @@ func dataPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out fun
 		plus, minus := a.vec(), t.sum(m[i], in, idx)
 		even := t.sum(m[i], before, idx) // the same factors
 		if q := p.finite[i]; q == 1 {
-			a.VADDPS(even, minus, plus)
-			a.VSUBPS(even, minus, minus)
+			a.add(even, minus, plus)
+			a.sub(even, minus, minus)
 		} else {
-			a.VMOVAPS(minus, plus)
-			a.VFMADD231PS_BCST(t.get(q), even, plus)
-			a.VFNMADD231PS_BCST(t.get(q), even, minus)
+			a.copy(minus, plus)
+			a.fmaFactor(t.get(q), even, plus)
+			a.fnmaFactor(t.get(q), even, minus)
 		}
 		out(i, plus)
 		out(i+1, minus)
@@ -131,11 +142,11 @@ func filterPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out f
 	}
 	for i := z; i < n-1; i += 2 {
 		even, odd, plus, minus := t.sum(m[i], in, every(0, len(in))), t.sum(m[i], in, every(1, len(in))), a.vec(), a.vec()
-		a.VADDPS(even, odd, plus)
+		a.add(even, odd, plus)
 		if z > 0 {
-			a.VSUBPS(odd, even, minus)
+			a.sub(odd, even, minus)
 		} else {
-			a.VSUBPS(even, odd, minus)
+			a.sub(even, odd, minus)
 		}
 		out(i, plus)
 		out(i+1, minus)
@@ -149,8 +160,8 @@ func outPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func
 	sums, diffs := append([]reg.VecVirtual{}, in...), append([]reg.VecVirtual{}, in...)
 	for i := z; i < n-1; i += 2 {
 		sums[i], diffs[i] = a.vec(), a.vec()
-		a.VADDPS(in[i+1], in[i], sums[i])
-		a.VSUBPS(in[i+1], in[i], diffs[i])
+		a.add(in[i+1], in[i], sums[i])
+		a.sub(in[i+1], in[i], diffs[i])
 	}
 	for i, row := range m {
 		from, idx := sums, every(z, n-1)
@@ -168,8 +179,7 @@ func outPairs(t *table, p pointSet, m [][]float64, in []reg.VecVirtual, out func
 
 // largeTransform is transform with constants in memory.
 func largeTransform(a *asm, name, doc string, to, from int, apply lineMap) {
-	consts := &table{a: a, data: a.StaticGlobal(name + "Factors"), at: map[float64]int{}}
-	a.DataAttributes(attr.RODATA | attr.NOPTR)
+	consts := a.table(name)
 	a.function(name, "func(transform *byte)", "transforms "+doc+".")
 	t := a.gp("transform")
 	a.bothWays(t, to, from, func() strides { return a.strides(t, trInRow, from) }, func() strides { return a.strides(t, trOutCol, to) },
@@ -191,8 +201,8 @@ func lanesToHalfPlanes(a *asm) {
 	a.function("lanesToHalfPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
 	bias := a.vec()
-	a.VMOVUPS(operand.Mem{Base: a.gp("bias")}, bias)
-	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
+	a.move(operand.Mem{Base: a.gp("bias")}, bias)
+	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.add(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.roundPairs(v, v)
 		a.VMOVDQU16(a.lower(v), k, m)
 	})

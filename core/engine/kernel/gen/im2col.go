@@ -8,6 +8,9 @@ import (
 // im2col emits the copies of convolution by im2col.
 func im2col(a *asm) {
 	copyRuns(a)
+	if a.lanes < 16 {
+		return
+	}
 	a.everySecond("spreadPairs", "writes n floats to every second place of dst.", func(src, dst operand.Mem, n, pairs reg.Register, full reg.Register, v reg.VecVirtual) {
 		a.VMOVUPS_Z(src, n, v)
 		a.VEXPANDPS_Z(v, full, v)
@@ -26,14 +29,16 @@ func copyRuns(a *asm) {
 	a.function("copyRuns", "func(rows, vectors int, src *float32, step int, dst *float32, width int)",
 		"copies rows of vectors. step and width are bytes.")
 	rows, vectors, src, step, dst, width := a.gp("rows"), a.gp("vectors"), a.gp("src"), a.gp("step"), a.gp("dst"), a.gp("width")
-	from, to, left, v := a.GP64(), a.GP64(), a.GP64(), a.vec()
+	from, to, left, v := a.GP64(), a.GP64(), a.GP64(), a.vecs(16/a.lanes)
 	a.Label("row")
 	a.MOVQ(src, from)
 	a.MOVQ(dst, to)
 	a.MOVQ(vectors, left)
 	a.Label("vector")
-	a.move(operand.Mem{Base: from}, v)
-	a.move(v, operand.Mem{Base: to})
+	for i := range v {
+		a.move(operand.Mem{Base: from, Disp: i * a.size()}, v[i])
+		a.move(v[i], operand.Mem{Base: to, Disp: i * a.size()})
+	}
 	a.ADDQ(operand.U8(64), from)
 	a.ADDQ(operand.U8(64), to)
 	a.countDown(left, "vector")

@@ -34,7 +34,7 @@ var layouts = []layout{
 	{"conv", "dotStep", []field{{"dy", 0}, {"x", 4}, {"lanes", 8}}},
 	{"conv", "transform", []field{
 		{"count", trCount}, {"in", trIn}, {"inRow", trInRow}, {"inCol", trInCol}, {"inStep", trInStep},
-		{"out", trOut}, {"outRow", trOutRow}, {"outCol", trOutCol}, {"outStep", trOutStep}, {"tmp", trTmp},
+		{"out", trOut}, {"outRow", trOutRow}, {"outCol", trOutCol}, {"outStep", trOutStep}, {"tmp", trTmp}, {"part", trPart},
 	}},
 	{"conv", "pointTile", []field{
 		{"count", ptCount}, {"blocks", ptBlocks}, {"steps", ptSteps}, {"jump", ptJump}, {"a", ptA}, {"aStep", ptAStep},

@@ -12,10 +12,11 @@ import (
 const (
 	trCount, trIn, trInRow, trInCol, trInStep   = 0, 8, 16, 24, 32
 	trOut, trOutRow, trOutCol, trOutStep, trTmp = 40, 48, 56, 64, 72
+	trPart                                      = 80
 	ptCount, ptBlocks, ptSteps, ptJump          = 0, 8, 16, 24
 	ptA, ptAStep, ptB0, ptB1                    = 32, 40, 48, 56
 	ptC0, ptC1, ptCStep, ptAdd                  = 64, 72, 80, 88
-	lanesBytes, pointRows, pointStepUnroll      = 64, 8, 4
+	channelBlock, lanesBytes                    = 16, 64 // channels that lie side by side, and their bytes
 )
 
 // winograd emits the kernels of Winograd convolution: transforms of
@@ -30,9 +31,14 @@ func winograd(a *asm) {
 		}
 	}
 	halving(a)
-	for vecs := 1; vecs <= 2; vecs++ {
-		pointTile(a, fmt.Sprintf("pointRows%d", vecs), lanesBytes, 4, vecs)
-		pointTile(a, fmt.Sprintf("pointCols%d", vecs), 4, lanesBytes, vecs)
+	for blocks := 1; blocks <= a.points.blocks; blocks++ {
+		pointTile(a, fmt.Sprintf("pointRows%d", blocks), lanesBytes, 4, a.points.rows, blocks, 4)
+		for _, rows := range a.points.cols {
+			if rows == 0 {
+				continue
+			}
+			pointTile(a, fmt.Sprintf("pointCols%dx%d", rows, blocks), 4, lanesBytes, rows, blocks, a.points.unroll)
+		}
 	}
 	planesToLanes(a)
 	lanesToPlanes(a)
@@ -129,25 +135,50 @@ func outMatrix(finite []float64, n int) [][]float64 {
 	return m
 }
 
-// constants are the factors other than 0 and ±1 of a matrix, in registers.
-type constants map[float64]reg.VecVirtual
+// constants are the factors other than 0 and ±1 of a matrix: in registers, or in
+// memory where there are too few of those.
+type constants struct {
+	registers map[float64]reg.VecVirtual
+	memory    *table
+}
 
-func (a *asm) constants(m [][]float64) constants {
-	c := constants{}
+// constants go in front of the function.
+func (a *asm) constants(name string) constants {
+	if a.lanes < channelBlock {
+		return constants{memory: a.table(name)}
+	}
+	return constants{registers: map[float64]reg.VecVirtual{}}
+}
+
+// load fills the registers.
+func (c constants) load(a *asm, m [][]float64) {
+	if c.memory != nil {
+		return
+	}
 	for _, row := range m {
 		for _, v := range row {
 			v = math.Abs(v)
-			if v == 0 || v == 1 || c[v] != nil {
+			if v == 0 || v == 1 || c.registers[v] != nil {
 				continue
 			}
 			g, x, z := a.GP32(), a.XMM(), a.vec()
 			a.MOVL(operand.U32(math.Float32bits(float32(v))), g)
 			a.VMOVD(g, x)
 			a.spread(x, z)
-			c[v] = z
+			c.registers[v] = z
 		}
 	}
-	return c
+}
+
+// factor is |v| in every lane.
+func (c constants) factor(v float64) operand.Op {
+	if v = math.Abs(v); v == 1 {
+		return nil
+	}
+	if c.memory != nil {
+		return c.memory.get(v)
+	}
+	return c.registers[v]
 }
 
 // combine computes Σ row[i]·in[i] over the indices given, nil if there are none.
@@ -163,7 +194,7 @@ func (a *asm) combine(c constants, row []float64, in []reg.VecVirtual, idx func(
 	}
 	for _, i := range order {
 		v, x := row[i], in[i]
-		k := c[math.Abs(v)]
+		k := c.factor(v)
 		switch {
 		case acc == nil && v == 1:
 			acc = a.vec()
@@ -261,10 +292,11 @@ type linear func(c constants, m [][]float64, in []reg.VecVirtual, out func(i int
 // columns into tmp, then along the rows.
 func transform(a *asm, name, doc string, m [][]float64, apply linear) {
 	to, from := len(m), len(m[0])
+	c := a.constants(name)
 	a.function(name, "func(transform *byte)", "transforms "+doc+".")
 	t := a.gp("transform")
 	rows, cols := a.strides(t, trInRow, from), a.strides(t, trOutCol, to)
-	c := a.constants(m)
+	c.load(a, m)
 	a.bothWays(t, to, from, func() strides { return rows }, func() strides { return cols },
 		func(in []reg.VecVirtual, out func(i int, v reg.VecVirtual)) { apply(c, m, in, out) })
 }
@@ -275,9 +307,10 @@ func (a *asm) bothWays(t reg.GPVirtual, to, from int, rows, cols func() strides,
 	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
 	p, q, left := a.GP64(), a.GP64(), a.GP64()
 	v := a.vecs(from)
-	lines := func(label string, n int, src, dst operand.Mem, load, store func(i int) operand.Mem, next func()) {
+	lines := func(label string, n int, src, dst operand.Mem, inPart reg.GPVirtual, load, store func(i int) operand.Mem, next func()) {
 		a.MOVQ(src, p)
 		a.MOVQ(dst, q)
+		a.addPart(t, inPart)
 		a.MOVQ(operand.U64(n), left)
 		a.Label(label)
 		for i := range from {
@@ -290,17 +323,18 @@ func (a *asm) bothWays(t reg.GPVirtual, to, from int, rows, cols func() strides,
 
 	a.Label("square")
 	in := rows()
-	lines("down", from, field(trIn), field(trTmp), func(i int) operand.Mem { return in.at(p, i) },
-		func(i int) operand.Mem { return operand.Mem{Base: q, Disp: i * from * lanesBytes} }, func() {
+	lines("down", from, field(trIn), field(trTmp), p, func(i int) operand.Mem { return in.at(p, i) },
+		func(i int) operand.Mem { return operand.Mem{Base: q, Disp: i * from * a.size()} }, func() {
 			a.ADDQ(field(trInCol), p)
-			a.ADDQ(operand.U8(lanesBytes), q)
+			a.ADDQ(operand.U8(a.size()), q)
 		})
 	out := cols()
-	lines("along", to, field(trTmp), field(trOut), func(i int) operand.Mem { return operand.Mem{Base: p, Disp: i * lanesBytes} },
+	lines("along", to, field(trTmp), field(trOut), q, func(i int) operand.Mem { return operand.Mem{Base: p, Disp: i * a.size()} },
 		func(i int) operand.Mem { return out.at(q, i) }, func() {
-			a.ADDQ(operand.U32(from*lanesBytes), p)
+			a.ADDQ(operand.U32(from*a.size()), p)
 			a.ADDQ(field(trOutRow), q)
 		})
+	a.nextPart(t, "square")
 	a.MOVQ(field(trInStep), p)
 	a.ADDQ(p, field(trIn))
 	a.MOVQ(field(trOutStep), p)
@@ -309,21 +343,50 @@ func (a *asm) bothWays(t reg.GPVirtual, to, from int, rows, cols func() strides,
 	a.ret()
 }
 
-// pointTile emits C = A·B, or C += A·B, for count times 8 rows and one or two vectors of columns.
-func pointTile(a *asm, name string, row, step, vecs int) {
-	a.function(name, "func(pointTile *byte)", fmt.Sprintf("multiplies rows, %d bytes apart, with %d vectors, 8 rows at a time.", row, vecs))
+// size is the bytes of a register.
+func (a *asm) size() int { return 4 * a.lanes }
+
+// addPart moves an address on to the part of the 16 channels that is being transformed:
+// one register after the other.
+func (a *asm) addPart(t, p reg.GPVirtual) {
+	if a.lanes < channelBlock {
+		a.ADDQ(operand.Mem{Base: t, Disp: trPart}, p)
+	}
+}
+
+// nextPart goes back to label for the next part, and behind the last one on.
+func (a *asm) nextPart(t reg.GPVirtual, label string) {
+	if a.lanes == channelBlock {
+		return
+	}
+	part := operand.Mem{Base: t, Disp: trPart}
+	a.ADDQ(operand.U8(a.size()), part)
+	a.CMPQ(part, operand.U8(lanesBytes))
+	a.JL(operand.LabelRef(label))
+	a.MOVQ(operand.U32(0), part)
+}
+
+// pointTile emits C = A·B, or C += A·B, for count times some rows and one or two blocks
+// of columns, unroll products at a time.
+func pointTile(a *asm, name string, row, step, rows, blocks, unroll int) {
+	a.function(name, "func(pointTile *byte)", fmt.Sprintf("multiplies rows, %d bytes apart, with %d blocks of 16, %d rows at a time.", row, blocks, rows))
 	t := a.gp("pointTile")
 	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
-	jump, pa, blocks, steps := a.field(t, ptJump), a.GP64(), a.GP64(), a.GP64()
+	jump, pa, left, steps := a.field(t, ptJump), a.GP64(), a.GP64(), a.GP64()
 	b, c := []reg.GPVirtual{a.GP64()}, []reg.GPVirtual{a.field(t, ptC0)}
-	if vecs == 2 {
+	if blocks == 2 {
 		b, c = append(b, a.GP64()), append(c, a.field(t, ptC1))
 	}
-	acc, v, w := a.vecs(pointRows*vecs), a.vecs(vecs), a.vecs(2)
+	parts := channelBlock / a.lanes
+	vecs := blocks * parts
+	of := func(base []reg.GPVirtual, j, disp int) operand.Mem { // vector j of a row
+		return operand.Mem{Base: base[j/parts], Disp: disp + j%parts*a.size()}
+	}
+	acc, v, w := a.vecs(rows*vecs), a.vecs(vecs), a.vecs(2)
 	a.Label("rows")
 	a.MOVQ(field(ptA), pa)
-	a.MOVQ(field(ptBlocks), blocks)
-	for j := range vecs {
+	a.MOVQ(field(ptBlocks), left)
+	for j := range b {
 		a.MOVQ(field(ptB0+8*j), b[j])
 	}
 	for _, v := range acc {
@@ -332,11 +395,11 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 	a.Label("block")
 	a.MOVQ(field(ptSteps), steps)
 	a.Label("steps")
-	for u := range pointStepUnroll {
+	for u := range unroll {
 		for j := range vecs {
-			a.move(operand.Mem{Base: b[j], Disp: u * lanesBytes}, v[j])
+			a.move(of(b, j, u*lanesBytes), v[j])
 		}
-		for i := range pointRows {
+		for i := range rows {
 			m := operand.Mem{Base: pa, Disp: i*row + u*step}
 			if vecs == 1 {
 				a.VFMADD231PS_BCST(m, v[0], acc[i])
@@ -348,24 +411,24 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 			}
 		}
 	}
-	a.ADDQ(operand.U32(pointStepUnroll*step), pa)
-	for j := range vecs {
-		a.ADDQ(operand.U32(pointStepUnroll*lanesBytes), b[j])
+	a.ADDQ(operand.U32(unroll*step), pa)
+	for j := range b {
+		a.ADDQ(operand.U32(unroll*lanesBytes), b[j])
 	}
-	a.SUBQ(operand.U8(pointStepUnroll), steps)
+	a.SUBQ(operand.U8(unroll), steps)
 	a.JNZ(operand.LabelRef("steps"))
 	a.ADDQ(jump, pa)
-	a.countDown(blocks, "block")
+	a.countDown(left, "block")
 	a.CMPQ(field(ptAdd), operand.U8(0))
 	a.JEQ(operand.LabelRef("store"))
 	for i, v := range acc {
-		a.add(operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes}, v, v)
+		a.add(of(c, i%vecs, i/vecs*lanesBytes), v, v)
 	}
 	a.Label("store")
 	for i, v := range acc {
-		a.move(v, operand.Mem{Base: c[i%vecs], Disp: i / vecs * lanesBytes})
+		a.move(v, of(c, i%vecs, i/vecs*lanesBytes))
 	}
-	for j := range vecs {
+	for j := range c {
 		a.ADDQ(field(ptCStep), c[j])
 	}
 	a.MOVQ(field(ptAStep), pa)
@@ -379,6 +442,10 @@ func pointTile(a *asm, name string, row, step, vecs int) {
 func planesToLanes(a *asm) {
 	a.function("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
 		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
+	if a.lanes < channelBlock {
+		a.fromPlanesByEight(func(p operand.Mem, mask, v reg.VecVirtual) { a.VMASKMOVPS(p, mask, v) })
+		return
+	}
 	a.fromPlanes(func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
 }
 
@@ -408,6 +475,14 @@ func (a *asm) fromPlanes(load func(p operand.Mem, k reg.Register, v reg.VecVirtu
 func lanesToPlanes(a *asm) {
 	a.function("lanesToPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *float32, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
+	if a.lanes < channelBlock {
+		p, bias := a.gp("bias"), a.vecs(2)
+		for i, b := range bias {
+			a.move(operand.Mem{Base: p, Disp: i * a.size()}, b)
+		}
+		a.toPlanesByEight(func(m operand.Mem, part int, v reg.VecVirtual) { a.add(m, bias[part], v) }, a.storePiece, 4)
+		return
+	}
 	bias := a.vec()
 	a.move(operand.Mem{Base: a.gp("bias")}, bias)
 	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, bias, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS(v, k, m) })
@@ -417,6 +492,10 @@ func lanesToPlanes(a *asm) {
 func lanesOntoPlanes(a *asm) {
 	a.function("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
 		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
+	if a.lanes < channelBlock {
+		a.toPlanesByEight(func(m operand.Mem, _ int, v reg.VecVirtual) { a.move(m, v) }, a.addPiece, 4)
+		return
+	}
 	a.toPlanes(func(m operand.Mem, v reg.VecVirtual) { a.move(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.VADDPS(m, v, k, v)
 		a.VMOVUPS(v, k, m)

@@ -19,15 +19,25 @@ type isa struct {
 	lanes            int
 	tileRows         int // of a product: with two vectors of columns of B and two broadcasts of A
 	dotRows, dotCols int // of a weight gradient
+	points           pointShape
+}
+
+// pointShape is the tiles of the products between the transforms of Winograd: rows of
+// tiles of pixels by blocks of 16 channels; and by sums over those, whose rows are the 16
+// channels of a block and so split into the heights cols, unroll products at a time.
+type pointShape struct {
+	rows, blocks int
+	cols         [2]int
+	unroll       int
 }
 
 var (
-	avx2   = isa{"AVX2", 8, 6, 3, 3}
-	avx512 = isa{"AVX512", 16, 14, 4, 6}
+	avx2   = isa{"AVX2", 8, 6, 3, 3, pointShape{6, 1, [2]int{6, 5}, 2}}
+	avx512 = isa{"AVX512", 16, 14, 4, 6, pointShape{8, 2, [2]int{8}, 4}}
 	// avx512bf16 is AVX-512 with products of bfloat16 pairs. Only its own families
 	// are written for it; everything else it has from AVX-512. A 5×5 filter has five
 	// times five taps.
-	avx512bf16 = isa{"BF16", 16, 14, 4, 5}
+	avx512bf16 = isa{"BF16", 16, 14, 4, 5, pointShape{}}
 )
 
 // float32, one operation for each lane; max gives y where either is NaN.
@@ -40,6 +50,40 @@ func (a *asm) sqrt(x, dst operand.Op)    { a.VSQRTPS(x, dst) }
 func (a *asm) max(x, y, dst operand.Op)  { a.VMAXPS(x, y, dst) }
 func (a *asm) fma(x, y, sum operand.Op)  { a.VFMADD231PS(x, y, sum) }
 func (a *asm) fnma(x, y, sum operand.Op) { a.VFNMADD231PS(x, y, sum) }
+
+// mulFactor, fmaFactor and fnmaFactor multiply by a constant in memory, of which there are
+// factorCopies side by side: AVX-512 reads a single one into every lane.
+
+func (a *asm) factorCopies() int {
+	if a.lanes == 16 {
+		return 1
+	}
+	return a.lanes
+}
+
+func (a *asm) mulFactor(m operand.Mem, x, dst operand.Op) {
+	if a.lanes == 16 {
+		a.VMULPS_BCST(m, x, dst)
+	} else {
+		a.VMULPS(m, x, dst)
+	}
+}
+
+func (a *asm) fmaFactor(m operand.Mem, x, sum operand.Op) {
+	if a.lanes == 16 {
+		a.VFMADD231PS_BCST(m, x, sum)
+	} else {
+		a.VFMADD231PS(m, x, sum)
+	}
+}
+
+func (a *asm) fnmaFactor(m operand.Mem, x, sum operand.Op) {
+	if a.lanes == 16 {
+		a.VFNMADD231PS_BCST(m, x, sum)
+	} else {
+		a.VFNMADD231PS(m, x, sum)
+	}
+}
 
 // float64, in half as many lanes; widen64 is the way there.
 

@@ -1,0 +1,130 @@
+package conv
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
+// The kernels of Winograd: with 6 points for filters of 3×3, with 8 for 5×5, with 9 for
+// 3×3 with stride 2, and with 10 and 11 for those of larger tiles, which exist for
+// AVX-512 alone.
+
+// dataToPoints evaluates tiles of pixels×pixels.
+func dataToPoints(pixels, points int, t *transform) {
+	switch [2]int{pixels, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
+	case [2]int{6, 6}:
+		vecDataTo6Points(t)
+	case [2]int{8, 8}:
+		vecDataTo8Points(t)
+	case [2]int{5, 9}:
+		vecData5To9Points(t)
+	case [2]int{9, 9}:
+		vecData9To9Points(t)
+	case [2]int{10, 10}:
+		vecDataTo10Points(t)
+	case [2]int{11, 11}:
+		vecDataTo11Points(t)
+	}
+}
+
+// filterToPoints evaluates filters of n×n taps.
+func filterToPoints(n, points int, t *transform) {
+	switch [2]int{n, points} {
+	case [2]int{1, 1}:
+		copyVectors(t)
+	case [2]int{3, 6}:
+		vecFilter3To6Points(t)
+	case [2]int{4, 6}:
+		vecFilter4To6Points(t)
+	case [2]int{4, 8}:
+		vecFilter4To8Points(t)
+	case [2]int{5, 8}:
+		vecFilter5To8Points(t)
+	case [2]int{3, 9}:
+		vecFilter3To9Points(t)
+	case [2]int{4, 9}:
+		vecFilter4To9Points(t)
+	case [2]int{3, 10}:
+		vecFilter3To10Points(t)
+	case [2]int{8, 10}:
+		vecFilter8To10Points(t)
+	case [2]int{5, 11}:
+		vecFilter5To11Points(t)
+	case [2]int{7, 11}:
+		vecFilter7To11Points(t)
+	}
+}
+
+// pointsTo interpolates to n×n outputs. A single point is the first of them, and
+// the others are left alone.
+func pointsTo(points, n int, t *transform) {
+	if points == 1 {
+		copyVectors(t)
+		return
+	}
+	switch [2]int{points, n} {
+	case [2]int{6, 3}:
+		vecPoints6To3(t)
+	case [2]int{6, 4}:
+		vecPoints6To4(t)
+	case [2]int{8, 4}:
+		vecPoints8To4(t)
+	case [2]int{8, 5}:
+		vecPoints8To5(t)
+	case [2]int{9, 3}:
+		vecPoints9To3(t)
+	case [2]int{9, 4}:
+		vecPoints9To4(t)
+	case [2]int{9, 8}:
+		vecPoints9To8(t)
+	case [2]int{10, 3}:
+		vecPoints10To3(t)
+	case [2]int{10, 8}:
+		vecPoints10To8(t)
+	case [2]int{11, 5}:
+		vecPoints11To5(t)
+	case [2]int{11, 7}:
+		vecPoints11To7(t)
+	}
+}
+
+// copyVectors is the transform of a square of one block of channels.
+func copyVectors(t *transform) {
+	vecCopyRuns(t.count, 1, t.in, t.inStep, t.out, t.outStep)
+}
+
+// pointRows multiplies tiles with one or two blocks of output channels.
+func pointRows(blocks int, t *pointTile) {
+	if blocks == 1 {
+		vecPointRows1(t)
+	} else {
+		vecPointRows2(t)
+	}
+}
+
+// pointCols multiplies the 16 channels of a block of the input with one or two blocks of
+// output channels, summed over tiles.
+func pointCols(blocks int, t *pointTile) {
+	switch {
+	case !kernel.Wide():
+		t.setRows(1, 6)
+		vecPointCols6x1(t)
+		t.c0 = (*float32)(unsafe.Add(unsafe.Pointer(t.c0), t.cStep))
+		t.setRows(2, 5)
+		vecPointCols5x1(t)
+	case blocks == 1:
+		t.setRows(2, 8)
+		vecPointCols8x1(t)
+	default:
+		t.setRows(2, 8)
+		vecPointCols8x2(t)
+	}
+}
+
+// setRows makes it count times so many rows, which lie side by side in a block of channels.
+func (t *pointTile) setRows(count, rows int) {
+	t.count, t.aStep, t.cStep = count, 4*rows, 4*rows*channelLanes
+}

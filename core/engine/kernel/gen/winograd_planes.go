@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// This file is the copies between planes and vectors of 16 channels where a register
+// holds 8 lanes: each square of 16 pixels by 16 channels is four of 8 by 8, and the
+// right two are left out where a row has at most 8 pixels.
+
+const half = 8
+
+// eightRows addresses 8 rows from a base.
+func (a *asm) eightRows(distance reg.GPVirtual) strides {
+	s := strides{distance}
+	for i := 1; i < half/2; i++ {
+		s[i] = a.GP64()
+		a.LEAQ(operand.Mem{Base: s[i-1], Index: distance, Scale: 2}, s[i])
+	}
+	return s
+}
+
+// squares calls body for each square of 8 by 8 of a row: those of channels 8·part and
+// after, and of pixels 8·group and after. The mask at pixels says which of these count.
+func (a *asm) squares(pixels reg.GPVirtual, body func(part, group int)) {
+	for group := range 2 {
+		if group == 1 {
+			a.CMPL(operand.Mem{Base: pixels, Disp: 4 * half}, operand.U8(0))
+			a.JE(operand.LabelRef("next"))
+		}
+		for part := range 2 {
+			body(part, group)
+		}
+	}
+	a.Label("next")
+}
+
+// fromPlanesByEight is fromPlanes.
+func (a *asm) fromPlanesByEight(load func(p operand.Mem, mask, v reg.VecVirtual)) {
+	rows, src, plane, width, mask, dst, stride, ahead := a.gp("rows"), a.gp("src"), a.gp("plane"), a.gp("width"), a.gp("mask"), a.gp("dst"), a.gp("stride"), a.gp("ahead")
+	at, p, next := a.eightRows(plane), a.GP64(), a.GP64()
+	masks := a.vecs(2)
+	for i, m := range masks {
+		a.move(operand.Mem{Base: mask, Disp: i * a.size()}, m)
+	}
+	a.Label("row")
+	a.squares(mask, func(part, group int) {
+		a.partOf(src, plane, part, p)
+		a.LEAQ(operand.Mem{Base: p, Index: ahead, Scale: 1}, next)
+		v := a.vecs(half)
+		for i := range v {
+			if group == 0 {
+				a.PREFETCHT1(at.at(next, i))
+			}
+			load(at.at(p, i).Offset(group*a.size()), masks[group], v[i])
+		}
+		for i, x := range a.transpose(v) {
+			a.move(x, operand.Mem{Base: dst, Disp: (group*half+i)*lanesBytes + part*a.size()})
+		}
+	})
+	a.ADDQ(width, src)
+	a.ADDQ(stride, dst)
+	a.countDown(rows, "row")
+	a.ret()
+}
+
+// partOf leads to the first plane of a part of 16 channels.
+func (a *asm) partOf(base, plane reg.GPVirtual, part int, p reg.GPVirtual) {
+	if part == 0 {
+		a.MOVQ(base, p)
+	} else {
+		a.LEAQ(operand.Mem{Base: base, Index: plane, Scale: half}, p)
+	}
+}
+
+// toPlanesByEight is toPlanes. load reads a vector of channels of a part, and store
+// writes the pixels of a row that lie in the first n lanes of a register: 8, 4, 2 or 1.
+func (a *asm) toPlanesByEight(load func(m operand.Mem, part int, v reg.VecVirtual), store func(v reg.VecVirtual, n int, m operand.Mem), size int) {
+	rows, src, stride, dst, plane, width, mask := a.gp("rows"), a.gp("src"), a.gp("stride"), a.gp("dst"), a.gp("plane"), a.gp("width"), a.gp("mask")
+	at, p, next := a.eightRows(plane), a.GP64(), a.GP64()
+	a.Label("row")
+	a.squares(mask, func(part, group int) {
+		v := a.vecs(half)
+		for i := range v {
+			load(operand.Mem{Base: src, Disp: (group*half+i)*lanesBytes + part*a.size()}, part, v[i])
+		}
+		a.partOf(dst, plane, part, p)
+		v = a.transpose(v)
+		if group == 0 {
+			a.MOVQ(plane, next)
+			a.SHLQ(operand.U8(4), next)
+			a.ADDQ(p, next)
+			for i := range v {
+				a.PREFETCHT1(at.at(next, i))
+			}
+		} else {
+			a.ADDQ(operand.U8(half*size), p)
+		}
+		a.storeRows(v, mask, group, fmt.Sprintf("%d%d", part, group), p, at, store, size)
+	})
+	a.ADDQ(stride, src)
+	a.ADDQ(width, dst)
+	a.countDown(rows, "row")
+	a.ret()
+}
+
+// storeRows stores whole registers, or as many pixels as the mask of the group says in
+// pieces of 4, 2 and 1: some processors take 12 cycles for a masked store.
+func (a *asm) storeRows(v []reg.VecVirtual, mask reg.GPVirtual, group int, label string, p reg.GPVirtual, at strides, store func(v reg.VecVirtual, n int, m operand.Mem), size int) {
+	count, lanes := a.GP64(), a.vec()
+	a.CMPL(operand.Mem{Base: mask, Disp: group*a.size() + 4*(half-1)}, operand.U8(0))
+	a.JE(operand.LabelRef("pieces" + label))
+	for i, x := range v {
+		store(x, half, at.at(p, i))
+	}
+	a.JMP(operand.LabelRef("stored" + label))
+	a.Label("pieces" + label)
+	a.move(operand.Mem{Base: mask, Disp: group * a.size()}, lanes)
+	a.VMOVMSKPS(lanes, count.As32())
+	a.POPCNTL(count.As32(), count.As32())
+	for n := half / 2; n > 0; n /= 2 {
+		a.TESTQ(operand.U32(n), count)
+		a.JZ(operand.LabelRef(fmt.Sprintf("without%d%s", n, label)))
+		for i, x := range v {
+			store(x, n, at.at(p, i))
+			if n == 4 {
+				a.VEXTRACTF128(operand.U8(1), x, x.AsX())
+			} else {
+				a.VPSRLDQ(operand.U8(4*n), x.AsX(), x.AsX())
+			}
+		}
+		a.ADDQ(operand.U8(n*size), p)
+		a.Label(fmt.Sprintf("without%d%s", n, label))
+	}
+	a.Label("stored" + label)
+}
+
+// storePiece writes the first n lanes of v, and addPiece adds memory to them before.
+func (a *asm) storePiece(v reg.VecVirtual, n int, m operand.Mem) {
+	switch n {
+	case 8:
+		a.move(v, m)
+	case 4:
+		a.move(v.AsX(), m)
+	case 2:
+		a.VMOVLPS(v.AsX(), m)
+	case 1:
+		a.VMOVSS(v.AsX(), m)
+	}
+}
+
+func (a *asm) addPiece(v reg.VecVirtual, n int, m operand.Mem) {
+	old := a.vec()
+	switch n {
+	case 8:
+		a.move(m, old)
+	case 4:
+		a.move(m, old.AsX())
+	case 2:
+		a.VMOVSD(m, old.AsX())
+	case 1:
+		a.VMOVSS(m, old.AsX())
+	}
+	a.add(old, v, v)
+	a.storePiece(v, n, m)
+}
