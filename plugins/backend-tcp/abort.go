@@ -11,9 +11,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// farewell is why a rank gave up. It follows everything the rank sent before,
-// so a peer reads it in place of what it waits for.
-type farewell struct {
+// abortMessage is the reason why a rank stopped. It follows everything the rank sent before,
+// so a peer reads it in place of the frame that it waits for.
+type abortMessage struct {
 	Reason string `json:"reason"` // "stall", "mismatch", "peer", "other"
 	Ranks  []int  `json:"ranks,omitempty"`
 	Mine   string `json:"mine,omitempty"`
@@ -23,29 +23,29 @@ type farewell struct {
 
 const maxText = 512
 
-func farewellFor(err error) farewell {
+func abortMessageFor(err error) abortMessage {
 	var stall *sdk.StallError
 	var mismatch *sdk.MismatchError
 	var dead *sdk.PeerError
 	switch {
 	case errors.As(err, &stall):
-		return farewell{Reason: "stall", Ranks: stall.Missing[:min(len(stall.Missing), 256)]}
+		return abortMessage{Reason: "stall", Ranks: stall.Missing[:min(len(stall.Missing), 256)]}
 	case errors.As(err, &mismatch):
-		return farewell{Reason: "mismatch", Ranks: []int{mismatch.Rank, mismatch.Peer}, Mine: clip(mismatch.Mine), Its: clip(mismatch.Its)}
+		return abortMessage{Reason: "mismatch", Ranks: []int{mismatch.Rank, mismatch.Peer}, Mine: clip(mismatch.Mine), Its: clip(mismatch.Its)}
 	case errors.As(err, &dead):
-		return farewell{Reason: "peer", Ranks: []int{dead.Peer}, Text: clip(dead.Cause)}
+		return abortMessage{Reason: "peer", Ranks: []int{dead.Peer}, Text: clip(dead.Cause)}
 	}
-	return farewell{Reason: "other", Text: clip(err.Error())}
+	return abortMessage{Reason: "other", Text: clip(err.Error())}
 }
 
 func clip(s string) string { return s[:min(len(s), maxText)] }
 
-// heard turns rank from's farewell into this rank's error.
-func (b *Backend) heard(from int, f farewell) error {
+// abortError returns this rank's error for the abort message of another.
+func (b *Backend) abortError(from int, f abortMessage) error {
 	me := b.group.Rank
 	switch {
 	case f.Reason == "stall" && slices.Contains(f.Ranks, me):
-		return b.peerError(from, "it gave up waiting for this rank")
+		return b.peerError(from, "it timed out waiting for this rank")
 	case f.Reason == "stall":
 		return b.stall(f.Ranks...)
 	case f.Reason == "mismatch" && len(f.Ranks) == 2:
@@ -53,23 +53,23 @@ func (b *Backend) heard(from int, f farewell) error {
 	case f.Reason == "peer" && len(f.Ranks) == 1 && f.Ranks[0] != me:
 		return b.peerError(f.Ranks[0], f.Text)
 	}
-	return b.peerError(from, "it gave up: "+f.Text)
+	return b.peerError(from, "it stopped: "+f.Text)
 }
 
-// abort tells every peer why this rank stops. It does not wait for anyone: a
-// peer whose buffer is full learns it from the closed connection.
+// abort sends every peer the reason why this rank stops. It does not wait: a
+// peer whose buffer is full sees the closed connection instead.
 func (b *Backend) abort(cause error) {
-	raw, err := json.Marshal(farewellFor(cause))
+	raw, err := json.Marshal(abortMessageFor(cause))
 	if err != nil || len(raw) > maxAbort {
 		raw = []byte(`{}`)
 	}
 	frame := append(make([]byte, headerSize), raw...)
 	header{kindAbort, len(raw)}.encode(frame)
 	for _, l := range b.links {
-		if l.lane > 0 || l.mute() {
+		if l.stream > 0 || l.cannotSend() {
 			continue
 		}
-		l.silent = true
+		l.aborted = true
 		if _, err := l.write(frame, nil); err == nil {
 			_, _ = l.flushed()
 		}
@@ -79,8 +79,8 @@ func (b *Backend) abort(cause error) {
 	}
 }
 
-// readAbort reads why a rank gave up. What was read beyond the header went to
-// where the frame that was due should have gone.
+// readAbort reads an abort message. The bytes read beyond the header are where the
+// expected frame would have been stored.
 func (b *Backend) readAbort(l *link, d due) error {
 	raw := make([]byte, l.in.frame.length)
 	here := copy(raw, l.in.head[headerSize:min(l.in.got, d.size)])
@@ -88,20 +88,20 @@ func (b *Backend) readAbort(l *link, d due) error {
 	if err := b.readRest(l, raw[here:]); err != nil {
 		return b.broken(l.rank, err)
 	}
-	var f farewell
+	var f abortMessage
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return b.peerError(l.rank, errFrame.Error())
 	}
-	return b.heard(l.rank, f)
+	return b.abortError(l.rank, f)
 }
 
-// readRest reads a few bytes that are on their way.
+// readRest reads a few bytes that have been sent already.
 func (b *Backend) readRest(l *link, buf []byte) error {
 	for end := time.Now().Add(2 * slice); len(buf) > 0; {
 		n, err := l.read(buf, nil)
 		buf = buf[n:]
 		if err == errAgain && time.Now().Before(end) {
-			l.deaf = false
+			l.paused = false
 			b.poller.wait([]*link{l}, slice)
 		} else if err != nil {
 			return err
@@ -110,23 +110,23 @@ func (b *Backend) readRest(l *link, buf []byte) error {
 	return nil
 }
 
-// passBlame looks whether the ranks that a stall names are alive and wait for
-// others themselves: then it names those. Ranks that came at the same time run
-// out of time at the same time, so their farewells are here or on their way.
-func (b *Backend) passBlame(err error) error {
+// refineStall replaces ranks that a stall names, but that wait for others themselves,
+// by those others. Ranks that called at the same time also time out at the same
+// time, so their abort messages have arrived or are about to.
+func (b *Backend) refineStall(err error) error {
 	var stall *sdk.StallError
 	if !errors.As(err, &stall) {
 		return err
 	}
-	missing, silent := map[int]bool{}, map[int]*link{}
+	missing, waiting := map[int]bool{}, map[int]*link{}
 	for _, l := range b.links {
-		if l.lane == 0 && slices.Contains(stall.Missing, l.rank) && l.in.got < headerSize {
-			silent[l.rank] = l
+		if l.stream == 0 && slices.Contains(stall.Missing, l.rank) && l.in.got < headerSize {
+			waiting[l.rank] = l
 		}
 	}
-	for end := time.Now().Add(2 * slice); len(silent) > 0 && time.Now().Before(end); {
-		for r, l := range silent {
-			switch its, over := b.farewellOf(l); {
+	for end := time.Now().Add(2 * slice); len(waiting) > 0 && time.Now().Before(end); {
+		for r, l := range waiting {
+			switch its, over := b.abortFrom(l); {
 			case !over:
 				continue
 			case len(its) > 0:
@@ -135,10 +135,10 @@ func (b *Backend) passBlame(err error) error {
 				}
 				stall.Missing = slices.DeleteFunc(stall.Missing, func(m int) bool { return m == r })
 			}
-			delete(silent, r)
+			delete(waiting, r)
 		}
 		for _, l := range b.links {
-			l.deaf, l.writable = silent[l.rank] != l, true
+			l.paused, l.writable = waiting[l.rank] != l, true
 		}
 		b.poller.wait(b.links, slice)
 	}
@@ -151,9 +151,9 @@ func (b *Backend) passBlame(err error) error {
 	return err
 }
 
-// farewellOf reads whom a rank waited for when it gave up; over says that there
-// is no more to learn from it.
-func (b *Backend) farewellOf(l *link) (missing []int, over bool) {
+// abortFrom reads from an abort message for whom a rank waited; over reports that
+// nothing more will come from it.
+func (b *Backend) abortFrom(l *link) (missing []int, over bool) {
 	n, err := l.read(l.in.head[l.in.got:headerSize], nil)
 	if l.in.got += n; err != nil && err != errAgain {
 		return nil, true
@@ -168,9 +168,9 @@ func (b *Backend) farewellOf(l *link) (missing []int, over bool) {
 	return nil, true
 }
 
-// lastWords lets peers read the farewell: closing a connection with unread
-// bytes would make the system throw away what is still on its way to them.
-func (b *Backend) lastWords() {
+// drainPeers gives peers time to read the abort message: if a connection with unread
+// bytes is closed, the system discards what has not been delivered.
+func (b *Backend) drainPeers() {
 	for _, l := range b.links {
 		_ = unix.Shutdown(l.fd, unix.SHUT_WR)
 	}
@@ -180,7 +180,7 @@ func (b *Backend) lastWords() {
 		for _, l := range b.links {
 			for l.lost == nil && l.drain(sink) {
 			}
-			l.deaf, l.writable = l.lost != nil, true
+			l.paused, l.writable = l.lost != nil, true
 			open = open || l.lost == nil
 		}
 		if !open {
@@ -190,13 +190,13 @@ func (b *Backend) lastWords() {
 	}
 }
 
-// lookAround checks connections while ranks wait for each other in memory. One
-// that gave up says so; one that is gone matters only before it agreed to the
-// running call: later it may have finished and left, and if not, some rank
-// that waits for it will tell.
-func (b *Backend) lookAround() error {
+// checkPeers checks connections while ranks wait for each other in shared memory. A
+// rank that failed has sent an abort message. A closed connection is an error only
+// before the rank has agreed to the running call: after that the rank may have
+// finished and left, and if it has not, a rank that waits for it reports it.
+func (b *Backend) checkPeers() error {
 	for _, l := range b.links {
-		if l.lane > 0 {
+		if l.stream > 0 {
 			continue
 		}
 		for err := error(nil); err == nil && l.in.got < headerSize; {
@@ -215,7 +215,7 @@ func (b *Backend) lookAround() error {
 			return err
 		}
 		if awaited && l.in.frame.kind == kindCall {
-			// Local ranks meet in memory; a call on the wire is half a transfer.
+			// Local ranks exchange calls in shared memory; a call on a socket is one end of a transfer.
 			if err := b.readRest(l, l.in.head[headerSize:]); err != nil {
 				return b.broken(l.rank, err)
 			}

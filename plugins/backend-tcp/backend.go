@@ -28,10 +28,10 @@ type Backend struct {
 	set      settings
 	arenas   []*sdk.Arena
 	listener *listener    // what Listen opened
-	conns    [][]net.Conn // by rank and lane, while connecting
-	links    []*link      // those to the ranks on the right first
+	conns    [][]net.Conn // by rank and stream, while connecting
+	links    []*link      // starting with the next higher rank
 	poller   *poller
-	looked   time.Time // when it was last asked which links are cut
+	looked   time.Time // last check for unresponsive hosts
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
 
@@ -46,12 +46,12 @@ type Backend struct {
 	sent    traffic
 }
 
-// traffic counts bytes handed to sockets.
+// traffic counts bytes written to sockets.
 type traffic struct{ payload, headers atomic.Int64 }
 
 // New returns a backend that has not been opened.
 func New() *Backend {
-	return &Backend{life: instance.New("tcp"), cost: typical}
+	return &Backend{life: instance.New("tcp"), cost: defaultCost}
 }
 
 // Info describes the plugin.
@@ -88,8 +88,8 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	return nil
 }
 
-// Attach makes an arena known; call it before Listen, since local peers are
-// given the arenas' descriptors while connecting.
+// Attach adds an arena. It must be called before Listen, because local peers get the
+// arenas' descriptors while connecting.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	if err := b.life.Begin(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	defer b.life.End()
 	switch {
 	case b.listener != nil:
-		return fmt.Errorf("backend tcp: arena %q comes after Listen; attach it before", arena.Name)
+		return fmt.Errorf("backend tcp: arena %q was attached after Listen; attach it before", arena.Name)
 	case len(b.arenas) >= maxArenas:
 		return fmt.Errorf("backend tcp: more than %d arenas", maxArenas)
 	}
@@ -112,7 +112,7 @@ func (b *Backend) Close() error {
 	}
 	defer b.life.End()
 	if b.life.Failed != nil {
-		b.lastWords()
+		b.drainPeers()
 	}
 	for _, l := range b.links {
 		l.close()

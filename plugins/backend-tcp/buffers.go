@@ -53,7 +53,7 @@ func zeroed[T any](s []T, n int) []T {
 	return s
 }
 
-// room makes places for the frames of n peers or rounds, b.depth of the given
+// room allocates slots for the frames of n peers or rounds, b.depth of the given
 // size for each: one is filled while another is reduced.
 func (b *Backend) room(n, size int) {
 	b.depth, b.stride = max(2, b.set.connections), tensor.RoundUp(size, line)
@@ -62,13 +62,13 @@ func (b *Backend) room(n, size int) {
 	}
 }
 
-// slot is where the s-th frame of peer or round k goes.
+// slot returns where the s-th frame of peer or round k is stored.
 func (b *Backend) slot(k, s int) []byte {
 	return b.scratch[(k*b.depth+s%b.depth)*b.stride:][:b.stride]
 }
 
-// combine reduces mine and what the other ranks left in their slots for
-// segment s, in rank order, into mine.
+// combine reduces mine and the other ranks' slots of segment s, in rank order, into
+// mine.
 func (b *Backend) combine(mine []byte, s int) {
 	for r := range b.srcs {
 		if r == b.group.Rank {
@@ -78,7 +78,7 @@ func (b *Backend) combine(mine []byte, s int) {
 		}
 	}
 	into := mine
-	if b.group.Rank > 1 { // reducing into one of the first two is the fast way
+	if b.group.Rank > 1 { // reducing into one of the first two is fastest
 		into = b.srcs[0]
 	}
 	reduce.All(b.op.c.Reduce, b.op.c.DType, into, b.srcs)
@@ -87,8 +87,8 @@ func (b *Backend) combine(mine []byte, s int) {
 	}
 }
 
-// merge reduces what came from another rank into mine, the lower rank's first.
-// The average over all ranks is taken by whoever merges last.
+// merge reduces another rank's bytes into mine, the lower rank's first. The last merge
+// divides for an average.
 func (b *Backend) merge(mine, its []byte, rank int, last bool) {
 	op := b.op.c.Reduce
 	if op == sdk.Avg && !last {

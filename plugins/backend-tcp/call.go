@@ -12,7 +12,7 @@ import (
 // callSize is the length of an encoded call.
 const callSize = 48
 
-// call is what a rank tells the others about its collective.
+// call is what a rank sends to the others about its collective.
 type call struct {
 	seq    uint64
 	op     sdk.Op
@@ -88,7 +88,7 @@ func (b *Backend) mismatch(peer int, its call) error {
 	return &sdk.MismatchError{Rank: b.group.Rank, Peer: peer, Mine: b.op.call.String(), Its: its.String()}
 }
 
-// check refuses a call that makes no sense, whatever the others do.
+// check refuses a call that is invalid by itself.
 func (b *Backend) check(c *sdk.Collective) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("backend tcp: %v: %s", c, fmt.Sprintf(format, args...))

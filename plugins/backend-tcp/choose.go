@@ -6,13 +6,13 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// All that decides which way a collective takes stands here. Every rank must
-// decide alike: decisions depend on the call, the world, the options and the
-// cost model that the ranks have agreed on.
+// Here every rank decides how to run a collective. All ranks must decide alike, so a
+// decision depends only on the call, the world size, the options and the cost model
+// that the ranks have agreed on.
 
 const (
-	// stageSize is the largest contribution that local ranks leave in their
-	// control pages: one meeting instead of two, and a copy that costs less.
+	// stageSize is the largest contribution that local ranks copy to their
+	// control pages: that needs one barrier instead of two.
 	stageSize = 32 << 10
 
 	// tileSize is how much of a buffer is reduced at a time in shared memory:
@@ -20,9 +20,8 @@ const (
 	// and writing.
 	tileSize = 64 << 10
 
-	// attachTotal bounds what a root sends along with its call to all peers
-	// together. Attaching saves a round trip and costs up to n/2 times the
-	// bytes.
+	// attachTotal bounds what a root sends with its calls, over all peers. This
+	// saves a round trip and sends up to n/2 times the bytes.
 	attachTotal = 128 << 10
 )
 
@@ -36,7 +35,7 @@ const (
 	algorithmHalving  = "halving"
 )
 
-// attaches reports whether the payload travels with the calls.
+// attaches reports whether the payload is sent with the calls.
 func (b *Backend) attaches(c *sdk.Collective) bool {
 	size := c.Count * c.DType.Size()
 	if size == 0 || size > maxInline || c.Pairwise() || c.Op == sdk.OpBarrier {
@@ -52,7 +51,7 @@ func (b *Backend) attaches(c *sdk.Collective) bool {
 	return b.algorithm(c) == algorithmDirect
 }
 
-// choose gives the way of the payload.
+// choose returns the algorithm for the payload.
 func (b *Backend) choose(c *sdk.Collective) way {
 	switch {
 	case b.op.attached || len(c.Buf) == 0:
@@ -76,27 +75,27 @@ func (b *Backend) choose(c *sdk.Collective) way {
 	return b.ways.mesh.start(b, c)
 }
 
-// algorithm is how an all-reduce goes through sockets.
+// algorithm returns the name of the algorithm for an all-reduce over sockets.
 func (b *Backend) algorithm(c *sdk.Collective) string {
 	wanted, half := b.set.algorithm, c.DType.Half()
 	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
 	switch {
 	case wanted == algorithmAuto:
 		return b.cost.cheapest(len(c.Buf), b.group.WorldSize, b.set.reproducible || half)
-	case half && !inOrder: // a sum that travels would be rounded at every stop
+	case half && !inOrder: // a sum that is passed on would be rounded by every rank
 		return algorithmMesh
 	}
 	return wanted
 }
 
-// chains reports whether a call goes along the hosts. Half types do not: to be
-// rounded once, their sums would have to travel as float32, twice the bytes.
+// chains reports whether a call runs from host to host. Half types do not: to be
+// rounded once, their sums would have to be sent as float32, twice the bytes.
 func (b *Backend) chains(c *sdk.Collective) bool {
 	return b.topology.perHost > 0 && b.set.algorithm == algorithmAuto && c.Op == sdk.OpAllReduce &&
 		c.DType != tensor.F16 && c.DType != tensor.BF16 && len(c.Buf)*(b.group.WorldSize-1) > attachTotal
 }
 
-// stages reports whether a call goes through the control pages of local ranks.
+// stages reports whether a call uses the control pages of local ranks.
 func stages(c *sdk.Collective) bool {
 	if c.Op.Definition().Slice == contract.ReceiversPart {
 		return len(c.Buf) <= stageSize

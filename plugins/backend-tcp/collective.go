@@ -2,7 +2,7 @@ package tcp
 
 import "github.com/trainctl/trainctl/core/sdk"
 
-// ways are the algorithms with their memory, which is used again.
+// ways are the algorithms with their memory, which is reused.
 type ways struct {
 	direct   direct
 	mesh     mesh
@@ -13,7 +13,7 @@ type ways struct {
 	transfer transfer
 }
 
-// runSockets runs a collective whose payload goes through sockets.
+// runSockets runs a collective over sockets.
 func (b *Backend) runSockets(c *sdk.Collective) error {
 	b.op.attached = b.attaches(c)
 	w := b.choose(c)
@@ -26,8 +26,8 @@ func (b *Backend) runSockets(c *sdk.Collective) error {
 	return nil
 }
 
-// trade moves the payload of a collective whose calls the ranks have compared
-// in another way.
+// trade exchanges the payload of a collective whose calls the ranks have compared
+// already.
 func (b *Backend) trade(c *sdk.Collective) error {
 	for r := range b.op.agreed {
 		b.op.agreed[r] = true
@@ -36,7 +36,7 @@ func (b *Backend) trade(c *sdk.Collective) error {
 	return b.drive(b.choose(c))
 }
 
-// attachTo is what travels to a rank together with the call.
+// attachTo returns what is sent to a rank together with the call.
 func (b *Backend) attachTo(rank int) []byte {
 	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
 	if !b.op.attached || !d.Sends(me, c.Root) || !d.Receives(rank, c.Root) {
@@ -45,8 +45,8 @@ func (b *Backend) attachTo(rank int) []byte {
 	return c.Slice(c.Buf, me, rank)
 }
 
-// attachFrom is where it is received. The buffer itself may only change when
-// all ranks are known to call the same.
+// attachFrom returns where it is received. The buffer itself may only change after all
+// ranks have agreed to the call.
 func (b *Backend) attachFrom(rank int) []byte {
 	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
 	if !b.op.attached || !d.Sends(rank, c.Root) || !d.Receives(me, c.Root) {
@@ -55,7 +55,7 @@ func (b *Backend) attachFrom(rank int) []byte {
 	return b.slot(rank, 0)[:c.Count*c.DType.Size()]
 }
 
-// finish makes the result of what was attached.
+// finish computes the result from what was attached.
 func (b *Backend) finish(c *sdk.Collective) {
 	d, me := c.Op.Definition(), b.group.Rank
 	switch {

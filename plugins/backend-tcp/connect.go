@@ -18,12 +18,12 @@ import (
 
 const (
 	handshakeTimeout = 5 * time.Second
-	maxKnocking      = 64 // handshakes answered at once, at the least
+	maxHandshakes    = 64 // concurrent handshakes, plus one per expected connection
 )
 
-// Connect makes connections to every other rank: the higher rank dials. On
-// one host they are unix sockets, which pass the arenas' descriptors as well.
-// A group that talks over sockets then measures what that costs.
+// Connect connects to every other rank: the higher rank dials. Within a host it uses
+// unix sockets, which also pass the arenas' descriptors. A group that uses
+// sockets then measures the network.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.life.Begin(); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 			return fmt.Errorf("backend tcp: shared memory: %w", err)
 		}
 	}
-	if err := b.adoptAll(); err != nil {
+	if err := b.makeLinks(); err != nil {
 		return fmt.Errorf("backend tcp: %w", err)
 	}
 	if err := b.fit(ctx); err != nil {
@@ -62,17 +62,17 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	return nil
 }
 
-// adoptAll makes links of the connections, those to the ranks on the right
-// first, so that not all ranks begin with the same one.
-func (b *Backend) adoptAll() error {
+// makeLinks turns the connections into links. Each rank starts with the next higher
+// one, so that not all begin with the same.
+func (b *Backend) makeLinks() error {
 	for k := 1; k < b.group.WorldSize; k++ {
 		r := (b.group.Rank + k) % b.group.WorldSize
-		for lane, conn := range b.conns[r] {
-			l, err := adopt(r, lane, len(b.conns[r]), conn)
+		for stream, conn := range b.conns[r] {
+			l, err := newLink(r, stream, len(b.conns[r]), conn)
 			if err != nil {
 				return err
 			}
-			b.links, b.conns[r][lane] = append(b.links, l), nil
+			b.links, b.conns[r][stream] = append(b.links, l), nil
 		}
 	}
 	b.poller = newPoller()
@@ -81,8 +81,8 @@ func (b *Backend) adoptAll() error {
 
 // dropConns closes the connections that did not become links.
 func (b *Backend) dropConns() {
-	for _, lanes := range b.conns {
-		for _, c := range lanes {
+	for _, streams := range b.conns {
+		for _, c := range streams {
 			if c != nil {
 				c.Close()
 			}
@@ -91,17 +91,17 @@ func (b *Backend) dropConns() {
 	b.conns = nil
 }
 
-// lanes is how many connections lead to a rank.
-func (b *Backend) lanes(rank int) int {
+// streams returns the number of connections to a rank.
+func (b *Backend) streams(rank int) int {
 	if b.near(rank) {
 		return 1
 	}
 	return b.set.connections
 }
 
-// seals reports whether the connections to a rank are under TLS: not those
-// within a host, which no cable carries.
-func (b *Backend) seals(rank int) bool { return b.set.tls && !b.near(rank) }
+// usesTLS reports whether the connections to a rank use TLS: those within a host do
+// not.
+func (b *Backend) usesTLS(rank int) bool { return b.set.tls && !b.near(rank) }
 
 func (b *Backend) near(rank int) bool {
 	return rank >= 0 && rank < len(b.topology.near) && b.topology.near[rank]
@@ -112,20 +112,20 @@ type joining struct {
 	b       *Backend
 	ctx     context.Context
 	total   int // connections to make
-	seal    *hostnet.TLS
+	tlsConn *hostnet.TLS
 	arrived chan arrival
 	running sync.WaitGroup
 	notes   hostnet.Notes
 
 	mu      sync.Mutex
-	claimed map[[2]int]bool // rank and lane
+	claimed map[[2]int]bool // rank and stream
 }
 
 // arrival is a connection to a rank, or why there is none.
 type arrival struct {
-	rank, lane int
-	conn       net.Conn
-	err        error
+	rank, stream int
+	conn         net.Conn
+	err          error
 }
 
 // join fills b.conns.
@@ -135,7 +135,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 	total := 0
 	for r := range b.conns {
 		if r != b.group.Rank {
-			b.conns[r] = make([]net.Conn, b.lanes(r))
+			b.conns[r] = make([]net.Conn, b.streams(r))
 			total += len(b.conns[r])
 		}
 	}
@@ -143,7 +143,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 	j.notes.Write = func(line string) { b.log().Warn(line) }
 	if b.set.tls {
 		var err error
-		if j.seal, err = sealing(b.group.Secret, b.group.JobID); err != nil {
+		if j.tlsConn, err = tlsKeys(b.group.Secret, b.group.JobID); err != nil {
 			cancel()
 			return fmt.Errorf("backend tcp: tls: %w", err)
 		}
@@ -160,14 +160,14 @@ func (b *Backend) join(ctx context.Context, all []endpoint) error {
 		if b.topology.near[r] {
 			network, address = "unix", all[r].Unix
 		}
-		for lane := range b.lanes(r) {
-			j.running.Go(func() { j.dial(r, lane, network, address) })
+		for stream := range b.streams(r) {
+			j.running.Go(func() { j.dial(r, stream, network, address) })
 		}
 	}
 	return j.collect()
 }
 
-// collect takes connections until none is missing.
+// collect waits for all connections.
 func (j *joining) collect() error {
 	b := j.b
 	for range j.total {
@@ -177,7 +177,7 @@ func (j *joining) collect() error {
 				return fmt.Errorf("backend tcp: connect to rank %d: %w", a.rank, a.err)
 			}
 			a.conn.SetDeadline(time.Time{})
-			b.conns[a.rank][a.lane] = a.conn
+			b.conns[a.rank][a.stream] = a.conn
 		case <-j.ctx.Done():
 			return j.missing()
 		}
@@ -191,22 +191,22 @@ func (j *joining) missing() error {
 		return instance.ErrClosed
 	}
 	var names []string
-	for r, lanes := range j.b.conns {
-		if slices.Contains(lanes, nil) {
+	for r, streams := range j.b.conns {
+		if slices.Contains(streams, nil) {
 			names = append(names, fmt.Sprint(r))
 		}
 	}
 	return fmt.Errorf("backend tcp: no connection with rank %s: %w", strings.Join(names, ", "), context.Cause(j.ctx))
 }
 
-// dial calls rank until it answers, refuses, or time is up.
-func (j *joining) dial(rank, lane int, network, address string) {
+// dial tries to connect to a rank until it accepts or refuses, or time is up.
+func (j *joining) dial(rank, stream int, network, address string) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		conn, err := j.dialOnce(rank, lane, network, address)
+		conn, err := j.dialOnce(rank, stream, network, address)
 		var no refusal
 		switch {
 		case err == nil, errors.As(err, &no), errors.Is(err, errNoProof):
-			j.arrived <- arrival{rank, lane, conn, err}
+			j.arrived <- arrival{rank, stream, conn, err}
 			return
 		case j.ctx.Err() != nil:
 			return
@@ -219,26 +219,26 @@ func (j *joining) dial(rank, lane int, network, address string) {
 	}
 }
 
-func (j *joining) dialOnce(rank, lane int, network, address string) (net.Conn, error) {
+func (j *joining) dialOnce(rank, stream int, network, address string) (net.Conn, error) {
 	d := keepalive.Dialer(true)
 	conn, err := d.DialContext(j.ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := j.b.greet(conn, rank, lane); err != nil {
+	if err := j.b.dialHandshake(conn, rank, stream); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return j.sealed(conn, rank, false)
+	return j.withTLS(conn, rank, false)
 }
 
-// sealed puts a connection that has been greeted under TLS, if it has to be.
-func (j *joining) sealed(conn net.Conn, rank int, server bool) (net.Conn, error) {
-	if !j.b.seals(rank) {
+// withTLS starts TLS on a connection after the handshake, if the rank uses it.
+func (j *joining) withTLS(conn net.Conn, rank int, server bool) (net.Conn, error) {
+	if !j.b.usesTLS(rank) {
 		return conn, nil
 	}
-	s, err := sealConn(conn, j.seal, server)
+	s, err := startTLS(conn, j.tlsConn, server)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("tls: %w", err)
@@ -246,13 +246,13 @@ func (j *joining) sealed(conn net.Conn, rank int, server bool) (net.Conn, error)
 	return s, nil
 }
 
-// accept answers whoever calls until the listener is closed.
+// accept answers connections until the listener is closed.
 func (j *joining) accept(l net.Listener) {
-	a := hostnet.Acceptor{Limiter: hostnet.NewLimiter(maxKnocking + j.total), Notes: &j.notes}
+	a := hostnet.Acceptor{Limiter: hostnet.NewLimiter(maxHandshakes + j.total), Notes: &j.notes}
 	a.Run(l, func(visit *hostnet.Visit) { j.running.Go(func() { j.answer(visit) }) })
 }
 
-// answer admits one caller or turns it away with a line in the log.
+// answer accepts one connection or refuses it with a line in the log.
 func (j *joining) answer(visit *hostnet.Visit) {
 	defer visit.Leave()
 	conn := visit.Conn
@@ -260,57 +260,57 @@ func (j *joining) answer(visit *hostnet.Visit) {
 	stop := context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	claimed := false
-	h, err := j.b.receive(visit, func(rank, lane int) bool {
-		claimed = j.claim(rank, lane)
+	h, err := j.b.receive(visit, func(rank, stream int) bool {
+		claimed = j.claim(rank, stream)
 		return claimed
 	})
-	from, rank, lane := conn.RemoteAddr(), int(h.from), int(h.lane)
+	from, rank, stream := conn.RemoteAddr(), int(h.from), int(h.stream)
 	if err == nil {
-		conn, err = j.sealed(conn, rank, true)
+		conn, err = j.withTLS(conn, rank, true)
 	} else {
 		conn.Close()
 	}
 	if err == nil {
 		j.b.log().Debug("admitted", "peer", rank, "from", from)
-		j.arrived <- arrival{rank, lane, conn, nil}
+		j.arrived <- arrival{rank, stream, conn, nil}
 		return
 	}
 	if claimed {
-		j.release(rank, lane)
+		j.release(rank, stream)
 	}
 	if j.ctx.Err() == nil {
 		j.notes.Say(refusalCause(err), "refused a connection from %v: %v", from, err)
 	}
 }
 
-func (j *joining) claim(rank, lane int) bool {
+func (j *joining) claim(rank, stream int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.claimed[[2]int{rank, lane}] {
+	if j.claimed[[2]int{rank, stream}] {
 		return false
 	}
-	j.claimed[[2]int{rank, lane}] = true
+	j.claimed[[2]int{rank, stream}] = true
 	return true
 }
 
-func (j *joining) release(rank, lane int) {
+func (j *joining) release(rank, stream int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	delete(j.claimed, [2]int{rank, lane})
+	delete(j.claimed, [2]int{rank, stream})
 }
 
-// refusalCause sorts refusals, of which the log tells one a minute each.
+// refusalCause classifies refusals: the log gets one line a minute of each class.
 func refusalCause(err error) string {
 	if no := (refusal{}); errors.As(err, &no) {
 		return no.verdict.String()
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "silence"
+		return "timeout"
 	case errors.Is(err, errNoProof):
 		return "secret"
 	case errors.Is(err, errHungUp):
-		return "hung up"
+		return "closed"
 	case errors.Is(err, errProtocol):
 		return "protocol"
 	}

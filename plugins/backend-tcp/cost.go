@@ -8,23 +8,23 @@ import (
 
 // cost is the model of Thakur, Rabenseifner and Gropp (2005): a message of s
 // bytes takes alpha + s·beta, reducing them s·gamma. It is measured when the
-// group starts (fit.go), and equal on all ranks.
+// group starts (fit.go) and is equal on all ranks.
 type cost struct {
 	alpha float64 // ns, from sending a small message to having received it
 	beta  float64 // ns per byte sent and received
 	gamma float64 // ns per byte reduced
 }
 
-// typical is a cost between two processes of one machine. It stands in until a
+// defaultCost is that between two processes of one machine. It is used until a
 // group has measured its own.
-var typical = cost{alpha: 30e3, beta: 0.6, gamma: 0.05}
+var defaultCost = cost{alpha: 30e3, beta: 0.6, gamma: 0.05}
 
-// burst is what each further message of a round costs, as a share of alpha:
-// they are on their way at the same time.
+// burst is the cost of each further message of a round, as a share of alpha: the
+// messages of a round are in flight together.
 const burst = 0.25
 
-// of forecasts an all-reduce of s bytes among n ranks, in nanoseconds. What
-// all ways have in common, that the calls are compared, is left out.
+// of predicts the time of an all-reduce of s bytes among n ranks, in nanoseconds. It
+// leaves out what all algorithms have in common, the comparison of the calls.
 func (k cost) of(algorithm string, s, n int) float64 {
 	size, others := float64(s), float64(n-1)
 	round := k.alpha * (1 + burst*(others-1)) // with a message to everyone
@@ -55,7 +55,7 @@ var (
 	anyOrder = []string{algorithmDirect, algorithmMesh, algorithmDoubling, algorithmHalving, algorithmRing}
 )
 
-// cheapest is the algorithm to take. With reproducible it is one that reduces
+// cheapest returns the algorithm to use. With reproducible it is one that reduces
 // in rank order, so that the choice does not change the result. A ring is never
 // cheapest by this model, since the mesh moves as many bytes in fewer rounds; the
 // model does not know that on some networks many senders slow down one receiver.

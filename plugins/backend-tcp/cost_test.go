@@ -35,7 +35,7 @@ func TestFitAgrees(t *testing.T) {
 	for _, w := range []int{2, 3} {
 		all, _ := ranks(t, w, 0, sdk.Options{"shm": false})
 		k := all[0].cost
-		if k == typical {
+		if k == defaultCost {
 			t.Error("nothing was measured")
 		}
 		if k.alpha <= 0 || k.beta <= 0 || k.gamma <= 0 {
@@ -47,7 +47,7 @@ func TestFitAgrees(t *testing.T) {
 			}
 		}
 	}
-	if s := typical.String(); !strings.Contains(s, "latency 30µs, 1.67 GB/s") {
+	if s := defaultCost.String(); !strings.Contains(s, "latency 30µs, 1.67 GB/s") {
 		t.Errorf("%q", s)
 	}
 }

@@ -2,7 +2,7 @@ package tcp
 
 // direct is the all-reduce in one round: every rank sends the whole buffer to
 // every other and reduces for itself, in rank order. It moves n-1 times the
-// buffer; with two ranks that is what every other way moves, in fewer rounds.
+// buffer; with two ranks that is as much as with every other algorithm, in fewer rounds.
 type direct struct {
 	b     *Backend
 	buf   []byte
@@ -36,8 +36,8 @@ func (w *direct) in(rank, s int) ([]byte, bool) {
 func (w *direct) sent(_, s int)     { w.gone[s]++; w.combine(s) }
 func (w *direct) received(_, s int) { w.got[s]++; w.combine(s) }
 
-// combine waits until the segment is there from everyone, and gone to
-// everyone, because its result takes its place.
+// combine reduces a segment after it was received from all ranks and sent to all
+// ranks, because the result replaces it.
 func (w *direct) combine(s int) {
 	if others := w.b.group.WorldSize - 1; w.got[s] == others && w.gone[s] == others {
 		w.b.combine(w.segment(s), s)

@@ -14,16 +14,16 @@ type op struct {
 	call     call
 	start    time.Time
 	deadline time.Time // zero: none
-	met      bool      // the calls were compared in another way: none is sent
-	attached bool      // the payload travels with the calls
-	eager    bool      // payload may follow the call at once
+	met      bool      // the calls were compared already: none is sent
+	attached bool      // the payload is sent with the calls
+	eager    bool      // payload may follow the call immediately
 	agreed   []bool    // by rank: its call was read and matches
 	waiting  int       // ranks whose call is still to come
-	calls    []call    // by rank: what those that agreed call
-	out, in  []int     // by rank: frames that go and come
+	calls    []call    // by rank: the calls of those that agreed
+	out, in  []int     // by rank: frames to send and receive
 }
 
-// Do runs one collective to its end.
+// Do runs one collective.
 func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	if err := b.life.BeginCollective(b.connected); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	err := b.run(c)
 	if err != nil && b.group.WorldSize > 1 {
 		b.abort(err)
-		err = b.passBlame(err)
+		err = b.refineStall(err)
 		b.life.Failed = err
 	}
 	return err
@@ -56,13 +56,13 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 	}
 	clear(o.agreed)
 	o.met, o.attached = false, false
-	// With a third rank a frame cut short by somebody's failure would keep its
-	// reason from being heard.
+	// With a third rank, a frame that a failure cuts short would make it impossible
+	// to send the reason.
 	o.eager = b.group.WorldSize == 2 || c.Pairwise()
 }
 
-// run picks the way: alone, between two ranks, in shared memory, along
-// the hosts, over sockets.
+// run picks the path: one rank, two ranks, shared memory, from host to host, or
+// sockets.
 func (b *Backend) run(c *sdk.Collective) error {
 	if err := b.check(c); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (o *op) involves(rank int) bool { return o.everyone() || rank == o.c.Root }
 // everyone reports whether all ranks take part in the call.
 func (o *op) everyone() bool { return !o.c.Pairwise() }
 
-// accepts reports whether rank me can go on when peer calls its.
+// accepts reports whether rank me can continue if peer made the call its.
 func (o *op) accepts(its call, me, peer int) bool {
 	if o.c.Pairwise() {
 		return o.call.answers(its, me, peer)

@@ -5,16 +5,16 @@ import "math/bits"
 // doubling is the all-reduce by recursive doubling (Thakur, Rabenseifner and
 // Gropp, Optimization of collective communication operations in MPICH, 2005):
 // in round k a rank exchanges the whole buffer with the one whose number
-// differs in bit k. Where the world is not a power of two, ranks beyond it hand
-// their contribution to a neighbour first and get the result at the end. Every
-// segment goes through the rounds by itself.
+// differs in bit k. Where the world is not a power of two, ranks beyond it send
+// their contribution to a neighbour first and receive the result at the end. Every
+// segment passes through the rounds independently.
 type doubling struct {
 	b      *Backend
 	buf    []byte
 	n      int // segments
 	rounds []swap
-	level  []int    // by segment: rounds that are over
-	has    []uint64 // by segment, a bit for each round: the partner's bytes are there
+	level  []int    // by segment: rounds that are done
+	has    []uint64 // by segment, a bit for each round: the partner's bytes have arrived
 	went   []uint64
 }
 
@@ -22,7 +22,7 @@ type doubling struct {
 type swap struct {
 	peer       int
 	send, recv bool
-	final      bool // what comes is the result
+	final      bool // what is received is the result
 }
 
 func (w *doubling) start(b *Backend, buf []byte) *doubling {
@@ -54,7 +54,7 @@ func doublingRounds(me, n int) (rounds []swap) {
 }
 
 // fold maps ranks to a power of two positions: of the first 2·extra ranks the
-// even ones stand back and are represented by their right neighbours.
+// even ones take no position and are represented by their right neighbours.
 type fold struct{ power, extra int }
 
 func foldOf(n int) fold {
@@ -64,7 +64,7 @@ func foldOf(n int) fold {
 
 func (f fold) folded(rank int) bool { return rank < 2*f.extra }
 
-// position is -1 for a rank that stands back.
+// position is -1 for a rank without one.
 func (f fold) position(rank int) int {
 	switch {
 	case !f.folded(rank):
@@ -130,8 +130,8 @@ func (w *doubling) received(rank, s int) {
 	w.advance(s)
 }
 
-// advance ends rounds for a segment: its old bytes have gone, the partner's
-// are there.
+// advance ends rounds for a segment: its old bytes were sent, the partner's
+// were received.
 func (w *doubling) advance(s int) {
 	for k := w.level[s]; k < len(w.rounds); k++ {
 		r := w.rounds[k]

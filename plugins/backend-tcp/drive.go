@@ -8,30 +8,29 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// way is how the payload of a running collective travels after, or with, the
-// calls: an algorithm. It says which bytes the frames to and from a rank are;
-// the i-th frame that one side sends is the i-th that the other receives. It
-// has no goroutines and moves nothing itself: drive asks it for frames as
-// sockets have room or bytes, and tells it what has been done.
+// way is the algorithm that exchanges the payload of a running collective. It defines
+// the bytes of each frame to and from a rank; the i-th frame that one side sends is the
+// i-th that the other receives. It has no goroutines and does no input or output: drive
+// asks it for frames as sockets become ready, and reports what was sent and received.
 type way interface {
-	// frames is how many go to a rank and come from it.
+	// frames returns how many frames are sent to a rank and received from it.
 	frames(rank int) (out, in int)
 
-	// out is the i-th frame to a rank. ok is false while it is not ready;
-	// drive asks again. The bytes stay unchanged until sent.
+	// out returns the i-th frame to a rank. ok is false while it is not ready;
+	// drive asks again. The bytes do not change until sent.
 	out(rank, i int) (frame []byte, ok bool)
 
-	// in is where the i-th frame from a rank goes; ok is false while there is
-	// no room. It is not asked before all ranks have agreed to the call.
+	// in returns where to store the i-th frame from a rank; ok is false while there
+	// is no space. It is not called before all ranks have agreed to the call.
 	in(rank, i int) (frame []byte, ok bool)
 
 	sent(rank, i int)
 	received(rank, i int)
 }
 
-// drive brings a collective to its end: calls are exchanged with the ranks of
-// b.op, and then everything that w says. All links progress as they can; when
-// none can, drive waits for all of them at once.
+// drive runs a collective: it exchanges calls with the ranks of b.op, then the frames
+// of w. Every link makes progress as it can; when none can, drive waits for all of
+// them at once.
 func (b *Backend) drive(w way) error {
 	left := b.prepare(w)
 	for left > 0 {
@@ -53,10 +52,10 @@ func (b *Backend) drive(w way) error {
 	return nil
 }
 
-// prepare counts the frames that have to move.
+// prepare counts the frames to send and receive.
 func (b *Backend) prepare(w way) (left int) {
 	for _, l := range b.links {
-		l.in.next, l.out.next, l.out.call, l.readable = l.lane, l.lane, b.op.met, true
+		l.in.next, l.out.next, l.out.call, l.readable = l.stream, l.stream, b.op.met, true
 	}
 	b.op.waiting = 0
 	for r := range b.group.WorldSize {
@@ -74,8 +73,8 @@ func (b *Backend) prepare(w way) (left int) {
 	return left
 }
 
-// progress lets one link send and receive what it can, a frame at most each, and
-// counts the frames that are through.
+// progress sends and receives on one link what it can, at most a frame each, and
+// counts the frames that are complete.
 func (b *Backend) progress(l *link, w way) (done int, moved bool, err error) {
 	if l.writable {
 		n, did, err := b.push(l, w)
@@ -94,7 +93,7 @@ func (b *Backend) progress(l *link, w way) (done int, moved bool, err error) {
 	return done, moved, nil
 }
 
-// push sends the rest of a frame that was begun, or begins the next.
+// push continues a frame, or starts the next.
 func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
 	o := &l.out
 	if o.size == 0 && !b.load(l, w) {
@@ -108,7 +107,7 @@ func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
 			return 0, n > 0, nil
 		}
 		if err != nil {
-			return 0, false, b.hungUpOn(l, err)
+			return 0, false, b.writeFailed(l, err)
 		}
 		moved = true
 	}
@@ -123,19 +122,19 @@ func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
 		return 0, moved, nil
 	}
 	o.size, o.gone, o.body = 0, 0, nil
-	if !o.call && l.lane == 0 {
+	if !o.call && l.stream == 0 {
 		o.call = true
 		return 1, true, nil
 	}
 	w.sent(l.rank, o.next)
-	o.next += l.lanes
+	o.next += l.streams
 	return 1, true, nil
 }
 
-// load makes the next frame ready to go, if there is one.
+// load prepares the next frame to send, if there is one.
 func (b *Backend) load(l *link, w way) bool {
 	o := &l.out
-	if l.lane == 0 && !o.call {
+	if l.stream == 0 && !o.call {
 		if !b.op.involves(l.rank) {
 			return false
 		}
@@ -159,17 +158,17 @@ func (b *Backend) load(l *link, w way) bool {
 	return true
 }
 
-// due is the frame that a link has to bring next.
+// due is the next frame that a link should receive.
 type due struct {
-	kind kind // 0: none that could be taken now
-	more bool // one is owed, now or later
+	kind kind // 0: none can be received now
+	more bool // one will come, now or later
 	size int  // of header and call, what comes before the payload
 	body []byte
 }
 
 func (b *Backend) due(l *link, w way) due {
 	switch in := &l.in; {
-	case l.lane == 0 && b.op.involves(l.rank) && !b.op.agreed[l.rank]:
+	case l.stream == 0 && b.op.involves(l.rank) && !b.op.agreed[l.rank]:
 		return due{kindCall, true, headerSize + callSize, b.attachFrom(l.rank)}
 	case in.next >= b.op.in[l.rank]:
 		return due{size: headerSize}
@@ -184,9 +183,8 @@ func (b *Backend) due(l *link, w way) due {
 	}
 }
 
-// pull reads of the next frame what is there. Where nothing is due it reads
-// a header and no further: an abort is understood at any time, anything else
-// stays for later.
+// pull reads what has arrived of the next frame. If none is expected, it reads only a
+// header: an abort message is handled at any time, any other frame waits.
 func (b *Backend) pull(l *link, w way) (done int, moved bool, err error) {
 	in := &l.in
 	d := b.due(l, w)
@@ -202,7 +200,7 @@ func (b *Backend) pull(l *link, w way) (done int, moved bool, err error) {
 			if d.more {
 				return 0, false, b.broken(l.rank, err)
 			}
-			l.readable = false // it has done its part of this call
+			l.readable = false // the rank has done its part of this call
 			return 0, false, nil
 		}
 		moved = true
@@ -219,11 +217,11 @@ func (b *Backend) pull(l *link, w way) (done int, moved bool, err error) {
 		return 1, true, nil
 	}
 	w.received(l.rank, in.next)
-	in.next += l.lanes
+	in.next += l.streams
 	return 1, true, nil
 }
 
-// inspect checks as much of a frame as is there, and says whether it is all.
+// inspect checks what has arrived of a frame, and reports whether it is complete.
 func (b *Backend) inspect(l *link, d due) (complete bool, err error) {
 	in := &l.in
 	if in.got < headerSize {
@@ -241,7 +239,7 @@ func (b *Backend) inspect(l *link, d due) (complete bool, err error) {
 	case d.kind == 0:
 		return false, nil
 	case in.frame.kind != d.kind:
-		return false, b.peerError(l.rank, fmt.Sprintf("it sent frame kind %d where %d was due", in.frame.kind, d.kind))
+		return false, b.peerError(l.rank, fmt.Sprintf("it sent a frame of kind %d instead of %d", in.frame.kind, d.kind))
 	case d.kind == kindCall && !in.checked:
 		if in.got < d.size {
 			return false, nil
@@ -253,15 +251,15 @@ func (b *Backend) inspect(l *link, d due) (complete bool, err error) {
 		b.op.calls[l.rank] = its
 	}
 	if want := d.size - headerSize + len(d.body); in.frame.length != want {
-		return false, b.peerError(l.rank, fmt.Sprintf("it sent a frame of %d bytes where %d were due", in.frame.length, want))
+		return false, b.peerError(l.rank, fmt.Sprintf("it sent a frame of %d bytes instead of %d", in.frame.length, want))
 	}
 	in.checked = true
 	return in.got == d.size+len(d.body), nil
 }
 
-// hungUpOn is a failed write. What the peer said before it went says more than
-// the broken connection.
-func (b *Backend) hungUpOn(l *link, cause error) error {
+// writeFailed returns the error of a failed write. An abort message that the peer sent
+// before it closed the connection says more than the failed write.
+func (b *Backend) writeFailed(l *link, cause error) error {
 	d := due{size: headerSize}
 	for l.in.got < headerSize {
 		n, err := l.read(l.in.head[l.in.got:headerSize], nil)
@@ -275,7 +273,7 @@ func (b *Backend) hungUpOn(l *link, cause error) error {
 	return b.broken(l.rank, cause)
 }
 
-// broken says what a failed connection means.
+// broken returns the error of a failed connection.
 func (b *Backend) broken(rank int, err error) error {
 	switch {
 	case b.life.Closed():
@@ -286,7 +284,7 @@ func (b *Backend) broken(rank int, err error) error {
 	return b.peerError(rank, err.Error())
 }
 
-// noPayload is the way of a collective that is over when all have agreed.
+// noPayload is for a collective that is complete when all ranks have agreed.
 type noPayload struct{}
 
 func (noPayload) frames(int) (out, in int)    { return 0, 0 }

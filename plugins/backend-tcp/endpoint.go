@@ -8,8 +8,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// endpoint is what a rank tells the others about itself. It travels through
-// the core as JSON.
+// endpoint is what a rank tells the others about itself.
 type endpoint struct {
 	instance.Endpoint
 	TCP  string `json:"tcp"`            // address and port
@@ -30,14 +29,14 @@ func (e endpoint) Check() error {
 	return nil
 }
 
-// topology is how the ranks lie on hosts. All ranks see the same endpoints, so
-// they agree on it.
+// topology is the placement of ranks on hosts. It follows from the endpoints, so all
+// ranks have the same.
 type topology struct {
 	near    []bool // by rank: shares memory with this one
 	perHost int    // see hosts; 0 for any other order
 }
 
-// topologyOf looks from rank me.
+// topologyOf returns the topology as seen by rank me.
 func topologyOf(all []endpoint, me int) topology {
 	t := topology{near: make([]bool, len(all)), perHost: perHost(all)}
 	if !allLocal(all) && t.perHost == 0 {

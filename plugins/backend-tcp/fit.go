@@ -11,8 +11,8 @@ import (
 	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
-// The probes of fit. The least time of several counts: what other processes
-// take away is none of the network's.
+// The probes of fit. The least time of several counts, because other processes only
+// add to it.
 const (
 	probeSmall  = 64
 	probeLarge  = 256 << 10
@@ -21,36 +21,35 @@ const (
 	largeLaps   = 4
 )
 
-// fit measures the cost model where sockets carry the payload, with small and
-// large all-reduces of the whole group, and agrees on it: of every figure the
-// slowest rank's counts.
+// fit measures the cost model with small and large all-reduces of the whole group, if
+// it uses sockets. All ranks then use the largest value of each figure.
 func (b *Backend) fit(ctx context.Context) error {
 	if b.inMemory() || b.group.WorldSize == 1 {
 		return nil
 	}
 	k, err := b.measure(ctx)
 	if err == nil {
-		b.cost, err = b.slowest(ctx, k)
+		b.cost, err = b.agree(ctx, k)
 	}
 	if err != nil {
 		b.life.Failed = err
 		b.abort(err)
 		return err
 	}
-	b.tighten()
+	b.limitSendBuffers()
 	if b.group.Rank == 0 {
 		b.log().Info("measured the network", "cost", b.cost.String())
 	}
 	return nil
 }
 
-// sendBuffer is enough for what is on its way in a network of short distances.
+// sendBuffer is enough for what is in flight in a network of short distances.
 const sendBuffer = 256 << 10
 
-// tighten keeps the system from queueing megabytes in front of a network that
-// holds little: what waits there is out of the cache when it is copied again.
-// Where more is on its way than fits, the system's own tuning stays.
-func (b *Backend) tighten() {
+// limitSendBuffers keeps the system from queueing megabytes for a network with little
+// in flight: queued bytes leave the cache before they are copied again. For a network
+// with more in flight than fits, the system's own tuning stays.
+func (b *Backend) limitSendBuffers() {
 	if 2*b.cost.alpha/b.cost.beta > sendBuffer {
 		return
 	}
@@ -62,11 +61,11 @@ func (b *Backend) tighten() {
 }
 
 func (b *Backend) measure(ctx context.Context) (k cost, err error) {
-	small, err := b.lap(ctx, probeSmall, smallLaps)
+	small, err := b.timeAllReduce(ctx, probeSmall, smallLaps)
 	if err != nil {
 		return k, err
 	}
-	large, err := b.lap(ctx, probeLarge, largeLaps)
+	large, err := b.timeAllReduce(ctx, probeLarge, largeLaps)
 	if err != nil {
 		return k, err
 	}
@@ -77,9 +76,9 @@ func (b *Backend) measure(ctx context.Context) (k cost, err error) {
 	return k, nil
 }
 
-// lap is the least time in nanoseconds of a direct all-reduce, of elements that
-// are reduced as fast as reduceCost says.
-func (b *Backend) lap(ctx context.Context, size, laps int) (least float64, err error) {
+// timeAllReduce returns the least time of a direct all-reduce, in nanoseconds. Its
+// elements are those of reduceCost.
+func (b *Backend) timeAllReduce(ctx context.Context, size, laps int) (least float64, err error) {
 	c := &sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: size / 4, Bucket: -1, Buf: tensor.Aligned(size)}
 	for i := range laps {
 		b.begin(ctx, c)
@@ -112,8 +111,8 @@ func reduceCost() (least float64) {
 	return max(least, 1e-3)
 }
 
-// slowest brings all ranks' figures together.
-func (b *Backend) slowest(ctx context.Context, k cost) (cost, error) {
+// agree returns the largest value of each figure over all ranks.
+func (b *Backend) agree(ctx context.Context, k cost) (cost, error) {
 	const figures = 3
 	buf := tensor.Aligned(8 * figures * b.group.WorldSize)
 	all := tensor.View[float64](buf)

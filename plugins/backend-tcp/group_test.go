@@ -83,7 +83,7 @@ func TestBytesOnTheWire(t *testing.T) {
 func testBytesOnTheWire(t *testing.T, algorithm string) {
 	for _, w := range []int{2, 3, 4, 5} {
 		all, _ := ranks(t, w, 0, sdk.Options{"shm": false, "segment_bytes": int64(64 << 10), "algorithm": algorithm})
-		for _, b := range all { // what measuring the network took
+		for _, b := range all { // measuring the network sent some
 			b.sent.payload.Store(0)
 			b.sent.headers.Store(0)
 		}
@@ -103,8 +103,8 @@ func testBytesOnTheWire(t *testing.T, algorithm string) {
 	}
 }
 
-// A steady all-reduce allocates nothing, in shared memory and over sockets,
-// whichever way it takes.
+// A repeated all-reduce allocates nothing, in shared memory and with every algorithm
+// over sockets.
 func TestSteadyAllocatesNothing(t *testing.T) {
 	ways := append([]string{"shm"}, anyOrder...)
 	for _, way := range ways {
@@ -142,7 +142,7 @@ func allocations(t *testing.T, all []*Backend, arenas []*sdk.Arena) float64 {
 			do(1, its)
 		}
 	}()
-	for range before { // memory that is kept
+	for range before { // memory that is reused
 		do(0, mine)
 	}
 	n := testing.AllocsPerRun(runs, func() { do(0, mine) })
@@ -150,7 +150,7 @@ func allocations(t *testing.T, all []*Backend, arenas []*sdk.Arena) float64 {
 	return n
 }
 
-// With a private buffer on one rank alone all ranks take the sockets.
+// If one rank has a private buffer, all ranks use sockets.
 func TestPartlyPrivate(t *testing.T) {
 	const size = 1 << 18
 	all, arenas := ranks(t, 3, size, nil)

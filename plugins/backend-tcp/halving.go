@@ -3,7 +3,7 @@ package tcp
 // halving is the all-reduce by recursive halving and doubling (Rabenseifner,
 // Optimization of collective reduction operations, 2004): partners exchange
 // halves of what each is responsible for, until every rank has the sum of one
-// piece, and then the rounds run backwards and bring the pieces together. A
+// piece; then the rounds run in reverse and gather the pieces. A
 // rank moves as many bytes as in a ring in fewer rounds. Worlds that are no
 // power of two are folded as in doubling.
 type halving struct {
@@ -17,7 +17,7 @@ type halving struct {
 type trade struct {
 	peer       int
 	send, recv []byte // parts of the buffer, nil for none
-	reduce     bool   // what comes is added, for the last time if last
+	reduce     bool   // what is received is added, for the last time if last
 	last       bool
 }
 
@@ -79,8 +79,7 @@ func (w *halving) frames(rank int) (out, in int) {
 	return out, in
 }
 
-// find says in which round the i-th frame to or from a rank is, and which
-// bytes it is.
+// find returns the round of the i-th frame to or from a rank, and its bytes.
 func (w *halving) find(rank, i int, send bool) (round int, frame []byte) {
 	for k, t := range w.rounds {
 		buf := t.recv
@@ -125,7 +124,7 @@ func (w *halving) received(rank, i int) {
 	w.advance()
 }
 
-// advance counts a frame, the last of which ends the round.
+// advance counts a frame; the last one ends the round.
 func (w *halving) advance() {
 	if w.left--; w.left == 0 && w.now < len(w.rounds)-1 {
 		w.enter(w.now + 1)

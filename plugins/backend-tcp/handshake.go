@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// The handshake has a fixed size in every message, so a stranger can make this
-// process read no more than a few dozen bytes:
+// Every message of the handshake has a fixed size, so a stranger can make this
+// process read only a few dozen bytes:
 //
 //	dialer    magic, nonce D
 //	listener  nonce L, HMAC(secret, "listener" D L)
 //	dialer    hello, HMAC(secret, "dialer" D L hello)
 //	listener  verdict, HMAC(secret, "verdict" D L verdict)
 //
-// Only the third message is ever interpreted, and only after its proof held.
-// Both nonces are in every proof, so what was said once is of no use again. With
-// the option tls the connection is then put under TLS 1.3 (seal.go).
+// Only the third message is parsed, and only after its proof was verified.
+// Both nonces are in every proof, so a recorded message cannot be used again. With
+// the option tls, TLS 1.3 then starts on the connection (tls.go).
 
 const (
 	magic     = "trainctl-tcp/2\r\n"
@@ -31,28 +31,28 @@ const (
 	helloSize = sha256.Size + 4*8
 )
 
-// hello says which job a connection is for, who calls and whom.
+// hello names the job, the generation, and both ranks of a connection.
 type hello struct {
 	job                                [sha256.Size]byte
 	generation, epoch, world, from, to uint32
-	lane, lanes                        uint32 // which of how many connections
-	sealed                             uint32 // 1: TLS follows
+	stream, streams                    uint32 // which of how many connections
+	tls                                uint32 // 1: TLS follows
 }
 
-func (b *Backend) hello(to, lane int) hello {
+func (b *Backend) hello(to, stream int) hello {
 	h := hello{
 		job:        sha256.Sum256([]byte(b.group.JobID)),
 		generation: uint32(b.group.Generation), epoch: uint32(b.group.Epoch), world: uint32(b.group.WorldSize),
-		from: uint32(b.group.Rank), to: uint32(to), lane: uint32(lane), lanes: uint32(b.lanes(to)),
+		from: uint32(b.group.Rank), to: uint32(to), stream: uint32(stream), streams: uint32(b.streams(to)),
 	}
-	if b.seals(to) {
-		h.sealed = 1
+	if b.usesTLS(to) {
+		h.tls = 1
 	}
 	return h
 }
 
 func (h *hello) numbers() []*uint32 {
-	return []*uint32{&h.generation, &h.epoch, &h.world, &h.from, &h.to, &h.lane, &h.lanes, &h.sealed}
+	return []*uint32{&h.generation, &h.epoch, &h.world, &h.from, &h.to, &h.stream, &h.streams, &h.tls}
 }
 
 func (h hello) encode() []byte {
@@ -87,7 +87,7 @@ const (
 
 func (v verdict) String() string {
 	names := [...]string{welcome: "welcome", wrongJob: "another job", wrongGeneration: "another generation of the job",
-		wrongEpoch: "another epoch, from before or after a backend was started anew",
+		wrongEpoch: "another epoch, from before or after a restart of a backend",
 		wrongWorld: "another world size", wrongRank: "a rank that is not expected here",
 		wrongOptions: "a rank with other options: connections or tls", duplicate: "a rank that is already connected"}
 	if int(v) < len(names) && v > 0 {
@@ -96,9 +96,9 @@ func (v verdict) String() string {
 	return fmt.Sprintf("verdict %d", byte(v))
 }
 
-// judge compares a caller's hello with what this rank expects.
-func (b *Backend) judge(h hello) verdict {
-	mine := b.hello(int(h.from), int(h.lane))
+// verdictOn compares a caller's hello with what this rank expects.
+func (b *Backend) verdictOn(h hello) verdict {
+	mine := b.hello(int(h.from), int(h.stream))
 	switch {
 	case h.job != mine.job:
 		return wrongJob
@@ -110,7 +110,7 @@ func (b *Backend) judge(h hello) verdict {
 		return wrongWorld
 	case h.to != mine.from || h.from <= mine.from || h.from >= h.world:
 		return wrongRank
-	case h.lanes != mine.lanes || h.lane >= h.lanes || h.sealed != mine.sealed:
+	case h.streams != mine.streams || h.stream >= h.streams || h.tls != mine.tls:
 		return wrongOptions
 	}
 	return welcome
@@ -118,12 +118,12 @@ func (b *Backend) judge(h hello) verdict {
 
 var (
 	errNoProof  = errors.New("it does not know the job's secret")
-	errProtocol = errors.New("it does not speak this protocol")
-	errHungUp   = errors.New("it hung up")
+	errProtocol = errors.New("it does not use this protocol")
+	errHungUp   = errors.New("it closed the connection")
 )
 
-// greet is the dialer's half, towards rank to.
-func (b *Backend) greet(c net.Conn, to, lane int) error {
+// dialHandshake is the dialer's half, towards rank to.
+func (b *Backend) dialHandshake(c net.Conn, to, stream int) error {
 	var nonces [2 * nonceSize]byte
 	rand.Read(nonces[:nonceSize])
 	if _, err := c.Write(append([]byte(magic), nonces[:nonceSize]...)); err != nil {
@@ -137,7 +137,7 @@ func (b *Backend) greet(c net.Conn, to, lane int) error {
 	if !hmac.Equal(reply[nonceSize:], b.proof("listener", nonces[:], nil)) {
 		return errNoProof
 	}
-	h := b.hello(to, lane).encode()
+	h := b.hello(to, stream).encode()
 	if _, err := c.Write(append(h, b.proof("dialer", nonces[:], h)...)); err != nil {
 		return err
 	}
@@ -154,14 +154,14 @@ func (b *Backend) greet(c net.Conn, to, lane int) error {
 	return nil
 }
 
-// refusal is final: calling again gives the same answer.
+// refusal is final: another attempt would get the same answer.
 type refusal struct{ verdict }
 
 func (r refusal) Error() string { return "it refused this rank as " + r.String() }
 
-// receive is the listener's half. claim is asked last and may turn a welcome
-// into a duplicate.
-func (b *Backend) receive(c net.Conn, claim func(rank, lane int) bool) (h hello, err error) {
+// receive is the listener's half. claim is called last; if it returns false, the rank
+// is refused as a duplicate.
+func (b *Backend) receive(c net.Conn, claim func(rank, stream int) bool) (h hello, err error) {
 	var first [len(magic) + nonceSize]byte
 	if _, err := io.ReadFull(c, first[:]); err != nil {
 		return h, hungUp(err)
@@ -183,8 +183,8 @@ func (b *Backend) receive(c net.Conn, claim func(rank, lane int) bool) (h hello,
 		return h, errNoProof
 	}
 	h = parseHello(second[:helloSize])
-	v := b.judge(h)
-	if v == welcome && !claim(int(h.from), int(h.lane)) {
+	v := b.verdictOn(h)
+	if v == welcome && !claim(int(h.from), int(h.stream)) {
 		v = duplicate
 	}
 	answer := []byte{byte(v)}

@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// knock lets caller greet listener, who is rank 0, and returns what each says.
-func knock(t *testing.T, listener, caller sdk.Group, claim func(rank, lane int) bool) (inside, outside error) {
+// handshake connects caller to listener, which is rank 0, and returns the error of each.
+func handshake(t *testing.T, listener, caller sdk.Group, claim func(rank, stream int) bool) (inside, outside error) {
 	t.Helper()
 	a, c := New(), New()
 	a.group, c.group = listener, caller
@@ -23,19 +23,19 @@ func knock(t *testing.T, listener, caller sdk.Group, claim func(rank, lane int) 
 		near.Close()
 		done <- err
 	}()
-	outside = c.greet(far, 0, 0)
+	outside = c.dialHandshake(far, 0, 0)
 	far.Close()
 	return <-done, outside
 }
 
-func TestBelonging(t *testing.T) {
+func TestHandshake(t *testing.T) {
 	free := func(int, int) bool { return true }
 	for name, test := range map[string]struct {
 		change func(*sdk.Group)
-		claim  func(rank, lane int) bool
+		claim  func(rank, stream int) bool
 		want   string
 	}{
-		"one of us":    {func(*sdk.Group) {}, free, ""},
+		"same group":   {func(*sdk.Group) {}, free, ""},
 		"stranger":     {func(g *sdk.Group) { g.Secret = []byte("guess") }, free, "secret"},
 		"wrong job":    {func(g *sdk.Group) { g.JobID = "other" }, free, "another job"},
 		"old rank":     {func(g *sdk.Group) { g.Generation-- }, free, "another generation"},
@@ -50,7 +50,7 @@ func TestBelonging(t *testing.T) {
 			listener.Generation, caller.Generation = 2, 2
 			listener.Epoch, caller.Epoch = 1, 1
 			test.change(&caller)
-			inside, outside := knock(t, listener, caller, test.claim)
+			inside, outside := handshake(t, listener, caller, test.claim)
 			if test.want == "" {
 				if inside != nil || outside != nil {
 					t.Fatalf("inside %v, outside %v", inside, outside)
@@ -58,16 +58,16 @@ func TestBelonging(t *testing.T) {
 				return
 			}
 			if outside == nil || !strings.Contains(outside.Error(), test.want) {
-				t.Errorf("the caller got %v, want %q", outside, test.want)
+				t.Errorf("the caller has %v, want %q", outside, test.want)
 			}
 			if inside == nil {
-				t.Error("the listener let it in")
+				t.Error("the listener accepted it")
 			}
 		})
 	}
 }
 
-// A listener that does not know the secret learns nothing and is not believed.
+// A listener that does not know the secret learns nothing and is refused.
 func TestFalseListener(t *testing.T) {
 	b := New()
 	b.group = testGroup(1, 2)
@@ -77,8 +77,8 @@ func TestFalseListener(t *testing.T) {
 		near.Read(buf)
 		near.Write(make([]byte, nonceSize+macSize))
 	}()
-	if err := b.greet(far, 0, 0); !errors.Is(err, errNoProof) {
-		t.Errorf("greet says %v", err)
+	if err := b.dialHandshake(far, 0, 0); !errors.Is(err, errNoProof) {
+		t.Errorf("dialHandshake: %v", err)
 	}
 	near.Close()
 	far.Close()
@@ -103,7 +103,7 @@ func FuzzHandshake(f *testing.F) {
 			}
 		}()
 		if _, err := b.receive(near, func(int, int) bool { return true }); err == nil {
-			t.Error("a stranger came in")
+			t.Error("it was accepted")
 		}
 		near.Close()
 	})

@@ -7,13 +7,13 @@ import (
 )
 
 // runHosts reduces over several hosts with several ranks each. The i-th rank
-// of every host owns the i-th slice of the buffer. Sums travel from owner to
-// owner along the hosts: each adds its host's contributions, rank by rank,
-// reading the other ranks' memory, and the last one's result travels back.
+// of every host owns the i-th slice of the buffer. Sums are sent from owner to
+// owner, from host to host: each adds its host's contributions, rank by rank,
+// reading the other ranks' memory, and the last owner's result is sent back.
 //
-// So the elements are combined in rank order as everywhere else, with the same
-// bits, and between two hosts the buffer passes once in each direction, both
-// at the same time, whatever the number of ranks.
+// So elements are combined in rank order as everywhere else, with the same
+// bits, and each link carries the buffer once in each direction, both at the same
+// time, for any number of ranks.
 func (b *Backend) runHosts(c *sdk.Collective) error {
 	if err := b.drive(noPayload{}); err != nil {
 		return err
@@ -33,17 +33,17 @@ func (b *Backend) runHosts(c *sdk.Collective) error {
 		return err
 	}
 	b.local.round++
-	return b.local.meet(2*b.local.round + 1)
+	return b.local.barrier(2*b.local.round + 1)
 }
 
-// chain is an owner's part in one all-reduce along the hosts.
+// chain is an owner's part in one all-reduce over several hosts.
 type chain struct {
 	b          *Backend
 	prev, next int      // the slice's owners on the neighbour hosts, -1 at the ends
 	bufs       [][]byte // the slice in the buffers of this host's ranks
 	srcs       [][]byte
 	segments   int
-	summed     []bool // by segment: this host's contributions are in
+	summed     []bool // by segment: it includes this host's contributions
 	done       []bool // by segment: it is the result
 }
 
@@ -73,8 +73,8 @@ func (w *chain) start(b *Backend, size int) error {
 	return nil
 }
 
-// segment is the s-th piece of the slice, where it is worked on: in the buffer
-// of the host's first rank.
+// segment returns the s-th piece of the slice, in the buffer of the host's first
+// rank, where it is reduced.
 func (w *chain) segment(s int) []byte { return piece(w.bufs[0], s, w.b.set.segment) }
 
 func (w *chain) frames(rank int) (out, in int) {
@@ -84,8 +84,8 @@ func (w *chain) frames(rank int) (out, in int) {
 	return 0, 0
 }
 
-// out gives sums to the next host and results to the one before. On the first
-// host a sum is made when there is room for it.
+// out sends sums to the next host and results to the previous one. The first host
+// computes a sum when it can be sent.
 func (w *chain) out(rank, s int) ([]byte, bool) {
 	if rank == w.next {
 		if w.prev < 0 && !w.summed[s] {
@@ -96,7 +96,7 @@ func (w *chain) out(rank, s int) ([]byte, bool) {
 	return w.segment(s), w.done[s]
 }
 
-// in takes a result where its sum lay: it does not come before the sum has gone.
+// in receives a result in place of its sum, which was sent before.
 func (w *chain) in(rank, s int) ([]byte, bool) {
 	if rank == w.next {
 		return w.segment(s), true
@@ -114,7 +114,7 @@ func (w *chain) received(rank, s int) {
 	}
 }
 
-// add brings this host's contributions into a segment.
+// add adds this host's contributions to a segment.
 func (w *chain) add(s int) {
 	b, into := w.b, w.segment(s)
 	w.srcs = w.srcs[:0]
@@ -138,7 +138,7 @@ func (w *chain) add(s int) {
 	reduce.All(op, c.DType, into, w.srcs)
 }
 
-// finish gives a result to this host's ranks and, by out, to the host before.
+// finish copies a result to this host's ranks; out sends it to the previous host.
 func (w *chain) finish(s int) {
 	for _, buf := range w.bufs[1:] {
 		copy(piece(buf, s, w.b.set.segment), w.segment(s))
@@ -146,7 +146,7 @@ func (w *chain) finish(s int) {
 	w.done[s] = true
 }
 
-// buffer is the memory of rank's call in this process's mapping.
+// buffer returns the memory of a rank's call in this process's mapping.
 func (l *local) buffer(rank int, k call, size int) ([]byte, error) {
 	mem := l.arenas[rank][k.arena]
 	if k.offset > uint64(len(mem)) || uint64(size) > uint64(len(mem))-k.offset {

@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// TestHosts runs the suite on ranks that believe to be on hosts of two.
+// TestHosts runs the suite as if on hosts of two ranks each.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	sdktest.Backend(t, sdktest.BackendOptions{
@@ -45,8 +45,8 @@ func TestPerHost(t *testing.T) {
 	}
 }
 
-// Along the hosts the bits are those of the flat exchange, and less travels:
-// every owner sends its slice once forward and once back.
+// From host to host, results have the same bits as with mesh, and less is sent: every
+// owner sends its slice once forward and once back.
 func TestHostsMatchTheMesh(t *testing.T) {
 	const world, n, size = 6, 2, 6 * 100_032
 	chained, arenas := ranksOf(t, world, size, nil, func() *Backend { return onHostsOf(n) })
@@ -79,7 +79,7 @@ func TestHostsMatchTheMesh(t *testing.T) {
 		}
 		for r := range world {
 			if !bytes.Equal(arenas[r].Bytes(), private[r]) {
-				t.Errorf("%v: rank %d has other bits than over the mesh", red, r)
+				t.Errorf("%v: rank %d has other bits than with mesh", red, r)
 			}
 		}
 		if got := chained[0].sent.payload.Load() - before; got != size/n {

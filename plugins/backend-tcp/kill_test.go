@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// A plugin process that is killed while the others wait for it is named by
-// them at once, with sockets and with shared memory, not at their deadline.
+// If a plugin process is killed, the others that wait for it name it immediately, not at
+// their deadline, with sockets and with shared memory.
 func TestKilledPeer(t *testing.T) {
 	for name, shared := range map[string]bool{"shared": true, "sockets": false} {
 		t.Run(name, func(t *testing.T) {

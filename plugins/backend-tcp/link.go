@@ -15,23 +15,22 @@ import (
 	"github.com/trainctl/trainctl/core/base/keepalive"
 )
 
-// link is one connection to another rank. Between collectives and within them
-// it is used without blocking, by the goroutine of Do alone: whoever waits
-// waits for all links at once (wait.go).
+// link is one connection to another rank. Only the goroutine of Do uses it, and
+// never blocks on it: a wait is for all links at once (wait.go).
 type link struct {
 	rank     int
-	lane     int // of lanes; lane 0 carries calls and aborts, all carry data
-	lanes    int
+	stream   int // of streams; stream 0 carries calls and aborts, all carry data
+	streams  int
 	fd       int
-	seal     *seal // nil: bytes travel as they are
-	readable bool  // a read may find something
-	writable bool  // a write may find room
-	lost     error // why nothing comes any more; io.EOF: the rank closed
-	silent   bool  // the last word is said
+	tlsConn  *tlsConn // nil: without TLS
+	readable bool     // a read may return data
+	writable bool     // a write may accept data
+	lost     error    // why nothing can be received any more; io.EOF: the rank closed
+	aborted  bool     // an abort message was sent
 	watch    keepalive.Watch
 	here     net.Addr // both ends, for messages
 	there    net.Addr
-	deaf     bool // nothing that may come could be taken now
+	paused   bool // nothing can be received now, because there is no place for it
 	in       inbound
 	out      outbound
 	vec      [2][]byte
@@ -43,7 +42,7 @@ type inbound struct {
 	head    [headerSize + callSize]byte
 	got     int    // bytes of the frame that are here
 	frame   header // once got ≥ headerSize
-	checked bool   // kind and length are what was due
+	checked bool   // kind and length are as expected
 	next    int    // index of the next data frame on this link
 }
 
@@ -57,16 +56,16 @@ type outbound struct {
 	call bool // the call has been sent
 }
 
-// errAgain is what read and write return when nothing can move now.
+// errAgain means that nothing can be read or written now.
 var errAgain = errors.New("nothing to read, or no room to write")
 
-// adopt makes a link of a connection whose handshake is done. It takes the
-// socket away from Go's poller, which would wake a thread for every packet.
-func adopt(rank, lane, lanes int, conn net.Conn) (*link, error) {
-	l := &link{rank: rank, lane: lane, lanes: lanes, readable: true, writable: true, here: conn.LocalAddr(), there: conn.RemoteAddr()}
+// newLink makes a link of a connection after the handshake. It takes the
+// socket from Go's poller, which would wake a thread for every packet.
+func newLink(rank, stream, streams int, conn net.Conn) (*link, error) {
+	l := &link{rank: rank, stream: stream, streams: streams, readable: true, writable: true, here: conn.LocalAddr(), there: conn.RemoteAddr()}
 	plain := conn
-	if s, ok := conn.(*seal); ok {
-		l.seal, plain = s, s.raw
+	if s, ok := conn.(*tlsConn); ok {
+		l.tlsConn, plain = s, s.raw
 	}
 	sc, ok := plain.(syscall.Conn)
 	if !ok {
@@ -86,25 +85,25 @@ func adopt(rank, lane, lanes int, conn net.Conn) (*link, error) {
 	if err := plain.Close(); err != nil { // the duplicate keeps the connection
 		return nil, errors.Join(err, unix.Close(l.fd))
 	}
-	if l.seal != nil {
-		l.seal.detach(l.fd)
+	if l.tlsConn != nil {
+		l.tlsConn.detach(l.fd)
 	}
 	return l, nil
 }
 
 func (l *link) close() { unix.Close(l.fd) }
 
-// mute reports whether nothing can be said any more, because the last word is
-// said or a frame was cut short.
-func (l *link) mute() bool { return l.silent || l.out.size > 0 && l.out.gone > 0 }
+// cannotSend reports whether nothing can be sent any more, because an abort message was
+// sent or a frame was sent in part.
+func (l *link) cannotSend() bool { return l.aborted || l.out.size > 0 && l.out.gone > 0 }
 
 // read fills the first bytes of head and body, in this order.
 func (l *link) read(head, body []byte) (n int, err error) {
 	if l.lost != nil {
 		return 0, l.lost
 	}
-	if l.seal != nil {
-		n, err = l.seal.read(head, body)
+	if l.tlsConn != nil {
+		n, err = l.tlsConn.read(head, body)
 	} else {
 		n, err = l.move(head, body, unix.Read, unix.Readv)
 	}
@@ -121,8 +120,8 @@ func (l *link) read(head, body []byte) (n int, err error) {
 
 // write sends the first bytes of head and body, in this order.
 func (l *link) write(head, body []byte) (n int, err error) {
-	if l.seal != nil {
-		n, err = l.seal.write(head, body)
+	if l.tlsConn != nil {
+		n, err = l.tlsConn.write(head, body)
 	} else {
 		n, err = l.move(head, body, unix.Write, unix.Writev)
 	}
@@ -144,7 +143,7 @@ func (l *link) move(head, body []byte, one func(int, []byte) (int, error), both 
 	return both(l.fd, l.vec[:])
 }
 
-// explain names the link where the other host fell silent.
+// explain adds both ends of the link if the other host does not respond.
 func (l *link) explain(err error) error {
 	if !keepalive.Silent(err) {
 		return err
@@ -152,17 +151,17 @@ func (l *link) explain(err error) error {
 	return fmt.Errorf("%s: %w", keepalive.Silence(l.here, l.there), err)
 }
 
-// cut reports whether the other host has long acknowledged nothing that was sent.
+// cut reports whether the other host has acknowledged nothing for too long.
 func (l *link) cut(now time.Time) bool {
 	return l.lost == nil && l.watch.Unheard(l.fd, now) >= keepalive.Limit
 }
 
 // flushed reports whether everything written has been handed to the system.
 func (l *link) flushed() (bool, error) {
-	if l.seal == nil {
+	if l.tlsConn == nil {
 		return true, nil
 	}
-	err := settle(l.seal.flush())
+	err := settle(l.tlsConn.flush())
 	if err == errAgain {
 		l.writable = false
 		return false, nil
@@ -170,7 +169,7 @@ func (l *link) flushed() (bool, error) {
 	return err == nil, err
 }
 
-// drain throws away what is there and reports whether there was anything.
+// drain discards received bytes and reports whether there were any.
 func (l *link) drain(sink []byte) bool {
 	n, err := unix.Read(l.fd, sink)
 	if err = settle(err); err == nil && n == 0 {
@@ -192,7 +191,7 @@ func settle(err error) error {
 	return err
 }
 
-// rest is what of a frame is still to be moved: head and body without their
+// rest returns the part of a frame that remains: head and body without their
 // first done bytes.
 func rest(head, body []byte, done int) (h, b []byte) {
 	if done < len(head) {
@@ -201,9 +200,9 @@ func rest(head, body []byte, done int) (h, b []byte) {
 	return nil, body[done-len(head):]
 }
 
-// Everything between joined ranks travels in frames: a header of fixed size
-// and exactly as many bytes as the receiver expects. A frame that announces
-// anything else is refused before it is read.
+// Connected ranks exchange frames: a header of fixed size and exactly as many bytes
+// as the receiver expects. A frame with any other length is refused before it is
+// read.
 //
 //	0  kind    1 byte
 //	1  zero    3 bytes
@@ -216,7 +215,7 @@ type kind byte
 const (
 	kindCall  kind = 1 + iota // a call, then its inline contribution
 	kindData                  // a segment of a large buffer, empty where a chunk has fewer segments than others
-	kindAbort                 // JSON, see abort.go: the sender gave up
+	kindAbort                 // JSON, see abort.go: the sender failed
 )
 
 const (

@@ -24,7 +24,7 @@ func (d *listener) close() {
 	}
 }
 
-// Listen opens the rank's listener and says where it is.
+// Listen opens the rank's listener and returns its address.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err := b.life.Begin(); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func (b *Backend) listenIP(ctx context.Context) (net.IP, error) {
 	return ip, nil
 }
 
-// sourceIP is the local address of packets to host. Nothing is sent: a
-// connected UDP socket is a routing question.
+// sourceIP returns the local address of packets to host. Nothing is sent: connecting a
+// UDP socket only looks up the route.
 func sourceIP(ctx context.Context, host string) (net.IP, error) {
 	if host == "" {
 		return net.IPv4(127, 0, 0, 1), nil
@@ -96,7 +96,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// namedIP is the address of the interface with that name, or the address itself.
+// namedIP returns the address of the interface with that name, or the address itself.
 func namedIP(name string) (net.IP, error) {
 	if ip := net.ParseIP(name); ip != nil {
 		return ip, nil
@@ -115,7 +115,7 @@ func namedIP(name string) (net.IP, error) {
 	return nil, fmt.Errorf("backend tcp: interface %s has no IP address", name)
 }
 
-// outwardIP is the first address that other hosts may reach.
+// outwardIP returns the first address that other hosts may reach.
 func outwardIP() (net.IP, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -124,7 +124,7 @@ func outwardIP() (net.IP, error) {
 	if ip := usableIP(addrs, true); ip != nil {
 		return ip, nil
 	}
-	return nil, errors.New("backend tcp: the master address leads to loopback and there is no other interface: set interface")
+	return nil, errors.New("backend tcp: the master address resolves to loopback and this host has no other interface; fix: set backend.options.interface")
 }
 
 // usableIP picks the first address, IPv4 first. Link-local addresses need a

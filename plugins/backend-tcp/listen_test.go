@@ -17,9 +17,9 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// Whoever does not belong to the group is turned away with a line in the log
-// that says why, one for each reason, and the group comes up all the same.
-func TestUninvited(t *testing.T) {
+// A connection that does not belong to the group is refused with a line in the log
+// that names the reason, and the group connects all the same.
+func TestRefusedConnections(t *testing.T) {
 	const world = 3
 	log := &logBook{}
 	all, endpoints, address := listening(t, world, log)
@@ -33,24 +33,24 @@ func TestUninvited(t *testing.T) {
 		b := New()
 		b.group, b.set.connections = testGroup(2, world), 1
 		change(&b.group)
-		return func(c net.Conn) error { return b.greet(c, 0, 0) }
+		return func(c net.Conn) error { return b.dialHandshake(c, 0, 0) }
 	}
 	for _, guest := range []struct {
-		name  string
-		greet func(net.Conn) error
-		want  string // in the log
+		name          string
+		dialHandshake func(net.Conn) error
+		want          string // in the log
 	}{
 		{"a browser", func(c net.Conn) error {
 			return say(c, "GET / HTTP/1.1\r\nHost: a-host-with-a-rather-long-name\r\n\r\n")
-		}, "does not speak this protocol"},
-		{"a stranger", as(func(g *sdk.Group) { g.Secret = []byte("guess") }), "hung up"}, // it does not believe the listener
+		}, "does not use this protocol"},
+		{"a stranger", as(func(g *sdk.Group) { g.Secret = []byte("guess") }), "closed the connection"}, // it refuses the listener
 		{"a liar", func(c net.Conn) error { return say(c, magic+strings.Repeat("x", nonceSize+helloSize+macSize)) }, "does not know the job's secret"},
 		{"another job", as(func(g *sdk.Group) { g.JobID = "other" }), "another job"},
 		{"another size", as(func(g *sdk.Group) { g.WorldSize = 9 }), "another world size"},
 		{"an old group", as(func(g *sdk.Group) { g.Epoch = 7 }), "another epoch"},
 		{"itself", as(func(g *sdk.Group) { g.Rank = 0 }), "not expected here"},
 		{"a second rank 1", as(func(g *sdk.Group) { g.Rank = 1 }), "already connected"},
-		{"an echo", replay(t, address, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // a reason that was told
+		{"an echo", replay(t, address, as(func(g *sdk.Group) { g.Generation = 3 })), ""}, // the same reason: no second line
 	} {
 		if guest.want != "" {
 			log.expect("refused a connection", guest.want)
@@ -59,8 +59,8 @@ func TestUninvited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := guest.greet(conn); err == nil {
-			t.Errorf("%s came in", guest.name)
+		if err := guest.dialHandshake(conn); err == nil {
+			t.Errorf("%s was accepted", guest.name)
 		}
 		conn.Close()
 		if guest.want != "" {
@@ -99,7 +99,7 @@ func listening(t *testing.T, world int, log io.Writer) (all []*Backend, endpoint
 	return all, endpoints, first.TCP
 }
 
-// say sends what no rank would say and waits for the endpoint to be closed.
+// say sends something invalid and waits until the other side closes the connection.
 func say(c net.Conn, text string) error {
 	if _, err := io.WriteString(c, text); err != nil {
 		return err
@@ -108,17 +108,17 @@ func say(c net.Conn, text string) error {
 	return errors.Join(errors.New("shut"), err)
 }
 
-// replay listens in on a greeting and gives what repeats it word for word.
-func replay(t *testing.T, address string, greet func(net.Conn) error) func(net.Conn) error {
+// replay records a handshake and returns a function that repeats it.
+func replay(t *testing.T, address string, dialHandshake func(net.Conn) error) func(net.Conn) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	tape := &tapped{Conn: conn}
-	_ = greet(tape) // refused in the end, but its proof held
+	_ = dialHandshake(tape) // refused, but with a valid proof
 	if n := len(magic) + nonceSize + helloSize + macSize; tape.said.Len() != n {
-		t.Fatalf("heard %d bytes of %d", tape.said.Len(), n)
+		t.Fatalf("recorded %d bytes of %d", tape.said.Len(), n)
 	}
 	return func(c net.Conn) error { return say(c, tape.said.String()) }
 }
@@ -176,8 +176,8 @@ func (l *logBook) wait(t *testing.T, who string) {
 }
 
 // A certificate of another job's secret is refused by both sides, and those of
-// one job speak TLS 1.3.
-func TestSeal(t *testing.T) {
+// one job use TLS 1.3.
+func TestTLS(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret string
 		job    string
@@ -185,24 +185,24 @@ func TestSeal(t *testing.T) {
 	}{"same": {"secret", "job", true}, "other secret": {"guess", "job", false}, "other job": {"secret", "other", false}} {
 		t.Run(name, func(t *testing.T) {
 			near, far := sockets(t)
-			ours, err := sealing([]byte("secret"), "job")
+			ours, err := tlsKeys([]byte("secret"), "job")
 			if err != nil {
 				t.Fatal(err)
 			}
-			theirs, err := sealing([]byte(test.secret), test.job)
+			theirs, err := tlsKeys([]byte(test.secret), test.job)
 			if err != nil {
 				t.Fatal(err)
 			}
 			inside := make(chan error, 1)
 			go func() {
-				s, err := sealConn(near, ours, true)
+				s, err := startTLS(near, ours, true)
 				if err == nil {
-					_, err = s.tls.Read(make([]byte, 1)) // the client's last flight is judged here
+					_, err = s.tls.Read(make([]byte, 1)) // the client's certificate is verified here
 				}
 				near.Close()
 				inside <- err
 			}()
-			s, err := sealConn(far, theirs, false)
+			s, err := startTLS(far, theirs, false)
 			if err == nil {
 				_, err = s.tls.Write([]byte{1})
 			}
@@ -233,8 +233,8 @@ func sockets(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// One rank with TLS and one without do not find together, and both hear why.
-func TestSealOnOneSide(t *testing.T) {
+// One rank with TLS and one without do not connect, and both report why.
+func TestTLSOnOneSide(t *testing.T) {
 	listener, caller := testGroup(0, 2), testGroup(1, 2)
 	a, c := New(), New()
 	a.group, c.group = listener, caller
@@ -247,21 +247,21 @@ func TestSealOnOneSide(t *testing.T) {
 		near.Close()
 		done <- err
 	}()
-	outside := c.greet(far, 0, 0)
+	outside := c.dialHandshake(far, 0, 0)
 	if inside := <-done; inside == nil || outside == nil || !strings.Contains(outside.Error(), "other options") {
 		t.Errorf("inside %v, outside %v", inside, outside)
 	}
 }
 
-// A thousand callers that say nothing, or what no rank would, stand at every
-// listener when the ranks come. They join all the same, and a few lines tell of it.
+// A thousand connections that send nothing, or something invalid, are open when the ranks
+// connect. The ranks connect all the same, and the log has only a few lines about it.
 func TestManyStrangersConnecting(t *testing.T) {
 	const world, crowd = 3, 1000
 	log := &logBook{}
 	all, endpoints, address := listening(t, world, log)
 	joined := make(chan error, world)
 	join := func(r int) { joined <- all[r].Connect(context.Background(), endpoints) }
-	go join(0) // takes callers from now on
+	go join(0) // accepts connections from now on
 	for i := range crowd {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
@@ -286,7 +286,7 @@ func TestManyStrangersConnecting(t *testing.T) {
 	}
 }
 
-// A range without a free port is told as one.
+// The error about a range without a free port names the range.
 func TestPortRangeIsUsedUp(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // maxArenas is the most arenas of one rank; each costs every local peer a descriptor.
 const maxArenas = 64
 
-// listenLocal opens an abstract unix socket, which has no file, and says which
-// host this is.
+// listenLocal opens an abstract unix socket, which has no file, and returns the
+// host's id.
 func listenLocal() (net.Listener, string, error) {
 	host, err := hostID()
 	if err != nil {
@@ -30,8 +30,8 @@ func listenLocal() (net.Listener, string, error) {
 }
 
 // hostID is equal for processes that can share memory: same boot of the same
-// kernel, same user, and same network namespace, which abstract sockets live
-// in. Containers with their own network are hosts of their own.
+// kernel, same user, and same network namespace, to which abstract sockets
+// belong. A container with its own network counts as a host.
 func hostID() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -44,17 +44,17 @@ func hostID() (string, error) {
 	return fmt.Sprintf("%s/%s/uid:%d", strings.TrimSpace(string(boot)), netns, os.Getuid()), nil
 }
 
-// A control page is a rank's side of the meetings of local ranks. Only its
-// rank writes it, except for the count of sleepers.
+// A control page is a rank's part of the barriers of local ranks. Only its rank writes
+// it, except for the count of sleepers.
 //
-//	0     phase     the last meeting the rank came to, a futex word
+//	0     phase     the last barrier that the rank has reached, a futex word
 //	64    sleepers  how many wait for the phase to change
 //	128   calls     of two successive collectives
 //	256   cpu       where the rank's plugin runs, see spread_linux.go
 //	4096  stages    small contributions to two successive collectives
 //
-// Two of each: a rank may begin the next collective while another still reads
-// what it left for this one, but not the one after.
+// Two of each: a rank may start the next collective while another still reads its data
+// of this one, but not the one after.
 const (
 	pageSleepers = 64
 	pageCalls    = 128
@@ -73,7 +73,7 @@ func (p page) stage(round uint32) []byte  { return p[pageStages+stageSize*(round
 func (p page) reached(phase uint32) bool  { return int32(p.phase().Load()-phase) >= 0 }
 func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&p[off])) }
 
-// local is what ranks of one host share.
+// local is what the ranks of one host share.
 type local struct {
 	b      *Backend
 	spin   shm.Spinner
@@ -88,7 +88,7 @@ type local struct {
 	rest   int // see spread
 }
 
-// shareMemory gives every peer this rank's control page and arenas, and takes theirs.
+// shareMemory exchanges control pages and arenas with the other ranks of this host.
 func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
 	w := b.group.WorldSize
 	l := &local{b: b, spin: shm.Spinner{For: shm.DefaultSpin()}, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
@@ -102,7 +102,7 @@ func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
 
 func (l *local) exchange(ctx context.Context) error {
 	b := l.b
-	own, err := shm.New("meeting", pageSize)
+	own, err := shm.New("control page", pageSize)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (l *local) close() {
 	}
 }
 
-// maps reports whether peers can reach c.Buf through their own mappings.
+// maps reports whether c.Buf is in an arena that peers have mapped.
 func (l *local) maps(c *sdk.Collective) bool {
 	if c.Arena == nil || len(c.Buf) == 0 || c.Offset < 0 {
 		return false
@@ -198,9 +198,9 @@ func (l *local) maps(c *sdk.Collective) bool {
 	return c.Offset+len(c.Buf) <= len(mem) && &mem[c.Offset] == &c.Buf[0]
 }
 
-// meet says that this rank has come to a phase and waits for the others. A
-// stall names all that did not come.
-func (l *local) meet(phase uint32) error {
+// barrier announces that this rank has reached a phase and waits for the others. A
+// stall names all that have not.
+func (l *local) barrier(phase uint32) error {
 	me := l.b.group.Rank
 	own := l.pages[me]
 	own.phase().Store(phase)
@@ -211,15 +211,15 @@ func (l *local) meet(phase uint32) error {
 		if r == me || p == nil {
 			continue
 		}
-		if err := l.await(r, phase); err != nil {
+		if err := l.waitFor(r, phase); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await sleeps until the rank has come.
-func (l *local) await(rank int, phase uint32) error {
+// waitFor waits until a rank has reached a phase.
+func (l *local) waitFor(rank int, phase uint32) error {
 	p := l.pages[rank]
 	if l.spin.Until(func() bool { return p.reached(phase) }) {
 		return nil
@@ -241,8 +241,8 @@ func (l *local) await(rank int, phase uint32) error {
 	return nil
 }
 
-// check looks for reasons not to wait on: time, Close, a rank that gave up or
-// is gone.
+// check returns a reason to stop waiting: the deadline, Close, a rank that failed or
+// died.
 func (l *local) check(phase uint32) error {
 	for r, p := range l.pages {
 		if p != nil {
@@ -251,7 +251,7 @@ func (l *local) check(phase uint32) error {
 	}
 	err := l.b.overdue()
 	if err == nil {
-		err = l.b.lookAround()
+		err = l.b.checkPeers()
 	}
 	var stall *sdk.StallError
 	if errors.As(err, &stall) && len(stall.Missing) == 0 {
@@ -264,5 +264,5 @@ func (l *local) check(phase uint32) error {
 	return err
 }
 
-// wake makes ranks that sleep for this one look up.
+// wake wakes the ranks that wait for this one.
 func (l *local) wake() { shm.WakeAll(l.pages[l.b.group.Rank].phase()) }

@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
-// runLocal runs a collective of ranks that all live on this host.
+// runLocal runs a collective if all ranks are on this host.
 func (b *Backend) runLocal(c *sdk.Collective) error {
 	l, staged := b.local, stages(c)
 	l.round++
@@ -18,9 +18,9 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 	case staged:
 		copy(own.stage(l.round), l.contribution(c))
 	case large:
-		own.cpu().Store(here())
+		own.cpu().Store(currentCPU())
 	}
-	if err := l.meet(2 * l.round); err != nil {
+	if err := l.barrier(2 * l.round); err != nil {
 		return err
 	}
 	if err := l.compare(); err != nil {
@@ -30,7 +30,7 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 	case len(c.Buf) == 0 || c.Op == sdk.OpBarrier:
 		return nil
 	case staged:
-		l.unstage(c)
+		l.finishStaged(c)
 		return nil
 	case !l.allShared():
 		return b.trade(c)
@@ -42,10 +42,10 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 		l.spread()
 	}
 	l.inPlace(c)
-	return l.meet(2*l.round + 1)
+	return l.barrier(2*l.round + 1)
 }
 
-// compare reads what every rank calls.
+// compare reads and compares the ranks' calls.
 func (l *local) compare() error {
 	for r, p := range l.pages {
 		l.calls[r] = parseCall(p.call(l.round))
@@ -66,7 +66,7 @@ func (l *local) allShared() bool {
 	return true
 }
 
-// contribution is what this rank leaves for the others.
+// contribution returns what this rank provides to the others.
 func (l *local) contribution(c *sdk.Collective) []byte {
 	d, me := c.Op.Definition(), l.b.group.Rank
 	switch {
@@ -78,8 +78,8 @@ func (l *local) contribution(c *sdk.Collective) []byte {
 	return c.Buf
 }
 
-// unstage takes the result out of what all ranks left.
-func (l *local) unstage(c *sdk.Collective) {
+// finishStaged computes the result from the ranks' control pages.
+func (l *local) finishStaged(c *sdk.Collective) {
 	d, size, me := c.Op.Definition(), c.Count*c.DType.Size(), l.b.group.Rank
 	if !d.Receives(me, c.Root) {
 		return
@@ -130,9 +130,9 @@ func (l *local) inPlace(c *sdk.Collective) {
 }
 
 // reduceRange reduces bytes [from, to) of all buffers tile by tile, for the ranks
-// that take them: this one where parts are its own, else all that take a result.
-// No other rank touches these bytes of any buffer, so the first rank's tile takes
-// the result, which is the fast way to reduce.
+// that receive them: this one if the parts are its own, else all that receive a result.
+// No other rank accesses these bytes of any buffer, so the result is computed in the
+// first rank's tile, which is fastest.
 func (l *local) reduceRange(c *sdk.Collective, from, to int) {
 	d := c.Op.Definition()
 	for ; from < to; from += tileSize {

@@ -5,11 +5,10 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// mesh gives every rank a chunk of the buffer to care for. Chunks are
-// scattered to their owners, finished there, reduced in rank order if the
-// collective reduces, and gathered by everyone. Both movements go over all
-// connections and overlap: gathering follows scattering by a few segments. A rank
-// sends 2(n-1)/n of the buffer, as in a ring.
+// mesh makes every rank the owner of a chunk of the buffer. Chunks are scattered to
+// their owners, reduced there in rank order if the collective reduces, and gathered by
+// all ranks. Both use all connections and overlap: gathering follows scattering by a
+// few segments. A rank sends 2(n-1)/n of the buffer, as in a ring.
 type mesh struct {
 	b     *Backend
 	c     *sdk.Collective
@@ -18,7 +17,7 @@ type mesh struct {
 	ready []bool // by segment of this rank's chunk: it is finished
 }
 
-// meshLag is how many segments the results come behind the contributions.
+// meshLag is how many segments the gathering is behind the scattering.
 const meshLag = 2
 
 func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
@@ -30,7 +29,7 @@ func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
 	return w
 }
 
-// moves says which of the two movements leads from one rank to another.
+// moves reports what one rank sends to another.
 func (w *mesh) moves(from, to int) (scatter, gather bool) {
 	d := w.c.Op.Definition()
 	scatter = d.Slice != contract.SendersPart && d.Sends(from, w.c.Root)
@@ -38,8 +37,8 @@ func (w *mesh) moves(from, to int) (scatter, gather bool) {
 	return scatter, gather
 }
 
-// owns reports whether a rank has a chunk of the result to hand out: with whole
-// buffers everyone has been given one, else it has its part only if it sends.
+// owns reports whether a rank has a chunk of the result to send: with whole
+// buffers every rank owns one, else only ranks that send.
 func (w *mesh) owns(rank int) bool {
 	d := w.c.Op.Definition()
 	return d.Slice == contract.Whole || d.Sends(rank, w.c.Root)
@@ -60,7 +59,7 @@ func (w *mesh) count(scatter, gather bool) (n int) {
 	return n
 }
 
-// frame says what the i-th frame from one rank to another is.
+// frame returns which segment the i-th frame from one rank to another holds.
 func (w *mesh) frame(from, to, i int) (gather bool, s int) {
 	scatters, gathers := w.moves(from, to)
 	if !scatters || !gathers {
@@ -69,8 +68,8 @@ func (w *mesh) frame(from, to, i int) (gather bool, s int) {
 	return interleaved(i, w.cut.segments, meshLag)
 }
 
-// interleaved is the order of two movements of n segments each of which the
-// second comes lag segments behind the first.
+// interleaved is the order of two transfers of n segments each, the second lag
+// segments behind the first.
 func interleaved(i, n, lag int) (second bool, s int) {
 	lag = min(lag, n)
 	switch both := 2 * (n - lag); {
@@ -100,8 +99,8 @@ func (w *mesh) holds(rank int) bool {
 	return !d.Reduces && d.Sends(rank, w.c.Root)
 }
 
-// in takes results where they belong: the rank that sends one has got this
-// rank's contribution, so the bytes there have gone.
+// in receives results in place: the rank that sends one has received this rank's
+// contribution, so the bytes there are no longer needed.
 func (w *mesh) in(rank, i int) ([]byte, bool) {
 	gather, s := w.frame(rank, w.b.group.Rank, i)
 	switch mine := w.cut.segment(s, w.b.group.Rank); {

@@ -20,8 +20,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Two network namespaces joined by a cable are two hosts to this backend. In
-// each run two ranks, which are this test binary again.
+// Two network namespaces joined by virtual Ethernet are two hosts for this backend. In
+// each run two ranks, which are processes of this test binary.
 
 const (
 	netnsRank  = "TRAINCTL_TEST_NETNS_RANK" // makes this binary a rank
@@ -31,12 +31,12 @@ const (
 	netnsSize  = 4 << 20
 )
 
-// The sum is right over a narrow cable, and the bytes really pass it: the
-// buffer once in each direction, in the clear and sealed.
+// The sum is right over a slow link, and the link carries the buffer once in each
+// direction, with and without TLS.
 func TestNamespaces(t *testing.T) {
-	for name, sealed := range map[string]bool{"plain": false, "tls": true} {
+	for name, tls := range map[string]bool{"plain": false, "tls": true} {
 		t.Run(name, func(t *testing.T) {
-			h, all := hostsWithRanks(t, sealed)
+			h, all := hostsWithRanks(t, tls)
 			shape(t, h, 0, "tbf", "rate", "400mbit", "burst", "256kb", "latency", "50ms")
 			before := sentBytes(t, h, 0)
 			all.say(t, "sum 1 20s")
@@ -52,8 +52,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A cable that breaks in the middle of an operation ends it at its deadline,
-// on every rank, with an error that names ranks on the other side.
+// If the link breaks during an operation, it fails at its deadline on every rank, with
+// an error that names ranks on the other side.
 func TestCutLink(t *testing.T) {
 	h, all := hostsWithRanks(t, false)
 	shape(t, h, 0, "tbf", "rate", "20mbit", "burst", "32kb", "latency", "50ms")
@@ -65,8 +65,8 @@ func TestCutLink(t *testing.T) {
 	all.blame(t, func(rank int) []int { return []int{2 - rank/2*2, 3 - rank/2*2} })
 }
 
-// Where packets get through in one direction alone, the ranks behind the loss
-// are named by those who miss them.
+// If packets are lost in one direction only, the ranks that receive nothing name the
+// senders.
 func TestOneWayLoss(t *testing.T) {
 	h, all := hostsWithRanks(t, false)
 	all.say(t, "sum 1 20s")
@@ -75,13 +75,13 @@ func TestOneWayLoss(t *testing.T) {
 			t.Fatalf("rank %d: %q", r, got)
 		}
 	}
-	// Frames to an address of the network that nobody has are lost without a word.
+	// Frames to an address of the network that nobody has are dropped silently.
 	command(t, "ip", "-n", h.Name(1), "neigh", "replace", h.Addr(0), "lladdr", "02:00:00:00:00:01", "dev", h.Device(), "nud", "permanent")
 	all.say(t, "sum 2 2s")
 	all.blame(t, func(rank int) []int { return []int{2 - rank/2*2, 3 - rank/2*2} })
 }
 
-// A process that is killed is named by all, on its host and on the other, long
+// A process that is killed is named by all ranks, on its host and on the other, long
 // before their deadline.
 func TestKilledAcrossHosts(t *testing.T) {
 	_, all := hostsWithRanks(t, false)
@@ -100,7 +100,7 @@ func TestKilledAcrossHosts(t *testing.T) {
 // netnsGroup are the ranks of one job, by rank.
 type netnsGroup []*netnsProcess
 
-// netnsProcess is a rank in a namespace; the test talks to it in lines.
+// netnsProcess is a rank in a namespace; the test controls it by lines.
 type netnsProcess struct {
 	cmd *exec.Cmd
 	in  io.Writer
@@ -108,7 +108,7 @@ type netnsProcess struct {
 }
 
 // hostsWithRanks starts a connected group, or skips with the reason.
-func hostsWithRanks(t *testing.T, sealed bool) (*bench.Hosts, netnsGroup) {
+func hostsWithRanks(t *testing.T, tls bool) (*bench.Hosts, netnsGroup) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("network namespaces take a while to set up")
@@ -126,7 +126,7 @@ func hostsWithRanks(t *testing.T, sealed bool) (*bench.Hosts, netnsGroup) {
 	})
 	var all netnsGroup
 	for r := range netnsWorld {
-		all = append(all, startRank(t, h, r, sealed))
+		all = append(all, startRank(t, h, r, tls))
 	}
 	var endpoints []json.RawMessage
 	for _, p := range all {
@@ -145,14 +145,14 @@ func hostsWithRanks(t *testing.T, sealed bool) (*bench.Hosts, netnsGroup) {
 	return h, all
 }
 
-func startRank(t *testing.T, h *bench.Hosts, rank int, sealed bool) *netnsProcess {
+func startRank(t *testing.T, h *bench.Hosts, rank int, tls bool) *netnsProcess {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &netnsProcess{cmd: h.Command(t.Context(), rank/2, exe)}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", netnsRank, rank), netnsAddr+"="+h.Addr(rank/2), fmt.Sprintf("%s=%v", netnsTLS, sealed))
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", netnsRank, rank), netnsAddr+"="+h.Addr(rank/2), fmt.Sprintf("%s=%v", netnsTLS, tls))
 	p.cmd.Stderr = os.Stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func (g netnsGroup) blame(t *testing.T, may func(rank int) []int) {
 	}
 }
 
-// shape gives a host's cable a discipline in the outward direction.
+// shape sets the queueing discipline of a host's outgoing traffic.
 func shape(t *testing.T, h *bench.Hosts, host int, discipline ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("tc"); err != nil {
@@ -225,7 +225,7 @@ func shape(t *testing.T, h *bench.Hosts, host int, discipline ...string) {
 	}
 }
 
-// sentBytes is what has left a host by its cable.
+// sentBytes returns the bytes that a host has sent.
 func sentBytes(t *testing.T, h *bench.Hosts, host int) int {
 	t.Helper()
 	var links []struct {
@@ -251,8 +251,8 @@ func command(t *testing.T, name string, args ...string) []byte {
 	return out
 }
 
-// runNetnsRank is the rank's side: it says its endpoint, takes everyone's, and
-// sums when it is told to.
+// runNetnsRank is the rank's process: it prints its endpoint, reads all endpoints, and
+// reduces for every line that it reads.
 func runNetnsRank(rank int) error {
 	in := bufio.NewReader(os.Stdin)
 	b := New()
@@ -308,7 +308,7 @@ func runNetnsRank(rank int) error {
 	}
 }
 
-// sumOverHosts checks an all-reduce in words.
+// sumOverHosts runs an all-reduce and describes the result.
 func sumOverHosts(b *Backend, arena *sdk.Arena, seq int) string {
 	x := tensor.View[float32](arena.Bytes())
 	for i := range x {
@@ -337,7 +337,7 @@ func describe(err error) string {
 	return fmt.Sprintf("unexpected: %v", err)
 }
 
-// init lets the test binary be a rank instead.
+// init runs a rank instead of the tests.
 func init() {
 	var rank int
 	if _, err := fmt.Sscan(os.Getenv(netnsRank), &rank); err != nil {

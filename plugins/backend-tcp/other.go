@@ -11,7 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Without futexes and abstract sockets local ranks talk over loopback.
+// Without futexes and abstract sockets, local ranks use loopback.
 
 const maxArenas = 64
 
@@ -33,7 +33,7 @@ func (l *local) wake() {}
 
 func (l *local) close() {}
 
-// poller tries again after naps that grow while nothing happens.
+// poller tries again after sleeps that grow while nothing happens.
 type poller struct{ nap time.Duration }
 
 const (
@@ -45,7 +45,7 @@ func newPoller() *poller { return &poller{} }
 
 func (p *poller) wait(links []*link, limit time.Duration) {
 	for _, l := range links {
-		if l.readable || l.writable && l.out.size > 0 { // the last nap was not in vain
+		if l.readable || l.writable && l.out.size > 0 { // there was something to do
 			p.nap = 0
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/shm"
 )
 
-// poller waits for links: it looks for a while, yielding the core, and then
-// sleeps. It belongs to one goroutine.
+// poller waits for links: it spins for a while, yielding the core, and then
+// sleeps. One goroutine uses it.
 type poller struct {
 	spin shm.Spinner
 	fds  []unix.PollFd
@@ -27,13 +27,13 @@ func (p *poller) wait(links []*link, limit time.Duration) {
 	p.fds = p.fds[:0]
 	for _, l := range links {
 		f := unix.PollFd{Fd: int32(l.fd)}
-		if !l.deaf {
+		if !l.paused {
 			f.Events = unix.POLLIN
 		}
 		if !l.writable && l.lost == nil {
 			f.Events |= unix.POLLOUT
 		}
-		if f.Events == 0 { // else poll would report its end again and again
+		if f.Events == 0 { // else poll would report the closed connection every time
 			f.Fd = -1
 		}
 		p.fds = append(p.fds, f)

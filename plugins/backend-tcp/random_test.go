@@ -14,9 +14,8 @@ import (
 
 const randomArena = 600 << 10 // the longest float64 buffer at the largest offset
 
-// Whatever the world, the hosts, the options and the mixture of calls, every
-// rank gets the sum in rank order to the last bit, or one that all agree on
-// where sums travel.
+// For any world size, hosts, options and sequence of calls, every rank gets the exact
+// sum in rank order, or for algorithms with another order, the same on all ranks.
 func TestRandomGroups(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := rapid.IntRange(1, 8).Draw(rt, "world")
@@ -29,7 +28,7 @@ func TestRandomGroups(t *testing.T) {
 			"reproducible":  rapid.Bool().Draw(rt, "reproducible"),
 		}
 		all, arenas := ranksOf(t, world, randomArena, o, func() *Backend { return onHostsOf(perHost) })
-		defer func() { // the next draw's group is another one
+		defer func() { // the next draw has another group
 			for r := range all {
 				all[r].Close()
 				arenas[r].Close()

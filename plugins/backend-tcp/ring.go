@@ -3,8 +3,8 @@ package tcp
 // ring is the all-reduce along a circle of ranks (Patarasu and Yuan, Bandwidth
 // optimal all-reduce algorithms for clusters of workstations, 2009). In each of
 // n-1 steps a rank sends a chunk to the next rank and adds what comes from the
-// one before; in n-1 more the finished chunks travel round. Each segment goes
-// on as soon as it has come, so all connections are busy all the time.
+// one before; in n-1 more the finished chunks travel round. Each segment is
+// passed on as soon as it has arrived, so all connections are always busy.
 //
 // A chunk is added up from the rank behind its owner on: the same order in
 // every run, but not that of the ranks.
@@ -35,14 +35,14 @@ func (w *ring) frames(rank int) (out, in int) {
 	return out, in
 }
 
-// segment is what a rank sends as its i-th frame: in step t the chunk t places
+// segment returns the i-th frame that a rank sends: in step t the chunk t places
 // behind its own.
 func (w *ring) segment(rank, i int) []byte {
 	n, t := w.b.group.WorldSize, i/w.cut.segments
 	return w.cut.segment(i%w.cut.segments, (rank+2*n-t)%n)
 }
 
-// reducing reports whether the i-th frame is still a part of a sum.
+// reducing reports whether the i-th frame is a partial sum.
 func (w *ring) reducing(i int) bool { return i < w.count()/2 }
 
 func (w *ring) out(_, i int) ([]byte, bool) {

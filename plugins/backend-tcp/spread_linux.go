@@ -7,22 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plugins that wait for one another by looking keep every core equally busy,
-// so the system sees nothing to balance and may leave two of them on one core,
-// reducing one after the other, for as long as the job runs. The plugins see it
-// themselves: each says on its control page which core it is on.
+// Plugins that spin while they wait keep every core equally busy, so the system sees
+// no imbalance and may leave two of them on one core for the whole job. The plugins
+// detect that themselves: each writes the number of its core to its control page.
 
 const (
-	// spreadSize is the least buffer that is worth asking where one is.
+	// spreadSize is the least buffer for which plugins compare their cores.
 	spreadSize = 256 << 10
-	// spreadRest is for how many of them a plugin stays where it moved to,
-	// whatever it sees: in a crowd nobody gains by moving on and on.
+	// spreadRest is for how many such collectives a plugin stays where it moved to:
+	// with more plugins than cores, moving again and again gains nothing.
 	spreadRest = 16
 )
 
-// here is the core that runs this goroutine now, plus one; 0 where the system
-// does not say.
-func here() uint32 {
+// currentCPU returns the core that runs this goroutine now, plus one; 0 if the system
+// call fails.
+func currentCPU() uint32 {
 	var cpu uint32
 	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
 		return 0
@@ -30,8 +29,8 @@ func here() uint32 {
 	return cpu + 1
 }
 
-// spread moves this plugin to a core without one where it shares its own with
-// a rank before it. All have said where they are.
+// spread moves this plugin to a core without a plugin if it shares its own with that
+// of a lower rank. All have written their cores.
 func (l *local) spread() {
 	if l.rest > 0 {
 		l.rest--
@@ -43,7 +42,8 @@ func (l *local) spread() {
 	}
 }
 
-// cores are those with a plugin, and whether this one is not the first on its own.
+// cores returns the cores with a plugin, and whether this plugin is not the first on
+// its core.
 func (l *local) cores() (taken unix.CPUSet, crowded bool) {
 	me := l.b.group.Rank
 	mine := l.pages[me].cpu().Load()
@@ -59,7 +59,7 @@ func (l *local) cores() (taken unix.CPUSet, crowded bool) {
 }
 
 // leave moves this thread from its core to the next that is allowed and not
-// taken. Afterwards the system may move it on as before.
+// taken. The system may move it again afterwards.
 func leave(from int, taken *unix.CPUSet) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -77,7 +77,7 @@ func leave(from int, taken *unix.CPUSet) {
 	}
 }
 
-// nextCore is from where there is no other.
+// nextCore returns from if there is no other.
 func nextCore(from int, allowed, taken *unix.CPUSet) int {
 	const most = 64 * len(unix.CPUSet{})
 	for i := 1; i < most; i++ {

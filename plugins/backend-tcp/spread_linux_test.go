@@ -34,8 +34,8 @@ func TestNextCore(t *testing.T) {
 	}
 }
 
-// The first rank on a core stays, the others look for another; who has not
-// said where it is counts for nothing.
+// The first rank on a core stays, the others move; a rank that has not written its core
+// is ignored.
 func TestCrowdedCores(t *testing.T) {
 	l := &local{b: New(), pages: make([]page, 5)}
 	for r, cpu := range []uint32{4, 0, 4, 7} { // plus one; rank 4 is on another host
@@ -51,15 +51,15 @@ func TestCrowdedCores(t *testing.T) {
 	}
 }
 
-// A thread that leaves its core may go anywhere again, and one that is bound
-// to it stays.
+// A thread that leaves its core keeps its affinity, and one that is bound to its core
+// stays.
 func TestLeaveKeepsTheRightToReturn(t *testing.T) {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	var before, after unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		t.Skipf("needs to know its cores: %v", err)
 	}
-	at := int(here()) - 1
+	at := int(currentCPU()) - 1
 	leave(at, coresOf(at))
 	if err := unix.SchedGetaffinity(0, &after); err != nil || after != before {
 		t.Errorf("allowed on %v, then on %v, %v", before, after, err)
@@ -67,7 +67,7 @@ func TestLeaveKeepsTheRightToReturn(t *testing.T) {
 	if err := unix.SchedSetaffinity(0, coresOf(at)); err != nil {
 		t.Skipf("needs to choose its core: %v", err)
 	}
-	if leave(at, coresOf(at)); int(here())-1 != at {
-		t.Errorf("bound to core %d and now on core %d", at, here()-1)
+	if leave(at, coresOf(at)); int(currentCPU())-1 != at {
+		t.Errorf("bound to core %d and now on core %d", at, currentCPU()-1)
 	}
 }

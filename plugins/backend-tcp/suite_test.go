@@ -24,9 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tune changes defaults: suites overlap, since most of a fault is waiting for
-// it, and groups are drawn less often than rapid would, since each is many
-// connections.
+// tune changes defaults: suites run in parallel, because faults mostly wait, and rapid
+// draws fewer groups, because each opens many connections.
 func tune() {
 	flag.Parse()
 	for name, value := range map[string]string{"test.parallel": "8", "rapid.checks": "30"} {
@@ -70,8 +69,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// Sealed and parallel connections carry what a single plain one does.
-func TestSealedLanes(t *testing.T) {
+// Several connections with TLS give the same results as one without.
+func TestTLSStreams(t *testing.T) {
 	t.Parallel()
 	for _, a := range []string{algorithmMesh, algorithmRing} {
 		sdktest.Backend(t, sdktest.BackendOptions{
@@ -85,7 +84,7 @@ func TestSealedLanes(t *testing.T) {
 	}
 }
 
-// Small segments make many of them, with ends that do not fit.
+// Many small segments, of which the last is shorter.
 func TestSegments(t *testing.T) {
 	t.Parallel()
 	sdktest.Backend(t, sdktest.BackendOptions{

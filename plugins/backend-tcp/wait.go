@@ -11,15 +11,15 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// slice is how long a wait goes on without looking whether somebody died,
-// gave up, or called Close.
+// slice is how long a wait lasts until it checks for a rank that died or aborted,
+// and for Close.
 const slice = 100 * time.Millisecond
 
-// wait returns when a link can move something, or with the reason why the
-// collective cannot go on.
+// wait returns when a link can send or receive, or with the reason why the
+// collective cannot continue.
 func (b *Backend) wait(w way) error {
 	for _, l := range b.links {
-		l.deaf = l.lost != nil || l.in.got == headerSize && b.due(l, w).kind == 0
+		l.paused = l.lost != nil || l.in.got == headerSize && b.due(l, w).kind == 0
 	}
 	b.poller.wait(b.links, slice)
 	if err := b.overdue(); err != nil {
@@ -28,8 +28,8 @@ func (b *Backend) wait(w way) error {
 	return nil
 }
 
-// overdue says why the running call has to end although nobody failed; a stall
-// does not name anyone yet.
+// overdue returns why the running call must end although no rank failed. The ranks of
+// a stall are not known yet.
 func (b *Backend) overdue() error {
 	if b.life.Closed() {
 		return instance.ErrClosed
@@ -38,7 +38,7 @@ func (b *Backend) overdue() error {
 		return fmt.Errorf("backend tcp: %v: %w", b.op.call, err)
 	}
 	now := time.Now()
-	if err := b.cutOff(now); err != nil {
+	if err := b.checkUnresponsive(now); err != nil {
 		return err
 	}
 	if b.op.ctx.Err() != nil || !b.op.deadline.IsZero() && !now.Before(b.op.deadline) {
@@ -47,9 +47,9 @@ func (b *Backend) overdue() error {
 	return nil
 }
 
-// cutOff names a rank whose host no longer acknowledges what it is sent. Its
-// process may be slow for as long as the deadline allows; its kernel may not.
-func (b *Backend) cutOff(now time.Time) error {
+// checkUnresponsive returns an error for a rank whose host no longer acknowledges data.
+// The process may be slow until the deadline, but its kernel must acknowledge.
+func (b *Backend) checkUnresponsive(now time.Time) error {
 	if now.Sub(b.looked) < time.Second/2 {
 		return nil
 	}
@@ -62,25 +62,25 @@ func (b *Backend) cutOff(now time.Time) error {
 	return nil
 }
 
-// named completes a stall: the ranks that owe a frame did not arrive, and if
-// there are none, those that do not take what they are sent.
+// named adds the missing ranks to a stall: those from which a frame is expected, or
+// else those that do not receive what they are sent.
 func (b *Backend) named(w way, err error) error {
 	var stall *sdk.StallError
 	if !errors.As(err, &stall) {
 		return err
 	}
-	owing := make([]bool, b.group.WorldSize)
+	expected := make([]bool, b.group.WorldSize)
 	for _, l := range b.links {
-		owing[l.rank] = owing[l.rank] || b.due(l, w).kind != 0
+		expected[l.rank] = expected[l.rank] || b.due(l, w).kind != 0
 	}
-	stall.Missing = listed(owing)
+	stall.Missing = listed(expected)
 	if len(stall.Missing) > 0 {
 		return err
 	}
 	for _, l := range b.links {
-		owing[l.rank] = owing[l.rank] || l.out.size > 0
+		expected[l.rank] = expected[l.rank] || l.out.size > 0
 	}
-	stall.Missing = listed(owing)
+	stall.Missing = listed(expected)
 	return err
 }
 

@@ -11,40 +11,40 @@ import (
 	"github.com/trainctl/trainctl/core/base/hostnet"
 )
 
-// seal is a connection under TLS. During the handshake it is an ordinary
-// connection; then it is detached, and TLS reads from the descriptor what is
-// there and writes into memory, from where it goes out as the descriptor takes it.
-type seal struct {
-	net.Conn // under the handshake, nil after it
+// tlsConn is a connection with TLS. During the handshake it is an ordinary
+// connection; then it is detached, and TLS reads without blocking from the descriptor
+// and writes to memory, which is written to the descriptor as it accepts it.
+type tlsConn struct {
+	net.Conn // during the handshake, nil after it
 	raw      net.Conn
 	tls      *tls.Conn
 	fd       int
-	pending  []byte // encrypted and not yet handed to the system
+	pending  []byte // encrypted and not yet written
 	gone     int
 }
 
-// sealed is the most plain text that is encrypted at a time.
-const sealed = 64 << 10
+// maxPlaintext is how much is encrypted at a time.
+const maxPlaintext = 64 << 10
 
-// sealing is the TLS of a job's ranks.
-func sealing(secret []byte, job string) (*hostnet.TLS, error) {
+// tlsKeys returns the TLS keys of a job's ranks.
+func tlsKeys(secret []byte, job string) (*hostnet.TLS, error) {
 	return hostnet.NewTLS(secret, "backend tcp "+job, "")
 }
 
-// sealConn puts a connection under TLS; deadlines of conn hold.
-func sealConn(conn net.Conn, keys *hostnet.TLS, server bool) (*seal, error) {
-	s := &seal{Conn: conn, raw: conn}
+// startTLS does the TLS handshake on a connection; deadlines of conn hold.
+func startTLS(conn net.Conn, keys *hostnet.TLS, server bool) (*tlsConn, error) {
+	s := &tlsConn{Conn: conn, raw: conn}
 	if s.tls = keys.Client(s); server {
 		s.tls = keys.Server(s)
 	}
 	return s, s.tls.Handshake()
 }
 
-// detach ends the ordinary life of the connection.
-func (s *seal) detach(fd int) { s.Conn, s.fd = nil, fd }
+// detach switches from conn to its descriptor.
+func (s *tlsConn) detach(fd int) { s.Conn, s.fd = nil, fd }
 
 // Read is for TLS.
-func (s *seal) Read(p []byte) (int, error) {
+func (s *tlsConn) Read(p []byte) (int, error) {
 	if s.Conn != nil {
 		return s.Conn.Read(p)
 	}
@@ -61,7 +61,7 @@ func (s *seal) Read(p []byte) (int, error) {
 }
 
 // Write is for TLS.
-func (s *seal) Write(p []byte) (int, error) {
+func (s *tlsConn) Write(p []byte) (int, error) {
 	if s.Conn != nil {
 		return s.Conn.Write(p)
 	}
@@ -69,20 +69,20 @@ func (s *seal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *seal) read(head, body []byte) (int, error) {
+func (s *tlsConn) read(head, body []byte) (int, error) {
 	if len(head) == 0 {
 		head = body
 	}
 	return s.tls.Read(head)
 }
 
-func (s *seal) write(head, body []byte) (int, error) {
+func (s *tlsConn) write(head, body []byte) (int, error) {
 	if err := s.flush(); err != nil {
 		return 0, err
 	}
 	n := 0
 	for _, p := range [][]byte{head, body} {
-		p = p[:min(len(p), sealed-n)]
+		p = p[:min(len(p), maxPlaintext-n)]
 		if len(p) == 0 {
 			continue
 		}
@@ -97,8 +97,8 @@ func (s *seal) write(head, body []byte) (int, error) {
 	return n, nil
 }
 
-// flush hands over what is encrypted.
-func (s *seal) flush() error {
+// flush writes what is encrypted.
+func (s *tlsConn) flush() error {
 	for s.gone < len(s.pending) {
 		n, err := unix.Write(s.fd, s.pending[s.gone:])
 		if err != nil {
