@@ -26,10 +26,10 @@ var mutants = []mutant{
 	{"a sum that counts twice", "backend", "compute.go", "out[i] += v\n", "out[i] += v + v\n", "all reduce", ""},
 	{"another root", "backend", "compute.go", "copy(whole, bufs[c.Root])", "copy(whole, bufs[0])", "broadcast", ""},
 	{"calls that nobody compares", "backend", "star.go", "v.error(c, 0)", "nil", "mismatch", ""},
-	{"indices that are ignored", "dataset", "spirals.go", "p := points[index]", "p := points[i%len(points)]\n_ = index", "does not care who shares a batch", ""},
-	{"a batch that fails", "dataset", "spirals.go", "input, target := tensor", "if b.Epoch > 0 { println(\"no second epoch here\"); return errors.New(\"a bad day\") }\ninput, target := tensor", "repeats an epoch", "no second epoch here"},
-	{"a step that is not skipped", "precision", "halving.go", "Skip: true, Skipped", "Skipped", "skips what overflowed", ""},
-	{"a state that is forgotten", "precision", "halving.go", `"good": float64(h.good)`, `"good": 0`, "goes on from its state", ""},
+	{"indices that are ignored", "dataset", "spirals.go", "p := points[index]", "p := points[i%len(points)]\n_ = index", "reads a sample alike in every batch", ""},
+	{"a batch that fails", "dataset", "spirals.go", "input, target := tensor", "if b.Epoch > 0 { println(\"no second epoch here\"); return errors.New(\"a bad day\") }\ninput, target := tensor", "reads an epoch again with equal data", "no second epoch here"},
+	{"a step that is not skipped", "precision", "halving.go", "Skip: true, Skipped", "Skipped", "skips exactly the overflowed steps", ""},
+	{"a state that is forgotten", "precision", "halving.go", `"good": float64(h.good)`, `"good": 0`, "continues from a loaded state", ""},
 }
 
 // A single mistake in the example of any kind is found by trainctl plugins test,

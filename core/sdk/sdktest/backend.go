@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// BackendOptions says which backend [Backend] tests, and how hard.
+// BackendOptions configures [Backend].
 type BackendOptions struct {
 	// New makes the instance of one rank. It is called once per rank and
 	// group, from one goroutine. It may start a plugin process: see [BackendProcess].
@@ -28,20 +28,19 @@ type BackendOptions struct {
 	Counts []int
 
 	// AnyOrder is for backends that do not add in rank order, such as a ring:
-	// sums are compared within rounding then. They still have to be bit-equal
+	// their sums are compared within rounding. They must still be bit-equal
 	// on all ranks, and from run to run if Info says "bitwise".
 	AnyOrder bool
 
-	// NoArena leaves shared memory out, and runs on private buffers alone.
+	// NoArena skips shared memory and uses only private buffers.
 	NoArena bool
 
-	// CallTimeout is how long a call may take that must end by itself, and a
-	// collective with all ranks there; default 60 s. Calls that are meant to run
-	// into their deadline have one second.
+	// CallTimeout bounds calls that must return, such as a collective that all ranks
+	// call; default 60 s. Calls that are meant to time out have one second.
 	CallTimeout time.Duration
 
-	// NoPrivate leaves private buffers out: in a plugin process there are such
-	// only with the inline data plane.
+	// NoPrivate skips private buffers: a plugin process has them only with the inline
+	// data plane.
 	NoPrivate bool
 }
 
@@ -54,7 +53,7 @@ type BackendOptions struct {
 //		})
 //	}
 //
-// What Info does not offer is skipped, saying so.
+// What Info does not list is skipped, with the reason.
 func Backend(t *testing.T, o BackendOptions) {
 	b := &backendSuite{BackendOptions: o}
 	if b.Worlds == nil {
@@ -67,11 +66,11 @@ func Backend(t *testing.T, o BackendOptions) {
 		}
 	}
 	if b.CallTimeout <= 0 {
-		b.CallTimeout = defaultPatience
+		b.CallTimeout = defaultCallTimeout
 	}
 	instance := o.New(t)
 	b.info = instance.Info()
-	if w, ok := instance.(*wired); ok {
+	if w, ok := instance.(*remoteBackend); ok {
 		b.remote, b.process = true, w.PID() != 0
 	}
 	if err := instance.Close(); err != nil {
@@ -87,7 +86,7 @@ func Backend(t *testing.T, o BackendOptions) {
 type backendSuite struct {
 	BackendOptions
 	info    sdk.Info
-	remote  bool // behind a host: contexts do not reach it
+	remote  bool // called through a host: contexts of calls have no effect
 	process bool // and in another process, which the host can end
 }
 
@@ -97,7 +96,7 @@ func (b *backendSuite) testInfo(t *testing.T) {
 		t.Errorf("Kind is %q, Name %q, Version %q, Summary %q: all are shown to users", i.Kind, i.Name, i.Version, i.Summary)
 	}
 	if len(i.Ops) == 0 || len(i.DTypes) == 0 || len(i.Devices) == 0 {
-		t.Errorf("Ops %v, DTypes %v, Devices %v: the core asks for nothing that is not listed", i.Ops, i.DTypes, i.Devices)
+		t.Errorf("Ops %v, DTypes %v, Devices %v: the core uses only what is listed", i.Ops, i.DTypes, i.Devices)
 	}
 	if i.Determinism != "" && i.Determinism != "bitwise" {
 		t.Errorf(`Determinism is %q; "bitwise" and "" have a meaning`, i.Determinism)
@@ -109,7 +108,7 @@ func (b *backendSuite) testInfo(t *testing.T) {
 	}
 }
 
-// worlds are the wanted world sizes that the backend can do, from least on.
+// worlds returns the world sizes that the backend supports, from least on.
 func (b *backendSuite) worlds(least int) (w []int) {
 	for _, n := range b.Worlds {
 		if n >= least && (b.info.MaxWorld == 0 || n <= b.info.MaxWorld) {
@@ -121,7 +120,7 @@ func (b *backendSuite) worlds(least int) (w []int) {
 
 func (b *backendSuite) can(op sdk.Op) bool { return slices.Contains(b.info.Ops, op) }
 
-// need skips a test that the backend does not claim to pass.
+// need skips a test of operations that the backend does not list.
 func (b *backendSuite) need(t *testing.T, ops ...sdk.Op) {
 	t.Helper()
 	for _, op := range ops {

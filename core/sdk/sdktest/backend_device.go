@@ -19,46 +19,45 @@ type DeviceRank interface {
 	UUID() string
 	// Export describes the arena for a backend in this process or another.
 	Export(inProcess bool) (*sdk.DeviceMemory, error)
-	// Attached takes the backend's events.
+	// Attached receives the backend's events.
 	Attached(m *sdk.DeviceMemory) error
-	// Write puts work on the stream that fills part of the arena. It may end
+	// Write enqueues work on the stream that fills part of the arena. It may run
 	// long after Write has returned.
 	Write(offset int, b []byte) error
-	// Written records an event behind it, for Collective.Ready; 0 where it
-	// has waited instead.
+	// Written records an event after it, for Collective.Ready; 0 if it has waited
+	// instead.
 	Written(ctx context.Context) (int, error)
 	// Follow lets the stream wait for a Done event.
 	Follow(done int) error
-	// Read returns part of the arena as it is when the stream has come so far.
+	// Read waits for the stream and returns part of the arena.
 	Read(ctx context.Context, offset int, b []byte) error
 	Close() error
 }
 
-// DeviceOptions says how to test a backend with arenas on GPUs.
+// DeviceOptions configures [Device].
 type DeviceOptions struct {
 	BackendOptions
 
-	// Rank makes the GPU of a rank, with an arena of at least size bytes.
+	// Rank returns the GPU of a rank, with an arena of at least size bytes.
 	Rank func(t testing.TB, rank, size int) DeviceRank
 
-	// InProcess hands over addresses in place of handles.
+	// InProcess passes addresses instead of handles.
 	InProcess bool
 
-	// Events is whether events are expected to cross: where they do not, every
-	// call is made with a buffer that is written already.
+	// Events is whether events are expected to be shared: without them, every
+	// buffer is complete when a call is made.
 	Events bool
 }
 
-// Device runs the part of the conformance suite that is about arenas on GPUs:
-// what collectives compute in them, what they may rely on when a call is
-// submitted and when it completes, and what is refused.
+// Device runs the conformance suite for arenas on GPUs: the results of collectives in
+// them, their order relative to the work on the streams, and what is refused.
 func Device(t *testing.T, o DeviceOptions) {
 	s := &deviceSuite{backendSuite{BackendOptions: o.BackendOptions}, o}
 	if s.Worlds == nil {
 		s.Worlds = []int{1, 2, 3}
 	}
 	if s.CallTimeout <= 0 {
-		s.CallTimeout = defaultPatience
+		s.CallTimeout = defaultCallTimeout
 	}
 	instance := o.New(t)
 	s.info = instance.Info()
@@ -66,7 +65,7 @@ func Device(t *testing.T, o DeviceOptions) {
 		t.Errorf("Close: %v", err)
 	}
 	if !s.info.DeviceArena {
-		t.Fatal("Info.DeviceArena is false: the core hands such a backend no memory of GPUs")
+		t.Fatal("Info.DeviceArena is false, so the core does not pass GPU memory to this backend")
 	}
 	for _, w := range s.worlds(1) {
 		t.Run(worldName(w), func(t *testing.T) {
@@ -94,7 +93,7 @@ type deviceGroup struct {
 
 const deviceArena = 9
 
-// start brings a group up with two channels.
+// start starts a group with two channels.
 func (s *deviceSuite) start(t *testing.T, world int) *deviceGroup {
 	t.Helper()
 	d := &deviceGroup{suite: s}
@@ -236,8 +235,8 @@ func (s *deviceSuite) mixed(t *testing.T, world int) {
 	}
 }
 
-// early sums the same memory many times over without waiting for any of the
-// sums but the last: each stands behind the one before by events alone.
+// early sums the same memory many times and waits only for the last sum: only events
+// order the sums.
 func (s *deviceSuite) early(t *testing.T, world int) {
 	if !s.device.Events {
 		t.Skip("events do not cross on this machine")
@@ -269,7 +268,7 @@ func (s *deviceSuite) early(t *testing.T, world int) {
 	d.expect(t, sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.I32, Count: n}, out, func(int) []byte { return want })
 }
 
-// refusedCalls are mistakes in one rank's call; none of them is made.
+// refusedCalls makes invalid calls on one rank; none may be done.
 func (s *deviceSuite) refusedCalls(t *testing.T) {
 	good := sdk.Collective{Seq: 1, Op: sdk.OpAllReduce, DType: tensor.F32, Count: 4, Bucket: -1}
 	for name, spoil := range map[string]func(c *sdk.Collective, m *sdk.DeviceMemory){
@@ -291,7 +290,7 @@ func (s *deviceSuite) refusedCalls(t *testing.T) {
 	}
 }
 
-// refusedArenas cannot be attached, and leave the backend as it was.
+// refusedArenas attaches invalid arenas, which must not change the backend.
 func (s *deviceSuite) refusedArenas(t *testing.T) {
 	d := s.start(t, 1)
 	for name, spoil := range map[string]func(m *sdk.DeviceMemory){

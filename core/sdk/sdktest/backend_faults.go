@@ -14,8 +14,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// testFaults checks that a group that cannot go on says why, on every rank and
-// in bounded time.
+// testFaults checks that a group that fails returns the reason on every rank, in
+// bounded time.
 func (b *backendSuite) testFaults(t *testing.T) {
 	b.need(t, sdk.OpAllReduce)
 	t.Run("unlisted type", b.testUnlisted)
@@ -28,7 +28,7 @@ func (b *backendSuite) testFaults(t *testing.T) {
 	t.Run("close", b.testClose)
 }
 
-// shortTimeout is for collectives that are meant to run into it.
+// shortTimeout is for collectives that are meant to time out.
 const shortTimeout = time.Second
 
 // sizes of the faulty calls: small ones and large ones may take other paths.
@@ -41,8 +41,8 @@ func (b *backendSuite) faultCounts() []int {
 	return faultCounts
 }
 
-// testMismatch has the last rank call something else than the others. All must
-// refuse by name, and no memory may change.
+// testMismatch has the last rank call something else than the others. All must return a
+// *sdk.MismatchError, and no memory may change.
 func (b *backendSuite) testMismatch(t *testing.T) {
 	sum := sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Bucket: 3}
 	cast := sdk.Collective{Op: sdk.OpBroadcast, DType: tensor.F32, Bucket: -1}
@@ -83,8 +83,8 @@ func (b *backendSuite) testMismatch(t *testing.T) {
 }
 
 // testUnlisted asks for a sum of a type that Info does not list. Every rank must
-// get an error: a call that completes with the buffers as they were trains every
-// rank on its own gradients.
+// get an error: if the call completed without doing anything, every rank would train on its own
+// gradients.
 func (b *backendSuite) testUnlisted(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F16, tensor.BF16, tensor.I16, tensor.Bool} {
 		if slices.Contains(b.info.DTypes, d) || len(b.worlds(2)) == 0 {
@@ -106,7 +106,7 @@ func (b *backendSuite) testUnlisted(t *testing.T) {
 	}
 }
 
-// faultWorlds are the two smallest worlds with somebody to wait for.
+// faultWorlds are the two smallest worlds of several ranks.
 func (b *backendSuite) faultWorlds() []int {
 	worlds := b.worlds(2)
 	return worlds[:min(2, len(worlds))]
@@ -132,7 +132,7 @@ func (b *backendSuite) mismatch(t *testing.T, w int, good, bad sdk.Collective) {
 			continue
 		}
 		if m.Rank == m.Peer || m.Rank != odd && m.Peer != odd {
-			t.Errorf("rank %d: the error names ranks %d and %d, where rank %d is the odd one", rank, m.Rank, m.Peer, odd)
+			t.Errorf("rank %d: the error names ranks %d and %d, but rank %d made the different call", rank, m.Rank, m.Peer, odd)
 		}
 		for _, c := range []*sdk.Collective{calls[0], calls[odd]} {
 			if !strings.Contains(err.Error(), c.String()) {
@@ -158,7 +158,7 @@ func (b *backendSuite) eachFault(t *testing.T, f func(t *testing.T, world int, c
 	}
 }
 
-// testStall keeps the last rank away from a collective.
+// testStall has the last rank not call a collective.
 func (b *backendSuite) testStall(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
 		g := b.start(t, w, true, shortTimeout)
@@ -181,7 +181,7 @@ func (b *backendSuite) testStall(t *testing.T) {
 	})
 }
 
-// unusable checks that a failed group stays failed, and says so without
+// unusable checks that a failed group stays failed, and returns the error without
 // waiting for ranks that may never call again.
 func (b *backendSuite) unusable(t *testing.T, g *group, rank int) {
 	t.Helper()
@@ -226,17 +226,17 @@ func (b *backendSuite) checkDeparture(t *testing.T, rank, leaver int, err error)
 	case err == nil:
 		t.Errorf("rank %d finished a collective that rank %d never called", rank, leaver)
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*sdk.StallError)):
-		t.Errorf("rank %d noticed rank %d's end only by its deadline: %v", rank, leaver, err)
+		t.Errorf("rank %d detected the end of rank %d only at its deadline: %v", rank, leaver, err)
 	case errors.As(err, &gone) && gone.Peer != leaver:
-		t.Errorf("rank %d blames rank %d for rank %d's end: %v", rank, gone.Peer, leaver, err)
+		t.Errorf("rank %d names rank %d, but rank %d was closed: %v", rank, gone.Peer, leaver, err)
 	}
 }
 
-// testLate lets a rank come late, and yet in time: nobody may lose b.CallTimeout.
+// testLate has a rank call late, but in time: the collective must succeed.
 func (b *backendSuite) testLate(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
 		g := b.start(t, w, true, b.CallTimeout)
-		late := time.After(300 * time.Millisecond) // longer than anybody looks before sleeping
+		late := time.After(300 * time.Millisecond) // longer than any backend spins before it sleeps
 		g.all("late rank", func(ctx context.Context, rank int) error {
 			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 11))
 			if rank == w-1 {
@@ -247,8 +247,8 @@ func (b *backendSuite) testLate(t *testing.T) {
 	})
 }
 
-// testDeath closes a rank that is inside a collective. The others end it one
-// way or another, and the next one by an error that is not a deadline.
+// testDeath closes a rank that is inside a collective. The others may complete it or
+// fail; the next collective must fail before its deadline.
 func (b *backendSuite) testDeath(t *testing.T) {
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
 		g := b.start(t, w, true, 10*b.CallTimeout)
@@ -288,11 +288,11 @@ func (b *backendSuite) dieInside(ctx context.Context, g *group, call *sdk.Collec
 	return <-closed
 }
 
-// testAbort ends the call of one rank while it waits for another. It must
-// end at once, and with it the other ranks that are there.
+// testAbort cancels the call of one rank while it waits for another. It must
+// return immediately, and so must the calls of the other ranks.
 func (b *backendSuite) testAbort(t *testing.T) {
 	if b.remote && !b.process {
-		t.Skip("a backend that was placed into this process gets no context of a single call")
+		t.Skip("a backend that the host runs in this process gets no context for a single call")
 	}
 	b.eachFault(t, func(t *testing.T, w int, c sdk.Collective) {
 		g := b.start(t, w, true, 10*b.CallTimeout)
@@ -303,23 +303,23 @@ func (b *backendSuite) testAbort(t *testing.T) {
 			}
 			call := g.place(c, rank, 1, values(c.DType, c.Count, rank, 13))
 			if rank == 0 {
-				return b.giveUp(ctx, g, call)
+				return b.callAndAbort(ctx, g, call)
 			}
 			return g.call(ctx, rank, call)
 		})
 		for rank, err := range errs[:away] {
 			if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*sdk.StallError)) {
-				t.Errorf("rank %d after rank 0 was told to give up: %v", rank, err)
+				t.Errorf("rank %d after the call of rank 0 was canceled: %v", rank, err)
 			}
 		}
 		b.unusable(t, g, 0)
 	})
 }
 
-// giveUp calls a collective on rank 0 and ends the call soon: by its context, or,
-// of a plugin process, as a rank that leaves does, by closing it. Then the SDK
-// ends Do's context, and a plugin that does not heed it has to be killed.
-func (b *backendSuite) giveUp(ctx context.Context, g *group, call *sdk.Collective) error {
+// callAndAbort calls a collective on rank 0 and ends the call soon: by its context, or, in
+// a plugin process, by closing it, as a rank does. The SDK then ends Do's context; a
+// plugin that ignores it has to be killed.
+func (b *backendSuite) callAndAbort(ctx context.Context, g *group, call *sdk.Collective) error {
 	const soon = 50 * time.Millisecond
 	if !b.remote {
 		short, cancel := context.WithCancel(ctx)

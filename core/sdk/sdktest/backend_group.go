@@ -16,41 +16,41 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// defaultPatience is BackendOptions.CallTimeout where the test says nothing.
-const defaultPatience = 60 * time.Second
+// defaultCallTimeout is the default of BackendOptions.CallTimeout.
+const defaultCallTimeout = 60 * time.Second
 
 // group is a running process group, one backend per rank.
 type group struct {
-	t        testing.TB
-	world    int
-	timeout  time.Duration
-	patience time.Duration // for what must happen by itself
-	backends []sdk.Backend
-	arenas   []*sdk.Arena // by rank, nil with private buffers
-	seq      uint64
+	t           testing.TB
+	world       int
+	timeout     time.Duration
+	callTimeout time.Duration // for calls that must return
+	backends    []sdk.Backend
+	arenas      []*sdk.Arena // by rank, nil with private buffers
+	seq         uint64
 }
 
 // arenaSize holds the largest buffer that the suite puts into an arena, and an
 // offset before it.
 func (b *backendSuite) arenaSize(world int) int {
-	most := 40_000 // of the tests that choose their sizes themselves
+	most := 40_000 // of checks with their own sizes
 	for _, n := range b.Counts {
 		most = max(most, n)
 	}
 	return 4096 + max(8*most, 8*1000*world)
 }
 
-// start brings a group up. timeout is for each collective.
+// start starts a group. timeout bounds each collective.
 func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.Duration) *group {
 	t.Helper()
 	return b.startWith(t, world, arenas, timeout, nil, nil)
 }
 
-// startWith is start with more to say about each rank: in its group before
-// Open, and in what it attaches. Either may be nil.
+// startWith is start with functions that change a rank's group before Open and attach
+// more memory. Either may be nil.
 func (b *backendSuite) startWith(t testing.TB, world int, arenas bool, timeout time.Duration, describe func(rank int, g *sdk.Group), attach func(ctx context.Context, rank int, b sdk.Backend) error) *group {
 	t.Helper()
-	g := &group{t: t, world: world, timeout: timeout, patience: b.CallTimeout}
+	g := &group{t: t, world: world, timeout: timeout, callTimeout: b.CallTimeout}
 	t.Cleanup(g.close)
 	options, problems := sdk.CheckOptions("backend.options", b.info.Options, b.Options)
 	if len(problems) > 0 {
@@ -114,7 +114,7 @@ func (g *group) makeArenas(size int) {
 	}
 }
 
-// close ends all ranks, then the memory that they were promised until then.
+// close closes all ranks, then their memory.
 func (g *group) close() {
 	var wg sync.WaitGroup
 	for _, b := range g.backends {
@@ -138,18 +138,18 @@ func (g *group) showLogs() {
 		return
 	}
 	for rank, b := range g.backends {
-		if w, ok := b.(*wired); ok {
+		if w, ok := b.(*remoteBackend); ok {
 			w.log.show(g.t, rank)
 		}
 	}
 }
 
-// errors runs f for every rank at once and returns the errors. Ranks that
-// do not return fail the check by their numbers: processes are ended then, and
-// instances in this process end it with all goroutines' stacks.
+// errors runs f for every rank at once and returns the errors. If ranks
+// do not return, the error names them: processes are killed then, and for instances in
+// this process the test binary ends with the stacks of all goroutines.
 func (g *group) errors(what string, f func(ctx context.Context, rank int) error) []error {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), g.patience)
+	ctx, cancel := context.WithTimeout(g.t.Context(), g.callTimeout)
 	defer cancel()
 	errs, ended := make([]error, g.world), make(chan int, g.world)
 	hanging := map[int]bool{}
@@ -157,7 +157,7 @@ func (g *group) errors(what string, f func(ctx context.Context, rank int) error)
 		hanging[rank] = true
 		go func() { errs[rank] = f(ctx, rank); ended <- rank }()
 	}
-	late := time.After(g.patience + 5*time.Second)
+	late := time.After(g.callTimeout + 5*time.Second)
 	for len(hanging) > 0 {
 		select {
 		case rank := <-ended:
@@ -172,14 +172,14 @@ func (g *group) errors(what string, f func(ctx context.Context, rank int) error)
 // hangs ends a check whose ranks do not return.
 func (g *group) hangs(what string, ranks []int) {
 	g.t.Helper()
-	if _, remote := g.backends[0].(*wired); remote {
-		g.t.Fatalf("%s: ranks %v did not return within %v", what, ranks, g.patience)
+	if _, remote := g.backends[0].(*remoteBackend); remote {
+		g.t.Fatalf("%s: ranks %v did not return within %v", what, ranks, g.callTimeout)
 	}
 	stacks := make([]byte, 1<<20)
 	panic(fmt.Sprintf("%s hangs on ranks %v\n%s", what, ranks, stacks[:runtime.Stack(stacks, true)]))
 }
 
-// all is errors for what must not fail.
+// all is errors for calls that must succeed.
 func (g *group) all(what string, f func(ctx context.Context, rank int) error) {
 	g.t.Helper()
 	for rank, err := range g.errors(what, f) {

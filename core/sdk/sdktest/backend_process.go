@@ -13,21 +13,21 @@ import (
 )
 
 // BackendProcess makes a [BackendOptions.New] that starts a process per rank, so that
-// the suite talks to the plugin as a training job does. The plugin is the path
-// of a binary or the name of one that is built into the host. What the ranks of
-// a failed check printed last is part of the check's output.
+// the suite calls the plugin as a training job does. The plugin is the path
+// of a binary or the name of one that is built into the host. The output of a failed
+// check includes the last lines that the ranks' processes printed.
 func BackendProcess(h *host.Host, plugin string) func(testing.TB) sdk.Backend {
-	return inProcesses(h, plugin, (*host.Host).StartBackend, func(p *host.Backend, log *logTail) sdk.Backend { return &wired{Backend: p, log: log} })
+	return inProcesses(h, plugin, (*host.Host).StartBackend, func(p *host.Backend, log *logTail) sdk.Backend { return &remoteBackend{Backend: p, log: log} })
 }
 
-// wired is a backend behind the wire. The deadline of a collective is the
-// group's: contexts do not cross it.
-type wired struct {
+// remoteBackend is a plugin process as an instance. The deadline of a collective is the
+// group's: the contexts of calls have no effect.
+type remoteBackend struct {
 	*host.Backend
 	log *logTail
 }
 
-func (w *wired) Do(_ context.Context, c *sdk.Collective) error {
+func (w *remoteBackend) Do(_ context.Context, c *sdk.Collective) error {
 	ticket, err := w.Submit(c)
 	if err != nil {
 		return err
@@ -35,9 +35,9 @@ func (w *wired) Do(_ context.Context, c *sdk.Collective) error {
 	return w.Wait(ticket)
 }
 
-func (w *wired) Close() error { return closeProcess(w.Backend) }
+func (w *remoteBackend) Close() error { return closeProcess(w.Backend) }
 
-var _ sdk.Backend = (*wired)(nil)
+var _ sdk.Backend = (*remoteBackend)(nil)
 
 // logTail keeps the last lines that one plugin process logged and printed.
 type logTail struct {

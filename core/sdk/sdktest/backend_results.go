@@ -58,7 +58,7 @@ type check struct {
 	run  func(*testing.T)
 }
 
-// slack is how far sums may be from the reference, in units of rounding.
+// slack is the tolerance of sums, in units of rounding.
 func (r results) slack(op sdk.ReduceOp) float64 {
 	if r.AnyOrder && (op == sdk.Sum || op == sdk.Avg || op == sdk.Prod) {
 		return 2 * float64(r.g.world)
@@ -101,8 +101,8 @@ func (r results) same(t *testing.T, c sdk.Collective, out [][]byte, want []byte,
 	}
 }
 
-// rankOrder pre-divides, as data-parallel training does: three thirds added in
-// rank order are not the third of the sum.
+// rankOrder divides before the sum, as data-parallel training does: three thirds added
+// in rank order are not a third of the sum.
 func (r results) rankOrder(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)
@@ -129,7 +129,7 @@ func (r results) rankOrder(t *testing.T) {
 }
 
 // halfOverflow adds numbers whose sum, but not whose partial sums in float32,
-// leaves the range of binary16, and some that come back into it.
+// is out of the range of binary16, and some whose sum is in it again.
 func (r results) halfOverflow(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F16)
@@ -158,8 +158,7 @@ func (r results) halfOverflow(t *testing.T) {
 	}
 }
 
-// special sends NaN and the infinities through every reduction: one rank's
-// must reach all.
+// special reduces NaN and the infinities: those of one rank must reach all.
 func (r results) special(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)
@@ -259,8 +258,7 @@ func (r results) check(t *testing.T, c sdk.Collective, salt int) {
 	r.specified(t, c, in, r.g.do(c, in), r.slack(c.Reduce))
 }
 
-// barrier has every rank announce itself before it calls. Who returns must
-// find all announced.
+// barrier counts every rank before it calls. When a rank returns, all must be counted.
 func (r results) barrier(t *testing.T) {
 	r.need(t, sdk.OpBarrier)
 	const rounds = 50
@@ -282,7 +280,7 @@ func (r results) barrier(t *testing.T) {
 	r.g.seq += rounds
 }
 
-// ring hands a buffer to the next rank. Rank 0 sends first and the others
+// ring sends a buffer to the next rank. Rank 0 sends first and the others
 // receive first, so that it works without buffering.
 func (r results) ring(t *testing.T) {
 	r.need(t, sdk.OpSend, sdk.OpRecv)
@@ -312,7 +310,7 @@ func (r results) ring(t *testing.T) {
 	}
 }
 
-// receive takes what the rank before sent in ring.
+// receive receives from the previous rank in ring.
 func (r results) receive(ctx context.Context, rank int, c *sdk.Collective) error {
 	clear(c.Buf)
 	if err := r.g.call(ctx, rank, c); err != nil {
@@ -324,8 +322,8 @@ func (r results) receive(ctx context.Context, rank int, c *sdk.Collective) error
 	return nil
 }
 
-// again repeats a reduction with ranks arriving in another order each time:
-// the bits must not change.
+// again repeats a reduction with ranks calling in another order each time: the bits
+// must not change.
 func (r results) again(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)

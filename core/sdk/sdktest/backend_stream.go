@@ -17,11 +17,11 @@ import (
 // streamCalls is the length of the sequence in stream.
 const streamCalls = 60
 
-// streamCounts are sizes between which backends change their ways.
+// streamCounts are sizes for which backends use different algorithms.
 var streamCounts = []int{0, 1, 7, 500, 9_000, 20_000, 70_000}
 
-// stream has every rank run a sequence of mixed collectives by itself: one may
-// be a call or two ahead of another, and what they send must not be mixed up.
+// stream has every rank run a sequence of mixed collectives at its own pace: one may be a
+// call or two ahead of another, and their data must not be mixed up.
 func (r results) stream(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)

@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// values fills n elements with numbers that depend on rank, index and salt
-// alone: floats in (-1, 1) with all their bits in use, so that a sum in
+// values fills n elements with numbers that depend only on rank, index
+// and salt: floats in (-1, 1) with all their bits in use, so that a sum in
 // another order differs; integers over their whole range.
 func values(d tensor.DType, n, rank, salt int) []byte {
 	buf := tensor.Bytes(make([]uint64, (n*d.Size()+7)/8))[:n*d.Size()]
@@ -54,8 +54,8 @@ func mix(x uint64) uint64 {
 }
 
 // differ describes the first element in which got is not want, "" if none.
-// NaNs are equal whatever their payload. slack is in units of epsilon times
-// the number of ranks; 0 wants equal bits.
+// All NaNs are equal. slack is in units of epsilon times
+// the number of ranks; 0 requires equal bits.
 func differ(d tensor.DType, got, want []byte, slack float64) string {
 	if bytes.Equal(got, want) {
 		return ""

@@ -18,45 +18,45 @@ import (
 
 // DatasetOptions say what the dataset suite runs on.
 type DatasetOptions struct {
-	// New makes an instance that is not open yet. It may live in this process
-	// or at the other end of a wire.
+	// New returns an instance that is not open yet, in this process or, with
+	// [DatasetPlugin], in another.
 	New func(t testing.TB) sdk.Dataset
 
 	// Options is the plugin's table as a user would write it. It should give
 	// data that is small and needs no network.
 	Options map[string]any
 
-	// Refused are tables that must be refused, by the key that the message
-	// must name. Keys of Options that they lack are added.
+	// Refused are tables that must be refused, by the key that the error must
+	// name. Missing keys are taken from Options.
 	Refused map[string]map[string]any
 
 	// Samples bounds how many samples of a split are read one by one; 0 = all.
 	Samples int
 
-	// Timeout bounds every single check; default 1 minute.
+	// Timeout bounds each check; default 1 minute.
 	Timeout time.Duration
 
-	// CallTimeout is how long one call may take; default 30 s.
+	// CallTimeout bounds each call; default 30 s.
 	CallTimeout time.Duration
 }
 
-// Dataset checks that a data set keeps the contract of [sdk.Dataset].
+// Dataset runs the conformance suite for data sets, see [sdk.Dataset].
 func Dataset(t *testing.T, o DatasetOptions) {
 	t.Helper()
 	runChecks(t, o.Timeout, datasetChecks, func(t testing.TB) *datasetSuite { return &datasetSuite{DatasetOptions: o, t: t} })
 }
 
 var datasetChecks = []suiteCheck[*datasetSuite]{
-	{"says what it is", checkInfo},
-	{"refuses bad options by name", checkRefused},
-	{"describes its data", checkSpec},
-	{"is the same on all ranks", checkRanks},
+	{"Info is complete", checkInfo},
+	{"names the key of a wrong option", checkRefused},
+	{"DatasetSpec is valid", checkSpec},
+	{"reads the same data on all ranks", checkRanks},
 	{"reads every sample", checkEverySample},
-	{"does not care who shares a batch", checkComposition},
-	{"repeats an epoch", checkEpochs},
-	{"writes its slot and nothing else", checkMemory},
-	{"keeps no memory", checkAliasing},
-	{"closes at any time", checkClose},
+	{"reads a sample alike in every batch", checkComposition},
+	{"reads an epoch again with equal data", checkEpochs},
+	{"writes only inside the slot", checkMemory},
+	{"keeps no reference to a slot", checkAliasing},
+	{"closes in every state", checkClose},
 }
 
 // datasetSuite is one check's view of the plugin.
@@ -66,11 +66,11 @@ type datasetSuite struct {
 	t testing.TB
 }
 
-// instance is a new one whose calls are bounded.
+// instance returns a new instance with bounded calls.
 func (s *datasetSuite) instance(rank int) sdk.Dataset {
 	d, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
 	if r, ok := d.(*remoteDataset); ok {
-		r.plugin.Timeout = call // and the host says where it hangs
+		r.plugin.Timeout = call // the host reports where it hangs
 		s.add(rank, r.log)
 		call += hostMargin
 	}
@@ -105,7 +105,7 @@ func (s *datasetSuite) openRank(ctx context.Context, rank, world int) (*opened, 
 	s.t.Cleanup(func() { _ = d.Close() })
 	options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, s.Options)
 	if err := problems.Err(); err != nil {
-		return nil, fmt.Errorf("the suite's own options: %w", err)
+		return nil, fmt.Errorf("DatasetOptions.Options are not valid: %w", err)
 	}
 	spec, err := d.Open(ctx, request(options, rank, world))
 	if err != nil {
@@ -123,8 +123,8 @@ func checkRefused(ctx context.Context, s *datasetSuite) error {
 	return refused(s.Refused, func(table map[string]any) error { return s.openTable(ctx, table) })
 }
 
-// refused wants every bad table refused, with the key in a usererr.Problem or at
-// least in the text, and with them a table with an unknown key.
+// refused checks that every table is refused, with the key in a usererr.Problem or
+// in the text, and that an unknown key is refused.
 func refused(tables map[string]map[string]any, open func(table map[string]any) error) error {
 	var all []error
 	for key, table := range tables {
@@ -151,7 +151,7 @@ func (s *datasetSuite) openTable(ctx context.Context, table map[string]any) erro
 	return err
 }
 
-// merged is a table with the keys of another over it.
+// merged returns a table with the keys of another added or replaced.
 func merged(table, over map[string]any) map[string]any {
 	out := map[string]any{}
 	maps.Copy(out, table)
@@ -168,7 +168,7 @@ func namesKey(err error, key string) bool {
 	return strings.Contains(err.Error(), key)
 }
 
-// checkRanks opens as local ranks do, all at once.
+// checkRanks opens three ranks at the same time.
 func checkRanks(ctx context.Context, s *datasetSuite) error {
 	const world = 3
 	ranks, err := openAtOnce(ctx, s, world)
@@ -181,7 +181,7 @@ func checkRanks(ctx context.Context, s *datasetSuite) error {
 	}
 	for r := 1; r < world; r++ {
 		if diff := cmp.Diff(ranks[0].spec, ranks[r].spec); diff != "" {
-			return fmt.Errorf("ranks 0 and %d see different data:\n%s", r, diff)
+			return fmt.Errorf("ranks 0 and %d have different specifications:\n%s", r, diff)
 		}
 		other, err := readSome(ctx, ranks[r], s.Samples)
 		if err != nil {

@@ -30,7 +30,7 @@ func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 		complain("kind %q, want %q", info.Kind, kind)
 	}
 	if !pluginName.MatchString(info.Name) {
-		complain("name %q is not of lower-case words joined by -", info.Name)
+		complain("name %q does not consist of lower-case words joined by -", info.Name)
 	}
 	if info.Version == "" {
 		complain("no version")
@@ -41,7 +41,7 @@ func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 	seen := map[string]bool{}
 	for _, o := range info.Options {
 		if seen[o.Name] {
-			complain("option %q is there twice", o.Name)
+			complain("two options are named %q", o.Name)
 		}
 		seen[o.Name] = true
 		if err := checkedOption(o); err != nil {
@@ -54,7 +54,7 @@ func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 func checkedOption(o sdk.Option) error {
 	switch {
 	case !optionName.MatchString(o.Name):
-		return errors.New("the name is not of lower-case words joined by _")
+		return errors.New("the name does not consist of lower-case words joined by _")
 	case o.Doc == "":
 		return errors.New("no Doc")
 	case o.Required && o.Default != nil:
@@ -78,7 +78,7 @@ func checkSpec(ctx context.Context, s *datasetSuite) error {
 		return err
 	}
 	if diff := cmp.Diff(a.spec, b.spec); diff != "" {
-		return fmt.Errorf("the second Open sees different data:\n%s", diff)
+		return fmt.Errorf("the second Open returns another specification:\n%s", diff)
 	}
 	return validSpec(a.spec)
 }
@@ -90,7 +90,7 @@ func validSpec(spec sdk.DatasetSpec) error {
 		complain("no Source")
 	}
 	if spec.Fingerprint == "" {
-		complain("no Fingerprint: a resume on other data would go unnoticed")
+		complain("no Fingerprint, so a resume with other data would not be detected")
 	}
 	if spec.Input.DType != tensor.F32 || !positive(spec.Input.Shape) {
 		complain("Input %v, want f32 of positive dimensions", spec.Input)

@@ -14,8 +14,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// slot is memory for a batch with a guard on either side of both slices, all
-// of it filled with one byte.
+// slot is memory for a batch with guard bytes on both sides of both slices. Guards and
+// slices are filled with one byte.
 type slot struct {
 	spec          sdk.DatasetSpec
 	n             int
@@ -175,9 +175,8 @@ func checkEverySample(ctx context.Context, s *datasetSuite) error {
 	return nil
 }
 
-// checkComposition compares samples read in order with the same ones read
-// from another instance in random batches with repetitions, which must not
-// have seen the first order.
+// checkComposition compares samples read in order with the same samples read by another
+// instance in random batches with repetitions.
 func checkComposition(ctx context.Context, s *datasetSuite) error {
 	a, b, err := s.openTwo(ctx)
 	if err != nil {
@@ -210,7 +209,7 @@ func (d *opened) readRandom(ctx context.Context, r *rand.Rand, split sdk.Split, 
 	for i := range indices {
 		indices[i] = r.Int64N(int64(len(want)))
 	}
-	indices[size/2] = indices[0] // a repetition, as the sampler's padding makes
+	indices[size/2] = indices[0] // a repetition, as in a sampler's padding
 	s, err := d.fill(ctx, split, 0, indices, 0xaa)
 	if err != nil {
 		return err
@@ -223,7 +222,7 @@ func (d *opened) readRandom(ctx context.Context, r *rand.Rand, split sdk.Split, 
 	return nil
 }
 
-// checkEpochs allows epochs to differ (augmentation) and wants each repeatable.
+// checkEpochs checks that each epoch is reproducible. Epochs may differ (augmentation).
 func checkEpochs(ctx context.Context, s *datasetSuite) error {
 	a, b, err := s.openTwo(ctx)
 	if err != nil {
@@ -279,15 +278,15 @@ func checkMemory(ctx context.Context, s *datasetSuite) error {
 		}
 		for i := range a.n {
 			if a.sum(i) != b.sum(i) {
-				return fmt.Errorf("sample %d of split %d depends on what was in the slot before, or is not written whole", i, split)
+				return fmt.Errorf("sample %d of split %d depends on the old content of the slot, or is not written completely", i, split)
 			}
 		}
 	}
 	return nil
 }
 
-// checkAliasing overwrites a slot after Fill: the plugin must neither have
-// kept it as its data nor write into it later.
+// checkAliasing overwrites a slot after Fill: the plugin must neither read it nor write
+// to it later.
 func checkAliasing(ctx context.Context, s *datasetSuite) error {
 	d, err := s.open(ctx)
 	if err != nil {
@@ -313,7 +312,7 @@ func checkAliasing(ctx context.Context, s *datasetSuite) error {
 		return errors.New("a sample changed after the slot that it was read into was overwritten")
 	}
 	if !bytes.Equal(before, slices.Concat(first.input, first.target)) {
-		return errors.New("Fill wrote into the slot of an earlier batch")
+		return errors.New("Fill wrote to the slot of an earlier batch")
 	}
 	return nil
 }

@@ -13,19 +13,19 @@ import (
 
 // DatasetPlugin gives [DatasetOptions] instances that are plugin processes,
 // one each, started by the host from a path (or a built-in name), with batches
-// in memory shared with it: what a user's run does. What the processes of a failed
-// check printed last is part of the check's output.
+// in shared memory, as in a user's run. The output of a failed check includes the last
+// lines that the processes printed.
 func DatasetPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Dataset {
 	return inProcesses(h, plugin, (*host.Host).StartDataset, func(p *host.Dataset, log *logTail) sdk.Dataset { return &remoteDataset{plugin: p, log: log} })
 }
 
 const (
-	stepTimeout = 30 * time.Second // to start, to stop, and for a call where the test says nothing
-	hostMargin  = 10 * time.Second // for the host to end a process that has not answered in time
-	wireBatch   = 256              // more than any check asks for at once
+	stepTimeout = 30 * time.Second // to start, to stop, and the default for a call
+	hostMargin  = 10 * time.Second // for the host to kill a process that hangs
+	wireBatch   = 256              // more than any check requests
 )
 
-// remoteDataset makes a plugin process look like an instance.
+// remoteDataset is a plugin process as an instance.
 type remoteDataset struct {
 	plugin   *host.Dataset
 	log      *logTail
@@ -40,7 +40,7 @@ func (r *remoteDataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.D
 }
 
 // Fill copies the batch out of the shared slot and overwrites it there, so
-// that bytes of this batch cannot pass for those of a later one.
+// that bytes of this batch cannot be mistaken for those of a later one.
 func (r *remoteDataset) Fill(_ context.Context, b *sdk.Batch) error {
 	if r.closed {
 		return host.ErrClosed

@@ -21,39 +21,39 @@ import (
 
 // PrecisionOptions say what the precision suite runs on.
 type PrecisionOptions struct {
-	// New makes an instance that was not asked for its policy yet. It may live
-	// in this process or at the other end of a wire.
+	// New returns an instance before Policy was called, in this process or, with
+	// [PrecisionPlugin], in another.
 	New func(t testing.TB) sdk.Precision
 
 	// Options is the plugin's table as a user would write it.
 	Options map[string]any
 
-	// Refused are tables that must be refused, by the key that the message
-	// must name. Keys of Options that they lack are added.
+	// Refused are tables that must be refused, by the key that the error must
+	// name. Missing keys are taken from Options.
 	Refused map[string]map[string]any
 
-	// Timeout bounds every single check; default 1 minute.
+	// Timeout bounds each check; default 1 minute.
 	Timeout time.Duration
 
-	// CallTimeout is how long one call may take; default 30 s.
+	// CallTimeout bounds each call; default 30 s.
 	CallTimeout time.Duration
 }
 
-// Precision checks that a plugin keeps the contract of [sdk.Precision].
+// Precision runs the conformance suite for precision plugins, see [sdk.Precision].
 func Precision(t *testing.T, o PrecisionOptions) {
 	t.Helper()
 	runChecks(t, o.Timeout, precisionChecks, func(t testing.TB) *precisionSuite { return &precisionSuite{PrecisionOptions: o, t: t} })
 }
 
 var precisionChecks = []suiteCheck[*precisionSuite]{
-	{"says what it is", checkPrecisionInfo},
-	{"refuses bad options by name", checkPrecisionRefused},
-	{"has a policy that a plan can follow", checkPolicy},
-	{"has the same policy on all ranks", checkPolicies},
-	{"scales alike on all ranks", checkScales},
-	{"skips what overflowed and nothing else", checkSkips},
-	{"goes on from its state", checkState},
-	{"closes at any time", checkPrecisionClose},
+	{"Info is complete", checkPrecisionInfo},
+	{"names the key of a wrong option", checkPrecisionRefused},
+	{"Policy is valid", checkPolicy},
+	{"Policy is the same on all ranks", checkPolicies},
+	{"loss scale is the same on all ranks", checkScales},
+	{"skips exactly the overflowed steps", checkSkips},
+	{"continues from a loaded state", checkState},
+	{"closes in every state", checkPrecisionClose},
 }
 
 type precisionSuite struct {
@@ -62,11 +62,11 @@ type precisionSuite struct {
 	t testing.TB
 }
 
-// instance is a new one whose calls are bounded.
+// instance returns a new instance with bounded calls.
 func (s *precisionSuite) instance() sdk.Precision {
 	p, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
 	if r, ok := p.(*remotePrecision); ok {
-		r.Timeout = call // and the host says where it hangs
+		r.Timeout = call // the host reports where it hangs
 		s.add(0, r.log)
 		call += hostMargin
 	}
@@ -84,7 +84,7 @@ func checkPrecisionRefused(ctx context.Context, s *precisionSuite) error {
 	})
 }
 
-// ask makes an instance and asks it for the policy of a table.
+// ask makes an instance and calls Policy with a table.
 func (s *precisionSuite) ask(ctx context.Context, table map[string]any) (sdk.Precision, sdk.Policy, error) {
 	p := s.instance()
 	s.t.Cleanup(func() { _ = p.Close() })
@@ -94,7 +94,7 @@ func (s *precisionSuite) ask(ctx context.Context, table map[string]any) (sdk.Pre
 	}
 	policy, err := p.Policy(ctx, options)
 	if err != nil {
-		err = fmt.Errorf("asked for its policy: %w", err)
+		err = fmt.Errorf("Policy: %w", err)
 	}
 	return p, policy, err
 }
@@ -118,18 +118,18 @@ func checkPolicy(ctx context.Context, s *precisionSuite) error {
 		complain("Lower is %v, want a half type, or none without casts", p.Lower)
 	}
 	if p.Lower == tensor.Invalid && slices.Contains(slices.Collect(maps.Values(p.Casts)), sdk.CastLower) {
-		complain("it casts to a lower type and names none")
+		complain("Casts has casts to the lower type, but Lower is not set")
 	}
 	for name := range p.Casts {
 		if !slices.Contains(op.Names(), graph.Op(name)) {
-			complain("it casts %q, which is not an operation; they are %v", name, op.Names())
+			complain("Casts has %q, which is not an operation; the operations are %v", name, op.Names())
 		}
 	}
 	if p.MasterWeights && p.Params == tensor.F32 {
-		complain("MasterWeights are copies in float32, and Params is float32 already")
+		complain("MasterWeights is set, but Params is float32 already")
 	}
 	if !scale(p.Scale) {
-		complain("Scale is %v, want a positive number; 1 scales nothing", p.Scale)
+		complain("Scale is %v, want a positive number; use 1 for no scaling", p.Scale)
 	}
 	return errors.Join(all...)
 }
@@ -227,10 +227,10 @@ func checkSkips(ctx context.Context, s *precisionSuite) error {
 	return nil
 }
 
-// checkState carries the state from one instance to another, as a checkpoint
-// does: at steps that were not skipped, one after the other, since at some of
-// them a counter may be at its start, and in the middle of the good steps at the
-// end, where the counter decides when the scale grows.
+// checkState moves the state from one instance to another, as a checkpoint does: after
+// several consecutive steps that were not skipped, because a counter may be 0 after
+// some of them, and in the middle of the long run of good steps, where the counter
+// decides when the scale grows.
 func checkState(ctx context.Context, s *precisionSuite) error {
 	found := overflows()
 	places := []int{len(found) - 1200}
@@ -240,14 +240,14 @@ func checkState(ctx context.Context, s *precisionSuite) error {
 		}
 	}
 	for _, at := range places {
-		if err := s.carry(ctx, found[:at], found[at:]); err != nil {
+		if err := s.reload(ctx, found[:at], found[at:]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error {
+func (s *precisionSuite) reload(ctx context.Context, before, after []bool) error {
 	a, _, err := s.ask(ctx, nil)
 	if err != nil {
 		return err
@@ -257,14 +257,14 @@ func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error 
 	}
 	state, err := a.State(ctx)
 	if err != nil {
-		return fmt.Errorf("asked for its state: %w", err)
+		return fmt.Errorf("State: %w", err)
 	}
 	b, _, err := s.ask(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := b.Load(ctx, state); err != nil {
-		return fmt.Errorf("loading its own state %v: %w", state, err)
+		return fmt.Errorf("Load of its own state %v: %w", state, err)
 	}
 	if again, err := b.State(ctx); err != nil || !maps.Equal(state, again) {
 		return fmt.Errorf("its state is %v after loading %v (%v)", again, state, err)
@@ -278,7 +278,7 @@ func (s *precisionSuite) carry(ctx context.Context, before, after []bool) error 
 		return err
 	}
 	if err := sameTrace(went, loaded); err != nil {
-		return fmt.Errorf("one went on and the other loaded %v: %w", state, err)
+		return fmt.Errorf("an instance that continued and one that loaded %v: %w", state, err)
 	}
 	return nil
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // PrecisionPlugin gives [PrecisionOptions] instances that are plugin
-// processes, one each, started by the host from a path or a built-in name. What
-// the processes of a failed check printed last is part of the check's output.
+// processes, one each, started by the host from a path or a built-in name. The
+// output of a failed check includes the last lines that the processes printed.
 func PrecisionPlugin(h *host.Host, plugin string) func(testing.TB) sdk.Precision {
 	return inProcesses(h, plugin, (*host.Host).StartPrecision, func(p *host.Precision, log *logTail) sdk.Precision { return &remotePrecision{Precision: p, log: log} })
 }
 
-// remotePrecision makes a plugin process look like an instance.
+// remotePrecision is a plugin process as an instance.
 type remotePrecision struct {
 	*host.Precision
 	log *logTail

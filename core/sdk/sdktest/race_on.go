@@ -2,5 +2,5 @@
 
 package sdktest
 
-// raceEnabled makes the suites leave out what only costs time then.
+// raceEnabled makes the suites skip large buffers.
 const raceEnabled = true

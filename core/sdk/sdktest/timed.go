@@ -20,14 +20,14 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 // timed limits the calls of one instance.
 type timed struct {
 	limit time.Duration
-	lost  atomic.Bool // a call has not returned: no other may be made beside it
+	lost  atomic.Bool // a call has not returned: no other call may be made
 }
 
-// errLost is the end of calls to an instance of which one has not returned.
+// errLost is the error of calls after one that has not returned.
 var errLost = errors.New("an earlier call has not returned")
 
-// bounded makes a call with a context that ends in time, and gives up the call if it
-// does not return then. It is left running, and the instance gets no other call.
+// bounded makes a call with a deadline. If the call does not return soon after it,
+// bounded returns an error; the instance then gets no other call.
 func bounded[T any](ctx context.Context, t *timed, what string, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -44,7 +44,7 @@ func bounded[T any](ctx context.Context, t *timed, what string, call func(contex
 		v, err := call(ctx)
 		done <- result{v, err}
 	}()
-	late := time.NewTimer(t.limit + t.limit/4) // a call may need a moment after its context
+	late := time.NewTimer(t.limit + t.limit/4) // a call may need some time after its context ends
 	defer late.Stop()
 	select {
 	case r := <-done:
@@ -55,7 +55,7 @@ func bounded[T any](ctx context.Context, t *timed, what string, call func(contex
 	}
 }
 
-// boundedErr is bounded for a call that gives nothing but an error.
+// boundedErr is bounded for a call that returns only an error.
 func boundedErr(ctx context.Context, t *timed, what string, call func(context.Context) error) error {
 	_, err := bounded(ctx, t, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
