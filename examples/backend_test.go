@@ -12,8 +12,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
 
-// The star is a module of its own: built and tested by the go command in its
-// folder, then run as the plugin process that a user's TOML would name.
+// The example backend is a separate module: the go command builds and tests it in its
+// folder, then it runs as a plugin process by its path.
 func TestBackendModule(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "trainctl-plugin-star")
 	goInBackend(t, "build", "-buildvcs=false", "-o", bin, ".")

@@ -1,4 +1,4 @@
-// Package examples builds and runs the example plugins as their users would.
+// Package examples builds and runs the example plugins as users do.
 package examples
 
 import (
@@ -30,7 +30,7 @@ func TestDatasetModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Name != "spirals" || len(info.Options) != 4 {
-		t.Errorf("the plugin says %+v", info)
+		t.Errorf("Info is %+v", info)
 	}
 	sdktest.Dataset(t, sdktest.DatasetOptions{
 		New:     sdktest.DatasetPlugin(h, bin),

@@ -12,12 +12,11 @@ import (
 	"testing"
 )
 
-// mutant is an example with one mistake, and the check of the suite that has to
-// name it.
+// mutant is an example with one mistake, and the check of the suite that must fail.
 type mutant struct {
 	name, module, file string
 	from, to           string
-	check              string // in the name of a check that fails
+	check              string // in the name of the failed check
 	says               string // in its output
 }
 
@@ -32,8 +31,8 @@ var mutants = []mutant{
 	{"a state that is forgotten", "precision", "halving.go", `"good": float64(h.good)`, `"good": 0`, "continues from a loaded state", ""},
 }
 
-// A single mistake in the example of any kind is found by trainctl plugins test,
-// under the name of the check that it breaks.
+// trainctl plugins test finds a mistake in an example of each kind and names the check
+// that fails.
 func TestMistakesInTheExamplesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	inModule(t, "../cmd/trainctl", "build", "-buildvcs=false", "-o", filepath.Join(dir, "trainctl"), ".")
@@ -54,7 +53,7 @@ func TestMistakesInTheExamplesAreNamed(t *testing.T) {
 	}
 }
 
-// build compiles the example with its mistake, which exists for the compiler alone.
+// build compiles the example with its mistake, by an overlay of the source.
 func (m mutant) build(t *testing.T, bin string) {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join(m.module, m.file))
@@ -81,7 +80,7 @@ func (m mutant) build(t *testing.T, bin string) {
 	inModule(t, m.module, "build", "-buildvcs=false", "-overlay", bin+".json", "-o", bin, ".")
 }
 
-// named looks for the failed check in a report.
+// named finds the failed check in a report.
 func (m mutant) named(t *testing.T, report []byte) {
 	t.Helper()
 	var r struct {

@@ -26,7 +26,7 @@ func build(t *testing.T, module, name string) (dir string) {
 	return dir
 }
 
-// run trains in a directory as a user would, and returns the summary.
+// run trains in a directory as a user does, and returns the summary.
 func run(t *testing.T, dir, config string, args ...string) event.Summary {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "./trainctl", append([]string{"run", config}, args...)...)
@@ -63,19 +63,19 @@ func TestStarTrainsTheConvNet(t *testing.T) {
 		t.Errorf("backend %q, world size %d, %d steps", star.Backend, star.WorldSize, star.Steps)
 	}
 	if star.Eval == nil || float64(*star.Eval.Accuracy) < 0.5 {
-		t.Errorf("evaluation %+v after learning ten clear patterns", star.Eval)
+		t.Errorf("evaluation %+v of ten patterns that are easy to learn", star.Eval)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "runs")); err != nil {
 		t.Fatal(err)
 	}
 	tcp := run(t, dir, config, append(args, "--set", "backend.plugin=tcp", "--set", "run.name=tcp")...)
 	if star.ParamsSHA256[0] != tcp.ParamsSHA256[0] {
-		t.Errorf("the star ends with weights %.12s, the TCP backend with %.12s", star.ParamsSHA256[0], tcp.ParamsSHA256[0])
+		t.Errorf("weights %.12s with the example backend, %.12s with the TCP backend", star.ParamsSHA256[0], tcp.ParamsSHA256[0])
 	}
 }
 
-// A setting that asks for more than the backend publishes is refused before
-// anything is summed, by every command, with the setting and the way out.
+// Every command refuses a setting that needs more than the backend publishes, before the
+// first collective, and names the setting and the fix.
 func TestStarIsNotAskedForWhatItDoesNotOffer(t *testing.T) {
 	dir := build(t, "backend", "trainctl-plugin-star")
 	config, err := filepath.Abs("../configs/mnist-ddp.toml")
@@ -99,8 +99,7 @@ func TestStarIsNotAskedForWhatItDoesNotOffer(t *testing.T) {
 	}
 }
 
-// The example data set's own configuration runs as it is, and the run records by
-// what it was trained.
+// The example data set's configuration runs unchanged, and the run records the plugin.
 func TestSpiralsTrain(t *testing.T) {
 	dir := build(t, "dataset", "trainctl-plugin-spirals")
 	text, err := os.ReadFile("dataset/spirals.toml")
@@ -165,6 +164,6 @@ func recorded(t *testing.T, dir string, s event.Summary) {
 		}
 	}
 	if told != 2 {
-		t.Errorf("events.jsonl tells %d of the plugin and its classes", told)
+		t.Errorf("%d events of events.jsonl name the plugin and its classes", told)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// compute does on rank 0 what the operation asks of all: afterwards bufs[r] is
-// what rank r shall have. What it does not know is an error: done in silence, it
-// would leave every rank with its own gradients.
+// compute runs the operation on rank 0: afterwards bufs[r] is the result of rank r.
+// Anything unknown is an error: if it were ignored, every rank would train on its own
+// gradients.
 func compute(c *sdk.Collective, bufs [][]byte) error {
 	size := c.Count * c.DType.Size()
 	whole := bufs[0]
@@ -26,7 +26,7 @@ func compute(c *sdk.Collective, bufs [][]byte) error {
 		}
 	case sdk.OpBarrier:
 	default:
-		return fmt.Errorf("star: %v: it does not know this operation", c)
+		return fmt.Errorf("star: %v: unknown operation", c)
 	}
 	for r := range bufs {
 		copy(bufs[r], whole)
@@ -37,9 +37,9 @@ func compute(c *sdk.Collective, bufs [][]byte) error {
 func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) error {
 	switch {
 	case !c.Reduce.Valid():
-		return fmt.Errorf("star: %v: it does not know this reduction", c)
+		return fmt.Errorf("star: %v: unknown reduction", c)
 	case c.Reduce == sdk.Avg && !c.DType.Float():
-		return fmt.Errorf("star: %v: an average of integers", c)
+		return fmt.Errorf("star: %v: integers cannot be averaged", c)
 	}
 	switch c.DType {
 	case tensor.F32:
@@ -53,7 +53,7 @@ func reduce(c *sdk.Collective, dst []byte, bufs [][]byte) error {
 	case tensor.I64:
 		reduceAs[int64](c.Reduce, dst, bufs)
 	default:
-		return fmt.Errorf("star: %v: it does not reduce this type", c)
+		return fmt.Errorf("star: %v: this type cannot be reduced", c)
 	}
 	return nil
 }

@@ -18,15 +18,15 @@ import (
 )
 
 // Star sends every buffer to rank 0, which computes the result and sends it
-// back. That is the simplest thing that works; its cost grows with the ranks.
+// back. This is the simplest backend that works; it gets slower with every rank.
 type Star struct {
 	group    sdk.Group
 	listener net.Listener // rank 0's
 	conns    []net.Conn   // rank 0: by rank; others: only conns[0]
-	broken   error        // of the first round that failed: there is none after it
+	broken   error        // the first error: no round succeeds after it
 }
 
-// Info says what the core may ask for. Nothing else has to work.
+// Info publishes what the core may call. Nothing else has to work.
 func (s *Star) Info() sdk.Info {
 	return sdk.Info{
 		Kind: sdk.KindBackend, Name: "star", Version: "0.1.0", Summary: "an example: everything through rank 0",
@@ -37,17 +37,17 @@ func (s *Star) Info() sdk.Info {
 	}
 }
 
-// Open only takes notes.
+// Open keeps the group.
 func (s *Star) Open(_ context.Context, group sdk.Group, _ sdk.Options) error {
 	s.group, s.conns = group, make([]net.Conn, group.WorldSize)
 	return nil
 }
 
-// Attach has nothing to do: the bytes go through sockets.
+// Attach does nothing: the bytes are sent over sockets.
 func (s *Star) Attach(context.Context, *sdk.Arena) error { return nil }
 
-// Listen opens a port on rank 0, where the master address leads to. The core
-// brings the address to the other ranks.
+// Listen opens a port on rank 0, at the master address. The core passes the endpoint
+// to the other ranks.
 func (s *Star) Listen(ctx context.Context) (endpoint []byte, err error) {
 	if s.group.Rank != 0 {
 		return []byte("-"), nil
@@ -59,7 +59,7 @@ func (s *Star) Listen(ctx context.Context) (endpoint []byte, err error) {
 	return []byte(s.listener.Addr().String()), nil
 }
 
-// Connect lets every rank introduce itself to rank 0.
+// Connect connects every rank to rank 0.
 func (s *Star) Connect(ctx context.Context, endpoints [][]byte) error {
 	if s.group.Rank == 0 {
 		defer s.listener.Close()
@@ -81,18 +81,18 @@ func (s *Star) Connect(ctx context.Context, endpoints [][]byte) error {
 		return fmt.Errorf("star: rank 0: %w", err)
 	}
 	s.conns[0] = conn
-	_, err = conn.Write(s.card(s.group.Rank))
+	_, err = conn.Write(s.credential(s.group.Rank))
 	return err
 }
 
-// admit keeps a connection that shows a rank's card. A stranger or a second
-// rank of the same number is turned away.
+// admit keeps a connection that sends a rank's credential. Others, and a second
+// connection of the same rank, are closed.
 func (s *Star) admit(conn net.Conn) bool {
-	card := make([]byte, len(s.card(0)))
+	card := make([]byte, len(s.credential(0)))
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := io.ReadFull(conn, card); err == nil {
 		rank := int(binary.LittleEndian.Uint32(card))
-		if rank > 0 && rank < s.group.WorldSize && s.conns[rank] == nil && hmac.Equal(card, s.card(rank)) {
+		if rank > 0 && rank < s.group.WorldSize && s.conns[rank] == nil && hmac.Equal(card, s.credential(rank)) {
 			s.conns[rank] = conn
 			return true
 		}
@@ -101,16 +101,16 @@ func (s *Star) admit(conn net.Conn) bool {
 	return false
 }
 
-// card is the rank and a proof that its owner knows the job's secret.
-func (s *Star) card(rank int) []byte {
+// credential is the rank and a proof that it knows the job's secret.
+func (s *Star) credential(rank int) []byte {
 	head := binary.LittleEndian.AppendUint32(nil, uint32(rank))
 	m := hmac.New(sha256.New, s.group.Secret)
 	fmt.Fprintf(m, "star %s %d %d %d", s.group.JobID, s.group.Generation, s.group.Epoch, rank)
 	return m.Sum(head)
 }
 
-// Do is one round. A rank that failed says so at once to whatever is asked of
-// it later: the others may never call again, and it would wait for them.
+// Do runs one collective. After an error, all later calls return it immediately: the other
+// ranks may never call again, so waiting for them would be pointless.
 func (s *Star) Do(ctx context.Context, c *sdk.Collective) error {
 	if s.broken == nil {
 		s.broken = s.do(ctx, c)
@@ -118,14 +118,13 @@ func (s *Star) Do(ctx context.Context, c *sdk.Collective) error {
 	return s.broken
 }
 
-// do sends the calls to rank 0; when they agree the buffers follow, and when
-// all of them are there the results come back. Before each answer rank 0 says
-// whether the round goes on.
+// do sends the calls to rank 0, then, if they agree, the buffers, and receives the
+// results when rank 0 has all buffers. After each of the first two steps, rank 0 sends a verdict.
 func (s *Star) do(ctx context.Context, c *sdk.Collective) error {
 	s.limit(ctx)
 	defer context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) { // a deadline is the connections' own
-			s.giveUp()
+		if errors.Is(ctx.Err(), context.Canceled) { // the connections have the deadline
+			s.interrupt()
 		}
 	})()
 	if s.group.Rank == 0 {
@@ -139,10 +138,10 @@ func (s *Star) do(ctx context.Context, c *sdk.Collective) error {
 	return err
 }
 
-// limit gives the connections the round's deadline, before anything can shorten it.
+// limit sets the connections' deadline, before anything can shorten it.
 func (s *Star) limit(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
-	if ok && s.group.Rank != 0 { // rank 0 knows who is missing and says so at its own deadline
+	if ok && s.group.Rank != 0 { // rank 0 knows which ranks are missing and reports them at its deadline
 		deadline = deadline.Add(time.Second)
 	}
 	for _, conn := range s.conns {
@@ -152,8 +151,8 @@ func (s *Star) limit(ctx context.Context) {
 	}
 }
 
-// giveUp ends all waiting.
-func (s *Star) giveUp() {
+// interrupt ends all reads.
+func (s *Star) interrupt() {
 	for _, conn := range s.conns {
 		if conn != nil {
 			conn.SetReadDeadline(time.Now())
@@ -161,26 +160,26 @@ func (s *Star) giveUp() {
 	}
 }
 
-// round is the side of the other ranks.
+// round is a collective on the other ranks.
 func (s *Star) round(c *sdk.Collective, conn net.Conn) error {
 	if err := send(conn, c.String()); err != nil {
 		return failure(c, 0, err)
 	}
-	if err := s.hear(c, conn); err != nil {
+	if err := s.verdict(c, conn); err != nil {
 		return err
 	}
 	if _, err := conn.Write(c.Buf); err != nil {
 		return failure(c, 0, err)
 	}
-	if err := s.hear(c, conn); err != nil {
+	if err := s.verdict(c, conn); err != nil {
 		return err
 	}
 	_, err := io.ReadFull(conn, c.Buf)
 	return failure(c, 0, err)
 }
 
-// hear asks rank 0 whether the round goes on.
-func (s *Star) hear(c *sdk.Collective, conn net.Conn) error {
+// verdict receives rank 0's verdict and returns its error.
+func (s *Star) verdict(c *sdk.Collective, conn net.Conn) error {
 	var v verdict
 	if err := receive(conn, &v); err != nil {
 		return failure(c, 0, err)
@@ -188,14 +187,14 @@ func (s *Star) hear(c *sdk.Collective, conn net.Conn) error {
 	return v.error(c, s.group.Rank)
 }
 
-// serve is rank 0's side of a round.
+// serve is a collective on rank 0.
 func (s *Star) serve(ctx context.Context, c *sdk.Collective) error {
 	calls := make([]string, len(s.conns))
 	calls[0] = c.String()
 	errs := s.each(func(r int, conn net.Conn) error {
 		return receive(conn, &calls[r])
 	})
-	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {
+	if err := s.announce(ctx, c, judge(calls, errs)); err != nil {
 		return err
 	}
 	bufs := make([][]byte, len(s.conns))
@@ -205,11 +204,11 @@ func (s *Star) serve(ctx context.Context, c *sdk.Collective) error {
 		_, err := io.ReadFull(conn, bufs[r])
 		return err
 	})
-	if err := s.tell(ctx, c, judge(calls, errs)); err != nil {
+	if err := s.announce(ctx, c, judge(calls, errs)); err != nil {
 		return err
 	}
 	if err := compute(c, bufs); err != nil {
-		return errors.Join(err, s.Close()) // the others wait for results that do not come
+		return errors.Join(err, s.Close()) // the others wait for results
 	}
 	errs = s.each(func(r int, conn net.Conn) error {
 		_, err := conn.Write(bufs[r])
@@ -218,12 +217,11 @@ func (s *Star) serve(ctx context.Context, c *sdk.Collective) error {
 	return errors.Join(errs...)
 }
 
-// tell says to all ranks whether the round goes on, and returns what it means
-// for this one.
-func (s *Star) tell(ctx context.Context, c *sdk.Collective, v verdict) error {
+// announce sends a verdict to all ranks and returns its error for this one.
+func (s *Star) announce(ctx context.Context, c *sdk.Collective, v verdict) error {
 	canceled := errors.Is(ctx.Err(), context.Canceled)
 	if canceled {
-		v = verdict{Kind: gone, Ranks: []int{0}, First: "it was told to give up"}
+		v = verdict{Kind: gone, Ranks: []int{0}, First: "its call was canceled"}
 	}
 	s.each(func(_ int, conn net.Conn) error {
 		if v.Kind != agreed {
@@ -237,7 +235,7 @@ func (s *Star) tell(ctx context.Context, c *sdk.Collective, v verdict) error {
 	return v.error(c, 0)
 }
 
-// each talks to all other ranks at once and returns their errors by rank.
+// each runs f for all other ranks at the same time and returns the errors by rank.
 func (s *Star) each(f func(rank int, conn net.Conn) error) []error {
 	errs := make([]error, len(s.conns))
 	var wg sync.WaitGroup
@@ -248,7 +246,7 @@ func (s *Star) each(f func(rank int, conn net.Conn) error) []error {
 	return errs
 }
 
-// failure is what a broken connection with a rank means to the core.
+// failure returns the error of a failed connection with a rank.
 func failure(c *sdk.Collective, rank int, err error) error {
 	switch {
 	case err == nil:

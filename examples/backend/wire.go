@@ -11,7 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// maxMessage bounds what a peer can make this process read.
+// maxMessage bounds the length of a message.
 const maxMessage = 16 << 10
 
 // send writes a value as JSON with its length before it.
@@ -32,7 +32,7 @@ func receive(conn net.Conn, value any) error {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n > maxMessage {
-		return errors.New("it sent something that is not a message")
+		return errors.New("it sent an invalid message")
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(conn, text); err != nil {
@@ -41,10 +41,10 @@ func receive(conn net.Conn, value any) error {
 	return json.Unmarshal(text, value)
 }
 
-// verdict is what rank 0 says after it heard all calls.
+// verdict is rank 0's result of comparing the calls.
 type verdict struct {
 	Kind  string
-	Ranks []int  // stalled: who is missing; differ: who called what; gone: who
+	Ranks []int  // stalled: missing ranks; differ: the two ranks; gone: the rank
 	First string // differ: the call of Ranks[0]; gone: the cause
 	Other string // differ: the call of Ranks[1]
 }
@@ -56,8 +56,8 @@ const (
 	gone    = "gone"
 )
 
-// judge compares the calls with rank 0's. A rank that is gone counts more
-// than one that called something else, and that more than one that is late.
+// judge compares the calls with rank 0's. A closed connection takes precedence over a
+// different call, and that over a late rank.
 func judge(calls []string, errs []error) verdict {
 	v := verdict{Kind: agreed}
 	for r, err := range errs {
@@ -75,7 +75,7 @@ func judge(calls []string, errs []error) verdict {
 	return v
 }
 
-// error is the verdict as one rank's error.
+// error returns the verdict as one rank's error.
 func (v verdict) error(c *sdk.Collective, rank int) error {
 	switch {
 	case v.Kind == agreed:

@@ -1,5 +1,5 @@
 // Command trainctl-plugin-spirals is a data set plugin for trainctl: points on
-// two interleaved spirals, to be told apart. See README.md.
+// two interleaved spirals, one class each. See README.md.
 package main
 
 import "github.com/trainctl/trainctl/core/sdk"

@@ -24,7 +24,7 @@ type point struct {
 	class int32
 }
 
-// Info is what `trainctl plugins info` prints. trainctl checks the user's
+// Info returns what `trainctl plugins info` prints. trainctl checks the user's
 // [dataset.options] against Options, fills in the defaults, and reports
 // mistakes with file and line: Open sees only values of the right type.
 func (s *Spirals) Info() sdk.Info {
@@ -35,7 +35,7 @@ func (s *Spirals) Info() sdk.Info {
 		Version: "1.0.0",
 		Summary: "two interleaved spirals, a small problem that no linear model solves",
 		Options: []sdk.Option{
-			{Name: "turns", Type: sdk.Float, Default: 1.5, Min: &zero, Doc: "How often each arm goes round; more is harder."},
+			{Name: "turns", Type: sdk.Float, Default: 1.5, Min: &zero, Doc: "Turns of each arm; more turns are harder to learn."},
 			{Name: "noise", Type: sdk.Float, Default: 0.02, Min: &zero, Doc: "Standard deviation of the distance from the arm; the spiral has radius 1."},
 			{Name: "train_samples", Type: sdk.Int, Default: int64(4000), Min: &one, Unit: "samples", Doc: "Size of the training set."},
 			{Name: "test_samples", Type: sdk.Int, Default: int64(1000), Min: &one, Unit: "samples", Doc: "Size of the test set."},
@@ -43,8 +43,8 @@ func (s *Spirals) Info() sdk.Info {
 	}
 }
 
-// Open prepares the data. All ranks must end up with the same, so everything
-// here follows from the options and the seed of the run.
+// Open prepares the data. They must be equal on all ranks, so they depend only on the
+// options and the seed of the run.
 func (s *Spirals) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	turns, noise := req.Options.Float("turns"), req.Options.Float("noise")
 	if turns == 0 {
@@ -81,7 +81,7 @@ func draw(r *rand.Rand, n int, turns, noise float64) []point {
 	return points
 }
 
-// fingerprint lets trainctl refuse to resume a run on other data.
+// fingerprint identifies the data: trainctl refuses to resume a run with other data.
 func fingerprint(points [2][]point) string {
 	h := sha256.New()
 	for _, split := range points {
@@ -90,8 +90,8 @@ func fingerprint(points [2][]point) string {
 	return fmt.Sprintf("sha256:%x", h.Sum(nil))
 }
 
-// Fill writes the asked-for samples straight into memory that the training
-// process has mapped, too: nothing is sent anywhere.
+// Fill writes the requested samples directly to memory that it shares with the training
+// process.
 func (s *Spirals) Fill(_ context.Context, b *sdk.Batch) error {
 	points := s.points[b.Split]
 	if points == nil {
@@ -106,7 +106,7 @@ func (s *Spirals) Fill(_ context.Context, b *sdk.Batch) error {
 	return nil
 }
 
-// Close is the last call, whatever happened before.
+// Close is the last call, also after an error.
 func (s *Spirals) Close() error {
 	s.points = [2][]point{}
 	return nil

@@ -10,12 +10,12 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Halving multiplies matrices in float16, and keeps small gradients from
-// becoming zero by a scale on the loss: halved after a step that overflowed,
-// doubled after as many good steps as the option interval says.
+// Halving multiplies matrices in float16. It scales the loss so that small gradients
+// do not become zero: the scale is halved after a step that overflowed, and doubled
+// after as many good steps as the option interval has.
 //
-// Every rank has an instance of its own. They agree without talking, since
-// each sees the same sequence of Update.
+// Every rank has its own instance. They agree without communication, because all get
+// the same sequence of Update calls.
 type Halving struct {
 	scale    float64 // 0 before Policy
 	interval int64
@@ -23,7 +23,7 @@ type Halving struct {
 	skipped  uint64 // steps in a row
 }
 
-// Info is what `trainctl plugins info` prints. trainctl checks the user's
+// Info returns what `trainctl plugins info` prints. trainctl checks the user's
 // [precision.options] against Options and fills in the defaults.
 func (h *Halving) Info() sdk.Info {
 	least, most, one := 1.0, math.Ldexp(1, 24), 1.0
@@ -36,12 +36,12 @@ func (h *Halving) Info() sdk.Info {
 	}
 }
 
-// Policy says what is computed in which type. Operations that are not listed
-// run in whatever type comes to them. It is the first call.
+// Policy selects the type of each operation. Operations that are not listed run in the
+// type of their inputs. It is the first call.
 func (h *Halving) Policy(_ context.Context, o sdk.Options) (sdk.Policy, error) {
 	h.scale, h.interval = o.Float("init_scale"), o.Int("interval")
 	if fraction, _ := math.Frexp(h.scale); fraction != 0.5 {
-		return sdk.Policy{}, fmt.Errorf("init_scale = %v is not a power of two, and would round gradients", h.scale)
+		return sdk.Policy{}, fmt.Errorf("init_scale = %v is not a power of two, so scaling would round gradients", h.scale)
 	}
 	return sdk.Policy{
 		Name: "float16, halving", Params: tensor.F32, Lower: tensor.F16, Scale: h.scale, Dynamic: true,
@@ -54,8 +54,7 @@ func (h *Halving) Policy(_ context.Context, o sdk.Options) (sdk.Policy, error) {
 
 var errOrder = errors.New("halving: called before Policy")
 
-// Update is called after every step, on every rank with the same answer to
-// whether any gradient was infinite.
+// Update is called after every step. foundInf is the same on all ranks.
 func (h *Halving) Update(_ context.Context, foundInf bool) (sdk.ScaleState, error) {
 	if h.scale == 0 {
 		return sdk.ScaleState{}, errOrder
@@ -72,7 +71,7 @@ func (h *Halving) Update(_ context.Context, foundInf bool) (sdk.ScaleState, erro
 	return sdk.ScaleState{Scale: h.scale}, nil
 }
 
-// State goes into checkpoints. It holds what the next updates depend on.
+// State is saved in checkpoints. It has everything that later updates depend on.
 func (h *Halving) State(context.Context) (map[string]float64, error) {
 	if h.scale == 0 {
 		return nil, errOrder
@@ -80,8 +79,8 @@ func (h *Halving) State(context.Context) (map[string]float64, error) {
 	return map[string]float64{"scale": h.scale, "good": float64(h.good)}, nil
 }
 
-// Load goes on from what State gave, after Policy. The interval is the run's,
-// so that a user may change it.
+// Load restores what State returned. It is called after Policy, and keeps the
+// interval, which a user may change.
 func (h *Halving) Load(_ context.Context, state map[string]float64) error {
 	scale, ok := state["scale"]
 	good, also := state["good"]
@@ -92,7 +91,7 @@ func (h *Halving) Load(_ context.Context, state map[string]float64) error {
 	return nil
 }
 
-// Close is the last call, whatever happened before.
+// Close is the last call, also after an error.
 func (h *Halving) Close() error { return nil }
 
 var _ sdk.Precision = (*Halving)(nil)
