@@ -110,7 +110,7 @@ func TestNCCLPluginIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
 	args := append([]string{"run", p.Config}, lasting("auto", "backend.restarts=2")...)
-	p.Trainctl(t, args...).Expect(t, 0).Prints(t, "backend.restarts wants a backend that can be replaced")
+	p.Trainctl(t, args...).Expect(t, 0).Prints(t, "backend.restarts needs a backend that can be replaced")
 	r := p.Start(t, args...)
 	p.WaitForSteps(t, r, 2, 5)
 	rig.Signal(t, p.PluginOf(t, "backend", 1).PID, syscall.SIGKILL)

@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// mapped is the rank's device memory at an address of this process, and the
-// events that go with it. All methods belong to the thread.
+// mapped is the rank's device memory, mapped in this process, and its events. All
+// methods run on the thread.
 type mapped struct {
 	cuda  *driver.CUDA
 	at    driver.DevicePtr
@@ -19,8 +19,8 @@ type mapped struct {
 	undo  []func() error
 }
 
-// attach maps an arena and makes as many events as the rank has. Where events
-// cannot cross there are none, and the rank waits for its stream instead.
+// attach maps an arena and makes as many events as the rank has. If events cannot be
+// shared there are none, and the rank waits for its stream instead.
 func (d *device) attach(a *sdk.Arena) (unordered, err error) {
 	m := a.Device
 	if !sameDevice(m.UUID, d.uuid) {
@@ -40,7 +40,7 @@ func (d *device) attach(a *sdk.Arena) (unordered, err error) {
 
 func (k *mapped) later(f func() error) { k.undo = append(k.undo, f) }
 
-// open gets at the memory.
+// open maps the memory.
 func (k *mapped) open(m *sdk.DeviceMemory, on driver.Device) error {
 	switch m.Kind {
 	case sdk.HandleAddress:
@@ -60,8 +60,8 @@ func (k *mapped) open(m *sdk.DeviceMemory, on driver.Device) error {
 	return fmt.Errorf("a handle of kind %q", m.Kind)
 }
 
-// load maps what a descriptor stands for. The mapping keeps the memory, so
-// that neither descriptor nor handle is needed afterwards.
+// load maps the memory of a descriptor. The mapping keeps the memory, so the descriptor
+// and the handle can be closed.
 func (k *mapped) load(m *sdk.DeviceMemory, on driver.Device) error {
 	c, n := k.cuda, uintptr(m.Size)
 	var handle driver.MemHandle
@@ -81,7 +81,7 @@ func (k *mapped) load(m *sdk.DeviceMemory, on driver.Device) error {
 	return c.MemSetAccess(k.at, n, &access, 1)
 }
 
-// events opens the rank's and makes ours. With an error there are none.
+// events opens the rank's events and makes ours. After an error there are none.
 func (k *mapped) events(ready sdk.Events) (done sdk.Events, err error) {
 	for _, e := range ready.Local {
 		k.ready = append(k.ready, driver.Event(e))
@@ -140,7 +140,7 @@ func (k *mapped) makeEvents(shared bool) (out sdk.Events, err error) {
 
 func (k *mapped) own(e driver.Event) { k.later(func() error { return k.cuda.EventDestroy(e) }) }
 
-// close gives everything back, the last first. No work on it is under way.
+// close frees everything, in reverse order. No work on it may be running.
 func (k *mapped) close() error {
 	var errs []error
 	for i := len(k.undo) - 1; i >= 0; i-- {

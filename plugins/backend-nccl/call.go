@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// call is what a rank tells the hub about its collective.
+// call is what a rank sends to the hub about its collective.
 type call struct {
 	Seq     uint64
 	Op      sdk.Op
@@ -37,8 +37,8 @@ func (k call) String() string {
 
 func pairwise(op sdk.Op) bool { return op.Definition().Kind == contract.OfPair }
 
-// concerns reports whether two waiting calls have to fit each other: two
-// transfers only if they point at each other, anything else always.
+// concerns reports whether two waiting calls must match: two transfers only if each names
+// the other rank, all others always.
 func (k call) concerns(me int, o call, peer int) bool {
 	toPeer, toMe := !pairwise(k.Op) || k.Root == peer, !pairwise(o.Op) || o.Root == me
 	if pairwise(k.Op) && pairwise(o.Op) || !pairwise(k.Op) && !pairwise(o.Op) {
@@ -67,28 +67,28 @@ func (k call) partners(me, world int) (ranks []int) {
 	return ranks
 }
 
-// message is what goes over a line, one JSON value each.
+// message is one JSON value between a rank and the hub.
 type message struct {
 	Kind  string    // "hello", "call", "late" and "fail" to the hub; "welcome", "refused", "go" and "fail" from it
 	Hello *hello    `json:",omitempty"`
 	Call  *call     `json:",omitempty"`
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
-	From  int       // of "fail": who found out, or who is gone
-	Ranks []int     `json:",omitempty"` // stall: who is missing; mismatch: both sides
-	Calls [2]string // mismatch: in words
-	Text  string    `json:",omitempty"` // peer, refused: why
+	From  int       // of "fail": the rank that reports it, or that is gone
+	Ranks []int     `json:",omitempty"` // stall: missing ranks; mismatch: both ranks
+	Calls [2]string // mismatch: both calls
+	Text  string    `json:",omitempty"` // peer, refused: the reason
 }
 
-var errAborted = errors.New("the group was given up")
+var errAborted = errors.New("the group has failed")
 
-// failure turns the hub's verdict into this rank's error. stalled makes the
-// error of a call that waits for ranks.
+// failure returns this rank's error for the hub's verdict. stalled returns the error of
+// a call that waits for ranks.
 func (m *message) failure(me int, seq uint64, stalled func(missing []int) error) error {
 	switch m.Cause {
 	case "stall":
 		for _, r := range m.Ranks {
 			if r == me {
-				return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it gave up waiting for this rank"}
+				return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it timed out waiting for this rank"}
 			}
 		}
 		return stalled(m.Ranks)

@@ -6,8 +6,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// channel is a communicator with a stream of its own, so that what one channel
-// does need not queue behind another. All methods belong to the thread.
+// channel is a communicator with its own stream, so that channels do not wait for each
+// other. All methods run on the thread.
 type channel struct {
 	cuda   *driver.CUDA
 	comm   communicator
@@ -15,8 +15,7 @@ type channel struct {
 	event  driver.Event
 }
 
-// openChannels makes the streams of n channels; the communicators come when
-// the ranks join.
+// openChannels makes the streams of n channels; start makes the communicators.
 func openChannels(l libraries, n int) (all channels, err error) {
 	for range n {
 		c := &channel{cuda: l.cuda, comm: communicator{nccl: l.nccl}}
@@ -28,7 +27,7 @@ func openChannels(l libraries, n int) (all channels, err error) {
 	return all, nil
 }
 
-// close gives stream and event back, when the communicator has ended.
+// close frees stream and event, after the communicator has ended.
 func (c *channel) close() error {
 	var errs []error
 	if c.event != 0 {
@@ -43,7 +42,7 @@ func (c *channel) close() error {
 // channels are those of a backend, by number.
 type channels []*channel
 
-// ids makes what the ranks find each other by.
+// ids returns a new unique id for each communicator.
 func (l channels) ids() (ids [][]byte, err error) {
 	for _, c := range l {
 		var id driver.NCCLUniqueID
@@ -55,7 +54,7 @@ func (l channels) ids() (ids [][]byte, err error) {
 	return ids, nil
 }
 
-// start joins one communicator after the other, on all ranks in this order.
+// start joins one communicator after the other, in the same order on all ranks.
 func (l channels) start(world, rank int, ids [][]byte, g guard) error {
 	for i, c := range l {
 		var id driver.NCCLUniqueID
@@ -67,7 +66,7 @@ func (l channels) start(world, rank int, ids [][]byte, g guard) error {
 	return nil
 }
 
-// abort ends all communicators with what they are doing.
+// abort aborts all communicators.
 func (l channels) abort() error { return l.each(func(c *channel) error { return c.comm.abort() }) }
 
 // leave ends healthy communicators.

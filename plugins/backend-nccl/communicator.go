@@ -9,15 +9,14 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 
-// communicator is this rank's end of NCCL's. It never blocks: a call that is
-// in progress is asked about until it is done or the wait has to end. All
-// methods belong to the thread.
+// communicator is a non-blocking communicator of NCCL: a call in progress is polled until
+// it is done or the wait must end. All methods run on the thread.
 type communicator struct {
 	nccl   *driver.NCCL
 	handle driver.Comm // 0 before start and after it has ended
 }
 
-// guard says why a wait has to end, nil while it may go on.
+// guard returns why a wait must end, nil while it may continue.
 type guard func() error
 
 // start joins the ranks' communicator and waits until all have.
@@ -27,8 +26,8 @@ func (m *communicator) start(world, rank int, id driver.NCCLUniqueID, g guard) e
 	return m.settle(m.nccl.CommInitRankConfig(&m.handle, int32(world), id, int32(rank), config), g)
 }
 
-// settle waits until the communicator is done with a call that returned err.
-// Until then nothing may be put on the call's stream.
+// settle waits until a call that returned err is no longer in progress. Until then
+// nothing may be enqueued on the call's stream.
 func (m *communicator) settle(err error, g guard) error {
 	if err != nil && !errors.Is(err, driver.NCCLInProgress) {
 		return m.explain(err)
@@ -51,7 +50,7 @@ func (m *communicator) state() (driver.NCCLResult, error) {
 	return code, nil
 }
 
-// explain adds what NCCL says about its last error.
+// explain adds NCCL's text of its last error.
 func (m *communicator) explain(err error) error {
 	if text := m.nccl.GetLastError(m.handle); text != "" {
 		return fmt.Errorf("%w (%s)", err, text)
@@ -59,7 +58,7 @@ func (m *communicator) explain(err error) error {
 	return err
 }
 
-// abort ends the communicator with what it is doing.
+// abort aborts the communicator.
 func (m *communicator) abort() error {
 	if m.handle == 0 {
 		return nil
@@ -69,11 +68,10 @@ func (m *communicator) abort() error {
 	return m.nccl.CommAbort(handle)
 }
 
-// finalizeTime is how long ranks that leave wait for their own last messages.
+// finalizeTime bounds ncclCommFinalize.
 const finalizeTime = time.Second
 
-// leave ends a healthy communicator: it lets what is on its way arrive, and
-// does not wait long for it.
+// leave ends a healthy communicator after its outstanding operations.
 func (m *communicator) leave() error {
 	if m.handle == 0 {
 		return nil
@@ -88,7 +86,7 @@ func (m *communicator) leave() error {
 	return m.nccl.CommDestroy(handle)
 }
 
-// poll asks until the answer is yes, often at first.
+// poll calls f until it returns true, at growing intervals.
 func poll(g guard, done func() (bool, error)) error {
 	const often, least, most = 200, 5 * time.Microsecond, 200 * time.Microsecond
 	pause := least

@@ -38,8 +38,8 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	return instance.Encode(e), nil
 }
 
-// Connect checks that the ranks fit together, waits for all at the hub, and
-// joins NCCL's communicator.
+// Connect checks that the ranks are compatible, waits for all at the hub, and joins
+// NCCL's communicators.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.beginOpen(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	return nil
 }
 
-// gather calls the hub and returns when every rank has.
+// gather connects to the hub and returns when every rank has.
 func (b *Backend) gather(ctx context.Context, root endpoint) (err error) {
 	if b.group.WorldSize == 1 {
 		return nil
@@ -87,7 +87,7 @@ func unreached(missing []int) error {
 	return fmt.Errorf("backend nccl: no connection with rank %s: %w", strings.Join(names, ", "), context.DeadlineExceeded)
 }
 
-// join makes the communicators; what did not come about is aborted.
+// join makes the communicators, or aborts them after an error.
 func (b *Backend) join(ctx context.Context, ids [][]byte) error {
 	notAll := func([]int) error {
 		return fmt.Errorf("not all ranks joined within %v: %w", b.set.connect, context.DeadlineExceeded)

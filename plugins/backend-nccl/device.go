@@ -11,14 +11,13 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// device is the rank's GPU: its primary context, memory that stands in for the
-// host's while NCCL reduces it, and the rank's own that was mapped. All methods
-// belong to the thread.
+// device is the rank's GPU: its primary context, staging memory for buffers of the host,
+// and the rank's arenas that are mapped. All methods run on the thread.
 type device struct {
 	cuda     *driver.CUDA
 	id       driver.Device
 	uuid     string
-	bus      string // its place on this host's bus, which slices of a GPU share
+	bus      string // PCI bus id, which slices of a GPU share
 	name     string
 	retained bool
 	stage    driver.DevicePtr
@@ -27,12 +26,12 @@ type device struct {
 	arenas   map[uint32]*mapped
 }
 
-// stageUnit is what the staging memory grows by.
+// stageUnit is the granularity of the staging memory.
 const stageUnit = 1 << 20
 
-// openDevice takes the GPU that the rank computes on, or else that of a local
-// rank. Where there are fewer GPUs than ranks, several get the same one;
-// Connect decides whether they may.
+// openDevice opens the GPU that the rank computes on, or else that of its local rank.
+// With fewer GPUs than ranks, several ranks get the same one; Connect decides whether
+// that is allowed.
 func openDevice(c *driver.CUDA, uuid string, localRank int) (*device, error) {
 	var n int32
 	if err := c.Init(0); err != nil {
@@ -55,7 +54,7 @@ func openDevice(c *driver.CUDA, uuid string, localRank int) (*device, error) {
 	return d, d.open(ordinal)
 }
 
-// find is the ordinal of a UUID among the devices that this process sees.
+// find returns the ordinal of a UUID among the devices that this process sees.
 func find(c *driver.CUDA, uuid string, n int32) (int32, error) {
 	var here []string
 	for i := range n {
@@ -72,8 +71,8 @@ func find(c *driver.CUDA, uuid string, n int32) (int32, error) {
 	return 0, fmt.Errorf("the rank's GPU %s is not among those that its backend sees: %s; CUDA_VISIBLE_DEVICES of both must agree", uuid, strings.Join(here, ", "))
 }
 
-// sameDevice compares UUIDs. The driver has one for a slice as for a whole GPU;
-// what it is called in front depends on who prints it.
+// sameDevice compares UUIDs without their prefix (GPU- or MIG-), which depends on who
+// prints them.
 func sameDevice(a, b string) bool { return bareUUID(a) == bareUUID(b) }
 
 func bareUUID(s string) string {
@@ -103,7 +102,7 @@ func (d *device) open(ordinal int32) error {
 	return c.CtxSetCurrent(context)
 }
 
-// place is where the device sits, on this host; "" where that is not known.
+// place returns the PCI bus id of the device; "" if it is unknown.
 func (d *device) place() string {
 	var id [32]byte
 	if err := d.cuda.DeviceGetPCIBusID(&id[0], int32(len(id)), d.id); err != nil {
@@ -112,7 +111,7 @@ func (d *device) place() string {
 	return driver.FromBuffer(id[:])
 }
 
-// room makes the staging memory at least n bytes large. What it held is lost.
+// room makes the staging memory at least n bytes large. Its content is lost.
 func (d *device) room(n int) error {
 	if n <= d.size {
 		return nil
@@ -136,8 +135,8 @@ func (d *device) free() error {
 	return d.cuda.MemFree(d.stage)
 }
 
-// pin makes copies from and to an arena direct. A refusal costs speed alone. In
-// the rank's process the rank has pinned it already, and outlives this.
+// pin pins an arena, which makes copies faster. In the rank's process the rank has
+// pinned it already.
 func (d *device) pin(a *sdk.Arena) error {
 	b := a.Bytes()
 	if len(b) == 0 {
@@ -155,7 +154,7 @@ func (d *device) pin(a *sdk.Arena) error {
 	return nil
 }
 
-// in copies part of a buffer to its place in the staging memory, on a stream.
+// in copies part of a buffer to the staging memory, on a stream.
 func (d *device) in(buf []byte, s span, on driver.Stream) error {
 	if s.empty() {
 		return nil
@@ -163,8 +162,8 @@ func (d *device) in(buf []byte, s span, on driver.Stream) error {
 	return d.cuda.MemcpyHtoDAsync(d.stage+driver.DevicePtr(s.from), unsafe.Pointer(&buf[s.from]), uintptr(s.to-s.from), on)
 }
 
-// out copies part of the staging memory back, at once: the stream must have
-// come past what wrote it.
+// out copies part of the staging memory back, synchronously: the stream must have
+// completed the collective.
 func (d *device) out(buf []byte, s span) error {
 	if s.empty() {
 		return nil
@@ -172,7 +171,7 @@ func (d *device) out(buf []byte, s span) error {
 	return d.cuda.MemcpyDtoH(unsafe.Pointer(&buf[s.from]), d.stage+driver.DevicePtr(s.from), uintptr(s.to-s.from))
 }
 
-// close gives back what the device was asked for. No work may be running on it.
+// close frees everything. No work may be running on the device.
 func (d *device) close() error {
 	errs := []error{d.free()}
 	for _, p := range d.pinned {

@@ -21,10 +21,9 @@ var reductions = [...]driver.NCCLRedOp{
 	sdk.Sum: driver.NCCLSum, sdk.Avg: driver.NCCLAvg, sdk.Min: driver.NCCLMin, sdk.Max: driver.NCCLMax, sdk.Prod: driver.NCCLProd,
 }
 
-// Do runs one collective: the ranks agree on it, and NCCL does its work on the
-// device, in the rank's memory or in memory that stands in for the host's. It
-// returns when the result is in memory, or, for a call with Done, when the
-// event is recorded behind it.
+// Do runs one collective: the ranks agree on it, then NCCL runs it on the device, in the
+// rank's memory or in staging memory. It returns when the result is in memory, or, for a
+// call with Done, when the event is recorded after it.
 func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	if err := b.life.BeginCollective(func() bool { return b.connected }); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	return nil
 }
 
-// check refuses a call that makes no sense, whatever the others do.
+// check refuses a call that is invalid by itself.
 func (b *Backend) check(c *sdk.Collective) error {
 	bad := func(what string) error { return fmt.Errorf("backend nccl: %v: %s", c, what) }
 	if c.Channel < 0 || c.Channel >= len(b.channels) {
@@ -89,7 +88,7 @@ func (b *Backend) checkMemory(c *sdk.Collective, bad func(string) error) error {
 	return nil
 }
 
-// onDevice reports whether a call's memory is the rank's on the GPU.
+// onDevice reports whether a call's memory is in an arena on the GPU.
 func onDevice(c *sdk.Collective) bool { return c.Arena != nil && c.Arena.Device != nil }
 
 func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
@@ -106,7 +105,7 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 		}
 	}
 	if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.early.any() {
-		return nil // a barrier is the agreement
+		return nil // a barrier needs only the agreement
 	}
 	err := b.thread.run(func() error {
 		err := b.compute(ctx, c, b.guard(ctx, c.Seq, stalled))
@@ -121,15 +120,15 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 	return b.blame(err, c.Seq, stalled)
 }
 
-// abort ends the communicators, on the thread. What goes wrong with that does
-// not matter to the caller, who has a better error.
+// abort aborts the communicators, on the thread. An error is only logged, because the
+// caller has a better one.
 func (b *Backend) abort() {
 	if err := b.channels.abort(); err != nil {
 		b.log().Warn("aborting the communicator", "cause", err)
 	}
 }
 
-// guard ends a wait on the thread.
+// guard returns the guard of waits on the thread.
 func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) error) guard {
 	return func() error {
 		switch {
@@ -146,18 +145,19 @@ func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) err
 	}
 }
 
-// hearsay is how long a rank that found nobody to blame waits for one that did.
-const hearsay = 200 * time.Millisecond
+// reportWait is how long a rank that does not know the cause of a failure waits for a
+// report of another.
+const reportWait = 200 * time.Millisecond
 
-// blame waits a moment for the hub to say which rank is behind an error that
-// NCCL reports as a peer's, or behind a collective that nobody is missing from.
+// blame waits shortly for the hub to name the rank that caused an error that NCCL
+// reports as a peer's, or a stall without missing ranks.
 func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error {
 	patience := time.Duration(0)
 	switch stall := (*sdk.StallError)(nil); {
 	case errors.Is(err, driver.NCCLRemoteError):
-		patience = farewell
+		patience = leaveGrace
 	case errors.As(err, &stall) && len(stall.Missing) == 0:
-		patience = hearsay
+		patience = reportWait
 	}
 	if b.line == nil || patience == 0 {
 		return err
@@ -186,7 +186,7 @@ func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error
 	return b.staged(c, g)
 }
 
-// staged takes the way over memory that stands in for the host's.
+// staged runs a collective in staging memory.
 func (b *Backend) staged(c *sdk.Collective, g guard) error {
 	d, ch := b.device, b.channels[c.Channel]
 	if len(c.Buf) > d.size {
@@ -210,7 +210,8 @@ func (b *Backend) staged(c *sdk.Collective, g guard) error {
 	return d.out(c.Buf, take)
 }
 
-// inPlace reduces the rank's memory on the device, behind what writes it.
+// inPlace runs a collective in the rank's memory on the device, after the kernels that
+// write it.
 func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g guard) error {
 	k, ch := b.device.arenas[c.Arena.ID], b.channels[c.Channel]
 	i := issued{call: callOf(c), comm: &ch.comm, start: time.Now()}
@@ -237,9 +238,9 @@ func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g guard) error
 	return nil
 }
 
-// finish waits until the device has done everything of a channel, and
-// everything that was issued before. A communicator that breaks in the
-// meantime is an error: the event would never come.
+// finish waits until the device has done all work of a channel, and everything that was
+// issued before. If the communicator breaks in the meantime it returns an error: the
+// event would never happen.
 func (b *Backend) finish(ch *channel, g guard) error {
 	if err := b.device.cuda.EventRecord(ch.event, ch.stream); err != nil {
 		return err

@@ -10,8 +10,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// endpoint is what a rank tells the others about itself. It travels through
-// the core as JSON.
+// endpoint is what a rank tells the others about itself.
 type endpoint struct {
 	instance.Endpoint
 	NCCL   int32  `json:"nccl"`   // 22706 is 2.27.6
@@ -40,8 +39,8 @@ func (e endpoint) Check() error {
 	return nil
 }
 
-// gpu tells one GPU from another. NCCL goes by the place on the host's bus,
-// and takes slices of one GPU, which have a UUID each, for one device.
+// gpu identifies a GPU. NCCL uses the PCI bus id, so slices of one GPU are one device,
+// although each has a UUID.
 func (e *endpoint) gpu() string {
 	if e.Bus == "" || e.Host == "" {
 		return e.Device
@@ -49,8 +48,8 @@ func (e *endpoint) gpu() string {
 	return e.Host + " " + e.Bus
 }
 
-// thisHost is the same for all processes of a running kernel, "" where that
-// cannot be known.
+// thisHost returns an id that all processes of a running kernel share, "" if it is
+// unknown.
 func thisHost() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -80,11 +79,11 @@ func fit(all []endpoint, mayShare bool) error {
 			owner[e.gpu()] = e.Rank
 		case !mayShare:
 			return &sdk.Error{Code: sdk.CodeUnavailable, Text: fmt.Sprintf(
-				"backend nccl: ranks %d and %d have the same GPU, %s (%s); start one rank per GPU, or set allow_shared_device = true to try it all the same",
+				"backend nccl: ranks %d and %d have the same GPU, %s (%s); start one rank per GPU, or set allow_shared_device = true to try it anyway",
 				first, e.Rank, e.Name, e.Device)}
 		case e.NCCL < sharedSince:
 			return &sdk.Error{Code: sdk.CodeUnavailable, Text: fmt.Sprintf(
-				"backend nccl: ranks %d and %d share %s, which NCCL %s cannot serve: install 2.30 or later, or use backend.plugin = \"tcp\"",
+				"backend nccl: ranks %d and %d share %s, which NCCL %s does not support: install 2.30 or later, or use backend.plugin = \"tcp\"",
 				first, e.Rank, e.Name, driver.NCCLVersion(e.NCCL))}
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Lines are under TLS with keys that derive from the job's secret, so nothing is
-// read from a peer that does not know it. The first message says which rank of
-// which group calls; the hub answers with "welcome" or "refused".
+// Connections to the hub use TLS with keys derived from the job's secret, so nothing is
+// read from a peer that does not know it. The first message names the group and the
+// rank; the hub answers with "welcome" or "refused".
 func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl", "") }
 
-// hello says which rank of which group somebody is.
+// hello names a group and a rank of it.
 type hello struct {
 	Job                                string
 	Generation, Epoch, WorldSize, Rank int
@@ -24,7 +24,7 @@ func helloOf(g sdk.Group) hello {
 	return hello{g.JobID, g.Generation, g.Epoch, g.WorldSize, g.Rank}
 }
 
-// refusal is why the hub does not admit a peer that knows the secret.
+// refusal is why the hub refuses a peer that knows the secret.
 type refusal struct{ cause, text string }
 
 func (r *refusal) Error() string { return r.text }
@@ -57,7 +57,7 @@ func receive(from *json.Decoder, g sdk.Group) (int, error) {
 	return m.Hello.Rank, m.Hello.check(g)
 }
 
-// greet says who this rank is and reads the hub's answer.
+// greet sends this rank's hello and reads the hub's answer.
 func greet(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
 	h := helloOf(g)
 	if err := to.Encode(message{Kind: "hello", Hello: &h}); err != nil {
@@ -75,8 +75,8 @@ func greet(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
 	return nil
 }
 
-// final reports whether calling again would give the same answer. A connection
-// that ends without one may have made room for others.
+// final reports whether another attempt would get the same answer. A connection that is
+// closed without an answer may have been dropped in favour of others.
 func final(err error) bool {
 	return errors.As(err, new(*refusal)) || errors.Is(err, hostnet.ErrStranger)
 }

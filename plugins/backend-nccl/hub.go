@@ -17,9 +17,9 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// hub is where the ranks agree on a collective before NCCL moves any data: it
-// lives beside rank 0, and every rank has a line to it. NCCL itself would hang
-// on calls that do not fit, and does not say who is missing.
+// hub compares the ranks' calls before NCCL moves any data. It runs in rank 0's backend,
+// and every rank is connected to it. NCCL itself would hang on calls that do not match,
+// and does not report which ranks are missing.
 type hub struct {
 	group    sdk.Group
 	listener net.Listener
@@ -29,29 +29,29 @@ type hub struct {
 
 	mu      sync.Mutex
 	open    map[*caller]bool
-	lines   []*caller // by rank, nil before it has called
+	lines   []*caller // by rank, nil before it has connected
 	calls   []*call   // by rank, those that wait for others
-	verdict *message  // why the group is over
+	verdict *message  // why the group failed
 	closed  bool
 }
 
-// caller is a peer's connection with the hub.
+// caller is a peer's connection to the hub.
 type caller struct {
 	*tls.Conn
 	visit *hostnet.Visit
 }
 
-// Close ends the connection at once. TLS would say goodbye first, and wait for a
+// Close closes the connection immediately. TLS would first send an alert, and wait for a
 // peer that does not read.
 func (c *caller) Close() error { return c.visit.Close() }
 
 const (
 	handshakeTime = 5 * time.Second
-	writeTime     = time.Second // a line takes less than its buffer, unless its rank is stopped
-	leastWaiting  = 64          // connections that may wait for their proof, beside one of each rank
+	writeTime     = time.Second // messages fit into socket buffers, unless the rank is stopped
+	leastWaiting  = 64          // connections during the handshake, plus one per rank
 )
 
-// openHub listens where the ranks can reach this host.
+// openHub listens on the address that the ranks connect to.
 func openHub(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*hub, error) {
 	tls, err := keys(g)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *hub) keep(c *caller) bool {
 	return !h.closed
 }
 
-// serve listens to one caller until it hangs up.
+// serve reads the messages of one connection until it is closed.
 func (h *hub) serve(c *caller) {
 	defer h.drop(c)
 	from := json.NewDecoder(c)
@@ -115,7 +115,7 @@ func (h *hub) serve(c *caller) {
 	for {
 		var m message
 		if err := from.Decode(&m); err != nil {
-			h.end(&message{Cause: "peer", From: rank, Text: "it is gone: its backend closed or died"})
+			h.end(&message{Cause: "peer", From: rank, Text: "its backend closed or died"})
 			return
 		}
 		h.heard(rank, m)
@@ -130,8 +130,8 @@ func (h *hub) drop(c *caller) {
 	delete(h.open, c)
 }
 
-// admit lets a peer in that proves the secret and is a rank of the group, and
-// returns that rank.
+// admit accepts a peer that proves the secret and is a rank of the group, and returns
+// that rank.
 func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
 	c.SetDeadline(time.Now().Add(handshakeTime))
 	if err := c.Handshake(); err != nil {
@@ -142,7 +142,7 @@ func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
 	}
 	rank, err := receive(from, h.group)
 	if err == nil {
-		err = h.enlist(rank, c)
+		err = h.register(rank, c)
 	}
 	if no := (*refusal)(nil); errors.As(err, &no) {
 		_ = json.NewEncoder(c).Encode(message{Kind: "refused", Text: no.text})
@@ -150,8 +150,8 @@ func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
 	return rank, err
 }
 
-// enlist makes c the line of a rank.
-func (h *hub) enlist(rank int, c *caller) error {
+// register makes c the connection of a rank.
+func (h *hub) register(rank int, c *caller) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lines[rank] != nil {
@@ -166,7 +166,7 @@ func (h *hub) enlist(rank int, c *caller) error {
 	return nil
 }
 
-// refused notes who was turned away.
+// refused logs a refused connection.
 func (h *hub) refused(c *caller, err error) {
 	h.mu.Lock()
 	closed := h.closed
@@ -181,7 +181,7 @@ func (h *hub) refused(c *caller, err error) {
 	h.notes.Say(cause, "refused %v: it %s", c.RemoteAddr(), text)
 }
 
-// tell sends a message to a rank. A line that takes nothing is cut.
+// tell sends a message to a rank. If that fails, it closes the connection.
 func (h *hub) tell(rank int, m message) {
 	c := h.lines[rank]
 	if c == nil {
@@ -197,7 +197,7 @@ func (h *hub) tell(rank int, m message) {
 	}
 }
 
-// end gives the group up, for the first reason there is.
+// end fails the group with the first reason.
 func (h *hub) end(why *message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +230,7 @@ func (h *hub) heard(rank int, m message) {
 	}
 }
 
-// missing are the ranks that rank's call waits for.
+// missing returns the ranks for which a rank's call waits.
 func (h *hub) missing(rank int) (ranks []int) {
 	k := h.calls[rank]
 	if k == nil {
@@ -244,8 +244,8 @@ func (h *hub) missing(rank int) (ranks []int) {
 	return ranks
 }
 
-// match compares rank's call with those that wait, and lets all go when no one
-// is missing.
+// match compares a rank's call with those that wait, and starts the collective when no
+// rank is missing.
 func (h *hub) match(rank int) {
 	k := h.calls[rank]
 	for r, o := range h.calls {

@@ -10,8 +10,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// issued is a collective that was completed early: its event is recorded, and
-// has not happened yet.
+// issued is a collective whose call was completed early: its event is recorded, but has
+// not happened yet.
 type issued struct {
 	call     call
 	event    driver.Event
@@ -21,8 +21,8 @@ type issued struct {
 	start    time.Time
 }
 
-// early watches over issued collectives, since nobody waits for them here. What
-// becomes of them is told to the next call. list and failed belong to the thread.
+// early watches issued collectives, for which no call waits. Their errors are returned
+// by the next call. list and failed are used on the thread.
 type early struct {
 	list     []issued
 	failed   error // why there are no communicators any more
@@ -31,10 +31,10 @@ type early struct {
 	wake     chan struct{}
 }
 
-// any reports whether anything was ever issued. Do alone may ask.
+// any reports whether anything was ever issued. Only Do may call it.
 func (e *early) any() bool { return e.wake != nil }
 
-// lookEvery is how often issued collectives are looked at while nobody calls.
+// lookEvery is how often issued collectives are checked between calls.
 const lookEvery = 50 * time.Millisecond
 
 // keep adds a collective that was issued just now.
@@ -50,7 +50,7 @@ func (b *Backend) keep(i issued) {
 	}
 }
 
-// watch looks at what was issued until all of it has happened.
+// watch checks issued collectives until all have happened.
 func (b *Backend) watch() {
 	for {
 		select {
@@ -65,7 +65,7 @@ func (b *Backend) watch() {
 				return
 			}
 			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life.Context); err != nil {
-				b.giveUp(err)
+				b.failEarly(err)
 				return
 			}
 		}
@@ -74,7 +74,7 @@ func (b *Backend) watch() {
 
 // giveUp tells the next call and the other ranks why an issued collective
 // failed.
-func (b *Backend) giveUp(err error) {
+func (b *Backend) failEarly(err error) {
 	var stall sdk.StallError
 	if s := (*sdk.StallError)(nil); errors.As(err, &s) {
 		stall = *s
@@ -83,15 +83,15 @@ func (b *Backend) giveUp(err error) {
 		stall.Missing = missing
 		return &stall
 	})
-	b.sicken(err)
+	b.failHealth(err)
 	if b.line != nil {
 		b.line.abandon(err)
 	}
 }
 
-// look forgets what has happened. A collective that is late or whose
-// communicator broke ends them all; the communicators are aborted, so that the
-// events happen and the rank's stream goes on. It belongs to the thread.
+// look removes collectives that have happened. If one is late or its communicator broke,
+// all communicators are aborted, so that the events happen and the rank's stream
+// continues. It runs on the thread.
 func (b *Backend) look() (more bool, err error) {
 	e := &b.early
 	for e.failed == nil && len(e.list) > 0 {
@@ -122,14 +122,13 @@ func (i *issued) happened(c *driver.CUDA) (bool, error) {
 	return err == nil, err
 }
 
-// overdue is why an issued collective is not waited for any longer, nil as
-// long as it is.
+// overdue returns why an issued collective has failed, nil while it may continue.
 func (b *Backend) overdue(i *issued) error {
 	stalled := func(missing []int) error {
 		return &sdk.StallError{Seq: i.call.Seq, Op: i.call.Op, Bucket: i.call.Bucket, Missing: missing, Waited: time.Since(i.start)}
 	}
 	if !i.deadline.IsZero() && time.Now().After(i.deadline) {
-		return b.unwritten(fmt.Errorf("it was issued in time and has not ended: %w", stalled(nil)), i)
+		return b.unwritten(fmt.Errorf("it was issued in time but has not ended: %w", stalled(nil)), i)
 	}
 	if b.line != nil {
 		return b.line.left(i.call.Seq, stalled)
@@ -137,8 +136,7 @@ func (b *Backend) overdue(i *issued) error {
 	return nil
 }
 
-// unwritten names this rank in the error of a collective that waits for its
-// own GPU.
+// unwritten names this rank in the error of a collective that waits for its own GPU.
 func (b *Backend) unwritten(err error, i *issued) error {
 	var stall *sdk.StallError
 	if !errors.As(err, &stall) || i.ready == 0 || !errors.Is(b.device.cuda.EventQuery(i.ready), driver.NotReady) {
@@ -146,10 +144,10 @@ func (b *Backend) unwritten(err error, i *issued) error {
 	}
 	own := *stall
 	own.Missing = []int{b.group.Rank}
-	return fmt.Errorf("the GPU of rank %d has not written the buffer by then: %w", b.group.Rank, &own)
+	return fmt.Errorf("the GPU of rank %d has not written the buffer in time: %w", b.group.Rank, &own)
 }
 
-// settled returns when everything issued has happened.
+// settled waits until everything issued has happened.
 func (b *Backend) settled(g guard) error {
 	return poll(g, func() (bool, error) {
 		more, err := b.look()

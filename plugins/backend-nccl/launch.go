@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// launch is a collective as NCCL takes it. own is the rank's part where buffers
-// have one for each rank.
+// launch has the arguments of NCCL's functions. own is the rank's part of a buffer that
+// has one for each rank.
 type launch struct {
 	nccl    *driver.NCCL
 	at, own driver.DevicePtr
@@ -46,8 +46,8 @@ var launches = map[sdk.Op]func(l launch) error{
 	},
 }
 
-// ops are the collectives that NCCL has a function for, and the barrier, which is
-// the ranks' agreement alone.
+// ops are the collectives for which NCCL has a function, and the barrier, which needs
+// only the ranks' agreement.
 func ops() []sdk.Op {
 	return slices.DeleteFunc(sdk.Ops(), func(o sdk.Op) bool { return launches[o] == nil && o != sdk.OpBarrier })
 }
@@ -62,7 +62,7 @@ func (b *Backend) launch(c *sdk.Collective, at driver.DevicePtr) error {
 	})
 }
 
-// parts are what this rank gives to a collective and what it takes from it.
+// parts returns the parts of the buffer that this rank sends and receives.
 func (b *Backend) parts(c *sdk.Collective) (give, take span) {
 	d, me := c.Op.Definition(), b.group.Rank
 	all, size := span{0, len(c.Buf)}, c.Count*c.DType.Size()

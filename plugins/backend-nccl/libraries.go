@@ -11,14 +11,14 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// libraries are the bindings that a backend works with.
+// libraries are the bindings that a backend uses.
 type libraries struct {
 	cuda *driver.CUDA
 	nccl *driver.NCCL
 }
 
-// load opens the driver and NCCL and counts the devices. What is missing is an
-// error of code sdk.CodeUnavailable.
+// load opens the driver and NCCL and counts the devices. If something is missing, the
+// error has the code sdk.CodeUnavailable.
 func load(f *dl.Finder, library string) (libraries, error) {
 	cuda, err := driver.OpenCUDA(f)
 	if err != nil {
@@ -31,7 +31,7 @@ func load(f *dl.Finder, library string) (libraries, error) {
 	return libraries{cuda, nccl}, nil
 }
 
-// naming is f, with a given library in place of the search for NCCL.
+// naming returns f with a given path instead of the search for NCCL.
 func naming(f *dl.Finder, library string) *dl.Finder {
 	if library == "" {
 		return f
@@ -44,7 +44,7 @@ func naming(f *dl.Finder, library string) *dl.Finder {
 	}}
 }
 
-// unavailable lists what NCCL needs and what of it is here.
+// unavailable lists what NCCL needs and what of it was found.
 func unavailable(f *dl.Finder, library string, cause error) error {
 	parts := []string{"driver: " + look(f, driver.SpecCUDA, ""), "NCCL: " + look(f, driver.SpecNCCL, library)}
 	var none *driver.NotFoundError

@@ -16,23 +16,22 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// line is a rank's connection with the hub.
+// line is a rank's connection to the hub.
 type line struct {
 	conn    net.Conn // under TLS
 	raw     net.Conn
 	from    *json.Decoder
 	rank    int
 	running sync.WaitGroup
-	goes    chan struct{} // the call that was announced may begin
-	over    chan struct{} // closed with verdict and ended set: the group is given up
+	agreed  chan struct{} // the announced call may start
+	over    chan struct{} // closed when the group has failed, with verdict and ended set
 	verdict message
 	ended   time.Time
 }
 
-// dial calls the hub until it answers or ctx ends: beside a crowd of strangers
-// a connection may be closed before it has proven anything. A refusal is final,
-// and so is a port where nobody listens, because the hub is there before its
-// port is told.
+// dial tries to connect to the hub until it answers or ctx ends: among many other
+// connections, one may be closed before its handshake. A refusal is final, and so is a
+// port without a listener, because the hub listens before its port is published.
 func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
 	tls, err := keys(g)
 	if err != nil {
@@ -51,7 +50,7 @@ func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
 	}
 }
 
-// dialOnce calls the hub and says who this rank is.
+// dialOnce connects to the hub once.
 func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS) (*line, error) {
 	d := keepalive.Dialer(false)
 	d.Timeout = handshakeTime
@@ -62,7 +61,7 @@ func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS
 	raw.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	conn := tls.Client(raw)
-	l := &line{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, goes: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &line{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, agreed: make(chan struct{}, 1), over: make(chan struct{})}
 	if err = conn.Handshake(); err == nil {
 		err = greet(json.NewEncoder(conn), l.from, g)
 	}
@@ -78,19 +77,19 @@ func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS
 	return l, nil
 }
 
-// listen reads until the group is over.
+// listen reads messages until the group has failed.
 func (l *line) listen() {
 	defer func() { l.ended = time.Now(); close(l.over) }()
 	for {
 		var m message
 		if err := l.from.Decode(&m); err != nil {
-			l.verdict = message{Kind: "fail", Cause: "peer", From: 0, Text: "it is gone: its backend closed or died"}
+			l.verdict = message{Kind: "fail", Cause: "peer", From: 0, Text: "its backend closed or died"}
 			return
 		}
 		switch m.Kind {
 		case "go":
 			select {
-			case l.goes <- struct{}{}:
+			case l.agreed <- struct{}{}:
 			default: // nobody announced a call
 			}
 		case "fail":
@@ -110,17 +109,17 @@ func (l *line) send(m message) error {
 	return err
 }
 
-// agree announces a call and returns when all that it needs have announced
-// theirs. stalled makes the error for ranks that did not.
+// agree announces a call and returns when all ranks that take part have announced
+// theirs. stalled returns the error for ranks that have not.
 func (l *line) agree(ctx, life context.Context, c *sdk.Collective, stalled func([]int) error) error {
 	k := callOf(c)
-	_ = l.send(message{Kind: "call", Call: &k}) // a line that is cut ends in over
+	_ = l.send(message{Kind: "call", Call: &k}) // if the connection fails, over is closed
 	select {
-	case <-l.goes:
+	case <-l.agreed:
 		return nil
 	case <-l.over:
 		select {
-		case <-l.goes: // agreed on before somebody left
+		case <-l.agreed: // agreed before a rank left
 			return nil
 		default:
 			return l.failure(c.Seq, stalled)
@@ -135,8 +134,8 @@ func (l *line) agree(ctx, life context.Context, c *sdk.Collective, stalled func(
 	return l.late(life, c.Seq, stalled)
 }
 
-// late asks the hub whom this rank waits for. A hub that does not answer is
-// itself what is missing.
+// late asks the hub for which ranks this rank waits. If it does not answer, rank 0 is
+// missing.
 func (l *line) late(life context.Context, seq uint64, stalled func([]int) error) error {
 	_ = l.send(message{Kind: "late"})
 	patience := time.NewTimer(budget)
@@ -151,20 +150,20 @@ func (l *line) late(life context.Context, seq uint64, stalled func([]int) error)
 	}
 }
 
-// failure is the reason why the group was given up. over is closed.
+// failure returns why the group failed. over is closed.
 func (l *line) failure(seq uint64, stalled func([]int) error) error {
 	return l.verdict.failure(l.rank, seq, stalled)
 }
 
-// farewell is how long a collective may go on that somebody has left: whoever
-// finished it may leave before the others have.
-const farewell = time.Second
+// leaveGrace is how long a collective may continue after a rank has left: a rank that
+// has finished it may leave before the others finish.
+const leaveGrace = time.Second
 
-// left is failure, once there was time for a farewell, and nil before.
+// left returns failure after leaveGrace, and nil before.
 func (l *line) left(seq uint64, stalled func([]int) error) error {
 	select {
 	case <-l.over:
-		if time.Since(l.ended) > farewell {
+		if time.Since(l.ended) > leaveGrace {
 			return l.failure(seq, stalled)
 		}
 	default:
@@ -172,9 +171,9 @@ func (l *line) left(seq uint64, stalled func([]int) error) error {
 	return nil
 }
 
-// abandon tells the others that this rank gives up.
+// abandon reports the failure of this rank to the others.
 func (l *line) abandon(cause error) {
-	m := message{Kind: "fail", Cause: "peer", Text: "it gave up: " + cause.Error()}
+	m := message{Kind: "fail", Cause: "peer", Text: "it failed: " + cause.Error()}
 	if stall := (*sdk.StallError)(nil); errors.As(cause, &stall) {
 		m.Cause, m.Ranks = "stall", stall.Missing
 	}

@@ -15,19 +15,19 @@ import (
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
-// Methods are called from one goroutine, except Close, which may come at any
-// time and ends whatever is running.
+// Methods are called from one goroutine, except Close, which may be called at any
+// time and ends the running call.
 type Backend struct {
-	// Log gets what was chosen and who was refused. Nil means slog.Default.
+	// Log gets decisions and refused connections. Nil means slog.Default.
 	Log *slog.Logger
 
 	finder *dl.Finder
 	load   func(f *dl.Finder, library string) (libraries, error) // fakes in tests
 	setenv func(name, value string) error
 
-	life   *instance.State
-	health context.Context // ends, with the cause, when a collective fails that was completed early
-	sicken context.CancelCauseFunc
+	life       *instance.State
+	health     context.Context // ends, with the cause, when a collective fails whose call was completed early
+	failHealth context.CancelCauseFunc
 
 	group     sdk.Group
 	set       settings
@@ -44,7 +44,7 @@ type Backend struct {
 // New is the plugin "nccl".
 func New() *Backend {
 	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv, life: instance.New("nccl")}
-	b.health, b.sicken = context.WithCancelCause(context.Background())
+	b.health, b.failHealth = context.WithCancelCause(context.Background())
 	return b
 }
 
@@ -64,7 +64,7 @@ func (b *Backend) Info() sdk.Info {
 }
 
 // Open checks the options, opens the libraries and takes the rank's GPU.
-// Without one it says what is missing.
+// Without one the error lists what is missing.
 func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error {
 	if err := b.life.Begin(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 	return b.thread.run(func() error { return b.take(libs) }, b.life.Context)
 }
 
-// share turns NCCL's experimental switch on, where the user allowed it and did
-// not set it. NCCL reads it once, so it comes before anything else.
+// share sets NCCL's experimental switch, if the user allowed it and did not set it. NCCL
+// reads it once, so it must be set before any other call.
 func (b *Backend) share() error {
 	const name = "NCCL_MULTI_RANK_GPU_ENABLE"
 	if !b.set.shared || os.Getenv(name) != "" {
@@ -122,8 +122,8 @@ func (b *Backend) take(libs libraries) (err error) {
 	return nil
 }
 
-// Attach maps an arena of the rank's GPU. One of the host it pins, so that copies
-// need no detour; where that is refused they take it.
+// Attach maps an arena of the rank's GPU, and pins one of the host, which makes copies
+// faster.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	if err := b.beginOpen(); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (b *Backend) beginOpen() error {
 	return nil
 }
 
-// Close ends the instance in any state and gives everything back, except what
-// a hanging call still holds.
+// Close ends the instance in any state and frees everything, except what a hanging
+// call uses.
 func (b *Backend) Close() error {
 	if !b.life.Close() {
 		return nil
@@ -187,7 +187,7 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// release ends what belongs to the thread, and the thread.
+// release frees what the thread owns, and ends the thread.
 func (b *Backend) release() error {
 	if b.thread == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// The ways to keep NCCL apart from the rank.
+// The values of the option isolation.
 const (
 	isolationAuto     = "auto"
 	isolationIsolated = "isolated"
@@ -27,15 +27,15 @@ type settings struct {
 func options() []sdk.Option {
 	lowest, highest := 1.0, 65535.0
 	return []sdk.Option{
-		{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, when it is neither where the system keeps libraries nor in a Python environment."},
+		{Name: "library", Type: sdk.String, Doc: "Path of libnccl.so.2, if it is neither among the system's libraries nor in a Python environment."},
 		{Name: "isolation", Type: sdk.String, Default: isolationAuto, Enum: []string{isolationAuto, isolationIsolated, isolationInproc},
-			Doc: "Where NCCL runs: \"isolated\" in the plugin's process, \"inproc\" in the rank's; \"auto\" chooses, and the log says why."},
+			Doc: "Where NCCL runs: \"isolated\" in the plugin's process, \"inproc\" in the rank's; \"auto\" decides, and logs the reason."},
 		{Name: "allow_shared_device", Type: sdk.Boolean, Default: false,
-			Doc: "Let several ranks compute on one GPU, which needs NCCL 2.30 and its experimental switch; for trying things out."},
+			Doc: "Let several ranks compute on one GPU, which needs NCCL 2.30 and its experimental switch. For experiments."},
 		{Name: "connect_timeout", Type: sdk.Duration, Default: defaultConnect.String(),
-			Doc: "How long to wait for all ranks to join the communicator."},
+			Doc: "Time limit until all ranks have joined the communicator."},
 		{Name: "port_range", Type: sdk.IntList, Min: &lowest, Max: &highest,
-			Doc: "First and last port where rank 0 listens for the other ranks; by default the system picks a free port. NCCL's own connections do not heed it."},
+			Doc: "First and last port where rank 0 listens for the other ranks; NCCL's own connections do not use it. Default: the system picks a free port."},
 	}
 }
 

@@ -8,11 +8,10 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Place implements [sdk.Placer]. What decides is that kernels of two processes
-// take turns on a GPU unless MPS runs, so that a plugin's collectives hide behind
-// backward under MPS or in the rank's process only (NVIDIA's documentation of
-// MPS; torchft's BabyNCCL says the same). A process of its own is worth more
-// wherever that costs nothing: it can be killed and replaced.
+// Place implements [sdk.Placer]. Without MPS, a GPU time-slices between processes, so a
+// plugin's collectives overlap with backward only under MPS or in the rank's process
+// (NVIDIA's documentation of MPS; torchft's BabyNCCL says the same). Where a separate
+// process costs nothing it is better: it can be killed and replaced.
 func (b *Backend) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
 	process := func(why string) (sdk.Placement, error) { return sdk.Placement{Why: why}, nil }
 	dir, mps := driver.MPS(r.Getenv)
@@ -25,17 +24,17 @@ func (b *Backend) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
 	case mode == isolationIsolated && mps:
 		return process(fmt.Sprintf(`isolation = "isolated"; under MPS (%s) it computes beside the rank`, dir))
 	case mode == isolationIsolated:
-		return process(`isolation = "isolated"; without MPS it and the rank take turns on the GPU`)
+		return process(`isolation = "isolated"; without MPS the GPU time-slices between the plugin and the rank`)
 	case r.Device != "cuda":
 		return process("the rank computes on the CPU, so nothing competes for the GPU")
 	case mps:
 		return process(fmt.Sprintf("MPS runs (%s): both processes compute at the same time", dir))
 	case r.Restarts > 0:
-		return process("backend.restarts wants a backend that can be replaced, and only a process can")
+		return process("backend.restarts needs a backend that can be replaced, which only a separate process can")
 	case !r.Overlap:
 		return process("collectives do not run beside backward, so taking turns costs nothing")
 	}
-	return sdk.Placement{InProcess: true, Why: "without MPS processes take turns on a GPU, so collectives of another process would not hide behind backward"}, nil
+	return sdk.Placement{InProcess: true, Why: "without MPS a GPU time-slices between processes, so collectives of another process would not overlap with backward"}, nil
 }
 
 var _ sdk.Placer = (*Backend)(nil)

@@ -38,8 +38,8 @@ func TestPlace(t *testing.T) {
 		{"MPS", "auto", true, sdk.PlaceRequest{Device: "cuda", Overlap: true}, false, "MPS runs"},
 		{"restarts", "auto", false, sdk.PlaceRequest{Device: "cuda", Overlap: true, Restarts: 1}, false, "can be replaced"},
 		{"no overlap", "auto", false, sdk.PlaceRequest{Device: "cuda"}, false, "costs nothing"},
-		{"overlap without MPS", "auto", false, sdk.PlaceRequest{Device: "cuda", Overlap: true}, true, "take turns"},
-		{"isolated", "isolated", false, sdk.PlaceRequest{Device: "cuda", Overlap: true}, false, "take turns"},
+		{"overlap without MPS", "auto", false, sdk.PlaceRequest{Device: "cuda", Overlap: true}, true, "time-slices"},
+		{"isolated", "isolated", false, sdk.PlaceRequest{Device: "cuda", Overlap: true}, false, "time-slices"},
 		{"isolated with MPS", "isolated", true, sdk.PlaceRequest{Device: "cuda", Overlap: true}, false, "under MPS"},
 		{"inproc", "inproc", true, sdk.PlaceRequest{Device: "cpu"}, true, "inproc"},
 	} {

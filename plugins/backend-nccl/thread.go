@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// budget is how long a call into a library may go on after it should have
-// ended. ncclCommAbort and ncclCommDestroy are known to hang when peers are
-// gone; what hangs then is a thread, not the caller.
+// budget is how long a library call may continue after it should have ended.
+// ncclCommAbort and ncclCommDestroy are known to hang if peers are gone; then only the
+// thread hangs, not the caller.
 const budget = 2 * time.Second
 
 var errStuck = errors.New("a call into NCCL or CUDA does not return; end the process")
@@ -35,7 +35,7 @@ func startThread() *thread {
 }
 
 // run calls f on the thread and waits for it, at most budget longer than any
-// of the contexts lasts. After errStuck f is still running and the thread lost.
+// of the contexts lasts. After errStuck, f is still running and the thread is lost.
 func (t *thread) run(f func() error, until ...context.Context) error {
 	over := make(chan struct{})
 	var once sync.Once
@@ -58,5 +58,5 @@ func (t *thread) run(f func() error, until ...context.Context) error {
 	}
 }
 
-// stop ends the thread when it is done with what it does.
+// stop ends the thread after its current call.
 func (t *thread) stop() { close(t.jobs) }

@@ -14,8 +14,8 @@ import (
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
-// Methods are called from one goroutine, except Close, which may come at any
-// time and ends whatever is running.
+// Methods are called from one goroutine, except Close, which may be called at any
+// time and ends the running call.
 type Backend struct {
 	// Log gets a line for every refused connection. Nil means slog.Default.
 	Log *slog.Logger
