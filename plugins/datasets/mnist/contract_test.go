@@ -7,16 +7,10 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
+	"github.com/trainctl/trainctl/plugins/datasets/source/sourcetest"
 )
 
-var refused = map[string]map[string]any{
-	"mean":     {"mean": []any{0.1, 0.2}},
-	"std":      {"std": []any{0.0}},
-	"mirrors":  {"mirrors": []any{"nowhere"}},
-	"fallback": {"fallback": "Generated"},
-	"timeout":  {"timeout": "soon"},
-	"root":     {"root": ""},
-}
+var refused = sourcetest.Refused(nil)
 
 func TestContractOnFiles(t *testing.T) {
 	fs := afero.NewMemMapFs()

@@ -97,23 +97,22 @@ func newDataset(fs afero.Fs, env string) *Dataset {
 }
 
 func TestFindsEveryLayout(t *testing.T) {
-	places := map[string]struct{ dir, env string }{
-		"root":                   {"/r", ""},
-		"torchvision":            {"/r/MNIST/raw", ""},
-		"below torchvision":      {"/r/raw", ""},
-		"environment":            {"/e", "/e"},
-		"environment, shelf":     {"/e/mnist", "/e"},
-		"environment, Shelf":     {"/e/MNIST", "/e"},
-		"environment, raw":       {"/e/MNIST/raw", "/e"},
-		"environment, shelf raw": {"/e/mnist/MNIST/raw", "/e"},
+	below := func(root, env string, dirs ...string) (places [][2]string) {
+		for _, d := range dirs {
+			places = append(places, [2]string{root + d, env})
+		}
+		return places
 	}
+	places := below("/r", "", "", "/MNIST/raw", "/raw")
+	places = append(places, below("/e", "/e", "", "/mnist", "/MNIST", "/MNIST/raw", "/mnist/MNIST/raw")...)
 	var prints []string
-	for name, p := range places {
+	for _, p := range places {
+		dir, env := p[0], p[1]
 		for kind, files := range map[string]map[string][]byte{"plain": small(), "gzip": zippedFiles(small())} {
-			t.Run(name+" "+kind, func(t *testing.T) {
+			t.Run(dir+" "+kind, func(t *testing.T) {
 				fs := afero.NewMemMapFs()
-				put(t, fs, p.dir, files)
-				spec, err := open(t, newDataset(fs, p.env), map[string]any{"root": "/r"})
+				put(t, fs, dir, files)
+				spec, err := open(t, newDataset(fs, env), map[string]any{"root": "/r"})
 				if err != nil {
 					t.Fatal(err)
 				}
