@@ -1,6 +1,3 @@
-// Package sourcetest has what the tests of the data sets with downloaded files share.
-//
-// It imports nothing of this module. Start with sourcetest.go.
 package sourcetest
 
 // Refused are invalid values of the options that the data sets share, for
