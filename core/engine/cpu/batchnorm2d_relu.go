@@ -19,17 +19,7 @@ func bindNormReLU[T kernel.Float](b *binder[T]) job {
 	a := b.s.Attr.(op.BatchNormAttr)
 	x, weight, bias, residual := b.in(0), b.in(1), b.in(2), b.in(6)
 	y, _ := b.out(0)
-	var mean func(*plan.Call) []T
-	var invstd []T
-	var stats job
-	if b.s.Train {
-		m, _ := b.out(1)
-		invstd, _ = b.out(2)
-		mean, stats = always(m), bindStats(b, a, x, m, invstd)
-	} else {
-		invstd = b.scratch()[:ch]
-		mean, stats = b.in(3), invertStats(b.in(4), invstd, a.Eps)
-	}
+	mean, invstd, stats := normStats(b, a, x, 1, b.scratch())
 	apply := b.split(n, 1, func(c *plan.Call, _, lo, hi int) {
 		r := residual(c)
 		if r != nil {

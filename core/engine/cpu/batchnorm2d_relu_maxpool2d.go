@@ -24,17 +24,7 @@ func bindNormPool[T kernel.Float](b *binder[T]) job {
 	x, weight, bias, scratch := b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
 	at := index[int32](b.m, &b.s.Out[1])
-	var mean func(*plan.Call) []T
-	var invstd []T
-	var stats job
-	if b.s.Train {
-		m, _ := b.out(2)
-		invstd, _ = b.out(3)
-		mean, stats = always(m), bindStats(b, a.Norm, x, m, invstd)
-	} else {
-		invstd = scratch[0][:p.C]
-		mean, stats = b.in(3), invertStats(b.in(4), invstd, a.Norm.Eps)
-	}
+	mean, invstd, stats := normStats(b, a.Norm, x, 2, scratch[0])
 	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
 	apply := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
 		norm.BatchNormReLUPool(&parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
@@ -45,6 +35,18 @@ func bindNormPool[T kernel.Float](b *binder[T]) job {
 	}
 }
 
+// normStats finds what a batch norm normalises with: the batch's statistics, which it
+// writes to outputs first and first+1, or the running ones, with 1/σ in scratch.
+func normStats[T kernel.Float](b *binder[T], a op.BatchNormAttr, x func(*plan.Call) []T, first int, scratch []T) (mean func(*plan.Call) []T, invstd []T, stats job) {
+	if !b.s.Train {
+		invstd = scratch[:b.s.In[0].Spec.Shape[1]]
+		return b.in(3), invstd, invertStats(b.in(4), invstd, a.Eps)
+	}
+	m, _ := b.out(first)
+	invstd, _ = b.out(first + 1)
+	return always(m), invstd, bindStats(b, a, x, m, invstd)
+}
+
 // invertStats makes 1/σ from the running variance.
 func invertStats[T kernel.Float](variance func(*plan.Call) []T, invstd []T, eps float64) job {
 	return func(c *plan.Call) { invert(variance(c), invstd, eps) }
@@ -52,13 +54,7 @@ func invertStats[T kernel.Float](variance func(*plan.Call) []T, invstd []T, eps 
 
 // poolParts are the geometries of each thread's share of the images.
 func (b *binder[T]) poolParts(p pool.Shape) []pool.Shape {
-	parts := make([]pool.Shape, b.parts(p.N))
-	for i := range parts {
-		lo, hi := share(p.N, 1, len(parts), i)
-		parts[i] = p
-		parts[i].N = hi - lo
-	}
-	return parts
+	return shares(b, p, func(p *pool.Shape) *int { return &p.N })
 }
 
 func bindNormPoolGrad[T kernel.Float](b *binder[T]) job {

@@ -31,36 +31,13 @@ func bindSyncBatchNorm[T kernel.Float](b *binder[T]) job {
 		if c.Err != nil {
 			return
 		}
-		running.count = mergeMoments(all, mean, invstd)
+		plan.MergeMoments(all, ch, func(i int, mu, variance, count float64) {
+			mean[i], invstd[i], running.count = T(mu), T(variance), count
+		})
 		running.update(mean, invstd)
 		invert(invstd, invstd, a.Eps)
 		norm.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
 	}
-}
-
-// mergeMoments combines the ranks' means and variances in rank order, and
-// returns the number of elements they are of (Chan, Golub and LeVeque,
-// "Updating formulae and a pairwise algorithm for computing sample variances",
-// 1979). A rank without elements has no say.
-func mergeMoments[T kernel.Float](all []float64, mean, variance []T) float64 {
-	ch := len(mean)
-	var count float64
-	for i := range ch {
-		var mu, squares float64
-		count = 0
-		for part := all; len(part) > 0; part = part[2*ch+1:] {
-			k := part[2*ch]
-			if k < 1 {
-				continue
-			}
-			delta := part[i] - mu
-			squares += part[ch+i]*k + delta*delta*count*k/(count+k)
-			count += k
-			mu += delta * k / count
-		}
-		mean[i], variance[i] = T(mu), T(squares/max(count, 1))
-	}
-	return count
 }
 
 // bindSyncBatchNormGrad adds up Σdy, Σdy·(x−mean) and the count over ranks for

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -136,18 +135,6 @@ func TestSyncBatchNormGolden(t *testing.T) {
 		}
 		if r.batches.I64()[0] != 1 {
 			t.Errorf("rank %d: %d batches", i, r.batches.I64()[0])
-		}
-	}
-}
-
-// A rank without rows has no say, and the order of ranks is the order of the merge.
-func TestMergeMoments(t *testing.T) {
-	mean, variance := make([]float64, 1), make([]float64, 1)
-	for name, all := range map[string][]float64{
-		"two": {2, 2.0 / 3, 3, 10, 0, 1}, "empty between": {2, 2.0 / 3, 3, math.NaN(), math.NaN(), 0, 10, 0, 1}, "empty first": {7, 7, 0, 2, 2.0 / 3, 3, 10, 0, 1},
-	} {
-		if n := mergeMoments(all, mean, variance); n != 4 || mean[0] != 4 || math.Abs(variance[0]-12.5) > 1e-14 {
-			t.Errorf("%s: %v", name, fmt.Sprint(n, mean, variance))
 		}
 	}
 }

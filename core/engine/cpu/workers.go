@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -177,11 +178,18 @@ func (b *binder[T]) scratches() [][]T {
 
 // convParts are the geometries of each thread's share of the images.
 func (b *binder[T]) convParts(p conv.Shape) []conv.Shape {
-	parts := make([]conv.Shape, b.parts(p.N))
+	return shares(b, p, func(p *conv.Shape) *int { return &p.N })
+}
+
+// shares are copies of a geometry with each thread's share of the images; images points
+// to their number.
+func shares[T kernel.Float, P any](b *binder[T], p P, images func(*P) *int) []P {
+	n := *images(&p)
+	parts := make([]P, b.parts(n))
 	for i := range parts {
-		lo, hi := share(p.N, 1, len(parts), i)
+		lo, hi := share(n, 1, len(parts), i)
 		parts[i] = p
-		parts[i].N = hi - lo
+		*images(&parts[i]) = hi - lo
 	}
 	return parts
 }

@@ -3,10 +3,7 @@ package op
 import "github.com/trainctl/trainctl/core/engine/graph"
 
 // Adaptive average pooling and its gradient.
-const (
-	AdaptiveAvgPool     graph.Op = "adaptive_avgpool2d"
-	AdaptiveAvgPoolGrad graph.Op = "adaptive_avgpool2d_grad"
-)
+const AdaptiveAvgPool, AdaptiveAvgPoolGrad graph.Op = "adaptive_avgpool2d", "adaptive_avgpool2d_grad"
 
 // AdaptiveAvgPoolAttr is the height and width of the output.
 type AdaptiveAvgPoolAttr [2]int

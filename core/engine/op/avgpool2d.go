@@ -3,10 +3,7 @@ package op
 import "github.com/trainctl/trainctl/core/engine/graph"
 
 // Average pooling and its gradient.
-const (
-	AvgPool     graph.Op = "avgpool2d"
-	AvgPoolGrad graph.Op = "avgpool2d_grad"
-)
+const AvgPool, AvgPoolGrad graph.Op = "avgpool2d", "avgpool2d_grad"
 
 func init() {
 	define(Definition{

@@ -5,10 +5,7 @@ import "github.com/trainctl/trainctl/core/engine/graph"
 // The ends of a branch that training may leave out. Both hand on what they
 // read; where the branch was left out, its end gives zeros, and so does the
 // gradient of its start.
-const (
-	Branch     graph.Op = "branch"
-	BranchGrad graph.Op = "branch_grad"
-)
+const Branch, BranchGrad graph.Op = "branch", "branch_grad"
 
 // BranchAttr says which end of which branch.
 type BranchAttr struct {

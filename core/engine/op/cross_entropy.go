@@ -8,16 +8,12 @@ import (
 )
 
 // The softmax cross-entropy and its gradient.
-const (
-	CrossEntropy     graph.Op = "cross_entropy"
-	CrossEntropyGrad graph.Op = "cross_entropy_grad"
-)
+const CrossEntropy, CrossEntropyGrad graph.Op = "cross_entropy", "cross_entropy_grad"
 
 func init() {
-	define(Definition{
-		Name: CrossEntropy, Doc: "softmax cross-entropy of logits [classes] against class indices", Loss: true, Autocast: Full, Apex: Full,
-		Outputs: crossEntropyOutputs, Gradient: lossGradient,
-		Steps: []Step{{Op: CrossEntropy, Cost: PerElement(6)}, {Op: CrossEntropyGrad, Cost: PerElement(6), InPlace: []int{0}}},
+	defineLoss(Definition{
+		Name: CrossEntropy, Doc: "softmax cross-entropy of logits [classes] against class indices", Outputs: crossEntropyOutputs,
+		Steps: []Step{{Op: CrossEntropy, Cost: PerElement(6)}, {Op: CrossEntropyGrad, Cost: PerElement(6)}},
 	})
 }
 

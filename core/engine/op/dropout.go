@@ -6,10 +6,7 @@ import (
 )
 
 // Dropout and its gradient.
-const (
-	Dropout     graph.Op = "dropout"
-	DropoutGrad graph.Op = "dropout_grad"
-)
+const Dropout, DropoutGrad graph.Op = "dropout", "dropout_grad"
 
 // DropoutAttr holds the arguments of a dropout.
 type DropoutAttr struct {

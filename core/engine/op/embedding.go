@@ -8,10 +8,7 @@ import (
 )
 
 // A table look-up and the gradient of its table.
-const (
-	Embedding     graph.Op = "embedding"
-	EmbeddingGrad graph.Op = "embedding_grad"
-)
+const Embedding, EmbeddingGrad graph.Op = "embedding", "embedding_grad"
 
 func init() {
 	define(Definition{

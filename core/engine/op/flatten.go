@@ -4,10 +4,7 @@ import "github.com/trainctl/trainctl/core/engine/graph"
 
 // Flatten gives its input one dimension besides the batch, and its gradient the
 // input's shape back. No data moves.
-const (
-	Flatten     graph.Op = "flatten"
-	FlattenGrad graph.Op = "flatten_grad"
-)
+const Flatten, FlattenGrad graph.Op = "flatten", "flatten_grad"
 
 func init() {
 	define(Definition{

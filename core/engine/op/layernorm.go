@@ -8,10 +8,7 @@ import (
 )
 
 // Layer norm and its gradients, which come from one pass.
-const (
-	LayerNorm     graph.Op = "layernorm"
-	LayerNormGrad graph.Op = "layernorm_grad"
-)
+const LayerNorm, LayerNormGrad graph.Op = "layernorm", "layernorm_grad"
 
 // LayerNormAttr holds the arguments of a layer norm.
 type LayerNormAttr struct {

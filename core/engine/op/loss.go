@@ -14,7 +14,15 @@ func report() []graph.Value {
 	return []graph.Value{{Spec: tensor.Spec{DType: tensor.F64, Shape: tensor.Shape{3}}}}
 }
 
-// lossGradient starts the backward pass: nothing comes in, the loss's own slope goes out.
+// defineLoss adds what all losses have in common: they run in full precision, and
+// their gradient may overwrite the model's output.
+func defineLoss(d Definition) {
+	d.Loss, d.Autocast, d.Apex, d.Gradient = true, Full, Full, lossGradient
+	d.Steps[1].InPlace = []int{0}
+	define(d)
+}
+
+// lossGradient starts the backward pass: it has no incoming gradient and emits the loss's.
 func lossGradient(b *graph.Backward, n *graph.Node) {
 	x := n.In[0]
 	dx := b.Fresh(x)

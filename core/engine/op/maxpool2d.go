@@ -6,10 +6,7 @@ import (
 )
 
 // Max pooling and its gradient.
-const (
-	MaxPool     graph.Op = "maxpool2d"
-	MaxPoolGrad graph.Op = "maxpool2d_grad"
-)
+const MaxPool, MaxPoolGrad graph.Op = "maxpool2d", "maxpool2d_grad"
 
 func init() {
 	define(Definition{

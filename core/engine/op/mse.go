@@ -7,16 +7,12 @@ import (
 )
 
 // The mean squared error and its gradient.
-const (
-	MSE     graph.Op = "mse"
-	MSEGrad graph.Op = "mse_grad"
-)
+const MSE, MSEGrad graph.Op = "mse", "mse_grad"
 
 func init() {
-	define(Definition{
-		Name: MSE, Doc: "mean squared error; targets have as many elements as the output", Loss: true, Autocast: Full, Apex: Full,
-		Outputs: mseOutputs, Gradient: lossGradient,
-		Steps: []Step{{Op: MSE, Cost: PerElement(3)}, {Op: MSEGrad, Cost: PerElement(2), InPlace: []int{0}}},
+	defineLoss(Definition{
+		Name: MSE, Doc: "mean squared error; targets have as many elements as the output", Outputs: mseOutputs,
+		Steps: []Step{{Op: MSE, Cost: PerElement(3)}, {Op: MSEGrad, Cost: PerElement(2)}},
 	})
 }
 

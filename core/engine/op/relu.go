@@ -3,10 +3,7 @@ package op
 import "github.com/trainctl/trainctl/core/engine/graph"
 
 // ReLU and its gradient.
-const (
-	ReLU     graph.Op = "relu"
-	ReLUGrad graph.Op = "relu_grad"
-)
+const ReLU, ReLUGrad graph.Op = "relu", "relu_grad"
 
 func init() {
 	definePointwise(Definition{

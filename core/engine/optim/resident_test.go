@@ -16,12 +16,7 @@ import (
 // values and gradients have, for parameters of more than one part, and for such
 // as are left out of some steps. Means of copying and norms agree, too.
 func TestDeviceFollowsHost(t *testing.T) {
-	cudatest.Libraries(t, 1)
-	dev, err := cuda.Open(0, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, dev.Close()) })
+	dev := openDevice(t)
 	rules := []Config{
 		{Name: "sgd", LR: 0.1},
 		{Name: "sgd", LR: 0.1, Momentum: 0.9, Dampening: 0.5, WeightDecay: 0.01, Maximize: true},
@@ -77,12 +72,7 @@ func TestDeviceFollowsHost(t *testing.T) {
 
 // An infinity or a NaN in any gradient is found, also in the last element of a part.
 func TestDeviceFindsWhatIsNotFinite(t *testing.T) {
-	cudatest.Libraries(t, 1)
-	dev, err := cuda.Open(0, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, dev.Close()) })
+	dev := openDevice(t)
 	w := newTwin(t, Config{Name: "sgd", LR: 1}, tensor.F32, tensor.F32, false)
 	w.move(t, dev)
 	for _, at := range []int{0, 1023, 1024, len(w.params[0].Grad.F32()) - 1} {
@@ -101,6 +91,17 @@ func TestDeviceFindsWhatIsNotFinite(t *testing.T) {
 		t.Error("zeros are finite")
 	}
 	check(t, w.o.Return())
+}
+
+func openDevice(t *testing.T) *cuda.Device {
+	t.Helper()
+	cudatest.Libraries(t, 1)
+	dev, err := cuda.Open(0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, dev.Close()) })
+	return dev
 }
 
 // twin is one of two equal optimizers.

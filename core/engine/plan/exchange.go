@@ -14,6 +14,27 @@ type Exchange interface {
 	Sum(v []float64) error
 }
 
+// MergeMoments combines what ranks gathered for a batch norm, c means, c biased variances
+// and the number of elements of each, in rank order, and passes every channel's to set
+// (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979). Ranks without elements do not count.
+func MergeMoments(all []float64, c int, set func(ch int, mean, variance, count float64)) {
+	for i := range c {
+		var count, mean, square float64
+		for part := all; len(part) > 0; part = part[2*c+1:] {
+			k := part[2*c]
+			if k < 1 {
+				continue
+			}
+			delta := part[i] - mean
+			square += part[c+i]*k + delta*delta*count*k/(count+k)
+			count += k
+			mean += delta * k / count
+		}
+		set(i, mean, square/max(count, 1), count)
+	}
+}
+
 // Exchanges are the lengths of the vectors that a run exchanges, in the order
 // of its calls of Exchange. Ranks with the same plan have the same.
 func (p *Plan) Exchanges() (lengths []int) {

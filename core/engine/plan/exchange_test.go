@@ -218,3 +218,16 @@ func TestOnLoss(t *testing.T) {
 		t.Errorf("OnLoss was called %d times", calls)
 	}
 }
+
+// A rank without rows does not count, and the order of ranks is the order of the merge.
+func TestMergeMoments(t *testing.T) {
+	for name, all := range map[string][]float64{
+		"two": {2, 2.0 / 3, 3, 10, 0, 1}, "empty between": {2, 2.0 / 3, 3, math.NaN(), math.NaN(), 0, 10, 0, 1}, "empty first": {7, 7, 0, 2, 2.0 / 3, 3, 10, 0, 1},
+	} {
+		plan.MergeMoments(all, 1, func(_ int, mean, variance, n float64) {
+			if n != 4 || mean != 4 || math.Abs(variance-12.5) > 1e-14 {
+				t.Errorf("%s: %v elements with mean %v and variance %v, want 4, 4 and 12.5", name, n, mean, variance)
+			}
+		})
+	}
+}

@@ -216,6 +216,17 @@ template <class T> __device__ T block_sum(T v) {
 template <class T> __device__ T block_sum(T v) { return lane_sum(v, 1); }
 #endif
 
+// sum_pairs adds up n pairs of numbers over all threads of a block.
+__device__ inline void sum_pairs(const double* pairs, int n, double* a, double* b) {
+	double first = 0, second = 0;
+	for (int i = threadIdx.x; i < n; i += BLOCK) {
+		first += pairs[2 * i];
+		second += pairs[2 * i + 1];
+	}
+	*a = block_sum(first);
+	*b = block_sum(second);
+}
+
 // part_of cuts total things into gridDim.y shares.
 __device__ inline void part_of(u32 total, u32* lo, u32* hi) {
 	*lo = (u32)((u64)total * blockIdx.y / gridDim.y);

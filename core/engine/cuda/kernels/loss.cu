@@ -105,13 +105,8 @@ KERNEL cross_entropy(const elem* x, const int* target, int n, int classes, int i
 
 // report has one block: the sums of the rows' losses and hits.
 KERNEL report(const double* rows, int n, const double* counted, double* stats) {
-	double loss = 0, correct = 0;
-	for (int i = threadIdx.x; i < n; i += BLOCK) {
-		loss += rows[2 * i];
-		correct += rows[2 * i + 1];
-	}
-	loss = block_sum(loss);
-	correct = block_sum(correct);
+	double loss, correct;
+	sum_pairs(rows, n, &loss, &correct);
 	if (threadIdx.x != 0) return;
 	stats[0] = loss;
 	stats[1] = counted[0];

@@ -29,6 +29,16 @@ __device__ inline Share share_of(u32 total, int c, u32 lanes) {
 // first says that a thread writes its channel's sums.
 __device__ inline bool first(const Share& s) { return threadIdx.x < s.lanes && !s.idle; }
 
+// store_sums adds up over the threads of a share, and writes the pair for its channel.
+__device__ inline void store_sums(const Share& s, acc sum, acc dot, u32 lanes, double* part) {
+	sum = lane_sum(sum, lanes);
+	dot = lane_sum(dot, lanes);
+	if (!first(s)) return;
+	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
+	part[0] = sum;
+	part[1] = dot;
+}
+
 // bn_moments writes each share's number of elements, mean and squared distances
 // from it, measured from the share's first element, which is near enough the
 // mean for nothing to be lost.
@@ -261,12 +271,7 @@ KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* 
 		sum += g;
 		dot += g * (load(x, at) - mu);
 	}
-	sum = lane_sum(sum, lanes);
-	dot = lane_sum(dot, lanes);
-	if (!first(s)) return;
-	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
-	part[0] = sum;
-	part[1] = dot;
+	store_sums(s, sum, dot, lanes, part);
 }
 
 // open_of has a bit for each of four elements that come out of a ReLU.
@@ -324,14 +329,8 @@ __device__ inline void set_slopes(u32 ch, int c, double sum, double dot, double 
 KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const acc* invstd, void* dweight, void* dbias, int type, int add_weight, int add_bias,
 	const void* weight, int weight_type, acc* slopes, double* sums) {
 	int ch = blockIdx.x;
-	const double* p = part + 2 * (i64)ch * shares;
-	double sum = 0, dot = 0;
-	for (int s = threadIdx.x; s < shares; s += BLOCK) {
-		sum += p[2 * s];
-		dot += p[2 * s + 1];
-	}
-	sum = block_sum(sum);
-	dot = block_sum(dot);
+	double sum, dot;
+	sum_pairs(part + 2 * (i64)ch * shares, shares, &sum, &dot);
 	if (threadIdx.x != 0) return;
 	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
 	if (dbias) store_grad(dbias, type, ch, sum, add_bias);

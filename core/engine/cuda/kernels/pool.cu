@@ -61,6 +61,18 @@ __device__ inline void windows_over(int i, int kernel, int stride, int pad, int 
 	*hi = at_most((i + pad) / stride + 1, out);
 }
 
+// Cover is the outputs whose windows cover a pixel: rows [h0, h1), columns [w0, w1).
+struct Cover {
+	int h0, h1, w0, w1;
+};
+
+__device__ inline Cover cover_of(const Pool& p, u32 at) {
+	Cover v;
+	windows_over(at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &v.h0, &v.h1);
+	windows_over(at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &v.w0, &v.w1);
+	return v;
+}
+
 // Maximum of a window: the first of equals, and a NaN over everything.
 struct Max {
 	acc best;
@@ -89,14 +101,12 @@ KERNEL max_pool(const elem* x, elem* y, int* places, Pool p, u32 n) {
 
 KERNEL max_pool_grad(const int* places, const elem* dy, elem* dx, Pool p, u32 n) {
 	each(i, n) {
-		int h0, h1, w0, w1;
 		Spot x = spot_of(i, p.c, p.h * p.w, p.last);
 		i64 o = plane_of(x, p.c, p.oh * p.ow, p.last);
-		windows_over(x.at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
-		windows_over(x.at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
+		Cover v = cover_of(p, x.at);
 		acc sum = 0;
-		for (int h = h0; h < h1; h++)
-			for (int w = w0; w < w1; w++) {
+		for (int h = v.h0; h < v.h1; h++)
+			for (int w = v.w0; w < v.w1; w++) {
 				i64 j = o + (i64)(h * p.ow + w) * x.step;
 				if (places[j] == (int)x.at) sum += load(dy, j);
 			}
@@ -118,14 +128,12 @@ KERNEL avg_pool(const elem* x, elem* y, Pool p, u32 n) {
 
 KERNEL avg_pool_grad(const elem* dy, elem* dx, Pool p, u32 n) {
 	each(i, n) {
-		int h0, h1, w0, w1;
 		Spot x = spot_of(i, p.c, p.h * p.w, p.last);
 		i64 o = plane_of(x, p.c, p.oh * p.ow, p.last);
-		windows_over(x.at / p.w, p.r, p.stride_h, p.pad_h, p.oh, &h0, &h1);
-		windows_over(x.at % p.w, p.s, p.stride_w, p.pad_w, p.ow, &w0, &w1);
+		Cover v = cover_of(p, x.at);
 		acc sum = 0;
-		for (int h = h0; h < h1; h++)
-			for (int w = w0; w < w1; w++) sum += load(dy, o + (i64)(h * p.ow + w) * x.step) / window_of(p, h * p.ow + w).count;
+		for (int h = v.h0; h < v.h1; h++)
+			for (int w = v.w0; w < v.w1; w++) sum += load(dy, o + (i64)(h * p.ow + w) * x.step) / window_of(p, h * p.ow + w).count;
 		store(dx, i, sum);
 	}
 }
@@ -193,12 +201,7 @@ KERNEL norm_pool_grad_sums(const elem* x, const elem* y, const elem* dy, const i
 		sum += g;
 		dot += g * (load(x, plane_of(at, p.c, in, p.last) + (i64)places[o] * at.step) - mu);
 	}
-	sum = lane_sum(sum, lanes);
-	dot = lane_sum(dot, lanes);
-	if (!first(s)) return;
-	part += 2 * ((i64)s.ch * gridDim.y + blockIdx.y);
-	part[0] = sum;
-	part[1] = dot;
+	store_sums(s, sum, dot, lanes, part);
 }
 
 // norm_pool_grad_input writes dx, and each share's sum of it. dx may be x.

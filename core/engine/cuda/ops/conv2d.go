@@ -68,13 +68,20 @@ func (b *binder) planes(i int) driver.DevicePtr {
 	return at
 }
 
+// arranged gives input 0 and output 0, or their planes if c works on those; done converts
+// the output's back.
+func (b *binder) arranged(c *library.Convolution, spec tensor.Spec) (in, out driver.DevicePtr, done func()) {
+	if !b.planar(c) {
+		return b.in(0), b.out(0), func() {}
+	}
+	in, out = b.planes(0), b.scratch(spec.Bytes())
+	return in, out, func() { b.convertLayout(spec, out, spec, b.out(0), true) }
+}
+
 func bindConv(b *binder) {
 	y, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
-	x, out := b.in(0), b.out(0)
-	if b.planar(&c) {
-		x, out = b.planes(0), b.scratch(y.Bytes())
-		defer b.convertLayout(y, out, y, b.out(0), true)
-	}
+	x, out, done := b.arranged(&c, y)
+	defer done()
 	if !b.lib.Planned(c) {
 		b.elementwise(y.DType, "conv", y.Shape.Elems(), x, b.in(1), b.in(2), out, c.G)
 		return
@@ -88,11 +95,8 @@ func bindConv(b *binder) {
 
 func bindConvGradInput(b *binder) {
 	x, c := b.s.Out[0].Spec, convolutionOf(b.s, b.last())
-	dy, out := b.in(0), b.out(0)
-	if b.planar(&c) {
-		dy, out = b.planes(0), b.scratch(x.Bytes())
-		defer b.convertLayout(x, out, x, b.out(0), true)
-	}
+	dy, out, done := b.arranged(&c, x)
+	defer done()
 	if b.lib.Planned(c) {
 		b.convolve(c, out, b.filter(c), dy)
 		return

@@ -24,32 +24,15 @@ func bindSyncBatchNorm(b *binder) {
 	b.exchange(stats, func(e plan.Exchange, mine []float64) error {
 		all, err := e.Gather(mine)
 		if err == nil {
-			mergeMoments(all, mine, c)
+			plan.MergeMoments(all, c, func(ch int, mean, variance, count float64) {
+				mine[ch], mine[c+ch], mine[2*c] = mean, variance, count
+			})
 		}
 		return err
 	})
 	u, f := b.targets(b.s.Attr.(op.BatchNormAttr), 1)
 	b.launch(d, "bn_update", grid(c), 1, stats, c, u)
 	b.normApply(f, 0, 0)
-}
-
-// mergeMoments combines the ranks' means and variances in rank order (Chan,
-// Golub and LeVeque, 1979). A rank without elements has no say.
-func mergeMoments(all, into []float64, c int) {
-	for i := range c {
-		var count, mean, square float64
-		for part := all; len(part) > 0; part = part[2*c+1:] {
-			k := part[2*c]
-			if k < 1 {
-				continue
-			}
-			delta := part[i] - mean
-			square += part[c+i]*k + delta*delta*count*k/(count+k)
-			count += k
-			mean += delta * k / count
-		}
-		into[i], into[c+i], into[2*c] = mean, square/max(count, 1), count
-	}
 }
 
 // exchange stops the stream, brings back the step's sums, works with the other

@@ -190,15 +190,18 @@ func (a *asm) packBF16() func(reg.VecVirtual) {
 	a.VPSLLD(operand.U8(15), one, bias)
 	a.VPSUBD(one, bias, bias) // 0x7fff
 	top, up := a.vec(), a.vec()
+	roundUp := func(v reg.VecVirtual) {
+		a.VPADDD(bias, v, v)
+		a.VPADDD(up, v, v)
+		a.VPSRLD(operand.U8(16), v, v)
+	}
 	return func(v reg.VecVirtual) {
 		a.VPSRLD(operand.U8(16), v, top)
 		if a.lanes == 16 {
 			k := a.K()
 			a.VCMPPS(operand.U8(isNaN), v, v, k)
 			a.VPANDD(one, top, up)
-			a.VPADDD(bias, v, v)
-			a.VPADDD(up, v, v)
-			a.VPSRLD(operand.U8(16), v, v)
+			roundUp(v)
 			a.VPORD(quiet, top, k, v)
 			a.VPMOVDW(v, a.lower(v))
 			return
@@ -206,9 +209,7 @@ func (a *asm) packBF16() func(reg.VecVirtual) {
 		nan := a.vec()
 		a.VCMPPS(operand.U8(isNaN), v, v, nan)
 		a.VPAND(one, top, up)
-		a.VPADDD(bias, v, v)
-		a.VPADDD(up, v, v)
-		a.VPSRLD(operand.U8(16), v, v)
+		roundUp(v)
 		a.VPOR(quiet, top, top)
 		a.VBLENDVPS(nan, top, v, v)
 		a.VPACKUSDW(v, v, v)
