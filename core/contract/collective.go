@@ -13,23 +13,22 @@ type Op uint8
 // n = Count elements, W = world size.
 const (
 	OpNone          Op = iota
-	OpAllReduce        // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
-	OpBroadcast        // Buf holds n; every rank ends with Root's
-	OpAllGather        // Buf holds W·n; rank r's part lies at r·n before, all parts after
-	OpReduceScatter    // Buf holds W·n; rank r's part at r·n ends reduced, the others are unspecified
+	OpAllReduce        // Buf holds n; afterwards, on every rank, the reduction over all ranks in rank order
+	OpBroadcast        // Buf holds n; afterwards, on every rank, a copy of Root's
+	OpAllGather        // Buf holds W·n; rank r provides the part at r·n; afterwards every rank has all parts
+	OpReduceScatter    // Buf holds W·n; afterwards rank r has the reduction of the parts at r·n there; its other parts are unspecified
 	OpBarrier          // no memory; returns when all ranks have called
 	OpSend             // Buf holds n, for rank Root
 	OpRecv             // Buf receives n from rank Root
-	OpReduce           // Buf holds n; Root ends with the reduction, the others' are unspecified
+	OpReduce           // Buf holds n; afterwards Root has the reduction; the others' buffers are unspecified
 )
 
 // Definition describes a collective. Sizes of buffers, checks, the comparison between
 // ranks, messages, the reference of the conformance suite and the algorithms of backends
 // are all derived from it.
 //
-// A collective moves, from every rank that sends to every rank that receives, one
-// Slice of the sender's buffer, to the same place in the receiver's. Where it
-// Reduces, the receiver combines the slices of all senders in rank order.
+// A collective copies one Slice of every sender's buffer to the same place in every
+// receiver's. If it Reduces, the receiver combines the slices of all senders in rank order.
 type Definition struct {
 	Name      string // as in torch.distributed: "all_reduce"
 	Kind      Kind
@@ -37,8 +36,8 @@ type Definition struct {
 	Receivers Ranks
 	Slice     Slice
 	Reduces   bool
-	RootWord  string // what Root is, for messages: "from", "to"; "" where there is no Root
-	Doc       string // one line: what Buf holds before and after
+	RootWord  string // the preposition before Root in messages: "from" or "to"; "" without a Root
+	Doc       string // one line: the contents of Buf before and after
 }
 
 // Kind says which ranks take part in a collective.
@@ -74,13 +73,13 @@ const (
 // definitions by number on the wire.
 var definitions = [...]Definition{
 	OpAllReduce: {Name: "all_reduce", Reduces: true,
-		Doc: "`n` elements; every rank ends with the reduction over all ranks, in rank order"},
+		Doc: "`n` elements; afterwards, on every rank, the reduction over all ranks, in rank order"},
 	OpBroadcast: {Name: "broadcast", Senders: OnlyRoot, RootWord: "from",
-		Doc: "`n` elements; every rank ends with the root's"},
+		Doc: "`n` elements; afterwards, on every rank, a copy of the root's"},
 	OpAllGather: {Name: "all_gather", Slice: SendersPart,
-		Doc: "`W·n` elements; rank `r`'s part lies at `r·n` before, all parts after"},
+		Doc: "`W·n` elements; rank `r` provides the part at `r·n`; afterwards every rank has all parts"},
 	OpReduceScatter: {Name: "reduce_scatter", Slice: ReceiversPart, Reduces: true,
-		Doc: "`W·n` elements; rank `r`'s part at `r·n` ends reduced, the others are unspecified"},
+		Doc: "`W·n` elements; afterwards rank `r` has the reduction of the parts at `r·n` there; its other parts are unspecified"},
 	OpBarrier: {Name: "barrier", Kind: NoData,
 		Doc: "no memory; returns when all ranks have called"},
 	OpSend: {Name: "send", Kind: OfPair, RootWord: "to",
@@ -88,7 +87,7 @@ var definitions = [...]Definition{
 	OpRecv: {Name: "recv", Kind: OfPair, RootWord: "from",
 		Doc: "receives `n` elements from rank `root`"},
 	OpReduce: {Name: "reduce", Receivers: OnlyRoot, Reduces: true, RootWord: "to",
-		Doc: "`n` elements; the root ends with the reduction over all ranks, the others' are unspecified"},
+		Doc: "`n` elements; afterwards the root has the reduction over all ranks; the others' buffers are unspecified"},
 }
 
 // Ops are all collective operations in the order of their numbers.

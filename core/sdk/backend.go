@@ -88,14 +88,14 @@ type Op = contract.Op
 // The collective operations. n = Count elements, W = world size.
 const (
 	OpNone          = contract.OpNone
-	OpAllReduce     = contract.OpAllReduce     // Buf holds n; every rank ends with the reduction over ranks in fixed rank order
-	OpBroadcast     = contract.OpBroadcast     // Buf holds n; every rank ends with Root's
-	OpAllGather     = contract.OpAllGather     // Buf holds W·n; rank r's part lies at r·n before, all parts after
-	OpReduceScatter = contract.OpReduceScatter // Buf holds W·n; rank r's part at r·n ends reduced, the others are unspecified
+	OpAllReduce     = contract.OpAllReduce     // Buf holds n; afterwards, on every rank, the reduction over all ranks in rank order
+	OpBroadcast     = contract.OpBroadcast     // Buf holds n; afterwards, on every rank, a copy of Root's
+	OpAllGather     = contract.OpAllGather     // Buf holds W·n; rank r provides the part at r·n; afterwards every rank has all parts
+	OpReduceScatter = contract.OpReduceScatter // Buf holds W·n; afterwards rank r has the reduction of the parts at r·n there; its other parts are unspecified
 	OpBarrier       = contract.OpBarrier       // no memory; returns when all ranks have called
 	OpSend          = contract.OpSend          // Buf holds n, for rank Root
 	OpRecv          = contract.OpRecv          // Buf receives n from rank Root
-	OpReduce        = contract.OpReduce        // Buf holds n; Root ends with the reduction, the others' are unspecified
+	OpReduce        = contract.OpReduce        // Buf holds n; afterwards Root has the reduction; the others' buffers are unspecified
 )
 
 // ReduceOp combines elements of several ranks.

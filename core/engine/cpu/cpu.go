@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Device is the processor. The programs bound to one device take turns in one
+// Device is the processor. The programs bound to one device share one
 // arena, as large as the largest of them needs: a run's training, last and
 // evaluation batches cost the memory of one. Running two at a time panics; bind
 // them to devices of their own.

@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// arena is the memory in which programs take turns.
+// arena is the memory that programs share: only one runs at a time.
 type arena struct {
 	data    []byte // activations
 	work    []byte // scratch of one step

@@ -209,7 +209,7 @@ func (e *executor) fetch(s *plan.Step) error {
 	}
 	defer e.g.Enter()()
 	why := gpu.Activity{Text: "the gradients of " + s.Layer, Where: e.marks.where}
-	if err := e.g.Finish(why); err != nil { // copies to pageable memory would wait without an end
+	if err := e.g.Finish(why); err != nil { // copies to pageable memory would wait forever
 		return err
 	}
 	for _, p := range s.Complete {

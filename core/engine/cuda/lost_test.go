@@ -176,7 +176,7 @@ func TestFaultsLoseTheDevice(t *testing.T) {
 	d := doom(t, time.Minute)
 	t.Setenv("CUDA_FAKE_TROUBLE", "700 scale")
 	if err := d.Scale(d.first, 2); err != nil {
-		t.Fatal(err) // it is told later
+		t.Fatal(err) // it is reported later
 	}
 	err := d.staging.Fetch(0)
 	if err == nil {

@@ -131,7 +131,7 @@ func copier(t *testing.T, d *Device, s tensor.Spec) (*plan.Program, tensor.Tenso
 	return prog, out
 }
 
-// Memory that cannot be pinned is used all the same, and somebody is told.
+// Memory that cannot be pinned is still used, with a warning.
 func TestMemoryThatCannotBePinned(t *testing.T) {
 	d, mem := mirrored(t, 8192)
 	if _, note := d.Pin(mem); note == "" {

@@ -85,7 +85,7 @@ type wanted struct {
 	want want
 }
 
-// gradients checks a step that writes gradients of parameters: over rubbish,
+// gradients checks a step that writes gradients of parameters: over arbitrary contents,
 // added to what is there because the call accumulates, and after an earlier step
 // of the same call has written.
 func (r *rig) gradients(op graph.Op, attr any, in, out []*arg, all ...wanted) {

@@ -25,7 +25,7 @@
 //
 // A folder imports kernel, and from the others only what stands further up in this
 // order: elementwise, convert, pool; then gemm, reduce, loss, optimizer; then conv and
-// norm. core/arch_test.go holds that.
+// norm. core/arch_test.go checks that.
 //
 // # Conventions
 //

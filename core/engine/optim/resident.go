@@ -20,7 +20,7 @@ type away struct {
 
 // Move gives the arithmetic to a device. Values and gradients lie in memory
 // that was mirrored there; state and master copies are mirrored here, until
-// Return. From then on methods enqueue, and what fails is told by Err.
+// Return. From then on methods enqueue, and Err reports failures.
 // A device that has no rule for the optimizer refuses it by name, as the
 // [usererr.Error] of a setting.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {

@@ -8,11 +8,11 @@ type Device interface {
 	Name() string
 
 	// Workspace is the scratch memory in bytes that a step needs while it runs.
-	// Steps take turns in it.
+	// Steps use it one after the other.
 	Workspace(s *Step) int
 
 	// Bind finds memory for the plan's arena and workspace and prepares every
-	// step. Executors of one device may share that memory: they take turns.
+	// step. Executors of one device may share that memory: only one runs at a time.
 	// The tensors of st stay the caller's and outlive the executor. The plan
 	// has checked their types, shapes and sizes.
 	Bind(p *Plan, st State) (Executor, error)

@@ -13,7 +13,7 @@ import (
 
 // MPS is the pipe directory of NVIDIA's multi-process service and whether its
 // control daemon listens there. Processes that share a GPU compute at the same
-// time only under it; without it they take turns.
+// time only under it; without it the GPU runs one process at a time.
 func MPS(getenv func(string) string) (dir string, on bool) {
 	dir, on, _ = mps(getenv)
 	return dir, on

@@ -4,14 +4,14 @@ import "time"
 
 // Watch sets how long the GPU may take, and starts to watch calls of the driver that
 // do not return, as those of one that has lost its device may. It is called once, and
-// best before anything is bound. What is lost is told through Over.
+// best before anything is bound. Over reports the loss.
 func (g *GPU) Watch(w Watch) {
 	g.watch = w
 	go g.guard(w.timeout())
 }
 
 // Over is closed when the device is lost, and Lost says why. Whoever uses the
-// device is told by its errors, unless the call that it is in never returns.
+// device is recognised by its errors, unless the call that it is in never returns.
 func (g *GPU) Over() <-chan struct{} { return g.over }
 
 // Lost is a *LostError once the device is lost, nil before.

@@ -121,8 +121,8 @@ func (r *Residency) Download(parts ...[]byte) error {
 	})
 }
 
-// copyAll waits before, too: copies of memory that is not pinned would wait by
-// themselves, without an end.
+// copyAll first waits for the stream, with a deadline: a copy of memory that is not pinned
+// waits by itself, without one.
 func (r *Residency) copyAll(why gpu.Activity, parts [][]byte, one func(part []byte) error) error {
 	return r.g.Within(func() error {
 		if err := r.g.Finish(gpu.Doing("what was enqueued")); err != nil {

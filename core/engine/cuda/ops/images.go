@@ -5,20 +5,21 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// images are the activations of a step as norm.cu sees them: n·c planes of hw elements.
+// images are the activations of a step as norm.cu takes them, n·c planes of hw elements,
+// and how its kernels divide them among threads.
 type images struct {
 	n, c, hw int
-	lanes    int  // threads of a block that look at different channels
-	fours    bool // each of which looks at four
-	spread   int  // blocks that look at the same channels
-	shares   int  // the same where their sums are put together
+	lanes    int  // neighbouring threads of a block that read different channels
+	fours    bool // each thread reads four channels
+	spread   int  // blocks that read the same channels
+	shares   int  // the same for kernels whose blocks' sums are merged
 }
 
-// images of a shape [n, c, h, w]. Channels that lie side by side are planes of
-// one element, which a block reads together.
+// images of a shape [n, c, h, w]. In channels-last layout a plane is one element, and
+// a block reads neighbouring channels together.
 func (b *binder) images(s tensor.Shape) images { return b.imagesOf(s, b.last()) }
 
-// imagesOf is images for images that lie otherwise than the step's.
+// imagesOf is images for a given layout.
 func (b *binder) imagesOf(s tensor.Shape, last bool) images {
 	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
 	if last {
@@ -27,13 +28,13 @@ func (b *binder) imagesOf(s tensor.Shape, last bool) images {
 			v.lanes /= 2
 		}
 	}
-	const work = 8 // rounds that a thread should have
+	const work = 8 // elements or fours that a thread should process
 	v.spread = max(1, min(v.n*v.hw*v.lanes/(b.g.Block*work), kernels.MostBlocks/v.blocks()))
 	v.shares = min(v.spread, 512)
 	return v
 }
 
-// single is the same for kernels whose threads look at one channel.
+// single is the same for kernels whose threads read one channel.
 func (v images) single() images {
 	if v.fours {
 		v.fours, v.lanes = false, 32

@@ -89,7 +89,7 @@ func (c *winogradCall[T]) readImages(x []T, first, end int) {
 	}
 	every := 1
 	if c.over < 0 {
-		every = c.step // nobody looks at the rows between
+		every = c.step // the rows between are not read
 	}
 	for row := first; row < end; {
 		s := bandAt(first, row, end, c.down)

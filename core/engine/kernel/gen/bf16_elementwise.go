@@ -137,7 +137,7 @@ func (a *asm) wordOrder(name string) operand.Mem {
 	return order
 }
 
-// joinPairs16 is the way back from splitPairs16, rounding.
+// joinPairs16 rounds and interleaves what splitPairs16 separated.
 func (a *asm) joinPairs16(left, right, order reg.VecVirtual) reg.VecVirtual {
 	v := a.vec()
 	a.roundTwo(left, right, v)

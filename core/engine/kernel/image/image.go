@@ -6,7 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// Pixels are four bytes: red, green, blue, and one that nobody looks at. Four can
+// Pixels are four bytes: red, green, blue, and an unused one. Four can
 // be scaled in a vector's lanes without being taken apart.
 const PixelBytes = 4
 

@@ -143,7 +143,7 @@ FAKE(cuModuleGetFunction, Function** f, Module* m, const char* name) {
 	return Success;
 }
 
-static std::mutex& processor = lasting<std::mutex>(); // kernels take turns: the emulated threads' state is global
+static std::mutex& processor = lasting<std::mutex>(); // one kernel runs at a time: the emulated threads' state is global
 
 FAKE(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s, void** params, void**) {
 	blocked(f->name);

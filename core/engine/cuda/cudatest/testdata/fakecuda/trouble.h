@@ -27,7 +27,7 @@ static std::string trouble(const char* name, int device, bool call) {
 	for (;;) pause();
 }
 
-// spoiled says that work whose turn has come is not to be done, or never returns.
+// spoiled reports whether the next work of a stream must be skipped; on "hang" it never returns.
 static bool spoiled(Stream* s, const char* name, int device) {
 	std::string how = trouble(name, device, false);
 	if (how == "hang") {
