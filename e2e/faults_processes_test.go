@@ -72,25 +72,28 @@ func TestIdlePrecisionPluginDies(t *testing.T) {
 	}
 }
 
+// signalRank starts an endless run, sends a signal to its rank 1, and measures from then on.
+func signalRank(t *testing.T, sig syscall.Signal) (r *rig.Proc, pid int) {
+	t.Helper()
+	p := newPlace(t)
+	r = p.StartEndless(t)
+	pid = p.Worker(t, 1).PID
+	r.Began = time.Now()
+	rig.Signal(t, pid, sig)
+	return r, pid
+}
+
 func TestRankIsKilled(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	r := p.StartEndless(t)
-	w := p.Worker(t, 1)
-	r.Began = time.Now()
-	rig.Signal(t, w.PID, syscall.SIGKILL)
+	r, pid := signalRank(t, syscall.SIGKILL)
 	r.Wait(t).Expect(t, 5).Within(t, 3*time.Second).OneFailureBlock(t).
-		Prints(t, "rank      : 1", fmt.Sprintf("pid       : %d", w.PID), "SIGKILL", "The process was killed from outside")
+		Prints(t, "rank      : 1", fmt.Sprintf("pid       : %d", pid), "SIGKILL", "The process was killed from outside")
 }
 
 // The rank that waits says for whom.
 func TestRankIsStopped(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	r := p.StartEndless(t)
-	w := p.Worker(t, 1)
-	r.Began = time.Now()
-	rig.Signal(t, w.PID, syscall.SIGSTOP)
+	r, _ := signalRank(t, syscall.SIGSTOP)
 	r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
 }
 

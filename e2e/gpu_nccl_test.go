@@ -123,35 +123,37 @@ func TestNCCLPluginIsReplaced(t *testing.T) {
 	rig.SameParams(t, a, b)
 }
 
-// A rank that is killed ends the job, whoever waits for its GPU.
-func TestNCCLRankIsKilled(t *testing.T) {
-	t.Parallel()
+// onEachIsolation runs a test with NCCL in a process of its own, and in the rank's.
+func onEachIsolation(t *testing.T, test func(t *testing.T, p *place, isolation string)) {
 	for _, isolation := range []string{"isolated", "inproc"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			p := fakeGPUs(t, 2)
-			r := p.Start(t, append([]string{"run", p.Config}, lasting(isolation, "train.epochs=100000")...)...)
-			p.WaitForSteps(t, r, 1, 5)
-			r.Began = time.Now()
-			rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
-			r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank      : 1", "SIGKILL")
+			test(t, fakeGPUs(t, 2), isolation)
 		})
 	}
+}
+
+// A rank that is killed ends the job, whoever waits for its GPU.
+func TestNCCLRankIsKilled(t *testing.T) {
+	t.Parallel()
+	onEachIsolation(t, func(t *testing.T, p *place, isolation string) {
+		r := p.Start(t, append([]string{"run", p.Config}, lasting(isolation, "train.epochs=100000")...)...)
+		p.WaitForSteps(t, r, 1, 5)
+		r.Began = time.Now()
+		rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+		r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank      : 1", "SIGKILL")
+	})
 }
 
 // A collective that never ends is given up at its deadline, and the rank's
 // stream, which waits for it, goes on.
 func TestNCCLHangs(t *testing.T) {
 	t.Parallel()
-	for _, isolation := range []string{"isolated", "inproc"} {
-		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
-			p := fakeGPUs(t, 2)
-			p.Env = append(p.Env, "NCCL_FAKE_HANG=1:15")
-			p.Train(t, lasting(isolation, `backend.timeout="2s"`)...).Expect(t, 5).Within(t, 30*time.Second).OneFailureBlock(t).
-				Prints(t, "all_reduce #", "stalled in bucket 0 after ", "the collective itself hangs")
-		})
-	}
+	onEachIsolation(t, func(t *testing.T, p *place, isolation string) {
+		p.Env = append(p.Env, "NCCL_FAKE_HANG=1:15")
+		p.Train(t, lasting(isolation, `backend.timeout="2s"`)...).Expect(t, 5).Within(t, 30*time.Second).OneFailureBlock(t).
+			Prints(t, "all_reduce #", "stalled in bucket 0 after ", "the collective itself hangs")
+	})
 }
 
 // The tools see the GPUs and NCCL as training does.

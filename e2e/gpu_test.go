@@ -14,7 +14,7 @@ import (
 func fakeGPUs(t *testing.T, n int) *place {
 	t.Helper()
 	env := cudatest.Environment(t, n)
-	p := resumePlace(t, momentum)
+	p := placeWith(t, resumeTables+momentum)
 	for name, value := range env {
 		p.Env = append(p.Env, name+"="+value)
 	}

@@ -123,7 +123,7 @@ func selfSigned(t *testing.T, address string) []byte {
 func TestWhatARunningJobGivesAway(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	base := freePorts(t, 12)
+	base := rig.FreePorts(t, 12)
 	endpoint := fmt.Sprint("127.0.0.1:", base)
 	ports := fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+11))
 	args := append(rig.Endless(ports, "backend.options.shm=false", "backend.options.tls=true"), "--nproc-per-node", "1", "--events", "json")
@@ -152,26 +152,6 @@ func TestWhatARunningJobGivesAway(t *testing.T) {
 		}
 	}
 	p.searchFiles(t, nodesSecret)
-}
-
-// freePorts is the first of n neighbouring ports that nobody listens on.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-	for range 100 {
-		first := rig.FreePort(t)
-		free := first+n < 65536
-		for port := first; free && port < first+n; port++ {
-			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-			if free = err == nil; free {
-				rig.Must(t, l.Close())
-			}
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatal("no free range of ports")
-	return 0
 }
 
 // listeners are the TCP ports on which processes of the place listen.
@@ -286,7 +266,7 @@ func (p *place) searchFiles(t *testing.T, text string) {
 func TestPortRangeIsUsedUp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	port := freePorts(t, 2) // one for the launchers to meet, and no other
+	port := rig.FreePorts(t, 2) // one for the launchers to meet, and no other
 	endpoint := fmt.Sprint("127.0.0.1:", port)
 	busy, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1))
 	rig.Must(t, err)

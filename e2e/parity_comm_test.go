@@ -11,7 +11,7 @@ import (
 // with the same bits.
 func TestCommunicationDoesNotChangeResults(t *testing.T) {
 	t.Parallel()
-	p := resumePlace(t, momentum)
+	p := placeWith(t, resumeTables+momentum)
 	args := rig.Set("launch.nproc_per_node=3", "checkpoint.every=never")
 	whole := p.run(t, args...)
 	if len(whole.steps) != 8 || whole.sum.Comm.Buckets != 1 {
@@ -49,7 +49,7 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 // they are broadcast in every step or not, also within the run.
 func TestBuffersAreEqualAtTheEnd(t *testing.T) {
 	t.Parallel()
-	p := resumePlace(t, momentum)
+	p := placeWith(t, resumeTables+momentum)
 	with := p.run(t, rig.Set("checkpoint.every=never")...)
 	without := p.run(t, rig.Set("checkpoint.every=never", "ddp.broadcast_buffers=false")...)
 	// Rank 0 sees its own batches only, either way, and others get its statistics.

@@ -14,7 +14,7 @@ import (
 // The curves are PyTorch's DistributedDataParallel in float64 on MNIST: SGD
 // with momentum, from the weights that torch.manual_seed gives, which are the
 // ones our initialisation draws. testdata/ddp_curves.py makes them.
-const curveTables = `
+const curveModel = `
 [dataset]
 plugin = "mnist"
 [train]
@@ -63,20 +63,25 @@ func follows(t *testing.T, got, want []float64, limits []limit) (worst []float64
 	return worst
 }
 
-func curvePlace(t *testing.T) *place {
-	root := mnist(t)
-	p := newPlace(t)
-	p.Configure(t, curveTables+fmt.Sprintf("[dataset.options]\nroot = %q\n", root))
-	return p
+// curveTables are those of the runs whose losses the reference curves have.
+func curveTables(t *testing.T) string {
+	t.Helper()
+	return curveModel + fmt.Sprintf("[dataset.options]\nroot = %q\n", mnist(t))
+}
+
+// pytorchCurves are the losses of PyTorch in float64, by model, world size and seed.
+func pytorchCurves(t *testing.T) (curves map[string][]float64) {
+	t.Helper()
+	golden(t, "pytorch-fp64-curves.json", &curves)
+	return curves
 }
 
 // Float32 on one, two and three ranks follows PyTorch's float64 curves as far
 // as rounding lets anybody follow them.
 func TestLossFollowsPyTorch(t *testing.T) {
 	t.Parallel()
-	var curves map[string][]float64
-	golden(t, "pytorch-fp64-curves.json", &curves)
-	p := curvePlace(t)
+	curves := pytorchCurves(t)
+	p := placeWith(t, curveTables(t))
 	for _, model := range []string{"convnet", "mlp"} {
 		for world := 1; world <= 3; world++ {
 			for _, seed := range []int{42, 1, 7} {
@@ -99,9 +104,8 @@ func TestLossFollowsPyTorch(t *testing.T) {
 // In float64 nothing but the order of sums is different from PyTorch.
 func TestDoubleLossIsPyTorchs(t *testing.T) {
 	t.Parallel()
-	var curves map[string][]float64
-	golden(t, "pytorch-fp64-curves.json", &curves)
-	p := curvePlace(t)
+	curves := pytorchCurves(t)
+	p := placeWith(t, curveTables(t))
 	for _, model := range []string{"convnet", "mlp"} {
 		r := p.run(t, rig.Set("model.name="+model, "run.dtype=f64", "train.max_steps=5", "launch.nproc_per_node=2")...)
 		worst := follows(t, r.losses(), curves[model+"-w2-seed42"], []limit{{5, 1e-9}})
@@ -112,13 +116,12 @@ func TestDoubleLossIsPyTorchs(t *testing.T) {
 // Kernels of every kind, and the plan without fusion, keep to the same curve.
 func TestEveryKernelFollowsPyTorch(t *testing.T) {
 	t.Parallel()
-	var curves map[string][]float64
-	golden(t, "pytorch-fp64-curves.json", &curves)
+	curves := pytorchCurves(t)
 	for _, c := range []struct{ cpu, set string }{
 		{"generic", "run.fuse=true"}, {"avx2", "run.fuse=true"}, {"", "run.fuse=false"},
 	} {
 		t.Run(c.cpu+" "+c.set, func(t *testing.T) {
-			p := curvePlace(t)
+			p := placeWith(t, curveTables(t))
 			if c.cpu != "" {
 				if !slices.ContainsFunc(kernel.Available(), func(l kernel.Level) bool { return l.String() == c.cpu }) {
 					t.Skipf("this CPU has %v", kernel.Available())
@@ -134,9 +137,8 @@ func TestEveryKernelFollowsPyTorch(t *testing.T) {
 // Weights of a file start a run as drawn ones do, with DDP's prefix or without.
 func TestLossFollowsPyTorchFromAFile(t *testing.T) {
 	t.Parallel()
-	var curves map[string][]float64
-	golden(t, "pytorch-fp64-curves.json", &curves)
-	p := curvePlace(t)
+	curves := pytorchCurves(t)
+	p := placeWith(t, curveTables(t))
 	for _, prefix := range []string{"", "module."} {
 		drawn := p.run(t, rig.Set("model.name=convnet", "run.seed=42", "optimizer.lr=0", "optimizer.momentum=0", "train.max_steps=1",
 			"checkpoint.every=1 epoch", fmt.Sprintf("checkpoint.prefix=%q", prefix))...)

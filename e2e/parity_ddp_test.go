@@ -50,8 +50,7 @@ tensorboard = false
 // weights, not the running statistics. Without them it does.
 func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.Configure(t, normTables)
+	p := placeWith(t, normTables)
 	one := p.run(t, rig.Set("launch.nproc_per_node=1", "ddp.sync_batchnorm=true")...)
 	for _, world := range []int{2, 3, 4} {
 		r := p.run(t, rig.Set(fmt.Sprint("launch.nproc_per_node=", world), "ddp.sync_batchnorm=true")...)
@@ -77,8 +76,7 @@ func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 // buckets and sockets, and give the same bits each time.
 func TestSyncBatchNormIsDeterministic(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.Configure(t, normTables)
+	p := placeWith(t, normTables)
 	base := rig.Set("launch.nproc_per_node=3", "ddp.sync_batchnorm=true", "train.global_batch=42", "train.accumulate_steps=2", "train.max_steps=9")
 	for name, more := range map[string][]string{
 		"plain": nil, "half": {"precision.plugin=amp", "precision.options.level=O2", "precision.options.dtype=bf16"}, "unfused": {"run.fuse=false"},
@@ -96,7 +94,7 @@ func TestSyncBatchNormIsDeterministic(t *testing.T) {
 // bits, and training goes nearly the same way.
 func TestCompression(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
 	plain := p.run(t)
 	for compress, tol := range map[string]float64{"fp16": 2e-3, "bf16": 2e-2} {
 		args := rig.Set("ddp.compress="+compress, "ddp.bucket_cap_mb=0.01")
@@ -118,7 +116,7 @@ func TestCompression(t *testing.T) {
 // matter where the division happens.
 func TestPredivideFactor(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 8\nmax_steps = 10\n[launch]\nnproc_per_node = 4\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 8\nmax_steps = 10\n[launch]\nnproc_per_node = 4\n")
 	plain := p.run(t)
 	for _, factor := range []int{1, 2, 4} {
 		r := p.run(t, rig.Set(fmt.Sprintf("ddp.gradient_predivide_factor=%d.0", factor))...)
@@ -133,7 +131,7 @@ func TestPredivideFactor(t *testing.T) {
 // other buckets. Another number of ranks shares the errors out.
 func TestPowerSGDResumes(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 16\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
 	args := rig.Set("ddp.compress=powersgd", "ddp.powersgd_start_step=10", "checkpoint.every=5 steps", "checkpoint.keep=0")
 	whole := p.run(t, args...)
 	for step, more := range map[int][]string{10: nil, 15: nil, 25: rig.Set("ddp.bucket_cap_mb=0.01")} {
@@ -156,7 +154,7 @@ func TestPowerSGDResumes(t *testing.T) {
 // stay equal, bytes shrink, and the model still learns.
 func TestPowerSGD(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 16\nmax_steps = 90\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 16\nmax_steps = 90\nepochs = 3\n[launch]\nnproc_per_node = 3\n")
 	plain := p.run(t)
 	args := rig.Set("ddp.compress=powersgd", "ddp.powersgd_rank=2", "ddp.powersgd_start_step=20")
 	r := p.run(t, args...)

@@ -39,7 +39,7 @@ func TestEveryPolicyTrains(t *testing.T) {
 		{`level = "O3"` + "\nmaster_weights = true\nloss_scale = \"dynamic\"", true},
 	} {
 		t.Run(strings.ReplaceAll(c.options, "\n", " "), func(t *testing.T) {
-			p := mlpPlace(t, precisionTables+"[precision]\nplugin = \"amp\"\n[precision.options]\n"+c.options+"\n")
+			p := placeWith(t, mlpTables+precisionTables+"[precision]\nplugin = \"amp\"\n[precision.options]\n"+c.options+"\n")
 			r := p.run(t)
 			r.params(t)
 			first, last := r.steps[0].LossMean, r.steps[len(r.steps)-1].LossMean
@@ -61,14 +61,13 @@ func TestEveryPolicyTrains(t *testing.T) {
 // eight bits go.
 func TestBF16FollowsPyTorch(t *testing.T) {
 	t.Parallel()
-	var curves map[string][]float64
-	golden(t, "pytorch-fp64-curves.json", &curves)
+	curves := pytorchCurves(t)
 	for _, cpu := range []string{"avx512bf16", "avx512", "avx2"} {
 		t.Run(cpu, func(t *testing.T) {
 			if !slices.ContainsFunc(kernel.Available(), func(l kernel.Level) bool { return l.String() == cpu }) {
 				t.Skipf("this CPU has %v", kernel.Available())
 			}
-			p := curvePlace(t)
+			p := placeWith(t, curveTables(t))
 			p.Env = []string{"TRAINCTL_CPU=" + cpu}
 			r := p.run(t, rig.Set("model.name=convnet", "precision.plugin=amp", "train.max_steps=20", "launch.nproc_per_node=2")...)
 			worst := follows(t, r.losses(), curves["convnet-w2-seed42"], []limit{{3, 1e-2}, {20, 5e-2}})
@@ -81,7 +80,7 @@ func TestBF16FollowsPyTorch(t *testing.T) {
 // halves everywhere, and the schedule waits.
 func TestOverflowOnOneRankSkipsTheStepOnAll(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, `
+	p := placeWith(t, mlpTables+`
 [launch]
 nproc_per_node = 2
 [sampler]

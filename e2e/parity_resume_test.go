@@ -49,12 +49,6 @@ tensorboard = false
 
 const momentum = "[optimizer]\nname = \"sgd\"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3\n"
 
-func resumePlace(t *testing.T, more string) *place {
-	p := newPlace(t)
-	p.Configure(t, resumeTables+more)
-	return p
-}
-
 // A run that goes on from step k ends with the bits of the run that was not
 // interrupted, whatever k is and whatever the run keeps beside its weights.
 func TestResumeIsExactAtEveryStep(t *testing.T) {
@@ -72,7 +66,7 @@ func TestResumeIsExactAtEveryStep(t *testing.T) {
 		{"accumulation", momentum, []int{4, 8}, rig.Set("train.per_rank_batch=4", "train.accumulate_steps=2", "train.max_norm=1")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := resumePlace(t, c.more)
+			p := placeWith(t, resumeTables+c.more)
 			whole := p.run(t, c.set...)
 			last := len(whole.steps)
 			if last != 12 {
@@ -112,7 +106,7 @@ func (r run) continues(t *testing.T, whole run, k int) {
 // "auto" takes the newest checkpoint of the newest run that has one.
 func TestResumeAuto(t *testing.T) {
 	t.Parallel()
-	p := resumePlace(t, momentum)
+	p := placeWith(t, resumeTables+momentum)
 	fresh := p.run(t, "--resume", "auto")
 	if len(fresh.steps) != 12 {
 		t.Fatalf("without a checkpoint: %d steps, want all 12", len(fresh.steps))
@@ -128,7 +122,7 @@ func TestResumeAuto(t *testing.T) {
 // Another number of ranks goes on where the samples allow it, and says what it reads again.
 func TestResumeWithAnotherWorldSize(t *testing.T) {
 	t.Parallel()
-	p := resumePlace(t, momentum)
+	p := placeWith(t, resumeTables+momentum)
 	whole := p.run(t)
 
 	boundary := p.run(t, append(rig.Set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(6))...)

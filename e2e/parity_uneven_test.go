@@ -13,8 +13,7 @@ import (
 // rank of three, and three for rank 1.
 func unevenPlace(t *testing.T) *place {
 	t.Helper()
-	p := newPlace(t)
-	p.Configure(t, normTables)
+	p := placeWith(t, normTables)
 	plugin := filepath.Join(p.Dir, "ending")
 	if out, err := exec.Command("go", "build", "-o", plugin, "./testdata/ending").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

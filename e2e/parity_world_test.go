@@ -30,17 +30,11 @@ every = "100 epochs"
 tensorboard = false
 `
 
-func mlpPlace(t *testing.T, more string) *place {
-	p := newPlace(t)
-	p.Configure(t, mlpTables+more)
-	return p
-}
-
 // The order is dealt out to ranks like cards, so that the same global batches
 // come up in every world; the parameters differ by the order of sums alone.
 func TestWorldSizeDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 50\nepochs = 3\n")
+	p := placeWith(t, mlpTables+"[train]\nglobal_batch = 48\nmax_steps = 50\nepochs = 3\n")
 	var one run
 	for world := 1; world <= 4; world++ {
 		r := p.run(t, rig.Set(fmt.Sprint("launch.nproc_per_node=", world), "dataset.options.train_samples=960")...)
@@ -63,7 +57,7 @@ func TestWorldSizeDoesNotMatter(t *testing.T) {
 // Micro-batches add up to one big batch, with one set of all-reduces for all of them.
 func TestAccumulationIsOneBigBatch(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
+	p := placeWith(t, mlpTables+"[train]\nmax_steps = 30\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
 	big := p.run(t, rig.Set("train.per_rank_batch=32")...)
 	small := p.run(t, rig.Set("train.per_rank_batch=8", "train.accumulate_steps=4")...)
 	if len(small.steps) != 30 || len(big.steps) != 30 {
@@ -86,7 +80,7 @@ func TestAccumulationIsOneBigBatch(t *testing.T) {
 // The norm is that of the averaged gradients, so clipping is the same in every world.
 func TestClippingComesAfterTheReduce(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nglobal_batch = 48\nmax_steps = 20\nepochs = 3\nmax_norm = 0.05\n")
+	p := placeWith(t, mlpTables+"[train]\nglobal_batch = 48\nmax_steps = 20\nepochs = 3\nmax_norm = 0.05\n")
 	args := rig.Set("dataset.options.train_samples=960")
 	one := p.run(t, append(args, rig.Set("launch.nproc_per_node=1")...)...)
 	three := p.run(t, append(args, rig.Set("launch.nproc_per_node=3")...)...)
@@ -108,7 +102,7 @@ func TestClippingComesAfterTheReduce(t *testing.T) {
 // twice, or 333 each and one left out; the last batch is short either way.
 func TestUnevenEnds(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 32\nepochs = 2\n[launch]\nnproc_per_node = 3\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 32\nepochs = 2\n[launch]\nnproc_per_node = 3\n")
 	for drop, perRank := range map[bool]int{false: 334, true: 333} {
 		r := p.run(t, rig.Set(fmt.Sprint("sampler.drop_last=", drop))...)
 		r.params(t)
@@ -130,7 +124,7 @@ func TestUnevenEnds(t *testing.T) {
 // max_steps ends a run within an epoch, and its evaluation still comes.
 func TestMaxStepsThenEvaluation(t *testing.T) {
 	t.Parallel()
-	p := mlpPlace(t, "[train]\nper_rank_batch = 32\nepochs = 5\nmax_steps = 20\n[launch]\nnproc_per_node = 2\n")
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 32\nepochs = 5\nmax_steps = 20\n[launch]\nnproc_per_node = 2\n")
 	r := p.run(t)
 	if len(r.steps) != 20 || r.sum.Steps != 20 || r.sum.Epochs != 1 {
 		t.Errorf("%d steps, summary says %d in %d epochs", len(r.steps), r.sum.Steps, r.sum.Epochs)

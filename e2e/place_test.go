@@ -6,3 +6,9 @@ import "github.com/trainctl/trainctl/e2e/rig"
 type place struct{ *rig.Place }
 
 func newPlace(t rig.TB) *place { return &place{rig.NewPlace(t)} }
+
+// placeWith returns a place whose configuration has the given tables.
+func placeWith(t rig.TB, tables string) *place {
+	p := placeWith(t, tables)
+	return p
+}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"regexp"
@@ -46,7 +45,7 @@ func TestSiege(t *testing.T) {
 func besieged(t *testing.T, kinds []string, lasts time.Duration) {
 	const width = 8
 	p := newPlace(t)
-	base := portsForSiege(t, width)
+	base := rig.FreePorts(t, width)
 	endpoint := fmt.Sprint("127.0.0.1:", base)
 	args := append(rig.Endless(fmt.Sprintf("launch.port_range=%q", fmt.Sprintf("%d-%d", base, base+width-1)), "backend.options.shm=false", `backend.timeout="30s"`), "--nproc-per-node", "1")
 	nodes := []*rig.Proc{p.Node(0, endpoint, args...).Start(t), nil}
@@ -79,27 +78,6 @@ func (p *place) trainsFor(t *testing.T, lasts time.Duration) (slowest time.Durat
 		slowest = max(slowest, time.Since(before))
 	}
 	return slowest
-}
-
-// portsForSiege is the first of n free neighbouring ports that no outgoing
-// connection gets from the system, as one of the siege would.
-func portsForSiege(t *testing.T, n int) int {
-	t.Helper()
-	for range 100 {
-		first := 12000 + rand.IntN(20000-n)
-		free := true
-		for port := first; free && port < first+n; port++ {
-			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-			if free = err == nil; free {
-				rig.Must(t, l.Close())
-			}
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatal("no free range of ports")
-	return 0
 }
 
 // siege is a crowd of connections that come again.

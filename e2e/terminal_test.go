@@ -132,16 +132,24 @@ func (w *tty) since(n int) (string, int) {
 // between clearing the screen and the end of the line.
 var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*eta [^\r\n]*)\r\n`)
 
+// onTerminal starts an endless run on a terminal and waits until it trains. It also
+// returns the end of the terminal that a person has, and what is shown there.
+func onTerminal(t *testing.T, columns uint16) (*rig.Proc, *os.File, *tty) {
+	t.Helper()
+	p := newPlace(t)
+	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
+	person := terminal(t, r, columns)
+	screen := watchTerminal(person)
+	r.Start(t)
+	p.WaitForSteps(t, r, 1, 3)
+	return r, person, screen
+}
+
 // The block fits the terminal at every width, also one that it is given while
 // the run goes on and no step ends, and the same program is plain where it must be.
 func TestBlockOnATerminal(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
-	person := terminal(t, r, 200)
-	screen := watchTerminal(person)
-	r.Start(t)
-	p.WaitForSteps(t, r, 1, 3)
+	r, person, screen := onTerminal(t, 200)
 	for _, columns := range []int{200, 80, 60, 40} {
 		_, mark := screen.since(0)
 		rig.Must(t, pty.Setsize(person, &pty.Winsize{Rows: 24, Cols: uint16(columns)}))
@@ -165,12 +173,7 @@ func TestBlockOnATerminal(t *testing.T) {
 // stops, and drawn again after fg.
 func TestStopClearsTheBlock(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
-	person := terminal(t, r, 80)
-	screen := watchTerminal(person)
-	r.Start(t)
-	p.WaitForSteps(t, r, 1, 3)
+	r, _, screen := onTerminal(t, 80)
 	pid := r.Cmd.Process.Pid
 	rig.Eventually(t, "a block", func() bool { text, _ := screen.since(0); return blockLine.MatchString(text) })
 	rig.Signal(t, pid, syscall.SIGTSTP)

@@ -31,8 +31,7 @@ func (r run) timeline(t *testing.T) []traceEvent {
 // that was kept has one slice for each thing it does.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.Configure(t, normTables)
+	p := placeWith(t, normTables)
 	r := p.run(t, rig.Set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
 		"train.accumulate_steps=2", "train.epochs=30", "train.max_steps=130", "train.eval_every=0", "checkpoint.every=100 steps")...)
 	buckets := r.sum.Comm.Buckets

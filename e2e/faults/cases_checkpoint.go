@@ -16,22 +16,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// checkpointFaults are checkpoints that are damaged, hostile, or of another job.
-var checkpointFaults = []fault{
-	{number: 24, name: "bit flip in a checkpoint", run: flipBit,
-		promise: "the checksum tells; --resume auto takes the one before; exit 6 if none is left"},
-	{number: 25, name: "truncated checkpoint or header", run: truncateCheckpoint,
-		promise: "as for a bit flip; no large allocation"},
-	{number: 26, name: "safetensors bombs", run: bombs,
-		promise: "refused by name at once, with little memory"},
-	{number: 27, name: "pickle that would run a program", run: pickle,
-		promise: "refused as a pickle, what it would call is named, nothing is executed"},
-	{number: 28, name: "checkpoint of another world size or model", run: otherJob,
-		promise: "another world size goes on; another model is refused with the difference"},
-	{number: 29, name: "two runs write into one run directory", run: twoWriters,
-		promise: "the second one ends with 2 and names the first one's pid"},
-}
-
 // trainedPlace has a run of 8 steps with four checkpoints.
 func trainedPlace(t *trial) *place {
 	p := newPlace(t)

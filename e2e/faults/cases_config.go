@@ -13,14 +13,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// configFaults are mistakes in the configuration.
-var configFaults = []fault{
-	{number: 34, name: "malformed TOML", run: mutatedTOML,
-		promise: "no panic, exit 0 or 2, every position inside the file"},
-	{number: 35, name: "unknown, misspelt, wrong-case keys", run: misspeltKeys,
-		promise: "exit 2 with line, column and a suggestion"},
-}
-
 // diagnosis is what config check --json prints.
 type diagnosis struct {
 	Valid       bool `json:"valid"`

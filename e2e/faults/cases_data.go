@@ -15,22 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/trainctl/trainctl/e2e/rig"
 )
-
-// dataFaults are data that are damaged, vanish, or do not arrive.
-var dataFaults = []fault{
-	{number: 30, name: "truncated IDX, wrong magic, trailing bytes", run: badIDX,
-		promise: "exit 2 before the first step, with file and offset"},
-	{number: 31, name: "dataset file shrinks during the run", run: shrinkingData,
-		promise: "no crash: goes on from memory, or an error with the file's name"},
-	{number: 32, name: "damaged image in an image folder", run: badImage,
-		promise: "exit 2 with the file's name, or with corrupt = \"skip\" skipped and counted"},
-	{number: 33, name: "download with wrong bytes, a stall, a page of HTML", run: badDownload, limit: 90 * time.Second,
-		promise: "the next mirror is tried, every reason told, no bad file kept"},
-}
 
 var idxFiles = []string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}
 

@@ -22,20 +22,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// diskFaults are disks that are full, broken, read-only, or lose their power.
-var diskFaults = []fault{
-	{number: 19, name: "disk full while saving", run: fullDiskSaving, needs: []need{isRoot},
-		promise: "told by name, earlier checkpoints stay whole, resuming is exact once there is room"},
-	{number: 20, name: "disk full for logs and events", run: fullDiskLogging, needs: []need{isRoot},
-		promise: "warned of once, training goes on, no line is torn once there is room"},
-	{number: 21, name: "fsync fails with EIO", run: brokenDisk, needs: []need{isRoot, hasLoop},
-		promise: "that save fails and is never published; a later one succeeds or the run says why not"},
-	{number: 22, name: "run directory is read-only", run: readOnlyRuns, needs: []need{isRoot},
-		promise: "refused before the first step, with the path and a hint"},
-	{number: 23, name: "power loss", run: losePower, needs: []need{isRoot, hasLoop}, limit: 2 * time.Minute,
-		promise: "at any moment after the first save the disk holds a checkpoint that resumes exactly"},
-}
-
 func isRoot() string {
 	if os.Getuid() != 0 {
 		return "only root can mount and make namespaces"

@@ -12,20 +12,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// endFaults are ranks and plugins that end by themselves.
-var endFaults = []fault{
-	{number: 14, name: "a rank exits with 0 early", run: leaveEarly, needs: []need{canTrace},
-		promise: "a failure that names the rank, exit 5, not a success"},
-	{number: 15, name: "panic in a rank", run: panicInRank, needs: []need{canTrace},
-		promise: "exit 5; the panic's message and place in the block, the stack in the log"},
-	{number: 16, name: "panic in a plugin", run: panicInPlugin,
-		promise: "exit 5; the panic is told as that of the plugin, with its name and version, the stack in the log"},
-	{number: 17, name: "SIGSEGV in an assembly kernel", run: crashInKernel, needs: []need{canTrace},
-		promise: "exit 5; the block shows the signal and the kernel"},
-	{number: 18, name: "restarts are used up", run: useUpRestarts,
-		promise: "exit 5; every attempt is told"},
-}
-
 func leaveEarly(t *trial) {
 	p := newPlace(t)
 	r := p.StartEndless(t)
@@ -49,15 +35,22 @@ func busy(more ...string) []string {
 	}, more...)...)...)
 }
 
-func panicInRank(t *trial) {
-	p := newPlace(t)
+// crashRank makes an assembly kernel of rank 1 access an address, and asserts that the
+// failure block says why and in which kernel.
+func crashRank(t *trial, address uint64, why string) (p *place, kernel string) {
+	p = newPlace(t)
 	r := p.Start(t, busy()...)
 	p.WaitForSteps(t, r, 1, 3)
 	at := time.Now()
-	kernel := crashKernel(t, p.Worker(t, 1).PID, 8)
+	kernel = crashKernel(t, p.Worker(t, 1).PID, address)
 	res := r.Wait(t)
-	t.ended(res, 5).BlockPrints(t, "rank      : 1", "nil pointer dereference", kernel)
+	t.ended(res, 5).BlockPrints(t, "rank      : 1", why, kernel)
 	t.soon("the run ended", res.Since(r, at), 5*time.Second)
+	return p, kernel
+}
+
+func panicInRank(t *trial) {
+	p, kernel := crashRank(t, 8, "nil pointer dereference")
 	if log := rig.ReadFile(filepath.Join(p.RunDir(1), "logs", "rank-1.log")); !strings.Contains(log, kernel) || !strings.Contains(log, "goroutine ") {
 		t.Errorf("the rank's log has no stack with %s:\n%s", kernel, log)
 	}
@@ -76,14 +69,7 @@ func panicInPlugin(t *trial) {
 }
 
 func crashInKernel(t *trial) {
-	p := newPlace(t)
-	r := p.Start(t, busy()...)
-	p.WaitForSteps(t, r, 1, 3)
-	at := time.Now()
-	kernel := crashKernel(t, p.Worker(t, 1).PID, 0x7ead00000000)
-	res := r.Wait(t)
-	t.ended(res, 5).BlockPrints(t, "rank      : 1", "SIGSEGV", kernel)
-	t.soon("the run ended", res.Since(r, at), 5*time.Second)
+	_, kernel := crashRank(t, 0x7ead00000000, "SIGSEGV")
 	t.saw("the block says SIGSEGV in %s", kernel)
 }
 

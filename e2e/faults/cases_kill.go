@@ -13,32 +13,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// killFaults are processes that are killed, and signals to the launcher.
-var killFaults = []fault{
-	{number: 1, name: "kill -9 of a rank while ranks meet", run: killWhileMeeting,
-		promise: "the others leave, the group restarts, one restart less is left"},
-	{number: 2, name: "kill -9 of a rank in a step", run: killInStep,
-		promise: "the other rank notices within 1 s; the restarted run ends with the bits of an undisturbed one"},
-	{number: 3, name: "kill -9 of a rank in a collective", run: killInCollective,
-		promise: "no rank applies a partial sum: resuming gives the bits of an undisturbed run"},
-	{number: 4, name: "kill -9 of rank 0 writing a checkpoint", run: killWhileWriting,
-		promise: "the one before is used, the unfinished one is removed"},
-	{number: 5, name: "kill -9 between a checkpoint's rename and latest", run: killBeforeLatest,
-		promise: "the newest whole checkpoint is found without latest"},
-	{number: 6, name: "kill -9 of a launcher", run: killLauncher,
-		promise: "ranks and plugins are gone within 2 s, the port is free"},
-	{number: 7, name: "kill -9 of a backend plugin in a collective", run: killBackend,
-		promise: "exit 5; the block names the plugin, its rank, its last operation and what it printed last"},
-	{number: 8, name: "kill -9 of a dataset plugin", run: killDataset,
-		promise: "exit 5, named; after resuming no sample is lost or read twice"},
-	{number: 9, name: "kill -9 of the rendezvous' leader", run: killLeader,
-		promise: "the others end with 4 while nodes meet, with 5 later, in bounded time"},
-	{number: 10, name: "SIGTERM to the launcher", run: terminate,
-		promise: "saves and ends with 75 within the grace, or 143 if nothing may be saved; resuming is exact"},
-	{number: 11, name: "a second SIGINT", run: interruptTwice,
-		promise: "everything is killed at once, exit 130, no orphan"},
-}
-
 func killWhileMeeting(t *trial) {
 	p := newPlace(t)
 	for restarts, code := range []int{5, 0} {

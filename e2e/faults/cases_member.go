@@ -11,14 +11,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// memberFaults are ranks that do not belong together.
-var memberFaults = []fault{
-	{number: 49, name: "duplicate rank, wrong world size, wrong run id", run: strangers,
-		promise: "refused with the reason, in bounded time"},
-	{number: 52, name: "ranks call different collectives", run: mismatch,
-		promise: "both calls are named, no hang"},
-}
-
 func strangers(t *trial) {
 	for _, c := range []struct {
 		name, env, says string

@@ -13,14 +13,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// memoryFaults are processes that the kernel kills for their memory.
-var memoryFaults = []fault{
-	{number: 42, name: "plugin leaks memory", run: leakingPlugin, needs: []need{isRoot, hasMemoryCgroup},
-		promise: "told as out of memory, with the plugin's name, not as signal 9 alone"},
-	{number: 43, name: "rank out of memory", run: hungryRank, needs: []need{isRoot, hasMemoryCgroup},
-		promise: "told as out of memory, with the limit, the peak and what to lower"},
-}
-
 // cgroups are where a memory limit can be set, for version 1 and 2.
 var cgroups = []struct{ root, limit string }{
 	{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},

@@ -16,23 +16,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// networkFaults are links that break or are slow, and hosts without what one
-// takes for granted.
-var networkFaults = []fault{
-	{number: 44, name: "full partition between two hosts", run: partition, needs: []need{isRoot, hasTUN}, limit: 2 * time.Minute,
-		promise: "with default timeouts both sides end with 5 within a minute and name the other; nobody trains on"},
-	{number: 45, name: "one-way partition", run: oneWay, needs: []need{isRoot, hasTUN}, limit: 2 * time.Minute,
-		promise: "as for a full one"},
-	{number: 46, name: "connection reset in mid-frame", run: resetInFrame, needs: []need{isRoot, hasTUN},
-		promise: "no retry inside a collective: the group ends, restarts, and ends with equal bits"},
-	{number: 47, name: "slow link, slow rank", run: slowPeer, needs: []need{isRoot, hasTUN}, limit: 2 * time.Minute,
-		promise: "finishes with equal bits; the rank that the others waited for is named"},
-	{number: 48, name: "delay and jitter", run: jitter, needs: []need{isRoot, hasTUN}, limit: 2 * time.Minute,
-		promise: "equal bits"},
-	{number: 51, name: "port in use, port 0, IPv6 alone, no resolver", run: oddHosts, needs: []need{isRoot, hasTUN},
-		promise: "works, or a clear error"},
-}
-
 // remote starts one rank on each of the two hosts of a wire.
 func (p *place) remote(t rig.TB, w *wire, args []string, more ...string) [2]*rig.Proc {
 	t.Helper()

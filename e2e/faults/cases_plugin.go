@@ -17,22 +17,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// pluginFaults are plugins that are exchanged, wrong, or hostile.
-var pluginFaults = []fault{
-	{number: 36, name: "plugin with another checksum", run: changedPlugin,
-		promise: "exit 3 with both sums, never executed"},
-	{number: 37, name: "plugin swapped between hash and exec", run: swappedPlugin,
-		promise: "what was hashed is what runs"},
-	{number: 38, name: "garbage instead of a handshake, hang at the start", run: noPlugin,
-		promise: "exit 3 within the start's time, with what it printed"},
-	{number: 39, name: "plugin of another protocol version", run: otherVersion,
-		promise: "exit 3 with both versions"},
-	{number: 40, name: "malicious plugin: reads home, connects, forks", run: spyPlugin, needs: []need{hasLandlock},
-		promise: "with sandbox = true denied; without, its processes end with the run all the same"},
-	{number: 41, name: "plugin lies: shapes, labels, sizes, descriptors", run: lyingPlugin, limit: 2 * time.Minute,
-		promise: "an error that names the plugin or its data, no crash, no flood"},
-}
-
 func sum(t rig.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)

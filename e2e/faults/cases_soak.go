@@ -4,12 +4,6 @@ package main
 
 import "time"
 
-// soakFaults are faults at random moments.
-var soakFaults = []fault{
-	{number: 54, name: "random kills and stops, one run after the other", run: soakCase, limit: 4 * time.Minute,
-		promise: "no hang, no orphan, every checkpoint usable, equal bits in the end"},
-}
-
 const soakKills = 20
 
 // soakCase takes another seed every time and tells it: with TRAINCTL_SOAK_SEED

@@ -11,14 +11,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// stopFaults are processes that stand still.
-var stopFaults = []fault{
-	{number: 12, name: "SIGSTOP of a rank for a while", run: stopRank, limit: 90 * time.Second,
-		promise: "the progress names the stalled rank; it goes on after SIGCONT, with equal bits"},
-	{number: 13, name: "SIGSTOP of a plugin for ever", run: stopPlugins, limit: 90 * time.Second,
-		promise: "the plugin is named and killed in bounded time, exit 5"},
-}
-
 // stalled is what the progress says of a rank that stands still.
 var stalled = regexp.MustCompile(`no step for \d+s: rank 1 \(pid \d+\) is stopped by a signal`)
 

@@ -11,14 +11,6 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// valueFaults are clocks and numbers that go wrong.
-var valueFaults = []fault{
-	{number: 50, name: "clock jumps by ±1 h", run: jumpingClock, needs: []need{canTrace},
-		promise: "no timeout fires: the run goes on with equal bits"},
-	{number: 53, name: "loss becomes NaN, loss scale collapses", run: nonFinite,
-		promise: "single steps are skipped and told; a lasting divergence ends the run with 1, by name"},
-}
-
 // jumpingClock lets the clock of every process of a run jump, forth, back and
 // forth. The machine's own clock stays as it is.
 func jumpingClock(t *trial) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Build builds a package of this module, named from its root, into dir and
-// gives the executable's path. TRAINCTL_E2E_BUILD adds flags, such as -race.
+// returns the executable's path. TRAINCTL_E2E_BUILD adds flags, such as -race.
 func Build(dir, pkg string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -27,9 +27,9 @@ func Build(dir, pkg string) (string, error) {
 	return out, nil
 }
 
-// Prepare builds trainctl in a directory, unless it is given one. Runs
-// have their caches there too; go build keeps its own, or every package would be
-// compiled again.
+// Prepare builds trainctl in a directory, unless program names an executable. Runs
+// keep their caches there too. go build keeps using its own cache, so that packages
+// are not compiled again.
 func Prepare(dir, program string) error {
 	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
@@ -42,13 +42,13 @@ func Prepare(dir, program string) error {
 	return errors.Join(err, os.Setenv("GOCACHE", strings.TrimSpace(string(goCache))), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")))
 }
 
-// builds is where what several tests run is built, once; it goes with the process.
+// builds holds the executables that several tests use. Each is built once.
 var builds struct {
 	dir  string
 	once sync.Map // of package to func() (string, error)
 }
 
-// AddProgram puts the executable of a package into the place.
+// AddProgram builds a package and copies its executable into the place.
 func (p *Place) AddProgram(t TB, pkg string) {
 	t.Helper()
 	once, _ := builds.once.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return Build(builds.dir, pkg) }))

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strings"
@@ -10,8 +11,8 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Endless trains until something ends it. A collective or a batch that takes
-// longer than 4 s counts as a fault.
+// Endless returns settings for a run that does not end by itself. A collective or a
+// batch that takes longer than 4 s is a failure.
 func Endless(more ...string) []string {
 	return Set(append([]string{
 		"train.epochs=1000000", "train.eval_every=0", "train.log_freq=1000000", `checkpoint.every="never"`,
@@ -19,7 +20,7 @@ func Endless(more ...string) []string {
 	}, more...)...)
 }
 
-// FP16 makes the precision plugin work in every step.
+// FP16 is a precision whose plugin is called in every step.
 const FP16 = `precision={plugin="amp", options={level="O1", dtype="fp16"}}`
 
 // StartEndless starts an endless run and waits until it trains.
@@ -35,7 +36,7 @@ func Signal(t TB, pid int, sig syscall.Signal) {
 	Must(t, syscall.Kill(pid, sig))
 }
 
-// Steps3200 is a run of 3,200 steps with batch norm, dropout, evaluations and checkpoints.
+// Steps3200 returns settings for a run of 3,200 steps with batch norm, dropout, evaluations and checkpoints.
 func Steps3200(more ...string) []string {
 	return Set(append([]string{
 		"train.epochs=8", "dataset.options.train_samples=6400", "train.log_freq=1000000", `checkpoint.every="300 steps"`, "optimizer.momentum=0.9",
@@ -45,7 +46,7 @@ func Steps3200(more ...string) []string {
 	}, more...)...)
 }
 
-// FreePort is a port that nobody listens on at the moment.
+// FreePort returns a port that nobody listens on at the moment.
 func FreePort(t TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,13 +55,34 @@ func FreePort(t TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// FreePorts returns the first of n neighbouring ports that nobody listens on. They are
+// below those from which the system takes ports for outgoing connections.
+func FreePorts(t TB, n int) int {
+	t.Helper()
+	for range 100 {
+		first := 12000 + rand.IntN(20000-n)
+		free := true
+		for port := first; free && port < first+n; port++ {
+			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+			if free = err == nil; free {
+				Must(t, l.Close())
+			}
+		}
+		if free {
+			return first
+		}
+	}
+	t.Fatal("no free range of ports")
+	return 0
+}
+
 // StartRank starts a worker as torchrun --no-python does.
 func (p *Place) StartRank(t TB, rank, size, port int, args ...string) *Proc {
 	t.Helper()
 	return p.RankCommand(rank, size, port, args...).Start(t)
 }
 
-// RankCommand prepares what startRank starts.
+// RankCommand prepares the process that StartRank starts.
 func (p *Place) RankCommand(rank, size, port int, args ...string) *Proc {
 	r := p.Command(append([]string{"worker", p.Config}, args...)...)
 	r.Cmd.Env = append(r.Cmd.Env,
@@ -70,8 +92,8 @@ func (p *Place) RankCommand(rank, size, port int, args ...string) *Proc {
 	return r
 }
 
-// Node prepares the launcher of one machine of two. Only the first keeps its
-// files where the place looks for runs.
+// Node prepares the launcher of one of two machines. Only the first one writes its
+// runs to where the place's methods look for them.
 func (p *Place) Node(rank int, endpoint string, args ...string) *Proc {
 	dir := filepath.Join(p.Dir, []string{"runs", "elsewhere"}[rank])
 	r := p.Command(append([]string{"run", p.Config, "--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--rdzv-endpoint", endpoint, "--run-dir", dir}, args...)...)
@@ -79,7 +101,7 @@ func (p *Place) Node(rank int, endpoint string, args ...string) *Proc {
 	return r
 }
 
-// Steps800 is a run of 800 steps that saves every 16 of them, with batch norm,
+// Steps800 returns the command line of a run of 800 steps that saves every 16 steps, with batch norm,
 // dropout and momentum. It takes some seconds.
 func Steps800(more ...string) []string {
 	return append([]string{"run", "job.toml"}, Set(append([]string{
@@ -90,7 +112,7 @@ func Steps800(more ...string) []string {
 	}, more...)...)...)
 }
 
-// Complete runs a command line undisturbed and gives its run's summary.
+// Complete runs a command line, undisturbed, and returns the run's summary.
 func (p *Place) Complete(t TB, n int, args ...string) event.Summary {
 	t.Helper()
 	p.Trainctl(t, args...).Expect(t, 0)
@@ -106,13 +128,13 @@ func (p *Place) StartWriter(t TB, n int) *Proc {
 	return r.Start(t)
 }
 
-// AddFaultyPlugin puts the plugin that misbehaves into the place.
+// AddFaultyPlugin puts the plugin e2e/testdata/faulty into the place.
 func (p *Place) AddFaultyPlugin(t TB) {
 	t.Helper()
 	p.AddProgram(t, "e2e/testdata/faulty")
 }
 
-// FaultArgs are the settings that give a kind of plugin a fault.
+// FaultArgs returns settings of an endless run in which the plugin of a kind has a fault.
 func (p *Place) FaultArgs(kind, what string) []string {
 	return Endless(kind+`.plugin="./faulty"`, fmt.Sprintf("%s.options.fault=%q", kind, what))
 }

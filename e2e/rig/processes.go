@@ -21,7 +21,7 @@ type Process struct {
 
 func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worker" }
 
-// Plugin is the kind that the process serves, "" if none.
+// Plugin returns the kind of plugin that the process serves, "" for none.
 func (p Process) Plugin() string {
 	if len(p.Args) > 2 && p.Args[1] == "plugin" {
 		return p.Args[2]
@@ -43,8 +43,7 @@ func (p Process) Rank() int {
 	return -1
 }
 
-// Processes are the living processes that run the place's executable. Zombies
-// have none.
+// Processes returns the processes that run the place's executable. Zombies do not count.
 func (p *Place) Processes() (found []Process) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
@@ -100,8 +99,8 @@ func (p *Place) Find(t TB, what string, match func(Process) bool) (found Process
 	return found
 }
 
-// InterruptUntilExit presses Ctrl-C until the program ends: signals that come at once
-// are one request.
+// InterruptUntilExit sends SIGINT until the program ends: signals that arrive together
+// count as one.
 func (r *Proc) InterruptUntilExit(t TB) Result {
 	t.Helper()
 	over := make(chan struct{})
@@ -129,7 +128,7 @@ func Eventually(t TB, what string, holds func() bool) {
 	began := time.Now()
 	for !holds() {
 		if t.Context().Err() != nil || time.Since(began) > Timeout {
-			t.Fatalf("waited %v in vain for %s", time.Since(began).Round(time.Millisecond), what)
+			t.Fatalf("waited %v for %s", time.Since(began).Round(time.Millisecond), what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -149,8 +148,8 @@ func (p *Place) WaitForSteps(t TB, r *Proc, n, steps int) {
 	})
 }
 
-// checkClean asserts that nothing is left of the place's runs: no process, no
-// temporary file or socket. A process may take a moment to be gone.
+// checkClean asserts that the place's runs left nothing: no process, no
+// temporary file or socket. A process may take a moment to end.
 func (p *Place) checkClean(t TB) {
 	t.Helper()
 	p.CheckProcesses(t)
@@ -186,7 +185,7 @@ func (p *Place) CheckFiles(t TB) {
 	}
 }
 
-// Descendants are the processes of the place that descend from one of them.
+// Descendants returns the processes of the place below one of them.
 func (p *Place) Descendants(pid int) (pids []int) {
 	all := p.Processes()
 	in := map[int]bool{pid: true}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Result is how a trainctl ended.
+// Result is the exit code and output of a trainctl.
 type Result struct {
 	Code           int // minus the signal's number for a signal
 	Stdout, Stderr string
 	Took           time.Duration
 }
 
-// Since is the time from an instant to the end of a run.
+// Since returns the time from an instant to the end of the run of r0.
 func (r Result) Since(r0 *Proc, at time.Time) time.Duration { return r0.Began.Add(r.Took).Sub(at) }
 
 // Expect asserts the exit code.
@@ -25,19 +25,19 @@ func (r Result) Expect(t TB, code int) Result {
 	return r
 }
 
-// Prints asserts that standard error holds all of the texts.
+// Prints asserts that standard error contains all of the texts.
 func (r Result) Prints(t TB, texts ...string) Result {
 	t.Helper()
 	for _, s := range texts {
 		if !strings.Contains(r.Stderr, s) {
-			t.Errorf("standard error does not say %q:\n%s", s, r.Stderr)
+			t.Errorf("standard error does not contain %q:\n%s", s, r.Stderr)
 		}
 	}
 	return r
 }
 
-// OneFailureBlock asserts that the failure is shown in one block of text that names
-// only what exists.
+// OneFailureBlock asserts that the failure is shown in one block of text, which does
+// not refer to commands that would show more.
 func (r Result) OneFailureBlock(t TB) Result {
 	t.Helper()
 	if n := strings.Count(r.Stderr, " FAILED"); n != 1 {
@@ -46,7 +46,7 @@ func (r Result) OneFailureBlock(t TB) Result {
 	told := strings.ReplaceAll(r.Stderr, "trainctl doctor --run", "") // of a plugin that hangs: that shows where it stands
 	for _, no := range []string{"trainctl logs", "trainctl doctor", "goroutine "} {
 		if strings.Contains(told, no) {
-			t.Errorf("standard error speaks of %q:\n%s", no, r.Stderr)
+			t.Errorf("standard error mentions %q:\n%s", no, r.Stderr)
 		}
 	}
 	return r
@@ -82,7 +82,7 @@ func (r Result) BlockPrints(t TB, texts ...string) Result {
 	}
 	for _, s := range texts {
 		if !strings.Contains(block, s) {
-			t.Errorf("the failure block does not say %q:\n%s", s, r.Stderr)
+			t.Errorf("the failure block does not contain %q:\n%s", s, r.Stderr)
 		}
 	}
 	return r

@@ -15,7 +15,7 @@ import (
 // Program is the executable that is run.
 var Program string
 
-// TB is what helpers need of a test, and of a case of the fault matrix.
+// TB is the part of testing.TB that helpers use. Cases of the fault matrix implement it too.
 type TB interface {
 	Helper()
 	Context() context.Context
@@ -29,12 +29,12 @@ type TB interface {
 	Failed() bool
 }
 
-// Timeout bounds every wait of a test; nothing should come near it.
+// Timeout bounds every wait of a test, generously.
 const Timeout = 60 * time.Second
 
 // Place is where one test runs trainctl: a directory with a configuration, an
 // empty directory for temporary files, and a link to the executable by which
-// the test knows its processes.
+// the test finds its processes.
 type Place struct {
 	Dir    string
 	Config string // path of the configuration
@@ -43,7 +43,7 @@ type Place struct {
 	Env    []string // beside what every run gets
 }
 
-// BaseConfig is two ranks on one small layer, 4 steps of 2×8 samples an epoch.
+// BaseConfig trains one small layer on two ranks, 4 steps of 2×8 samples an epoch.
 const BaseConfig = `
 [run]
 name = "job"
@@ -75,8 +75,8 @@ lr = 0.1
 tensorboard = false
 `
 
-// NewPlace makes a place with the base configuration. At the end of the test
-// nothing may be left of its runs.
+// NewPlace makes a place with the base configuration. The test fails if its runs
+// leave a process or a file behind.
 func NewPlace(t TB) *Place {
 	t.Helper()
 	dir := t.TempDir()
@@ -189,7 +189,7 @@ func Must(t TB, err error) {
 	}
 }
 
-// Configure gives the place another configuration. Its run is named "job".
+// Configure replaces the place's configuration by these tables, of a run named "job".
 func (p *Place) Configure(t TB, tables string) {
 	t.Helper()
 	Must(t, os.WriteFile(p.Config, []byte("[run]\nname = \"job\"\n"+tables), 0o644))

@@ -33,10 +33,10 @@ func EventsOf[E event.Event](t TB, run string) (found []E) {
 // StepEvent is an optimizer step in events.jsonl.
 type StepEvent = *event.StepDone
 
-// Checkpoints is the directory of the n-th run's checkpoints.
+// Checkpoints returns the directory of the n-th run's checkpoints.
 func (p *Place) Checkpoints(n int) string { return filepath.Join(p.RunDir(n), "checkpoints") }
 
-// NewestStep is the step of the newest checkpoint in a directory, -1 without one.
+// NewestStep returns the step of the newest checkpoint in a directory, -1 without one.
 func NewestStep(dir string) int {
 	step := -1
 	names, _ := filepath.Glob(filepath.Join(dir, "step-*"))
@@ -49,7 +49,7 @@ func NewestStep(dir string) int {
 	return step
 }
 
-// ResumedFrom is the step from which the n-th run went on.
+// ResumedFrom returns the step from which the n-th run continued.
 func (p *Place) ResumedFrom(t TB, n int) int {
 	t.Helper()
 	loaded := EventsOf[*event.CheckpointLoaded](t, p.RunDir(n))
@@ -59,7 +59,7 @@ func (p *Place) ResumedFrom(t TB, n int) int {
 	return loaded[0].Step
 }
 
-// LatestCheckpoint is what the file of that name says in the n-th run's checkpoints.
+// LatestCheckpoint returns the content of the file latest among the n-th run's checkpoints.
 func (p *Place) LatestCheckpoint(t TB, n int) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(p.Checkpoints(n), "latest"))
@@ -76,22 +76,22 @@ func (p *Place) WaitForCheckpoints(t TB, n, count int) {
 	})
 }
 
-// Glob are the paths below a directory that match a pattern.
+// Glob returns the paths below a directory that match a pattern.
 func Glob(dir, pattern string) []string {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 	return paths
 }
 
-// ReadFile is the content of a file, "" if it cannot be read.
+// ReadFile returns the content of a file, "" if it cannot be read.
 func ReadFile(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
 }
 
-// RunDir is the directory of the n-th run, from 1.
+// RunDir returns the directory of the n-th run, from 1.
 func (p *Place) RunDir(n int) string { return filepath.Join(p.Dir, "runs", "job", fmt.Sprint(n)) }
 
-// Summary is summary.json of the n-th run.
+// Summary reads summary.json of the n-th run.
 func (p *Place) Summary(t TB, n int) event.Summary {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(p.RunDir(n), "summary.json"))
@@ -101,7 +101,7 @@ func (p *Place) Summary(t TB, n int) event.Summary {
 	return s
 }
 
-// RankLog is the log of a rank in the n-th run.
+// RankLog reads the log of a rank in the n-th run.
 func (p *Place) RankLog(t TB, n, rank int) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(p.RunDir(n), "logs", fmt.Sprintf("rank-%d.log", rank)))
@@ -109,7 +109,7 @@ func (p *Place) RankLog(t TB, n, rank int) string {
 	return string(b)
 }
 
-// FlightReport is what doctor knows of the n-th run.
+// FlightReport reads what trainctl doctor --run prints for the n-th run.
 func (p *Place) FlightReport(t TB, n int) flight.Report {
 	t.Helper()
 	var r flight.Report
