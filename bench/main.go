@@ -29,17 +29,17 @@ func main() {
 	var o options
 	flag.StringVar(&o.python, "python", "python3", "the Python that has torch and numpy")
 	flag.StringVar(&o.match, "match", "", "measure the cases whose names contain this `text`")
-	flag.StringVar(&o.mnist, "mnist", "", "train on the MNIST files of this `folder`; without, on made-up images")
+	flag.StringVar(&o.mnist, "mnist", "", "train on the MNIST files in this `folder`; default: generated images")
 	flag.StringVar(&o.json, "json", "", "write all runs to this `file`")
 	flag.IntVar(&o.pairs, "pairs", 3, "runs of each side")
-	flag.Float64Var(&o.seconds, "seconds", 4, "about how long PyTorch trains in a run")
+	flag.Float64Var(&o.seconds, "seconds", 4, "how long PyTorch trains in a run, approximately")
 	flag.BoolVar(&o.compile, "compile", false, "measure torch.compile too")
 	flag.BoolVar(&o.list, "list", false, "print the names of the cases")
-	flag.Func("model", "measure the network of this configuration `file` instead of the cases; may be given several times", func(file string) error {
+	flag.Func("model", "measure the network of this configuration `file` instead of the cases; repeatable", func(file string) error {
 		o.models = append(o.models, file)
 		return nil
 	})
-	flag.TextVar(&o.instructions, "cpu", instructions(""), "hold both sides to these `instructions`: avx2; without, each uses the best that the processor has")
+	flag.TextVar(&o.instructions, "cpu", instructions(""), "limit both sides to these `instructions`: avx2; default: the best that the processor has")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -55,10 +55,10 @@ func run(ctx context.Context, args []string) error {
 	o := options{sizes: sizes{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 64 << 20}}
 	flags := flag.NewFlagSet("allreduce", flag.ExitOnError)
 	flags.StringVar(&o.python, "python", "python3", "the Python that has torch")
-	flags.Var(&o.sizes, "sizes", "comma-separated bytes of the buffers")
-	flags.IntVar(&o.rounds, "rounds", 3, "how often both sides are measured")
-	flags.DurationVar(&o.budget, "budget", 500*time.Millisecond, "of measuring a size in a round")
-	flags.StringVar(&o.only, "only", "", "measure one place alone: host or namespaces")
+	flags.Var(&o.sizes, "sizes", "comma-separated sizes of the buffers in bytes")
+	flags.IntVar(&o.rounds, "rounds", 3, "number of rounds")
+	flags.DurationVar(&o.budget, "budget", 500*time.Millisecond, "time for each size in a round")
+	flags.StringVar(&o.only, "only", "", "measure only one place: host or namespaces")
 	flags.StringVar(&o.json, "json", "", "write every result to this `file`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -101,7 +101,7 @@ func gloo(ctx context.Context, python string) ([]string, error) {
 	}
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return nil, fmt.Errorf("gloo.py is found from inside trainctl's repository alone: %w", err)
+		return nil, fmt.Errorf("gloo.py not found: %w; run this inside trainctl's repository", err)
 	}
 	return []string{python, filepath.Join(strings.TrimSpace(string(root)), "bench", "allreduce", "gloo.py")}, nil
 }

@@ -63,18 +63,26 @@ func ckptInspectCommand(base *string) *cobra.Command {
 	}
 	show := jsonFlag(cmd, "one JSON object")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		paths, err := checkpointsAt(*base, args[0])
+		v, err := inspected(*base, args[0])
 		if err != nil {
 			return err
 		}
-		info, err := checkpoint.Inspect(checkpoint.OsFS(), paths[0])
-		if err != nil {
-			return judged(paths[0], err)
-		}
-		v := viewOf(info, nil)
 		return show(v, v.text)
 	}
 	return cmd
+}
+
+// inspected describes the checkpoint or file at a path, or the newest checkpoint of a run.
+func inspected(base, arg string) (checkpointView, error) {
+	paths, err := checkpointsAt(base, arg)
+	if err != nil {
+		return checkpointView{}, err
+	}
+	info, err := checkpoint.Inspect(checkpoint.OsFS(), paths[0])
+	if err != nil {
+		return checkpointView{}, judged(paths[0], err)
+	}
+	return viewOf(info, nil), nil
 }
 
 func ckptVerifyCommand(base *string) *cobra.Command {

@@ -89,7 +89,7 @@ func shown(r runRequest) (progress *event.Progress, sinks []event.Sink, done fun
 	if r.Events == "json" {
 		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
 		done = func() {
-			tellLost(screen, events)
+			reportLost(screen, events)
 			_ = screen.Close()
 		}
 		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
@@ -150,8 +150,8 @@ func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult
 // eventBytes is how far a reader of --events json may fall behind: some 30,000 steps.
 const eventBytes = 8 << 20
 
-// tellLost ends the stream of events and reports how many its reader did not read.
-func tellLost(w io.Writer, events *lossy.Writer) {
+// reportLost ends the stream of events and reports how many its reader did not read.
+func reportLost(w io.Writer, events *lossy.Writer) {
 	_ = events.Close() // a reader that has gone was reported already
 	if n := events.Lost(); n > 0 {
 		fmt.Fprintf(w, "warning: the reader of standard output was too slow: %d events were not written to it; the run's events.jsonl has them\n", n)

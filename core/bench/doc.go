@@ -1,9 +1,15 @@
 // Package bench measures the parts of a training step: collectives through a backend
-// plugin, and kernels.
+// plugin, the operations of a step, data loading, and kernels. The subcommands of
+// "trainctl bench" print its reports.
 //
 // AllReduce starts real ranks from the caller's executable, each with its backend in
 // another process and its buffer in a shared arena, as a job does. Such a process runs
 // [Rank]. [InPlace] measures the limit of the machine, with threads in one process.
+//
+// What measures something else is elsewhere: the command in bench runs whole training
+// jobs, in turn with PyTorch; the command in bench/allreduce runs AllReduce in turn
+// with gloo; gputest/run.sh runs both kinds on a machine with GPUs; and the Benchmark
+// functions beside the code measure one function.
 //
 // It imports the packages that it measures: core/base, core/engine, core/job,
 // core/plugin/host, core/sdk, core/tensor and core/train. Start with

@@ -43,14 +43,14 @@ func (b *Bus) Emit(e Event) {
 	b.mu.Lock()
 	b.seq++
 	b.send(Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e})
-	b.unlockAndTell()
+	b.unlockAndReport()
 }
 
 // Relay passes on a record of another sender unchanged.
 func (b *Bus) Relay(r Record) {
 	b.mu.Lock()
 	b.send(r)
-	b.unlockAndTell()
+	b.unlockAndReport()
 }
 
 // send encodes a record once for all sinks that write lines.
@@ -69,8 +69,8 @@ func (b *Bus) send(r Record) {
 	}
 }
 
-// unlockAndTell unlocks the bus and lets sinks report their errors, possibly with Emit.
-func (b *Bus) unlockAndTell() {
+// unlockAndReport unlocks the bus and lets sinks report their errors, possibly with Emit.
+func (b *Bus) unlockAndReport() {
 	var tell []func()
 	for _, s := range b.sinks {
 		if r, ok := s.(interface{ report() func() }); ok {

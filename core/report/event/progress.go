@@ -42,7 +42,7 @@ type Progress struct {
 	state   status
 	drawn   bool // the block is on the screen, starting at the cursor
 	redrawn time.Time
-	held    []*fold
+	held    []*pending
 	paused  bool   // by Ctrl-Z: the shell uses the screen
 	unwatch func() // ends watchTerminal
 }

@@ -105,7 +105,7 @@ func play(p *Progress) {
 		send(0, e)
 		if step == 4 {
 			send(1, &Warning{Source: "tcp", Message: "slow \x1b[2Jlink"})
-			time.Sleep(foldFor) // in a bubble: rank 0 does not say it
+			time.Sleep(mergeFor) // in a bubble: rank 0 does not say it
 			synctest.Wait()
 			send(1, &Warning{Source: "train", Message: "the loss is NaN"})
 			send(0, &PluginLog{Plugin: "mnist", Level: "warn", Message: "slow disk"})

@@ -21,15 +21,15 @@ type Prometheus struct {
 	addr   string
 	done   chan error
 
-	mu      sync.Mutex
-	run     RunStarted
-	step    StepDone
-	eval    EvalDone
-	samples int64
-	skipped int64
-	saved   int64
-	failed  int64
-	healed  int64
+	mu              sync.Mutex
+	run             RunStarted
+	step            StepDone
+	eval            EvalDone
+	samples         int64
+	skipped         int64
+	saved           int64
+	failed          int64
+	backendRestarts int64
 }
 
 // NewPrometheus listens on addr ("127.0.0.1:9100"; port 0 takes a free one)
@@ -72,7 +72,7 @@ func (p *Prometheus) Emit(r Record) {
 		p.saved++
 	case *BackendRestarted:
 		if r.Rank <= 0 {
-			p.healed++
+			p.backendRestarts++
 		}
 	case *RankFailed:
 		p.failed++
@@ -128,7 +128,7 @@ func (p *Prometheus) text() []byte {
 		}
 	}
 	b.metric("checkpoints_saved_total", "counter", "Checkpoints made durable.", float64(p.saved))
-	b.metric("backend_restarts_total", "counter", "Groups of backend plugins that were replaced.", float64(p.healed))
+	b.metric("backend_restarts_total", "counter", "Groups of backend plugins that were replaced.", float64(p.backendRestarts))
 	b.metric("rank_failures_total", "counter", "Ranks that died.", float64(p.failed))
 	return b.Bytes()
 }

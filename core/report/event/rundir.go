@@ -35,7 +35,7 @@ func CreateRunDir(fsys afero.Fs, base, name string) (RunDir, error) {
 	if err != nil {
 		return RunDir{}, err
 	}
-	return d, d.furnish(rand.Text())
+	return d, d.populate(rand.Text())
 }
 
 // Invitation is what the host of rank 0 sends to the others, so that hosts on one file
@@ -81,7 +81,7 @@ func JoinRunDir(fsys afero.Fs, base, name string, inv Invitation) (d RunDir, sha
 		err := fsys.Mkdir(d.Path, 0o755) // this host's cache of a network file system may not have it yet
 		switch {
 		case err == nil:
-			return d, false, d.furnish(inv.Token)
+			return d, false, d.populate(inv.Token)
 		case !errors.Is(err, fs.ErrExist):
 			return RunDir{}, false, fmt.Errorf("run directory: %w (choose another with --run-dir or [run] dir)", err)
 		case d.hasToken(inv.Token):
@@ -105,8 +105,8 @@ func (d RunDir) hasToken(token string) bool {
 	return false
 }
 
-// furnish creates the subdirectories of a new directory, and points latest at it.
-func (d RunDir) furnish(token string) error {
+// populate creates the subdirectories of a new directory, and points latest at it.
+func (d RunDir) populate(token string) error {
 	fsys := d.fs
 	if err := writeAtomic(fsys, filepath.Join(d.Path, tokenFile), []byte(token)); err != nil {
 		return fmt.Errorf("run directory: %w", err)

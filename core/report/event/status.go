@@ -112,7 +112,7 @@ func (s *status) take(r Record) []notice {
 	case *CheckpointSaved:
 		s.saved = e.Step
 	default:
-		return told(r)
+		return notices(r)
 	}
 	return nil
 }
@@ -165,8 +165,8 @@ func (s *status) log(e *PluginLog, rank int) []notice {
 	return nil
 }
 
-// told returns the notices for the rarer events.
-func told(r Record) []notice {
+// notices returns the notices for the rarer events.
+func notices(r Record) []notice {
 	switch e := r.Event.(type) {
 	case *DatasetOpened:
 		if r.Rank > 0 {
@@ -203,7 +203,7 @@ func told(r Record) []notice {
 		if r.Rank > 0 {
 			return nil
 		}
-		return []notice{{fmt.Sprintf("backend %s in %s: %s", e.Backend, home(e), e.Reason), ""}}
+		return []notice{{fmt.Sprintf("backend %s in %s: %s", e.Backend, backendProcess(e), e.Reason), ""}}
 	case *RankFailed:
 		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
 	case *RunDone:
@@ -438,8 +438,8 @@ func remaining(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// home describes the process that a backend runs in.
-func home(e *BackendPlaced) string {
+// backendProcess describes the process that a backend runs in.
+func backendProcess(e *BackendPlaced) string {
 	if e.InProcess {
 		return "the ranks' processes"
 	}

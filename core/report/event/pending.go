@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// foldFor is how long a rank's message waits for the same message from other ranks.
-const foldFor = 100 * time.Millisecond
+// mergeFor is how long a rank's message waits for the same message from other ranks.
+const mergeFor = 100 * time.Millisecond
 
-// fold is a message that several ranks send with the same text, shown as one notice
-// with their numbers: a NaN loss, for example, occurs on all ranks at once.
-type fold struct {
+// pending is a message that waits for the same message from other ranks, to be shown
+// as one notice with their numbers: a NaN loss, for example, occurs on all ranks at once.
+type pending struct {
 	notice
 	ranks []int // that sent it, in order of arrival
 	timer *time.Timer
 }
 
-// hold delays a notice until all ranks have sent it, or foldFor has passed.
+// hold delays a notice until all ranks have sent it, or mergeFor has passed.
 func (p *Progress) hold(n notice, rank int) {
-	i := slices.IndexFunc(p.held, func(f *fold) bool { return f.text == n.text })
+	i := slices.IndexFunc(p.held, func(f *pending) bool { return f.text == n.text })
 	if i < 0 {
 		i = len(p.held)
-		f := &fold{notice: n}
-		f.timer = time.AfterFunc(foldFor, func() { p.letGo(f) })
+		f := &pending{notice: n}
+		f.timer = time.AfterFunc(mergeFor, func() { p.expire(f) })
 		p.held = append(p.held, f)
 	}
 	f := p.held[i]
@@ -36,8 +36,8 @@ func (p *Progress) hold(n notice, rank int) {
 	}
 }
 
-// letGo shows the notices that have waited long enough, and those before them.
-func (p *Progress) letGo(f *fold) {
+// expire shows the notices that have waited long enough, and those before them.
+func (p *Progress) expire(f *pending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slices.Contains(p.held, f) {
@@ -55,7 +55,7 @@ func (p *Progress) flush() {
 }
 
 // who lists the ranks, in the format of trainctl logs; "" in a job of one rank.
-func (f *fold) who(world int) string {
+func (f *pending) who(world int) string {
 	slices.Sort(f.ranks)
 	switch {
 	case world == 1:
