@@ -13,8 +13,8 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A rank and a plugin that a SIGSEGV ends are told by its name and the frames of
-// ours. Registers and other goroutines are in the rank's log alone.
+// A rank and a plugin that a SIGSEGV ends are reported with its name and our
+// frames. Registers and other goroutines are only in the rank's log.
 func TestSegmentationFaultIsToldInShort(t *testing.T) {
 	t.Parallel()
 	for who, pid := range map[string]func(*place) int{

@@ -9,7 +9,7 @@ import (
 )
 
 // A run that diverges without mixed precision ends, says where, and leaves a
-// finite checkpoint, from which --resume auto goes on.
+// finite checkpoint, from which --resume auto continues.
 func TestDivergedRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

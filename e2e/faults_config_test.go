@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A mistake that can be known before anything runs is told once, at its
+// A mistake that can be known before anything runs is reported once, at its
 // place, and no run directory is made.
 func TestMistakesInTheConfiguration(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestProgramsThatAreNoPlugins(t *testing.T) {
 	}
 }
 
-// Data that are not there are told once, in a few lines, before any rank starts.
+// Missing data is reported once, in a few lines, before any rank starts.
 func TestDataThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -114,7 +114,7 @@ func TestCheckpointThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A sound checkpoint of another job is not used either, and rank 0 alone shows why.
+// A sound checkpoint of another job is not used either, and only rank 0 shows why.
 func TestCheckpointOfAnotherJob(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

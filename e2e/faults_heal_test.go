@@ -48,7 +48,7 @@ func TestBackendIsReplacedOnce(t *testing.T) {
 		Prints(t, "rank      : 0", "backend.restarts = 1 are used up", `backend plugin "tcp"`, "the process ended: signal: killed")
 }
 
-// A rank that is gone is not healed by new plugins, and is named as fast.
+// New plugins do not replace a rank that has died; it is named as fast as without them.
 func TestRankIsKilledWithRestartsLeft(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {

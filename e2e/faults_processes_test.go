@@ -97,7 +97,7 @@ func TestRankIsStopped(t *testing.T) {
 	r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
 }
 
-// Nothing of a run survives its launcher, whose death nobody can report.
+// Nothing of a run survives its launcher, whose death no process can report.
 func TestLauncherIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -139,7 +139,7 @@ func TestStartUpUsesRestarts(t *testing.T) {
 	}
 }
 
-// A restarted run goes on from its own checkpoint and ends as if nothing had
+// A restarted run continues from its own checkpoint and ends as if nothing had
 // happened.
 func TestRestart(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 )
 
 // A run that makes way in the middle of an epoch saves, and ends later with
-// the bits of one that was left alone.
+// the bits of an undisturbed run.
 func TestTermAndResume(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

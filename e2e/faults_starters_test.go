@@ -83,7 +83,7 @@ func TestRankThatNeverArrives(t *testing.T) {
 	p.StartRank(t, 0, 2, rig.FreePort(t), rig.Set(`backend.init_timeout="2s"`)...).Wait(t).Expect(t, 4).Within(t, 8*time.Second).Prints(t, "rank 1")
 }
 
-// What run's flags do they do for worker too: it goes on from the newest run of
+// The flags of run have the same effect for worker: it continues from the newest run of
 // the name, and writes events and progress as it is asked to.
 func TestWorkerFlagsUnderTorchrunsContract(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestUnprivilegedUser(t *testing.T) {
 	denied.Start(t).Wait(t).Expect(t, 1).Prints(t, "permission denied", "--run-dir")
 }
 
-// In a network of its own a host has not even a loopback interface.
+// A host in a new network namespace has not even a loopback interface.
 func TestWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -198,7 +198,7 @@ func TestWithoutNetwork(t *testing.T) {
 	r.Wait(t).Expect(t, 1).Within(t, 10*time.Second).Prints(t, "cannot reach each other", "ip link set lo up")
 }
 
-// Plugins of a worker that somebody else launched compute on its share of the
+// Plugins of a worker that another launcher started compute on its share of the
 // cores, as those under run do.
 func TestPluginsOfAWorkerFollowItsShare(t *testing.T) {
 	t.Parallel()

@@ -52,15 +52,13 @@ func TestNCCLHasTheBitsOfTCP(t *testing.T) {
 					t.Errorf("%s: backend %s on %s", isolation, nccl.sum.Backend, nccl.sum.Device)
 				}
 				equalBits(t, isolation, nccl.losses(), tcp.losses())
-				if got, want := nccl.params(t), tcp.params(t); got != want {
-					t.Errorf("%s: parameters %.12s, over TCP %.12s", isolation, got, want)
-				}
+				equalParams(t, isolation, nccl, tcp)
 			}
 		})
 	}
 }
 
-// A run over NCCL goes on from its checkpoint as if it had not ended.
+// A run over NCCL continues from its checkpoint as if it had not ended.
 func TestNCCLResumes(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
@@ -83,7 +81,7 @@ func TestNCCLOnASharedGPU(t *testing.T) {
 	p.Train(t, onNCCL("isolated", allowed...)...).Expect(t, 3).Prints(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
 }
 
-// Ranks with different versions of NCCL are told so before it could hang.
+// Different versions of NCCL are reported before it could hang.
 func TestNCCLVersionsDiffer(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
@@ -99,13 +97,13 @@ func TestNCCLVersionsDiffer(t *testing.T) {
 	}
 }
 
-// lasting is a run over NCCL that somebody has time to disturb.
+// lasting returns settings of a run over NCCL that is long enough to disturb.
 func lasting(isolation string, more ...string) []string {
 	return onNCCL(isolation, append([]string{"train.epochs=8", "train.eval_every=0", `checkpoint.every="never"`, `backend.timeout="20s"`}, more...)...)
 }
 
 // A plugin that dies is replaced, the new one maps the same memory, and the run
-// ends with the bits of one that was left alone.
+// ends with the bits of an undisturbed run.
 func TestNCCLPluginIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
@@ -146,7 +144,7 @@ func TestNCCLRankIsKilled(t *testing.T) {
 }
 
 // A collective that never ends is given up at its deadline, and the rank's
-// stream, which waits for it, goes on.
+// stream, which waits for it, continues.
 func TestNCCLHangs(t *testing.T) {
 	t.Parallel()
 	onEachIsolation(t, func(t *testing.T, p *place, isolation string) {

@@ -22,7 +22,7 @@ func fakeGPUs(t *testing.T, n int) *place {
 }
 
 // Ranks on GPUs follow the curve of ranks on processors over the same backend,
-// and a run that goes on from a checkpoint has the bits of the uninterrupted one.
+// and a run that continues from a checkpoint has the bits of the uninterrupted one.
 func TestRanksOnFakeGPUs(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 2)
@@ -74,7 +74,7 @@ func TestSharedGPU(t *testing.T) {
 	}
 }
 
-// What a GPU needs and is not here ends a run before it begins, and "auto" goes on.
+// If something that a GPU needs is missing, a run ends before it begins, and "auto" continues.
 func TestNoGPU(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

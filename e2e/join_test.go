@@ -61,7 +61,7 @@ func TestWorkerInABatchScript(t *testing.T) {
 }
 
 // Strangers come before the real node 1: with another secret, and with a
-// certificate of their own. They are turned away, the first at once and with
+// certificate of their own. They are refused, the first at once and with
 // the reason on its own terminal, and the job trains what it would without them.
 func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 	t.Parallel()
@@ -98,8 +98,8 @@ func listening(t *testing.T, address string) {
 	})
 }
 
-// selfSigned speaks TLS with a key that nobody knows, sends what could be a rank's
-// first words, and gives the answer.
+// selfSigned opens a TLS connection with an unknown key, sends what could be a rank's
+// first message, and returns the answer.
 func selfSigned(t *testing.T, address string) []byte {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(rand.Reader)
@@ -262,7 +262,7 @@ func (p *place) searchFiles(t *testing.T, text string) {
 	}
 }
 
-// A range that is used up is told as such, on the node that needs a port.
+// A used-up port range is reported, on the node that needs a port.
 func TestPortRangeIsUsedUp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -50,7 +50,7 @@ func TestNodesShareARunDirectory(t *testing.T) {
 	}
 }
 
-// Two machines that disagree about the training are told in what.
+// If two machines disagree about the training, the difference is reported.
 func TestNodesThatDisagree(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -60,7 +60,7 @@ func TestNodesThatDisagree(t *testing.T) {
 	other.Wait(t).Expect(t, 2).Prints(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
 }
 
-// Data that are not there are told once on every machine, with whose they are.
+// Missing data is reported once on every machine, with the machine that lacks it.
 func TestNodesWithoutData(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -35,9 +35,7 @@ func TestCommunicationDoesNotChangeResults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := p.run(t, append(rig.Set(c.set...), args...)...)
 			equalBits(t, c.name, r.losses(), whole.losses())
-			if got, want := r.params(t), whole.params(t); got != want {
-				t.Errorf("parameters %.12s, want %.12s", got, want)
-			}
+			equalParams(t, c.name, r, whole)
 			if n := r.sum.Comm.Buckets; n < 2 && c.buckets == 0 || c.buckets != 0 && n != c.buckets {
 				t.Errorf("%d buckets, want %d", n, c.buckets)
 			}

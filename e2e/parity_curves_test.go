@@ -77,7 +77,7 @@ func pytorchCurves(t *testing.T) (curves map[string][]float64) {
 }
 
 // Float32 on one, two and three ranks follows PyTorch's float64 curves as far
-// as rounding lets anybody follow them.
+// as rounding permits.
 func TestLossFollowsPyTorch(t *testing.T) {
 	t.Parallel()
 	curves := pytorchCurves(t)

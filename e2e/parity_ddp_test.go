@@ -68,7 +68,7 @@ func TestSyncBatchNormMakesRanksOne(t *testing.T) {
 	}
 	apart := p.run(t, rig.Set("launch.nproc_per_node=2")...)
 	if d := furthest(t, apart.weights(t, 15), one.weights(t, 15)); d < 1e-3 {
-		t.Errorf("statistics of one's own make a difference of %g only", d)
+		t.Errorf("unsynchronised statistics make a difference of only %g", d)
 	}
 }
 
@@ -84,9 +84,7 @@ func TestSyncBatchNormIsDeterministic(t *testing.T) {
 		a := p.run(t, append(rig.Set(more...), base...)...)
 		b := p.run(t, append(rig.Set(append(more, "ddp.bucket_cap_mb=0", "ddp.overlap=false", "backend.options.shm=false")...), base...)...)
 		equalBits(t, name, a.losses(), b.losses())
-		if x, y := a.params(t), b.params(t); x != y {
-			t.Errorf("%s: parameters %.12s, then %.12s", name, x, y)
-		}
+		equalParams(t, name, b, a)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestCompression(t *testing.T) {
 			t.Errorf("%s: parameters are off by %g", compress, d)
 		}
 		again := p.run(t, append(args, rig.Set("backend.options.shm=false", "ddp.overlap=false")...)...)
-		if a, b := r.params(t), again.params(t); a != b {
-			t.Errorf("%s: parameters %.12s through shared memory, %.12s through sockets", compress, a, b)
-		}
+		equalParams(t, compress+" through sockets", again, r)
 	}
 }
 
@@ -120,13 +116,11 @@ func TestPredivideFactor(t *testing.T) {
 	plain := p.run(t)
 	for _, factor := range []int{1, 2, 4} {
 		r := p.run(t, rig.Set(fmt.Sprintf("ddp.gradient_predivide_factor=%d.0", factor))...)
-		if a, b := r.params(t), plain.params(t); a != b {
-			t.Errorf("factor %d: parameters %.12s, want %.12s", factor, a, b)
-		}
+		equalParams(t, fmt.Sprint("factor ", factor), r, plain)
 	}
 }
 
-// What PowerSGD has left out on each rank, and the factors it goes on with, are
+// PowerSGD's error feedback of each rank, and its factors, are
 // in checkpoints: a resumed run is the one that was never stopped, also with
 // other buckets. Another number of ranks shares the errors out.
 func TestPowerSGDResumes(t *testing.T) {
@@ -141,9 +135,7 @@ func TestPowerSGDResumes(t *testing.T) {
 		}
 		p.Trainctl(t, "ckpt", "verify", from).Expect(t, 0)
 		r := p.run(t, append([]string{"--resume", from}, append(more, args...)...)...)
-		if a, b := r.params(t), whole.params(t); a != b {
-			t.Errorf("resumed after step %d: parameters %.12s, in one piece %.12s", step, a, b)
-		}
+		equalParams(t, fmt.Sprint("resumed after step ", step), r, whole)
 	}
 	from := filepath.Join(whole.dir, "checkpoints", "step-25")
 	p.Train(t, append([]string{"--resume", from}, append(rig.Set("launch.nproc_per_node=2"), args...)...)...).Expect(t, 0).Prints(t, "errors of 3 ranks are distributed evenly among 2 ranks")

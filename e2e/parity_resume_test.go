@@ -49,7 +49,7 @@ tensorboard = false
 
 const momentum = "[optimizer]\nname = \"sgd\"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3\n"
 
-// A run that goes on from step k ends with the bits of the run that was not
+// A run that continues from step k ends with the bits of the run that was not
 // interrupted, whatever k is and whatever the run keeps beside its weights.
 func TestResumeIsExactAtEveryStep(t *testing.T) {
 	t.Parallel()
@@ -95,9 +95,7 @@ func (r run) continues(t *testing.T, whole run, k int) {
 			t.Errorf("%s: step %+v, uninterrupted %+v", what, s, w)
 		}
 	}
-	if got, want := r.params(t), whole.params(t); got != want {
-		t.Errorf("%s: parameters %.12s, uninterrupted %.12s", what, got, want)
-	}
+	equalParams(t, what, r, whole)
 	if a, b := r.sum.Eval, whole.sum.Eval; a.Loss != b.Loss || *a.Accuracy != *b.Accuracy {
 		t.Errorf("%s: evaluation %v, uninterrupted %v", what, a.Loss, b.Loss)
 	}
@@ -119,7 +117,7 @@ func TestResumeAuto(t *testing.T) {
 	r.continues(t, fresh, 8)
 }
 
-// Another number of ranks goes on where the samples allow it, and says what it reads again.
+// Another number of ranks continues where the samples allow it, and reports what it reads again.
 func TestResumeWithAnotherWorldSize(t *testing.T) {
 	t.Parallel()
 	p := placeWith(t, resumeTables+momentum)

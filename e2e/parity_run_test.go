@@ -84,6 +84,14 @@ func (r run) params(t *testing.T) string {
 	return all[0]
 }
 
+// equalParams asserts that two runs end with the same bits in every parameter.
+func equalParams(t *testing.T, what string, got, want run) {
+	t.Helper()
+	if a, b := got.params(t), want.params(t); a != b {
+		t.Errorf("%s: parameters %.12s, want %.12s", what, a, b)
+	}
+}
+
 // checkpoint is the path of a step's checkpoint.
 func (r run) checkpoint(step int) string {
 	return filepath.Join(r.dir, "checkpoints", fmt.Sprintf("step-%d", step))

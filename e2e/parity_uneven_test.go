@@ -43,13 +43,9 @@ func TestUnevenInputs(t *testing.T) {
 			t.Errorf("join: %d steps in two epochs", whole.sum.Steps)
 		}
 		sockets := p.run(t, append(rig.Set("backend.options.shm=false", "ddp.bucket_cap_mb=0"), args...)...)
-		if a, b := whole.params(t), sockets.params(t); a != b {
-			t.Errorf("join, synchronised %v: parameters %.12s through shared memory, %.12s through sockets", sync, a, b)
-		}
+		equalParams(t, fmt.Sprintf("join, synchronised %v, through sockets", sync), sockets, whole)
 		resumed := p.run(t, append([]string{"--resume", filepath.Join(whole.dir, "checkpoints", "step-5")}, args...)...)
-		if a, b := whole.params(t), resumed.params(t); a != b {
-			t.Errorf("join, synchronised %v: parameters %.12s, resumed after step 5 %.12s", sync, a, b)
-		}
+		equalParams(t, fmt.Sprintf("join, synchronised %v, resumed after step 5", sync), resumed, whole)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 	r.Wait(t).Expect(t, 75)
 }
 
-// A launcher that was stopped for longer than any timeout of the ranks goes on
+// A launcher that was stopped for longer than any timeout of the ranks continues
 // as if nothing had been, and so do they.
 func TestStoppedLauncherGoesOn(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestStoppedLauncherGoesOn(t *testing.T) {
 	}
 }
 
-// A healthy run shows its progress to who follows its log.
+// A normal run shows its progress in its log.
 func TestLogsFollowShowsProgress(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -146,7 +146,7 @@ func onTerminal(t *testing.T, columns uint16) (*rig.Proc, *os.File, *tty) {
 }
 
 // The block fits the terminal at every width, also one that it is given while
-// the run goes on and no step ends, and the same program is plain where it must be.
+// the run continues and no step ends, and the same program is plain where it must be.
 func TestBlockOnATerminal(t *testing.T) {
 	t.Parallel()
 	r, person, screen := onTerminal(t, 200)
@@ -192,7 +192,7 @@ func TestStopClearsTheBlock(t *testing.T) {
 	r.Wait(t).Expect(t, 143)
 }
 
-// SIGUSR1 saves and the run goes on; with launch.requeue it saves and ends with
+// SIGUSR1 saves and the run continues; with launch.requeue it saves and ends with
 // the code that batch systems requeue for.
 func TestSaveSignal(t *testing.T) {
 	t.Parallel()

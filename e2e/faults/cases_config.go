@@ -26,7 +26,7 @@ type diagnosis struct {
 	} `json:"diagnostics"`
 }
 
-// checked is what config check says of a file.
+// checked returns what config check prints for a file.
 func (p *place) checked(t rig.TB, path string) (d diagnosis, r rig.Result) {
 	t.Helper()
 	r = p.Trainctl(t, "config", "check", "--json", path)

@@ -72,7 +72,7 @@ func oneWay(t *trial) {
 	cut(t, time.Minute, func(from int, _ []byte) (time.Duration, bool, map[int][]byte) { return 0, from == 1, nil }, defaultTimeouts...)
 }
 
-// alone is the run of two ranks on one host to compare with.
+// alone trains with two ranks on one host, for comparison.
 func (p *place) alone(t rig.TB, args []string) {
 	t.Helper()
 	p.Trainctl(t, args...).Expect(t, 0)

@@ -6,8 +6,8 @@ import "time"
 
 const soakKills = 20
 
-// soakCase takes another seed every time and tells it: with TRAINCTL_SOAK_SEED
-// and TRAINCTL_SOAK_KILLS the test of the same name repeats it, and does more.
+// soakCase uses another seed every time and reports it. TestSoak repeats the case with
+// TRAINCTL_SOAK_SEED, and does more of it with TRAINCTL_SOAK_KILLS.
 func soakCase(t *trial) {
 	seed := int(time.Now().Unix() % 100_000)
 	s := soaked(t, soakKills, seed)

@@ -11,7 +11,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// stalled is what the progress says of a rank that stands still.
+// stalled matches the progress line for a rank that makes no progress.
 var stalled = regexp.MustCompile(`no step for \d+s: rank 1 \(pid \d+\) is stopped by a signal`)
 
 func stopRank(t *trial) {

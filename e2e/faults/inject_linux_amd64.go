@@ -137,7 +137,7 @@ func assembly(t rig.TB, path string) (kernels []elf.Symbol) {
 }
 
 // jump lets a process's clock of the day be off by some seconds from now on.
-// Its monotonic clock is left alone, as the system's would be. Go asks the vDSO
+// Its monotonic clock does not change, as the system's would not. Go asks the vDSO
 // for the time, code that the kernel maps into every process: the copy of this
 // process is replaced by one that asks the kernel and adds the seconds.
 func jump(t rig.TB, pid int, seconds int32) {

@@ -54,7 +54,7 @@ func TestFaultsAreChosen(t *testing.T) {
 }
 
 // What a case leaves behind, a panic, a failure and a case without an end are
-// failures of that case alone. It runs beside no other test, whose processes it
+// failures of only that case. It runs beside no other test, whose processes it
 // would take for what a case leaves behind.
 func TestTrialsFail(t *testing.T) {
 	lacking := func() string { return "this machine lacks it" }

@@ -34,8 +34,8 @@ type soak struct {
 }
 
 // soaked disturbs a number of runs. Every run ends in bounded time and leaves
-// nothing but its directory, the next one goes on from there, and the last one
-// ends with the bits of a run that nobody disturbed.
+// only its directory, the next one continues from there, and the last one
+// ends with the bits of an undisturbed run.
 func soaked(t rig.TB, kills, seed int) *soak {
 	t.Helper()
 	s := &soak{place: newPlace(t), rnd: rand.New(rand.NewPCG(uint64(seed), 0)), codes: map[int]int{}, roles: map[string]int{}, cast: `precision.plugin="none"`}
@@ -72,7 +72,7 @@ func (s *soak) finish(t rig.TB) {
 	rig.SameParams(t, a, b)
 }
 
-// settings train for ever, unless more say otherwise, and save all the while.
+// settings are those of an endless run that saves often; more overrides them.
 func (s *soak) settings(more ...string) []string {
 	return rig.Set(append([]string{
 		"train.eval_every=3", "train.log_freq=1000000", `checkpoint.every="7 steps"`, "checkpoint.keep=2", "optimizer.momentum=0.9",
@@ -117,7 +117,7 @@ func (s *soak) round(t rig.TB) {
 	s.roles[role]++
 	s.last = role
 	for _, r := range nodes {
-		res := r.Wait(t) // it ends by itself, or was healed and is asked to
+		res := r.Wait(t) // it ends by itself, or recovered and is asked to
 		s.codes[res.Code]++
 		s.last += fmt.Sprintf(", exit code %d after %v", res.Code, res.Took.Round(time.Millisecond))
 		if !expected(res, asked.Load(), len(nodes)) {
@@ -134,7 +134,7 @@ func (s *soak) round(t rig.TB) {
 	s.checkRun(t)
 }
 
-// expected says whether a disturbed launcher may end so.
+// expected reports whether a disturbed launcher may end with this result.
 func expected(r rig.Result, asked bool, nodes int) bool {
 	switch r.Code {
 	case 5, 75, 143, -int(syscall.SIGKILL):
@@ -149,8 +149,7 @@ func expected(r rig.Result, asked bool, nodes int) bool {
 	return false
 }
 
-// strike kills, stops, or stops for a while one of the run's processes and says
-// what it was.
+// strike kills, stops, or pauses one of the run's processes and returns its role.
 func (s *soak) strike(t rig.TB, nodes []*rig.Proc) string {
 	t.Helper()
 	all := s.Processes()

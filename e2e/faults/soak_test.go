@@ -21,9 +21,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// Random processes are killed, stopped, or stopped for a while at random
-// moments, on one host and on two. TRAINCTL_SOAK_KILLS says how often,
-// TRAINCTL_SOAK_SEED which and when.
+// Random processes are killed, stopped, or paused at random moments, on one host and
+// on two: TRAINCTL_SOAK_KILLS times, chosen by TRAINCTL_SOAK_SEED.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "TRAINCTL_SOAK_SEED", 1)

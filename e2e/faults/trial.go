@@ -61,7 +61,7 @@ func (t *trial) Logf(format string, args ...any) {
 	t.log = append(t.log, fmt.Sprintf(format, args...))
 }
 
-// Errorf fails the case and goes on. The first line of the first failure is
+// Errorf fails the case and continues. The first line of the first failure is
 // what the table shows.
 func (t *trial) Errorf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)

@@ -12,7 +12,7 @@ import (
 )
 
 // watch calls f for every name that is made or moved into a directory, until f
-// says that it has seen enough.
+// returns true.
 func watch(t rig.TB, dir string, f func(name string, moved bool) (enough bool)) {
 	t.Helper()
 	rig.Eventually(t, dir, func() bool { _, err := os.Stat(dir); return err == nil })

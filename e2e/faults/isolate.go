@@ -23,10 +23,10 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// roomKey marks the process that runs the cases.
-const roomKey = "TRAINCTL_FAULTS_ROOM"
+// isolatedKey marks the process that runs the cases.
+const isolatedKey = "TRAINCTL_FAULTS_ISOLATED"
 
-func isolated() bool { return os.Getenv(roomKey) != "" }
+func isolated() bool { return os.Getenv(isolatedKey) != "" }
 
 // isolate starts the command again in a mount namespace of its own, so that
 // no mount survives it however it ends.
@@ -37,7 +37,7 @@ func isolate(stderr io.Writer) int {
 		return 2
 	}
 	cmd := exec.Command(self, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), roomKey+"=1")
+	cmd.Env = append(os.Environ(), isolatedKey+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if os.Getuid() == 0 {
@@ -164,7 +164,7 @@ func descendants() (pids []int) {
 	return pids
 }
 
-// reap collects adopted children that have ended. Nobody waits for a child
+// reap collects adopted children that have ended. There is no other wait for a child
 // between two cases.
 func reap() {
 	for {
