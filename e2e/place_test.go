@@ -9,6 +9,7 @@ func newPlace(t rig.TB) *place { return &place{rig.NewPlace(t)} }
 
 // placeWith returns a place whose configuration has the given tables.
 func placeWith(t rig.TB, tables string) *place {
-	p := placeWith(t, tables)
+	p := newPlace(t)
+	p.Configure(t, tables)
 	return p
 }
