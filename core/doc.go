@@ -35,7 +35,7 @@
 // memory. Backward went on all the while.
 //
 // A backend that maps memory of GPUs gets buckets where the rank's GPU wrote
-// them: core/engine/cuda/memory.Arena allocates and exports, core/train/shared.go shows it,
+// them: core/engine/cuda/memory.Arena allocates and exports, core/train/replica/shared.go shows it,
 // core/plugin/host passes the handle on, plugins/backend-nccl/arena.go maps it. Then
 // core/train/ddp/inplace.go submits, and the descriptor names events too, which put
 // the streams of both processes in order (core/contract/device.go).
@@ -43,15 +43,15 @@
 // # The walk of a batch
 //
 // core/train/step.go calls the parts of the loop in the order in which a batch passes
-// them. core/train/forward.go takes it from core/train/data/feeder.go, and that from
+// them. core/train/passes takes it from core/train/data/feeder.go, and that from
 // core/train/data/loader.go, which has requested it
 // some steps ago: core/train/data/sampler.go chose the indices, core/plugin/host/dataset.go
 // passed them through the ring, and the dataset plugin filled a slot of the
 // shared batch arena. core/engine/plan runs forward, loss and backward over it on the
 // device (core/engine/cpu, kernels in core/engine/kernel). Then the bucket walk ends, all
-// ranks agree that the gradients are finite (core/train/agreement.go), core/engine/optim
-// updates the weights (core/train/update.go), and core/report/event learns StepDone
-// (core/train/report.go). If the backend's process group breaks meanwhile,
+// ranks agree that the gradients are finite (core/train/agreement), core/engine/optim
+// updates the weights (core/train/update), and core/report/event learns StepDone
+// (core/train/report). If the backend's process group breaks meanwhile,
 // core/train/recovery forms another one, and the step is repeated.
 //
 // # A job's beginning
@@ -61,7 +61,7 @@
 // them, builds the model (core/engine/nn, of the operations of core/engine/op), differentiates
 // it (core/engine/graph), plans one
 // step (core/engine/plan), lays out one shared arena for buckets and weights
-// (core/train/outline.go), and compares notes with all ranks through the store
+// (core/train/outline), and compares notes with all ranks through the store
 // (core/train/ddp/verify.go) before the first collective. Rank 0's weights, drawn or
 // loaded, are then broadcast where they lie.
 //
@@ -69,7 +69,7 @@
 //
 // core/app/device.go chooses the device. On a GPU (core/engine/cuda) a plan's steps are
 // enqueued, and the arena, the optimizer's state and master weights have copies
-// in its memory; core/train/device.go says when they are brought to the host.
+// in its memory; core/train/replica/device.go says when they are brought to the host.
 // A bucket's walk has two more steps: core/train/ddp/staging.go fetches it into the arena
 // when its gradients are final, and stores it back when it is reduced.
 //

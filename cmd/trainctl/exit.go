@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/update"
 )
 
 // exitCoder is an error with its own exit code.
@@ -60,7 +61,7 @@ func asRank(err error) error {
 	switch {
 	case exitCode(err) == launch.ExitConfig:
 		return codedError{err, launch.ExitRefused}
-	case errors.As(err, new(*train.Diverged)):
+	case errors.As(err, new(*update.Diverged)):
 		return codedError{err, launch.ExitDiverged}
 	}
 	return err

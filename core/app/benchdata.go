@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -56,7 +57,7 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	r = &bench.DataReport{
 		Plugin: c.Dataset.Plugin, Source: f.spec.Source, Notice: f.spec.Notice, Samples: f.spec.TrainSamples, SampleBytes: sample,
 		Batch: batch, Prefetch: train.LoaderSlots(c.Sampler) - 1, Ranks: nproc, Threads: threads, CPUs: cgroup.Cores(),
-		FirstMS: float64(first) / float64(time.Millisecond), Results: results,
+		FirstMS: event.Millis(first), Results: results,
 	}
 	r.Explain()
 	return r, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
-	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/replica"
 )
 
 // CheckModel checks a configuration against the shape of the data set's samples: it
@@ -55,7 +55,7 @@ func (f *forecaster) checkInit(ctx context.Context) error {
 	if path == "" {
 		return nil
 	}
-	err := train.CheckInit(ctx, checkpoint.OsFS(), f.outline.Graph, path)
+	err := replica.CheckInit(ctx, checkpoint.OsFS(), f.outline.Graph, path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be on another machine
 		return nil
 	}

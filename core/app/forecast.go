@@ -16,7 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // ForecastOptions configure a forecast.
@@ -59,8 +59,8 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	s := train.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
-	f.outline, err = train.NewOutline(s, f.spec, &f.policy, f.world, 0)
+	s := outline.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
+	f.outline, err = outline.New(s, f.spec, &f.policy, f.world, 0)
 	return err
 }
 
@@ -72,7 +72,7 @@ func (f *forecaster) backend(ctx context.Context) error {
 		return err
 	}
 	f.uses(sdk.KindBackend, name, info)
-	return train.CheckBackend(info, f.world, f.machine.Device, f.outline.Calls(f.cfg.DDP))
+	return outline.CheckBackend(info, f.world, f.machine.Device, f.outline.Calls(f.cfg.DDP))
 }
 
 // newForecaster counts the ranks that a configuration starts here and
@@ -101,7 +101,7 @@ type forecaster struct {
 	world    int
 	spec     sdk.DatasetSpec
 	policy   sdk.Policy
-	outline  *train.Outline
+	outline  *outline.Outline
 	plugins  []forecast.Plugin
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
-	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // outcome is how a run ended. The failure block, the summary, the last event, the exit
@@ -131,7 +131,7 @@ func (j *job) resumable() string {
 
 // resumable says what --resume auto would continue from, after reading the checkpoint
 // back and verifying it.
-func resumable(fsys checkpoint.FS, run train.RunConfig) string {
+func resumable(fsys checkpoint.FS, run outline.RunConfig) string {
 	dir, err := newestRun(fsys, run.Dir, run.Name)
 	const none = "There is no checkpoint to continue from; checkpoint.every sets how often one is saved."
 	if err != nil || dir == "" {

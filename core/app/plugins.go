@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // CheckPlugins checks the options of plugins against those they declare, and what a run
@@ -93,7 +93,7 @@ func (k pluginCheck) demands(ctx context.Context, backend sdk.Info) error {
 	if err != nil {
 		return nil
 	}
-	return train.CheckBackend(backend, world, device(c.Run.Device, backend.Devices), c.DDP.Calls(train.GradientTypes(c.Run.DType, &policy)))
+	return outline.CheckBackend(backend, world, device(c.Run.Device, backend.Devices), c.DDP.Calls(outline.GradientTypes(c.Run.DType, &policy)))
 }
 
 // device is the device that ranks compute on, as far as the configuration determines

@@ -18,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/update"
 )
 
 // unlaunched does for a rank started by torchrun, srun or mpirun what our launcher does
@@ -194,7 +195,7 @@ func (u *unlaunched) outcome(err error) outcome {
 		return o
 	case errors.As(err, new(*train.Preempted)), errors.As(err, new(Interrupted)):
 		o.status = "interrupted"
-	case errors.As(err, new(*train.Diverged)):
+	case errors.As(err, new(*update.Diverged)):
 		o.status = "diverged"
 	}
 	if canGoOn(o.code) {

@@ -29,6 +29,7 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // WorkerOptions configure a worker.
@@ -263,8 +264,8 @@ func withPorts(info sdk.Info, c *config.Config, w rank.World) map[string]any {
 }
 
 // settings returns the tables of the configuration that the loop reads.
-func settings(c *config.Config, d train.Deps) (train.Settings, error) {
-	s := train.Settings{
+func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
+	s := outline.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,

@@ -8,22 +8,22 @@ import (
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
-	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // File is the whole configuration, one field per table, in the order in which
 // it is printed.
 type File struct {
-	Run        train.RunConfig      `toml:"run"`
+	Run        outline.RunConfig      `toml:"run"`
 	Launch     launch.Config        `toml:"launch"`
 	Backend    host.BackendConfig   `toml:"backend"`
 	Precision  host.PrecisionConfig `toml:"precision"`
 	Dataset    host.DatasetConfig   `toml:"dataset"`
 	Sampler    data.Config          `toml:"sampler"`
-	Train      train.Config         `toml:"train"`
+	Train      outline.TrainConfig         `toml:"train"`
 	Model      nn.Config            `toml:"model"`
 	Optimizer  optim.Config         `toml:"optimizer"`
 	Scheduler  optim.ScheduleConfig `toml:"lr_scheduler"`
@@ -36,13 +36,13 @@ type File struct {
 // depend on the optimizer: optimizer is its name, "" means the default one.
 func Default(optimizer string) File {
 	return File{
-		Run:        train.DefaultRun(),
+		Run:        outline.DefaultRun(),
 		Launch:     launch.Default(),
 		Backend:    host.DefaultBackend(),
 		Precision:  host.DefaultPrecision(),
 		Dataset:    host.DefaultDataset(),
 		Sampler:    data.Default(),
-		Train:      train.Default(),
+		Train:      outline.DefaultTrain(),
 		Model:      nn.Config{},
 		Optimizer:  optim.DefaultFor(cmp.Or(optimizer, "sgd")),
 		Scheduler:  optim.DefaultSchedule(),

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/plugins/amp"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
@@ -51,19 +52,19 @@ func plugged(t *testing.T, d *Deps, precision sdk.Options) {
 func TestSteadyStepAllocatesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		precision sdk.Options
-		change    func(*Settings)
+		change    func(*outline.Settings)
 	}{
-		"float32":                      {sdk.Options{"level": "O0"}, func(*Settings) {}},
-		"fp16, dynamic scale":          {sdk.Options{"dtype": "fp16"}, func(*Settings) {}},
-		"clipped, accumulated":         {sdk.Options{"level": "O0"}, func(s *Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
-		"a bucket per parameter":       {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
-		"without overlap, adam":        {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
-		"bf16 gradients on the way":    {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress = "bf16" }},
-		"told of uneven inputs":        {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Uneven = "join" }},
-		"unused parameters looked for": {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.FindUnusedParameters = true }},
-		"factors of low rank":          {sdk.Options{"level": "O0"}, func(s *Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
-		"could be recovered":           {sdk.Options{"dtype": "fp16"}, func(s *Settings) { s.BackendRestarts = 1 }},
-		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *Settings) {
+		"float32":                      {sdk.Options{"level": "O0"}, func(*outline.Settings) {}},
+		"fp16, dynamic scale":          {sdk.Options{"dtype": "fp16"}, func(*outline.Settings) {}},
+		"clipped, accumulated":         {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.Train.MaxNorm, s.Train.AccumulateSteps = 1, 2 }},
+		"a bucket per parameter":       {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 }},
+		"without overlap, adam":        {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.Overlap, s.Optimizer = false, optim.DefaultFor("adam") }},
+		"bf16 gradients on the way":    {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.Compress = "bf16" }},
+		"told of uneven inputs":        {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.Uneven = "join" }},
+		"unused parameters looked for": {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.FindUnusedParameters = true }},
+		"factors of low rank":          {sdk.Options{"level": "O0"}, func(s *outline.Settings) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 0 }},
+		"could be recovered":           {sdk.Options{"dtype": "fp16"}, func(s *outline.Settings) { s.BackendRestarts = 1 }},
+		"synchronised, recorded": {sdk.Options{"level": "O0"}, func(s *outline.Settings) {
 			s.DDP.Compress, s.DDP.PredivideFactor, s.DDP.SyncBatchNorm, s.Timeline = "fp16", 2, true, true
 		}},
 	} {
@@ -83,10 +84,10 @@ func TestSteadyStepOnAGPUAllocatesNothing(t *testing.T) {
 	}
 	cudatest.Libraries(t, 2)
 	t.Setenv("CUDA_FAKE_NULL", "1")
-	for name, change := range map[string]func(*Settings){
-		"float32":           func(*Settings) {},
-		"adam, clipped":     func(s *Settings) { s.Optimizer = optim.DefaultFor("adam"); s.Train.MaxNorm = 1 },
-		"a bucket for each": func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 },
+	for name, change := range map[string]func(*outline.Settings){
+		"float32":           func(*outline.Settings) {},
+		"adam, clipped":     func(s *outline.Settings) { s.Optimizer = optim.DefaultFor("adam"); s.Train.MaxNorm = 1 },
+		"a bucket for each": func(s *outline.Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB = 0, 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			allocatesNothing(t, func(rank int, d *Deps) {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/replica"
 )
 
 // Ranks are replicas: after every step all have the same parameters, optimizer state
@@ -35,11 +35,11 @@ func (t *Trainer) compareReplicas(ctx context.Context) error {
 	names, sums := t.stateSums()
 	t.trace.Since(timeline.Checkpoint, "hash", -1, mark)
 	whole := xxhash.Sum64(tensor.Bytes(sums))
-	all, err := t.agreement.gather(ctx, float64(whole>>11)) // 53 bits: a float64 holds them
+	all, err := t.agreement.Gather(ctx, float64(whole>>11)) // 53 bits: a float64 holds them
 	if err != nil {
 		return err
 	}
-	if v := compareRanks(all); !v.equal {
+	if v := replica.Compare(all); !v.Equal {
 		return t.disagree(ctx, v, names, sums)
 	}
 	t.saver.equalAt = t.pos.Step
@@ -51,26 +51,26 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 	add := func(name string, data []byte) {
 		names, sums = append(names, name), append(sums, xxhash.Sum64(data))
 	}
-	for _, m := range t.model.named(t.model.values) {
+	for _, m := range t.model.Named(t.model.Values) {
 		add(m.Name, m.Data)
 	}
-	for _, s := range t.updater.optimizer.State() {
+	for _, s := range t.updater.Optimizer.State() {
 		add("the optimizer's "+s.Name, s.Data)
 	}
-	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.updater.scaler.scale)}))
+	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.updater.Scaler.Scale)}))
 	add("the count of steps", tensor.Bytes([]int64{int64(t.pos.Step), int64(t.pos.Applied)}))
 	return names, sums
 }
 
 // disagree determines with all ranks what differs. Ranks that differ from the majority
 // are reported as the cause.
-func (t *Trainer) disagree(ctx context.Context, v comparison, names []string, sums []uint64) error {
+func (t *Trainer) disagree(ctx context.Context, v replica.Comparison, names []string, sums []uint64) error {
 	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: check the backend and precision plugins, the memory and the GPU of that rank",
 		v, t.pos.Step, t.differing(ctx, names, sums), lastEqual(t.saver.equalAt))
-	if len(v.odd) == 0 || slices.Contains(v.odd, t.World.Rank) {
+	if len(v.Odd) == 0 || slices.Contains(v.Odd, t.World.Rank) {
 		return fmt.Errorf("%s", text)
 	}
-	return ddp.NewPeerFailed(v.odd[0], text)
+	return ddp.NewPeerFailed(v.Odd[0], text)
 }
 
 // lastEqual describes the last step after which all ranks were equal; 0: there was no
@@ -110,69 +110,4 @@ func (t *Trainer) differing(ctx context.Context, names []string, sums []uint64) 
 		}
 	}
 	return fmt.Sprintf(", first in %s (%d of %d tensors)", first, count, len(names))
-}
-
-// comparison lists the ranks whose value differs from that of the majority.
-type comparison struct {
-	equal bool
-	world int
-	odd   []int   // ranks that differ from the majority; none where there is none
-	parts [][]int // ranks by value, where there is no majority
-}
-
-func compareRanks[T comparable](all []T) comparison {
-	c := comparison{world: len(all)}
-	at := map[T]int{}
-	for r, v := range all {
-		i, ok := at[v]
-		if !ok {
-			i = len(c.parts)
-			at[v], c.parts = i, append(c.parts, nil)
-		}
-		c.parts[i] = append(c.parts[i], r)
-	}
-	c.equal = len(c.parts) == 1
-	for i, p := range c.parts {
-		if 2*len(p) > c.world {
-			c.odd = slices.Concat(slices.Delete(slices.Clone(c.parts), i, i+1)...)
-			slices.Sort(c.odd)
-			c.parts = nil
-			break
-		}
-	}
-	return c
-}
-
-func (c comparison) String() string {
-	switch {
-	case len(c.odd) > 0:
-		return fmt.Sprintf("%s from the other %d in parameters, buffers or optimizer state", differ(c.odd), c.world-len(c.odd))
-	case c.world == 2:
-		return "ranks 0 and 1 differ in parameters, buffers or optimizer state (with two ranks there is no majority to tell which one is wrong)"
-	}
-	groups := make([]string, len(c.parts))
-	for i, p := range c.parts {
-		groups[i] = listRanks(p)
-	}
-	return fmt.Sprintf("the ranks differ in parameters, buffers or optimizer state, and no majority agrees: %s", strings.Join(groups, " | "))
-}
-
-func differ(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d differs", ranks[0])
-	}
-	return fmt.Sprintf("ranks %s differ", listRanks(ranks))
-}
-
-// listRanks names up to eight ranks.
-func listRanks(ranks []int) string {
-	const most = 8
-	s := make([]string, 0, most+1)
-	for _, r := range ranks[:min(most, len(ranks))] {
-		s = append(s, fmt.Sprint(r))
-	}
-	if more := len(ranks) - most; more > 0 {
-		s = append(s, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(s, ", ")
 }

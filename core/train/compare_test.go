@@ -17,6 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // wrong is a backend whose sums of gradients are off by one unit in the last
@@ -45,7 +46,7 @@ func (w *wrong) Do(ctx context.Context, c *sdk.Collective) error {
 }
 
 // wrongly gives every rank a backend that is wrong on one, and rank 0 a store.
-func wrongly(t *testing.T, dir string, rank, step int, change func(s *Settings)) func(rank int, d *Deps) {
+func wrongly(t *testing.T, dir string, rank, step int, change func(s *outline.Settings)) func(rank int, d *Deps) {
 	net := membackend.NewWorld()
 	saves := saving(t, dir, checkpoint.Config{Every: "2 steps", Async: true}, change)
 	return func(r int, d *Deps) {
@@ -59,19 +60,19 @@ func wrongly(t *testing.T, dir string, rank, step int, change func(s *Settings))
 func TestRanksCompareTheirStates(t *testing.T) {
 	for _, c := range []struct {
 		world, rank, step int
-		change            func(s *Settings)
+		change            func(s *outline.Settings)
 		want              string // on the rank itself
 		saved             int    // the newest checkpoint
 	}{
 		{3, 1, 4, nil, "rank 1 differs from the other 2 in parameters, buffers or optimizer state after step 4, first in ", 2},
 		{4, 0, 3, nil, "rank 0 differs from the other 3", 2},
-		{3, 2, 1, func(s *Settings) { s.Optimizer = optim.DefaultFor("adamw") }, "this was the first comparison", 0},
+		{3, 2, 1, func(s *outline.Settings) { s.Optimizer = optim.DefaultFor("adamw") }, "this was the first comparison", 0},
 		{2, 1, 6, nil, "ranks 0 and 1 differ in parameters, buffers or optimizer state (with two ranks there is no majority to tell which one is wrong) after step 6", 4},
-		{3, 1, 4, func(s *Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.BroadcastBuffers = false }, "all were equal after step 2", 2},
+		{3, 1, 4, func(s *outline.Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.BroadcastBuffers = false }, "all were equal after step 2", 2},
 	} {
 		t.Run(fmt.Sprintf("%d ranks, rank %d, step %d", c.world, c.rank, c.step), func(t *testing.T) {
 			dir := t.TempDir()
-			errs := onRanks(t, c.world, wrongly(t, dir, c.rank, c.step, func(s *Settings) {
+			errs := onRanks(t, c.world, wrongly(t, dir, c.rank, c.step, func(s *outline.Settings) {
 				s.Train.Epochs = 20
 				if c.change != nil {
 					c.change(s)
@@ -99,13 +100,13 @@ func TestRanksCompareTheirStates(t *testing.T) {
 
 // Ranks that are what they should be agree, whatever is switched on.
 func TestHealthyRanksAgree(t *testing.T) {
-	for name, change := range map[string]func(s *Settings){
-		"lars":                    func(s *Settings) { s.Optimizer = optim.DefaultFor("lars") },
-		"powersgd":                func(s *Settings) { s.DDP.Compress = "powersgd" },
-		"no buffers broadcast":    func(s *Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.BroadcastBuffers = false },
-		"fp16 on the wire":        func(s *Settings) { s.DDP.Compress = "fp16" },
-		"sync batch norm":         func(s *Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.SyncBatchNorm = true },
-		"a shard is longer, join": func(s *Settings) { s.Sampler.Pad = "none"; s.DDP.Uneven = "join" },
+	for name, change := range map[string]func(s *outline.Settings){
+		"lars":                    func(s *outline.Settings) { s.Optimizer = optim.DefaultFor("lars") },
+		"powersgd":                func(s *outline.Settings) { s.DDP.Compress = "powersgd" },
+		"no buffers broadcast":    func(s *outline.Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.BroadcastBuffers = false },
+		"fp16 on the wire":        func(s *outline.Settings) { s.DDP.Compress = "fp16" },
+		"sync batch norm":         func(s *outline.Settings) { s.Model = nn.Config{Name: "convnet"}; s.DDP.SyncBatchNorm = true },
+		"a shard is longer, join": func(s *outline.Settings) { s.Sampler.Pad = "none"; s.DDP.Uneven = "join" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -114,25 +115,5 @@ func TestHealthyRanksAgree(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestCompareRanks(t *testing.T) {
-	for _, c := range []struct {
-		all  []float64
-		want string
-	}{
-		{[]float64{1, 1, 2}, "rank 2 differs from the other 2 in"},
-		{[]float64{3, 1, 1, 1, 2}, "ranks 0, 4 differ from the other 3 in"},
-		{[]float64{1, 2}, "with two ranks there is no majority to tell which one is wrong"},
-		{[]float64{1, 2, 1, 2}, "no majority agrees: 0, 2 | 1, 3"},
-		{[]float64{1, 2, 3}, "0 | 1 | 2"},
-	} {
-		if v := compareRanks(c.all); v.equal || !strings.Contains(v.String(), c.want) {
-			t.Errorf("%v: %v", c.all, v)
-		}
-	}
-	if v := compareRanks([]string{"a", "a"}); !v.equal {
-		t.Error(v)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // configuration is a case of testdata/configurations.json: settings beside the
@@ -28,7 +29,7 @@ type configuration struct {
 	World     int
 	Data      hashed
 	Model     nn.Config
-	Train     Config
+	Train     outline.TrainConfig
 	Sampler   data.Config
 	DDP       ddp.Config
 	Optimizer optim.Config
@@ -108,7 +109,7 @@ func TestConfigurationsArePyTorchs(t *testing.T) {
 // decodeConfiguration puts a case over the defaults of its tables.
 func decodeConfiguration(t *testing.T, raw json.RawMessage) configuration {
 	t.Helper()
-	c := configuration{Train: Default(), Sampler: data.Default(), DDP: ddp.Default(), Optimizer: optim.Default(), Schedule: optim.DefaultSchedule()}
+	c := configuration{Train: outline.DefaultTrain(), Sampler: data.Default(), DDP: ddp.Default(), Optimizer: optim.Default(), Schedule: optim.DefaultSchedule()}
 	var name struct{ Optimizer struct{ Name string } }
 	if err := json.Unmarshal(raw, &name); err != nil {
 		t.Fatal(err)
@@ -182,8 +183,8 @@ func checkConfiguration(t *testing.T, c configuration, fuse bool) {
 			return err
 		}
 		got.State = map[string][]float64{}
-		for i, e := range tr.model.graph.StateDict() {
-			got.State[e.Name] = summaryOf(tr.model.values[i])
+		for i, e := range tr.model.Graph.StateDict() {
+			got.State[e.Name] = summaryOf(tr.model.Values[i])
 		}
 		return nil
 	})

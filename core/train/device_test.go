@@ -18,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/plugins/amp"
 )
 
@@ -62,12 +63,12 @@ func (c *curve) train(t *testing.T, gpu bool, world int, change func(d *Deps)) {
 		if err := tr.Run(ctx); err != nil {
 			return err
 		}
-		if err := tr.device.download(); err != nil {
+		if err := tr.device.Download(); err != nil {
 			return err
 		}
-		c.params[d.World.Rank] = ddp.Hash(tr.model.values)
+		c.params[d.World.Rank] = ddp.Hash(tr.model.Values)
 		if d.World.Rank == 0 {
-			for _, m := range tr.model.values {
+			for _, m := range tr.model.Values {
 				c.half = c.half || m.DType.Half()
 				if m.DType.Float() {
 					c.model = append(c.model, wide(m)...)
@@ -92,7 +93,7 @@ func (c *curve) train(t *testing.T, gpu bool, world int, change func(d *Deps)) {
 func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	cudatest.Libraries(t, 3)
 	two, three := 2, 3
-	norms := func(s *Settings) {
+	norms := func(s *outline.Settings) {
 		s.Model = nn.Config{Layers: []nn.LayerConfig{
 			{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": op.Pair{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
@@ -104,31 +105,34 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		world  int
-		change func(s *Settings, d *Deps)
+		change func(s *outline.Settings, d *Deps)
 	}{
-		{"momentum", 2, func(s *Settings, _ *Deps) {}},
-		{"alone, clipped", 1, func(s *Settings, _ *Deps) { s.Train.MaxNorm = 0.1 }},
-		{"nesterov, decay, a bucket for each", 2, func(s *Settings, _ *Deps) {
+		{"momentum", 2, func(s *outline.Settings, _ *Deps) {}},
+		{"alone, clipped", 1, func(s *outline.Settings, _ *Deps) { s.Train.MaxNorm = 0.1 }},
+		{"nesterov, decay, a bucket for each", 2, func(s *outline.Settings, _ *Deps) {
 			s.Optimizer.Nesterov, s.Optimizer.WeightDecay, s.DDP.FirstBucketMB, s.DDP.BucketCapMB = true, 0.1, 1e-6, 1e-6
 		}},
-		{"adam", 2, func(s *Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("adam") }},
-		{"adamw, amsgrad", 2, func(s *Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("adamw"); s.Optimizer.AMSGrad = true }},
-		{"accumulation", 2, func(s *Settings, _ *Deps) { s.Train.AccumulateSteps = 2 }},
-		{"without overlap, compressed", 2, func(s *Settings, _ *Deps) { s.DDP.Overlap, s.DDP.Compress = false, "bf16" }},
-		{"uneven", 3, func(s *Settings, _ *Deps) {
+		{"adam", 2, func(s *outline.Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("adam") }},
+		{"adamw, amsgrad", 2, func(s *outline.Settings, _ *Deps) {
+			s.Optimizer = optim.DefaultFor("adamw")
+			s.Optimizer.AMSGrad = true
+		}},
+		{"accumulation", 2, func(s *outline.Settings, _ *Deps) { s.Train.AccumulateSteps = 2 }},
+		{"without overlap, compressed", 2, func(s *outline.Settings, _ *Deps) { s.DDP.Overlap, s.DDP.Compress = false, "bf16" }},
+		{"uneven", 3, func(s *outline.Settings, _ *Deps) {
 			s.DDP.Uneven, s.Sampler.Pad, s.Train.AccumulateSteps = ddp.UnevenJoin, "none", 2
 			s.DatasetOptions["train_samples"] = int64(25)
 		}},
-		{"batch norms", 2, func(s *Settings, _ *Deps) { norms(s) }},
-		{"batch norms together", 2, func(s *Settings, _ *Deps) { norms(s); s.DDP.SyncBatchNorm = true }},
-		{"master weights, a dynamic scale", 2, func(_ *Settings, d *Deps) {
+		{"batch norms", 2, func(s *outline.Settings, _ *Deps) { norms(s) }},
+		{"batch norms together", 2, func(s *outline.Settings, _ *Deps) { norms(s); s.DDP.SyncBatchNorm = true }},
+		{"master weights, a dynamic scale", 2, func(_ *outline.Settings, d *Deps) {
 			half(d, sdk.Options{"level": "O2", "init_scale": float64(1 << 23), "growth_interval": int64(2)})
 		}},
-		{"nothing but half", 2, func(_ *Settings, d *Deps) { half(d, sdk.Options{"level": "O3"}) }},
-		{"double", 1, func(s *Settings, _ *Deps) { s.Run.DType = "f64" }},
-		{"factors", 2, func(s *Settings, _ *Deps) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 2 }},
-		{"layers left out", 2, func(s *Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},
-		{"caps that are measured", 2, func(s *Settings, _ *Deps) { s.DDP.BucketCapMB = ddp.AutoCap }},
+		{"nothing but half", 2, func(_ *outline.Settings, d *Deps) { half(d, sdk.Options{"level": "O3"}) }},
+		{"double", 1, func(s *outline.Settings, _ *Deps) { s.Run.DType = "f64" }},
+		{"factors", 2, func(s *outline.Settings, _ *Deps) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 2 }},
+		{"layers left out", 2, func(s *outline.Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},
+		{"caps that are measured", 2, func(s *outline.Settings, _ *Deps) { s.DDP.BucketCapMB = ddp.AutoCap }},
 	} {
 		for _, eager := range []string{"", "1"} {
 			t.Run(c.name+map[string]string{"": "", "1": ", at once"}[eager], func(t *testing.T) {

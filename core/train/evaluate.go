@@ -8,17 +8,11 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
 )
 
-func (t *Trainer) evalBatch() int { return t.Settings.Train.evalBatch(t.outline.Batch) }
-
-func (c Config) evalBatch(training int) int {
-	if c.EvalBatch > 0 {
-		return c.EvalBatch
-	}
-	return training
-}
+func (t *Trainer) evalBatch() int { return t.Settings.Train.EvalRows(t.outline.Batch) }
 
 func (t *Trainer) evalIndices() []int64 {
 	return data.EvalShard(t.spec.TestSamples, t.World.Size, t.World.Rank)
@@ -42,16 +36,16 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		return err
 	}
 	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
-	if err := t.agreement.sum(ctx, &sums); err != nil {
+	if err := t.agreement.Sum(ctx, &sums); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
-	t.report.evaluation(t.pos, &sums, time.Since(begin))
+	t.report.Evaluation(t.pos, &sums, time.Since(begin))
 	t.enter("train")
 	return nil
 }
 
 // evalShard adds up loss and hits over this rank's part of the test split.
-func (t *Trainer) evalShard() (total sums, err error) {
+func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := t.feeder.Stop(); err != nil {
 		return total, err
@@ -65,13 +59,13 @@ func (t *Trainer) evalShard() (total sums, err error) {
 		if err != nil {
 			return total, fmt.Errorf("evaluation: %w", err)
 		}
-		res := t.passes.programs.eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
+		res := t.passes.Programs.Eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
 		if res.Err != nil {
 			return total, fmt.Errorf("evaluation: %w", res.Err)
 		}
-		total[sumLoss] += res.LossSum
-		total[sumCorrect] += float64(res.Correct)
-		total[sumRows] += float64(res.Counted)
+		total[agreement.SumLoss] += res.LossSum
+		total[agreement.SumCorrect] += float64(res.Correct)
+		total[agreement.SumRows] += float64(res.Counted)
 	}
 	return total, nil
 }
@@ -81,5 +75,5 @@ func (t *Trainer) Evaluate(ctx context.Context) (loss, accuracy float64, err err
 	if err := t.evaluate(ctx); err != nil {
 		return 0, 0, err
 	}
-	return t.report.metrics.value("eval.loss"), t.report.metrics.value("eval.accuracy"), nil
+	return t.report.Metrics.Value("eval.loss"), t.report.Metrics.Value("eval.accuracy"), nil
 }

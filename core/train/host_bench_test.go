@@ -12,21 +12,22 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // BenchmarkHostStep is what the host does for a step of a GPU rank: the loop as it
 // is, the ConvNet at batch 100, over a driver that does nothing. As long as the
 // GPU has work meanwhile nobody notices; the rest of it is time that a GPU idles.
 func BenchmarkHostStep(b *testing.B) {
-	for name, change := range map[string]func(*Settings){
-		"sgd":     func(*Settings) {},
-		"clipped": func(s *Settings) { s.Train.MaxNorm = 1 },
+	for name, change := range map[string]func(*outline.Settings){
+		"sgd":     func(*outline.Settings) {},
+		"clipped": func(s *outline.Settings) { s.Train.MaxNorm = 1 },
 	} {
 		b.Run(name, func(b *testing.B) { benchmarkHostStep(b, change) })
 	}
 }
 
-func benchmarkHostStep(b *testing.B, change func(*Settings)) {
+func benchmarkHostStep(b *testing.B, change func(*outline.Settings)) {
 	cudatest.Libraries(b, 1)
 	b.Setenv("CUDA_FAKE_NULL", "1")
 	const warm = 50

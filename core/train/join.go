@@ -6,34 +6,8 @@ import (
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/passes"
 )
-
-// inputs are the numbers of micro-batches of all ranks in a step. They are the same on
-// all ranks, but for own.
-type inputs struct {
-	passes int // micro-batches of the rank that brings the most: passes of every rank; 0: the epoch is over
-	own    int // that this rank brings; in the other passes it has no input
-	active int // ranks that bring any
-	top    int // the highest of them
-	last   int // the highest of those that bring the most
-}
-
-// evenInputs are those of a step in which every rank of a world has n.
-func evenInputs(n, world int) inputs { return inputs{passes: n, own: n, active: world} }
-
-// unevenInputs are those of a step in which rank r has all[r].
-func unevenInputs(all []float64, own int) inputs {
-	in := inputs{own: own}
-	for r, k := range all {
-		if k > 0 {
-			in.active, in.top = in.active+1, r
-		}
-		if k > 0 && int(k) >= in.passes {
-			in.last, in.passes = r, int(k)
-		}
-	}
-	return in
-}
 
 // longSkew is after how many steps without some rank a run says so, as
 // PyTorch's Join does.
@@ -55,29 +29,29 @@ func (j *join) on() bool { return j.cfg.Uneven == ddp.UnevenJoin }
 
 // begin prepares a step: the reducer averages over ranks that have data, and
 // the buffers of one of them count.
-func (j *join) begin(in inputs, r *ddp.Reducer) {
+func (j *join) begin(in passes.Inputs, r *ddp.Reducer) {
 	if !j.on() {
 		return
 	}
-	j.authority = in.top
+	j.authority = in.Top
 	if !j.cfg.DivideByInitial {
-		r.Divide(in.active)
+		r.Divide(in.Active)
 	}
-	if in.active == j.world {
+	if in.Active == j.world {
 		j.skewed = 0
 		return
 	}
 	if j.skewed++; j.skewed == longSkew && j.rank == 0 {
 		j.events.Emit(&event.Warning{Source: "train", Message: fmt.Sprintf(
-			"%d of %d ranks have had no data for %d steps and are waiting for the others", j.world-in.active, j.world, longSkew)})
+			"%d of %d ranks have had no data for %d steps and are waiting for the others", j.world-in.Active, j.world, longSkew)})
 	}
 }
 
 // end makes the buffers count of a rank that took part in all passes: it would
 // be the last to join in PyTorch, where each is an iteration.
-func (j *join) end(in inputs) {
+func (j *join) end(in passes.Inputs) {
 	if j.on() {
-		j.authority = in.last
+		j.authority = in.Last
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
+	"github.com/trainctl/trainctl/core/train/passes"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
 
@@ -58,7 +60,7 @@ func (d *ending) Fill(_ context.Context, b *sdk.Batch) error {
 }
 
 // uneven gives rank r a data set of counts[r] batches, and the model of join.py.
-func uneven(counts []int, change func(s *Settings)) func(rank int, d *Deps) {
+func uneven(counts []int, change func(s *outline.Settings)) func(rank int, d *Deps) {
 	return func(rank int, d *Deps) {
 		most := 0
 		for _, n := range counts {
@@ -78,13 +80,13 @@ func uneven(counts []int, change func(s *Settings)) func(rank int, d *Deps) {
 }
 
 // outcomes trains and returns every rank's model, steps, and error.
-func outcomes(t *testing.T, counts []int, change func(s *Settings)) (models []map[string][]float64, steps []int, errs []error) {
+func outcomes(t *testing.T, counts []int, change func(s *outline.Settings)) (models []map[string][]float64, steps []int, errs []error) {
 	t.Helper()
 	return run(t, counts, change, nil)
 }
 
 // run is outcomes with a look at each rank before it trains.
-func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Trainer)) (models []map[string][]float64, steps []int, errs []error) {
+func run(t *testing.T, counts []int, change func(s *outline.Settings), look func(tr *Trainer)) (models []map[string][]float64, steps []int, errs []error) {
 	t.Helper()
 	models, steps = make([]map[string][]float64, len(counts)), make([]int, len(counts))
 	errs = onRanks(t, len(counts), uneven(counts, change), func(ctx context.Context, d Deps) error {
@@ -93,10 +95,10 @@ func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Tra
 			return err
 		}
 		defer tr.Close()
-		for i, e := range tr.model.graph.StateDict() {
+		for i, e := range tr.model.Graph.StateDict() {
 			for k := range e.Spec.Shape.Elems() {
 				start := math.Cos(float64(k+10*e.Index)) / 4
-				switch v := tr.model.values[i]; {
+				switch v := tr.model.Values[i]; {
 				case e.Buffer:
 				case v.DType == tensor.F64:
 					v.F64()[k] = start
@@ -108,14 +110,14 @@ func run(t *testing.T, counts []int, change func(s *Settings), look func(tr *Tra
 		if look != nil {
 			look(tr)
 		}
-		if err := tr.device.upload(); err != nil {
+		if err := tr.device.Upload(); err != nil {
 			return err
 		}
-		err = errors.Join(tr.Run(ctx), tr.device.download())
+		err = errors.Join(tr.Run(ctx), tr.device.Download())
 		m := map[string][]float64{}
-		for i, e := range tr.model.graph.StateDict() {
+		for i, e := range tr.model.Graph.StateDict() {
 			for k := range e.Spec.Shape.Elems() {
-				switch v := tr.model.values[i]; v.DType {
+				switch v := tr.model.Values[i]; v.DType {
 				case tensor.F64:
 					m[e.Name] = append(m[e.Name], v.F64()[k])
 				case tensor.F32:
@@ -143,7 +145,7 @@ func TestJoinIsTorchs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, initial := range []bool{true, false} {
-		models, steps, errs := outcomes(t, []int{5, 3, 4}, func(s *Settings) {
+		models, steps, errs := outcomes(t, []int{5, 3, 4}, func(s *outline.Settings) {
 			s.DDP.Uneven, s.DDP.DivideByInitial = ddp.UnevenJoin, initial
 		})
 		if err := errors.Join(errs...); err != nil {
@@ -186,9 +188,9 @@ func TestJoinEndsWithTheMostMicroSteps(t *testing.T) {
 		}
 		defer tr.Close()
 		err = tr.Run(ctx)
-		for i, e := range tr.model.graph.StateDict() {
-			if e.Name == "0.num_batches_tracked" && tensor.View[int64](tr.model.values[i].Data)[0] != 2 {
-				t.Errorf("rank %d ends with the statistics of %v batches, want those of two", d.World.Rank, tensor.View[int64](tr.model.values[i].Data)[0])
+		for i, e := range tr.model.Graph.StateDict() {
+			if e.Name == "0.num_batches_tracked" && tensor.View[int64](tr.model.Values[i].Data)[0] != 2 {
+				t.Errorf("rank %d ends with the statistics of %v batches, want those of two", d.World.Rank, tensor.View[int64](tr.model.Values[i].Data)[0])
 			}
 		}
 		return err
@@ -200,8 +202,8 @@ func TestJoinEndsWithTheMostMicroSteps(t *testing.T) {
 
 // stop ends an epoch at the first rank without data, and leaves no trace of a step begun by others.
 func TestStopIsTheShortestInput(t *testing.T) {
-	got, steps, errs := outcomes(t, []int{5, 2, 4}, func(s *Settings) { s.DDP.Uneven = ddp.UnevenStop })
-	want, _, more := outcomes(t, []int{5, 5, 5}, func(s *Settings) { s.Train.MaxSteps = 2 })
+	got, steps, errs := outcomes(t, []int{5, 2, 4}, func(s *outline.Settings) { s.DDP.Uneven = ddp.UnevenStop })
+	want, _, more := outcomes(t, []int{5, 5, 5}, func(s *outline.Settings) { s.Train.MaxSteps = 2 })
 	if err := errors.Join(append(errs, more...)...); err != nil {
 		t.Fatal(err)
 	}
@@ -210,40 +212,21 @@ func TestStopIsTheShortestInput(t *testing.T) {
 	}
 }
 
-// Without a word about it uneven inputs are an error that says who had what, on
-// every rank. An early end that is the same on all ranks is just the end.
-func TestUnevenInputsAreAnError(t *testing.T) {
-	for _, sync := range []bool{false, true} {
-		for _, accumulate := range []int{1, 2} {
-			_, _, errs := outcomes(t, []int{5, 3, 5}, func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.AccumulateSteps = sync, accumulate })
-			for r, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4; fix: set ddp.uneven") {
-					t.Errorf("rank %d: %v", r, err)
-				}
-			}
-		}
-		_, steps, errs := outcomes(t, []int{3, 3}, func(s *Settings) { s.DDP.SyncBatchNorm, s.Train.Epochs = sync, 2 })
-		if err := errors.Join(errs...); err != nil || steps[0] != 6 {
-			t.Errorf("an even early end: %d steps, %v", steps[0], err)
-		}
-	}
-}
-
 // Ranks without data keep up with synchronised batch norms, micro-steps, many
 // buckets, factors of low rank and clipping: all ranks end with the same model.
 func TestJoinGoesWithEverything(t *testing.T) {
-	for name, change := range map[string]func(s *Settings){
-		"synchronised": func(s *Settings) { s.DDP.SyncBatchNorm = true },
-		"micro-steps":  func(s *Settings) { s.Train.AccumulateSteps = 2 },
-		"both, summed": func(s *Settings) {
+	for name, change := range map[string]func(s *outline.Settings){
+		"synchronised": func(s *outline.Settings) { s.DDP.SyncBatchNorm = true },
+		"micro-steps":  func(s *outline.Settings) { s.Train.AccumulateSteps = 2 },
+		"both, summed": func(s *outline.Settings) {
 			s.DDP.SyncBatchNorm, s.Train.AccumulateSteps, s.Train.AccumulateMean = true, 3, false
 		},
-		"buckets, predivided": func(s *Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.DDP.PredivideFactor = 0, 0, 2 },
-		"factors":             func(s *Settings) { s.Run.DType, s.DDP.Compress, s.DDP.PowerSGDStart = "f32", "powersgd", 0 },
-		"own statistics":      func(s *Settings) { s.DDP.BroadcastBuffers, s.Train.MaxNorm = false, 0.1 },
+		"buckets, predivided": func(s *outline.Settings) { s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.DDP.PredivideFactor = 0, 0, 2 },
+		"factors":             func(s *outline.Settings) { s.Run.DType, s.DDP.Compress, s.DDP.PowerSGDStart = "f32", "powersgd", 0 },
+		"own statistics":      func(s *outline.Settings) { s.DDP.BroadcastBuffers, s.Train.MaxNorm = false, 0.1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			models, _, errs := outcomes(t, []int{1, 7, 4}, func(s *Settings) {
+			models, _, errs := outcomes(t, []int{1, 7, 4}, func(s *outline.Settings) {
 				s.DDP.Uneven, s.DDP.DivideByInitial, s.Train.Epochs = ddp.UnevenJoin, false, 2
 				change(s)
 			})
@@ -262,7 +245,7 @@ func TestJoinGoesWithEverything(t *testing.T) {
 // The last rank with data trains on one element for some steps: its running
 // variance, which has no sample then, stays, and nothing becomes NaN.
 func TestJoinWithOneElementInTheWorld(t *testing.T) {
-	models, steps, errs := outcomes(t, []int{1, 4}, func(s *Settings) {
+	models, steps, errs := outcomes(t, []int{1, 4}, func(s *outline.Settings) {
 		s.DDP.Uneven, s.DDP.SyncBatchNorm, s.Train.PerRankBatch = ddp.UnevenJoin, true, 1
 		s.Model.Layers[0].Args["kernel_size"] = op.Pair{4, 4} // of images of 4 × 4
 	})
@@ -287,26 +270,6 @@ func TestJoinWithOneElementInTheWorld(t *testing.T) {
 	}
 }
 
-func TestUnevenInputs(t *testing.T) {
-	for _, c := range []struct {
-		all  []float64
-		own  int
-		want inputs
-	}{
-		{[]float64{2, 2, 2}, 2, inputs{passes: 2, own: 2, active: 3, top: 2, last: 2}},
-		{[]float64{3, 1, 0}, 1, inputs{passes: 3, own: 1, active: 2, top: 1, last: 0}},
-		{[]float64{0, 2, 2, 1}, 0, inputs{passes: 2, own: 0, active: 3, top: 3, last: 2}},
-		{[]float64{0, 0}, 0, inputs{}},
-	} {
-		if got := unevenInputs(c.all, c.own); got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.all, got, c.want)
-		}
-	}
-	if got := evenInputs(4, 3); got != (inputs{passes: 4, own: 4, active: 3}) {
-		t.Errorf("even: %+v", got)
-	}
-}
-
 // With join the buffers of a rank with data count, those of the one with the most
 // passes after the step; rank 0 says once that others wait. With other
 // settings rank 0's count always.
@@ -320,7 +283,7 @@ func TestJoinFollowsWhoHasData(t *testing.T) {
 	cfg := ddp.Default()
 	cfg.Uneven = ddp.UnevenJoin
 	j := join{cfg: cfg, world: 3, events: bus}
-	in := unevenInputs([]float64{2, 1, 0}, 2)
+	in := passes.Uneven([]float64{2, 1, 0}, 2)
 	for range longSkew + 5 {
 		if j.begin(in, nil); j.authority != 1 {
 			t.Fatalf("rank %d counts in a step", j.authority)
@@ -332,7 +295,7 @@ func TestJoinFollowsWhoHasData(t *testing.T) {
 	if said != 1 {
 		t.Errorf("said %d times that ranks wait", said)
 	}
-	if j.begin(unevenInputs([]float64{1, 1, 1}, 1), nil); j.skewed != 0 {
+	if j.begin(passes.Uneven([]float64{1, 1, 1}, 1), nil); j.skewed != 0 {
 		t.Errorf("%d steps without some rank, and all had data", j.skewed)
 	}
 	off := join{cfg: ddp.Default(), world: 3, events: bus}
@@ -346,5 +309,24 @@ func TestUnevenErrorNamesRanks(t *testing.T) {
 	got := fmt.Sprint(unevenError(2, []float64{0, 1}, []float64{7, 5}))
 	if want := "epoch 2: the ranks have different numbers of batches: rank 1 ran out after 5 batches, rank 0 has had 7; fix: set ddp.uneven"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Without a word about it uneven inputs are an error that says who had what, on
+// every rank. An early end that is the same on all ranks is just the end.
+func TestUnevenInputsAreAnError(t *testing.T) {
+	for _, sync := range []bool{false, true} {
+		for _, accumulate := range []int{1, 2} {
+			_, _, errs := outcomes(t, []int{5, 3, 5}, func(s *outline.Settings) { s.DDP.SyncBatchNorm, s.Train.AccumulateSteps = sync, accumulate })
+			for r, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), "rank 1 ran out after 3 batches, rank 0 has had 4, rank 2 has had 4; fix: set ddp.uneven") {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		}
+		_, steps, errs := outcomes(t, []int{3, 3}, func(s *outline.Settings) { s.DDP.SyncBatchNorm, s.Train.Epochs = sync, 2 })
+		if err := errors.Join(errs...); err != nil || steps[0] != 6 {
+			t.Errorf("an even early end: %d steps, %v", steps[0], err)
+		}
 	}
 }

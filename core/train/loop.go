@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/passes"
 )
 
 // Run trains to the end of the configuration. When the context ends, all
 // ranks finish the step they are in, save, and Run returns Preempted.
 func (t *Trainer) Run(ctx context.Context) error {
 	t.enter("train")
-	t.report.stats.begin = time.Now()
+	t.report.Stats.Begin = time.Now()
 	for !t.atEnd() {
 		stop, err := t.epoch(ctx)
 		if err != nil {
@@ -28,7 +30,7 @@ func (t *Trainer) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	t.report.stats.end = time.Now()
+	t.report.Stats.End = time.Now()
 	return t.finish(ctx)
 }
 
@@ -43,7 +45,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if in.passes == 0 {
+		if in.Passes == 0 {
 			break
 		}
 		if t.pos.Step > begun && (t.saver.dueAt(t.pos.Step) || t.saveRequested()) {
@@ -68,10 +70,10 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 // are allowed, ranks tell each other how many batches they bring. Otherwise they are
 // taken to bring equally many, which costs no message: a data set that does not
 // keep to it is found out by the totals of the step.
-func (t *Trainer) nextInputs(ctx context.Context) (inputs, error) {
+func (t *Trainer) nextInputs(ctx context.Context) (passes.Inputs, error) {
 	own := min(t.feeder.Left(), t.Settings.Train.AccumulateSteps)
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
-		return evenInputs(own, t.World.Size), nil
+		return passes.Even(own, t.World.Size), nil
 	}
 	t.trace.Step(t.pos.Step + 1)
 	if own > 0 {
@@ -79,47 +81,47 @@ func (t *Trainer) nextInputs(ctx context.Context) (inputs, error) {
 		case errors.Is(err, data.ErrEnd):
 			own = 0
 		case err != nil:
-			return inputs{}, err
+			return passes.Inputs{}, err
 		}
 	}
-	all, err := t.agreement.gather(ctx, float64(own))
+	all, err := t.agreement.Gather(ctx, float64(own))
 	if err != nil {
-		return inputs{}, err
+		return passes.Inputs{}, err
 	}
-	in := unevenInputs(all, own)
-	if t.Settings.DDP.Uneven == ddp.UnevenStop && in.active < t.World.Size {
-		in.passes = 0
+	in := passes.Uneven(all, own)
+	if t.Settings.DDP.Uneven == ddp.UnevenStop && in.Active < t.World.Size {
+		in.Passes = 0
 	}
 	return in, nil
 }
 
 // requests are what this rank asks of all ranks in a step whose passes gave own.
-func (t *Trainer) requests(ctx context.Context, own measures) requests {
-	return requests{
-		stop: ctx.Err() != nil, save: t.saver.requested(),
-		ended: own.ended && t.Settings.DDP.Uneven == ddp.UnevenError,
+func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.Requests {
+	return agreement.Requests{
+		Stop: ctx.Err() != nil, Save: t.saver.requested(),
+		Ended: own.Ended && t.Settings.DDP.Uneven == ddp.UnevenError,
 	}
 }
 
 // samples is how far a step brings every rank in its part of the epoch. Where
 // some may have run out it is the same on all of them.
-func (t *Trainer) samples(in inputs, own measures) int {
+func (t *Trainer) samples(in passes.Inputs, own passes.Measures) int {
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
-		return own.rows
+		return own.Rows
 	}
-	return in.passes * t.outline.Batch
+	return in.Passes * t.outline.Batch
 }
 
 // outOfData is called on all ranks when the data of some of them ended in the step
 // at hand. When all of them had equally many batches the epoch is over, and
 // without any rows the step does not count. Otherwise the inputs are uneven.
 func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err error) {
-	gathered, err := t.agreement.gather(ctx, flag(ended))
+	gathered, err := t.agreement.Gather(ctx, agreement.Flag(ended))
 	if err != nil {
 		return false, err
 	}
 	out := slices.Clone(gathered)
-	taken, err := t.agreement.gather(ctx, float64(t.feeder.Used()))
+	taken, err := t.agreement.Gather(ctx, float64(t.feeder.Used()))
 	if err != nil {
 		return false, err
 	}
@@ -128,7 +130,7 @@ func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err er
 		even = even && out[r] == 1 && taken[r] == taken[0]
 	}
 	if even {
-		return t.agreement.totals[sumRows] == 0, nil
+		return t.agreement.Totals[agreement.SumRows] == 0, nil
 	}
 	return false, unevenError(t.pos.Epoch, out, taken)
 }
@@ -136,10 +138,10 @@ func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err er
 // saveRequested reports whether any rank was asked to save during the last step,
 // which is the same on all of them, and counts the requests as served.
 func (t *Trainer) saveRequested() bool {
-	if !t.agreement.saveAsked() {
+	if !t.agreement.SaveAsked() {
 		return false
 	}
-	t.agreement.totals[sumSave] = 0
+	t.agreement.Totals[agreement.SumSave] = 0
 	t.saver.serve()
 	if t.saver.every.Never() && t.World.Rank == 0 {
 		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `asked to save, but checkpoint.every = "never"; training continues`})
@@ -169,7 +171,7 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
-		best = t.saver.best.evaluated(t.report.metrics, t.pos.Step) && !t.saver.every.Never()
+		best = t.saver.best.evaluated(t.report.Metrics, t.pos.Step) && !t.saver.every.Never()
 	}
 	if best || t.saver.dueAfter(t.pos.Epoch) || t.saver.dueAt(t.pos.Step) || t.saveRequested() {
 		return t.save(ctx)

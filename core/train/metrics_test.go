@@ -10,6 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
+	"github.com/trainctl/trainctl/core/train/replica"
+	"github.com/trainctl/trainctl/core/train/report"
 )
 
 // The best checkpoint has the weights that were evaluated, whatever `every` is,
@@ -18,7 +21,7 @@ func TestBestWeightsAreThoseEvaluated(t *testing.T) {
 	for _, every := range []string{"1 epoch", "3 epochs", "3 steps", "1000 steps"} {
 		t.Run(every, func(t *testing.T) {
 			dir := t.TempDir()
-			setUp := saving(t, dir, checkpoint.Config{Every: every, KeepBest: "eval.loss", Keep: 1}, func(s *Settings) {
+			setUp := saving(t, dir, checkpoint.Config{Every: every, KeepBest: "eval.loss", Keep: 1}, func(s *outline.Settings) {
 				s.Train.Epochs, s.Optimizer.LR = 9, 2 // soon too much: the last epoch is not the best
 			})
 			evaluated, losses := map[int]string{}, map[int]float64{}
@@ -31,7 +34,7 @@ func TestBestWeightsAreThoseEvaluated(t *testing.T) {
 				if d.World.Rank == 0 {
 					d.Events.Add(event.Func(func(r event.Record) {
 						if e, ok := r.Event.(*event.EvalDone); ok {
-							evaluated[e.Step], losses[e.Step] = ddp.Hash(tr.model.values), e.Loss
+							evaluated[e.Step], losses[e.Step] = ddp.Hash(tr.model.Values), e.Loss
 						}
 					}))
 					defer d.Store.Close()
@@ -54,7 +57,7 @@ func TestBestWeightsAreThoseEvaluated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ddp.Hash(tensors(snap.Model)) != evaluated[best] {
+			if ddp.Hash(replica.Tensors(snap.Model)) != evaluated[best] {
 				t.Error("the best checkpoint has other weights than were evaluated")
 			}
 			list, err := checkpoint.List(checkpoint.OsFS(), dir)
@@ -74,23 +77,13 @@ func TestBestWeightsAreThoseEvaluated(t *testing.T) {
 	}
 }
 
-func TestMetricsAreOfTheirStep(t *testing.T) {
-	m := metrics{}
-	m.set("train.loss", 1, 4)
-	m.set("eval.loss", 2, 4)
-	m.set("train.loss", 3, 5)
-	if got := m.of(5); len(got) != 1 || got["train.loss"] != 3 {
-		t.Errorf("%v", got)
-	}
-}
-
 func TestBestEvaluation(t *testing.T) {
-	m := metrics{}
+	m := report.Metrics{}
 	b := bestEval{cfg: checkpoint.Config{KeepBest: "eval.accuracy"}}
 	evaluation := func(step int, loss, accuracy float64, want bool) {
 		t.Helper()
-		m.set("eval.loss", loss, step)
-		m.set("eval.accuracy", accuracy, step)
+		m.Set("eval.loss", loss, step)
+		m.Set("eval.accuracy", accuracy, step)
 		if got := b.evaluated(m, step); got != want {
 			t.Errorf("step %d: %v", step, got)
 		}
@@ -100,6 +93,6 @@ func TestBestEvaluation(t *testing.T) {
 	evaluation(3, math.NaN(), 0.9, false) // a diverged model may guess well
 	evaluation(4, 1, 0.6, true)
 	b.cfg.KeepBest = "train.loss"
-	m.set("train.loss", 0, 5)
+	m.Set("train.loss", 0, 5)
 	evaluation(5, 0, 0, false)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint/faultfs"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/plugins/amp"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
@@ -31,9 +32,9 @@ import (
 // with plugins inside the process and an exchange in memory.
 
 // testSettings train a small MLP on computed data for a few steps.
-func testSettings() Settings {
-	s := Settings{
-		Run: DefaultRun(), Train: Default(), Sampler: data.Default(), DDP: ddp.Default(),
+func testSettings() outline.Settings {
+	s := outline.Settings{
+		Run: outline.DefaultRun(), Train: outline.DefaultTrain(), Sampler: data.Default(), DDP: ddp.Default(),
 		Model:     nn.Config{Name: "mlp", Hidden: []int{8}},
 		Optimizer: optim.DefaultFor("sgd"), Schedule: optim.DefaultSchedule(),
 		Checkpoint: checkpoint.Config{Every: "never"}, Dataset: "synthetic", BackendTimeout: 10 * time.Second, BackendInit: time.Minute,
@@ -182,7 +183,7 @@ func TestWeightsStartAsRankZeros(t *testing.T) {
 			return err
 		}
 		defer tr.Close()
-		hashes[d.World.Rank] = ddp.Hash(tr.model.values)
+		hashes[d.World.Rank] = ddp.Hash(tr.model.Values)
 		return nil
 	})
 	if err := errors.Join(errs...); err != nil {

@@ -118,8 +118,8 @@ func trainThrough(t *testing.T, restarts int, change func(*Deps), deaths ...deat
 		if d.Store != nil {
 			defer d.Store.Close()
 		}
-		err = errors.Join(tr.Run(ctx), tr.device.download())
-		hash[d.World.Rank] = ddp.Hash(tr.model.values)
+		err = errors.Join(tr.Run(ctx), tr.device.Download())
+		hash[d.World.Rank] = ddp.Hash(tr.model.Values)
 		if lives := backends[d.World.Rank].lives; err == nil && (tr.recovery.Group.Replaced() != len(deaths) || lives != len(deaths)) {
 			t.Errorf("%v: %d groups were replaced, %d plugins of rank %d", deaths, tr.recovery.Group.Replaced(), lives, d.World.Rank)
 		}

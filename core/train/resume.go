@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
@@ -48,7 +49,7 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 // resumeHead is what ranks learn from rank 0 beside the tensors.
 type resumeHead struct {
 	Failure  string
-	Position position
+	Position outline.Position
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
 	Feedback bool // and what compression has left out
@@ -83,18 +84,18 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		if err != nil {
 			return fmt.Errorf("model.init: %w", err)
 		}
-		notes, err := t.model.assign(snap.Model, t.floatType())
+		notes, err := t.model.Assign(snap.Model, t.floatType())
 		if err != nil {
 			return fmt.Errorf("model.init: %w", checkpoint.Unusable(t.Settings.Model.Init, err))
 		}
 		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
 		return nil
 	}
-	full := t.model.full()
-	if err := nn.Initialize(t.model.graph, t.Settings.Run.Seed, full); err != nil {
+	full := t.model.Full()
+	if err := nn.Initialize(t.model.Graph, t.Settings.Run.Seed, full); err != nil {
 		return err
 	}
-	t.model.putFull(full)
+	t.model.PutFull(full)
 	return nil
 }
 
@@ -108,7 +109,7 @@ func (t *Trainer) floatType() tensor.DType {
 
 // restore loads a checkpoint on rank 0.
 func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *resumeHead) error {
-	notes, err := t.model.assign(s.Model, t.floatType())
+	notes, err := t.model.Assign(s.Model, t.floatType())
 	if err != nil {
 		return err
 	}
@@ -120,23 +121,23 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		if err := t.checkSame(s); err != nil {
 			return err
 		}
-		if err := t.updater.optimizer.Load(s.Optimizer); err != nil {
+		if err := t.updater.Optimizer.Load(s.Optimizer); err != nil {
 			return fmt.Errorf("%w; keep [optimizer] as it was, or start from its weights with model.init instead", err)
 		}
 		head.State = true
 		head.Scaler = s.Scaler
-		feedback := &t.replication.feedback
-		lines = append(lines, feedback.restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
-		head.Feedback = feedback.restored != nil
-		head.Position = position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
+		feedback := &t.replication.Feedback
+		lines = append(lines, feedback.Restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
+		head.Feedback = feedback.Restored != nil
+		head.Position = outline.Position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
 		var moved string
 		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
 			lines = append(lines, moved)
 		}
 		for k, v := range s.Metrics {
-			t.report.metrics.set(k, v, s.Step)
+			t.report.Metrics.Set(k, v, s.Step)
 		}
-		t.report.stats.lossMean = t.report.metrics.value("train.loss")
+		t.report.Stats.LossMean = t.report.Metrics.Value("train.loss")
 	}
 	t.Events.Emit(&event.CheckpointLoaded{Step: s.Step, Path: r.Path, Notes: lines})
 	return nil
@@ -180,17 +181,17 @@ func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
 
 // adopt sets rank 0's state on every rank.
 func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
-	t.replication.head = head
-	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.replication.weights(t.updater.optimizer) }); err != nil {
+	t.replication.WithState, t.replication.WithFeedback = head.State, head.Feedback
+	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.replication.Weights(t.updater.Optimizer) }); err != nil {
 		return err
 	}
 	t.pos = head.Position
 	t.saver.best.known = head.Best
 	t.reducer.Resume(t.pos.Step)
-	if err := t.updater.scaler.load(ctx, head.Scaler); err != nil {
+	if err := t.updater.Scaler.Load(ctx, head.Scaler); err != nil {
 		return fmt.Errorf("loss scaler: %w", err)
 	}
 	// The rest of an epoch that was begun with other batches or ranks may end
 	// with a batch of a size that no whole epoch has.
-	return t.passes.programs.bindTraining(max(0, t.outline.sampler.Len()-t.pos.Offset))
+	return t.passes.Programs.BindTraining(max(0, t.outline.Sampler.Len()-t.pos.Offset))
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // saving gives rank 0 a store in dir, and all ranks the checkpoints that it has.
-func saving(t *testing.T, dir string, cfg checkpoint.Config, change func(s *Settings)) func(rank int, d *Deps) {
+func saving(t *testing.T, dir string, cfg checkpoint.Config, change func(s *outline.Settings)) func(rank int, d *Deps) {
 	return func(rank int, d *Deps) {
 		d.Settings.Checkpoint = cfg
 		if change != nil {
@@ -43,21 +44,21 @@ func trainAndClose(ctx context.Context, d Deps) error {
 func TestHalfAnEpochKeepsItsOrder(t *testing.T) {
 	const ranks = 2
 	dir := t.TempDir()
-	errs := onRanks(t, ranks, saving(t, dir, checkpoint.Config{Every: "2 steps"}, func(s *Settings) { s.Train.MaxSteps = 2 }), trainAndClose)
+	errs := onRanks(t, ranks, saving(t, dir, checkpoint.Config{Every: "2 steps"}, func(s *outline.Settings) { s.Train.MaxSteps = 2 }), trainAndClose)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	seed := DefaultRun().Seed
+	seed := outline.DefaultRun().Seed
 	other := seed + 1
 	for name, c := range map[string]struct {
-		change  func(s *Settings)
+		change  func(s *outline.Settings)
 		refused bool
 	}{
-		"as before":               {func(*Settings) {}, false},
-		"the sampler's own seed":  {func(s *Settings) { s.Run.Seed, s.Sampler.Seed = other, &seed }, false},
-		"another seed":            {func(s *Settings) { s.Sampler.Seed = &other }, true},
-		"another seed of the run": {func(s *Settings) { s.Run.Seed = other }, true},
-		"no shuffle":              {func(s *Settings) { s.Sampler.Shuffle = false }, true},
+		"as before":               {func(*outline.Settings) {}, false},
+		"the sampler's own seed":  {func(s *outline.Settings) { s.Run.Seed, s.Sampler.Seed = other, &seed }, false},
+		"another seed":            {func(s *outline.Settings) { s.Sampler.Seed = &other }, true},
+		"another seed of the run": {func(s *outline.Settings) { s.Run.Seed = other }, true},
+		"no shuffle":              {func(s *outline.Settings) { s.Sampler.Shuffle = false }, true},
 	} {
 		for world := 1; world <= 3; world++ {
 			t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	if err := t.settleBuffers(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(t.device.download(), t.compareReplicas(ctx)); err != nil {
+	if err := errors.Join(t.device.Download(), t.compareReplicas(ctx)); err != nil {
 		return nil, err
 	}
 	compression, err := t.collectFeedback(ctx)
@@ -95,9 +95,9 @@ func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 	if !t.reducer.HasFeedback() {
 		return nil, nil
 	}
-	f := &t.replication.feedback
-	err := t.recovery.Do(ctx, recovery.Stage{Name: stageFeedback}, func(context.Context) error { return f.collect() })
-	return f.take(), err
+	f := &t.replication.Feedback
+	err := t.recovery.Do(ctx, recovery.Stage{Name: stageFeedback}, func(context.Context) error { return f.Collect() })
+	return f.Take(), err
 }
 
 // snapshot collects everything that an exact resume needs, of what is on the host.
@@ -108,17 +108,17 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.named(t.model.full()), Optimizer: t.updater.optimizer.State(), Scaler: scaler,
+		Model: t.model.Named(t.model.Full()), Optimizer: t.updater.Optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.outline.Batch,
-			OrderHash: t.outline.sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
+			OrderHash: t.outline.Sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
 		},
 		Seed:    t.Settings.Run.Seed,
 		Dataset: checkpoint.Dataset{Plugin: t.Settings.Dataset, Source: t.spec.Source, Fingerprint: t.spec.Fingerprint, Classes: t.spec.ClassNames},
 		Plugins: t.usedPlugins(),
-		Metrics: t.report.metrics.of(t.pos.Step),
+		Metrics: t.report.Metrics.Of(t.pos.Step),
 		Config:  t.Settings.Text, WorldSize: t.World.Size, Precision: t.policy.Name,
-		Parameters: len(t.model.graph.Params()), CreatedBy: t.Build,
+		Parameters: len(t.model.Graph.Params()), CreatedBy: t.Build,
 	}, nil
 }
 

@@ -13,9 +13,15 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
+	"github.com/trainctl/trainctl/core/train/passes"
 	"github.com/trainctl/trainctl/core/train/recovery"
+	"github.com/trainctl/trainctl/core/train/replica"
+	"github.com/trainctl/trainctl/core/train/report"
+	"github.com/trainctl/trainctl/core/train/update"
 )
 
 // LoaderSlots is how many batches a rank has room for: those that are read
@@ -150,25 +156,17 @@ func (t *Trainer) newProcessGroup() *recovery.ProcessGroup {
 	}
 }
 
-// mistake is an error of the configuration that shows only when the plugins or
-// the plan are known.
-func mistake(key, help, format string, args ...any) error {
-	var l usererr.List
-	l.Addf(key, help, format, args...)
-	return l.Err()
-}
-
 func (t *Trainer) checkPlugins() error {
 	b := t.Backend.Info()
 	if t.Settings.Run.Deterministic && t.World.Size > 1 && b.Determinism != "bitwise" {
-		return mistake("run.deterministic", "set it to false to use this backend", "backend %q does not guarantee bitwise reproducible runs", b.Name)
+		return usererr.Errorf("run.deterministic", "set it to false to use this backend", "backend %q does not guarantee bitwise reproducible runs", b.Name)
 	}
 	if t.policy.Dynamic && t.Settings.DDP.Compress == "powersgd" {
-		return mistake("ddp.compress", "use a precision with a constant scale, such as bf16",
+		return usererr.Errorf("ddp.compress", "use a precision with a constant scale, such as bf16",
 			"\"powersgd\" adds the compression error of a step to the next one, and precision %q changes the loss scale in between", t.policy.Name)
 	}
 	if t.Settings.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
-		return mistake("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and cannot be combined with precision %q", t.policy.Name)
+		return usererr.Errorf("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and cannot be combined with precision %q", t.policy.Name)
 	}
 	return nil
 }
@@ -176,11 +174,11 @@ func (t *Trainer) checkPlugins() error {
 // makePlan plans the run and lays out the memory that the rank shares.
 func (t *Trainer) makePlan() (err error) {
 	begin := time.Now()
-	if t.outline, err = NewOutline(t.Settings, t.spec, &t.policy, t.World.Size, t.World.Rank); err != nil {
+	if t.outline, err = outline.New(t.Settings, t.spec, &t.policy, t.World.Size, t.World.Rank); err != nil {
 		return err
 	}
 	o := t.outline
-	if err := CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
+	if err := outline.CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
 	if err := t.allocate(); err != nil {
@@ -189,11 +187,11 @@ func (t *Trainer) makePlan() (err error) {
 	if err := t.equip(); err != nil {
 		return err
 	}
-	warnMissing(t.Device, t.Events)
-	t.report.planning = time.Since(begin)
+	replica.WarnMissing(t.Device, t.Events)
+	t.report.Planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
-	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.sampler, t.device.dev)
-	t.passes.feeder = t.feeder
+	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.Sampler, t.device.Dev)
+	t.passes.Feeder = t.feeder
 	rows := o.Rows()
 	if t.EvalOnly {
 		rows = max(rows, t.evalBatch())
@@ -202,30 +200,30 @@ func (t *Trainer) makePlan() (err error) {
 		return err
 	}
 	if slots, ok := t.Dataset.(interface{ Memory() []byte }); ok {
-		t.device.pin(slots.Memory())
+		t.device.Pin(slots.Memory())
 	}
 	return nil
 }
 
 // allocate makes the memory of the rank, with the model in it, and what shares it.
 func (t *Trainer) allocate() (err error) {
-	if t.memory, err = newMemory(t.outline.layout); err != nil {
+	if t.memory, err = replica.NewMemory(t.outline.Layout); err != nil {
 		return err
 	}
-	t.model.graph = t.outline.Graph
-	t.model.values = t.memory.state(t.model.graph.StateDict(), t.outline.Plan.StateSpecs())
-	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.memory.arena, t.memory.scratch)
-	t.recovery.Group.Arena, t.recovery.Group.Device, t.recovery.Sequence = t.memory.arena, &t.device, t.group
+	t.model.Graph = t.outline.Graph
+	t.model.Values = t.memory.State(t.model.Graph.StateDict(), t.outline.Plan.StateSpecs())
+	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.memory.Arena, t.memory.Scratch)
+	t.recovery.Group.Arena, t.recovery.Group.Device, t.recovery.Sequence = t.memory.Arena, &t.device, t.group
 	t.assemble()
 	if dev, ok := t.Device.(plan.Resident); ok {
 		share := t.World.Size > 1 && !t.EvalOnly && t.Backend.Info().DeviceArena
-		if err := t.device.open(dev, share, t.Settings.DDP.Compress != "none"); err != nil {
+		if err := t.device.Open(dev, share, t.Settings.DDP.Compress != "none"); err != nil {
 			return err
 		}
-		t.passes.overlap()
+		t.passes.Overlap()
 	}
-	if t.memory.norms.Size > 0 {
-		t.passes.exchange = t.device.exchange(ddp.NewExchange(t.group, t.memory.norms))
+	if t.memory.Norms.Size > 0 {
+		t.passes.Exchange = t.device.Exchange(ddp.NewExchange(t.group, t.memory.Norms))
 	}
 	return nil
 }
@@ -233,46 +231,46 @@ func (t *Trainer) allocate() (err error) {
 // assemble makes the parts of the loop, as far as they do not depend on buckets.
 func (t *Trainer) assemble() {
 	s, rank, world := &t.Settings, t.World.Rank, t.World.Size
-	t.device = deviceMemory{memory: &t.memory, backend: t.Backend, events: t.Events}
-	t.passes = passes{
-		cfg: s.Train, seed: s.Run.Seed, rank: rank, model: &t.model, device: &t.device,
-		programs: programs{settings: s, outline: t.outline, policy: &t.policy, device: t.Device, model: &t.model, world: world},
+	t.device = replica.Device{Memory: &t.memory, Backend: t.Backend, Events: t.Events}
+	t.passes = passes.Passes{
+		Cfg: s.Train, Seed: s.Run.Seed, Rank: rank, Model: &t.model, Device: &t.device,
+		Programs: passes.Programs{Settings: s, Outline: t.outline, Policy: &t.policy, Device: t.Device, Model: &t.model, World: world},
 	}
 	t.join = join{cfg: s.DDP, rank: rank, world: world, events: t.Events}
-	t.agreement = newAgreement(t.group, t.recovery)
-	t.updater = updater{
-		maxNorm: s.Train.MaxNorm, diverged: divergence{limit: s.Train.MaxSkips},
-		scaler: scaler{plugin: t.Precision, dynamic: t.policy.Dynamic, scale: t.policy.Scale},
+	t.agreement = agreement.New(t.group, t.recovery)
+	t.updater = update.Updater{
+		MaxNorm: s.Train.MaxNorm, Diverged: update.Divergence{Limit: s.Train.MaxSkips},
+		Scaler: update.Scaler{Plugin: t.Precision, Dynamic: t.policy.Dynamic, Scale: t.policy.Scale},
 	}
-	t.replication = replication{
-		rank: rank, world: world, group: t.group, memory: &t.memory, model: &t.model, device: &t.device,
-		feedback: feedback{rank: rank, world: world, group: t.group, memory: &t.memory, device: &t.device},
+	t.replication = replica.Replication{
+		Rank: rank, World: world, Group: t.group, Memory: &t.memory, Model: &t.model, Device: &t.device,
+		Feedback: replica.Feedback{Rank: rank, World: world, Group: t.group, Memory: &t.memory, Device: &t.device},
 	}
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
-	t.report = report{
-		events: t.Events, started: t.Started, classes: t.spec.Classes > 0, scaled: t.policy.Dynamic || t.policy.Scale != 1,
-		maxSkips: s.Train.MaxSkips, metrics: metrics{},
+	t.report = report.Report{
+		Events: t.Events, Started: t.Started, Classes: t.spec.Classes > 0, Scaled: t.policy.Dynamic || t.policy.Scale != 1,
+		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{},
 	}
 }
 
 // equip makes everything that depends on where gradients lie.
 func (t *Trainer) equip() error {
 	o := t.outline
-	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.buckets, t.memory.wire)
-	t.passes.connect(t.reducer)
-	t.replication.feedback.reducer = t.reducer
-	if t.memory.usage.Size > 0 {
-		t.reducer.FindUnused(t.memory.usage)
-		t.updater.optional = o.Plan.Optional()
+	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.Buckets, t.memory.Wire)
+	t.passes.Connect(t.reducer)
+	t.replication.Feedback.Reducer = t.reducer
+	if t.memory.Usage.Size > 0 {
+		t.reducer.FindUnused(t.memory.Usage)
+		t.updater.Optional = o.Plan.Optional()
 	}
-	t.model.grads = t.reducer.Gradients(o.Gradients)
+	t.model.Grads = t.reducer.Gradients(o.Gradients)
 	if err := t.bind(); err != nil {
 		return err
 	}
-	if err := t.updater.build(&t.Settings, o, &t.model, &t.policy); err != nil {
+	if err := t.updater.Build(&t.Settings, o, &t.model, &t.policy); err != nil {
 		return err
 	}
-	return t.device.connect(t.reducer, t.updater.optimizer)
+	return t.device.Connect(t.reducer, t.updater.Optimizer)
 }
 
 // bind makes the programs of the run.
@@ -281,15 +279,15 @@ func (t *Trainer) bind() error {
 	if t.Settings.Train.EvalEvery > 0 || t.EvalOnly {
 		evaluation = len(t.evalIndices())
 	}
-	return t.passes.programs.bind(t.outline.sampler.Len(), evaluation, t.evalBatch())
+	return t.passes.Programs.Bind(t.outline.Sampler.Len(), evaluation, t.evalBatch())
 }
 
 // planMade tells of the plan, and makes room for the statistics of its steps.
 func (t *Trainer) planMade() {
 	p, n := t.outline.Plan, t.outline.Steps
-	t.report.stats = newStats(n)
+	t.report.Stats = report.NewStats(n)
 	params := 0
-	for _, q := range t.model.graph.Params() {
+	for _, q := range t.model.Graph.Params() {
 		params += q.Shape.Elems()
 	}
 	mem := p.Memory(t.Device)
@@ -297,7 +295,7 @@ func (t *Trainer) planMade() {
 	t.Events.Emit(&event.PlanMade{
 		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
 		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
-		Epochs: t.Settings.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.Settings.Train.LogFreq, TookMS: ms(t.report.planning),
+		Epochs: t.Settings.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.Settings.Train.LogFreq, TookMS: event.Millis(t.report.Planning),
 	})
 }
 
@@ -321,7 +319,7 @@ func (t *Trainer) replica() ddp.Replica {
 		Dataset: fmt.Sprintf("%s (%d + %d samples, %s)", t.Settings.Dataset, t.spec.TrainSamples, t.spec.TestSamples, t.spec.Fingerprint),
 	}
 	specs := t.outline.Plan.StateSpecs()
-	for i, e := range t.model.graph.StateDict() {
+	for i, e := range t.model.Graph.StateDict() {
 		r.State = append(r.State, ddp.Item(e.Name, specs[i]))
 	}
 	return r
@@ -330,14 +328,14 @@ func (t *Trainer) replica() ddp.Replica {
 // Vacate releases the device: programs, copies, and pinned memory, which must not be
 // unmapped before. A backend that shares the copy is closed. Nothing can be run after.
 func (t *Trainer) Vacate() error {
-	err := t.passes.programs.close()
-	return errors.Join(err, t.device.close())
+	err := t.passes.Programs.Close()
+	return errors.Join(err, t.device.Close())
 }
 
 // Close frees the rank's shared memory. The backend must be closed before.
 func (t *Trainer) Close() error {
-	if t.memory.arena == nil {
+	if t.memory.Arena == nil {
 		return nil
 	}
-	return errors.Join(t.feeder.Stop(), t.Vacate(), t.memory.arena.Close())
+	return errors.Join(t.feeder.Stop(), t.Vacate(), t.memory.Arena.Close())
 }

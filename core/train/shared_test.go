@@ -23,6 +23,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/plugins/amp"
 )
 
@@ -219,33 +220,33 @@ func TestGradientsAreReducedWhereTheyLie(t *testing.T) {
 		name   string
 		world  int
 		staged bool
-		change func(s *Settings, d *Deps)
+		change func(s *outline.Settings, d *Deps)
 	}{
-		{"momentum", 2, false, func(s *Settings, _ *Deps) {}},
-		{"three ranks, a bucket for each, clipped", 3, false, func(s *Settings, _ *Deps) {
+		{"momentum", 2, false, func(s *outline.Settings, _ *Deps) {}},
+		{"three ranks, a bucket for each, clipped", 3, false, func(s *outline.Settings, _ *Deps) {
 			s.DDP.FirstBucketMB, s.DDP.BucketCapMB, s.Train.MaxNorm = 1e-6, 1e-6, 0.1
 		}},
-		{"adam", 2, false, func(s *Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("adam") }},
-		{"accumulation, without overlap", 2, false, func(s *Settings, _ *Deps) { s.Train.AccumulateSteps, s.DDP.Overlap = 2, false }},
-		{"predivided", 3, false, func(s *Settings, _ *Deps) { s.DDP.PredivideFactor = 1.5 }},
-		{"uneven", 3, false, func(s *Settings, _ *Deps) {
+		{"adam", 2, false, func(s *outline.Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("adam") }},
+		{"accumulation, without overlap", 2, false, func(s *outline.Settings, _ *Deps) { s.Train.AccumulateSteps, s.DDP.Overlap = 2, false }},
+		{"predivided", 3, false, func(s *outline.Settings, _ *Deps) { s.DDP.PredivideFactor = 1.5 }},
+		{"uneven", 3, false, func(s *outline.Settings, _ *Deps) {
 			s.DDP.Uneven, s.Sampler.Pad, s.Train.AccumulateSteps = ddp.UnevenJoin, "none", 2
 			s.DatasetOptions["train_samples"] = int64(25)
 		}},
-		{"layers left out", 2, false, func(s *Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},
-		{"batch norms together", 2, false, func(s *Settings, _ *Deps) {
+		{"layers left out", 2, false, func(s *outline.Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},
+		{"batch norms together", 2, false, func(s *outline.Settings, _ *Deps) {
 			s.Model = nn.Config{Layers: []nn.LayerConfig{
 				{Type: "conv2d", Args: op.Args{"out_channels": two, "kernel_size": op.Pair{3, 3}}}, {Type: "batchnorm2d"}, {Type: "relu"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 			}}
 			s.DDP.SyncBatchNorm, s.Train.MaxSteps, s.DDP.FirstBucketMB, s.DDP.BucketCapMB = true, 3, 1e-6, 1e-6
 		}},
-		{"master weights, a dynamic scale", 2, false, func(_ *Settings, d *Deps) {
+		{"master weights, a dynamic scale", 2, false, func(_ *outline.Settings, d *Deps) {
 			half(d, sdk.Options{"level": "O2", "init_scale": float64(1 << 23), "growth_interval": int64(2)})
 		}},
-		{"nothing but half", 2, false, func(_ *Settings, d *Deps) { half(d, sdk.Options{"level": "O3"}) }},
-		{"caps that are measured", 2, false, func(s *Settings, _ *Deps) { s.DDP.BucketCapMB = ddp.AutoCap }},
-		{"compressed", 2, true, func(s *Settings, _ *Deps) { s.DDP.Compress = "bf16" }},
-		{"factors", 2, true, func(s *Settings, _ *Deps) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 2 }},
+		{"nothing but half", 2, false, func(_ *outline.Settings, d *Deps) { half(d, sdk.Options{"level": "O3"}) }},
+		{"caps that are measured", 2, false, func(s *outline.Settings, _ *Deps) { s.DDP.BucketCapMB = ddp.AutoCap }},
+		{"compressed", 2, true, func(s *outline.Settings, _ *Deps) { s.DDP.Compress = "bf16" }},
+		{"factors", 2, true, func(s *outline.Settings, _ *Deps) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 2 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var cpu, staged, where curve

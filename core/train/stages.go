@@ -19,7 +19,7 @@ const (
 // evaluation, a checkpoint, and at the end.
 func (t *Trainer) settleBuffers(ctx context.Context) error {
 	return t.recovery.Do(ctx, recovery.Stage{Name: stageBuffers}, func(context.Context) error {
-		return t.replication.buffers(t.join.authority)
+		return t.replication.Buffers(t.join.authority)
 	})
 }
 
@@ -30,7 +30,7 @@ func (t *Trainer) syncBuffers() error {
 	if !t.Settings.DDP.BroadcastBuffers {
 		return nil
 	}
-	return t.replication.buffers(t.join.authority)
+	return t.replication.Buffers(t.join.authority)
 }
 
 // runState is the run as recovery sees it.
@@ -42,14 +42,14 @@ func (r runState) Step() int { return r.t.pos.Step + 1 }
 // Save copies what the passes of a step change beside gradients: the weights
 // change only after them.
 func (r runState) Save() {
-	r.t.replication.save()
+	r.t.replication.Save()
 	r.t.reducer.Save()
 }
 
 // Rollback goes back to Save, and to the step's first batch.
 func (r runState) Rollback() error {
 	t := r.t
-	if err := errors.Join(t.replication.rollback(), t.reducer.Rollback()); err != nil {
+	if err := errors.Join(t.replication.Rollback(), t.reducer.Rollback()); err != nil {
 		return err
 	}
 	return t.feeder.Start(t.pos.Epoch, t.pos.Offset)
@@ -60,11 +60,11 @@ func (r runState) Rebroadcast(stage string) error {
 	t := r.t
 	switch stage {
 	case stageWeights:
-		return t.replication.weights(t.updater.optimizer)
+		return t.replication.Weights(t.updater.Optimizer)
 	case stageBuffers:
-		return t.replication.buffers(t.join.authority)
+		return t.replication.Buffers(t.join.authority)
 	case stageFeedback:
-		return t.replication.feedback.collect()
+		return t.replication.Feedback.Collect()
 	}
 	panic("train: no broadcast " + stage)
 }

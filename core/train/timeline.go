@@ -14,7 +14,7 @@ func (t *Trainer) record() {
 	t.trace = timeline.New(t.Started, 3*micro+2+collectives)
 	t.group.Trace(t.trace)
 	t.feeder.Trace(t.trace)
-	t.passes.record(t.trace)
+	t.passes.Record(t.trace)
 }
 
 // Timeline is what this rank recorded; nil when it is off.

@@ -14,11 +14,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // dropping is the model of testdata/unused.py: half of the passes leave its
 // inner layer out.
-func dropping(s *Settings) {
+func dropping(s *outline.Settings) {
 	six, three, half := 6, 3, 0.5
 	s.Model = nn.Config{Layers: []nn.LayerConfig{
 		{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": six}},
@@ -48,12 +49,12 @@ func TestUnusedParametersAreTorchs(t *testing.T) {
 	adam.LR, adam.WeightDecay = 0.05, 0.01
 	for name, cfg := range map[string]optim.Config{"sgd": sgd, "adam": adam} {
 		taken := make([][2]bool, len(want.Taken))
-		models, _, errs := run(t, []int{len(taken), len(taken)}, func(s *Settings) {
+		models, _, errs := run(t, []int{len(taken), len(taken)}, func(s *outline.Settings) {
 			dropping(s)
 			s.Optimizer = cfg
 		}, func(tr *Trainer) {
-			ready, rank := tr.passes.onGrad, tr.World.Rank
-			tr.passes.onGrad = func(p int) {
+			ready, rank := tr.passes.OnGrad, tr.World.Rank
+			tr.passes.OnGrad = func(p int) {
 				if p == 2 {
 					taken[tr.pos.Step][rank] = true
 				}
@@ -81,20 +82,20 @@ func TestUnusedParametersAreTorchs(t *testing.T) {
 // Micro-steps draw anew; what one of them uses counts as used. Ranks without
 // data, synchronised norms elsewhere, and factors of low rank go with it.
 func TestUnusedParametersGoWithEverything(t *testing.T) {
-	for name, change := range map[string]func(s *Settings){
-		"micro-steps":         func(s *Settings) { s.Train.AccumulateSteps = 3 },
-		"uneven":              func(s *Settings) { s.DDP.Uneven = "join" },
-		"no overlap, clipped": func(s *Settings) { s.DDP.Overlap, s.Train.MaxNorm = false, 0.1 },
-		"bucket for each, adamw": func(s *Settings) {
+	for name, change := range map[string]func(s *outline.Settings){
+		"micro-steps":         func(s *outline.Settings) { s.Train.AccumulateSteps = 3 },
+		"uneven":              func(s *outline.Settings) { s.DDP.Uneven = "join" },
+		"no overlap, clipped": func(s *outline.Settings) { s.DDP.Overlap, s.Train.MaxNorm = false, 0.1 },
+		"bucket for each, adamw": func(s *outline.Settings) {
 			s.DDP.BucketCapMB, s.DDP.FirstBucketMB, s.Optimizer = 0, 0, optim.DefaultFor("adamw")
 		},
-		"compressed": func(s *Settings) { s.DDP.Compress = "fp16" },
+		"compressed": func(s *outline.Settings) { s.DDP.Compress = "fp16" },
 	} {
 		counts := []int{9, 9, 9}
 		if name == "uneven" {
 			counts = []int{2, 9, 5}
 		}
-		models, _, errs := run(t, counts, func(s *Settings) {
+		models, _, errs := run(t, counts, func(s *outline.Settings) {
 			dropping(s)
 			change(s)
 		}, nil)
@@ -112,7 +113,7 @@ func TestUnusedParametersGoWithEverything(t *testing.T) {
 // Without the option ranks refuse the model before they wait for each other, and
 // name the parameters. A rank alone needs no option.
 func TestUnusedParametersWithoutTheOption(t *testing.T) {
-	off := func(s *Settings) {
+	off := func(s *outline.Settings) {
 		dropping(s)
 		s.DDP.FindUnusedParameters = false
 	}
@@ -131,9 +132,9 @@ func TestUnusedParametersWithoutTheOption(t *testing.T) {
 
 // Frozen parameters stay as they are, are not reduced, and have no state.
 func TestFrozenParameters(t *testing.T) {
-	start, _, errs := run(t, []int{0, 0}, func(s *Settings) {}, nil)
-	got, _, more := run(t, []int{4, 4}, func(s *Settings) { s.Model.Freeze = []string{"0", "1.weight"} }, func(tr *Trainer) {
-		if n, params := tr.reducer.BytesPerStep(), len(tr.updater.optimizer.State()); n != 8*(2+8*3+3) || params != 1+3 {
+	start, _, errs := run(t, []int{0, 0}, func(s *outline.Settings) {}, nil)
+	got, _, more := run(t, []int{4, 4}, func(s *outline.Settings) { s.Model.Freeze = []string{"0", "1.weight"} }, func(tr *Trainer) {
+		if n, params := tr.reducer.BytesPerStep(), len(tr.updater.Optimizer.State()); n != 8*(2+8*3+3) || params != 1+3 {
 			t.Errorf("%d bytes per step, %d tensors of state", n, params)
 		}
 	})
@@ -148,7 +149,7 @@ func TestFrozenParameters(t *testing.T) {
 	}
 	for freeze, want := range map[string]string{"2": "no parameter or layer is named", "": "no parameter or layer is named"} {
 		err := func() error {
-			_, _, errs := run(t, []int{1}, func(s *Settings) { s.Model.Freeze = []string{freeze} }, nil)
+			_, _, errs := run(t, []int{1}, func(s *outline.Settings) { s.Model.Freeze = []string{freeze} }, nil)
 			return errs[0]
 		}()
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -32,6 +32,13 @@ func (l *List) Addf(key, help, format string, args ...any) {
 	*l = append(*l, Problem{Key: key, Help: help, Detail: fmt.Sprintf(format, args...)})
 }
 
+// Errorf is the error of a single problem of a key.
+func Errorf(key, help, format string, args ...any) error {
+	var l List
+	l.Addf(key, help, format, args...)
+	return l.Err()
+}
+
 // Under appends problems of a nested table, prefixing their keys.
 func (l *List) Under(prefix string, inner List) {
 	for _, p := range inner {

@@ -241,6 +241,9 @@ type RunDone struct {
 }
 
 // The names of the events in JSON.
+// Millis is a duration in milliseconds, as events and summaries have it.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 func (*RunStarted) Kind() string       { return "run_started" }
 func (*PluginStarted) Kind() string    { return "plugin_started" }
 func (*RankStarted) Kind() string      { return "rank_started" }

@@ -98,9 +98,12 @@ type MemorySummary struct {
 // Number is a float64 that may be infinite or NaN: those are null in JSON.
 type Number float64
 
+// Finite reports whether n is neither infinite nor NaN.
+func (n Number) Finite() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
 // MarshalJSON writes null for values that JSON numbers cannot represent.
 func (n Number) MarshalJSON() ([]byte, error) {
-	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+	if !n.Finite() {
 		return []byte("null"), nil
 	}
 	return strconv.AppendFloat(nil, float64(n), 'g', -1, 64), nil

@@ -30,22 +30,16 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: cfg.SeedOr(runSeed)}
 	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
-		return nil, tooFew("use fewer ranks or more data", "%d samples are fewer than one for each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
+		return nil, usererr.Errorf("sampler", "use fewer ranks or more data", "%d samples are fewer than one for each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
 	}
 	s.total = s.perRank * world
 	if cfg.Pad == PadNone && s.total > n {
 		s.total = n
 	}
 	if s.total < world {
-		return nil, tooFew(fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "with %d samples, some of %d ranks have none with pad = %q", n, world, PadNone)
+		return nil, usererr.Errorf("sampler", fmt.Sprintf("use fewer ranks, more data, or pad = %q", PadRepeat), "with %d samples, some of %d ranks have none with pad = %q", n, world, PadNone)
 	}
 	return s, nil
-}
-
-func tooFew(help, format string, args ...any) error {
-	var l usererr.List
-	l.Addf("sampler", help, format, args...)
-	return l.Err()
 }
 
 // SamplesPerRank is the length of every rank's shard: ceil(n/W), or with

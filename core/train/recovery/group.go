@@ -109,7 +109,7 @@ func (g *ProcessGroup) exhausted(cause error) error {
 }
 
 func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
-	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: float64(time.Since(begin)) / float64(time.Millisecond)})
+	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))})
 }
 
 // Replaceable distinguishes a broken group, because a plugin died or hangs, from ranks

@@ -1,0 +1,113 @@
+package agreement
+
+import (
+	"context"
+
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/passes"
+	"github.com/trainctl/trainctl/core/train/recovery"
+)
+
+// The totals that ranks sum in every step, with one small all-reduce after the last
+// bucket.
+const (
+	SumLoss = iota
+	SumCorrect
+	SumCounted
+	SumRows
+	sumStop  // ranks that were asked to stop
+	SumSave  // ranks that were asked to save
+	sumEnded // ranks whose data ended, where that must not be
+	sumCount
+)
+
+// Totals holds the totals of a step or of an evaluation.
+type Totals [sumCount]float64
+
+// Agreement is what ranks exchange through the backend besides gradients, so that all
+// make the same decisions: totals in every step, one number per rank, a flag.
+type Agreement struct {
+	group    *ddp.Group
+	recovery *recovery.Recovery
+
+	Totals   Totals // of the last step, over all ranks
+	pending  ddp.Pending
+	numbers  []float64  // of every rank, by rank
+	overflow [1]float64 // 1 if a gradient of some rank is not finite
+}
+
+func New(g *ddp.Group, r *recovery.Recovery) Agreement {
+	return Agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
+}
+
+// Requests are the flags that this rank sends to all in a step.
+type Requests struct{ Stop, Save, Ended bool }
+
+// Gradients is the stage that ends with the totals of a step.
+func (a *Agreement) Gradients() recovery.Stage {
+	return recovery.Stage{Name: "gradients", Result: a.Totals[:], Changes: true}
+}
+
+// Start starts to sum what ranks report about a step, after its buckets.
+func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
+	a.Totals = Totals{
+		SumLoss: m.Loss, SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(m.Rows),
+		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended),
+	}
+	a.pending, err = a.group.StartScalars(sdk.Sum, a.Totals[:])
+	return err
+}
+
+// Finish waits for the totals.
+func (a *Agreement) Finish() error { return a.group.FinishScalars(a.pending, a.Totals[:]) }
+
+// Stop, ended and saveAsked report what any rank asked for in the last step.
+func (a *Agreement) Stop() bool      { return a.Totals[sumStop] > 0 }
+func (a *Agreement) Ended() bool     { return a.Totals[sumEnded] > 0 }
+func (a *Agreement) SaveAsked() bool { return a.Totals[SumSave] > 0 }
+
+// Loss is the mean over ranks that had data in the last step.
+func (a *Agreement) Loss(active int) float64 { return a.Totals[SumLoss] / float64(active) }
+
+// Gather returns one number per rank, by rank, valid until the next call.
+func (a *Agreement) Gather(ctx context.Context, own float64) ([]float64, error) {
+	return a.numbers, a.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: a.numbers}, func(context.Context) error {
+		all, err := a.group.Gather(own)
+		if err == nil {
+			copy(a.numbers, all)
+		}
+		return err
+	})
+}
+
+// AnyOverflow reports on all ranks whether a gradient of any rank is not finite.
+func (a *Agreement) AnyOverflow(ctx context.Context, o *optim.Optimizer) (bool, error) {
+	err := a.recovery.Do(ctx, recovery.Stage{Name: "finite", Result: a.overflow[:]}, func(context.Context) error {
+		own := !o.GradsFinite()
+		if err := o.Err(); err != nil {
+			return err
+		}
+		found, err := a.group.Any(own)
+		if err == nil {
+			a.overflow[0] = Flag(found)
+		}
+		return err
+	})
+	return a.overflow[0] > 0, err
+}
+
+// Sum adds up the totals of an evaluation.
+func (a *Agreement) Sum(ctx context.Context, s *Totals) error {
+	return a.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: s[:]}, func(context.Context) error {
+		return a.group.Scalars(sdk.Sum, s[:])
+	})
+}
+
+func Flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,83 @@
+package agreement
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/passes"
+	"github.com/trainctl/trainctl/core/train/recovery"
+)
+
+// peer is a backend of two ranks whose other rank has what this one has, times by,
+// and in a gather the next number.
+type peer struct {
+	by     float64
+	broken error
+}
+
+func (p *peer) Submit(c *sdk.Collective) (uint64, error) {
+	v := tensor.View[float64](c.Buf)
+	for i := range v {
+		switch {
+		case c.Op == sdk.OpAllGather:
+			v[i] = v[0] + float64(i)
+		case c.Reduce == sdk.Max:
+			v[i] = max(v[i], v[i]*p.by)
+		default:
+			v[i] += v[i] * p.by
+		}
+	}
+	return c.Seq, p.broken
+}
+
+func (*peer) Wait(uint64) error { return nil }
+
+func newTestAgreement(t *testing.T, p *peer) Agreement {
+	t.Helper()
+	a, err := shm.New("test", ddp.ScratchBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	g := ddp.NewGroup(0, 2, p, &sdk.Arena{ID: 1, Arena: a}, ddp.Region{Size: ddp.ScratchBytes})
+	return New(g, recovery.New(nil, &recovery.ProcessGroup{Backend: struct{ host.Collectives }{}}, 0))
+}
+
+// The totals of a step are sums over ranks, and what any rank asks for is asked of all.
+func TestTotalsOfAStep(t *testing.T) {
+	a := newTestAgreement(t, &peer{by: 2})
+	if err := a.Start(passes.Measures{Loss: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Totals{SumLoss: 3, SumCorrect: 6, SumCounted: 9, SumRows: 12, sumStop: 3, sumEnded: 3}); a.Totals != want {
+		t.Errorf("totals are %v, want %v", a.Totals, want)
+	}
+	if !a.Stop() || !a.Ended() || a.SaveAsked() || a.Loss(3) != 1 {
+		t.Errorf("stop %v, ended %v, save %v, loss %v", a.Stop(), a.Ended(), a.SaveAsked(), a.Loss(3))
+	}
+	evaluation := Totals{SumLoss: 5, SumRows: 2}
+	if err := a.Sum(t.Context(), &evaluation); err != nil || evaluation != (Totals{SumLoss: 15, SumRows: 6}) {
+		t.Errorf("an evaluation adds up to %v, %v", evaluation, err)
+	}
+}
+
+func TestNumbersOfAllRanks(t *testing.T) {
+	p := &peer{}
+	a := newTestAgreement(t, p)
+	if all, err := a.Gather(t.Context(), 5); err != nil || all[0] != 5 || all[1] != 6 {
+		t.Errorf("got %v, %v", all, err)
+	}
+	p.broken = errors.New("gone")
+	if _, err := a.Gather(context.Background(), 1); !errors.Is(err, p.broken) {
+		t.Errorf("got %v", err)
+	}
+}

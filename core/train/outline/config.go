@@ -1,0 +1,140 @@
+package outline
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// RunConfig is the table [run].
+type RunConfig struct {
+	Name              string        `toml:"name"`                                            // names the run directory; default: the file's name
+	Seed              uint64        `toml:"seed"`                                            // of initialisation, order, dropout and augmentation
+	Dir               string        `toml:"dir"`                                             // runs go to <dir>/<name>/<n>
+	Device            string        `toml:"device" words:"auto,cpu,cuda"`                    // "auto", "cpu" or "cuda"
+	AllowSharedDevice bool          `toml:"allow_shared_device"`                             // let several ranks compute on one GPU
+	DeviceTimeout     time.Duration `toml:"device_timeout"`                                  // how long a GPU may take for what its rank waits for
+	Deterministic     bool          `toml:"deterministic"`                                   // refuse backends that do not promise bitwise repeatability
+	Fuse              bool          `toml:"fuse"`                                            // let the plan fuse ops
+	TF32              bool          `toml:"tf32"`                                            // let GPUs make float32 products of 11-bit factors
+	DType             string        `toml:"dtype" words:"f32,f64,float32,float64,fp32,fp64"` // "f32", or "f64" for reference curves
+}
+
+// DefaultRun runs deterministically in float32 on whatever device there is. A GPU gets
+// less time than a collective, so that a rank whose GPU hangs reports it before its
+// peers time out.
+func DefaultRun() RunConfig {
+	return RunConfig{Seed: 42, Dir: "runs", Device: "auto", DeviceTimeout: 2 * time.Minute, Deterministic: true, Fuse: true, DType: "f32"}
+}
+
+// Problems checks the table by itself.
+func (c RunConfig) Problems() usererr.List {
+	var l usererr.List
+	switch c.Device {
+	case "auto", "cpu", "cuda":
+	default:
+		help := `use "auto", "cpu" or "cuda"`
+		if strings.HasPrefix(c.Device, "cuda:") {
+			help = `use "cuda" and select GPUs with CUDA_VISIBLE_DEVICES; each local rank uses the GPU of its index`
+		}
+		l.Addf("device", help, "unknown device %q", c.Device)
+	}
+	if c.DeviceTimeout <= 0 {
+		l.Addf("device_timeout", `waits must be bounded: set a duration such as "2m"`, "%v is not a positive duration", c.DeviceTimeout)
+	}
+	if d, err := tensor.ParseDType(c.DType); err != nil || d != tensor.F32 && d != tensor.F64 {
+		l.Addf("dtype", `use "f32" or "f64"; half types are chosen by [precision]`, "%q is not a type to compute in", c.DType)
+	}
+	return l
+}
+
+// TrainConfig is the table [train].
+type TrainConfig struct {
+	Epochs          int     `toml:"epochs"`           // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
+	MaxSteps        int     `toml:"max_steps"`        // end the run after this many steps (evaluation still follows); 0: no limit
+	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; this or global_batch
+	GlobalBatch     int     `toml:"global_batch"`     // samples over all ranks and micro-steps of one optimizer step
+	AccumulateSteps int     `toml:"accumulate_steps"` // micro-steps per optimizer step; only the last one communicates
+	AccumulateMean  bool    `toml:"accumulate_mean"`  // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
+	MaxNorm         float64 `toml:"max_norm"`         // clip the total gradient norm after the reduce; 0: off
+	EvalEvery       int     `toml:"eval_every"`       // epochs between evaluations; 0: never
+	EvalBatch       int     `toml:"eval_batch"`       // samples per rank and evaluation step; 0: as in training
+	LogFreq         int     `toml:"log_freq"`         // steps between progress lines where there is no terminal
+	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
+}
+
+// DefaultTrain is one epoch with an evaluation at its end.
+func DefaultTrain() TrainConfig {
+	return TrainConfig{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, MaxSkips: 100}
+}
+
+// Problems checks the table by itself.
+func (c TrainConfig) Problems() usererr.List {
+	var l usererr.List
+	atMost := func(key string, v int) {
+		if v > math.MaxInt32 {
+			l.Addf(key, fmt.Sprintf("at most %d", math.MaxInt32), "%d is too large", v)
+		}
+	}
+	positive := func(key string, v int) {
+		if v < 1 {
+			l.Addf(key, "at least 1", "%d is too small", v)
+		}
+		atMost(key, v)
+	}
+	natural := func(key string, v int) {
+		if v < 0 {
+			l.Addf(key, "0 or more", "%d is negative", v)
+		}
+		atMost(key, v)
+	}
+	natural("epochs", c.Epochs)
+	if c.Epochs == 0 && c.MaxSteps == 0 {
+		l.Addf("epochs", "give 1 or more, or max_steps", "with 0 epochs and no max_steps nothing is trained")
+	}
+	positive("accumulate_steps", c.AccumulateSteps)
+	positive("log_freq", c.LogFreq)
+	natural("max_steps", c.MaxSteps)
+	natural("per_rank_batch", c.PerRankBatch)
+	natural("global_batch", c.GlobalBatch)
+	natural("eval_every", c.EvalEvery)
+	natural("eval_batch", c.EvalBatch)
+	natural("max_skips", c.MaxSkips)
+	if !(c.MaxNorm >= 0) {
+		l.Addf("max_norm", "0 turns clipping off", "%v is not a norm ≥ 0", c.MaxNorm)
+	}
+	switch {
+	case c.PerRankBatch > 0 && c.GlobalBatch > 0:
+		l.Addf("global_batch", "keep one of the two", "per_rank_batch and global_batch are both set")
+	case c.PerRankBatch == 0 && c.GlobalBatch == 0:
+		l.Addf("per_rank_batch", "set it, or global_batch", "no batch size is given")
+	}
+	return l
+}
+
+// Batch is the number of samples per rank and micro-step in a world of the given size.
+// It returns an error if global_batch is not divisible.
+func (c TrainConfig) Batch(world int) (int, error) {
+	if c.GlobalBatch == 0 {
+		return c.PerRankBatch, nil
+	}
+	parts := world * max(1, c.AccumulateSteps)
+	if c.GlobalBatch%parts != 0 || c.GlobalBatch < parts {
+		return 0, fmt.Errorf("train.global_batch = %d is not divisible by %d ranks × %d accumulate_steps; fix: use %d, the nearest that is",
+			c.GlobalBatch, world, max(1, c.AccumulateSteps), max(1, (c.GlobalBatch+parts/2)/parts)*parts)
+	}
+	return c.GlobalBatch / parts, nil
+}
+
+// EvalRows is the number of samples in an evaluation batch, for training batches of the
+// given size.
+func (c TrainConfig) EvalRows(training int) int {
+	if c.EvalBatch > 0 {
+		return c.EvalBatch
+	}
+	return training
+}

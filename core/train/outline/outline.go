@@ -1,0 +1,159 @@
+package outline
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
+)
+
+// Outline is everything about a rank's training that follows from the
+// configuration and the shape of the data: what `trainctl plan` prints, and
+// what Setup builds on.
+type Outline struct {
+	Batch         int // per rank and micro-step
+	LastBatch     int // rows of the last micro-step of an epoch
+	StepsPerEpoch int
+	Steps         int // of the whole run
+
+	Graph     *graph.Graph
+	Plan      *plan.Plan // of a full training batch
+	Eval      *plan.Plan // of a full evaluation batch; nil where nothing is evaluated
+	Gradients []ddp.Gradient
+	Buckets   []ddp.Bucket
+	CapsMB    [2]float64 // of the first bucket and of the others
+	Layout    Layout
+	Sampler   *data.Sampler
+}
+
+// New plans a rank of a world for data of the given shape. It starts
+// nothing and allocates no training memory.
+func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) (*Outline, error) {
+	o := &Outline{}
+	var err error
+	if o.Batch, err = s.Train.Batch(world); err != nil {
+		return nil, err
+	}
+	if o.Sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
+		return nil, err
+	}
+	if err = o.count(s, world); err != nil {
+		return nil, err
+	}
+	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
+		return nil, usererr.Under("model", err)
+	}
+	if o.Plan, err = s.Compile(o.Graph, policy, o.Batch, true, world); err != nil {
+		return nil, err
+	}
+	if n := len(data.EvalShard(spec.TestSamples, world, rank)); n > 0 && s.Train.EvalEvery > 0 {
+		if o.Eval, err = s.Compile(o.Graph, policy, min(n, s.Train.EvalRows(o.Batch)), false, world); err != nil {
+			return nil, err
+		}
+	}
+	o.Gradients = gradients(o.Graph, o.Plan)
+	room := 0
+	if s.DDP.BucketCapMB.IsAuto() {
+		room = bucketRoom(s.DDP, o.Gradients, o.Plan.GradOrder())
+	}
+	o.Fill(&s.DDP, func() ddp.Pace { return forecastPace(o.Plan, len(o.Gradients)) })
+	o.Layout = newLayout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.Layout.add(world, o.Plan.Exchanges())
+	return o, o.addUsage(s.DDP, world)
+}
+
+// addUsage makes room for finding out which parameters a step has used, and
+// refuses models that need it when it is off: a rank that leaves a branch out
+// would keep the others waiting. A rank alone finds out by itself.
+func (o *Outline) addUsage(cfg ddp.Config, world int) error {
+	optional := o.Plan.Optional()
+	if cfg.FindUnusedParameters || world == 1 && len(optional) > 0 {
+		o.Layout.Usage = ddp.Region{Offset: o.Layout.Size, Size: ddp.UsageBytes(len(o.Gradients))}
+		o.Layout.Size += o.Layout.Usage.Size
+		return nil
+	}
+	if len(optional) == 0 {
+		return nil
+	}
+	names := make([]string, len(optional))
+	for i, p := range optional {
+		names[i] = o.Gradients[p].Name
+	}
+	return usererr.Errorf("ddp.find_unused_parameters", "set it to true, or layerdrop to 0",
+		"these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s", strings.Join(names, ", "))
+}
+
+// Memory is what the programs of the run need, which take turns in it.
+func (o *Outline) Memory(dev plan.Device) plan.Memory {
+	m := o.Plan.Memory(dev)
+	if o.Eval != nil {
+		e := o.Eval.Memory(dev)
+		m.Activations, m.Workspace = max(m.Activations, e.Activations), max(m.Workspace, e.Workspace)
+	}
+	return m
+}
+
+// Rows is the most samples in a batch of the run.
+func (o *Outline) Rows() int {
+	if o.Eval != nil {
+		return max(o.Batch, o.Eval.Batch)
+	}
+	return o.Batch
+}
+
+// CopyBytes is the memory of buckets that travel in another form than their
+// gradients have, beside these.
+func (o *Outline) CopyBytes() (n int) {
+	for i, w := range o.Layout.Wire {
+		if w != o.Layout.Buckets[i] {
+			n += w.Size
+		}
+	}
+	return n
+}
+
+// NormBytes is what synchronised batch norms exchange in a micro-step.
+func (o *Outline) NormBytes() (n int) {
+	for _, k := range o.Plan.Exchanges() {
+		n += 8 * k
+	}
+	return n
+}
+
+// count works out batches and steps, equal on all ranks. The last step of an
+// epoch may have fewer micro-steps than the others.
+func (o *Outline) count(s Settings, world int) error {
+	c, n, least := s.Train, o.Sampler.LenOf(0), o.Sampler.LenOf(world-1)
+	o.Batch = min(o.Batch, n)
+	batches, fewest := (n+o.Batch-1)/o.Batch, (least+o.Batch-1)/o.Batch
+	if batches != fewest && s.DDP.Uneven == ddp.UnevenError {
+		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, or sampler.pad = %q",
+			o.Sampler.Total(), batches, world-1, fewest, ddp.UnevenJoin, ddp.UnevenStop, data.PadRepeat)
+	}
+	if s.DDP.Uneven == ddp.UnevenStop {
+		batches = fewest
+	}
+	o.LastBatch = min(o.Batch, n-(batches-1)*o.Batch)
+	o.StepsPerEpoch = (batches + c.AccumulateSteps - 1) / c.AccumulateSteps
+	o.Steps = o.StepsPerEpoch * c.Epochs
+	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
+		o.Steps = c.MaxSteps
+	}
+	return nil
+}
+
+// gradients describes the trained parameters for bucketing.
+func gradients(g *graph.Graph, p *plan.Plan) []ddp.Gradient {
+	specs := p.GradSpecs()
+	gs := make([]ddp.Gradient, len(specs))
+	for i, s := range specs {
+		gs[i] = ddp.Gradient{Name: g.Params()[i].Name, DType: s.DType, Shape: s.Shape}
+	}
+	return gs
+}

@@ -1,0 +1,61 @@
+package outline
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/ddp"
+)
+
+// Settings are the tables that the loop reads. They are equal on all ranks.
+type Settings struct {
+	Run        RunConfig
+	Train      TrainConfig
+	Sampler    data.Config
+	Model      nn.Config
+	Optimizer  optim.Config
+	Schedule   optim.ScheduleConfig
+	DDP        ddp.Config
+	Checkpoint checkpoint.Config
+
+	Dataset        string      // plugin's name, for checkpoints and messages
+	DatasetOptions sdk.Options // checked
+	Backend        string
+	BackendOptions sdk.Options
+	BackendTimeout time.Duration
+	BackendInit    time.Duration // for a new group to come about
+	// BackendRestarts is how often a group that broke is replaced; 0: never.
+	BackendRestarts int
+	PrecisionOpts   sdk.Options
+
+	Timeline bool // record what this rank does when
+
+	Text   string   // resolved configuration as TOML, kept in checkpoints
+	Common []string // its settings that all ranks share, as "key = value": they compare them
+}
+
+// Compile makes the plan of one batch shape. What the plan refuses is for the
+// user to change: a batch too small for the model, an operation that the precision bans.
+func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training bool, world int) (*plan.Plan, error) {
+	d, err := tensor.ParseDType(c.Run.DType)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Compile(g, plan.Options{
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse,
+		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
+	})
+	if err != nil {
+		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
+	}
+	return p, nil
+}

@@ -1,0 +1,25 @@
+package report
+
+// Metrics are the newest values of what a run measures, each with the step that
+// it was measured at: a checkpoint tells those of its own step alone.
+type Metrics map[string]metric
+
+type metric struct {
+	Value float64
+	Step  int
+}
+
+func (m Metrics) Set(name string, value float64, step int) { m[name] = metric{value, step} }
+
+func (m Metrics) Value(name string) float64 { return m[name].Value }
+
+// Of are the values that were measured at a step.
+func (m Metrics) Of(step int) map[string]float64 {
+	out := make(map[string]float64, len(m))
+	for name, v := range m {
+		if v.Step == step {
+			out[name] = v.Value
+		}
+	}
+	return out
+}

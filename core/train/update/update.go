@@ -1,0 +1,128 @@
+package update
+
+import (
+	"context"
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
+	"github.com/trainctl/trainctl/core/train/replica"
+)
+
+// Updater applies gradients that all ranks have averaged. Unscaling and clipping
+// come after the average, so they are the same on all ranks (parity with
+// GradScaler's order: unscale, clip, step, update).
+type Updater struct {
+	Optimizer *optim.Optimizer
+	Schedule  optim.Schedule
+	slots     []int // by parameter: its place in the optimizer
+	Optional  []int // parameters that a step may leave out
+	MaxNorm   float64
+	Scaler    Scaler
+	Diverged  Divergence
+}
+
+// Build makes the optimizer over the model's gradients, and master weights for
+// values of a half type. The state of one made before is dropped.
+func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Model, policy *sdk.Policy) (err error) {
+	var params []optim.Param
+	u.slots = make([]int, len(m.Graph.Params()))
+	m.Masters = make([]tensor.Tensor, len(m.Graph.Params()))
+	for i, e := range m.Graph.StateDict() {
+		if e.Buffer || !m.Graph.Params()[e.Index].RequiresGrad {
+			continue
+		}
+		v := m.Values[i]
+		if v.DType.Half() && policy.MasterWeights {
+			m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
+		}
+		u.slots[e.Index] = len(params)
+		params = append(params, optim.Param{
+			Name: e.Name, Value: v, Grad: m.Grads[e.Index], Master: m.Masters[e.Index], Optional: slices.Contains(u.Optional, e.Index),
+		})
+	}
+	if u.Optimizer != nil {
+		if err := u.Optimizer.Return(); err != nil {
+			return err
+		}
+	}
+	if u.Optimizer, err = optim.New(s.Optimizer, params); err != nil {
+		return err
+	}
+	u.Schedule, err = optim.NewSchedule(s.Schedule, s.Optimizer.LR, o.StepsPerEpoch, o.Steps)
+	return err
+}
+
+// Apply updates the weights with the reducer's averages times unscale, and returns
+// the norm that the gradients had before they were clipped; 0 without clipping.
+func (u *Updater) Apply(lr, unscale float64, r *ddp.Reducer) (norm float64, err error) {
+	if unscale != 1 {
+		u.Optimizer.ScaleGrads(unscale)
+	}
+	for _, p := range u.Optional {
+		u.Optimizer.Use(u.slots[p], r.Used(p))
+	}
+	if u.MaxNorm > 0 {
+		norm = u.Optimizer.ClipNorm(u.MaxNorm)
+	}
+	u.Optimizer.Step(lr)
+	return norm, u.Optimizer.Err()
+}
+
+// Scaler keeps the loss scale that the precision plugin gives.
+type Scaler struct {
+	Plugin  host.Scaler
+	Dynamic bool // the plugin is asked in every step
+	Scale   float64
+}
+
+// Next tells the plugin whether the gradients of a step have overflowed on any rank. It
+// returns whether to skip the step, and by what its gradients are to be multiplied.
+func (s *Scaler) Next(overflow bool) (skip bool, unscale float64, err error) {
+	unscale = 1 / s.Scale
+	if !s.Dynamic {
+		return false, unscale, s.failed()
+	}
+	next, err := s.Plugin.Update(context.Background(), overflow) // the step ends, also when the run is asked to
+	if err != nil {
+		return false, 0, err
+	}
+	s.Scale = next.Scale
+	return next.Skip, unscale, nil
+}
+
+// failed looks after a plugin with a fixed policy, which no step asks: without it
+// the next checkpoint could not be written.
+func (s *Scaler) failed() error {
+	if p, ok := s.Plugin.(interface{ Failed() error }); ok {
+		return p.Failed()
+	}
+	return nil
+}
+
+// Load gives the plugin its state of a checkpoint; without any it goes on as it began.
+func (s *Scaler) Load(ctx context.Context, state map[string]float64) error {
+	if len(state) == 0 {
+		return nil
+	}
+	if err := s.Plugin.Load(ctx, state); err != nil {
+		return err
+	}
+	s.Scale = scaleIn(state, s.Scale)
+	return nil
+}
+
+// scaleIn finds the loss scale in a scaler's state: GradScaler and apex name
+// it differently.
+func scaleIn(state map[string]float64, otherwise float64) float64 {
+	for _, name := range []string{"scale", "loss_scale"} {
+		if s, ok := state[name]; ok {
+			return s
+		}
+	}
+	return otherwise
+}
