@@ -38,6 +38,7 @@ type Agreement struct {
 	overflow [1]float64 // 1 if a gradient of some rank is not finite
 }
 
+// New is the agreement of a group's ranks; what is exchanged is repeated by r.
 func New(g *ddp.Group, r *recovery.Recovery) Agreement {
 	return Agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
 }
@@ -105,6 +106,7 @@ func (a *Agreement) Sum(ctx context.Context, s *Totals) error {
 	})
 }
 
+// Flag is 1 for true.
 func Flag(b bool) float64 {
 	if b {
 		return 1

@@ -14,6 +14,7 @@ type Comparison struct {
 	parts [][]int // ranks by value, where there is no majority
 }
 
+// Compare groups ranks by value: all[r] is that of rank r.
 func Compare[T comparable](all []T) Comparison {
 	c := Comparison{world: len(all)}
 	at := map[T]int{}
@@ -37,6 +38,7 @@ func Compare[T comparable](all []T) Comparison {
 	return c
 }
 
+// String says which ranks differ, unless all are equal.
 func (c Comparison) String() string {
 	switch {
 	case len(c.Odd) > 0:

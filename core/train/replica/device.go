@@ -176,6 +176,7 @@ func (d *Device) Clear(g tensor.Tensor) {
 	}
 }
 
+// Scale multiplies a gradient by f where it lies.
 func (d *Device) Scale(g tensor.Tensor, f float64) {
 	if d.Dev == nil {
 		reduce.ScaleBytes(g.DType, g.Data, f)
@@ -205,6 +206,7 @@ type behindBuckets struct {
 	x plan.Exchange
 }
 
+// Gather implements plan.Exchange.
 func (b behindBuckets) Gather(own []float64) ([]float64, error) {
 	if err := b.d.reducer.Arrive(true); err != nil {
 		return nil, err
@@ -212,6 +214,7 @@ func (b behindBuckets) Gather(own []float64) ([]float64, error) {
 	return b.x.Gather(own)
 }
 
+// Sum implements plan.Exchange.
 func (b behindBuckets) Sum(v []float64) error {
 	if err := b.d.reducer.Arrive(true); err != nil {
 		return err

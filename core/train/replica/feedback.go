@@ -134,6 +134,7 @@ func (f *Feedback) distribute() error {
 	return f.Group.BroadcastTensors(Tensors(f.Reducer.Factors()), f.Memory.staging(), 0)
 }
 
+// Tensors drops the names.
 func Tensors(named []tensor.Named) []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(named))
 	for i, n := range named {

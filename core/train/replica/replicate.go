@@ -76,6 +76,7 @@ func (r *Replication) Save() {
 	r.saved = append(r.saved[:0], r.Memory.Bytes(r.Memory.Buffers)...)
 }
 
+// Rollback restores the buffers that Save copied.
 func (r *Replication) Rollback() error {
 	copy(r.Memory.Bytes(r.Memory.Buffers), r.saved)
 	return r.Device.uploadBuffers()

@@ -9,8 +9,10 @@ type metric struct {
 	Step  int
 }
 
+// Set records a value measured at a step.
 func (m Metrics) Set(name string, value float64, step int) { m[name] = metric{value, step} }
 
+// Value is the newest value of a name, whatever its step; 0 without one.
 func (m Metrics) Value(name string) float64 { return m[name].Value }
 
 // Of are the values that were measured at a step.

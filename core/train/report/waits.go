@@ -35,6 +35,7 @@ func (w *waits) last() []float32 {
 	return slices.Concat(w.ring[at:], w.ring[:at])
 }
 
+// Floats decodes Report.Waits of another rank.
 func Floats(b []byte) []float32 {
 	aligned := tensor.Aligned(len(b) &^ 3)
 	copy(aligned, b)
