@@ -17,13 +17,13 @@ import (
 // File is the whole configuration, one field per table, in the order in which
 // it is printed.
 type File struct {
-	Run        outline.RunConfig      `toml:"run"`
+	Run        outline.RunConfig    `toml:"run"`
 	Launch     launch.Config        `toml:"launch"`
 	Backend    host.BackendConfig   `toml:"backend"`
 	Precision  host.PrecisionConfig `toml:"precision"`
 	Dataset    host.DatasetConfig   `toml:"dataset"`
 	Sampler    data.Config          `toml:"sampler"`
-	Train      outline.TrainConfig         `toml:"train"`
+	Train      outline.TrainConfig  `toml:"train"`
 	Model      nn.Config            `toml:"model"`
 	Optimizer  optim.Config         `toml:"optimizer"`
 	Scheduler  optim.ScheduleConfig `toml:"lr_scheduler"`
