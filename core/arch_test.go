@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -115,37 +114,40 @@ var engine = []string{
 // wire is what the engine must not link.
 var wire = []string{"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/go-plugin", module + "core/sdk"}
 
-// imports maps each package of the module to what its non-test files import.
-func imports(t *testing.T) map[string][]string {
+// sourceFiles calls visit for each Go file of the module that is neither a test, a
+// generator nor an example, with the imports parsed.
+func sourceFiles(t *testing.T, visit func(pkg string, f *ast.File)) {
 	t.Helper()
-	found := map[string][]string{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "gen" || d.Name() == "examples" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+		if d.IsDir() && (slices.Contains([]string{"testdata", "templates", "examples", "gen"}, d.Name()) || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
+		if err == nil {
+			visit(filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator))), f)
 		}
-		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
-		for _, i := range f.Imports {
-			p, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				return err
-			}
-			found[pkg] = append(found[pkg], p)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// imports maps each package of the module to what its non-test files import.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	sourceFiles(t, func(pkg string, f *ast.File) {
+		for _, i := range f.Imports {
+			found[pkg] = append(found[pkg], strings.Trim(i.Path.Value, `"`))
+		}
+	})
 	return found
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -136,21 +137,7 @@ type sources struct {
 func packages(t *testing.T) map[string]*sources {
 	t.Helper()
 	found := map[string]*sources{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (slices.Contains([]string{"testdata", "templates", "examples", "gen"}, d.Name()) || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
-			return filepath.SkipDir
-		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+	sourceFiles(t, func(pkg string, f *ast.File) {
 		if found[pkg] == nil {
 			found[pkg] = &sources{}
 		}
@@ -160,10 +147,6 @@ func packages(t *testing.T) map[string]*sources {
 				found[pkg].imports = append(found[pkg].imports, p)
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return found
 }

@@ -15,6 +15,16 @@ import (
 
 func dropped(n int) []byte { return fmt.Appendf(nil, "[%d lines dropped]\n", n) }
 
+// linesOf reads r to its end and sends its lines.
+func linesOf(r io.Reader) <-chan []string {
+	text := make(chan []string)
+	go func() {
+		b, _ := io.ReadAll(r)
+		text <- strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	}()
+	return text
+}
+
 // A reader that stops reading holds nobody up: the newest lines are kept, one
 // line says how many are missing, and what is there adds up.
 func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
@@ -31,16 +41,12 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := make(chan string)
-	go func() {
-		b, _ := io.ReadAll(r)
-		text <- string(b)
-	}()
+	text := linesOf(r)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	out.Close()
-	got := strings.Split(strings.TrimSuffix(<-text, "\n"), "\n")
+	got := <-text
 	next, missing := 0, 0
 	for _, l := range got {
 		var n int
@@ -68,11 +74,7 @@ func TestNoticesOfManyGapsAreFew(t *testing.T) {
 	}
 	defer out.Close()
 	w := NewWriter(out, Options{Limit: 1 << 10, Notice: dropped, NoticeEvery: time.Hour})
-	text := make(chan string)
-	go func() {
-		b, _ := io.ReadAll(r)
-		text <- string(b)
-	}()
+	text := linesOf(r)
 	const lines = 50_000
 	for i := range lines {
 		fmt.Fprintf(w, "line %d\n", i)
@@ -81,7 +83,7 @@ func TestNoticesOfManyGapsAreFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Close()
-	all := strings.Split(strings.TrimSuffix(<-text, "\n"), "\n")
+	all := <-text
 	missing, notices := 0, 0
 	for _, l := range all {
 		var n int

@@ -587,14 +587,20 @@ func TestSearchTellsWhatItMet(t *testing.T) {
 	}
 }
 
-// A range without a free port is told as one.
-func TestPortRangeIsUsedUp(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
+// takenPort is a port of 127.0.0.1 that is in use until the test ends.
+func takenPort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer busy.Close()
-	port := busy.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// The error for a range without a free port names the range.
+func TestPortRangeIsUsedUp(t *testing.T) {
+	port := takenPort(t)
 	s, err := ListenStore("127.0.0.1:0", StoreOptions{Secret: ours, WorldSize: 1, Ports: hostnet.Ports{First: port, Last: port}})
 	if err == nil {
 		s.Close()
@@ -605,13 +611,8 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 }
 
 func TestJoinSaysThatThePortIsTaken(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer busy.Close()
 	w := Single()
-	w.MasterPort = busy.Addr().(*net.TCPAddr).Port
+	w.MasterPort = takenPort(t)
 	alone, err := Join(t.Context(), w, JoinOptions{Env: vars{}.lookup}) // needs no port that others know
 	if err != nil {
 		t.Fatal(err)

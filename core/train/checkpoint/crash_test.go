@@ -71,17 +71,24 @@ func (sc scenario) operations(t *testing.T) int {
 // Whatever operation the process or the machine dies in, the old checkpoint or
 // the new one can be loaded, a new process goes on, and nothing is left lying.
 func TestCrashAtEveryOperation(t *testing.T) {
+	atEveryOperation(t, func(t *testing.T, sc scenario, k, n int) {
+		fs := sc.prepared(t)
+		saved := sc.disturbed(fs, faultfs.CrashAt(k)) == nil
+		for seed := range uint64(3) {
+			sc.check(t, fmt.Sprintf("power loss %d in operation %d of %d", seed, k, n), fs.PowerLoss(seed), saved)
+		}
+		sc.check(t, fmt.Sprintf("kill in operation %d of %d", k, n), fs.Kill(), saved)
+	})
+}
+
+// atEveryOperation tests every scenario at each of its n operations, counted from 1.
+func atEveryOperation(t *testing.T, test func(t *testing.T, sc scenario, k, n int)) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			n := sc.operations(t)
 			for k := 1; k <= n; k++ {
-				fs := sc.prepared(t)
-				saved := sc.disturbed(fs, faultfs.CrashAt(k)) == nil
-				for seed := range uint64(3) {
-					sc.check(t, fmt.Sprintf("power loss %d in operation %d of %d", seed, k, n), fs.PowerLoss(seed), saved)
-				}
-				sc.check(t, fmt.Sprintf("kill in operation %d of %d", k, n), fs.Kill(), saved)
+				test(t, sc, k, n)
 			}
 		})
 	}
@@ -132,18 +139,12 @@ func noLitter(t *testing.T, fs FS) {
 // Whatever operation fails, Save says so or has saved; earlier checkpoints
 // stay, the same store can save again, and a new one finds all in order.
 func TestErrorAtEveryOperation(t *testing.T) {
-	for _, sc := range scenarios {
-		t.Run(sc.name, func(t *testing.T) {
-			t.Parallel()
-			n := sc.operations(t)
-			for k := 1; k <= n; k++ {
-				sc.fails(t, sc.prepared(t), faultfs.FailAt(k, syscall.EIO), syscall.EIO)
-				if t.Failed() {
-					t.Fatalf("after an error in operation %d of %d", k, n)
-				}
-			}
-		})
-	}
+	atEveryOperation(t, func(t *testing.T, sc scenario, k, n int) {
+		sc.fails(t, sc.prepared(t), faultfs.FailAt(k, syscall.EIO), syscall.EIO)
+		if t.Failed() {
+			t.Fatalf("after an error in operation %d of %d", k, n)
+		}
+	})
 }
 
 func (sc scenario) fails(t *testing.T, fs *faultfs.FS, fault faultfs.Fault, cause error) {
