@@ -319,14 +319,14 @@ var (
 // other ranks those that rank 0 does not report.
 func (j *job) onEvent(from int, line []byte) {
 	if from != 0 && event.KindOf(line) == stepKind {
-		j.stalls.heard(from, nil)
+		j.stalls.progress(from, nil)
 		return // most events, skipped without decoding
 	}
 	r, err := event.Decode(line)
 	if err != nil {
 		return // of a newer version, or cut off by a crash
 	}
-	j.stalls.heard(from, r.Event)
+	j.stalls.progress(from, r.Event)
 	switch r.Event.(type) {
 	case *event.PluginLog, *event.Warning:
 	default:

@@ -21,10 +21,10 @@ const (
 	busyAfter = 15 * time.Second
 )
 
-// silence counts the seconds without events of a run. It counts its own ticks rather
+// idleTimer counts the seconds without events of a run. It counts its own ticks rather
 // than time, so that a stop of this process, or a suspended machine, is not reported
 // as a stall.
-type silence struct {
+type idleTimer struct {
 	find func(quiet int) string // describes what delays the run; "": unknown
 	tell func(string)
 
@@ -34,8 +34,8 @@ type silence struct {
 	told    string
 }
 
-// heard records a sign of progress.
-func (s *silence) heard() {
+// progress restarts the count.
+func (s *idleTimer) progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.longest = max(s.longest, s.quiet)
@@ -43,7 +43,7 @@ func (s *silence) heard() {
 }
 
 // start checks every second until stop is called.
-func (s *silence) start() (stop func()) {
+func (s *idleTimer) start() (stop func()) {
 	over := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() { s.watch(over) })
@@ -53,7 +53,7 @@ func (s *silence) start() (stop func()) {
 	}
 }
 
-func (s *silence) watch(over <-chan struct{}) {
+func (s *idleTimer) watch(over <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -66,7 +66,7 @@ func (s *silence) watch(over <-chan struct{}) {
 	}
 }
 
-func (s *silence) look() {
+func (s *idleTimer) look() {
 	s.mu.Lock()
 	s.quiet++
 	quiet := s.quiet
@@ -90,11 +90,11 @@ func (s *silence) look() {
 // those that have not called the collective that the others wait for, and, if the
 // ranks report nothing themselves, those that are busy or wait.
 type stalls struct {
-	silence
-	ranks map[int]*rankState // by rank; silence.mu
-	named bool               // a rank has reported what it waits for; silence.mu
+	idleTimer
+	ranks map[int]*rankState // by rank; idleTimer.mu
+	named bool               // a rank has reported what it waits for; idleTimer.mu
 
-	flights string // directory of the flight records; "": not known yet; silence.mu
+	flights string // directory of the flight records; "": not known yet; idleTimer.mu
 	stat    func(pid int) (state byte, cpu uint64)
 }
 
@@ -126,9 +126,9 @@ func (s *stalls) in(dir event.RunDir) {
 	}
 }
 
-// heard records a rank's event; nil is an event that was not decoded. A warning is
+// progress records a rank's event; nil is an event that was not decoded. A warning is
 // not progress.
-func (s *stalls) heard(rank int, e event.Event) {
+func (s *stalls) progress(rank int, e event.Event) {
 	if s == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (s *stalls) heard(rank int, e event.Event) {
 		r.step = e.Step
 	}
 	s.mu.Unlock()
-	s.silence.heard()
+	s.idleTimer.progress()
 }
 
 // cause looks for what delays the run.
@@ -224,7 +224,7 @@ type overdue interface {
 // watchPlugins warns about this rank's plugins that delay it, except for backends,
 // which wait for other ranks: the launcher warns about those.
 func (r *runner) watchPlugins(bus *event.Bus, plugins ...any) (stop func()) {
-	s := &silence{tell: func(text string) { bus.Emit(&event.Warning{Source: stallSource, Message: text}) }}
+	s := &idleTimer{tell: func(text string) { bus.Emit(&event.Warning{Source: stallSource, Message: text}) }}
 	s.find = func(int) string {
 		for _, p := range plugins {
 			if o, ok := p.(overdue); ok {
@@ -237,7 +237,7 @@ func (r *runner) watchPlugins(bus *event.Bus, plugins ...any) (stop func()) {
 	}
 	bus.Add(event.Func(func(r event.Record) {
 		if _, warned := r.Event.(*event.Warning); !warned {
-			s.heard()
+			s.progress()
 		}
 	}))
 	return s.start()

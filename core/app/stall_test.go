@@ -11,7 +11,7 @@ import (
 func watched(t *testing.T, told *[]string, state *byte, cpu *uint64) *stalls {
 	s := &stalls{ranks: map[int]*rankState{}, flights: t.TempDir(), stat: func(int) (byte, uint64) { return *state, *cpu }}
 	s.find, s.tell = s.cause, func(text string) { *told = append(*told, text) }
-	s.heard(0, &event.RankStarted{PID: 77})
+	s.progress(0, &event.RankStarted{PID: 77})
 	return s
 }
 
@@ -33,7 +33,7 @@ func TestStoppedRankIsNamed(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0], "rank 0 (pid 77) is stopped") || !strings.Contains(told[0], "no step for 10s") {
 		t.Fatalf("%q", told)
 	}
-	s.heard(0, nil)
+	s.progress(0, nil)
 	for range 10 {
 		s.look()
 	}
@@ -59,24 +59,24 @@ func TestBusyRankIsNamed(t *testing.T) {
 		t.Fatalf("told before the first step: %q", told)
 	}
 	s.longest = 0
-	s.heard(0, &event.PhaseChanged{Phase: "train"})
+	s.progress(0, &event.PhaseChanged{Phase: "train"})
 	s.longest = 0
-	s.heard(0, &event.StepDone{Step: 5})
+	s.progress(0, &event.StepDone{Step: 5})
 	if look(14, 0); len(told) != 0 {
 		t.Fatalf("told after 14 s: %q", told)
 	}
 	if look(10, 0); len(told) != 1 || !strings.Contains(told[0], `rank 0 (pid 77) waits and uses no CPU, after step 5 in phase "train"`) {
 		t.Fatalf("%q", told)
 	}
-	s.heard(0, &event.StepDone{Step: 6}) // a step of 24 s: another of 60 s is nothing to speak of
+	s.progress(0, &event.StepDone{Step: 6}) // a step of 24 s: another of 60 s is nothing to speak of
 	if look(60, 100); len(told) != 1 {
 		t.Fatalf("%q", told)
 	}
 	if look(20, 100); len(told) != 2 || !strings.Contains(told[1], "rank 0 (pid 77) is computing, after step 6") {
 		t.Fatalf("%q", told)
 	}
-	s.heard(0, &event.StepDone{Step: 7})
-	s.heard(0, &event.Warning{Source: stallSource, Message: "no step for 10s: rank 0 waits for its data"})
+	s.progress(0, &event.StepDone{Step: 7})
+	s.progress(0, &event.Warning{Source: stallSource, Message: "no step for 10s: rank 0 waits for its data"})
 	if look(300, 100); len(told) != 2 {
 		t.Errorf("told beside the rank's own word: %q", told)
 	}

@@ -62,7 +62,7 @@ func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
 	u.found(bus, dir)
 	bus.Add(u.account)
 	u.stalls = newStalls(dir, bus)
-	bus.Add(event.Func(func(r event.Record) { u.stalls.heard(r.Rank, r.Event) }))
+	bus.Add(event.Func(func(r event.Record) { u.stalls.progress(r.Rank, r.Event) }))
 	u.stop = u.stalls.start()
 }
 
@@ -236,7 +236,7 @@ func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, 
 	lc.Append(fx.Hook{OnStop: func(context.Context) error {
 		select {
 		case <-s.done:
-		case <-time.After(lastWord):
+		case <-time.After(failureGrace):
 		}
 		cancel()
 		<-s.done
@@ -245,6 +245,6 @@ func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, 
 	return s
 }
 
-// lastWord is how long a rank that fails before it has connected to the others looks
+// failureGrace is how long a rank that fails before it has connected to the others looks
 // for the run directory, to write its log there.
-const lastWord = 2 * time.Second
+const failureGrace = 2 * time.Second

@@ -39,13 +39,13 @@ type attempt struct {
 	exits   chan exit
 
 	blaming    *exit // of the first rank that failed because of another one
-	silence    <-chan time.Time
+	blameTimer <-chan time.Time
 	stopReason *stopReason // why it ends, nil while it runs or when all went well
 	root       *exit       // of the rank that stopReason is about, if it is one of this node's
 	kill       <-chan time.Time
 	killAt     time.Time
 	longer     <-chan time.Duration // node 0's grace, on the others
-	far        context.Context      // of waits for other nodes
+	nodesCtx   context.Context      // of waits for other nodes
 	waits      sync.WaitGroup       // for them
 	ended      []exit               // after stopReason was set
 	asked      time.Time            // when the first signal came
@@ -120,11 +120,11 @@ func (a *attempt) start() error {
 // watch runs until every rank of this node has ended and, if none failed, until
 // those of the other nodes have ended too.
 func (a *attempt) watch(ctx context.Context) {
-	far, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	a.far = far
+	nodesCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.nodesCtx = nodesCtx
 	defer a.waits.Wait()
 	defer cancel()
-	remote := a.l.nodes.listen(far, &a.waits, a.n)
+	remote := a.l.nodes.listen(nodesCtx, &a.waits, a.n)
 	var done <-chan *stopReason
 	gone := ctx.Done()
 	for {
@@ -134,7 +134,7 @@ func (a *attempt) watch(ctx context.Context) {
 				return
 			}
 			if done == nil {
-				done = a.l.nodes.done(far, &a.waits, a.n)
+				done = a.l.nodes.done(nodesCtx, &a.waits, a.n)
 			}
 		}
 		select {
@@ -153,7 +153,7 @@ func (a *attempt) watch(ctx context.Context) {
 		case <-gone:
 			gone = nil
 			a.drain(syscall.SIGTERM) // a caller may cancel ctx on a signal that also reaches us: that is not a second signal
-		case <-a.silence:
+		case <-a.blameTimer:
 			a.blameReporter()
 		case d := <-a.longer:
 			a.extend(d)
@@ -171,7 +171,7 @@ func (a *attempt) exited(e exit) {
 	case a.stopReason != nil:
 		a.ended = append(a.ended, e)
 	case e.code == ExitPeer && a.blaming == nil:
-		a.blaming, a.silence = &e, time.After(min(a.l.o.Grace, afterFailure))
+		a.blaming, a.blameTimer = &e, time.After(min(a.l.o.Grace, afterFailure))
 	case e.code == ExitPeer:
 		a.ended = append(a.ended, e)
 	case e.bad():
@@ -282,11 +282,11 @@ func (a *attempt) drain(s os.Signal) {
 // saves take, and the other ranks wait until it has saved.
 func (a *attempt) shareGrace() {
 	switch {
-	case a.l.nodes == nil || a.far == nil:
+	case a.l.nodes == nil || a.nodesCtx == nil:
 	case a.l.o.NodeRank == 0:
 		a.l.nodes.offerGrace(a.n, a.grace())
 	default:
-		a.longer = a.l.nodes.awaitGrace(a.far, &a.waits, a.n)
+		a.longer = a.l.nodes.awaitGrace(a.nodesCtx, &a.waits, a.n)
 	}
 }
 
