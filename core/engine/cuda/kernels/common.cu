@@ -216,8 +216,8 @@ template <class T> __device__ T block_sum(T v) {
 template <class T> __device__ T block_sum(T v) { return lane_sum(v, 1); }
 #endif
 
-// sum_pairs adds up n pairs of numbers over all threads of a block.
-__device__ inline void sum_pairs(const double* pairs, int n, double* a, double* b) {
+// block_sum_pairs adds up n pairs of numbers over all threads of a block.
+__device__ inline void block_sum_pairs(const double* pairs, int n, double* a, double* b) {
 	double first = 0, second = 0;
 	for (int i = threadIdx.x; i < n; i += BLOCK) {
 		first += pairs[2 * i];

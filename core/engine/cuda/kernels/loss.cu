@@ -106,7 +106,7 @@ KERNEL cross_entropy(const elem* x, const int* target, int n, int classes, int i
 // report has one block: the sums of the rows' losses and hits.
 KERNEL report(const double* rows, int n, const double* counted, double* stats) {
 	double loss, correct;
-	sum_pairs(rows, n, &loss, &correct);
+	block_sum_pairs(rows, n, &loss, &correct);
 	if (threadIdx.x != 0) return;
 	stats[0] = loss;
 	stats[1] = counted[0];

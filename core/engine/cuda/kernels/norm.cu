@@ -29,8 +29,8 @@ __device__ inline Share share_of(u32 total, int c, u32 lanes) {
 // first says that a thread writes its channel's sums.
 __device__ inline bool first(const Share& s) { return threadIdx.x < s.lanes && !s.idle; }
 
-// store_sums adds up over the threads of a share, and writes the pair for its channel.
-__device__ inline void store_sums(const Share& s, acc sum, acc dot, u32 lanes, double* part) {
+// store_lane_sums adds up over the threads of a share, and writes the pair for its channel.
+__device__ inline void store_lane_sums(const Share& s, acc sum, acc dot, u32 lanes, double* part) {
 	sum = lane_sum(sum, lanes);
 	dot = lane_sum(dot, lanes);
 	if (!first(s)) return;
@@ -271,7 +271,7 @@ KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* 
 		sum += g;
 		dot += g * (load(x, at) - mu);
 	}
-	store_sums(s, sum, dot, lanes, part);
+	store_lane_sums(s, sum, dot, lanes, part);
 }
 
 // open_of has a bit for each of four elements that come out of a ReLU.
@@ -330,7 +330,7 @@ KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const 
 	const void* weight, int weight_type, acc* slopes, double* sums) {
 	int ch = blockIdx.x;
 	double sum, dot;
-	sum_pairs(part + 2 * (i64)ch * shares, shares, &sum, &dot);
+	block_sum_pairs(part + 2 * (i64)ch * shares, shares, &sum, &dot);
 	if (threadIdx.x != 0) return;
 	if (dweight) store_grad(dweight, type, ch, dot * invstd[ch], add_weight);
 	if (dbias) store_grad(dbias, type, ch, sum, add_bias);

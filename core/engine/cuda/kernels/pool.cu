@@ -201,7 +201,7 @@ KERNEL norm_pool_grad_sums(const elem* x, const elem* y, const elem* dy, const i
 		sum += g;
 		dot += g * (load(x, plane_of(at, p.c, in, p.last) + (i64)places[o] * at.step) - mu);
 	}
-	store_sums(s, sum, dot, lanes, part);
+	store_lane_sums(s, sum, dot, lanes, part);
 }
 
 // norm_pool_grad_input writes dx, and each share's sum of it. dx may be x.

@@ -37,6 +37,7 @@ static std::string table(const std::string& src) {
 	for (size_t at = src.find(mark); at != std::string::npos;) {
 		size_t name = at + mark.size(), next = src.find(mark, name);
 		std::string n = src.substr(name, src.find('(', name) - name), body = src.substr(name, next == std::string::npos ? next : next - name);
+		// By name: functions with barriers are called block_… or …lane_sum….
 		bool barriers = body.find("__syncthreads") != std::string::npos || body.find("block_") != std::string::npos || body.find("lane_sum") != std::string::npos;
 		std::string call = "Unpack<decltype(&" + n + "), &" + n + ">";
 		out += "{\"" + n + "\", " + call + "::run, " + call + "::keep, " + (barriers ? "1" : "0") + "},\n";

@@ -53,6 +53,7 @@ static Fiber* make_fibers() {
 
 static void with_barriers(unsigned threads) {
 	static Fiber* fibers = make_fibers();
+	coroutines = true;
 	for (unsigned t = 0; t < threads; t++) fibers[t].finished = false;
 	for (unsigned left = threads; left > 0;) {
 		left = 0;
@@ -63,6 +64,7 @@ static void with_barriers(unsigned threads) {
 			left += !fibers[t].finished;
 		}
 	}
+	coroutines = false;
 }
 
 extern "C" __attribute__((visibility("default"))) int emulator_launch(const char* name, unsigned gx, unsigned gy, unsigned gz, unsigned threads, void** params) {

@@ -29,7 +29,12 @@ static Dim threadIdx, blockIdx, blockDim, gridDim;
 struct Fiber { ucontext_t start; jmp_buf at; bool begun, finished; };
 static jmp_buf scheduler;
 static Fiber* fiber;
+static bool coroutines; // the running block has barriers, so its threads are coroutines
 __attribute__((noinline)) static void __syncthreads() {
+	if (!coroutines) {
+		std::fprintf(stderr, "fake CUDA: a barrier in a kernel that seems to have none; see barriers in fakenvrtc.cpp\n");
+		std::abort();
+	}
 	Dim t = threadIdx;
 	if (!_setjmp(fiber->at)) _longjmp(scheduler, 1);
 	threadIdx = t;
