@@ -1,10 +1,14 @@
-.PHONY: run test lint race ci generate gputest
+.PHONY: run test test-portable lint race ci generate gputest
 
 run:
 	go run ./cmd/trainctl run configs/mnist-ddp.toml
 
 test:
 	go test ./...
+
+# What other systems than Linux use: no futexes, no sealed memory, no /proc.
+test-portable:
+	GOFLAGS=-tags=portable go test ./...
 
 lint race:
 	bash .ci/$@

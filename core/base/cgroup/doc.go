@@ -2,5 +2,7 @@
 // out-of-memory kills: version 1, version 2 and both at once, nested, and seen from
 // inside a container. Other systems have no limits.
 //
-// It imports nothing else of this module. Start with cgroup.go.
+// It imports core/base/system alone. Start with cgroup.go.
 package cgroup
+
+import _ "github.com/trainctl/trainctl/core/base/system"

@@ -3,5 +3,7 @@
 // an unauthenticated peer can do (Limiter, Notes). core/base/keepalive ends
 // connections that are broken.
 //
-// It imports nothing else of this module. Start with listen.go.
+// It imports core/base/system alone. Start with listen.go.
 package hostnet
+
+import _ "github.com/trainctl/trainctl/core/base/system"

@@ -8,5 +8,7 @@
 // user timeout (RFC 5482) ends it earlier. In both cases a read or write fails with
 // ETIMEDOUT.
 //
-// It imports nothing else of this module. Start with keepalive.go.
+// It imports core/base/system alone. Start with keepalive.go.
 package keepalive
+
+import _ "github.com/trainctl/trainctl/core/base/system"

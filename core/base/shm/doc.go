@@ -5,6 +5,8 @@
 // It trusts nothing that another process can write: it checks indices and lengths
 // read from shared memory against the agreed sizes.
 //
-// It imports nothing else of this module. Start with shm.go for arenas, ring.go
+// It imports core/base/system alone. Start with shm.go for arenas, ring.go
 // for the ring.
 package shm
+
+import _ "github.com/trainctl/trainctl/core/base/system"

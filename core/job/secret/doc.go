@@ -8,5 +8,7 @@
 // derived from it (Secret.Key), one for each purpose. A Secret prints itself as
 // "(hidden)".
 //
-// It imports core/base/usererr. Start with secret.go.
+// It imports core/base/usererr and core/base/system. Start with secret.go.
 package secret
+
+import _ "github.com/trainctl/trainctl/core/base/system"

@@ -8,3 +8,5 @@
 //
 // It imports core/base. Start with event.go.
 package event
+
+import _ "github.com/trainctl/trainctl/core/base/system"

@@ -1,3 +1,5 @@
+//go:build !portable
+
 package fakegpu
 
 import "golang.org/x/sys/unix"
