@@ -6,6 +6,45 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
+// mapped computes y = f(x): of whole blocks of float32 by vectors, of the rest by one, of
+// float64 by exact. y may be x.
+func mapped[T kernel.Float](x, y []T, vec func(x, y *float32, n int), one func(x float32) float32, exact func(x float64) float64) {
+	y = y[:len(x)]
+	if !kernel.Is32[T]() {
+		for i, v := range x {
+			y[i] = T(exact(float64(v)))
+		}
+		return
+	}
+	n := kernel.Head(len(x))
+	if n > 0 {
+		vec(kernel.Ptr32(x), kernel.Ptr32(y), n)
+	}
+	rest := kernel.As32(y[n:])
+	for i, v := range kernel.As32(x[n:]) {
+		rest[i] = one(v)
+	}
+}
+
+// zipped computes dx = g(saved, dy) in the same ways. dx may be dy.
+func zipped[T kernel.Float](saved, dy, dx []T, vec func(saved, dy, dx *float32, n int), one func(saved, dy float32) float32, exact func(saved, dy float64) float64) {
+	dy, dx = dy[:len(saved)], dx[:len(saved)]
+	if !kernel.Is32[T]() {
+		for i, v := range saved {
+			dx[i] = T(exact(float64(v), float64(dy[i])))
+		}
+		return
+	}
+	n := kernel.Head(len(saved))
+	if n > 0 {
+		vec(kernel.Ptr32(saved), kernel.Ptr32(dy), kernel.Ptr32(dx), n)
+	}
+	d, rest := kernel.As32(dy[n:]), kernel.As32(dx[n:])
+	for i, v := range kernel.As32(saved[n:]) {
+		rest[i] = one(v, d[i])
+	}
+}
+
 // ReLU computes y = max(x, 0); NaN stays NaN. y may be x.
 func ReLU[T kernel.Float](x, y []T) {
 	y = y[:len(x)]
@@ -38,6 +77,53 @@ func ReLUGrad[T kernel.Float](y, dy, dx []T) {
 	}
 }
 
+// ReLU6 computes y = min(max(x, 0), 6); NaN stays NaN. y may be x.
+func ReLU6[T kernel.Float](x, y []T) {
+	mapped(x, y, vecReLU6, clip6[float32], clip6[float64])
+}
+
+func clip6[T kernel.Float](v T) T {
+	switch {
+	case v < 0:
+		return 0
+	case v > 6:
+		return 6
+	}
+	return v
+}
+
+// ReLU6Grad computes dx = 0 where y ≤ 0 or y ≥ 6, else dy: a NaN in y lets dy
+// through, as PyTorch's hardtanh_backward does. dx may be dy.
+func ReLU6Grad[T kernel.Float](y, dy, dx []T) {
+	zipped(y, dy, dx, vecReLU6Grad, clip6Grad[float32], clip6Grad[float64])
+}
+
+func clip6Grad[T kernel.Float](y, dy T) T {
+	if y <= 0 || y >= 6 {
+		return 0
+	}
+	return dy
+}
+
+// LeakyReLU computes y = x where x > 0, else slope·x. y may be x.
+func LeakyReLU[T kernel.Float](x, y []T, slope float64) {
+	mapped(x, y, func(x, y *float32, n int) { vecLeakyReLU(x, y, n, float32(slope)) },
+		func(v float32) float32 { return leak(v, v, float32(slope)) }, func(v float64) float64 { return leak(v, v, slope) })
+}
+
+// LeakyReLUGrad computes dx = dy where x > 0, else slope·dy. dx may be dy.
+func LeakyReLUGrad[T kernel.Float](x, dy, dx []T, slope float64) {
+	zipped(x, dy, dx, func(x, dy, dx *float32, n int) { vecLeakyReLUGrad(x, dy, dx, n, float32(slope)) },
+		func(v, d float32) float32 { return leak(v, d, float32(slope)) }, func(v, d float64) float64 { return leak(v, d, slope) })
+}
+
+func leak[T kernel.Float](x, v, slope T) T {
+	if x > 0 {
+		return v
+	}
+	return v * slope
+}
+
 // The constants of GELU's tanh form: sqrt(2/π) and the cubic coefficient.
 const (
 	geluScale = math.Sqrt2 / math.SqrtPi
@@ -47,76 +133,87 @@ const (
 // GELU computes y = x·Φ(x) (Hendrycks and Gimpel, 2016), with the tanh
 // approximation of Φ if asked for. y may be x.
 func GELU[T kernel.Float](x, y []T, tanhApprox bool) {
-	for i, v := range x {
-		f := float64(v)
-		if tanhApprox {
-			y[i] = T(0.5 * f * (1 + math.Tanh(geluScale*(f+geluCubic*f*f*f))))
-		} else {
-			y[i] = T(0.5 * f * (1 + math.Erf(f/math.Sqrt2)))
-		}
+	if tanhApprox {
+		mapped(x, y, vecGELUTanh, geluTanh32, func(v float64) float64 {
+			return 0.5 * v * (1 + math.Tanh(geluScale*(v+geluCubic*v*v*v)))
+		})
+		return
 	}
+	mapped(x, y, vecGELU, gelu32, func(v float64) float64 { return 0.5 * v * (1 + math.Erf(v/math.Sqrt2)) })
 }
 
 // GELUGrad computes dx = dy·GELU'(x). dx may be dy.
 func GELUGrad[T kernel.Float](x, dy, dx []T, tanhApprox bool) {
-	for i, v := range x {
-		dx[i] = T(float64(dy[i]) * geluSlope(float64(v), tanhApprox))
+	if tanhApprox {
+		zipped(x, dy, dx, vecGELUTanhGrad, geluTanhGrad32, func(v, d float64) float64 {
+			t := math.Tanh(geluScale * (v + geluCubic*v*v*v))
+			return d * (0.5*(1+t) + 0.5*v*(1-t*t)*geluScale*(1+3*geluCubic*v*v))
+		})
+		return
 	}
-}
-
-func geluSlope(x float64, tanhApprox bool) float64 {
-	if !tanhApprox {
-		density := math.Exp(-0.5*x*x) / (math.Sqrt2 * math.SqrtPi)
-		return 0.5*(1+math.Erf(x/math.Sqrt2)) + x*density
-	}
-	t := math.Tanh(geluScale * (x + geluCubic*x*x*x))
-	return 0.5*(1+t) + 0.5*x*(1-t*t)*geluScale*(1+3*geluCubic*x*x)
+	zipped(x, dy, dx, vecGELUGrad, geluGrad32, func(v, d float64) float64 {
+		density := math.Exp(-0.5*v*v) / (math.Sqrt2 * math.SqrtPi)
+		return d * (0.5*(1+math.Erf(v/math.Sqrt2)) + v*density)
+	})
 }
 
 // Sigmoid computes y = 1/(1+exp(−x)). y may be x.
-func Sigmoid[T kernel.Float](x, y []T) {
-	y = y[:len(x)]
-	if kernel.Vectors[T](len(x)) {
-		groups, full, tail := kernel.Octets(len(x))
-		vecSigmoid(groups, full, tail, kernel.Ptr32(x), kernel.Ptr32(y))
-		return
-	}
-	for i, v := range x {
-		if kernel.Is32[T]() {
-			y[i] = T(sigmoidOf(float64(v)))
-		} else {
-			y[i] = T(1 / (1 + math.Exp(-float64(v))))
-		}
-	}
-}
+func Sigmoid[T kernel.Float](x, y []T) { mapped(x, y, vecSigmoid, sigmoid32, sigmoid64) }
+
+func sigmoid64(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // SigmoidGrad computes dx = dy·y·(1−y) from the output y. dx may be dy.
 func SigmoidGrad[T kernel.Float](y, dy, dx []T) {
-	for i, v := range y {
-		dx[i] = dy[i] * v * (1 - v)
-	}
+	zipped(y, dy, dx, vecSigmoidGrad, sigmoidSlope[float32], sigmoidSlope[float64])
+}
+
+func sigmoidSlope[T kernel.Float](y, dy T) T { return T(dy*y) * (1 - y) }
+
+// SiLU computes y = x·σ(x). y may be x.
+func SiLU[T kernel.Float](x, y []T) {
+	mapped(x, y, vecSiLU, silu32, func(v float64) float64 { return v * sigmoid64(v) })
+}
+
+// SiLUGrad computes dx = dy·σ(x)·(1 + x·σ(−x)). dx may be dy.
+func SiLUGrad[T kernel.Float](x, dy, dx []T) {
+	zipped(x, dy, dx, vecSiLUGrad, siluGrad32, func(v, d float64) float64 {
+		s := sigmoid64(v)
+		return d * s * (1 + v*(1-s))
+	})
+}
+
+// Softplus computes y = log(1 + exp(beta·x)) / beta, and x where beta·x is above
+// the threshold. y may be x.
+func Softplus[T kernel.Float](x, y []T, beta, threshold float64) {
+	b, top := float32(beta), float32(threshold)
+	mapped(x, y, func(x, y *float32, n int) { vecSoftplus(x, y, n, b, top) }, func(v float32) float32 { return softplus32(v, b, top) },
+		func(v float64) float64 {
+			if t := beta * v; !(t > threshold) {
+				return math.Log1p(math.Exp(t)) / beta
+			}
+			return v
+		})
+}
+
+// SoftplusGrad computes dx = dy·σ(beta·x), and dy above the threshold. dx may be dy.
+func SoftplusGrad[T kernel.Float](x, dy, dx []T, beta, threshold float64) {
+	b, top := float32(beta), float32(threshold)
+	zipped(x, dy, dx, func(x, dy, dx *float32, n int) { vecSoftplusGrad(x, dy, dx, n, b, top) },
+		func(v, d float32) float32 { return softplusGrad32(v, d, b, top) },
+		func(v, d float64) float64 {
+			if t := beta * v; !(t > threshold) {
+				return d / (1 + math.Exp(-t))
+			}
+			return d
+		})
 }
 
 // Tanh computes y = tanh(x). y may be x.
-func Tanh[T kernel.Float](x, y []T) {
-	y = y[:len(x)]
-	if kernel.Vectors[T](len(x)) {
-		groups, full, tail := kernel.Octets(len(x))
-		vecTanh(groups, full, tail, kernel.Ptr32(x), kernel.Ptr32(y))
-		return
-	}
-	for i, v := range x {
-		if kernel.Is32[T]() {
-			y[i] = T(tanhOf(float64(v)))
-		} else {
-			y[i] = T(math.Tanh(float64(v)))
-		}
-	}
-}
+func Tanh[T kernel.Float](x, y []T) { mapped(x, y, vecTanh, tanh32, math.Tanh) }
 
 // TanhGrad computes dx = dy·(1−y²) from the output y. dx may be dy.
 func TanhGrad[T kernel.Float](y, dy, dx []T) {
-	for i, v := range y {
-		dx[i] = dy[i] * (1 - v*v)
-	}
+	zipped(y, dy, dx, vecTanhGrad, tanhSlope[float32], tanhSlope[float64])
 }
+
+func tanhSlope[T kernel.Float](y, dy T) T { return dy * (1 - T(y*y)) }

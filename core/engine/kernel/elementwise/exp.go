@@ -2,7 +2,7 @@ package elementwise
 
 import "math"
 
-// Exponentials of float32 are taken in float64, eight at a time where there are
+// The exponentials of a softmax are taken in float64, eight at a time where there are
 // vectors, by the same operations at every level, and so to the same bits: float32
 // results are within half a unit in the last place, and 2⁻¹² of one.
 
@@ -44,14 +44,4 @@ func Exp(x float64) float64 {
 		p = math.FMA(p, r, c)
 	}
 	return math.Float64frombits(math.Float64bits(p) + math.Float64bits(k)<<52)
-}
-
-func sigmoidOf(x float64) float64 { return 1 / (1 + Exp(0-x)) }
-
-func tanhOf(x float64) float64 {
-	if math.Abs(x) < 1./1024 {
-		return math.FMA(x*x*x, -1./3, x)
-	}
-	q := Exp(-2 * math.Abs(x))
-	return math.Copysign((1-q)/(1+q), x)
 }

@@ -58,21 +58,147 @@ func vecReLUGrad(y *float32, dy *float32, dx *float32, n int) {
 	}
 }
 
-// vecSigmoid computes y = 1/(1+exp(−x)).
-func vecSigmoid(groups int, full kernel.Mask, tail kernel.Mask, x *float32, y *float32) {
+// vecSigmoid computes y = σ(x) = 1/(1+exp(−x)). n is a multiple of 16.
+func vecSigmoid(x *float32, y *float32, n int) {
 	if kernel.Wide() {
-		sigmoidAVX512(groups, uintptr(full), uintptr(tail), x, y)
+		sigmoidAVX512(x, y, n)
 	} else {
-		sigmoidAVX2(groups, uintptr(full), uintptr(tail), x, y)
+		sigmoidAVX2(x, y, n)
 	}
 }
 
-// vecTanh computes y = tanh(x).
-func vecTanh(groups int, full kernel.Mask, tail kernel.Mask, x *float32, y *float32) {
+// vecTanh computes y = tanh(x). n is a multiple of 16.
+func vecTanh(x *float32, y *float32, n int) {
 	if kernel.Wide() {
-		tanhAVX512(groups, uintptr(full), uintptr(tail), x, y)
+		tanhAVX512(x, y, n)
 	} else {
-		tanhAVX2(groups, uintptr(full), uintptr(tail), x, y)
+		tanhAVX2(x, y, n)
+	}
+}
+
+// vecSiLU computes y = x·σ(x). n is a multiple of 16.
+func vecSiLU(x *float32, y *float32, n int) {
+	if kernel.Wide() {
+		siluAVX512(x, y, n)
+	} else {
+		siluAVX2(x, y, n)
+	}
+}
+
+// vecGELU computes y = x·Φ(x). n is a multiple of 16.
+func vecGELU(x *float32, y *float32, n int) {
+	if kernel.Wide() {
+		geluAVX512(x, y, n)
+	} else {
+		geluAVX2(x, y, n)
+	}
+}
+
+// vecGELUTanh computes y = x·σ(2u(x)). n is a multiple of 16.
+func vecGELUTanh(x *float32, y *float32, n int) {
+	if kernel.Wide() {
+		geluTanhAVX512(x, y, n)
+	} else {
+		geluTanhAVX2(x, y, n)
+	}
+}
+
+// vecSigmoidGrad computes dx = dy·y·(1−y). n is a multiple of 16.
+func vecSigmoidGrad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		sigmoidGradAVX512(saved, dy, dx, n)
+	} else {
+		sigmoidGradAVX2(saved, dy, dx, n)
+	}
+}
+
+// vecTanhGrad computes dx = dy·(1−y²). n is a multiple of 16.
+func vecTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		tanhGradAVX512(saved, dy, dx, n)
+	} else {
+		tanhGradAVX2(saved, dy, dx, n)
+	}
+}
+
+// vecSiLUGrad computes dx = dy·σ(x)·(1+x·σ(−x)). n is a multiple of 16.
+func vecSiLUGrad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		siluGradAVX512(saved, dy, dx, n)
+	} else {
+		siluGradAVX2(saved, dy, dx, n)
+	}
+}
+
+// vecGELUGrad computes dx = dy·(Φ(x)+x·φ(x)). n is a multiple of 16.
+func vecGELUGrad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		geluGradAVX512(saved, dy, dx, n)
+	} else {
+		geluGradAVX2(saved, dy, dx, n)
+	}
+}
+
+// vecGELUTanhGrad computes dx = dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u'). n is a multiple of 16.
+func vecGELUTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		geluTanhGradAVX512(saved, dy, dx, n)
+	} else {
+		geluTanhGradAVX2(saved, dy, dx, n)
+	}
+}
+
+// vecSoftplus computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
+func vecSoftplus(x *float32, y *float32, n int, beta float32, threshold float32) {
+	if kernel.Wide() {
+		softplusAVX512(x, y, n, beta, threshold)
+	} else {
+		softplusAVX2(x, y, n, beta, threshold)
+	}
+}
+
+// vecSoftplusGrad computes dx = dy·σ(beta·x), or dy where beta·x > threshold. n is a multiple of 16.
+func vecSoftplusGrad(saved *float32, dy *float32, dx *float32, n int, beta float32, threshold float32) {
+	if kernel.Wide() {
+		softplusGradAVX512(saved, dy, dx, n, beta, threshold)
+	} else {
+		softplusGradAVX2(saved, dy, dx, n, beta, threshold)
+	}
+}
+
+// vecLeakyReLU computes y = x where x > 0, else slope·x. n is a multiple of 16.
+func vecLeakyReLU(x *float32, y *float32, n int, slope float32) {
+	if kernel.Wide() {
+		leakyReLUAVX512(x, y, n, slope)
+	} else {
+		leakyReLUAVX2(x, y, n, slope)
+	}
+}
+
+// vecLeakyReLUGrad computes dx = dy where x > 0, else slope·dy. n is a multiple of 16.
+func vecLeakyReLUGrad(saved *float32, dy *float32, dx *float32, n int, slope float32) {
+	if kernel.Wide() {
+		leakyReLUGradAVX512(saved, dy, dx, n, slope)
+	} else {
+		leakyReLUGradAVX2(saved, dy, dx, n, slope)
+	}
+}
+
+// vecReLU6 computes y = min(max(x, 0), 6), NaN staying NaN. n is a multiple of 16.
+func vecReLU6(x *float32, y *float32, n int) {
+	if kernel.Wide() {
+		relu6AVX512(x, y, n)
+	} else {
+		relu6AVX2(x, y, n)
+	}
+}
+
+// vecReLU6Grad computes dx = 0 where y ≤ 0 or y ≥ 6, else dy. n is a multiple of 16.
+func vecReLU6Grad(saved *float32, dy *float32, dx *float32, n int) {
+	if kernel.Wide() {
+		relu6GradAVX512(saved, dy, dx, n)
+	} else {
+		relu6GradAVX2(saved, dy, dx, n)
 	}
 }
 

@@ -25,7 +25,7 @@ type choice struct {
 // chosen are the families that have such functions. In the others a written function
 // chooses by height or width of a tile, too.
 var chosen = []string{
-	"elementwise/elementwise", "elementwise/sigmoid", "elementwise/bf16", "loss/softmax", "convert/convert",
+	"elementwise/elementwise", "elementwise/functions", "elementwise/bf16", "loss/softmax", "convert/convert",
 	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/normrelu", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
 	"conv/winograd", "conv/bf16_winograd", "conv/im2col", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
 }
@@ -49,9 +49,9 @@ func (c choices) add(f family, file *ir.File) {
 
 // name of the function.
 func (c choice) name() string {
-	for _, short := range []string{"bf16", "relu", "sgd"} {
-		if rest, ok := strings.CutPrefix(c.base, short); ok {
-			return "vec" + strings.Replace(strings.ToUpper(short), "RELU", "ReLU", 1) + rest
+	for _, short := range []string{"BF16", "ReLU", "SGD", "GELU", "SiLU"} {
+		if rest, ok := strings.CutPrefix(c.base, strings.ToLower(short)); ok {
+			return "vec" + short + rest
 		}
 	}
 	return "vec" + strings.ToUpper(c.base[:1]) + c.base[1:]

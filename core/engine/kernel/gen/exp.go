@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/mmcloughlin/avo/attr"
@@ -17,13 +16,6 @@ func softmax(a *asm) {
 	e.softmaxGrad()
 }
 
-// sigmoids emits the activations with exponentials.
-func sigmoids(a *asm) {
-	e := newExponential(a)
-	e.map1("sigmoid", "1/(1+exp(−x))", e.sigmoid)
-	e.map1("tanh", "tanh(x)", e.tanh)
-}
-
 // newExponential prepares the kernels with exponentials. They work on eight float32 at
 // a time, widened to float64, by the operations of elementwise.Exp, one for one: every
 // level gives the same bits.
@@ -31,7 +23,7 @@ func newExponential(a *asm) *exponential {
 	e := &exponential{asm: a}
 	e.data = a.StaticGlobal("expConstants" + a.name)
 	a.DataAttributes(attr.RODATA | attr.NOPTR)
-	for _, v := range []float64{expBound, -expBound, math.Log2E, roundTo, math.Ln2, ln2Low, -2, -1. / 3, tanhSmall, math.Copysign(0, -1)} {
+	for _, v := range []float64{expBound, -expBound, math.Log2E, roundTo, math.Ln2, ln2Low} {
 		e.constant(v)
 	}
 	for n := expDegree; n > 0; n-- {
@@ -46,7 +38,6 @@ const (
 	roundTo   = 3 << 51
 	ln2Low    = 2.3190468138462996e-17 // ln 2 less its float64
 	expDegree = 10
-	tanhSmall = 1. / 1024
 )
 
 func inverseFactorial(n int) float64 {
@@ -197,51 +188,4 @@ func (e *exponential) softmaxGrad() {
 		}
 	})
 	e.ret()
-}
-
-// map1 emits a function of one argument.
-func (e *exponential) map1(name, doc string, f func(x reg.VecVirtual) reg.VecVirtual) {
-	e.function(name, "func(groups int, full, tail uintptr, x, y *float32)", fmt.Sprintf("computes y = %s.", doc))
-	g, x, y := e.group(), e.gp("x"), e.gp("y")
-	g.loop([]reg.GPVirtual{x, y}, func() {
-		for part := range g.parts {
-			v := e.vec()
-			g.load(x, part, v)
-			g.store(f(v), y, part)
-		}
-	})
-	e.ret()
-}
-
-func (e *exponential) sigmoid(x reg.VecVirtual) reg.VecVirtual {
-	minus, one := e.vec(), e.load(1)
-	e.VXORPD(minus, minus, minus)
-	e.sub64(x, minus, minus)
-	e.exp(minus)
-	e.add64(one, minus, minus)
-	e.div64(minus, one, minus)
-	return minus
-}
-
-// tanh is (1−q)/(1+q) with q = exp(−2|x|), with the sign of x; and x − x³/3 near zero.
-func (e *exponential) tanh(x reg.VecVirtual) reg.VecVirtual {
-	sign, size, q := e.load(math.Copysign(0, -1)), e.vec(), e.vec()
-	e.VANDNPD(x, sign, size)
-	e.VANDPD(x, sign, sign)
-	e.mul64(e.constant(-2), size, q)
-	e.exp(q)
-	one, sum := e.load(1), e.vec()
-	e.add64(one, q, sum)
-	e.sub64(q, one, q)
-	e.div64(sum, q, q)
-	e.VORPD(sign, q, q)
-	cube, near := e.vec(), e.vec()
-	e.mul64(x, x, cube)
-	e.mul64(x, cube, cube)
-	e.VMOVAPD(x, near)
-	e.fma64(e.constant(-1./3), cube, near)
-	small := e.load(tanhSmall)
-	const less = 0x11 // ordered: a NaN goes the other way
-	e.where(less, small, size, near, q)
-	return q
 }

@@ -43,7 +43,7 @@ var families = []family{
 	{"peak", "peak", peak, each},
 	{"peak", "bf16_peak", peak, bf16},
 	{"elementwise", "elementwise", elementwise, each},
-	{"elementwise", "sigmoid", sigmoids, each},
+	{"elementwise", "functions", functions, each},
 	{"elementwise", "bf16", bf16Elementwise, bf16},
 	{"loss", "softmax", softmax, each},
 	{"convert", "convert", halfConversions, each},
@@ -91,6 +91,9 @@ func main() {
 		}
 	}
 	if err := calls.write(*out); err != nil {
+		log.Fatal(err)
+	}
+	if err := writeCoefficients(*out); err != nil {
 		log.Fatal(err)
 	}
 	if err := productChoice(filepath.Join(*out, "gemm")); err != nil {

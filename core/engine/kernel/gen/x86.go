@@ -40,7 +40,7 @@ var (
 	avx512bf16 = isa{"BF16", 16, 14, 4, 5, pointShape{}}
 )
 
-// float32, one operation for each lane; max gives y where either is NaN.
+// float32, one operation for each lane; max and min give x where either is NaN.
 
 func (a *asm) add(x, y, dst operand.Op)  { a.VADDPS(x, y, dst) }
 func (a *asm) sub(x, y, dst operand.Op)  { a.VSUBPS(x, y, dst) }
@@ -48,6 +48,9 @@ func (a *asm) mul(x, y, dst operand.Op)  { a.VMULPS(x, y, dst) }
 func (a *asm) div(x, y, dst operand.Op)  { a.VDIVPS(x, y, dst) }
 func (a *asm) sqrt(x, dst operand.Op)    { a.VSQRTPS(x, dst) }
 func (a *asm) max(x, y, dst operand.Op)  { a.VMAXPS(x, y, dst) }
+func (a *asm) min(x, y, dst operand.Op)  { a.VMINPS(x, y, dst) }
+func (a *asm) and(x, y, dst operand.Op)  { a.VANDPS(x, y, dst) }
+func (a *asm) or(x, y, dst operand.Op)   { a.VORPS(x, y, dst) }
 func (a *asm) fma(x, y, sum operand.Op)  { a.VFMADD231PS(x, y, sum) }
 func (a *asm) fnma(x, y, sum operand.Op) { a.VFNMADD231PS(x, y, sum) }
 
@@ -101,6 +104,46 @@ func (a *asm) spread(from, to operand.Op)    { a.VBROADCASTSS(from, to) }
 func (a *asm) spreadInt(from, to operand.Op) { a.VPBROADCASTD(from, to) }
 func (a *asm) addInt(x, y, dst operand.Op)   { a.VPADDD(x, y, dst) }
 func (a *asm) toFloat(x, dst operand.Op)     { a.VCVTDQ2PS(x, dst) }
+
+// shiftLeft shifts 32-bit integers.
+func (a *asm) shiftLeft(n int, x, dst operand.Op) { a.VPSLLD(operand.U8(n), x, dst) }
+
+// bySign takes the lanes of negative where x has its sign bit set, and those of other elsewhere.
+func (a *asm) bySign(x, negative, other reg.VecVirtual) reg.VecVirtual {
+	v := a.vec()
+	if a.lanes == 16 {
+		k := a.K()
+		a.VPMOVD2M(x, k)
+		a.VBLENDMPS(negative, other, k, v)
+	} else {
+		a.VBLENDVPS(x, negative, other, v)
+	}
+	return v
+}
+
+// above takes the lanes of yes where x > y, and those of no elsewhere, as where either is NaN; atLeast where x ≥ y.
+func (a *asm) above(x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	return a.choose(isGreater, x, y, yes, no)
+}
+
+func (a *asm) atLeast(x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	const notLess = 0x1d
+	return a.choose(notLess, x, y, yes, no)
+}
+
+func (a *asm) choose(predicate int, x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	v := a.vec()
+	if a.lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(predicate), y, x, k)
+		a.VBLENDMPS(yes, no, k, v)
+	} else {
+		m := a.vec()
+		a.VCMPPS(operand.U8(predicate), y, x, m)
+		a.VBLENDVPS(m, yes, no, v)
+	}
+	return v
+}
 
 // move loads or stores a register, from and to any address; copy goes between registers.
 func (a *asm) move(from, to operand.Op) { a.VMOVUPS(from, to) }
@@ -559,20 +602,6 @@ func (g *group) add(v, acc reg.VecVirtual, part int) {
 	e.VPMOVSXDQ(g.masks[part], wide)
 	e.VANDPD(wide, v, wide)
 	e.VADDPD(wide, acc, acc)
-}
-
-// where replaces the float64 lanes of q for which size compares with small as the
-// VCMPPD predicate says by those of near.
-func (a *asm) where(predicate int, small, size, near, q reg.VecVirtual) {
-	if a.lanes == 16 {
-		k := a.K()
-		a.VCMPPD(operand.U8(predicate), small, size, k)
-		a.VBLENDMPD(near, q, k, q)
-		return
-	}
-	m := a.vec()
-	a.VCMPPD(operand.U8(predicate), small, size, m)
-	a.VBLENDVPD(m, near, q, q)
 }
 
 // maxLanes raises eight maxima to the lanes of a group that are not masked out; a NaN

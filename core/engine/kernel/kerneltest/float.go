@@ -68,6 +68,56 @@ func IsRounded(t *testing.T, name string, f func(x, y []float32), want func(floa
 	})
 }
 
+// Accuracy is how far a function of float32 may be from the exact one.
+type Accuracy struct {
+	ULP      float64 // units in the last place of the exact result
+	Absolute float64 // below which no error counts
+}
+
+// IsAccurate fails unless f computes want at each level: over the whole range of float32,
+// densely where functions bend, at the ends of the range, and NaN and infinities as want does.
+func IsAccurate(t *testing.T, name string, a Accuracy, f func(x, y []float32), want func(float64) float64) {
+	t.Helper()
+	const dense = 1 << 20
+	x := append(sweep(), float32(math.NaN()), math.Float32frombits(0x7f800001), math.Float32frombits(0xffc00003))
+	for i := range dense {
+		x = append(x, float32(i-dense/2)*(32./dense))
+	}
+	exact := make([]float64, len(x))
+	for i, v := range x {
+		exact[i] = want(float64(v))
+	}
+	AtEachLevel(t, func(t *testing.T) {
+		y := make([]float32, len(x))
+		f(x, y)
+		worst, at := 0.0, 0
+		for i, v := range exact {
+			if e := ulps(y[i], v, a.Absolute); !(e <= worst) {
+				worst, at = e, i
+			}
+		}
+		if !(worst <= a.ULP) {
+			t.Errorf("%s(%v) is %v, want %v, within %v units in the last place and not %.4g", name, x[at], y[at], exact[at], a.ULP, worst)
+		}
+	})
+}
+
+// ulps is the error of got in units in the last place of want, +Inf where one is NaN or
+// infinite and the other is not.
+func ulps(got float32, want, absolute float64) float64 {
+	near := float32(want)
+	d := math.Abs(float64(got) - want)
+	switch {
+	case got == near, got != got && want != want, d <= absolute:
+		return 0
+	case got != got || math.IsInf(float64(near), 0) || math.IsInf(float64(got), 0) || want != want:
+		return math.Inf(1)
+	}
+	return d / (float64(math.Nextafter32(abs(near), float32(math.Inf(1)))) - float64(abs(near)))
+}
+
+func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
+
 // Nearly fails unless got is within tol of want, relative to the root mean square of want.
 func Nearly(t *testing.T, what string, got []float32, want []float64, tol float64) {
 	t.Helper()
