@@ -78,7 +78,7 @@ func TestNCCLOnASharedGPU(t *testing.T) {
 	p.Train(t, onNCCL("inproc", allowed...)...).Expect(t, 0)
 
 	p.Env = append(p.Env, "NCCL_FAKE_VERSION=22706")
-	p.Train(t, onNCCL("isolated", allowed...)...).Expect(t, 3).Prints(t, "NCCL 2.27.6 cannot serve", "install 2.30 or later")
+	p.Train(t, onNCCL("isolated", allowed...)...).Expect(t, 3).Prints(t, "which NCCL 2.27.6 does not support", "install 2.30 or later")
 }
 
 // Different versions of NCCL are reported before it could hang.
