@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/train"
 )
 
 func evalCommand(s *services) *cobra.Command {
@@ -24,7 +26,7 @@ func evalCommand(s *services) *cobra.Command {
 	}
 	show := jsonFlag(cmd, "one JSON object")
 	return withConfig(cmd, s, func(cmd *cobra.Command, c *config.Config) error {
-		r, err := s.Eval(cmd.Context(), evalRequest{Config: c, Checkpoint: *path, Stderr: cmd.ErrOrStderr()})
+		r, err := s.Eval(cmd.Context(), app.Options{Config: c, Request: train.Request{Resume: *path}, Log: cmd.ErrOrStderr()})
 		if err != nil {
 			return err
 		}

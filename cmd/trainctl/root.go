@@ -124,8 +124,3 @@ func report(cmd *cobra.Command, err error) {
 		fmt.Fprintf(w, "%s: %v\n", errorWord(w), err)
 	}
 }
-
-var errNoService = errors.New("this build does not contain this command's service")
-
-// absent is the error of a command whose service the build lacks.
-func absent(what string) error { return fmt.Errorf("%s: %w", what, errNoService) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/report/forecast"
@@ -19,13 +20,13 @@ type services struct {
 	// CheckModel finds conflicts between the model and the data set's published shape.
 	CheckModel func(context.Context, *config.Config) error
 
-	Run    func(context.Context, runRequest) error
-	Worker func(context.Context, runRequest) error
+	Run    func(context.Context, app.Options, display) error
+	Worker func(context.Context, app.Options, display) error
 	Plan   func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error)
 	Bench  func(context.Context, *config.Config, time.Duration) (*bench.StepReport, error)
 	// BenchData opens the data like the ranks of this host and reads it for a while.
 	BenchData func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error)
-	Eval      func(context.Context, evalRequest) (evalResult, error)
+	Eval      func(context.Context, app.Options) (evalResult, error)
 
 	Plugins plugins
 }
@@ -36,22 +37,12 @@ type stdio struct {
 	out, err io.Writer
 }
 
-// runRequest holds the configuration and flags of run and worker.
-type runRequest struct {
-	Config   *config.Config
-	Resume   string // "", "auto" or a checkpoint's path
-	Events   string // "" or "json": one event per line on standard output
-	Progress string // "auto", "plain" or "none"; "auto" only if Stderr is a terminal
-	Stdout   io.Writer
-	Stderr   io.Writer
-	Color    bool // of Stderr
-}
-
-// evalRequest is a checkpoint to evaluate, with its configuration.
-type evalRequest struct {
-	Config     *config.Config
-	Checkpoint string
-	Stderr     io.Writer
+// display is how run and worker show a run.
+type display struct {
+	events   string // "" or "json": one event per line on standard output
+	progress string // "auto", "plain" or "none"; "auto" only if stderr is a terminal
+	stdout   io.Writer
+	stderr   io.Writer
 }
 
 // evalResult is what eval prints.

@@ -25,14 +25,19 @@ import (
 
 // newServices connects the commands to the packages that do their work.
 func newServices(started time.Time) *services {
+	// of adds to the options of a command what the program knows about itself.
+	of := func(o app.Options) app.Options {
+		o.Builtins, o.Build, o.Started, o.ExitCode = builtins(), version(), started, exitCode
+		return o
+	}
 	h := host.New(host.Options{Builtins: builtins()})
 	return &services{
 		CheckPlugin: func() (config.CheckPlugin, func()) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			return app.CheckPlugins(ctx, h, builtins()), cancel
 		},
-		Run:    func(ctx context.Context, r runRequest) error { return run(ctx, r, started) },
-		Worker: func(ctx context.Context, r runRequest) error { return worker(ctx, r, started) },
+		Run:    func(ctx context.Context, o app.Options, d display) error { return run(ctx, of(o), d) },
+		Worker: func(ctx context.Context, o app.Options, d display) error { return worker(ctx, of(o), d) },
 		Plan: func(ctx context.Context, c *config.Config, openData bool) (*forecast.Report, error) {
 			r, err := app.Forecast(ctx, app.ForecastOptions{Config: c, Builtins: builtins(), Host: h, OpenData: openData})
 			return r, app.AtPlace(c, err)
@@ -47,7 +52,7 @@ func newServices(started time.Time) *services {
 		BenchData: func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error) {
 			return app.BenchData(ctx, app.BenchDataOptions{Config: c, Builtins: builtins(), Budget: budget})
 		},
-		Eval:    func(ctx context.Context, r evalRequest) (evalResult, error) { return evaluate(ctx, r, started) },
+		Eval:    func(ctx context.Context, o app.Options) (evalResult, error) { return evaluate(ctx, of(o)) },
 		Plugins: pluginServices(h),
 	}
 }
@@ -58,19 +63,17 @@ type ended int
 func (e ended) Error() string { return "run failed" }
 func (e ended) ExitCode() int { return int(e) }
 
-func run(ctx context.Context, r runRequest, started time.Time) error {
-	if err := app.LocateData(r.Config, builtins()); err != nil {
+func run(ctx context.Context, o app.Options, d display) error {
+	if err := app.LocateData(o.Config, o.Builtins); err != nil {
 		return err
 	}
 	// The reader of the output may exit, as head does; training continues. The signal
 	// is caught, not ignored, because ranks would inherit an ignored one. The signal
 	// that requests a checkpoint is caught early, since it may come before training.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1)
-	progress, sinks, done := shown(r)
+	done := d.show(&o)
 	defer done()
-	code, err := app.Run(ctx, app.RunOptions{
-		Config: r.Config, Resume: r.Resume, Build: version(), Started: started, Sinks: sinks, Log: progress,
-	})
+	code, err := app.Run(ctx, o)
 	if err != nil {
 		return ofRun(err, code)
 	}
@@ -80,39 +83,38 @@ func run(ctx context.Context, r runRequest, started time.Time) error {
 	return nil
 }
 
-// shown returns the sinks that show a run as set by --events and --progress. None of
-// them blocks on a reader; done waits briefly for what is left.
-func shown(r runRequest) (progress *event.Progress, sinks []event.Sink, done func()) {
-	screen := lossy.NewWriter(r.Stderr, lossy.Options{Notice: event.DroppedLines})
-	progress = event.NewProgress(screen, event.ProgressOptions{Mode: r.Progress, Env: os.LookupEnv})
+// show adds what shows a run as set by --events and --progress. Nothing of it blocks
+// on a reader; done waits briefly for what is left.
+func (d *display) show(o *app.Options) (done func()) {
+	screen := lossy.NewWriter(d.stderr, lossy.Options{Notice: event.DroppedLines})
+	progress := event.NewProgress(screen, event.ProgressOptions{Mode: d.progress, Env: os.LookupEnv})
 	done = func() { _ = screen.Close() } // it fails only if nobody reads
-	if r.Events == "json" {
-		events := lossy.NewWriter(r.Stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
+	if d.events == "json" {
+		events := lossy.NewWriter(d.stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
 		done = func() {
 			reportLost(screen, events)
 			_ = screen.Close()
 		}
-		sinks = append(sinks, event.NewJSONLines(events, func(err error) {
+		o.Sinks = append(o.Sinks, event.NewJSONLines(events, func(err error) {
 			fmt.Fprintf(progress, "warning: %v; the run continues\n", err)
 		}))
 	}
-	return progress, append(sinks, progress), done
+	o.Sinks, o.Log = append(o.Sinks, progress), progress
+	return done
 }
 
 // worker stops at the end of a step when it is signalled to end, so that all
 // ranks save together. Before the first step there is nothing to save.
-func worker(ctx context.Context, r runRequest, started time.Time) error {
+func worker(ctx context.Context, o app.Options, d display) error {
 	launch.WatchLifeline(nil)
 	stops := launch.StopSignals()
-	o := workerOptions(r.Config, r.Resume, started)
-	if o.SaveAsked = countSignals(launch.SaveSignal); r.Config.Launch.Requeue {
+	if o.SaveAsked = countSignals(launch.SaveSignal); o.Config.Launch.Requeue {
 		stops = append(stops, launch.SaveSignal)
 	}
 	ctx, stop := signal.NotifyContext(ctx, stops...)
 	defer stop()
-	o.ResumeAuto = r.Resume == "auto"
-	progress, sinks, done := shown(r)
-	o.Sinks, o.Log, o.ExitCode = sinks, progress, exitCode
+	o.ResumeAuto = o.Resume == "auto"
+	done := d.show(&o)
 	err := app.Worker(ctx, o)
 	done()
 	var stopped *train.Preempted
@@ -135,15 +137,11 @@ func countSignals(s os.Signal) func() int64 {
 	return n.Load
 }
 
-func workerOptions(c *config.Config, resume string, started time.Time) app.WorkerOptions {
-	return app.WorkerOptions{Config: c, Resume: resume, Builtins: builtins(), Build: version(), Started: started}
-}
-
-func evaluate(ctx context.Context, r evalRequest, started time.Time) (evalResult, error) {
-	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", r.Config.Run.Dir, &r.Checkpoint); err != nil {
+func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", o.Config.Run.Dir, &o.Resume); err != nil {
 		return evalResult{}, err
 	}
-	e, err := app.Evaluate(ctx, workerOptions(r.Config, r.Checkpoint, started))
+	e, err := app.Evaluate(ctx, o)
 	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,12 +15,14 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest/membackend"
+	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/plugins/amp"
 	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
@@ -59,7 +62,7 @@ lr = 0.1
 `
 
 // options are those of a worker whose run goes into the test's directory.
-func options(t *testing.T, set ...string) WorkerOptions {
+func options(t *testing.T, set ...string) Options {
 	t.Helper()
 	fs := afero.NewMemMapFs()
 	if err := afero.WriteFile(fs, "job.toml", []byte(tables), 0o644); err != nil {
@@ -70,10 +73,13 @@ func options(t *testing.T, set ...string) WorkerOptions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return WorkerOptions{Config: c, Builtins: builtins, Started: time.Now()}
+	return Options{
+		Config: c, Request: train.Request{Started: time.Now()}, Builtins: builtins,
+		Log: io.Discard, ExitCode: func(error) int { return launch.ExitFailed },
+	}
 }
 
-func summary(t *testing.T, o WorkerOptions) event.Summary {
+func summary(t *testing.T, o Options) event.Summary {
 	t.Helper()
 	s, err := event.ReadSummary(afero.NewOsFs(), filepath.Join(o.Config.Run.Dir, "wired", "latest", "summary.json"))
 	if err != nil {

@@ -25,7 +25,7 @@ type Evaluation struct {
 // Evaluate runs a checkpoint over the test split in this process, with the
 // data set and precision plugins of the configuration. There are no other
 // ranks, so no backend is started.
-func Evaluate(ctx context.Context, o WorkerOptions) (Evaluation, error) {
+func Evaluate(ctx context.Context, o Options) (Evaluation, error) {
 	o.EvalOnly = true
 	res := Evaluation{Checkpoint: o.Resume, Accuracy: -1}
 	parts := fx.Options(

@@ -32,7 +32,7 @@ type RunDir struct{ event.RunDir }
 // openEvents creates the worker's bus. Rank 0 writes the run directory's files; every
 // rank reports to its launcher, and without a launcher rank 0 draws the progress
 // itself.
-func openEvents(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
+func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
 	bus := event.NewBus(w.Rank)
 	var dir RunDir
 	if f := launch.EventFile(); f != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // modules are the parts of a worker, one per concern.
-func modules(o WorkerOptions) fx.Option {
+func modules(o Options) fx.Option {
 	return fx.Options(
 		fx.Supply(o),
 		fx.Module("config", fx.Supply(o.Config)),
@@ -55,7 +55,7 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 
 // NewHost creates the host of this rank's plugins. Their log records become events,
 // and they compute on the rank's share of the cores, under any launcher.
-func NewHost(o WorkerOptions, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
+func NewHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: func() string { return flightDir(dir) }, SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
@@ -158,7 +158,7 @@ func Backend(cfg *config.Config) string {
 }
 
 // openStore opens the checkpoints directory on rank 0, the only writer.
-func openStore(lc fx.Lifecycle, o WorkerOptions, w rank.World, cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
+func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
 	if w.Rank != 0 || cfg.Checkpoint.Every == "never" || o.EvalOnly {
 		return nil, nil
 	}

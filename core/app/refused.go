@@ -21,7 +21,7 @@ func (e Told) Unwrap() error { return e.error }
 // adds the place in the file here.
 func (r *runner) refuse(err error) error {
 	o := r.p.Options
-	if err == nil || o.ExitCode == nil || o.exitCode(err) != launch.ExitConfig {
+	if err == nil || o.ExitCode(err) != launch.ExitConfig {
 		return err
 	}
 	problems := optionsOf(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
@@ -28,7 +29,7 @@ func TestResumeMeansTheRunThatWasThere(t *testing.T) {
 	for _, given := range []string{"job", "latest", "job/1", filepath.Join(base, "job"), filepath.Join(base, "job", "latest")} {
 		c := &config.Config{}
 		c.Run.Dir = base
-		j := &job{RunOptions: RunOptions{Config: c, Resume: given}, fs: checkpoint.OsFS()}
+		j := &job{Options: Options{Config: c, Request: train.Request{Resume: given}}, fs: checkpoint.OsFS()}
 		got, err := j.findResume()
 		if err != nil || got != want {
 			t.Errorf("--resume %s: %q, %v; want %q", given, got, err, want)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,21 +27,9 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// RunOptions configure a launcher.
-type RunOptions struct {
-	Config  *config.Config // checked
-	Resume  string         // "", "auto", or a checkpoint
-	Exe     string         // executable of the workers; "": this one
-	Build   string
-	Started time.Time // when this process began
-
-	Sinks []event.Sink // displays of the run
-	Log   io.Writer    // the workers' output and the failure block, whole lines
-}
-
 // Run starts the ranks of this host, watches them until they end, and returns the
 // program's exit code. All processes that it started have ended when it returns.
-func Run(ctx context.Context, o RunOptions) (int, error) {
+func Run(ctx context.Context, o Options) (int, error) {
 	j, err := newJob(ctx, o)
 	if err != nil {
 		return launch.ExitFailed, err
@@ -65,7 +52,7 @@ func Run(ctx context.Context, o RunOptions) (int, error) {
 
 // job is one run as the launcher sees it.
 type job struct {
-	RunOptions
+	Options
 	fs      checkpoint.FS
 	dir     event.RunDir
 	rank0   event.Invitation // on other nodes than 0: where rank 0's files are
@@ -82,8 +69,8 @@ type job struct {
 	resume      string       // directory or checkpoint to continue from; "": none
 }
 
-func newJob(ctx context.Context, o RunOptions) (*job, error) {
-	j := &job{RunOptions: o, fs: checkpoint.OsFS(), account: &account{began: o.Started}}
+func newJob(ctx context.Context, o Options) (*job, error) {
+	j := &job{Options: o, fs: checkpoint.OsFS(), account: &account{began: o.Started}}
 	j.bus = event.NewBus(event.Launcher, append(slices.Clip(o.Sinks), j.account)...)
 	warnExposed(j.bus, secret.Take())
 	if j.Exe == "" {

@@ -14,7 +14,7 @@ import (
 func TestGraceFollowsSaves(t *testing.T) {
 	c := &config.Config{}
 	c.Launch = launch.Default()
-	j := &job{bus: event.NewBus(event.Launcher), RunOptions: RunOptions{Config: c}}
+	j := &job{bus: event.NewBus(event.Launcher), Options: Options{Config: c}}
 	saving := j.saving()
 	for _, ms := range []float64{100, 4000, 300} {
 		j.onEvent(0, event.Append(nil, event.Record{Event: &event.CheckpointSaved{TookMS: ms}}))

@@ -21,7 +21,7 @@ func TestConstructionThatFailsIsUndone(t *testing.T) {
 		})
 	}
 	broken := errors.New("the last one breaks")
-	err := withRunner(WorkerOptions{Config: &config.Config{}}, []fx.Option{ends("first", nil), ends("last", broken)}, nil)
+	err := withRunner(Options{Config: &config.Config{}}, []fx.Option{ends("first", nil), ends("last", broken)}, nil)
 	if !errors.Is(err, broken) || !slices.Equal(ended, []string{"last", "first"}) {
 		t.Errorf("ended %v: %v", ended, err)
 	}

@@ -26,7 +26,7 @@ import (
 // directory, writes the rank's log there, looks for ranks that delay the job, and
 // reports how the job ended.
 type unlaunched struct {
-	o       WorkerOptions
+	o       Options
 	world   rank.World // zero where the environment does not make sense
 	fs      checkpoint.FS
 	log     *rankLog
@@ -39,14 +39,14 @@ type unlaunched struct {
 	rank0 event.Invitation // on the others
 }
 
-func newUnlaunched(o WorkerOptions) (*unlaunched, error) {
+func newUnlaunched(o Options) (*unlaunched, error) {
 	u := &unlaunched{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
 	w, err := World()
 	if err != nil {
 		return u, nil // the code that needs the world reports the error
 	}
 	if u.world = w; o.Resume != "" && w.Rank == 0 { // others read nothing
-		j := job{RunOptions: RunOptions{Config: o.Config, Resume: o.Resume}, fs: u.fs}
+		j := job{Options: o, fs: u.fs}
 		u.o.Resume, err = j.findResume()
 	}
 	return u, err
@@ -133,7 +133,7 @@ func (u *unlaunched) ended(err error) error {
 	if err == nil {
 		return u.tellGood()
 	}
-	if code := u.o.exitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
+	if code := u.o.ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
 		u.log.say(err.Error())
 	} else {
 		u.log.say("error: " + err.Error())
@@ -188,7 +188,7 @@ func (u *unlaunched) tellGood() error {
 
 // outcome returns how a failed rank 0 ended.
 func (u *unlaunched) outcome(err error) outcome {
-	o := outcome{status: "failed", code: u.o.exitCode(err)}
+	o := outcome{status: "failed", code: u.o.ExitCode(err)}
 	switch {
 	case o.code == launch.ExitPreempted:
 		o.status = "preempted"
@@ -213,7 +213,7 @@ func (u *unlaunched) outcome(err error) outcome {
 // is none.
 type agreedDir = *Starting[event.RunDir]
 
-func startAgreement(lc fx.Lifecycle, o WorkerOptions, store joined, dir RunDir, cfg *config.Config, bus *event.Bus) agreedDir {
+func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *config.Config, bus *event.Bus) agreedDir {
 	path, launched := os.LookupEnv(envRunDir)
 	switch {
 	case launched:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,44 +31,11 @@ import (
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
-// WorkerOptions configure a worker.
-type WorkerOptions struct {
-	Config *config.Config
-	Resume string // "", a checkpoint, or a directory of checkpoints
-	// ResumeAuto makes a directory without checkpoints a fresh start.
-	ResumeAuto bool
-	EvalOnly   bool         // evaluate Resume instead of training
-	SaveAsked  func() int64 // see train.Deps
-	Builtins   []host.Builtin
-	Exe        string    // executable that serves the built-in plugins; "": this one
-	Build      string    // version, for checkpoints and messages
-	Started    time.Time // when the process started, used if the start of the job is unknown
-
-	// Sinks show the run to people when our launcher does not. Ranks other than 0
-	// send them only what rank 0 does not report.
-	Sinks []event.Sink
-
-	Log      io.Writer       // gets whole lines for people; nil drops them
-	ExitCode func(error) int // what the process will exit with; nil: 1
-
-	own *unlaunched // nil under our launcher
-}
-
-func (o WorkerOptions) exitCode(err error) int {
-	if o.ExitCode == nil {
-		return launch.ExitFailed
-	}
-	return o.ExitCode(err)
-}
-
 // Worker runs one rank until it ends. When ctx is cancelled the rank finishes its step
 // together with the others, saves, and returns *train.Preempted, or Interrupted before
 // its first step. Extra options replace parts of the wiring.
-func Worker(ctx context.Context, o WorkerOptions, extra ...fx.Option) error {
-	if o.Log == nil {
-		o.Log = io.Discard
-	}
-	run := func(o WorkerOptions) error {
+func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
+	run := func(o Options) error {
 		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.tellPlugin(r.run(ctx)) }))
 	}
 	if _, launched := os.LookupEnv(envRunDir); launched {
@@ -121,7 +87,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // continues is the directory of the run whose checkpoint this one continues from, "" if
 // there is none. After a restart Resume is no longer that run's.
-func (o *WorkerOptions) continues(fsys checkpoint.FS) string {
+func (o *Options) continues(fsys checkpoint.FS) string {
 	if run, launched := os.LookupEnv(envContinues); launched {
 		return run
 	}
@@ -144,7 +110,7 @@ func runOf(fsys checkpoint.FS, path string) string {
 }
 
 // withRunner builds a worker, uses it, and ends whatever it started.
-func withRunner(o WorkerOptions, extra []fx.Option, use func(*runner) error) (err error) {
+func withRunner(o Options, extra []fx.Option, use func(*runner) error) (err error) {
 	var r *runner
 	ends := &teardown{}
 	defer func() {
@@ -190,7 +156,7 @@ type runner struct{ p runnerParts }
 type runnerParts struct {
 	fx.In
 
-	Options   WorkerOptions
+	Options   Options
 	Config    *config.Config
 	FS        checkpoint.FS
 	World     rank.World
@@ -213,11 +179,9 @@ func newRunner(p runnerParts) *runner { return &runner{p: p} }
 func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d = train.Deps{
 		World: r.p.World, Events: r.p.Bus,
-		Checkpoints: train.Checkpoints{
-			FS: r.p.FS, Store: r.p.Saves, Resume: r.p.Options.Resume, ResumeAuto: r.p.Options.ResumeAuto, SaveAsked: r.p.Options.SaveAsked,
-		},
-		EvalOnly: r.p.Options.EvalOnly, Build: r.p.Options.Build, Started: r.started(), PeakRSS: r.peakRSS,
+		Request: r.p.Options.Request, FS: r.p.FS, Store: r.p.Saves, PeakRSS: r.peakRSS,
 	}
+	d.Started = r.started()
 	d.Secret = r.p.Secret.Key("data plane")
 	if d.Backend, err = r.p.Backend.Get(ctx); err != nil {
 		return d, err

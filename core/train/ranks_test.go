@@ -105,7 +105,7 @@ func onRanks(t testing.TB, world int, change func(rank int, d *Deps), f func(ctx
 		d := Deps{
 			Settings: testSettings(), World: w, Secret: []byte("secret"), Gather: x.gather(r), Device: device(t, r),
 			Backend: host.InProcessBackend(net.New()), Dataset: host.InProcessDataset(synthetic.New()), Precision: host.InProcessPrecision(amp.NewNone()),
-			Events: event.NewBus(r), Checkpoints: Checkpoints{FS: checkpoint.OsFS()}, Started: time.Now(),
+			Events: event.NewBus(r), FS: checkpoint.OsFS(), Request: Request{Started: time.Now()},
 		}
 		if change != nil {
 			change(r, &d)

@@ -26,12 +26,9 @@ import (
 // the result's element r came from rank r. The name is equal on all ranks.
 type Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
 
-// Checkpoints configures where a run's checkpoints are, and from which one it starts.
-type Checkpoints struct {
-	// FS is where checkpoints are read, and Store where rank 0 writes them;
-	// nil on the other ranks and when checkpoints are off.
-	FS    checkpoint.FS
-	Store *checkpoint.Store
+// Request is what a run is asked for beside its configuration. The command line
+// fills it in, and it travels unchanged from there to the loop.
+type Request struct {
 	// Resume is a checkpoint, a directory of checkpoints, or "". With
 	// ResumeAuto a directory without any is a fresh start.
 	Resume     string
@@ -39,6 +36,10 @@ type Checkpoints struct {
 	// SaveAsked counts the requests to save a checkpoint after the step under
 	// way and to go on, of this rank; nil: nobody asks.
 	SaveAsked func() int64
+	EvalOnly  bool // evaluate what Resume names; nothing is trained
+
+	Build   string    // of the binary, for checkpoints and messages between ranks
+	Started time.Time // of the launcher's process, for time to the first step
 }
 
 // Deps are the dependencies of a Trainer. The caller starts and closes them.
@@ -54,11 +55,12 @@ type Deps struct {
 	GPU       ddp.GPU // that the device is; zero on a processor
 	Events    *event.Bus
 
-	Checkpoints
-	EvalOnly bool // evaluate what Resume names; nothing is trained
+	Request
+	// FS is where checkpoints are read, and Store where rank 0 writes them;
+	// nil on the other ranks and when checkpoints are off.
+	FS    checkpoint.FS
+	Store *checkpoint.Store
 
-	Build   string    // of the binary, for messages between ranks
-	Started time.Time // of the launcher's process, for time to the first step
 	// Plugins says which plugins these are; nil on other ranks than 0.
 	Plugins func() []event.PluginStarted
 	// PeakRSS measures this rank with its plugins; nil means unknown.
