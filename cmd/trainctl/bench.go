@@ -84,16 +84,21 @@ instruction set, TRAINCTL_CONV=direct leaves Winograd out.`,
 	}
 	match := cmd.Flags().String("match", "", "measure kernels whose name and shape contain `TEXT`")
 	budget := cmd.Flags().Duration("budget", 100*time.Millisecond, "measure each kernel for this `TIME`")
+	algorithms := cmd.Flags().Bool("algorithms", false, "measure convolutions by each algorithm, and how far the chosen one is from the best")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object for the machine and one for each kernel")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkLevel(); err != nil {
 			return err
 		}
+		w := cmd.OutOrStdout()
+		if *algorithms {
+			print, flush := bench.AlgorithmPrinter(w, *asJSON)
+			return errors.Join(bench.Algorithms(cmd.Context(), *match, *budget, print), flush())
+		}
 		m, err := bench.Measure(*budget)
 		if err != nil {
 			return err
 		}
-		w := cmd.OutOrStdout()
 		if *asJSON {
 			if err := json.NewEncoder(w).Encode(m); err != nil {
 				return err

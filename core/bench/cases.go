@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
@@ -26,11 +27,9 @@ func kernelCases() (cases []func() Kernel) {
 	}
 	add(func() Kernel { return gemmCase("gemm grad input", false, false, 64, 512, 256) })
 	add(func() Kernel { return gemmCase("gemm grad weight", true, false, 512, 784, 64) })
-	for _, c := range convolutions {
-		add(func() Kernel { return convCase("conv2d", c, convForward) })
-		add(func() Kernel { return convCase("conv2d grad weight", c, convGradWeight) })
-		if c.C > 3 { // the first layer of a model
-			add(func() Kernel { return convCase("conv2d grad input", c, convGradInput) })
+	for _, c := range slices.Concat(convolutions, manyShapes) {
+		for _, d := range directionsOf(&c) {
+			add(func() Kernel { return convCase("conv2d"+d.suffix, c, d.run) })
 		}
 	}
 	if kernel.HasBF16() {
@@ -149,12 +148,33 @@ func convGradWeight(p *conv.Shape, x, w, y, scratch []float32) {
 	conv.GradWeight(p, x, y, w, scratch, false)
 }
 
+// direction is what of a convolution a case computes.
+type direction struct {
+	conv.Direction
+	suffix string // of the case's name
+	run    convDirection
+}
+
+var directions = []direction{
+	{conv.ToOutput, "", convForward}, {conv.ToWeight, " grad weight", convGradWeight}, {conv.ToInput, " grad input", convGradInput},
+}
+
+// directionsOf are those of a training step: the first layer of a model, which sees
+// images, has no gradient for its input.
+func directionsOf(p *conv.Shape) []direction {
+	if p.C > 3 {
+		return directions
+	}
+	return directions[:2]
+}
+
 func convCase(name string, p conv.Shape, run convDirection) Kernel {
-	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*p.C*p.R*p.S), random(p.N*p.K*p.OutH()*p.OutW())
+	patch := p.C / max(1, p.Groups) * p.R * p.S
+	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*patch), random(p.N*p.K*p.OutH()*p.OutW())
 	scratch := zeros(conv.Scratch[float32](&p))
 	return Kernel{
-		Name: name, Shape: fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH),
-		FLOPs: 2 * int64(len(y)) * int64(p.C*p.R*p.S), Bytes: 4 * int64(len(x)+len(w)+len(y)),
+		Name: name, Shape: p.String(),
+		FLOPs: 2 * int64(len(y)) * int64(patch), Bytes: 4 * int64(len(x)+len(w)+len(y)),
 		Run: func() { run(&p, x, w, y, scratch) },
 	}
 }

@@ -29,5 +29,8 @@ func FirstLanes(n int) Mask {
 	if Current() == AVX512 {
 		return Mask(1)<<n - 1
 	}
-	return Mask(unsafe.Pointer(&laneTable[Block-n]))
+	return FirstOfEight(n)
 }
+
+// FirstOfEight is FirstLanes(n) for kernels that work on eight lanes at every level.
+func FirstOfEight(n int) Mask { return Mask(unsafe.Pointer(&laneTable[Block-n])) }

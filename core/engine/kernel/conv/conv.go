@@ -12,7 +12,8 @@ import (
 // in PyTorch's conv2d): N images of C×H×W, K filters of C/Groups×R×S. x is
 // [N, C, H, W], w [K, C/Groups, R, S], bias [K], y [N, K, OutH, OutW].
 // A zero dilation or group count means 1. Padding may be multiplied like any
-// other zero: an infinite weight or gradient there gives NaN, as in PyTorch.
+// other zero: an infinite weight or gradient there gives NaN, as in PyTorch. So may an
+// infinite input in the weight gradient of its channel, if a convolution is depthwise.
 type Shape struct {
 	N, C, H, W, K, R, S                              int
 	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
@@ -57,75 +58,79 @@ func Scratch[T kernel.Float](p *Shape) int {
 
 // ForwardScratch is the number of scratch elements that Forward needs at the
 // active level, and enough for fewer images of the same geometry.
-func ForwardScratch[T kernel.Float](p *Shape) int {
-	return scratch[T](p, p.direct(), im2colScratch, func() int {
-		return directScratch(p, p.inputFrame(), p.K/p.groups(), p.OutH(), p.OutW())
-	})
-}
+func ForwardScratch[T kernel.Float](p *Shape) int { return scratch[T](p, ToOutput, im2colScratch) }
 
 // GradInputScratch is ForwardScratch for GradInput.
 func GradInputScratch[T kernel.Float](p *Shape) int {
-	return scratch[T](p, p.direct(), im2colGradInputScratch, func() int {
-		return directScratch(p, p.gradFrame(), p.C/p.groups(), p.H, p.W)
-	})
+	return scratch[T](p, ToInput, im2colGradInputScratch)
 }
 
 // GradWeightScratch is ForwardScratch for GradWeight.
 func GradWeightScratch[T kernel.Float](p *Shape) int {
-	return scratch[T](p, p.directWeight(), im2colGradWeightScratch, func() int {
-		return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
-	})
+	return scratch[T](p, ToWeight, im2colGradWeightScratch)
 }
 
-// scratch is that of the algorithm that a convolution takes: Winograd, direct where that
-// is possible, or im2col.
-func scratch[T kernel.Float](p *Shape, direct bool, im2col func(*Shape) int, ofDirect func() int) int {
-	switch {
-	case kernel.Is32[T]() && p.winograd():
+// scratch is that of the algorithm that computes a direction.
+func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) int {
+	switch choose[T](p, d) {
+	case Winograd:
 		return winogradScratch[float32](p)
-	case kernel.Is32[T]() && direct:
-		return ofDirect()
+	case Direct:
+		return directionScratch(p, d)
+	case Product:
+		return productScratch(p, d)
+	case Planes:
+		return planesScratch(p, d)
 	}
-	return im2col(p)
+	return columns(p)
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
-	if kernel.Is32[T]() && p.winograd() {
+	switch choose[T](p, ToOutput) {
+	case Winograd:
 		winogradForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
-		return
-	}
-	if kernel.Is32[T]() && p.direct() {
+	case Direct:
 		directForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
-		return
+	case Product:
+		productForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+	case Planes:
+		planesForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+	default:
+		im2colForward(p, x, w, bias, y, scratch)
 	}
-	im2colForward(p, x, w, bias, y, scratch)
 }
 
 // GradInput computes the gradient with respect to x from dy and w, and overwrites dx.
 func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
-	if kernel.Is32[T]() && p.winograd() {
+	switch choose[T](p, ToInput) {
+	case Winograd:
 		winogradGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
-		return
-	}
-	if kernel.Is32[T]() && p.direct() {
+	case Direct:
 		directGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
-		return
+	case Product:
+		productGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+	case Planes:
+		planesGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+	default:
+		im2colGradInput(p, dy, w, dx, scratch)
 	}
-	im2colGradInput(p, dy, w, dx, scratch)
 }
 
 // GradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
 func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate bool) {
-	if kernel.Is32[T]() && p.winograd() {
+	switch choose[T](p, ToWeight) {
+	case Winograd:
 		winogradGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
-		return
-	}
-	if kernel.Is32[T]() && p.directWeight() {
+	case Direct:
 		directGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
-		return
+	case Product:
+		productGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+	case Planes:
+		planesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+	default:
+		im2colGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
-	im2colGradWeight(p, x, dy, dw, scratch, accumulate)
 }
 
 // GradBias sums dy over images and pixels, and writes or adds it to db. The sum runs in float64.

@@ -67,6 +67,17 @@ func (f frame) spread(out, oh, ow int) int {
 	return out * width
 }
 
+// directionScratch is what a direction of direct convolution needs.
+func directionScratch(p *Shape, d Direction) int {
+	switch d {
+	case ToOutput:
+		return directScratch(p, p.inputFrame(), p.K/p.groups(), p.OutH(), p.OutW())
+	case ToInput:
+		return directScratch(p, p.gradFrame(), p.C/p.groups(), p.H, p.W)
+	}
+	return directWeightScratch(p)
+}
+
 // directCall is one convolution of every image of a group: out planes of oh×ow
 // from a frame.
 type directCall struct {

@@ -44,6 +44,11 @@ type dotCall struct {
 	sums    *[maxDotRows * maxDotCols]float32
 }
 
+// directWeightScratch has room for the taps, and for a batch of framed images and their steps.
+func directWeightScratch(p *Shape) int {
+	return p.patch() + p.gradBatch()*(p.inputFrame().elems()+p.stepElems())
+}
+
 func directGradWeight(p *Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	f, kg, batch := p.inputFrame(), p.K/p.groups(), p.gradBatch()
 	var sums [maxDotRows * maxDotCols]float32

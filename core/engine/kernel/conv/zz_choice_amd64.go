@@ -4,6 +4,26 @@ package conv
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
+// vecFramePlanes copies rows of planes to frames. It may write zeros behind a row.
+func vecFramePlanes(planeCopy *planeCopy) {
+	framePlanesAVX2(planeCopy)
+}
+
+// vecCutPlanes copies rows out of frames. It may read behind a row.
+func vecCutPlanes(planeCopy *planeCopy) {
+	cutPlanesAVX2(planeCopy)
+}
+
+// vecSplitPlanes copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.
+func vecSplitPlanes(planeCopy *planeCopy) {
+	splitPlanesAVX2(planeCopy)
+}
+
+// vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
+func vecJoinPlanes(planeCopy *planeCopy) {
+	joinPlanesAVX2(planeCopy)
+}
+
 // vecCopyRuns copies rows of vectors. step and width are bytes.
 func vecCopyRuns(rows int, vectors int, src *float32, step int, dst *float32, width int) {
 	if kernel.Wide() {

@@ -107,7 +107,7 @@ func (p *product) runAcross(scratch []float32) {
 		rows := min(blockN, p.m-i)
 		for l := 0; l < p.k; l += depth {
 			kc := min(depth, p.k-l)
-			packPanels(p.TileShape, p.a.data[i*p.a.row+l:], p.a.row, 1, rows, kc, p.cols, scratch)
+			PackPanels(p.TileShape, p.a.data[i*p.a.row+l:], p.a.row, 1, rows, kc, p.cols, scratch)
 			for j := 0; j < p.n; j += slab {
 				p.acrossSlab(i, rows, l, kc, j, min(slab, p.n-j), height, scratch)
 			}
@@ -176,7 +176,7 @@ func (p *product) runAlong(scratch []float32) {
 		for l := 0; l < p.k; l += depth {
 			kc := min(depth, p.k-l)
 			if packed < nc {
-				packPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, nc-packed, kc, p.cols, packedB)
+				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, nc-packed, kc, p.cols, packedB)
 			}
 			for i := 0; i < p.m; i += mc {
 				p.alongBlock(i, min(mc, p.m-i), l, kc, j, nc, packed, height, packedA, packedB)
@@ -236,14 +236,14 @@ func (p *product) packA(i, l, m, k, height int, dst []float32) {
 		packA(p.a, i, l, m, k, height, p.alpha, dst)
 		return
 	}
-	packPanels(p.TileShape, p.a.data[i*p.a.row+l*p.a.col:], p.a.row, p.a.col, m, k, height, dst)
+	PackPanels(p.TileShape, p.a.data[i*p.a.row+l*p.a.col:], p.a.row, p.a.col, m, k, height, dst)
 }
 
-// packPanels copies a matrix of m×k, whose elements lie row and col apart, as
+// PackPanels copies a matrix of m×k, whose elements lie row and col apart, as
 // panels of height rows, each k groups of one value per row. A panel of columns,
 // which is as high as the tile is wide, is filled up to whole vectors; others are
 // as high as the rows that are left.
-func packPanels(s TileShape, src []float32, row, col, m, k, height int, dst []float32) {
+func PackPanels(s TileShape, src []float32, row, col, m, k, height int, dst []float32) {
 	for p := 0; p < m; p += height {
 		rows := min(height, m-p)
 		step := rows

@@ -32,6 +32,18 @@ var layouts = []layout{
 	}},
 	{"conv", "dotTile", []field{{"count", dotCount}, {"steps", dotSteps}, {"dy", dotDY}, {"stride", dotStride}, {"x", dotX}, {"out", dotOut}}},
 	{"conv", "dotStep", []field{{"dy", 0}, {"x", 4}, {"lanes", 8}}},
+	{"conv", "planeTile", []field{
+		{"images", plImages}, {"xImage", plXImage}, {"yImage", plYImage}, {"groups", plGroups}, {"xGroup", plXGroup}, {"yGroup", plYGroup},
+		{"taps", plTaps}, {"off", plOff}, {"weights", plWeights}, {"bias", plBias}, {"x", plX}, {"y", plY}, {"xStep", plXStep}, {"yStep", plYStep},
+	}},
+	{"conv", "planeDots", []field{
+		{"images", pdImages}, {"rows", pdRows}, {"vectors", pdVectors}, {"xNext", pdXNext}, {"xImage", pdXImage}, {"dyNext", pdDYNext},
+		{"dyImage", pdDYImg}, {"dy", pdDY}, {"out", pdOut}, {"x", pdX},
+	}},
+	{"conv", "planeCopy", []field{
+		{"images", pcImages}, {"rows", pcRows}, {"vectors", pcVectors}, {"src", pcSrc}, {"dst", pcDst}, {"odd", pcOdd}, {"srcImage", pcSrcImage},
+		{"srcRow", pcSrcRow}, {"dstImage", pcDstImage}, {"dstRow", pcDstRow}, {"tail", pcTail}, {"tail2", pcTail2},
+	}},
 	{"conv", "transform", []field{
 		{"count", trCount}, {"in", trIn}, {"inRow", trInRow}, {"inCol", trInCol}, {"inStep", trInStep},
 		{"out", trOut}, {"outRow", trOutRow}, {"outCol", trOutCol}, {"outStep", trOutStep}, {"tmp", trTmp}, {"part", trPart},

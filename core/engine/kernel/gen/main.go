@@ -55,6 +55,8 @@ var families = []family{
 	{"gemm", "bf16_tile", bf16Gemm, bf16},
 	{"gemm", "bf16_finish", bf16Finish, bf16},
 	{"conv", "dot", dot, each},
+	{"conv", "planes", planes, each},
+	{"conv", "plane_copies", planeCopies, []isa{avx2}},
 	{"conv", "im2col", im2col, each},
 	{"conv", "winograd", winograd, each},
 	{"conv", "bf16_dot", dot, bf16},

@@ -316,6 +316,33 @@ func (a *asm) storeLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
 	}
 }
 
+// loadLanes loads the lanes of a mask, and zeros elsewhere.
+func (a *asm) loadLanes(m operand.Mem, n reg.Register, v reg.VecVirtual) {
+	if a.lanes == 16 {
+		a.VMOVUPS_Z(m, n, v)
+	} else {
+		a.VMASKMOVPS(m, n, v)
+	}
+}
+
+// splitPairsOf leaves the even elements of two vectors of eight in x, and the odd ones in y.
+func (a *asm) splitPairsOf(x, y reg.VecVirtual) {
+	odd := a.vec()
+	a.VSHUFPS(operand.U8(0b11011101), y, x, odd)
+	a.VSHUFPS(operand.U8(0b10001000), y, x, x)
+	a.VPERMPD(operand.U8(0b11011000), x, x)
+	a.VPERMPD(operand.U8(0b11011000), odd, y)
+}
+
+// joinPairs is the way back.
+func (a *asm) joinPairs(x, y reg.VecVirtual) {
+	lower, upper := a.vec(), a.vec()
+	a.VUNPCKLPS(y, x, lower)
+	a.VUNPCKHPS(y, x, upper)
+	a.VPERM2F128(operand.U8(0x20), upper, lower, x)
+	a.VPERM2F128(operand.U8(0x31), upper, lower, y)
+}
+
 func (a *asm) addLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
 	if a.lanes == 16 {
 		a.VADDPS(m, v, mask, v)

@@ -1,0 +1,115 @@
+package conv
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// randomShape is a geometry of any kind, one in three depthwise, one in three grouped.
+func randomShape(r *rand.Rand) Shape {
+	pick := func(values ...int) int { return values[r.IntN(len(values))] }
+	g := pick(1, 1+r.IntN(5), 1+r.IntN(40))
+	cg, kg := pick(1, 1+r.IntN(33)), pick(1, 1, 2, 1+r.IntN(33))
+	if g > 5 {
+		cg, kg = 1, pick(1, 1, 1, 2)
+	}
+	p := Shape{
+		N: 1 + r.IntN(5), C: g * cg, K: g * kg, Groups: g, R: pick(1, 1, 2, 3, 4, 5, 7), S: pick(1, 1, 2, 3, 4, 5, 7),
+		StrideH: pick(1, 1, 2, 3, 4), StrideW: pick(1, 1, 2, 3, 4), DilH: pick(1, 1, 1, 2, 3), DilW: pick(1, 1, 1, 2, 3),
+	}
+	p.PadH, p.PadW = pick(0, p.R/2, r.IntN(p.R*p.DilH+2)), pick(0, p.S/2, r.IntN(p.S*p.DilW+2))
+	p.H = max(1, p.DilH*(p.R-1)+1-2*p.PadH) + pick(0, 0, r.IntN(33))
+	p.W = max(1, p.DilW*(p.S-1)+1-2*p.PadW) + pick(0, 0, r.IntN(33))
+	if r.IntN(3) == 0 { // patches, and filters as large as the image
+		p.PadH, p.PadW, p.DilH, p.DilW, p.StrideH, p.StrideW = 0, 0, 1, 1, pick(p.R, p.R+1), pick(p.S, p.S+2)
+		p.H, p.W = p.R*pick(1, 3, 8), p.S*pick(1, 4, 8)
+	}
+	return p
+}
+
+// TestAlgorithms holds every algorithm that takes a geometry against the definition in float64.
+func TestAlgorithms(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(14, 4))
+		taken := [algorithms]int{}
+		for range rounds {
+			p := randomShape(r)
+			if err := p.Validate(); err != nil {
+				t.Fatalf("%v: %v", &p, err)
+			}
+			for a := range algorithms {
+				if a != Winograd && testAlgorithm(t, a, &p) {
+					taken[a]++
+				}
+			}
+		}
+		for a, n := range taken {
+			if a := Algorithm(a); n == 0 && (a == Columns || a != Winograd && kernel.Current() != kernel.Generic) {
+				t.Errorf("no geometry for %v", a)
+			}
+		}
+	})
+}
+
+func wide(x []float32) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v)
+	}
+	return y
+}
+
+func narrow(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
+}
+
+// testAlgorithm reports whether the algorithm takes any direction.
+func testAlgorithm(t *testing.T, a Algorithm, p *Shape) (taken bool) {
+	t.Helper()
+	defer Force(a)()
+	x, w, bias := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.K)
+	dy := kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
+	check := func(what string, tol float64, got []float32, want []float64, scratch interface{ Check(*testing.T, string) }) {
+		t.Helper()
+		name := fmt.Sprintf("%s of %+v by %v", what, *p, a)
+		kerneltest.CloseTo(t, name, got, narrow(want), tol)
+		scratch.Check(t, name)
+	}
+	if p.Takes(a, ToOutput) {
+		taken = true
+		s, got, want := kerneltest.Exactly[float32](ForwardScratch[float32](p)), kerneltest.Poisoned[float32](len(dy)), make([]float64, len(dy))
+		Forward(p, x, w, bias, got, s.Room)
+		convRef(p, wide(x), wide(w), wide(bias), want)
+		check("y", 1e-4, got, want, s)
+	}
+	if p.Takes(a, ToInput) {
+		taken = true
+		s, got, want := kerneltest.Exactly[float32](GradInputScratch[float32](p)), kerneltest.Poisoned[float32](len(x)), make([]float64, len(x))
+		GradInput(p, dy, w, got, s.Room)
+		convGradInputRef(p, wide(dy), wide(w), want)
+		check("dx", 1e-4, got, want, s)
+	}
+	if p.Takes(a, ToWeight) {
+		taken = true
+		for _, accumulate := range []bool{false, true} {
+			s, got := kerneltest.Exactly[float32](GradWeightScratch[float32](p)), kerneltest.Random[float32](7, len(w))
+			want := wide(got)
+			GradWeight(p, x, dy, got, s.Room, accumulate)
+			convGradWeightRef(p, wide(x), wide(dy), want, accumulate)
+			check("dw", 2e-4, got, want, s)
+		}
+	}
+	return taken
+}
