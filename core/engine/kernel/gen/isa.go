@@ -53,6 +53,17 @@ func (a *asm) splat(param string) reg.VecVirtual {
 	return v
 }
 
+// splatLate is splat for any register: the way through an XMM register needs one of the lower 16.
+func (a *asm) splatLate(param string) reg.VecVirtual {
+	v := a.vec()
+	p, err := a.Param(param).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	a.spread(p.Addr, v)
+	return v
+}
+
 func at(base, off reg.GPVirtual, disp int) operand.Mem {
 	return operand.Mem{Base: base, Index: off, Scale: 1, Disp: disp}
 }

@@ -64,6 +64,7 @@ var families = []family{
 	{"pool", "pool", pool, each},
 	{"norm", "norm", norm, each},
 	{"norm", "moments", moments, each},
+	{"norm", "layernorm", layerNorm, each},
 	{"norm", "normrelu", normReLU, each},
 	{"norm", "normpool", normPool, wide},
 	{"norm", "bf16_norm", bf16Norm, bf16},

@@ -517,6 +517,22 @@ func (a *asm) maskedLoad(lanes reg.GPVirtual) (load func(operand.Mem, reg.VecVir
 	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func() { a.VMOVUPS(operand.Mem{Base: lanes}, mask) }
 }
 
+// lanesOf returns a load and a store of the lanes of a mask, whose form is that of kernel.Mask.
+// Other lanes are loaded as 0.
+func (a *asm) lanesOf(m reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+	if a.lanes == 16 {
+		k := a.K()
+		a.KMOVW(m.As32(), k)
+		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, k, v) }, func(v reg.VecVirtual, m operand.Mem) { a.VMOVUPS(v, k, m) }
+	}
+	mask := a.vec()
+	a.VMOVUPS(operand.Mem{Base: m}, mask)
+	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func(v reg.VecVirtual, m operand.Mem) { a.VMASKMOVPS(v, mask, m) }
+}
+
+// storeFirst stores the first lane.
+func (a *asm) storeFirst(v reg.VecVirtual, m operand.Mem) { a.VMOVSS(v.AsX(), m) }
+
 // lanesStore returns emitters that store, and that add memory to, the first lanes
 // of a vector; how many is the field of t at offset.
 func (a *asm) lanesStore(t reg.GPVirtual, offset int) (store func(reg.VecVirtual, operand.Mem), add func(operand.Mem, reg.VecVirtual)) {

@@ -10,8 +10,14 @@ import (
 
 // LayerNorm normalises each row of x [rows, cols] to mean 0 and (biased)
 // variance 1 and applies gamma and beta [cols] (nil for none); mean and invstd
-// [rows] are kept for the gradient. Ba, Kiros and Hinton, "Layer Normalization" (2016).
+// [rows] are kept for the gradient. y may be x. Ba, Kiros and Hinton, "Layer Normalization" (2016).
 func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
+	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && beta != nil {
+		n := kernel.Lanes()
+		vecLayerNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
+			kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*cols)
+		return
+	}
 	for r := range rows {
 		xr, yr := x[r*cols:][:cols], y[r*cols:][:cols]
 		mu := reduce.Sum64(xr) / float64(cols)
@@ -33,6 +39,12 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 	if !accumulate {
 		clear(dgamma)
 		clear(dbeta)
+	}
+	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
+		n := kernel.Lanes()
+		vecLayerNormGradRows(rows, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(mean), kernel.Ptr32(invstd), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+			kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dbeta), kernel.Ptr32(dx), 4*cols)
+		return
 	}
 	for r := range rows {
 		xr, dyr := x[r*cols:][:cols], dy[r*cols:][:cols]

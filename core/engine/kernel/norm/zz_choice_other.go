@@ -22,6 +22,16 @@ func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahea
 	return
 }
 
+// vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
+func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecNormReLU computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
 func vecNormReLU(x *float32, mean float32, scale float32, shift float32, y *float32, n int) {
 	kernel.NoVectors()
