@@ -24,7 +24,7 @@
 //	gen          the generator of the assembly, a module of its own
 //
 // A folder imports kernel, and from the others only what stands further up in this
-// order: elementwise, convert, pool; then gemm, reduce, loss, optimizer; then conv and
+// order: elementwise, convert; then pool; then gemm, reduce, loss, optimizer; then conv and
 // norm. core/arch_test.go checks that.
 //
 // # Conventions

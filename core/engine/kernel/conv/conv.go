@@ -133,18 +133,42 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 	}
 }
 
-// GradBias sums dy over images and pixels, and writes or adds it to db. The sum runs in float64.
+// GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images
+// runs in float64, and so does that over pixels of large images.
 func GradBias[T kernel.Float](p *Shape, dy, db []T, accumulate bool) {
+	const block = planesAtOnce
+	var planes [block]T
 	hw := p.OutH() * p.OutW()
-	for k := range p.K {
-		var sum float64
+	for lo := 0; lo < p.K; lo += block {
+		var sums [block]float64
+		count := min(block, p.K-lo)
 		for n := range p.N {
-			sum += reduce.Sum64(dy[(n*p.K+k)*hw:][:hw])
+			planeSums(count, hw, dy[(n*p.K+lo)*hw:], planes[:], &sums)
 		}
-		if accumulate {
-			sum += float64(db[k])
+		for k, sum := range sums[:count] {
+			if accumulate {
+				sum += float64(db[lo+k])
+			}
+			db[lo+k] = T(sum)
 		}
-		db[k] = T(sum)
+	}
+}
+
+// planesAtOnce is how many channels' sums GradBias keeps.
+const planesAtOnce = 256
+
+// planeSums adds the sum of each of count planes of hw pixels to sums. planes is room.
+func planeSums[T kernel.Float](count, hw int, dy, planes []T, sums *[planesAtOnce]float64) {
+	const large = 1024
+	if hw > large || !kernel.Is32[T]() {
+		for k := range count {
+			sums[k] += reduce.Sum64(dy[k*hw:][:hw])
+		}
+		return
+	}
+	elementwise.RowSums(count, hw, dy, planes)
+	for k, v := range planes[:count] {
+		sums[k] += float64(v)
 	}
 }
 

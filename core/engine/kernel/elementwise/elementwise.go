@@ -66,12 +66,43 @@ func BiasAdd[T kernel.Float](rows, cols int, x, bias []T) {
 	}
 }
 
-// BiasGrad sums the rows of dy [rows, cols], and writes or adds them to db [cols].
+// BiasGrad sums the rows of dy [rows, cols], and writes or adds them to db [cols]. Many
+// short rows are added up as fewer long ones first.
 func BiasGrad[T kernel.Float](rows, cols int, dy, db []T, accumulate bool) {
 	if !accumulate {
 		clear(db[:cols])
 	}
+	const long = 512
+	if many := long / cols; many > 1 && rows >= 4*many {
+		var sums [long]T
+		wide := many * cols
+		for ; rows >= many; rows -= many {
+			AddTo(sums[:wide], dy[:wide])
+			dy = dy[wide:]
+		}
+		addRows(many, cols, sums[:wide], db)
+	}
+	addRows(rows, cols, dy, db)
+}
+
+func addRows[T kernel.Float](rows, cols int, x, sum []T) {
 	for r := range rows {
-		AddTo(db[:cols], dy[r*cols:][:cols])
+		AddTo(sum[:cols], x[r*cols:][:cols])
+	}
+}
+
+// RowSums adds up each row of x [rows, cols] to sums [rows].
+func RowSums[T kernel.Float](rows, cols int, x, sums []T) {
+	if kernel.HasVectors[T]() && rows > 0 {
+		n := kernel.Lanes()
+		vecRowSums(rows, kernel.Ptr32(x), cols/n, kernel.FirstLanes(cols%n), kernel.Ptr32(sums), 4*cols)
+		return
+	}
+	for r := range rows {
+		var sum float64
+		for _, v := range x[r*cols:][:cols] {
+			sum += float64(v)
+		}
+		sums[r] = T(sum)
 	}
 }

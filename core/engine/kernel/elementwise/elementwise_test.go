@@ -1,6 +1,7 @@
 package elementwise
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
@@ -57,4 +58,30 @@ func BenchmarkElementwise(b *testing.B) {
 	b.Run("Axpy", func(b *testing.B) { kerneltest.BenchBandwidth(b, 12*n, func() { Axpy(z, 1e-9, y) }) })
 	b.Run("ReLU", func(b *testing.B) { kerneltest.BenchBandwidth(b, 8*n, func() { ReLU(x, z) }) })
 	b.Run("ReLUGrad", func(b *testing.B) { kerneltest.BenchBandwidth(b, 12*n, func() { ReLUGrad(x, y, z) }) })
+}
+
+// Rows of any length and number, whichever way they are added up.
+func TestRows(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, rows := range []int{1, 3, 70, 1000} {
+			for _, cols := range []int{1, 3, 7, 8, 16, 17, 24, 49, 64, 100, 196, 300} {
+				x := kerneltest.Random[float32](uint64(cols), rows*cols)
+				across, down := make([]float64, rows), make([]float64, cols)
+				for i, v := range x {
+					across[i/cols] += float64(v)
+					down[i%cols] += float64(v)
+				}
+				sums, bias := kerneltest.Exactly[float32](rows), make([]float32, cols)
+				RowSums(rows, cols, x, sums.Room)
+				kerneltest.Nearly(t, fmt.Sprintf("sums of %d rows of %d", rows, cols), sums.Room, across, 1e-5)
+				sums.Check(t, "sums")
+				BiasGrad(rows, cols, x, bias, false)
+				BiasGrad(rows, cols, x, bias, true)
+				for i := range down {
+					down[i] *= 2
+				}
+				kerneltest.Nearly(t, fmt.Sprintf("bias of %d rows of %d", rows, cols), bias, down, 1e-5)
+			}
+		}
+	})
 }

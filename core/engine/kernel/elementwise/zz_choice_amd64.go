@@ -202,6 +202,15 @@ func vecReLU6Grad(saved *float32, dy *float32, dx *float32, n int) {
 	}
 }
 
+// vecRowSums adds up each row of bytes.
+func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float32, bytes int) {
+	if kernel.Wide() {
+		rowSumsAVX512(rows, x, vectors, uintptr(tail), sums, bytes)
+	} else {
+		rowSumsAVX2(rows, x, vectors, uintptr(tail), sums, bytes)
+	}
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	halfReLUBF16(x, y, n)

@@ -44,6 +44,7 @@ var families = []family{
 	{"peak", "bf16_peak", peak, bf16},
 	{"elementwise", "elementwise", elementwise, each},
 	{"elementwise", "functions", functions, each},
+	{"elementwise", "rows", rowSums, each},
 	{"elementwise", "bf16", bf16Elementwise, bf16},
 	{"loss", "softmax", softmax, each},
 	{"convert", "convert", halfConversions, each},

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // Pool is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
@@ -128,6 +129,13 @@ func (p *Shape) windows(f func(o, h0, h1, w0, w1, count int)) {
 // AdaptiveAvgPool2D averages [n, c, h, w] down to [n, c, oh, ow]; window i of a
 // dimension runs from ⌊i·in/out⌋ to ⌈(i+1)·in/out⌉.
 func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
+	if oh*ow == 1 && kernel.HasVectors[T]() {
+		elementwise.RowSums(n*c, h*w, x, y)
+		for i := range y[:n*c] {
+			y[i] /= T(h * w)
+		}
+		return
+	}
 	for i := range n * c {
 		src, dst := x[i*h*w:][:h*w], y[i*oh*ow:][:oh*ow]
 		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
@@ -140,6 +148,10 @@ func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
 func AdaptiveAvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx []T) {
 	for i := range n * c {
 		d, g := dx[i*h*w:][:h*w], dy[i*oh*ow:][:oh*ow]
+		if oh*ow == 1 {
+			elementwise.Fill(d, g[0]/T(h*w))
+			continue
+		}
 		clear(d)
 		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
 			windowAdd(d, w, h0, h1, w0, w1, g[o]/T((h1-h0)*(w1-w0)))

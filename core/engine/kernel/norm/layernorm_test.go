@@ -1,0 +1,71 @@
+package norm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// Rows of any length, with a mean that is large against the deviation, give what float64
+// gives, and nothing behind them is written.
+func TestLayerNorm(t *testing.T) {
+	for _, offset := range []float32{0, 30} {
+		for _, cols := range []int{1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64, 65, 200, 1000} {
+			const rows = 5
+			x, dy := kerneltest.Random[float32](1, rows*cols), kerneltest.Random[float32](2, rows*cols)
+			gamma, beta := kerneltest.Random[float32](3, cols), kerneltest.Random[float32](4, cols)
+			for i := range x {
+				x[i] += offset
+			}
+			want := layerNormOf(rows, cols, kerneltest.Widened(x), kerneltest.Widened(dy), kerneltest.Widened(gamma), kerneltest.Widened(beta), make([]float64, rows*cols), make([]float64, rows*cols))
+			kerneltest.AtEachLevel(t, func(t *testing.T) {
+				y, dx := kerneltest.Exactly[float32](rows*cols), kerneltest.Exactly[float32](rows*cols)
+				got := layerNormOf(rows, cols, x, dy, gamma, beta, y.Room, dx.Room)
+				for i, name := range []string{"y", "mean", "invstd", "dx", "dgamma", "dbeta"} {
+					if name == "dx" && cols < 3 {
+						continue // of two elements it is 0 but for epsilon and rounding
+					}
+					kerneltest.Nearly(t, fmt.Sprintf("%s of %d columns around %v", name, cols, offset), got[i], want[i], 1e-4)
+				}
+				y.Check(t, "y")
+				dx.Check(t, "dx")
+				if cols < 3 {
+					return
+				}
+				copy(dx.Room, dy)
+				layerNormGrad(rows, cols, x, dx.Room, got, gamma, dx.Room)
+				kerneltest.Nearly(t, "dx over dy", dx.Room, want[3], 1e-4)
+			})
+		}
+	}
+}
+
+// layerNormOf runs forward and, twice into the same gradients, backward.
+func layerNormOf[T float32 | float64](rows, cols int, x, dy, gamma, beta, y, dx []T) [][]T {
+	out := [][]T{y, make([]T, rows), make([]T, rows), dx, make([]T, cols), make([]T, cols)}
+	LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, out[1], out[2])
+	LayerNormGrad(rows, cols, x, dy, out[1], out[2], gamma, dx, out[4], out[5], false)
+	LayerNormGrad(rows, cols, x, dy, out[1], out[2], gamma, dx, out[4], out[5], true)
+	return out
+}
+
+func layerNormGrad(rows, cols int, x, dy []float32, kept [][]float32, gamma, dx []float32) {
+	LayerNormGrad(rows, cols, x, dy, kept[1], kept[2], gamma, dx, kept[4], kept[5], false)
+}
+
+// The bytes count what is read and what is written.
+func BenchmarkLayerNorm(b *testing.B) {
+	const n = 1 << 19
+	x, dy, y := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), make([]float32, n)
+	for _, cols := range []int{8, 24, 64, 8192} {
+		rows := n / cols
+		gamma, beta, mean, invstd, dg, db := make([]float32, cols), make([]float32, cols), make([]float32, rows), make([]float32, rows), make([]float32, cols), make([]float32, cols)
+		b.Run(fmt.Sprint(cols), func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 8*n, func() { LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, mean, invstd) })
+		})
+		b.Run(fmt.Sprint(cols, "Grad"), func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 12*n, func() { LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, y, dg, db, false) })
+		})
+	}
+}
