@@ -165,13 +165,6 @@ func ParseValue(s string) (any, error) {
 	return v, err
 }
 
-// CheckSyntax returns the syntax error of a TOML text; it does not look at keys.
-func CheckSyntax(text string) error {
-	var m map[string]any
-	_, err := toml.Decode(text, &m)
-	return err
-}
-
 // parseValue parses TOML, or a bare word as a string. The positions of what is
 // inside the value are relative to it.
 func parseValue(s string) (any, map[string]place, error) {

@@ -1,7 +1,6 @@
 package amp
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -102,5 +101,3 @@ func tristate(b *bool) string {
 	}
 	return title(*b)
 }
-
-func (s settings) String() string { return fmt.Sprint(s.properties()) }

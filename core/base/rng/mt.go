@@ -1,7 +1,5 @@
 package rng
 
-import "fmt"
-
 const (
 	mtSize  = 624
 	mtShift = 397
@@ -58,27 +56,4 @@ func (m *MT) twist() {
 		m.state[i] = v
 	}
 	m.next = 0
-}
-
-// State is everything a generator needs to go on where another stopped.
-type State struct {
-	Words    []uint32 // the 624 words
-	Next     int      // index of the next word, 0 to 624
-	Spare    float64  // a normal number already drawn
-	HasSpare bool
-}
-
-// State copies the generator's state.
-func (m *MT) State() State {
-	return State{Words: append([]uint32(nil), m.state[:]...), Next: m.next, Spare: m.spare, HasSpare: m.has}
-}
-
-// SetState continues from a state that State returned; it refuses any other.
-func (m *MT) SetState(s State) error {
-	if len(s.Words) != mtSize || s.Next < 0 || s.Next > mtSize {
-		return fmt.Errorf("rng: a state has %d words and a position up to %d, got %d words at %d", mtSize, mtSize, len(s.Words), s.Next)
-	}
-	copy(m.state[:], s.Words)
-	m.next, m.spare, m.has = s.Next, s.Spare, s.HasSpare
-	return nil
 }

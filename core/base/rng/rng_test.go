@@ -114,26 +114,3 @@ func TestDrawsAreTorchs(t *testing.T) {
 		}
 	}
 }
-
-func TestStateGoesOnWhereItStopped(t *testing.T) {
-	m := NewMT(7)
-	m.Perm(1000)
-	m.NormalF32(make([]float32, 3))
-	s := m.State()
-	want := make([]float32, 5)
-	m.NormalF32(want)
-	wantPerm := m.Perm(700)
-
-	other := NewMT(1)
-	if err := other.SetState(s); err != nil {
-		t.Fatal(err)
-	}
-	got := make([]float32, 5)
-	other.NormalF32(got)
-	if !slices.Equal(got, want) || !slices.Equal(other.Perm(700), wantPerm) {
-		t.Fatal("a restored generator draws other numbers")
-	}
-	if err := other.SetState(State{Words: make([]uint32, 3)}); err == nil {
-		t.Fatal("a state of three words was accepted")
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/afero"
@@ -174,14 +173,4 @@ func (p *Plugin) files() (map[string]string, error) {
 		out[strings.TrimSuffix(e.Name(), ".txt")] = rename.Replace(string(text))
 	}
 	return out, nil
-}
-
-// templateName returns the name of an example's file among the templates, "" for
-// files that new plugins do not have.
-func templateName(kind, file string) string {
-	if slices.Contains([]string{"README.md", "go.mod", "go.sum", ".gitignore"}, file) {
-		return ""
-	}
-	file = strings.Replace(file, exampleNames[kind]+".toml", "train.toml", 1)
-	return strings.Replace(file, exampleNames[kind], kind, 1) + ".txt"
 }

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,4 +70,14 @@ func copyTemplates(t *testing.T, dir string, files map[string]string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// templateName returns the name of an example's file among the templates, "" for
+// files that new plugins do not have.
+func templateName(kind, file string) string {
+	if slices.Contains([]string{"README.md", "go.mod", "go.sum", ".gitignore"}, file) {
+		return ""
+	}
+	file = strings.Replace(file, exampleNames[kind]+".toml", "train.toml", 1)
+	return strings.Replace(file, exampleNames[kind], kind, 1) + ".txt"
 }

@@ -59,13 +59,6 @@ func Axpy[T kernel.Float](dst []T, alpha T, src []T) {
 	}
 }
 
-// BiasAdd adds bias [cols] to each row of x [rows, cols].
-func BiasAdd[T kernel.Float](rows, cols int, x, bias []T) {
-	for r := range rows {
-		AddTo(x[r*cols:][:cols], bias)
-	}
-}
-
 // BiasGrad sums the rows of dy [rows, cols], and writes or adds them to db [cols]. Many
 // short rows are added up as fewer long ones first.
 func BiasGrad[T kernel.Float](rows, cols int, dy, db []T, accumulate bool) {
