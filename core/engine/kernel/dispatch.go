@@ -17,12 +17,13 @@ type Level uint8
 const (
 	unresolved Level = iota
 	Generic          // plain Go
+	NEON             // arm64: 128-bit vectors, used in pairs
 	AVX2             // 256-bit vectors, FMA3 and F16C
 	AVX512           // 512-bit vectors: F, BW, DQ and VL
 	AVX512BF16       // AVX512, and products of bfloat16 for kernels that read it
 )
 
-var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16"}
+var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16"}
 
 // String is the level's name in EnvCPU.
 func (l Level) String() string { return levelNames[l] }

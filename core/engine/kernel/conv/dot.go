@@ -30,6 +30,7 @@ const (
 type dotShape struct{ dotRows, dotCols int }
 
 var dotShapes = [...]dotShape{
+	kernel.NEON:   {3, 3},
 	kernel.AVX2:   {3, 3},
 	kernel.AVX512: {maxDotRows, maxDotCols},
 }

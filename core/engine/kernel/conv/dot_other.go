@@ -5,5 +5,3 @@ package conv
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
 func runPairDots(t *dotTile) { kernel.NoVectors() }
-
-func runDotTile(t *dotTile) { kernel.NoVectors() }

@@ -76,7 +76,7 @@ type transform struct {
 // pixels by blocks of 16 output channels.
 type pointShape struct{ tileRows, tileBlocks int }
 
-var pointShapes = [...]pointShape{kernel.AVX2: {6, 1}, kernel.AVX512: {8, 2}}
+var pointShapes = [...]pointShape{kernel.NEON: {6, 1}, kernel.AVX2: {6, 1}, kernel.AVX512: {8, 2}}
 
 // pointTile is a call of the micro-kernel between transforms: count times as many rows
 // as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block

@@ -30,6 +30,7 @@ type TileShape struct{ Rows, cols, Lanes int }
 // TileShapes are the tiles of every level.
 var TileShapes = [...]TileShape{
 	kernel.Generic: {Rows: 2, cols: 3},
+	kernel.NEON:    {Rows: 6, cols: 16, Lanes: 8},
 	kernel.AVX2:    {Rows: 6, cols: 16, Lanes: 8},
 	kernel.AVX512:  {Rows: maxTileRows, cols: maxTileCols, Lanes: 16},
 }

@@ -14,10 +14,3 @@ func runPairTile(rows int, t *Tile) { kernel.NoVectors() }
 
 // RunRoundedTile has no version here.
 func RunRoundedTile(rows int, t *Tile) { kernel.NoVectors() }
-
-// RunTile has no version here.
-func RunTile(rows int, t *Tile) { kernel.NoVectors() }
-
-func runAlong(rows, vectors int, t *strip) { kernel.NoVectors() }
-
-func runAcross(rows, vectors int, t *strip) { kernel.NoVectors() }

@@ -101,8 +101,10 @@ func writeLayouts(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, folder, "zz_layout_amd64.go"), text, 0o644); err != nil {
-			return err
+		for _, arch := range []string{"amd64", "arm64"} {
+			if err := os.WriteFile(filepath.Join(dir, folder, "zz_layout_"+arch+".go"), text, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -93,6 +93,9 @@ func main() {
 		if err := f.write(*out, calls); err != nil {
 			log.Fatalf("%s/%s: %v", f.folder, f.name, err)
 		}
+		if err := f.writeNEON(*out); err != nil {
+			log.Fatalf("%s/%s for arm64: %v", f.folder, f.name, err)
+		}
 	}
 	if err := calls.write(*out); err != nil {
 		log.Fatal(err)

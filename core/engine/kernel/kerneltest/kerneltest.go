@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -45,10 +46,14 @@ func BenchBandwidth(b *testing.B, bytes int, f func()) {
 	b.ReportMetric(float64(bytes)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GB/s")
 }
 
-// AtEachLevel runs a test at every dispatch level, and says which this CPU lacks.
+// AtEachLevel runs a test at every dispatch level of this architecture, and says which
+// this CPU lacks.
 func AtEachLevel(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, l := range []kernel.Level{kernel.Generic, kernel.AVX2, kernel.AVX512} {
+	for _, l := range []kernel.Level{kernel.Generic, kernel.NEON, kernel.AVX2, kernel.AVX512} {
+		if l != kernel.Generic && (l == kernel.NEON) != (runtime.GOARCH == "arm64") {
+			continue
+		}
 		t.Run(l.String(), func(t *testing.T) {
 			if !slices.Contains(kernel.Available(), l) {
 				t.Skipf("this CPU has no %v", l)

@@ -66,7 +66,7 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 		if maximize {
 			d = -d
 		}
-		w *= s.shrink
+		w = T(w * s.shrink)
 		d += T(s.decay * w)
 		if near {
 			m[i] += T(s.w1 * (d - m[i]))

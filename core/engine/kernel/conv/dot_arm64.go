@@ -1,0 +1,3 @@
+package conv
+
+func runDotTile(t *dotTile) { dotTileNEON(t) }
