@@ -1,4 +1,4 @@
-.PHONY: run test test-portable lint race ci generate gputest
+.PHONY: run test test-portable test-arm64 lint race ci generate gputest
 
 run:
 	go run ./cmd/trainctl run configs/mnist-ddp.toml
@@ -9,6 +9,9 @@ test:
 # What other systems than Linux use: no futexes, no sealed memory, no /proc.
 test-portable:
 	GOFLAGS=-tags=portable go test ./...
+
+test-arm64:
+	bash .ci/arm64
 
 lint race:
 	bash .ci/$@

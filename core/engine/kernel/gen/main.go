@@ -6,7 +6,8 @@
 // x86.go is the instruction sets: registers, how each operation of a vector is spelt,
 // and what takes other instructions in each. The other files are the kernels. Those
 // of bfloat16, and shuffles that only AVX-512 has, spell x86 themselves, and so does
-// what counts and branches. choice.go writes the Go functions that choose between
+// what counts and branches. Package arm64 compiles what is written for AVX2 to NEON, and
+// program mca models the loops that come out. choice.go writes the Go functions that choose between
 // instruction sets. layout.go says how structs lie that assembly reads.
 package main
 
