@@ -759,15 +759,17 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VBSL	V1.B16, V4.B16, V12.B16
-	VBSL	V0.B16, V3.B16, V11.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V2.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fd81 // fdiv v1.4s, v12.4s, v1.4s
-	WORD	$0x6e20fd60 // fdiv v0.4s, v11.4s, v0.4s
+	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
+	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
 	ADD	R3<<0, R5, R0
-	FSTPQ	(F1, F0), 0(R0)
+	FSTPQ	(F2, F0), 0(R0)
 	FLDPQ	32(R2), (F12, F11)
 	FMOVQ	0(R1), F0
 	VAND	V0.B16, V12.B16, V6.B16
@@ -839,14 +841,16 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VBSL	V1.B16, V4.B16, V12.B16
-	VBSL	V0.B16, V3.B16, V11.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V2.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fd81 // fdiv v1.4s, v12.4s, v1.4s
-	WORD	$0x6e20fd60 // fdiv v0.4s, v11.4s, v0.4s
-	FSTPQ	(F1, F0), 32(R0)
+	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
+	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	FSTPQ	(F2, F0), 32(R0)
 	ADD	$64, R3, R3
 	B	loop
 done:
@@ -1119,9 +1123,9 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VMOV	V12.B16, V2.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
-	VMOV	V11.B16, V1.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
@@ -1203,9 +1207,9 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VMOV	V12.B16, V2.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
-	VMOV	V11.B16, V1.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
@@ -1372,9 +1376,9 @@ loop:
 	FLDPQ	768(R1), (F2, F1)
 	WORD	$0x4ea0d443 // fsub v3.4s, v2.4s, v0.4s
 	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
-	VMOV	V14.B16, V1.B16
+	WORD	$0x4f2105c1 // sshr v1.4s, v14.4s, #31
 	VBSL	V3.B16, V0.B16, V1.B16
-	VMOV	V13.B16, V0.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
 	VBSL	V2.B16, V4.B16, V0.B16
 	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
@@ -1520,9 +1524,9 @@ loop:
 	FLDPQ	768(R1), (F2, F1)
 	WORD	$0x4ea0d443 // fsub v3.4s, v2.4s, v0.4s
 	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
-	VMOV	V14.B16, V1.B16
+	WORD	$0x4f2105c1 // sshr v1.4s, v14.4s, #31
 	VBSL	V3.B16, V0.B16, V1.B16
-	VMOV	V13.B16, V0.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
 	VBSL	V2.B16, V4.B16, V0.B16
 	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
@@ -1625,14 +1629,16 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VBSL	V1.B16, V4.B16, V12.B16
-	VBSL	V0.B16, V3.B16, V11.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V2.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fd81 // fdiv v1.4s, v12.4s, v1.4s
-	WORD	$0x6e20fd60 // fdiv v0.4s, v11.4s, v0.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
+	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22ddc1 // fmul v1.4s, v14.4s, v2.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
 	ADD	R3<<0, R5, R0
 	FSTPQ	(F1, F0), 0(R0)
@@ -1717,14 +1723,16 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VBSL	V1.B16, V4.B16, V12.B16
-	VBSL	V0.B16, V3.B16, V11.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V2.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fd81 // fdiv v1.4s, v12.4s, v1.4s
-	WORD	$0x6e20fd60 // fdiv v0.4s, v11.4s, v0.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
+	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22ddc1 // fmul v1.4s, v14.4s, v2.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
 	FSTPQ	(F1, F0), 32(R0)
 	ADD	$64, R3, R3
@@ -1905,13 +1913,13 @@ loop:
 	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
 	WORD	$0x6e21dc82 // fmul v2.4s, v4.4s, v1.4s
 	WORD	$0x6e20dc66 // fmul v6.4s, v3.4s, v0.4s
-	VMOV	V14.B16, V5.B16
+	WORD	$0x4f2105c5 // sshr v5.4s, v14.4s, #31
 	VBSL	V1.B16, V2.B16, V5.B16
-	VMOV	V13.B16, V4.B16
+	WORD	$0x4f2105a4 // sshr v4.4s, v13.4s, #31
 	VBSL	V0.B16, V6.B16, V4.B16
-	VMOV	V14.B16, V3.B16
+	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
 	VBSL	V2.B16, V1.B16, V3.B16
-	VMOV	V13.B16, V1.B16
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
 	VBSL	V6.B16, V0.B16, V1.B16
 	WORD	$0x6e23ddc0 // fmul v0.4s, v14.4s, v3.4s
 	WORD	$0x6e21dda2 // fmul v2.4s, v13.4s, v1.4s
@@ -2003,13 +2011,13 @@ loop:
 	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
 	WORD	$0x6e21dc82 // fmul v2.4s, v4.4s, v1.4s
 	WORD	$0x6e20dc66 // fmul v6.4s, v3.4s, v0.4s
-	VMOV	V14.B16, V5.B16
+	WORD	$0x4f2105c5 // sshr v5.4s, v14.4s, #31
 	VBSL	V1.B16, V2.B16, V5.B16
-	VMOV	V13.B16, V4.B16
+	WORD	$0x4f2105a4 // sshr v4.4s, v13.4s, #31
 	VBSL	V0.B16, V6.B16, V4.B16
-	VMOV	V14.B16, V3.B16
+	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
 	VBSL	V2.B16, V1.B16, V3.B16
-	VMOV	V13.B16, V1.B16
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
 	VBSL	V6.B16, V0.B16, V1.B16
 	WORD	$0x6e23ddc0 // fmul v0.4s, v14.4s, v3.4s
 	WORD	$0x6e21dda2 // fmul v2.4s, v13.4s, v1.4s
@@ -2181,9 +2189,9 @@ loop:
 	FLDPQ	768(R1), (F2, F1)
 	WORD	$0x4ea0d445 // fsub v5.4s, v2.4s, v0.4s
 	WORD	$0x4ea6d422 // fsub v2.4s, v1.4s, v6.4s
-	VMOV	V16.B16, V1.B16
+	WORD	$0x4f210601 // sshr v1.4s, v16.4s, #31
 	VBSL	V5.B16, V0.B16, V1.B16
-	VMOV	V15.B16, V0.B16
+	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
 	FMOVQ	2176(R1), F0
@@ -2338,9 +2346,9 @@ loop:
 	FLDPQ	768(R1), (F2, F1)
 	WORD	$0x4ea0d445 // fsub v5.4s, v2.4s, v0.4s
 	WORD	$0x4ea6d422 // fsub v2.4s, v1.4s, v6.4s
-	VMOV	V16.B16, V1.B16
+	WORD	$0x4f210601 // sshr v1.4s, v16.4s, #31
 	VBSL	V5.B16, V0.B16, V1.B16
-	VMOV	V15.B16, V0.B16
+	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
 	FMOVQ	2176(R1), F0
@@ -2461,13 +2469,14 @@ loop:
 	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
 	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	VMOV	V12.B16, V1.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
 	VBSL	V2.B16, V4.B16, V1.B16
-	VMOV	V11.B16, V0.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
 	VBSL	V5.B16, V3.B16, V0.B16
-	VBSL	V4.B16, V2.B16, V12.B16
-	VMOV	V12.B16, V2.B16
-	VMOV	V11.B16, V8.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V4.B16, V2.B16, V6.B16
+	VMOV	V6.B16, V2.B16
+	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
 	VBSL	V3.B16, V5.B16, V8.B16
 	FMOVQ	0(R1), F3
 	VAND	V3.B16, V16.B16, V7.B16
@@ -2589,13 +2598,14 @@ loop:
 	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
 	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	VMOV	V12.B16, V1.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
 	VBSL	V2.B16, V4.B16, V1.B16
-	VMOV	V11.B16, V0.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
 	VBSL	V5.B16, V3.B16, V0.B16
-	VBSL	V4.B16, V2.B16, V12.B16
-	VMOV	V12.B16, V2.B16
-	VMOV	V11.B16, V8.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V4.B16, V2.B16, V6.B16
+	VMOV	V6.B16, V2.B16
+	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
 	VBSL	V3.B16, V5.B16, V8.B16
 	FMOVQ	0(R1), F3
 	VAND	V3.B16, V16.B16, V7.B16
@@ -2980,9 +2990,9 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VMOV	V12.B16, V2.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
-	VMOV	V11.B16, V1.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
@@ -3071,9 +3081,9 @@ loop:
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FLDPQ	768(R1), (F1, F0)
-	VMOV	V12.B16, V2.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
-	VMOV	V11.B16, V1.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s

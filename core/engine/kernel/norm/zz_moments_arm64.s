@@ -58,10 +58,12 @@ sumTail:
 	TBZ	$3, R0, lanes1
 	FLDPQ	0(R1), (F3, F2)
 lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V12.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
-	VBSL	V12.B16, V2.B16, V1.B16
-	VMOV	V1.B16, V2.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V12.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
@@ -148,10 +150,12 @@ diffTail:
 	TBZ	$3, R0, lanes2
 	FLDPQ	0(R4), (F3, F2)
 lanes2done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V20.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
-	VBSL	V20.B16, V2.B16, V1.B16
-	VMOV	V1.B16, V2.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V20.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
 	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
 	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s

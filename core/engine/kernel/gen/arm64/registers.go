@@ -15,6 +15,7 @@ type value struct {
 	lo, hi  Reg  // the same for a uniform one
 	uniform bool // all lanes are the same, wherever it is set
 	scalar  bool // uniform, set from memory, and only multiplied with: the first lane is enough
+	whole   bool // set by comparisons alone: all bits of a lane are the same
 	count   Reg  // of a mask: its number of lanes
 	isMask  bool
 	stale   bool // of a mask: something else than a mask has been put there since
@@ -30,7 +31,7 @@ type registers struct {
 // newRegisters looks at all uses first, to find out what each vector register is.
 func newRegisters(c *code, f *ir.Function) *registers {
 	r := &registers{c, map[reg.ID]Reg{}, map[reg.ID]*value{}}
-	set, same, fromMemory, factor := map[reg.ID]bool{}, map[reg.ID]bool{}, map[reg.ID]bool{}, map[reg.ID]bool{}
+	set, same, fromMemory, factor, whole := map[reg.ID]bool{}, map[reg.ID]bool{}, map[reg.ID]bool{}, map[reg.ID]bool{}, map[reg.ID]bool{}
 	all := func(m map[reg.ID]bool, id reg.ID, holds bool) {
 		if before, ok := m[id]; ok {
 			holds = holds && before
@@ -40,6 +41,7 @@ func newRegisters(c *code, f *ir.Function) *registers {
 	for _, i := range f.Instructions() {
 		for _, id := range vectorIDs(i.Outputs) {
 			set[id] = true
+			all(whole, id, i.Opcode == "VCMPPS" || i.Opcode == "VCMPPD")
 			all(same, id, isBroadcast(i) || isZeroing(i))
 			all(fromMemory, id, i.Opcode == "VBROADCASTSS" && isMemory(i.Operands[0]))
 		}
@@ -48,7 +50,7 @@ func newRegisters(c *code, f *ir.Function) *registers {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(set)) {
-		v := &value{lo: r.reg(vector)}
+		v := &value{lo: r.reg(vector), whole: whole[id]}
 		v.hi = v.lo
 		switch {
 		case same[id]:

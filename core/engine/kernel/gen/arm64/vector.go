@@ -221,13 +221,10 @@ func (r *registers) compared(name string, ops []operand.Op) bool {
 	case "VCMPPS", "VCMPPD":
 		n, _ := constantOf(ops[0])
 		r.pairwise(ops[1:], func(d Reg, from []Reg) { r.predicate(int(n), arrangement(name), d, from[1], from[0]) })
-	case "VBLENDVPS", "VBLENDVPD", "VPBLENDVB": // whose masks here have all bits of a lane alike
-		r.pairwise(ops, func(d Reg, from []Reg) {
-			t := r.temp()
-			r.copy(t, from[0])
-			r.neon("bsl 16b", t, from[1], from[2])
-			r.copy(d, t)
-		})
+	case "VBLENDVPS":
+		r.blend(32, ops)
+	case "VBLENDVPD":
+		r.blend(64, ops)
 	case "VANDNPS", "VANDNPD", "VPANDN":
 		r.pairwise(ops, func(d Reg, from []Reg) { r.neon("bic 16b", d, from[0], from[1]) })
 	case "VPCMPEQD":
@@ -241,6 +238,22 @@ func (r *registers) compared(name string, ops []operand.Op) bool {
 		return false
 	}
 	return true
+}
+
+// blend chooses lanes by sign bits, which become whole lanes of bits first unless a
+// comparison has made them.
+func (r *registers) blend(width int, ops []operand.Op) {
+	whole := r.value(ops[0]).whole
+	r.pairwise(ops, func(d Reg, from []Reg) {
+		t := r.temp()
+		if whole {
+			r.copy(t, from[0])
+		} else {
+			r.shift("sshr", width, width-1, t, from[0])
+		}
+		r.neon("bsl 16b", t, from[1], from[2])
+		r.copy(d, t)
+	})
 }
 
 func arrangement(name string) string {
