@@ -4,6 +4,26 @@ package conv
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
+// vecFramePlanes copies rows of planes to frames. It may write zeros behind a row.
+func vecFramePlanes(planeCopy *planeCopy) {
+	framePlanesNEON(planeCopy)
+}
+
+// vecCutPlanes copies rows out of frames. It may read behind a row.
+func vecCutPlanes(planeCopy *planeCopy) {
+	cutPlanesNEON(planeCopy)
+}
+
+// vecSplitPlanes copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.
+func vecSplitPlanes(planeCopy *planeCopy) {
+	splitPlanesNEON(planeCopy)
+}
+
+// vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
+func vecJoinPlanes(planeCopy *planeCopy) {
+	joinPlanesNEON(planeCopy)
+}
+
 // vecCopyRuns copies rows of vectors. step and width are bytes.
 func vecCopyRuns(rows int, vectors int, src *float32, step int, dst *float32, width int) {
 	copyRunsNEON(rows, vectors, src, step, dst, width)

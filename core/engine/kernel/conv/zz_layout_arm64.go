@@ -21,6 +21,54 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(dotStep{}.lanes)-8]
 )
 
+// The offsets at which the assembly reads planeTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.images)-0]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.xImage)-8]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.yImage)-16]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.groups)-24]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.xGroup)-32]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.yGroup)-40]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.taps)-48]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.off)-56]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.weights)-64]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.bias)-72]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.x)-80]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.y)-88]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.xStep)-96]
+	_ = [1]byte{}[unsafe.Offsetof(planeTile{}.yStep)-104]
+)
+
+// The offsets at which the assembly reads planeDots: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.images)-0]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.vectors)-16]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.xNext)-24]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.xImage)-32]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.dyNext)-40]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.dyImage)-48]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.dy)-56]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.out)-64]
+	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.x)-72]
+)
+
+// The offsets at which the assembly reads planeCopy: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.images)-0]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.vectors)-16]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.src)-24]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dst)-32]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.odd)-40]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.srcImage)-48]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.srcRow)-56]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dstImage)-64]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dstRow)-72]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.tail)-80]
+	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.tail2)-88]
+)
+
 // The offsets at which the assembly reads transform: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(transform{}.count)-0]

@@ -114,6 +114,11 @@ func vecReLU6Grad(saved *float32, dy *float32, dx *float32, n int) {
 	relu6GradNEON(saved, dy, dx, n)
 }
 
+// vecRowSums adds up each row of bytes.
+func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float32, bytes int) {
+	rowSumsNEON(rows, x, vectors, uintptr(tail), sums, bytes)
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	kernel.NoVectors()

@@ -19,6 +19,16 @@ func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahea
 	return momentsNEON(x, vectors, uintptr(tail), inverse, ahead)
 }
 
+// vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
+func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
+	layerNormRowsNEON(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
+}
+
+// vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	layerNormGradRowsNEON(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+}
+
 // vecNormReLU computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
 func vecNormReLU(x *float32, mean float32, scale float32, shift float32, y *float32, n int) {
 	normReLUNEON(x, mean, scale, shift, y, n)
