@@ -10,7 +10,7 @@ TEXT ·rowSumsAVX2(SB), NOSPLIT, $0-48
 	VXORPS Y0, Y0, Y0
 	MOVQ   rows+0(FP), DX
 
-row:
+rows:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
@@ -63,7 +63,7 @@ sumTail:
 	MOVQ         bytes+40(FP), BX
 	ADDQ         BX, AX
 	DECQ         DX
-	JNZ          row
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -75,7 +75,7 @@ TEXT ·rowSumsAVX512(SB), NOSPLIT, $0-48
 	VPXORD Z0, Z0, Z0
 	MOVQ   rows+0(FP), DX
 
-row:
+rows:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
@@ -130,6 +130,6 @@ sumTail:
 	MOVQ          bytes+40(FP), BX
 	ADDQ          BX, AX
 	DECQ          DX
-	JNZ           row
+	JNZ           rows
 	VZEROUPPER
 	RET

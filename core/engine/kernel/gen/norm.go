@@ -7,7 +7,7 @@ import (
 
 // norm has the passes of batch and layer norm, and sums those of float32 in float64.
 var (
-	norm = all(subMulAdd, normGrad)
+	norm = all(subMulAdd, normGrad, subMulAddRows, normGradRows)
 	sums = all(sum, sumSqDiff, sumAndDot)
 )
 
@@ -47,6 +47,44 @@ func normGrad(a *asm) {
 	a.ret()
 }
 
+// subMulAddRows is subMulAdd of planes that lie side by side, to the bit.
+func subMulAddRows(a *asm) {
+	a.function("subMulAddRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
+		"computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.")
+	x, y := a.gp("x"), a.gp("y")
+	factors := []reg.GPVirtual{a.gp("mean"), a.gp("scale"), a.gp("shift")}
+	a.eachRow(func() {
+		v := a.rowFactors(factors)
+		f := affine{v[0], v[1], v[2]}
+		a.row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v := a.vec()
+			load(operand.Mem{Base: p[0]}, v)
+			a.affine(f, v)
+			store(v, operand.Mem{Base: p[1]})
+		})
+	}, x, y)
+}
+
+// normGradRows is normGrad of planes that lie side by side, to the bit.
+func normGradRows(a *asm) {
+	a.function("normGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.")
+	x, dy, dx := a.gp("x"), a.gp("dy"), a.gp("dx")
+	factors := []reg.GPVirtual{a.gp("mean"), a.gp("meanDy"), a.gp("slope"), a.gp("scale")}
+	a.eachRow(func() {
+		v := a.rowFactors(factors)
+		f := normGradient{a, v[0], v[1], v[2], v[3]}
+		a.row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.vec(), a.vec()
+			load(operand.Mem{Base: p[0]}, v)
+			f.slopes(v)
+			load(operand.Mem{Base: p[1]}, g)
+			f.output(v, g)
+			store(g, operand.Mem{Base: p[2]})
+		})
+	}, x, dy, dx)
+}
+
 // normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.
 type normGradient struct {
 	a                          *asm
@@ -60,6 +98,10 @@ func (a *asm) normGradient() normGradient {
 // input loads x and computes (x−mean)·slope.
 func (f normGradient) input(x operand.Mem, v reg.VecVirtual) {
 	f.a.move(x, v)
+	f.slopes(v)
+}
+
+func (f normGradient) slopes(v reg.VecVirtual) {
 	f.a.sub(f.mean, v, v)
 	f.a.mul(f.slope, v, v)
 }

@@ -20,11 +20,21 @@ func rowSums(a *asm) {
 // eachRow runs body for each of the parameter rows, and moves the pointers on by the parameter bytes.
 func (a *asm) eachRow(body func(), pointers ...reg.GPVirtual) {
 	rows := a.gp("rows")
-	a.Label("row")
+	a.Label("rows")
 	body()
 	a.advance(a.gp("bytes"), pointers...)
-	a.countDown(rows, "row")
+	a.countDown(rows, "rows")
 	a.ret()
+}
+
+// rowFactors copies a float32 from each of the pointers to every lane, and moves them on.
+func (a *asm) rowFactors(pointers []reg.GPVirtual) []reg.VecVirtual {
+	v := a.vecs(len(pointers))
+	for i, p := range pointers {
+		a.spread(operand.Mem{Base: p}, v[i])
+	}
+	a.advance(operand.U8(4), pointers...)
+	return v
 }
 
 // row runs body for every vector of a row, and for the lanes of tail if there is a rest, with pointers to it.

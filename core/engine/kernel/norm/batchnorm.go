@@ -112,9 +112,33 @@ func planeMoments(x []float32, s *planeSize) moments {
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may
 // be nil. y may be x.
 func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
+	if kernel.HasVectors[T]() {
+		var scale, shift [applyChannels]T
+		for lo := 0; lo < c; lo += applyChannels {
+			hi := min(lo+applyChannels, c)
+			affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+			for i := range n {
+				at := (i*c + lo) * hw
+				subMulAddPlanes(hi-lo, hw, x[at:], mean[lo:], scale[:], shift[:], y[at:])
+			}
+		}
+		return
+	}
 	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
 		subMulAdd(x[at:][:hw], mean[ch], scale, shift, y[at:][:hw])
 	})
+}
+
+// subMulAddPlanes is subMulAdd of float32 planes that lie side by side.
+func subMulAddPlanes[T kernel.Float](planes, hw int, x, mean, scale, shift, y []T) {
+	lanes := kernel.Lanes()
+	vecSubMulAddRows(planes, kernel.Ptr32(x), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean), kernel.Ptr32(scale), kernel.Ptr32(shift), kernel.Ptr32(y), 4*hw)
+}
+
+// normGradPlanes is normGrad of float32 planes that lie side by side.
+func normGradPlanes[T kernel.Float](planes, hw int, x, dy, mean, meanDy, slope, scale, dx []T) {
+	lanes := kernel.Lanes()
+	vecNormGradRows(planes, kernel.Ptr32(x), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean), kernel.Ptr32(meanDy), kernel.Ptr32(slope), kernel.Ptr32(scale), kernel.Ptr32(dx), 4*hw)
 }
 
 // eachPlane calls f for every plane with its offset, its channel, and that channel's

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
@@ -43,6 +44,35 @@ func TestPlaneMoments(t *testing.T) {
 		mean, variance := make([]float32, 1), make([]float32, 1)
 		if BatchNormStats(1, 1, 100, x, mean, variance); mean[0]-mean[0] == 0 || variance[0]-variance[0] == 0 {
 			t.Errorf("mean %v and variance %v of an infinity", mean, variance)
+		}
+	})
+}
+
+// Planes that lie side by side give the bits that each gives alone, at any length, and
+// nothing behind them is written.
+func TestPlanesBits(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		if !kernel.HasVectors[float32]() {
+			return // plain Go goes plane by plane
+		}
+		const planes = 5
+		mean, meanDy := kerneltest.Random[float32](3, planes), kerneltest.Random[float32](4, planes)
+		slope, scale := kerneltest.Random[float32](5, planes), kerneltest.Random[float32](6, planes)
+		for _, hw := range []int{1, 4, 7, 8, 9, 15, 16, 17, 31, 49, 64, 100, 196} {
+			x, dy := kerneltest.Awkward(1, planes*hw), kerneltest.Awkward(2, planes*hw)
+			y, dx := kerneltest.Exactly[float32](planes*hw), kerneltest.Exactly[float32](planes*hw)
+			subMulAddPlanes(planes, hw, x, mean, scale, slope, y.Room)
+			normGradPlanes(planes, hw, x, dy, mean, meanDy, slope, scale, dx.Room)
+			wantY, wantDx := make([]float32, planes*hw), make([]float32, planes*hw)
+			for p := range planes {
+				at := p * hw
+				subMulAdd(x[at:][:hw], mean[p], scale[p], slope[p], wantY[at:][:hw])
+				normGrad(x[at:][:hw], dy[at:][:hw], mean[p], meanDy[p], slope[p], scale[p], wantDx[at:][:hw])
+			}
+			kerneltest.SameBits(t, "y", y.Room, wantY)
+			kerneltest.SameBits(t, "dx", dx.Room, wantDx)
+			y.Check(t, "y")
+			dx.Check(t, "dx")
 		}
 	})
 }

@@ -55,6 +55,11 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 	}
 	for i := range n {
+		if from := dyOrGated(y, dy, d); from != nil && kernel.HasVectors[T]() {
+			at := (i*c + lo) * hw
+			normGradPlanes(hi-lo, hw, x[at:], from[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
+			continue
+		}
 		for ch := lo; ch < hi; ch++ {
 			at, j := (i*c+ch)*hw, ch-lo
 			switch {
@@ -67,6 +72,15 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 			}
 		}
 	}
+}
+
+// dyOrGated is the gradient of the norm's output where it lies in memory: dy without a ReLU,
+// d where it was written; else nil.
+func dyOrGated[T any](y, dy, d []T) []T {
+	if y == nil {
+		return dy
+	}
+	return d
 }
 
 // normReLU computes a plane; r may be nil.

@@ -30,7 +30,7 @@ TEXT ·layerNormRowsAVX2(SB), NOSPLIT, $0-96
 	VXORPS Y0, Y0, Y0
 	MOVQ   rows+0(FP), SI
 
-row:
+rows:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -213,7 +213,7 @@ applyDone:
 	ADDQ DI, AX
 	ADDQ DI, CX
 	DECQ SI
-	JNZ  row
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -227,7 +227,7 @@ TEXT ·layerNormGradRowsAVX2(SB), NOSPLIT, $0-112
 	MOVQ invstd+32(FP), SI
 	MOVQ rows+0(FP), DI
 
-row:
+rows:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	ADDQ         $0x04, BX
@@ -357,7 +357,7 @@ inputDone:
 	ADDQ R8, CX
 	ADDQ R8, DX
 	DECQ DI
-	JNZ  row
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -389,7 +389,7 @@ TEXT ·layerNormRowsAVX512(SB), NOSPLIT, $0-96
 	VPXORD Z0, Z0, Z0
 	MOVQ   rows+0(FP), SI
 
-row:
+rows:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
@@ -578,7 +578,7 @@ applyDone:
 	ADDQ DI, AX
 	ADDQ DI, CX
 	DECQ SI
-	JNZ  row
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -592,7 +592,7 @@ TEXT ·layerNormGradRowsAVX512(SB), NOSPLIT, $0-112
 	MOVQ invstd+32(FP), SI
 	MOVQ rows+0(FP), DI
 
-row:
+rows:
 	VBROADCASTSS (BX), Z0
 	VBROADCASTSS (SI), Z1
 	ADDQ         $0x04, BX
@@ -726,6 +726,6 @@ inputDone:
 	ADDQ R8, CX
 	ADDQ R8, DX
 	DECQ DI
-	JNZ  row
+	JNZ  rows
 	VZEROUPPER
 	RET

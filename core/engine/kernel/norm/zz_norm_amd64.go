@@ -12,6 +12,16 @@ func subMulAddAVX2(x *float32, mean float32, scale float32, shift float32, y *fl
 //go:noescape
 func normGradAVX2(x *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
 
+// subMulAddRowsAVX2 computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normGradRowsAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
 // subMulAddAVX512 computes y = (x−mean)·scale + shift. n is a multiple of 16.
 //
 //go:noescape
@@ -21,3 +31,13 @@ func subMulAddAVX512(x *float32, mean float32, scale float32, shift float32, y *
 //
 //go:noescape
 func normGradAVX512(x *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
+
+// subMulAddRowsAVX512 computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normGradRowsAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

@@ -81,6 +81,127 @@ done:
 	VZEROUPPER
 	RET
 
+// func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX
+TEXT ·subMulAddRowsAVX2(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ mean+40(FP), DX
+	MOVQ scale+48(FP), BX
+	MOVQ shift+56(FP), SI
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Y3
+	VSUBPS  Y0, Y3, Y3
+	VMULPS  Y1, Y3, Y3
+	VADDPS  Y2, Y3, Y3
+	VMOVUPS Y3, (R10)
+	ADDQ    $0x20, R9
+	ADDQ    $0x20, R10
+	JMP     row
+
+rowTail:
+	MOVQ       rest+24(FP), R8
+	TESTQ      R8, R8
+	JZ         rowDone
+	MOVQ       tail+32(FP), R8
+	VMOVUPS    (R8), Y3
+	VMASKMOVPS (R9), Y3, Y4
+	VSUBPS     Y0, Y4, Y4
+	VMULPS     Y1, Y4, Y4
+	VADDPS     Y2, Y4, Y4
+	VMASKMOVPS Y4, Y3, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX
+TEXT ·normGradRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ meanDy+56(FP), SI
+	MOVQ slope+64(FP), DI
+	MOVQ scale+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS (R8), Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+24(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Y4
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VMOVUPS (R12), Y5
+	VSUBPS  Y1, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VMOVUPS Y5, (R13)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, R13
+	JMP     row
+
+rowTail:
+	MOVQ       rest+32(FP), R10
+	TESTQ      R10, R10
+	JZ         rowDone
+	MOVQ       tail+40(FP), R10
+	VMOVUPS    (R10), Y4
+	VMASKMOVPS (R11), Y4, Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VMASKMOVPS (R12), Y4, Y0
+	VSUBPS     Y1, Y0, Y0
+	VSUBPS     Y5, Y0, Y0
+	VMULPS     Y3, Y0, Y0
+	VMASKMOVPS Y0, Y4, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	DECQ R9
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func subMulAddAVX512(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·subMulAddAVX512(SB), NOSPLIT, $0-40
@@ -144,5 +265,126 @@ loop:
 	JMP     loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·subMulAddRowsAVX512(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ mean+40(FP), DX
+	MOVQ scale+48(FP), BX
+	MOVQ shift+56(FP), SI
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS (SI), Z2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Z3
+	VSUBPS  Z0, Z3, Z3
+	VMULPS  Z1, Z3, Z3
+	VADDPS  Z2, Z3, Z3
+	VMOVUPS Z3, (R10)
+	ADDQ    $0x40, R9
+	ADDQ    $0x40, R10
+	JMP     row
+
+rowTail:
+	MOVQ      rest+24(FP), R8
+	TESTQ     R8, R8
+	JZ        rowDone
+	MOVQ      tail+32(FP), R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (R9), K1, Z3
+	VSUBPS    Z0, Z3, Z3
+	VMULPS    Z1, Z3, Z3
+	VADDPS    Z2, Z3, Z3
+	VMOVUPS   Z3, K1, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·normGradRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ meanDy+56(FP), SI
+	MOVQ slope+64(FP), DI
+	MOVQ scale+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	VBROADCASTSS (R8), Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+24(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Z4
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMOVUPS (R12), Z5
+	VSUBPS  Z1, Z5, Z5
+	VSUBPS  Z4, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VMOVUPS Z5, (R13)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, R12
+	ADDQ    $0x40, R13
+	JMP     row
+
+rowTail:
+	MOVQ      rest+32(FP), R10
+	TESTQ     R10, R10
+	JZ        rowDone
+	MOVQ      tail+40(FP), R10
+	KMOVW     R10, K1
+	VMOVUPS.Z (R11), K1, Z4
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VMOVUPS.Z (R12), K1, Z0
+	VSUBPS    Z1, Z0, Z0
+	VSUBPS    Z4, Z0, Z0
+	VMULPS    Z3, Z0, Z0
+	VMOVUPS   Z0, K1, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	DECQ R9
+	JNZ  rows
 	VZEROUPPER
 	RET
