@@ -27,6 +27,12 @@ func kernelCases() (cases []func() Kernel) {
 	}
 	add(func() Kernel { return gemmCase("gemm grad input", false, false, 64, 512, 256) })
 	add(func() Kernel { return gemmCase("gemm grad weight", true, false, 512, 784, 64) })
+	for _, s := range [][2]int{{8, 64}, {64, 8}} { // a linear layer over the last of several dimensions, from and to few features
+		const rows = 8192
+		add(func() Kernel { return gemmCase("gemm", false, true, rows, s[1], s[0]) })
+		add(func() Kernel { return gemmCase("gemm grad input", false, false, rows, s[0], s[1]) })
+		add(func() Kernel { return gemmCase("gemm grad weight", true, false, s[1], s[0], rows) })
+	}
 	for _, c := range slices.Concat(convolutions, manyShapes) {
 		for _, d := range directionsOf(&c) {
 			add(func() Kernel { return convCase("conv2d"+d.suffix, c, d.run) })

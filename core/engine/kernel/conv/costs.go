@@ -15,7 +15,8 @@ const (
 	tileCalls  = 22.0 // a call of the micro-kernel, and storing its tile
 	dotCalls   = 45.0 // a call of that of weight gradients, and adding up its lanes
 	dotSum     = 6.0  // one such sum
-	dotLosses  = 1.8  // of a step of it, whose loads are masked
+	dotLosses  = 1.3  // of a step of it
+	dotMasks   = 1.4  // of its masked loads with AVX2
 	rowCopies  = 12.0 // copying a short row of an image
 	elemCopies = 1.1  // copying an element that lies apart from the next
 	weightCopy = 1.2  // packing a weight one by one
@@ -101,6 +102,9 @@ func (p *Shape) directCost(d Direction) float64 {
 	steps := float64(p.N * oh * kernel.CeilDiv(ow, kernel.Lanes()))
 	calls := float64(kernel.CeilDiv(kg, rows) * kernel.CeilDiv(p.patch(), s.dotCols))
 	step := dotLosses * max(fmas(float64(rows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
+	if kernel.Current() == kernel.AVX2 {
+		step *= dotMasks
+	}
 	batches := float64(kernel.CeilDiv(p.N, p.gradBatch()))
 	return float64(g) * (float64(p.N)*frames(f) + calls*(steps*step+batches*(dotCalls+dotSum*float64(rows*s.dotCols))))
 }
@@ -145,7 +149,7 @@ func (p *Shape) columnsCost(d Direction) float64 {
 		c += float64(pixels) * colCopies * float64(taps)
 	}
 	if p.StrideW > 2 && d != ToInput {
-		c += 2 * elemCopies * float64(p.N*cg*p.H*p.W)
+		c += 3 * elemCopies * float64(p.N*cg*p.H*p.W)
 	}
 	return float64(g) * (c + productCost(out, pixels, taps))
 }

@@ -57,7 +57,8 @@ func (f *Finish[T]) apply(m, n int, c []T, ldc int) {
 // product is a matrix product in float32 at a level with vectors.
 type product struct {
 	gemmCall[float32]
-	f Finish[float32]
+	f           Finish[float32]
+	startAtBias bool // along: C's rows begin as the bias
 }
 
 // asProduct views a call whose T is float32.
@@ -76,17 +77,21 @@ func asProduct[T kernel.Float](g *gemmCall[T], f Finish[T]) product {
 const (
 	blockA   = 1 << 16 // elements of A, across
 	deepest  = 512     // of k, across; longer sums in one register round visibly worse
+	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products
 	packFrom = 128     // rows of C from which it pays to pack B
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
 // both, one of them has to be transposed, and across transposes A: the batch, not the weights.
 func (p *product) run(scratch []float32) {
-	if p.alpha == 1 && p.a.col == 1 && p.b.row == 1 && p.f.Gate == nil {
+	if p.alpha == 1 && p.a.col == 1 && p.b.row == 1 && p.f.Gate == nil && (p.k > shallow || p.f.ReLU || p.n < p.Lanes) {
 		p.runAcross(scratch)
 		return
 	}
 	after := p.f
+	if p.startAtBias = after.Bias != nil && !p.add; p.startAtBias {
+		after.Bias = nil
+	}
 	if after.Bias != nil || after.ReLU {
 		p.f.Gate = nil
 	} else {
@@ -197,7 +202,12 @@ func (p *product) packedFrom(n int) int {
 // alongBlock multiplies m×k of A with k×n of B, whose panels from column packed on are packed.
 func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, packedB []float32) {
 	t := strip{k: k, ldc: 4 * p.ldc}
-	if p.add || l > 0 {
+	if p.startAtBias && l == 0 {
+		for row := i; row < i+m; row++ {
+			copy(p.c[row*p.ldc+j:][:n], p.f.Bias[j:])
+		}
+	}
+	if p.add || p.startAtBias || l > 0 {
 		t.add = 1
 	}
 	inPlace := p.a.row == 1 && p.alpha == 1

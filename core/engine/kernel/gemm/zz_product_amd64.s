@@ -52,11 +52,21 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y1, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y1, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -148,30 +158,30 @@ transpose:
 	MOVQ         80(AX), R10
 	VMOVUPS      (R10), Y3
 	MOVQ         112(AX), R10
-	VMOVUPS      (R10), Y9
-	VMASKMOVPS   (DI), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVSS       X5, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y5
-	VMASKMOVPS   (DI), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVSS       X6, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y5
-	VMASKMOVPS   (DI), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVSS       X0, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -180,7 +190,7 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (DI)
+	VMOVSS       X8, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -189,7 +199,7 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (DI)
+	VMOVSS       X1, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -198,7 +208,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (DI)
+	VMOVSS       X4, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -207,7 +217,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (DI)
+	VMOVSS       X2, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -216,7 +226,7 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (DI)
+	VMOVSS       X7, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -288,12 +298,25 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y2, R10
+	VMOVMSKPS Y3, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y2, (SI)
 	VMASKMOVPS Y1, Y3, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -396,30 +419,30 @@ transpose:
 	MOVQ         80(AX), R10
 	VMOVUPS      (R10), Y4
 	MOVQ         112(AX), R10
-	VMOVUPS      (R10), Y10
-	VMASKMOVPS   (DI), Y10, Y10
-	VADDPS       Y10, Y6, Y6
-	VBROADCASTSS 120(AX), Y10
-	VMAXPS       Y6, Y10, Y6
-	VMASKMOVPS   Y6, Y4, (DI)
+	VMOVUPS      (R10), Y4
+	VMASKMOVPS   (DI), Y4, Y4
+	VADDPS       Y4, Y6, Y6
+	VBROADCASTSS 120(AX), Y4
+	VMAXPS       Y6, Y4, Y6
+	VMOVSS       X6, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y6
-	VMASKMOVPS   (DI), Y6, Y6
-	VADDPS       Y6, Y7, Y7
-	VBROADCASTSS 120(AX), Y6
-	VMAXPS       Y7, Y6, Y7
-	VMASKMOVPS   Y7, Y4, (DI)
+	VMOVUPS      (R10), Y4
+	VMASKMOVPS   (DI), Y4, Y4
+	VADDPS       Y4, Y7, Y7
+	VBROADCASTSS 120(AX), Y4
+	VMAXPS       Y7, Y4, Y7
+	VMOVSS       X7, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y6
-	VMASKMOVPS   (DI), Y6, Y6
-	VADDPS       Y6, Y0, Y0
-	VBROADCASTSS 120(AX), Y6
-	VMAXPS       Y0, Y6, Y0
-	VMASKMOVPS   Y0, Y4, (DI)
+	VMOVUPS      (R10), Y4
+	VMASKMOVPS   (DI), Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VBROADCASTSS 120(AX), Y4
+	VMAXPS       Y0, Y4, Y0
+	VMOVSS       X0, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -428,7 +451,7 @@ transpose:
 	VADDPS       Y0, Y9, Y9
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y9, Y0, Y9
-	VMASKMOVPS   Y9, Y4, (DI)
+	VMOVSS       X9, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -437,7 +460,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y4, (DI)
+	VMOVSS       X2, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -446,7 +469,7 @@ transpose:
 	VADDPS       Y0, Y5, Y5
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y5, Y0, Y5
-	VMASKMOVPS   Y5, Y4, (DI)
+	VMOVSS       X5, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -455,7 +478,7 @@ transpose:
 	VADDPS       Y0, Y3, Y3
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y3, Y0, Y3
-	VMASKMOVPS   Y3, Y4, (DI)
+	VMOVSS       X3, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -464,7 +487,7 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y4, (DI)
+	VMOVSS       X8, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -502,30 +525,30 @@ transpose:
 	MOVQ         80(AX), R10
 	VMOVUPS      (R10), Y3
 	MOVQ         112(AX), R10
-	VMOVUPS      (R10), Y9
-	VMASKMOVPS   (DI), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVSS       X5, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y5
-	VMASKMOVPS   (DI), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVSS       X6, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
-	VMOVUPS      (R10), Y5
-	VMASKMOVPS   (DI), Y5, Y5
-	VADDPS       Y5, Y1, Y1
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y1, Y5, Y1
-	VMASKMOVPS   Y1, Y3, (DI)
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DI), Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y1, Y3, Y1
+	VMOVSS       X1, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -534,7 +557,7 @@ transpose:
 	VADDPS       Y1, Y8, Y8
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y8, Y1, Y8
-	VMASKMOVPS   Y8, Y3, (DI)
+	VMOVSS       X8, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -543,7 +566,7 @@ transpose:
 	VADDPS       Y1, Y0, Y0
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y0, Y1, Y0
-	VMASKMOVPS   Y0, Y3, (DI)
+	VMOVSS       X0, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -552,7 +575,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (DI)
+	VMOVSS       X4, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -561,7 +584,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (DI)
+	VMOVSS       X2, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -570,7 +593,7 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (DI)
+	VMOVSS       X7, (DI)
 	ADDQ         R8, DI
 	DECQ         R9
 	JZ           stored
@@ -646,13 +669,25 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y2, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y1, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y2, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y1, Y2, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -755,30 +790,30 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y3
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVSD       X5, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVSD       X6, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVSD       X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -787,7 +822,7 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (R8)
+	VMOVSD       X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -796,7 +831,7 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (R8)
+	VMOVSD       X1, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -805,7 +840,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (R8)
+	VMOVSD       X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -814,7 +849,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (R8)
+	VMOVSD       X2, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -823,7 +858,7 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (R8)
+	VMOVSD       X7, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -914,15 +949,31 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y4, R10
+	VMOVMSKPS Y5, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	VMOVUPS   Y3, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y4, (SI)
 	VMASKMOVPS Y1, Y5, 32(SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y2, Y4, (SI)
 	VMASKMOVPS Y3, Y5, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -1042,30 +1093,30 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y5
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y11
-	VMASKMOVPS   (R8), Y11, Y11
-	VADDPS       Y11, Y7, Y7
-	VBROADCASTSS 120(AX), Y11
-	VMAXPS       Y7, Y11, Y7
-	VMASKMOVPS   Y7, Y5, (R8)
+	VMOVUPS      (R11), Y5
+	VMASKMOVPS   (R8), Y5, Y5
+	VADDPS       Y5, Y7, Y7
+	VBROADCASTSS 120(AX), Y5
+	VMAXPS       Y7, Y5, Y7
+	VMOVSD       X7, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y7
-	VMASKMOVPS   (R8), Y7, Y7
-	VADDPS       Y7, Y8, Y8
-	VBROADCASTSS 120(AX), Y7
-	VMAXPS       Y8, Y7, Y8
-	VMASKMOVPS   Y8, Y5, (R8)
+	VMOVUPS      (R11), Y5
+	VMASKMOVPS   (R8), Y5, Y5
+	VADDPS       Y5, Y8, Y8
+	VBROADCASTSS 120(AX), Y5
+	VMAXPS       Y8, Y5, Y8
+	VMOVSD       X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y7
-	VMASKMOVPS   (R8), Y7, Y7
-	VADDPS       Y7, Y0, Y0
-	VBROADCASTSS 120(AX), Y7
-	VMAXPS       Y0, Y7, Y0
-	VMASKMOVPS   Y0, Y5, (R8)
+	VMOVUPS      (R11), Y5
+	VMASKMOVPS   (R8), Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 120(AX), Y5
+	VMAXPS       Y0, Y5, Y0
+	VMOVSD       X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1074,7 +1125,7 @@ transpose:
 	VADDPS       Y0, Y10, Y10
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y10, Y0, Y10
-	VMASKMOVPS   Y10, Y5, (R8)
+	VMOVSD       X10, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1083,7 +1134,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y5, (R8)
+	VMOVSD       X2, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1092,7 +1143,7 @@ transpose:
 	VADDPS       Y0, Y6, Y6
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y6, Y0, Y6
-	VMASKMOVPS   Y6, Y5, (R8)
+	VMOVSD       X6, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1101,7 +1152,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y5, (R8)
+	VMOVSD       X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1110,7 +1161,7 @@ transpose:
 	VADDPS       Y0, Y9, Y9
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y9, Y0, Y9
-	VMASKMOVPS   Y9, Y5, (R8)
+	VMOVSD       X9, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1147,30 +1198,30 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y2
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y2, (R8)
+	VMOVUPS      (R11), Y2
+	VMASKMOVPS   (R8), Y2, Y2
+	VADDPS       Y2, Y5, Y5
+	VBROADCASTSS 120(AX), Y2
+	VMAXPS       Y5, Y2, Y5
+	VMOVSD       X5, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y2, (R8)
+	VMOVUPS      (R11), Y2
+	VMASKMOVPS   (R8), Y2, Y2
+	VADDPS       Y2, Y6, Y6
+	VBROADCASTSS 120(AX), Y2
+	VMAXPS       Y6, Y2, Y6
+	VMOVSD       X6, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y1, Y1
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y1, Y5, Y1
-	VMASKMOVPS   Y1, Y2, (R8)
+	VMOVUPS      (R11), Y2
+	VMASKMOVPS   (R8), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VBROADCASTSS 120(AX), Y2
+	VMAXPS       Y1, Y2, Y1
+	VMOVSD       X1, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1179,7 +1230,7 @@ transpose:
 	VADDPS       Y1, Y8, Y8
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y8, Y1, Y8
-	VMASKMOVPS   Y8, Y2, (R8)
+	VMOVSD       X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1188,7 +1239,7 @@ transpose:
 	VADDPS       Y1, Y3, Y3
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y3, Y1, Y3
-	VMASKMOVPS   Y3, Y2, (R8)
+	VMOVSD       X3, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1197,7 +1248,7 @@ transpose:
 	VADDPS       Y1, Y4, Y4
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y4, Y1, Y4
-	VMASKMOVPS   Y4, Y2, (R8)
+	VMOVSD       X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1206,7 +1257,7 @@ transpose:
 	VADDPS       Y1, Y0, Y0
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y0, Y1, Y0
-	VMASKMOVPS   Y0, Y2, (R8)
+	VMOVSD       X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1215,7 +1266,7 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y2, (R8)
+	VMOVSD       X7, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1303,15 +1354,29 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y3, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y1, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y3, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y1, Y3, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y2, Y3, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -1425,30 +1490,33 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y3
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVSD       X5, (R8)
+	VEXTRACTPS   $0x02, X5, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVSD       X6, (R8)
+	VEXTRACTPS   $0x02, X6, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVSD       X0, (R8)
+	VEXTRACTPS   $0x02, X0, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1457,7 +1525,8 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (R8)
+	VMOVSD       X8, (R8)
+	VEXTRACTPS   $0x02, X8, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1466,7 +1535,8 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (R8)
+	VMOVSD       X1, (R8)
+	VEXTRACTPS   $0x02, X1, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1475,7 +1545,8 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (R8)
+	VMOVSD       X4, (R8)
+	VEXTRACTPS   $0x02, X4, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1484,7 +1555,8 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (R8)
+	VMOVSD       X2, (R8)
+	VEXTRACTPS   $0x02, X2, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1493,7 +1565,8 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (R8)
+	VMOVSD       X7, (R8)
+	VEXTRACTPS   $0x02, X7, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1603,6 +1676,23 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y6, R10
+	VMOVMSKPS Y7, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	VMOVUPS   Y3, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	VMOVUPS   Y5, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y6, (SI)
 	VMASKMOVPS Y1, Y7, 32(SI)
 	ADDQ       DI, SI
@@ -1612,9 +1702,11 @@ store:
 	VMASKMOVPS Y4, Y6, (SI)
 	VMASKMOVPS Y5, Y7, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -1751,30 +1843,33 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y6
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y12
-	VMASKMOVPS   (R8), Y12, Y12
-	VADDPS       Y12, Y8, Y8
-	VBROADCASTSS 120(AX), Y12
-	VMAXPS       Y8, Y12, Y8
-	VMASKMOVPS   Y8, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y8, Y8
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y8, Y6, Y8
+	VMOVSD       X8, (R8)
+	VEXTRACTPS   $0x02, X8, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y8
-	VMASKMOVPS   (R8), Y8, Y8
-	VADDPS       Y8, Y9, Y9
-	VBROADCASTSS 120(AX), Y8
-	VMAXPS       Y9, Y8, Y9
-	VMASKMOVPS   Y9, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y9, Y9
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y9, Y6, Y9
+	VMOVSD       X9, (R8)
+	VEXTRACTPS   $0x02, X9, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y8
-	VMASKMOVPS   (R8), Y8, Y8
-	VADDPS       Y8, Y0, Y0
-	VBROADCASTSS 120(AX), Y8
-	VMAXPS       Y0, Y8, Y0
-	VMASKMOVPS   Y0, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y0, Y6, Y0
+	VMOVSD       X0, (R8)
+	VEXTRACTPS   $0x02, X0, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1783,7 +1878,8 @@ transpose:
 	VADDPS       Y0, Y11, Y11
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y11, Y0, Y11
-	VMASKMOVPS   Y11, Y6, (R8)
+	VMOVSD       X11, (R8)
+	VEXTRACTPS   $0x02, X11, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1792,7 +1888,8 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y6, (R8)
+	VMOVSD       X2, (R8)
+	VEXTRACTPS   $0x02, X2, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1801,7 +1898,8 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y6, (R8)
+	VMOVSD       X7, (R8)
+	VEXTRACTPS   $0x02, X7, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1810,7 +1908,8 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y6, (R8)
+	VMOVSD       X4, (R8)
+	VEXTRACTPS   $0x02, X4, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1819,7 +1918,8 @@ transpose:
 	VADDPS       Y0, Y10, Y10
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y10, Y0, Y10
-	VMASKMOVPS   Y10, Y6, (R8)
+	VMOVSD       X10, (R8)
+	VEXTRACTPS   $0x02, X10, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -1855,75 +1955,83 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y0
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y4, Y4
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y4, Y9, Y4
-	VMASKMOVPS   Y4, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y4, Y4
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y4, Y0, Y4
+	VMOVSD       X4, (R8)
+	VEXTRACTPS   $0x02, X4, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y4
-	VMASKMOVPS   (R8), Y4, Y4
-	VADDPS       Y4, Y6, Y6
-	VBROADCASTSS 120(AX), Y4
-	VMAXPS       Y6, Y4, Y6
-	VMASKMOVPS   Y6, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y6, Y6
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y6, Y0, Y6
+	VMOVSD       X6, (R8)
+	VEXTRACTPS   $0x02, X6, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y4
-	VMASKMOVPS   (R8), Y4, Y4
-	VADDPS       Y4, Y1, Y1
-	VBROADCASTSS 120(AX), Y4
-	VMAXPS       Y1, Y4, Y1
-	VMASKMOVPS   Y1, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y1, Y1
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y1, Y0, Y1
+	VMOVSD       X1, (R8)
+	VEXTRACTPS   $0x02, X1, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y1
-	VMASKMOVPS   (R8), Y1, Y1
-	VADDPS       Y1, Y8, Y8
-	VBROADCASTSS 120(AX), Y1
-	VMAXPS       Y8, Y1, Y8
-	VMASKMOVPS   Y8, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y8, Y8
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y8, Y0, Y8
+	VMOVSD       X8, (R8)
+	VEXTRACTPS   $0x02, X8, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y1
-	VMASKMOVPS   (R8), Y1, Y1
-	VADDPS       Y1, Y3, Y3
-	VBROADCASTSS 120(AX), Y1
-	VMAXPS       Y3, Y1, Y3
-	VMASKMOVPS   Y3, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y3, Y3
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y3, Y0, Y3
+	VMOVSD       X3, (R8)
+	VEXTRACTPS   $0x02, X3, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y1
-	VMASKMOVPS   (R8), Y1, Y1
-	VADDPS       Y1, Y2, Y2
-	VBROADCASTSS 120(AX), Y1
-	VMAXPS       Y2, Y1, Y2
-	VMASKMOVPS   Y2, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y2, Y0, Y2
+	VMOVSD       X2, (R8)
+	VEXTRACTPS   $0x02, X2, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y1
-	VMASKMOVPS   (R8), Y1, Y1
-	VADDPS       Y1, Y5, Y5
-	VBROADCASTSS 120(AX), Y1
-	VMAXPS       Y5, Y1, Y5
-	VMASKMOVPS   Y5, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y5, Y5
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y5, Y0, Y5
+	VMOVSD       X5, (R8)
+	VEXTRACTPS   $0x02, X5, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y1
-	VMASKMOVPS   (R8), Y1, Y1
-	VADDPS       Y1, Y7, Y7
-	VBROADCASTSS 120(AX), Y1
-	VMAXPS       Y7, Y1, Y7
-	VMASKMOVPS   Y7, Y0, (R8)
+	VMOVUPS      (R11), Y0
+	VMASKMOVPS   (R8), Y0, Y0
+	VADDPS       Y0, Y7, Y7
+	VBROADCASTSS 120(AX), Y0
+	VMAXPS       Y7, Y0, Y7
+	VMOVSD       X7, (R8)
+	VEXTRACTPS   $0x02, X7, 8(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2023,6 +2131,20 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y4, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y1, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y3, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y4, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y1, Y4, (SI)
@@ -2031,9 +2153,11 @@ store:
 	ADDQ       DI, SI
 	VMASKMOVPS Y3, Y4, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -2162,30 +2286,30 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y3
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVUPS      X5, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVUPS      X6, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVUPS      X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2194,7 +2318,7 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (R8)
+	VMOVUPS      X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2203,7 +2327,7 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (R8)
+	VMOVUPS      X1, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2212,7 +2336,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (R8)
+	VMOVUPS      X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2221,7 +2345,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (R8)
+	VMOVUPS      X2, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2230,7 +2354,7 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (R8)
+	VMOVUPS      X7, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2359,6 +2483,26 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y8, R10
+	VMOVMSKPS Y9, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	VMOVUPS   Y3, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	VMOVUPS   Y5, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y6, (SI)
+	VMOVUPS   Y7, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y8, (SI)
 	VMASKMOVPS Y1, Y9, 32(SI)
 	ADDQ       DI, SI
@@ -2371,9 +2515,11 @@ store:
 	VMASKMOVPS Y6, Y8, (SI)
 	VMASKMOVPS Y7, Y9, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -2531,30 +2677,30 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y6
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y13
-	VMASKMOVPS   (R8), Y13, Y13
-	VADDPS       Y13, Y9, Y9
-	VBROADCASTSS 120(AX), Y13
-	VMAXPS       Y9, Y13, Y9
-	VMASKMOVPS   Y9, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y9, Y9
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y9, Y6, Y9
+	VMOVUPS      X9, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y10, Y10
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y10, Y9, Y10
-	VMASKMOVPS   Y10, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y10, Y10
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y10, Y6, Y10
+	VMOVUPS      X10, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y0, Y0
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y0, Y9, Y0
-	VMASKMOVPS   Y0, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y0, Y6, Y0
+	VMOVUPS      X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2563,7 +2709,7 @@ transpose:
 	VADDPS       Y0, Y12, Y12
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y12, Y0, Y12
-	VMASKMOVPS   Y12, Y6, (R8)
+	VMOVUPS      X12, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2572,7 +2718,7 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y6, (R8)
+	VMOVUPS      X2, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2581,7 +2727,7 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y6, (R8)
+	VMOVUPS      X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2590,7 +2736,7 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y6, (R8)
+	VMOVUPS      X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2599,7 +2745,7 @@ transpose:
 	VADDPS       Y0, Y11, Y11
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y11, Y0, Y11
-	VMASKMOVPS   Y11, Y6, (R8)
+	VMOVUPS      X11, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2634,12 +2780,12 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y7
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y2, Y2
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y2, Y9, Y2
-	VMASKMOVPS   Y2, Y7, (R8)
+	VMOVUPS      (R11), Y7
+	VMASKMOVPS   (R8), Y7, Y7
+	VADDPS       Y7, Y2, Y2
+	VBROADCASTSS 120(AX), Y7
+	VMAXPS       Y2, Y7, Y2
+	VMOVUPS      X2, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2648,7 +2794,7 @@ transpose:
 	VADDPS       Y2, Y4, Y4
 	VBROADCASTSS 120(AX), Y2
 	VMAXPS       Y4, Y2, Y4
-	VMASKMOVPS   Y4, Y7, (R8)
+	VMOVUPS      X4, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2657,7 +2803,7 @@ transpose:
 	VADDPS       Y2, Y1, Y1
 	VBROADCASTSS 120(AX), Y2
 	VMAXPS       Y1, Y2, Y1
-	VMASKMOVPS   Y1, Y7, (R8)
+	VMOVUPS      X1, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2666,7 +2812,7 @@ transpose:
 	VADDPS       Y1, Y8, Y8
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y8, Y1, Y8
-	VMASKMOVPS   Y8, Y7, (R8)
+	VMOVUPS      X8, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2675,7 +2821,7 @@ transpose:
 	VADDPS       Y1, Y3, Y3
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y3, Y1, Y3
-	VMASKMOVPS   Y3, Y7, (R8)
+	VMOVUPS      X3, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2684,7 +2830,7 @@ transpose:
 	VADDPS       Y1, Y0, Y0
 	VBROADCASTSS 120(AX), Y1
 	VMAXPS       Y0, Y1, Y0
-	VMASKMOVPS   Y0, Y7, (R8)
+	VMOVUPS      X0, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2693,7 +2839,7 @@ transpose:
 	VADDPS       Y0, Y5, Y5
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y5, Y0, Y5
-	VMASKMOVPS   Y5, Y7, (R8)
+	VMOVUPS      X5, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2702,7 +2848,7 @@ transpose:
 	VADDPS       Y0, Y6, Y6
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y6, Y0, Y6
-	VMASKMOVPS   Y6, Y7, (R8)
+	VMOVUPS      X6, (R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2814,6 +2960,22 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y5, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y1, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y3, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y5, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y1, Y5, (SI)
@@ -2824,9 +2986,11 @@ store:
 	ADDQ       DI, SI
 	VMASKMOVPS Y4, Y5, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -2966,30 +3130,36 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y3
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVSS       X5, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVSS       X6, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSS       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -2998,7 +3168,9 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (R8)
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSS       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3007,7 +3179,9 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (R8)
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVSS       X1, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3016,7 +3190,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSS       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3025,7 +3201,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSS       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3034,7 +3212,9 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (R8)
+	VMOVUPS      X7, (R8)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVSS       X7, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3182,6 +3362,29 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y10, R10
+	VMOVMSKPS Y11, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	VMOVUPS   Y3, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	VMOVUPS   Y5, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y6, (SI)
+	VMOVUPS   Y7, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y8, (SI)
+	VMOVUPS   Y9, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y10, (SI)
 	VMASKMOVPS Y1, Y11, 32(SI)
 	ADDQ       DI, SI
@@ -3197,9 +3400,11 @@ store:
 	VMASKMOVPS Y8, Y10, (SI)
 	VMASKMOVPS Y9, Y11, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -3374,30 +3579,36 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y6
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y14
-	VMASKMOVPS   (R8), Y14, Y14
-	VADDPS       Y14, Y10, Y10
-	VBROADCASTSS 120(AX), Y14
-	VMAXPS       Y10, Y14, Y10
-	VMASKMOVPS   Y10, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y10, Y10
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y10, Y6, Y10
+	VMOVUPS      X10, (R8)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVSS       X10, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y10
-	VMASKMOVPS   (R8), Y10, Y10
-	VADDPS       Y10, Y11, Y11
-	VBROADCASTSS 120(AX), Y10
-	VMAXPS       Y11, Y10, Y11
-	VMASKMOVPS   Y11, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y11, Y11
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y11, Y6, Y11
+	VMOVUPS      X11, (R8)
+	VEXTRACTF128 $0x01, Y11, X11
+	VMOVSS       X11, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y10
-	VMASKMOVPS   (R8), Y10, Y10
-	VADDPS       Y10, Y0, Y0
-	VBROADCASTSS 120(AX), Y10
-	VMAXPS       Y0, Y10, Y0
-	VMASKMOVPS   Y0, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y0, Y6, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSS       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3406,7 +3617,9 @@ transpose:
 	VADDPS       Y0, Y13, Y13
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y13, Y0, Y13
-	VMASKMOVPS   Y13, Y6, (R8)
+	VMOVUPS      X13, (R8)
+	VEXTRACTF128 $0x01, Y13, X13
+	VMOVSS       X13, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3415,7 +3628,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y6, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSS       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3424,7 +3639,9 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y6, (R8)
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSS       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3433,7 +3650,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y6, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSS       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3442,7 +3661,9 @@ transpose:
 	VADDPS       Y0, Y12, Y12
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y12, Y0, Y12
-	VMASKMOVPS   Y12, Y6, (R8)
+	VMOVUPS      X12, (R8)
+	VEXTRACTF128 $0x01, Y12, X12
+	VMOVSS       X12, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3476,12 +3697,14 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y7
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y0, Y0
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y0, Y9, Y0
-	VMASKMOVPS   Y0, Y7, (R8)
+	VMOVUPS      (R11), Y7
+	VMASKMOVPS   (R8), Y7, Y7
+	VADDPS       Y7, Y0, Y0
+	VBROADCASTSS 120(AX), Y7
+	VMAXPS       Y0, Y7, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSS       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3490,7 +3713,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y7, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSS       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3499,7 +3724,9 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y7, (R8)
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVSS       X1, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3508,7 +3735,9 @@ transpose:
 	VADDPS       Y0, Y6, Y6
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y6, Y0, Y6
-	VMASKMOVPS   Y6, Y7, (R8)
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVSS       X6, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3517,7 +3746,9 @@ transpose:
 	VADDPS       Y0, Y3, Y3
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y3, Y0, Y3
-	VMASKMOVPS   Y3, Y7, (R8)
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVSS       X3, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3526,7 +3757,9 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y7, (R8)
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSS       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3535,7 +3768,9 @@ transpose:
 	VADDPS       Y0, Y5, Y5
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y5, Y0, Y5
-	VMASKMOVPS   Y5, Y7, (R8)
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVSS       X5, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3544,7 +3779,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y7, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSS       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3668,6 +3905,24 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y6, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y1, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y3, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y5, (SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y6, (SI)
 	ADDQ       DI, SI
 	VMASKMOVPS Y1, Y6, (SI)
@@ -3680,9 +3935,11 @@ store:
 	ADDQ       DI, SI
 	VMASKMOVPS Y5, Y6, (SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -3833,30 +4090,36 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y3
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y5, Y5
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y5, Y9, Y5
-	VMASKMOVPS   Y5, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y5, Y3, Y5
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVSD       X5, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y6, Y6
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y6, Y5, Y6
-	VMASKMOVPS   Y6, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y6, Y6
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y6, Y3, Y6
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVSD       X6, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y5
-	VMASKMOVPS   (R8), Y5, Y5
-	VADDPS       Y5, Y0, Y0
-	VBROADCASTSS 120(AX), Y5
-	VMAXPS       Y0, Y5, Y0
-	VMASKMOVPS   Y0, Y3, (R8)
+	VMOVUPS      (R11), Y3
+	VMASKMOVPS   (R8), Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 120(AX), Y3
+	VMAXPS       Y0, Y3, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSD       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3865,7 +4128,9 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y3, (R8)
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSD       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3874,7 +4139,9 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y3, (R8)
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVSD       X1, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3883,7 +4150,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y3, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSD       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3892,7 +4161,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y3, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSD       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -3901,7 +4172,9 @@ transpose:
 	VADDPS       Y0, Y7, Y7
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y7, Y0, Y7
-	VMASKMOVPS   Y7, Y3, (R8)
+	VMOVUPS      X7, (R8)
+	VEXTRACTF128 $0x01, Y7, X7
+	VMOVSD       X7, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4068,6 +4341,32 @@ gate:
 	ADDQ       DI, R9
 
 store:
+	VMOVMSKPS Y12, R10
+	VMOVMSKPS Y13, R11
+	ANDL      R11, R10
+	CMPL      R10, $0xff
+	JNE       some
+	VMOVUPS   Y0, (SI)
+	VMOVUPS   Y1, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y2, (SI)
+	VMOVUPS   Y3, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y4, (SI)
+	VMOVUPS   Y5, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y6, (SI)
+	VMOVUPS   Y7, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y8, (SI)
+	VMOVUPS   Y9, 32(SI)
+	ADDQ      DI, SI
+	VMOVUPS   Y10, (SI)
+	VMOVUPS   Y11, 32(SI)
+	ADDQ      DI, SI
+	JMP       stored
+
+some:
 	VMASKMOVPS Y0, Y12, (SI)
 	VMASKMOVPS Y1, Y13, 32(SI)
 	ADDQ       DI, SI
@@ -4086,9 +4385,11 @@ store:
 	VMASKMOVPS Y10, Y12, (SI)
 	VMASKMOVPS Y11, Y13, 32(SI)
 	ADDQ       DI, SI
-	ADDQ       32(AX), CX
-	DECQ       R8
-	JNZ        tile
+
+stored:
+	ADDQ 32(AX), CX
+	DECQ R8
+	JNZ  tile
 	VZEROUPPER
 	RET
 
@@ -4280,30 +4581,36 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y6
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y15
-	VMASKMOVPS   (R8), Y15, Y15
-	VADDPS       Y15, Y10, Y10
-	VBROADCASTSS 120(AX), Y15
-	VMAXPS       Y10, Y15, Y10
-	VMASKMOVPS   Y10, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y10, Y10
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y10, Y6, Y10
+	VMOVUPS      X10, (R8)
+	VEXTRACTF128 $0x01, Y10, X10
+	VMOVSD       X10, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y10
-	VMASKMOVPS   (R8), Y10, Y10
-	VADDPS       Y10, Y12, Y12
-	VBROADCASTSS 120(AX), Y10
-	VMAXPS       Y12, Y10, Y12
-	VMASKMOVPS   Y12, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y12, Y12
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y12, Y6, Y12
+	VMOVUPS      X12, (R8)
+	VEXTRACTF128 $0x01, Y12, X12
+	VMOVSD       X12, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y10
-	VMASKMOVPS   (R8), Y10, Y10
-	VADDPS       Y10, Y0, Y0
-	VBROADCASTSS 120(AX), Y10
-	VMAXPS       Y0, Y10, Y0
-	VMASKMOVPS   Y0, Y6, (R8)
+	VMOVUPS      (R11), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 120(AX), Y6
+	VMAXPS       Y0, Y6, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSD       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4312,7 +4619,9 @@ transpose:
 	VADDPS       Y0, Y14, Y14
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y14, Y0, Y14
-	VMASKMOVPS   Y14, Y6, (R8)
+	VMOVUPS      X14, (R8)
+	VEXTRACTF128 $0x01, Y14, X14
+	VMOVSD       X14, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4321,7 +4630,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y6, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSD       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4330,7 +4641,9 @@ transpose:
 	VADDPS       Y0, Y8, Y8
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y8, Y0, Y8
-	VMASKMOVPS   Y8, Y6, (R8)
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSD       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4339,7 +4652,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y6, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSD       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4348,7 +4663,9 @@ transpose:
 	VADDPS       Y0, Y13, Y13
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y13, Y0, Y13
-	VMASKMOVPS   Y13, Y6, (R8)
+	VMOVUPS      X13, (R8)
+	VEXTRACTF128 $0x01, Y13, X13
+	VMOVSD       X13, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4381,21 +4698,25 @@ transpose:
 	MOVQ         80(AX), R11
 	VMOVUPS      (R11), Y7
 	MOVQ         112(AX), R11
-	VMOVUPS      (R11), Y9
-	VMASKMOVPS   (R8), Y9, Y9
-	VADDPS       Y9, Y8, Y8
-	VBROADCASTSS 120(AX), Y9
-	VMAXPS       Y8, Y9, Y8
-	VMASKMOVPS   Y8, Y7, (R8)
+	VMOVUPS      (R11), Y7
+	VMASKMOVPS   (R8), Y7, Y7
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 120(AX), Y7
+	VMAXPS       Y8, Y7, Y8
+	VMOVUPS      X8, (R8)
+	VEXTRACTF128 $0x01, Y8, X8
+	VMOVSD       X8, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
-	VMOVUPS      (R11), Y8
-	VMASKMOVPS   (R8), Y8, Y8
-	VADDPS       Y8, Y0, Y0
-	VBROADCASTSS 120(AX), Y8
-	VMAXPS       Y0, Y8, Y0
-	VMASKMOVPS   Y0, Y7, (R8)
+	VMOVUPS      (R11), Y7
+	VMASKMOVPS   (R8), Y7, Y7
+	VADDPS       Y7, Y0, Y0
+	VBROADCASTSS 120(AX), Y7
+	VMAXPS       Y0, Y7, Y0
+	VMOVUPS      X0, (R8)
+	VEXTRACTF128 $0x01, Y0, X0
+	VMOVSD       X0, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4404,7 +4725,9 @@ transpose:
 	VADDPS       Y0, Y1, Y1
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y1, Y0, Y1
-	VMASKMOVPS   Y1, Y7, (R8)
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	VMOVSD       X1, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4413,7 +4736,9 @@ transpose:
 	VADDPS       Y0, Y4, Y4
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y4, Y0, Y4
-	VMASKMOVPS   Y4, Y7, (R8)
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	VMOVSD       X4, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4422,7 +4747,9 @@ transpose:
 	VADDPS       Y0, Y3, Y3
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y3, Y0, Y3
-	VMASKMOVPS   Y3, Y7, (R8)
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	VMOVSD       X3, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4431,7 +4758,9 @@ transpose:
 	VADDPS       Y0, Y6, Y6
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y6, Y0, Y6
-	VMASKMOVPS   Y6, Y7, (R8)
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	VMOVSD       X6, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4440,7 +4769,9 @@ transpose:
 	VADDPS       Y0, Y5, Y5
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y5, Y0, Y5
-	VMASKMOVPS   Y5, Y7, (R8)
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	VMOVSD       X5, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored
@@ -4449,7 +4780,9 @@ transpose:
 	VADDPS       Y0, Y2, Y2
 	VBROADCASTSS 120(AX), Y0
 	VMAXPS       Y2, Y0, Y2
-	VMASKMOVPS   Y2, Y7, (R8)
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	VMOVSD       X2, 16(R8)
 	ADDQ         R9, R8
 	DECQ         R10
 	JZ           stored

@@ -57,6 +57,7 @@ store:
 	FSTPQ	(F4, F3), 0(R6)
 lanes3done:
 	ADD	R5, R6, R6
+stored:
 	MOVD	32(R10), R0
 	ADD	R0, R9, R9
 	SUBS	$1, R4, R4
@@ -907,6 +908,7 @@ lanes5done:
 	FSTPQ	(F6, F5), 32(R1)
 lanes6done:
 	ADD	R4, R1, R1
+stored:
 	MOVD	32(R8), R0
 	ADD	R0, R7, R7
 	SUBS	$1, R3, R3
@@ -2484,6 +2486,7 @@ lanes5done:
 	FSTPQ	(F4, F3), 0(R5)
 lanes6done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -3480,6 +3483,7 @@ lanes11done:
 	FSTPQ	(F6, F5), 32(R5)
 lanes12done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -5270,6 +5274,7 @@ lanes8done:
 	FSTPQ	(F4, F3), 0(R5)
 lanes9done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -6409,6 +6414,7 @@ lanes17done:
 	FSTPQ	(F6, F5), 32(R5)
 lanes18done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -8411,6 +8417,7 @@ lanes11done:
 	FSTPQ	(F4, F3), 0(R5)
 lanes12done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -9695,6 +9702,7 @@ lanes23done:
 	FSTPQ	(F6, F5), 32(R5)
 lanes24done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -11912,6 +11920,7 @@ lanes14done:
 	FSTPQ	(F4, F3), 0(R5)
 lanes15done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -13339,6 +13348,7 @@ lanes29done:
 	FSTPQ	(F6, F5), 32(R5)
 lanes30done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -15768,6 +15778,7 @@ lanes17done:
 	FSTPQ	(F4, F3), 0(R5)
 lanes18done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
@@ -17338,6 +17349,7 @@ lanes35done:
 	FSTPQ	(F6, F5), 32(R5)
 lanes36done:
 	ADD	R4, R5, R5
+stored:
 	MOVD	32(R9), R0
 	ADD	R0, R8, R8
 	SUBS	$1, R3, R3

@@ -54,18 +54,18 @@ store:
 lanes1done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R2, lanes2
-	FLDPQ	0(R0), (F1, F0)
+	TBZ	$3, R3, lanes2
+	FSTPQ	(F8, F7), 0(R1)
 lanes2done:
+	TBZ	$3, R2, lanes3
+	FLDPQ	0(R0), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes3
-	FSTPQ	(F8, F7), 0(R1)
-lanes3done:
 	TBZ	$3, R2, lanes4
 	FSTPQ	(F6, F5), 0(R0)
 lanes4done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R3, lanes5
 	FSTPQ	(F8, F7), 0(R1)
@@ -73,6 +73,7 @@ lanes5done:
 	TBZ	$3, R2, lanes6
 	FSTPQ	(F6, F5), 0(R0)
 lanes6done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -101,54 +102,54 @@ lanes1one:
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R2, lanes2low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R2, lanes2highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R2, lanes2done
-	ADD	$24, R0, R4
-	VLD1	(R4), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R2, lanes2done
-	FMOVS	16(R0), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R2, lanes2one
-	FMOVD	0(R0), F1
-	TBZ	$0, R2, lanes2done
-	ADD	$8, R0, R4
-	VLD1	(R4), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R2, lanes2done
-	FMOVS	0(R0), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R3, lanes3low
+	TBZ	$2, R3, lanes2low
 	FMOVQ	F8, 0(R1)
-	TBZ	$1, R3, lanes3highone
+	TBZ	$1, R3, lanes2highone
 	FMOVD	F7, 16(R1)
-	TBZ	$0, R3, lanes3done
+	TBZ	$0, R3, lanes2done
 	ADD	$24, R1, R1
 	VST1	V7.S[2], (R1)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R3, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
 	FMOVS	F7, 16(R1)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R3, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
 	FMOVD	F8, 0(R1)
-	TBZ	$0, R3, lanes3done
+	TBZ	$0, R3, lanes2done
 	ADD	$8, R1, R1
 	VST1	V8.S[2], (R1)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	F8, 0(R1)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R2, lanes3low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R2, lanes3highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R2, lanes3done
+	ADD	$24, R0, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R2, lanes3done
+	FMOVS	16(R0), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R2, lanes3one
+	FMOVD	0(R0), F1
+	TBZ	$0, R2, lanes3done
+	ADD	$8, R0, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	F8, 0(R1)
+	TBZ	$0, R2, lanes3done
+	FMOVS	0(R0), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R2, lanes4low
@@ -290,14 +291,14 @@ store:
 lanes1done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F12, F11), 0(R2)
 lanes2done:
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R4, lanes3
-	FSTPQ	(F12, F11), 0(R2)
-lanes3done:
 	TBZ	$3, R3, lanes4
 	FSTPQ	(F10, F9), 0(R1)
 lanes4done:
@@ -308,18 +309,18 @@ lanes4done:
 lanes5done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes6
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F8, F7), 0(R2)
 lanes6done:
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R4, lanes7
-	FSTPQ	(F8, F7), 0(R2)
-lanes7done:
 	TBZ	$3, R3, lanes8
 	FSTPQ	(F6, F5), 0(R1)
 lanes8done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R4, lanes9
 	FSTPQ	(F12, F11), 0(R2)
@@ -335,6 +336,7 @@ lanes11done:
 	TBZ	$3, R3, lanes12
 	FSTPQ	(F6, F5), 0(R1)
 lanes12done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -363,54 +365,54 @@ lanes1one:
 	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	16(R1), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	0(R1), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R4, lanes3low
+	TBZ	$2, R4, lanes2low
 	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes3highone
+	TBZ	$1, R4, lanes2highone
 	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$24, R2, R5
 	VST1	V11.S[2], (R5)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R4, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
 	FMOVS	F11, 16(R2)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R4, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
 	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$8, R2, R5
 	VST1	V12.S[2], (R5)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F12, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R4, lanes3done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R3, lanes4low
@@ -463,54 +465,54 @@ lanes5one:
 	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes6done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R3, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R3, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes6done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R3, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R4, lanes7low
+	TBZ	$2, R4, lanes6low
 	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes7highone
+	TBZ	$1, R4, lanes6highone
 	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$24, R2, R0
 	VST1	V7.S[2], (R0)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R4, lanes7done
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
 	FMOVS	F7, 16(R2)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R4, lanes7one
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
 	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$8, R2, R0
 	VST1	V8.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F8, 0(R2)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R4, lanes7done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	TBZ	$2, R3, lanes8low
@@ -714,14 +716,14 @@ store:
 lanes1done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F16, F15), 0(R2)
 lanes2done:
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R4, lanes3
-	FSTPQ	(F16, F15), 0(R2)
-lanes3done:
 	TBZ	$3, R3, lanes4
 	FSTPQ	(F14, F13), 0(R1)
 lanes4done:
@@ -732,14 +734,14 @@ lanes4done:
 lanes5done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R3, lanes6
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F12, F11), 0(R2)
 lanes6done:
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R4, lanes7
-	FSTPQ	(F12, F11), 0(R2)
-lanes7done:
 	TBZ	$3, R3, lanes8
 	FSTPQ	(F10, F9), 0(R1)
 lanes8done:
@@ -750,18 +752,18 @@ lanes8done:
 lanes9done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes10
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F8, F7), 0(R2)
 lanes10done:
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R1), (F1, F0)
+lanes11done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F8, F7), 0(R2)
-lanes11done:
 	TBZ	$3, R3, lanes12
 	FSTPQ	(F6, F5), 0(R1)
 lanes12done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R4, lanes13
 	FSTPQ	(F16, F15), 0(R2)
@@ -785,6 +787,7 @@ lanes17done:
 	TBZ	$3, R3, lanes18
 	FSTPQ	(F6, F5), 0(R1)
 lanes18done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -813,54 +816,54 @@ lanes1one:
 	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	16(R1), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	0(R1), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R4, lanes3low
+	TBZ	$2, R4, lanes2low
 	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes3highone
+	TBZ	$1, R4, lanes2highone
 	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$24, R2, R5
 	VST1	V15.S[2], (R5)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R4, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
 	FMOVS	F15, 16(R2)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R4, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
 	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$8, R2, R5
 	VST1	V16.S[2], (R5)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F16, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R4, lanes3done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R3, lanes4low
@@ -913,54 +916,54 @@ lanes5one:
 	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes6done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R3, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R3, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes6done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R3, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R4, lanes7low
+	TBZ	$2, R4, lanes6low
 	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes7highone
+	TBZ	$1, R4, lanes6highone
 	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$24, R2, R5
 	VST1	V11.S[2], (R5)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R4, lanes7done
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
 	FMOVS	F11, 16(R2)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R4, lanes7one
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
 	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$8, R2, R5
 	VST1	V12.S[2], (R5)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F12, 0(R2)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R4, lanes7done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	TBZ	$2, R3, lanes8low
@@ -1013,54 +1016,54 @@ lanes9one:
 	FMOVS	0(R2), F1
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes10low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes10highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes10done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes10done
-lanes10highone:
-	TBZ	$0, R3, lanes10done
-	FMOVS	16(R1), F0
-	B	lanes10done
-lanes10low:
-	TBZ	$1, R3, lanes10one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes10done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes10done
-lanes10one:
-	TBZ	$0, R3, lanes10done
-	FMOVS	0(R1), F1
-	B	lanes10done
-lanes11:
-	TBZ	$2, R4, lanes11low
+	TBZ	$2, R4, lanes10low
 	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes11highone
+	TBZ	$1, R4, lanes10highone
 	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$24, R2, R0
 	VST1	V7.S[2], (R0)
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R4, lanes11done
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
 	FMOVS	F7, 16(R2)
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R4, lanes11one
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
 	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$8, R2, R0
 	VST1	V8.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F8, 0(R2)
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R1), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R1), F1
 	B	lanes11done
 lanes12:
 	TBZ	$2, R3, lanes12low
@@ -1326,14 +1329,14 @@ store:
 lanes1done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F20, F19), 0(R2)
 lanes2done:
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R4, lanes3
-	FSTPQ	(F20, F19), 0(R2)
-lanes3done:
 	TBZ	$3, R3, lanes4
 	FSTPQ	(F18, F17), 0(R1)
 lanes4done:
@@ -1344,14 +1347,14 @@ lanes4done:
 lanes5done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R3, lanes6
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F16, F15), 0(R2)
 lanes6done:
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R4, lanes7
-	FSTPQ	(F16, F15), 0(R2)
-lanes7done:
 	TBZ	$3, R3, lanes8
 	FSTPQ	(F14, F13), 0(R1)
 lanes8done:
@@ -1362,14 +1365,14 @@ lanes8done:
 lanes9done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R3, lanes10
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F12, F11), 0(R2)
 lanes10done:
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R1), (F1, F0)
+lanes11done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F12, F11), 0(R2)
-lanes11done:
 	TBZ	$3, R3, lanes12
 	FSTPQ	(F10, F9), 0(R1)
 lanes12done:
@@ -1380,18 +1383,18 @@ lanes12done:
 lanes13done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes14
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F8, F7), 0(R2)
 lanes14done:
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R1), (F1, F0)
+lanes15done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R4, lanes15
-	FSTPQ	(F8, F7), 0(R2)
-lanes15done:
 	TBZ	$3, R3, lanes16
 	FSTPQ	(F6, F5), 0(R1)
 lanes16done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R4, lanes17
 	FSTPQ	(F20, F19), 0(R2)
@@ -1423,6 +1426,7 @@ lanes23done:
 	TBZ	$3, R3, lanes24
 	FSTPQ	(F6, F5), 0(R1)
 lanes24done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -1451,54 +1455,54 @@ lanes1one:
 	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	16(R1), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	0(R1), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R4, lanes3low
+	TBZ	$2, R4, lanes2low
 	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes3highone
+	TBZ	$1, R4, lanes2highone
 	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$24, R2, R5
 	VST1	V19.S[2], (R5)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R4, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
 	FMOVS	F19, 16(R2)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R4, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
 	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$8, R2, R5
 	VST1	V20.S[2], (R5)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F20, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R4, lanes3done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R3, lanes4low
@@ -1551,54 +1555,54 @@ lanes5one:
 	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes6done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R3, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R3, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes6done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R3, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R4, lanes7low
+	TBZ	$2, R4, lanes6low
 	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes7highone
+	TBZ	$1, R4, lanes6highone
 	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$24, R2, R5
 	VST1	V15.S[2], (R5)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R4, lanes7done
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
 	FMOVS	F15, 16(R2)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R4, lanes7one
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
 	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$8, R2, R5
 	VST1	V16.S[2], (R5)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F16, 0(R2)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R4, lanes7done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	TBZ	$2, R3, lanes8low
@@ -1651,54 +1655,54 @@ lanes9one:
 	FMOVS	0(R2), F1
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes10low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes10highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes10done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes10done
-lanes10highone:
-	TBZ	$0, R3, lanes10done
-	FMOVS	16(R1), F0
-	B	lanes10done
-lanes10low:
-	TBZ	$1, R3, lanes10one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes10done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes10done
-lanes10one:
-	TBZ	$0, R3, lanes10done
-	FMOVS	0(R1), F1
-	B	lanes10done
-lanes11:
-	TBZ	$2, R4, lanes11low
+	TBZ	$2, R4, lanes10low
 	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes11highone
+	TBZ	$1, R4, lanes10highone
 	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$24, R2, R5
 	VST1	V11.S[2], (R5)
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R4, lanes11done
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
 	FMOVS	F11, 16(R2)
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R4, lanes11one
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
 	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$8, R2, R5
 	VST1	V12.S[2], (R5)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F12, 0(R2)
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R1), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R1), F1
 	B	lanes11done
 lanes12:
 	TBZ	$2, R3, lanes12low
@@ -1751,54 +1755,54 @@ lanes13one:
 	FMOVS	0(R2), F1
 	B	lanes13done
 lanes14:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes14low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes14highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes14done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes14done
-lanes14highone:
-	TBZ	$0, R3, lanes14done
-	FMOVS	16(R1), F0
-	B	lanes14done
-lanes14low:
-	TBZ	$1, R3, lanes14one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes14done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes14done
-lanes14one:
-	TBZ	$0, R3, lanes14done
-	FMOVS	0(R1), F1
-	B	lanes14done
-lanes15:
-	TBZ	$2, R4, lanes15low
+	TBZ	$2, R4, lanes14low
 	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes15highone
+	TBZ	$1, R4, lanes14highone
 	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$24, R2, R0
 	VST1	V7.S[2], (R0)
-	B	lanes15done
-lanes15highone:
-	TBZ	$0, R4, lanes15done
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R4, lanes14done
 	FMOVS	F7, 16(R2)
-	B	lanes15done
-lanes15low:
-	TBZ	$1, R4, lanes15one
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R4, lanes14one
 	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$8, R2, R0
 	VST1	V8.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F8, 0(R2)
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R1), F0
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R4, lanes15done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R1), F1
 	B	lanes15done
 lanes16:
 	TBZ	$2, R3, lanes16low
@@ -2126,14 +2130,14 @@ store:
 lanes1done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F24, F23), 0(R2)
 lanes2done:
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	TBZ	$3, R4, lanes3
-	FSTPQ	(F24, F23), 0(R2)
-lanes3done:
 	TBZ	$3, R3, lanes4
 	FSTPQ	(F22, F21), 0(R1)
 lanes4done:
@@ -2144,14 +2148,14 @@ lanes4done:
 lanes5done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R3, lanes6
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F20, F19), 0(R2)
 lanes6done:
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R4, lanes7
-	FSTPQ	(F20, F19), 0(R2)
-lanes7done:
 	TBZ	$3, R3, lanes8
 	FSTPQ	(F18, F17), 0(R1)
 lanes8done:
@@ -2162,14 +2166,14 @@ lanes8done:
 lanes9done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R3, lanes10
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F16, F15), 0(R2)
 lanes10done:
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R1), (F1, F0)
+lanes11done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F16, F15), 0(R2)
-lanes11done:
 	TBZ	$3, R3, lanes12
 	FSTPQ	(F14, F13), 0(R1)
 lanes12done:
@@ -2180,14 +2184,14 @@ lanes12done:
 lanes13done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R3, lanes14
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F12, F11), 0(R2)
 lanes14done:
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R1), (F1, F0)
+lanes15done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R4, lanes15
-	FSTPQ	(F12, F11), 0(R2)
-lanes15done:
 	TBZ	$3, R3, lanes16
 	FSTPQ	(F10, F9), 0(R1)
 lanes16done:
@@ -2198,18 +2202,18 @@ lanes16done:
 lanes17done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes18
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F8, F7), 0(R2)
 lanes18done:
+	TBZ	$3, R3, lanes19
+	FLDPQ	0(R1), (F1, F0)
+lanes19done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R4, lanes19
-	FSTPQ	(F8, F7), 0(R2)
-lanes19done:
 	TBZ	$3, R3, lanes20
 	FSTPQ	(F6, F5), 0(R1)
 lanes20done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R4, lanes21
 	FSTPQ	(F24, F23), 0(R2)
@@ -2249,6 +2253,7 @@ lanes29done:
 	TBZ	$3, R3, lanes30
 	FSTPQ	(F6, F5), 0(R1)
 lanes30done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -2277,54 +2282,54 @@ lanes1one:
 	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	16(R1), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	0(R1), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R4, lanes3low
+	TBZ	$2, R4, lanes2low
 	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes3highone
+	TBZ	$1, R4, lanes2highone
 	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$24, R2, R5
 	VST1	V23.S[2], (R5)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R4, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
 	FMOVS	F23, 16(R2)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R4, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
 	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$8, R2, R5
 	VST1	V24.S[2], (R5)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F24, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R4, lanes3done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R3, lanes4low
@@ -2377,54 +2382,54 @@ lanes5one:
 	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes6done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R3, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R3, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes6done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R3, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R4, lanes7low
+	TBZ	$2, R4, lanes6low
 	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes7highone
+	TBZ	$1, R4, lanes6highone
 	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$24, R2, R5
 	VST1	V19.S[2], (R5)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R4, lanes7done
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
 	FMOVS	F19, 16(R2)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R4, lanes7one
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
 	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$8, R2, R5
 	VST1	V20.S[2], (R5)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F20, 0(R2)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R4, lanes7done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	TBZ	$2, R3, lanes8low
@@ -2477,54 +2482,54 @@ lanes9one:
 	FMOVS	0(R2), F1
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes10low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes10highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes10done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes10done
-lanes10highone:
-	TBZ	$0, R3, lanes10done
-	FMOVS	16(R1), F0
-	B	lanes10done
-lanes10low:
-	TBZ	$1, R3, lanes10one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes10done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes10done
-lanes10one:
-	TBZ	$0, R3, lanes10done
-	FMOVS	0(R1), F1
-	B	lanes10done
-lanes11:
-	TBZ	$2, R4, lanes11low
+	TBZ	$2, R4, lanes10low
 	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes11highone
+	TBZ	$1, R4, lanes10highone
 	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$24, R2, R5
 	VST1	V15.S[2], (R5)
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R4, lanes11done
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
 	FMOVS	F15, 16(R2)
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R4, lanes11one
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
 	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$8, R2, R5
 	VST1	V16.S[2], (R5)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F16, 0(R2)
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R1), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R1), F1
 	B	lanes11done
 lanes12:
 	TBZ	$2, R3, lanes12low
@@ -2577,54 +2582,54 @@ lanes13one:
 	FMOVS	0(R2), F1
 	B	lanes13done
 lanes14:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes14low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes14highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes14done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes14done
-lanes14highone:
-	TBZ	$0, R3, lanes14done
-	FMOVS	16(R1), F0
-	B	lanes14done
-lanes14low:
-	TBZ	$1, R3, lanes14one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes14done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes14done
-lanes14one:
-	TBZ	$0, R3, lanes14done
-	FMOVS	0(R1), F1
-	B	lanes14done
-lanes15:
-	TBZ	$2, R4, lanes15low
+	TBZ	$2, R4, lanes14low
 	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes15highone
+	TBZ	$1, R4, lanes14highone
 	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$24, R2, R5
 	VST1	V11.S[2], (R5)
-	B	lanes15done
-lanes15highone:
-	TBZ	$0, R4, lanes15done
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R4, lanes14done
 	FMOVS	F11, 16(R2)
-	B	lanes15done
-lanes15low:
-	TBZ	$1, R4, lanes15one
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R4, lanes14one
 	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$8, R2, R5
 	VST1	V12.S[2], (R5)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F12, 0(R2)
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R1), F0
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R4, lanes15done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R1), F1
 	B	lanes15done
 lanes16:
 	TBZ	$2, R3, lanes16low
@@ -2677,54 +2682,54 @@ lanes17one:
 	FMOVS	0(R2), F1
 	B	lanes17done
 lanes18:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes18low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes18highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes18done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes18done
-lanes18highone:
-	TBZ	$0, R3, lanes18done
-	FMOVS	16(R1), F0
-	B	lanes18done
-lanes18low:
-	TBZ	$1, R3, lanes18one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes18done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes18done
-lanes18one:
-	TBZ	$0, R3, lanes18done
-	FMOVS	0(R1), F1
-	B	lanes18done
-lanes19:
-	TBZ	$2, R4, lanes19low
+	TBZ	$2, R4, lanes18low
 	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes19highone
+	TBZ	$1, R4, lanes18highone
 	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes19done
+	TBZ	$0, R4, lanes18done
 	ADD	$24, R2, R0
 	VST1	V7.S[2], (R0)
-	B	lanes19done
-lanes19highone:
-	TBZ	$0, R4, lanes19done
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R4, lanes18done
 	FMOVS	F7, 16(R2)
-	B	lanes19done
-lanes19low:
-	TBZ	$1, R4, lanes19one
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R4, lanes18one
 	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes19done
+	TBZ	$0, R4, lanes18done
 	ADD	$8, R2, R0
 	VST1	V8.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F8, 0(R2)
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes19low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes19highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes19done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R3, lanes19done
+	FMOVS	16(R1), F0
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R3, lanes19one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes19done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R4, lanes19done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R3, lanes19done
+	FMOVS	0(R1), F1
 	B	lanes19done
 lanes20:
 	TBZ	$2, R3, lanes20low
@@ -3114,14 +3119,14 @@ store:
 lanes1done:
 	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
 	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F28, F27), 0(R2)
 lanes2done:
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	TBZ	$3, R4, lanes3
-	FSTPQ	(F28, F27), 0(R2)
-lanes3done:
 	TBZ	$3, R3, lanes4
 	FSTPQ	(F26, F25), 0(R1)
 lanes4done:
@@ -3132,14 +3137,14 @@ lanes4done:
 lanes5done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R3, lanes6
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F24, F23), 0(R2)
 lanes6done:
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	TBZ	$3, R4, lanes7
-	FSTPQ	(F24, F23), 0(R2)
-lanes7done:
 	TBZ	$3, R3, lanes8
 	FSTPQ	(F22, F21), 0(R1)
 lanes8done:
@@ -3150,14 +3155,14 @@ lanes8done:
 lanes9done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R3, lanes10
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F20, F19), 0(R2)
 lanes10done:
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R1), (F1, F0)
+lanes11done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F20, F19), 0(R2)
-lanes11done:
 	TBZ	$3, R3, lanes12
 	FSTPQ	(F18, F17), 0(R1)
 lanes12done:
@@ -3168,14 +3173,14 @@ lanes12done:
 lanes13done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R3, lanes14
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F16, F15), 0(R2)
 lanes14done:
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R1), (F1, F0)
+lanes15done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R4, lanes15
-	FSTPQ	(F16, F15), 0(R2)
-lanes15done:
 	TBZ	$3, R3, lanes16
 	FSTPQ	(F14, F13), 0(R1)
 lanes16done:
@@ -3186,14 +3191,14 @@ lanes16done:
 lanes17done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R3, lanes18
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F12, F11), 0(R2)
 lanes18done:
+	TBZ	$3, R3, lanes19
+	FLDPQ	0(R1), (F1, F0)
+lanes19done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R4, lanes19
-	FSTPQ	(F12, F11), 0(R2)
-lanes19done:
 	TBZ	$3, R3, lanes20
 	FSTPQ	(F10, F9), 0(R1)
 lanes20done:
@@ -3204,18 +3209,18 @@ lanes20done:
 lanes21done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes22
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes22
+	FSTPQ	(F8, F7), 0(R2)
 lanes22done:
+	TBZ	$3, R3, lanes23
+	FLDPQ	0(R1), (F1, F0)
+lanes23done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R4, lanes23
-	FSTPQ	(F8, F7), 0(R2)
-lanes23done:
 	TBZ	$3, R3, lanes24
 	FSTPQ	(F6, F5), 0(R1)
 lanes24done:
-	RET
+	B	stored
 overwrite:
 	TBZ	$3, R4, lanes25
 	FSTPQ	(F28, F27), 0(R2)
@@ -3263,6 +3268,7 @@ lanes35done:
 	TBZ	$3, R3, lanes36
 	FSTPQ	(F6, F5), 0(R1)
 lanes36done:
+stored:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
@@ -3291,54 +3297,54 @@ lanes1one:
 	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	16(R1), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	0(R1), F1
-	B	lanes2done
-lanes3:
-	TBZ	$2, R4, lanes3low
+	TBZ	$2, R4, lanes2low
 	FMOVQ	F28, 0(R2)
-	TBZ	$1, R4, lanes3highone
+	TBZ	$1, R4, lanes2highone
 	FMOVD	F27, 16(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$24, R2, R5
 	VST1	V27.S[2], (R5)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R4, lanes3done
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
 	FMOVS	F27, 16(R2)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R4, lanes3one
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
 	FMOVD	F28, 0(R2)
-	TBZ	$0, R4, lanes3done
+	TBZ	$0, R4, lanes2done
 	ADD	$8, R2, R5
 	VST1	V28.S[2], (R5)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F28, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R4, lanes3done
-	FMOVS	F28, 0(R2)
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	TBZ	$2, R3, lanes4low
@@ -3391,54 +3397,54 @@ lanes5one:
 	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes6done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R3, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R3, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes6done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R3, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R4, lanes7low
+	TBZ	$2, R4, lanes6low
 	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes7highone
+	TBZ	$1, R4, lanes6highone
 	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$24, R2, R5
 	VST1	V23.S[2], (R5)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R4, lanes7done
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
 	FMOVS	F23, 16(R2)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R4, lanes7one
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
 	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes7done
+	TBZ	$0, R4, lanes6done
 	ADD	$8, R2, R5
 	VST1	V24.S[2], (R5)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F24, 0(R2)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R4, lanes7done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	TBZ	$2, R3, lanes8low
@@ -3491,54 +3497,54 @@ lanes9one:
 	FMOVS	0(R2), F1
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes10low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes10highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes10done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes10done
-lanes10highone:
-	TBZ	$0, R3, lanes10done
-	FMOVS	16(R1), F0
-	B	lanes10done
-lanes10low:
-	TBZ	$1, R3, lanes10one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes10done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes10done
-lanes10one:
-	TBZ	$0, R3, lanes10done
-	FMOVS	0(R1), F1
-	B	lanes10done
-lanes11:
-	TBZ	$2, R4, lanes11low
+	TBZ	$2, R4, lanes10low
 	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes11highone
+	TBZ	$1, R4, lanes10highone
 	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$24, R2, R5
 	VST1	V19.S[2], (R5)
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R4, lanes11done
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
 	FMOVS	F19, 16(R2)
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R4, lanes11one
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
 	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R4, lanes10done
 	ADD	$8, R2, R5
 	VST1	V20.S[2], (R5)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F20, 0(R2)
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R1), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R1), F1
 	B	lanes11done
 lanes12:
 	TBZ	$2, R3, lanes12low
@@ -3591,54 +3597,54 @@ lanes13one:
 	FMOVS	0(R2), F1
 	B	lanes13done
 lanes14:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes14low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes14highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes14done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes14done
-lanes14highone:
-	TBZ	$0, R3, lanes14done
-	FMOVS	16(R1), F0
-	B	lanes14done
-lanes14low:
-	TBZ	$1, R3, lanes14one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes14done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes14done
-lanes14one:
-	TBZ	$0, R3, lanes14done
-	FMOVS	0(R1), F1
-	B	lanes14done
-lanes15:
-	TBZ	$2, R4, lanes15low
+	TBZ	$2, R4, lanes14low
 	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes15highone
+	TBZ	$1, R4, lanes14highone
 	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$24, R2, R5
 	VST1	V15.S[2], (R5)
-	B	lanes15done
-lanes15highone:
-	TBZ	$0, R4, lanes15done
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R4, lanes14done
 	FMOVS	F15, 16(R2)
-	B	lanes15done
-lanes15low:
-	TBZ	$1, R4, lanes15one
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R4, lanes14one
 	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes15done
+	TBZ	$0, R4, lanes14done
 	ADD	$8, R2, R5
 	VST1	V16.S[2], (R5)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F16, 0(R2)
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R1), F0
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R4, lanes15done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R1), F1
 	B	lanes15done
 lanes16:
 	TBZ	$2, R3, lanes16low
@@ -3691,54 +3697,54 @@ lanes17one:
 	FMOVS	0(R2), F1
 	B	lanes17done
 lanes18:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes18low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes18highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes18done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
-	B	lanes18done
-lanes18highone:
-	TBZ	$0, R3, lanes18done
-	FMOVS	16(R1), F0
-	B	lanes18done
-lanes18low:
-	TBZ	$1, R3, lanes18one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes18done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
-	B	lanes18done
-lanes18one:
-	TBZ	$0, R3, lanes18done
-	FMOVS	0(R1), F1
-	B	lanes18done
-lanes19:
-	TBZ	$2, R4, lanes19low
+	TBZ	$2, R4, lanes18low
 	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes19highone
+	TBZ	$1, R4, lanes18highone
 	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes19done
+	TBZ	$0, R4, lanes18done
 	ADD	$24, R2, R5
 	VST1	V11.S[2], (R5)
-	B	lanes19done
-lanes19highone:
-	TBZ	$0, R4, lanes19done
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R4, lanes18done
 	FMOVS	F11, 16(R2)
-	B	lanes19done
-lanes19low:
-	TBZ	$1, R4, lanes19one
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R4, lanes18one
 	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes19done
+	TBZ	$0, R4, lanes18done
 	ADD	$8, R2, R5
 	VST1	V12.S[2], (R5)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F12, 0(R2)
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes19low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes19highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes19done
+	ADD	$24, R1, R5
+	VLD1	(R5), V0.S[2]
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R3, lanes19done
+	FMOVS	16(R1), F0
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R3, lanes19one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes19done
+	ADD	$8, R1, R5
+	VLD1	(R5), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R4, lanes19done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R3, lanes19done
+	FMOVS	0(R1), F1
 	B	lanes19done
 lanes20:
 	TBZ	$2, R3, lanes20low
@@ -3791,54 +3797,54 @@ lanes21one:
 	FMOVS	0(R2), F1
 	B	lanes21done
 lanes22:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes22low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes22highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes22done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes22done
-lanes22highone:
-	TBZ	$0, R3, lanes22done
-	FMOVS	16(R1), F0
-	B	lanes22done
-lanes22low:
-	TBZ	$1, R3, lanes22one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes22done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes22done
-lanes22one:
-	TBZ	$0, R3, lanes22done
-	FMOVS	0(R1), F1
-	B	lanes22done
-lanes23:
-	TBZ	$2, R4, lanes23low
+	TBZ	$2, R4, lanes22low
 	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes23highone
+	TBZ	$1, R4, lanes22highone
 	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes23done
+	TBZ	$0, R4, lanes22done
 	ADD	$24, R2, R0
 	VST1	V7.S[2], (R0)
-	B	lanes23done
-lanes23highone:
-	TBZ	$0, R4, lanes23done
+	B	lanes22done
+lanes22highone:
+	TBZ	$0, R4, lanes22done
 	FMOVS	F7, 16(R2)
-	B	lanes23done
-lanes23low:
-	TBZ	$1, R4, lanes23one
+	B	lanes22done
+lanes22low:
+	TBZ	$1, R4, lanes22one
 	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes23done
+	TBZ	$0, R4, lanes22done
 	ADD	$8, R2, R0
 	VST1	V8.S[2], (R0)
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R4, lanes22done
+	FMOVS	F8, 0(R2)
+	B	lanes22done
+lanes23:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes23low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes23highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes23done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes23done
+lanes23highone:
+	TBZ	$0, R3, lanes23done
+	FMOVS	16(R1), F0
+	B	lanes23done
+lanes23low:
+	TBZ	$1, R3, lanes23one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes23done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R4, lanes23done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R3, lanes23done
+	FMOVS	0(R1), F1
 	B	lanes23done
 lanes24:
 	TBZ	$2, R3, lanes24low

@@ -81,28 +81,29 @@ func tileLoop(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 // tileStore writes, or adds, the first n0 and n1 lanes of each row to C.
 func tileStore(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	c0, c1, ldc := a.field(t, tileC0), a.field(t, tileC1), a.field(t, tileLdc)
-	store0, add0 := a.lanesStore(t, tileN0)
-	store1, add1 := a.lanesStore(t, tileN1)
+	masks := []reg.Register{a.laneMask(t, tileN0), a.laneMask(t, tileN1)}
 	add := a.field(t, tileAdd)
-	a.TESTQ(add, add)
-	a.JZ(operand.LabelRef("overwrite"))
-	for _, write := range []bool{true, false} {
-		for i := range mr {
-			p0, p1 := operand.Mem{Base: c0}, operand.Mem{Base: c1}
+	a.storeWays(masks, "stored", func(way string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+		overwrite := "overwrite" + way
+		a.TESTQ(add, add)
+		a.JZ(operand.LabelRef(overwrite))
+		for _, write := range []bool{true, false} {
+			for i := range mr {
+				for j, c := range []reg.GPVirtual{c0, c1} {
+					if write {
+						a.addLanes(operand.Mem{Base: c}, masks[j], acc[2*i+j])
+					}
+					store(acc[2*i+j], j, operand.Mem{Base: c})
+				}
+				if i < mr-1 {
+					a.ADDQ(ldc, c0)
+					a.ADDQ(ldc, c1)
+				}
+			}
 			if write {
-				add0(p0, acc[2*i])
-				add1(p1, acc[2*i+1])
-			}
-			store0(acc[2*i], p0)
-			store1(acc[2*i+1], p1)
-			if i < mr-1 {
-				a.ADDQ(ldc, c0)
-				a.ADDQ(ldc, c1)
+				a.JMP(operand.LabelRef("stored"))
+				a.Label(overwrite)
 			}
 		}
-		if write {
-			a.ret()
-			a.Label("overwrite")
-		}
-	}
+	})
 }

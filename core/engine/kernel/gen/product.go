@@ -118,7 +118,14 @@ func (a *asm) finishRows(t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []r
 	a.zero(zero)
 	rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.gateLanes(m, mask, zero, v) })
 	a.Label("store")
-	rows(c, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.storeLanes(v, mask, m) })
+	a.storeWays(masks, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+		for i := range mr {
+			for j := range masks {
+				store(acc[vectors*i+j], j, operand.Mem{Base: c, Disp: 4 * a.lanes * j})
+			}
+			a.ADDQ(ldc, c)
+		}
+	})
 }
 
 // The rows that share a base register, reached by index, and how many bytes across looks ahead.
@@ -225,7 +232,7 @@ func (a *asm) storeTransposed(t, c reg.GPVirtual, mr, vectors int, acc []reg.Vec
 		store, add := a.laneMask(t, stripN1), a.field(t, stripAdd)
 		for _, x := range columns {
 			a.addAndFloor(t, operand.Mem{Base: p}, add, x)
-			a.storeLanes(x, store, operand.Mem{Base: p})
+			a.storeSome(x, mr, store, operand.Mem{Base: p})
 			a.ADDQ(ldc, p)
 			a.DECQ(left)
 			a.JZ(operand.LabelRef("stored"))

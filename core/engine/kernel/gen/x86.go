@@ -316,6 +316,51 @@ func (a *asm) storeLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
 	}
 }
 
+// storeWays emits body with a way to store the lanes of mask i, and ends at the label. AVX2's
+// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes.
+func (a *asm) storeWays(masks []reg.Register, end string, body func(way string, store func(v reg.VecVirtual, i int, m operand.Mem))) {
+	if a.isa == avx2 {
+		all, some := a.GP32(), a.GP32()
+		a.VMOVMSKPS(masks[0], all)
+		for _, m := range masks[1:] {
+			a.VMOVMSKPS(m, some)
+			a.ANDL(some, all)
+		}
+		a.CMPL(all, operand.U8(0xff))
+		a.JNE(operand.LabelRef("some"))
+		body("All", func(v reg.VecVirtual, _ int, m operand.Mem) { a.move(v, m) })
+		a.JMP(operand.LabelRef(end))
+		a.Label("some")
+	}
+	body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.storeLanes(v, masks[i], m) })
+	a.Label(end)
+}
+
+// storeSome stores the first n lanes of v, for which all but AVX2 take their mask; v is lost.
+func (a *asm) storeSome(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
+	if a.isa != avx2 {
+		a.storeLanes(v, mask, m)
+		return
+	}
+	x := v.AsX()
+	if n >= 4 {
+		a.VMOVUPS(x, m)
+		if n > 4 {
+			a.VEXTRACTF128(operand.U8(1), v, x)
+		}
+		m, n = m.Offset(16), n-4
+	}
+	switch n {
+	case 1:
+		a.VMOVSS(x, m)
+	case 2, 3:
+		a.VMOVSD(x, m)
+		if n == 3 {
+			a.VEXTRACTPS(operand.U8(2), x, m.Offset(8))
+		}
+	}
+}
+
 // loadLanes loads the lanes of a mask, and zeros elsewhere.
 func (a *asm) loadLanes(m operand.Mem, n reg.Register, v reg.VecVirtual) {
 	if a.lanes == 16 {
@@ -532,22 +577,6 @@ func (a *asm) lanesOf(m reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), 
 
 // storeFirst stores the first lane.
 func (a *asm) storeFirst(v reg.VecVirtual, m operand.Mem) { a.VMOVSS(v.AsX(), m) }
-
-// lanesStore returns emitters that store, and that add memory to, the first lanes
-// of a vector; how many is the field of t at offset.
-func (a *asm) lanesStore(t reg.GPVirtual, offset int) (store func(reg.VecVirtual, operand.Mem), add func(operand.Mem, reg.VecVirtual)) {
-	mask := a.laneMask(t, offset)
-	if a.lanes == 16 {
-		return func(v reg.VecVirtual, m operand.Mem) { a.VMOVUPS(v, mask, m) },
-			func(m operand.Mem, v reg.VecVirtual) { a.VADDPS(m, v, mask, v) }
-	}
-	return func(v reg.VecVirtual, m operand.Mem) { a.VMASKMOVPS(v, mask, m) },
-		func(m operand.Mem, v reg.VecVirtual) {
-			old := a.vec()
-			a.VMASKMOVPS(m, mask, old)
-			a.VADDPS(old, v, v)
-		}
-}
 
 // laneMask loads the mask of the first lanes: a mask register, or sign bits from
 // the table that pair points into.
