@@ -51,14 +51,16 @@ func countLanes() (masks [Block + 1]counted) {
 
 // FirstLanes is the mask of the first n lanes of a vector, or of Block elements.
 func FirstLanes(n int) Mask {
-	switch Current() {
-	case AVX512:
+	if Current() == AVX512 {
 		return Mask(1)<<n - 1
-	case NEON:
-		return Mask(unsafe.Pointer(&countedLanes[n]))
 	}
 	return FirstOfEight(n)
 }
 
 // FirstOfEight is FirstLanes(n) for kernels that work on eight lanes at every level.
-func FirstOfEight(n int) Mask { return Mask(unsafe.Pointer(&laneTable[Block-n])) }
+func FirstOfEight(n int) Mask {
+	if Current() == NEON {
+		return Mask(unsafe.Pointer(&countedLanes[n]))
+	}
+	return Mask(unsafe.Pointer(&laneTable[Block-n]))
+}
