@@ -8,7 +8,7 @@ TEXT ·rowSumsNEON(SB), NOSPLIT, $0-48
 	MOVD	sums+32(FP), R3
 	VMOVI	$0, V12.B16
 	MOVD	rows+0(FP), R2
-row:
+rows:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
@@ -77,7 +77,7 @@ lanes1done:
 	MOVD	bytes+40(FP), R0
 	ADD	R0, R4, R4
 	SUBS	$1, R2, R2
-	BNE	row
+	BNE	rows
 	RET
 lanes1:
 	VMOVI	$0, V3.B16

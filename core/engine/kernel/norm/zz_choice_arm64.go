@@ -14,6 +14,16 @@ func vecNormGrad(x *float32, dy *float32, mean float32, meanDy float32, slope fl
 	normGradNEON(x, dy, mean, meanDy, slope, scale, dx, n)
 }
 
+// vecSubMulAddRows computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecSubMulAddRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	subMulAddRowsNEON(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+}
+
+// vecNormGradRows computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.
+func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	normGradRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+}
+
 // vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
 	return momentsNEON(x, vectors, uintptr(tail), inverse, ahead)

@@ -29,7 +29,7 @@ TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-96
 	MOVD	invstd+80(FP), R6
 	VMOVI	$0, V22.B16
 	MOVD	rows+0(FP), R5
-row:
+rows:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
@@ -286,7 +286,7 @@ applyDone:
 	ADD	R0, R9, R9
 	ADD	R0, R8, R8
 	SUBS	$1, R5, R5
-	BNE	row
+	BNE	rows
 	RET
 lanes1:
 	VMOVI	$0, V3.B16
@@ -451,7 +451,7 @@ TEXT ·layerNormGradRowsNEON(SB), NOSPLIT, $0-112
 	MOVD	mean+24(FP), R7
 	MOVD	invstd+32(FP), R6
 	MOVD	rows+0(FP), R5
-row:
+rows:
 	VLD1R	(R7), [V11.S4]
 	FMOVS	0(R6), F10
 	ADD	$4, R7, R7
@@ -630,7 +630,7 @@ inputDone:
 	ADD	R0, R9, R9
 	ADD	R0, R8, R8
 	SUBS	$1, R5, R5
-	BNE	row
+	BNE	rows
 	RET
 lanes1:
 	VMOVI	$0, V7.B16

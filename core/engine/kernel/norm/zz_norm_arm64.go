@@ -11,3 +11,13 @@ func subMulAddNEON(x *float32, mean float32, scale float32, shift float32, y *fl
 //
 //go:noescape
 func normGradNEON(x *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
+
+// subMulAddRowsNEON computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func subMulAddRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normGradRowsNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

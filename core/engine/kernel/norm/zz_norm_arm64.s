@@ -93,3 +93,264 @@ loop:
 	B	loop
 done:
 	RET
+
+// func subMulAddRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·subMulAddRowsNEON(SB), NOSPLIT, $0-80
+	MOVD	x+8(FP), R7
+	MOVD	y+64(FP), R6
+	MOVD	mean+40(FP), R5
+	MOVD	scale+48(FP), R4
+	MOVD	shift+56(FP), R3
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R5), [V4.S4]
+	FMOVS	0(R4), F3
+	VLD1R	(R3), [V2.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R1
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+32(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	TBZ	$3, R8, lanes2
+	FSTPQ	(F1, F0), 0(R1)
+lanes2done:
+rowDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R8, lanes2low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R8, lanes2highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F0, 16(R1)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F1, 0(R1)
+	B	lanes2done
+
+// func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+TEXT ·normGradRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	x+8(FP), R10
+	MOVD	dy+16(FP), R9
+	MOVD	dx+80(FP), R8
+	MOVD	mean+48(FP), R7
+	MOVD	meanDy+56(FP), R6
+	MOVD	slope+64(FP), R5
+	MOVD	scale+72(FP), R4
+	MOVD	rows+0(FP), R3
+rows:
+	VLD1R	(R7), [V7.S4]
+	VLD1R	(R6), [V6.S4]
+	FMOVS	0(R5), F5
+	FMOVS	0(R4), F4
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	MOVD	vectors+24(FP), R11
+	MOVD	R10, R0
+	MOVD	R9, R2
+	MOVD	R8, R1
+row:
+	SUBS	$1, R11, R11
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R11
+	TST	R11, R11
+	BEQ	rowDone
+	MOVD	tail+40(FP), R11
+	MOVWU	64(R11), R11
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea7d400 // fsub v0.4s, v0.4s, v7.4s
+	WORD	$0x4f859021 // fmul v1.4s, v1.4s, v5.s[0]
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R2), (F3, F2)
+lanes2done:
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	TBZ	$3, R11, lanes3
+	FSTPQ	(F3, F2), 0(R1)
+lanes3done:
+rowDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R3, R3
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R2), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R2), F3
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R2), F3
+	B	lanes2done
+lanes3:
+	TBZ	$2, R11, lanes3low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R11, lanes3highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F2, 16(R1)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R1, R0
+	VST1	V3.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F3, 0(R1)
+	B	lanes3done
