@@ -61,7 +61,7 @@ var cases = []testCase{
 	fromFile("convnext-narrow", 1500),
 	fromFile("convnext-wide", 300),
 	fromFile("mixer", 250),
-	fromFile("mlp-gelu", 12000),
+	fromFile("mlp-smooth", 12000),
 }
 
 // fromFile is a network of models/, on one rank.

@@ -75,18 +75,18 @@ def resnet18(nn):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
-LAYERS = {  # model.layers[].type: the module and trainctl's names of its positional arguments
+# The layers whose modules infer their input's size, or take positional arguments;
+# all others are named as in torch.nn but for capitals and underscores.
+LAYERS = {
     "conv2d": ("LazyConv2d", ["out_channels", "kernel_size"]), "linear": ("LazyLinear", ["out_features"]),
-    "batchnorm2d": ("LazyBatchNorm2d", []), "layernorm": ("LayerNorm", ["normalized_shape"]),
-    "maxpool2d": ("MaxPool2d", ["kernel_size"]), "avgpool2d": ("AvgPool2d", ["kernel_size"]),
-    "adaptive_avgpool2d": ("AdaptiveAvgPool2d", ["output_size"]), "dropout": ("Dropout", []), "flatten": ("Flatten", []),
-    "relu": ("ReLU", []), "relu6": ("ReLU6", []), "leaky_relu": ("LeakyReLU", []), "gelu": ("GELU", []),
-    "silu": ("SiLU", []), "sigmoid": ("Sigmoid", []), "tanh": ("Tanh", []), "softplus": ("Softplus", []),
+    "batchnorm2d": ("LazyBatchNorm2d", []),
 }
 
 
 def network(nn, layers):
     """The modules of trainctl's model.layers; sizes are inferred at the first pass."""
+    modules = {name.lower(): name for name in dir(nn)}
+
     class Residual(nn.Module):
         def __init__(self, body, shortcut):
             super().__init__()
@@ -101,7 +101,7 @@ def network(nn, layers):
             return network(nn, layer["layers"])
         if layer["type"] == "residual":
             return Residual(network(nn, layer["layers"]), network(nn, layer.get("shortcut", [])))
-        name, positional = LAYERS[layer["type"]]
+        name, positional = LAYERS.get(layer["type"]) or (modules[layer["type"].replace("_", "")], [])
         return getattr(nn, name)(*[arguments.pop(k) for k in positional], **arguments)
     return nn.Sequential(*map(module, layers))
 

@@ -45,93 +45,134 @@ func play(role string) int {
 	if targeted && who != os.Getenv("RANK") {
 		act = "idle"
 	}
-	switch act {
-	case "idle":
-		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
+	if f := roles[act]; f != nil {
+		return f(arg, rest)
+	}
+	return 0
+}
+
+// roles are what a rank can play. arg is what follows "role:rank:", and rest what
+// follows "role:". Roles that are not here end well at once.
+var roles = map[string]func(arg, rest string) int{
+	"idle": func(_, _ string) int {
+		ready()
 		time.Sleep(time.Hour)
-	case "exit":
+		return 0
+	},
+	"exit": func(arg, _ string) int {
 		fmt.Fprintln(os.Stderr, "about to fail")
 		tell(map[string]any{"event": "step", "step": 41, "phase": "backward"})
-		code, _ := strconv.Atoi(arg)
-		return code
-	case "hung": // a rank whose plugin hangs
+		return number(arg)
+	},
+	"hung": func(_, _ string) int { // a rank whose plugin hangs
 		tell(map[string]any{"event": "plugin_failed", "kind": "backend", "name": "star", "pid": 7, "operation": "all_reduce #14", "hung": true, "cause": "silent"})
 		return 1
-	case "panic":
-		fmt.Fprintln(os.Stderr, "about to crash")
-		(*crasher)(nil).boom(arg)
-	case "quit": // one rank as if all had gone well, the others when it is gone
-		if os.Getenv("RANK") != arg {
-			fmt.Println("the other one is gone")
-			return ExitPeer
+	},
+	"panic": func(arg, _ string) int { return playPanic(arg) },
+	"quit": func(arg, _ string) int { // one rank as if all had gone well, the others when it is gone
+		if os.Getenv("RANK") == arg {
+			return 0
 		}
-	case "done":
+		fmt.Println("the other one is gone")
+		return ExitPeer
+	},
+	"done": func(_, _ string) int {
 		tell(map[string]any{"event": "rank_done"})
-	case "blame": // rank 0 blames the others, which fail by themselves
+		return 0
+	},
+	"blame": func(_, _ string) int { // rank 0 blames the others, which fail by themselves
 		if os.Getenv("RANK") == "0" {
 			return ExitPeer
 		}
 		return 1
-	case "late": // rank 0 blames rank 1, which ends by itself, but only when it is asked to
-		if os.Getenv("RANK") == "0" {
-			for _, err := os.Stat(rest); err != nil; _, err = os.Stat(rest) {
-				time.Sleep(time.Millisecond)
-			}
-			return ExitPeer
-		}
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		if os.WriteFile(rest, nil, 0o600) == nil {
-			<-c
-		}
-		return ExitCheckpoint
-	case "once": // fails in the first attempt only
+	},
+	"late": func(_, rest string) int { return playLate(rest) },
+	"once": func(_, _ string) int { // fails in the first attempt only
 		if os.Getenv("TORCHELASTIC_RESTART_COUNT") == "0" {
 			return 1
 		}
-	case "env":
+		return 0
+	},
+	"env": func(_, _ string) int {
 		env := map[string]string{}
 		for _, kv := range os.Environ() {
 			k, v, _ := strings.Cut(kv, "=")
 			env[k] = v
 		}
 		tell(env)
-	case "stubborn":
+		return 0
+	},
+	"stubborn": func(_, _ string) int {
 		signal.Ignore(syscall.SIGTERM)
-		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
+		ready()
 		time.Sleep(time.Hour)
-	case "drain":
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
-		<-c
-		code, _ := strconv.Atoi(arg)
-		return code
-	case "saving": // for that long when it is asked to end
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
-		<-c
+		return 0
+	},
+	"drain": func(arg, _ string) int {
+		readyUntilTerm()
+		return number(arg)
+	},
+	"saving": func(arg, _ string) int { // for that long when it is asked to end
+		readyUntilTerm()
 		takes, _ := time.ParseDuration(arg)
 		time.Sleep(takes)
 		return ExitPreempted
-	case "slow": // to end
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGTERM)
-		tell(map[string]any{"event": "ready", "pid": os.Getpid()})
-		<-c
+	},
+	"slow": func(_, _ string) int { // to end
+		readyUntilTerm()
 		tell(map[string]any{"event": "asked"})
 		time.Sleep(time.Hour)
-	case "long":
+		return 0
+	},
+	"long": func(_, _ string) int {
 		os.Stdout.Write(bytes.Repeat([]byte("x"), 10<<20))
-	case "chat":
+		return 0
+	},
+	"chat": func(_, _ string) int {
 		chat()
-	case "parent":
-		return playParent()
-	case "meet":
-		return playMeet()
-	}
+		return 0
+	},
+	"parent": func(_, _ string) int { return playParent() },
+	"meet":   func(_, _ string) int { return playMeet() },
+}
+
+//go:noinline
+func playPanic(how string) int {
+	fmt.Fprintln(os.Stderr, "about to crash")
+	(*crasher)(nil).boom(how)
 	return 0
+}
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+func ready() { tell(map[string]any{"event": "ready", "pid": os.Getpid()}) }
+
+// readyUntilTerm tells that the rank is ready, and waits until it is asked to end.
+func readyUntilTerm() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	ready()
+	<-c
+}
+
+// playLate lets rank 0 blame rank 1, which ends by itself, but only when it is asked
+// to. It says by a file that it listens.
+func playLate(file string) int {
+	if os.Getenv("RANK") == "0" {
+		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
+			time.Sleep(time.Millisecond)
+		}
+		return ExitPeer
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	if os.WriteFile(file, nil, 0o600) == nil {
+		<-c
+	}
+	return ExitCheckpoint
 }
 
 type crasher struct{ value int }
@@ -164,7 +205,7 @@ func chat() {
 // playParent starts a child that leaves the group and session, then idles. It
 // tells of itself first, and the child of itself after that.
 func playParent() int {
-	tell(map[string]any{"event": "ready", "pid": os.Getpid()})
+	ready()
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), roleEnv+"=idle", EnvLifelineFD+"=3", EnvEventFD+"=4")
 	c.ExtraFiles = []*os.File{Lifeline(), EventFile()}

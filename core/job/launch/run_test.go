@@ -190,7 +190,7 @@ func TestKilledRankIsNamed(t *testing.T) {
 // log has the whole dump, the terminal none of it.
 func TestCrashesAreToldInShort(t *testing.T) {
 	place := regexp.MustCompile(`(?m)^  at        : core/job/launch/main_test\.go:\d+$`)
-	frames := regexp.MustCompile(`(?m)^    \| core/job/launch\.\(\*crasher\)\.boom at core/job/launch/main_test\.go:\d+\n    \| core/job/launch\.play at core/job/launch/main_test\.go:\d+$`)
+	frames := regexp.MustCompile(`(?m)^    \| core/job/launch\.\(\*crasher\)\.boom at core/job/launch/main_test\.go:\d+\n    \| core/job/launch\.playPanic at core/job/launch/main_test\.go:\d+$`)
 	for how, want := range map[string][]string{
 		"panic:1:value": {"  crash     : panic: the loss is not a number\n                of layer fc\n", "please report it"},
 		"panic:1:nil":   {"  crash     : panic: runtime error: invalid memory address", "  signal    : SIGSEGV: segmentation violation, at address 0x0", "TRAINCTL_CPU=generic"},
