@@ -21,6 +21,9 @@ type Hosts struct {
 // Len is the number of hosts.
 func (h *Hosts) Len() int { return len(h.names) }
 
+// Name is the name of the i-th host's namespace, for "ip -n NAME" and "tc -n NAME".
+func (h *Hosts) Name(i int) string { return h.names[i] }
+
 // Addr is the i-th host's address.
 func (h *Hosts) Addr(i int) string { return fmt.Sprintf("10.213.77.%d", i+1) }
 

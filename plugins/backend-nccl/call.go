@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// call is what a rank sends to the hub about its collective.
+// call is what a rank sends to the coordinator about its collective.
 type call struct {
 	Seq     uint64
 	Op      sdk.Op
@@ -67,9 +67,9 @@ func (k call) partners(me, world int) (ranks []int) {
 	return ranks
 }
 
-// message is one JSON value between a rank and the hub.
+// message is one JSON value between a rank and the coordinator.
 type message struct {
-	Kind  string    // "hello", "call", "late" and "fail" to the hub; "welcome", "refused", "go" and "fail" from it
+	Kind  string    // "hello", "call", "late" and "fail" to the coordinator; "welcome", "refused", "go" and "fail" from it
 	Hello *hello    `json:",omitempty"`
 	Call  *call     `json:",omitempty"`
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
@@ -81,7 +81,7 @@ type message struct {
 
 var errAborted = errors.New("the group has failed")
 
-// failure returns this rank's error for the hub's verdict. stalled returns the error of
+// failure returns this rank's error for the coordinator's report. stalled returns the error of
 // a call that waits for ranks.
 func (m *message) failure(me int, seq uint64, stalled func(missing []int) error) error {
 	switch m.Cause {

@@ -11,7 +11,7 @@ import (
 )
 
 // Listen says which GPU and which NCCL this rank has. Rank 0 also makes the
-// communicator's id and opens the hub.
+// communicator's id and opens the coordinator.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err := b.beginOpen(); err != nil {
 		return nil, err
@@ -22,23 +22,23 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if b.group.Rank != 0 {
 		return instance.Encode(e), nil
 	}
-	if b.hub != nil {
+	if b.coordinator != nil {
 		return nil, errors.New("backend nccl: Listen twice")
 	}
 	if err := b.thread.run(func() (err error) { e.IDs, err = b.channels.ids(); return err }, b.life.Context); err != nil {
 		return nil, fmt.Errorf("backend nccl: %w", err)
 	}
 	if b.group.WorldSize > 1 {
-		hub, err := openHub(ctx, b.group, b.set.ports, b.log())
+		coordinator, err := openCoordinator(ctx, b.group, b.set.ports, b.log())
 		if err != nil {
 			return nil, fmt.Errorf("backend nccl: %w", err)
 		}
-		b.hub, e.Port = hub, hub.port()
+		b.coordinator, e.Port = coordinator, coordinator.port()
 	}
 	return instance.Encode(e), nil
 }
 
-// Connect checks that the ranks are compatible, waits for all at the hub, and joins
+// Connect checks that the ranks are compatible, waits for all at the coordinator, and joins
 // NCCL's communicators.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.beginOpen(); err != nil {
@@ -64,7 +64,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	return nil
 }
 
-// gather connects to the hub and returns when every rank has.
+// gather connects to the coordinator and returns when every rank has.
 func (b *Backend) gather(ctx context.Context, root endpoint) (err error) {
 	if b.group.WorldSize == 1 {
 		return nil
@@ -72,11 +72,11 @@ func (b *Backend) gather(ctx context.Context, root endpoint) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.life.Context, func() { cancel(instance.ErrClosed) })()
-	address := hubAddress(b.group.MasterAddr, root.Port)
-	if b.line, err = dial(ctx, b.group, address); err != nil {
+	address := coordinatorAddress(b.group.MasterAddr, root.Port)
+	if b.client, err = dial(ctx, b.group, address); err != nil {
 		return fmt.Errorf("backend nccl: no connection with rank 0 at %s: %w", address, err)
 	}
-	return b.line.agree(ctx, b.life.Context, &sdk.Collective{Op: sdk.OpBarrier}, unreached)
+	return b.client.agree(ctx, b.life.Context, &sdk.Collective{Op: sdk.OpBarrier}, unreached)
 }
 
 func unreached(missing []int) error {

@@ -39,8 +39,8 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	}
 	if err := b.run(ctx, c); err != nil {
 		b.life.Failed = err
-		if b.line != nil {
-			b.line.abandon(err)
+		if b.client != nil {
+			b.client.reportFailure(err)
 		}
 		return err
 	}
@@ -99,12 +99,12 @@ func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.health, func() { cancel(context.Cause(b.health)) })()
-	if b.line != nil {
-		if err := b.line.agree(ctx, b.life.Context, c, stalled); err != nil {
+	if b.client != nil {
+		if err := b.client.agree(ctx, b.life.Context, c, stalled); err != nil {
 			return err
 		}
 	}
-	if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.early.any() {
+	if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.watcher.any() {
 		return nil // a barrier needs only the agreement
 	}
 	err := b.thread.run(func() error {
@@ -138,8 +138,8 @@ func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) err
 			return stalled(nil)
 		case ctx.Err() != nil:
 			return fmt.Errorf("backend nccl: #%d: %w", seq, context.Cause(ctx))
-		case b.line != nil:
-			return b.line.left(seq, stalled)
+		case b.client != nil:
+			return b.client.left(seq, stalled)
 		}
 		return nil
 	}
@@ -149,24 +149,24 @@ func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) err
 // report of another.
 const reportWait = 200 * time.Millisecond
 
-// blame waits shortly for the hub to name the rank that caused an error that NCCL
+// blame waits shortly for the coordinator to name the rank that caused an error that NCCL
 // reports as a peer's, or a stall without missing ranks.
 func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error {
-	patience := time.Duration(0)
+	wait := time.Duration(0)
 	switch stall := (*sdk.StallError)(nil); {
 	case errors.Is(err, driver.NCCLRemoteError):
-		patience = leaveGrace
+		wait = leaveGrace
 	case errors.As(err, &stall) && len(stall.Missing) == 0:
-		patience = reportWait
+		wait = reportWait
 	}
-	if b.line == nil || patience == 0 {
+	if b.client == nil || wait == 0 {
 		return err
 	}
-	moment := time.NewTimer(patience)
+	moment := time.NewTimer(wait)
 	defer moment.Stop()
 	select {
-	case <-b.line.over:
-		return fmt.Errorf("%w (%w)", b.line.failure(seq, stalled), err)
+	case <-b.client.done:
+		return fmt.Errorf("%w (%w)", b.client.failure(seq, stalled), err)
 	case <-moment.C:
 		return err
 	}

@@ -4,10 +4,11 @@
 // GPU are missing, the error of Open lists what is missing and what to use instead.
 //
 // NCCL does not compare the ranks' calls and does not report missing ranks. So the ranks
-// first agree on a call, at a hub in rank 0's backend (hub.go, line.go, call.go), and
-// only then launch it (do.go). Every wait on NCCL is a poll that the deadline, a peer's
-// failure and Close end (communicator.go). All calls into NCCL and CUDA come from one
-// thread (thread.go): if a call never returns, the backend still reports an error.
+// first agree on a call, through a coordinator in rank 0's backend (coordinator.go,
+// client.go, call.go), and only then launch it (do.go). Every wait on NCCL is a poll
+// that the deadline, a peer's failure and Close end (communicator.go). All calls into
+// NCCL and CUDA come from one thread (thread.go): if a call never returns, the backend
+// still reports an error.
 //
 // Gradients of a CUDA rank are reduced in place, in memory that is also mapped
 // here (arena.go), after the rank's event. Calls that complete early are watched until

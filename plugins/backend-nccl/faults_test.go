@@ -123,7 +123,7 @@ func TestARankThatNeverJoinsEndsConnect(t *testing.T) {
 	t.Parallel()
 	m := fakegpu.New(2)
 	m.Alone(1)
-	errs := pairOn(m).connect(t, sdk.Options{"connect_timeout": "1.5s"}) // in which both have to reach the hub, on a busy machine too
+	errs := pairOn(m).connect(t, sdk.Options{"connect_timeout": "1.5s"}) // in which both have to reach the coordinator, on a busy machine too
 	wantText(t, errs, "joining the communicator", "1.5s")
 }
 
@@ -249,7 +249,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 	m := fakegpu.New(2)
 	r := pairOn(m)
 	r.mustConnect(t, nil)
-	address := hubAddress("127.0.0.1", r[0].hub.port())
+	address := coordinatorAddress("127.0.0.1", r[0].coordinator.port())
 	for _, g := range []sdk.Group{
 		{JobID: "job", Secret: []byte("wrong"), Rank: 1, WorldSize: 2},
 		{JobID: "job", Secret: []byte("secret"), Rank: 1, WorldSize: 2, Generation: 1},
@@ -259,7 +259,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		<-l.over
+		<-l.done
 		l.close()
 	}
 	if err := errors.Join(r.reduce(t.Context())...); err != nil {

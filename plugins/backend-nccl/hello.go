@@ -9,9 +9,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Connections to the hub use TLS with keys derived from the job's secret, so nothing is
+// Connections to the coordinator use TLS with keys derived from the job's secret, so nothing is
 // read from a peer that does not know it. The first message names the group and the
-// rank; the hub answers with "welcome" or "refused".
+// rank; the coordinator answers with "welcome" or "refused".
 func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl", "") }
 
 // hello names a group and a rank of it.
@@ -24,12 +24,12 @@ func helloOf(g sdk.Group) hello {
 	return hello{g.JobID, g.Generation, g.Epoch, g.WorldSize, g.Rank}
 }
 
-// refusal is why the hub refuses a peer that knows the secret.
+// refusal is why the coordinator refuses a peer that knows the secret.
 type refusal struct{ cause, text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// check compares a caller's group with the hub's.
+// check compares a peer's group with the coordinator's.
 func (h hello) check(g sdk.Group) error {
 	for _, c := range []struct {
 		what      string
@@ -45,7 +45,7 @@ func (h hello) check(g sdk.Group) error {
 	return nil
 }
 
-// receive reads a caller's hello and returns its rank.
+// receive reads a peer's hello and returns its rank.
 func receive(from *json.Decoder, g sdk.Group) (int, error) {
 	var m message
 	if err := from.Decode(&m); err != nil {
@@ -57,8 +57,8 @@ func receive(from *json.Decoder, g sdk.Group) (int, error) {
 	return m.Hello.Rank, m.Hello.check(g)
 }
 
-// greet sends this rank's hello and reads the hub's answer.
-func greet(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
+// handshake sends this rank's hello and reads the coordinator's answer.
+func handshake(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
 	h := helloOf(g)
 	if err := to.Encode(message{Kind: "hello", Hello: &h}); err != nil {
 		return err

@@ -21,9 +21,9 @@ type issued struct {
 	start    time.Time
 }
 
-// early watches issued collectives, for which no call waits. Their errors are returned
+// watcher watches issued collectives, for which no call waits. Their errors are returned
 // by the next call. list and failed are used on the thread.
-type early struct {
+type watcher struct {
 	list     []issued
 	failed   error // why there are no communicators any more
 	watching sync.WaitGroup
@@ -32,20 +32,20 @@ type early struct {
 }
 
 // any reports whether anything was ever issued. Only Do may call it.
-func (e *early) any() bool { return e.wake != nil }
+func (w *watcher) any() bool { return w.wake != nil }
 
 // lookEvery is how often issued collectives are checked between calls.
 const lookEvery = 50 * time.Millisecond
 
 // keep adds a collective that was issued just now.
 func (b *Backend) keep(i issued) {
-	b.early.list = append(b.early.list, i)
-	b.early.begin.Do(func() {
-		b.early.wake = make(chan struct{}, 1)
-		b.early.watching.Go(b.watch)
+	b.watcher.list = append(b.watcher.list, i)
+	b.watcher.begin.Do(func() {
+		b.watcher.wake = make(chan struct{}, 1)
+		b.watcher.watching.Go(b.watch)
 	})
 	select {
-	case b.early.wake <- struct{}{}:
+	case b.watcher.wake <- struct{}{}:
 	default:
 	}
 }
@@ -54,7 +54,7 @@ func (b *Backend) keep(i issued) {
 func (b *Backend) watch() {
 	for {
 		select {
-		case <-b.early.wake:
+		case <-b.watcher.wake:
 		case <-b.life.Context.Done():
 			return
 		}
@@ -65,16 +65,16 @@ func (b *Backend) watch() {
 				return
 			}
 			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life.Context); err != nil {
-				b.failEarly(err)
+				b.failIssued(err)
 				return
 			}
 		}
 	}
 }
 
-// giveUp tells the next call and the other ranks why an issued collective
+// failIssued reports to the next call and to the other ranks why an issued collective
 // failed.
-func (b *Backend) failEarly(err error) {
+func (b *Backend) failIssued(err error) {
 	var stall sdk.StallError
 	if s := (*sdk.StallError)(nil); errors.As(err, &s) {
 		stall = *s
@@ -84,8 +84,8 @@ func (b *Backend) failEarly(err error) {
 		return &stall
 	})
 	b.failHealth(err)
-	if b.line != nil {
-		b.line.abandon(err)
+	if b.client != nil {
+		b.client.reportFailure(err)
 	}
 }
 
@@ -93,24 +93,24 @@ func (b *Backend) failEarly(err error) {
 // all communicators are aborted, so that the events happen and the rank's stream
 // continues. It runs on the thread.
 func (b *Backend) look() (more bool, err error) {
-	e := &b.early
-	for e.failed == nil && len(e.list) > 0 {
-		i := &e.list[0]
+	w := &b.watcher
+	for w.failed == nil && len(w.list) > 0 {
+		i := &w.list[0]
 		happened, err := i.happened(b.device.cuda)
 		if err == nil && !happened {
 			err = b.overdue(i)
 		}
 		if err != nil {
-			e.list, e.failed = nil, err
+			w.list, w.failed = nil, err
 			b.abort()
 			break
 		}
 		if !happened {
 			return true, nil
 		}
-		e.list = e.list[1:]
+		w.list = w.list[1:]
 	}
-	return false, e.failed
+	return false, w.failed
 }
 
 func (i *issued) happened(c *driver.CUDA) (bool, error) {
@@ -130,8 +130,8 @@ func (b *Backend) overdue(i *issued) error {
 	if !i.deadline.IsZero() && time.Now().After(i.deadline) {
 		return b.unwritten(fmt.Errorf("it was issued in time but has not ended: %w", stalled(nil)), i)
 	}
-	if b.line != nil {
-		return b.line.left(i.call.Seq, stalled)
+	if b.client != nil {
+		return b.client.left(i.call.Seq, stalled)
 	}
 	return nil
 }

@@ -29,16 +29,16 @@ type Backend struct {
 	health     context.Context // ends, with the cause, when a collective fails whose call was completed early
 	failHealth context.CancelCauseFunc
 
-	group     sdk.Group
-	set       settings
-	version   int32 // of NCCL
-	thread    *thread
-	device    *device
-	channels  channels
-	early     early
-	hub       *hub // of rank 0 in a world of several
-	line      *line
-	connected bool
+	group       sdk.Group
+	set         settings
+	version     int32 // of NCCL
+	thread      *thread
+	device      *device
+	channels    channels
+	watcher     watcher
+	coordinator *coordinator // of rank 0 in a world of several
+	client      *client
+	connected   bool
 }
 
 // New is the plugin "nccl".
@@ -178,11 +178,11 @@ func (b *Backend) Close() error {
 	}
 	defer b.life.End()
 	err := b.release()
-	if b.line != nil {
-		b.line.close()
+	if b.client != nil {
+		b.client.close()
 	}
-	if b.hub != nil {
-		b.hub.close()
+	if b.coordinator != nil {
+		b.coordinator.close()
 	}
 	return err
 }
@@ -192,10 +192,10 @@ func (b *Backend) release() error {
 	if b.thread == nil {
 		return nil
 	}
-	b.early.watching.Wait()
+	b.watcher.watching.Wait()
 	err := b.thread.run(func() error {
 		leave := b.channels.leave
-		if b.life.Failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.early.list) > 0 {
+		if b.life.Failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.watcher.list) > 0 {
 			leave = b.channels.abort
 		}
 		err := errors.Join(leave(), b.channels.close())

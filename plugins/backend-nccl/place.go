@@ -32,7 +32,7 @@ func (b *Backend) Place(r sdk.PlaceRequest) (sdk.Placement, error) {
 	case r.Restarts > 0:
 		return process("backend.restarts needs a backend that can be replaced, which only a separate process can")
 	case !r.Overlap:
-		return process("collectives do not run beside backward, so taking turns costs nothing")
+		return process("collectives do not run beside backward, so time-slicing costs nothing")
 	}
 	return sdk.Placement{InProcess: true, Why: "without MPS a GPU time-slices between processes, so collectives of another process would not overlap with backward"}, nil
 }

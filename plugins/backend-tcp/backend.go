@@ -35,15 +35,15 @@ type Backend struct {
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
 
-	cost    cost
-	op      op // the running call
-	ways    ways
-	scratch []byte // see room
-	stride  int
-	depth   int
-	srcs    [][]byte // by rank
-	pair    [2][]byte
-	sent    traffic
+	cost       cost
+	op         op // the running call
+	algorithms algorithms
+	scratch    []byte // see room
+	stride     int
+	depth      int
+	srcs       [][]byte // by rank
+	pair       [2][]byte
+	sent       traffic
 }
 
 // traffic counts bytes written to sockets.

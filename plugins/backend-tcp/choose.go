@@ -48,35 +48,35 @@ func (b *Backend) attaches(c *sdk.Collective) bool {
 	case d.Rooted():
 		return size*(b.group.WorldSize-1) <= attachTotal
 	}
-	return b.algorithm(c) == algorithmDirect
+	return b.algorithmName(c) == algorithmDirect
 }
 
 // choose returns the algorithm for the payload.
-func (b *Backend) choose(c *sdk.Collective) way {
+func (b *Backend) choose(c *sdk.Collective) algorithm {
 	switch {
 	case b.op.attached || len(c.Buf) == 0:
 		return noPayload{}
 	case c.Pairwise():
-		b.ways.transfer = transfer{b, c}
-		return &b.ways.transfer
+		b.algorithms.transfer = transfer{b, c}
+		return &b.algorithms.transfer
 	case c.Op != sdk.OpAllReduce:
-		return b.ways.mesh.start(b, c)
+		return b.algorithms.mesh.start(b, c)
 	}
-	switch b.algorithm(c) {
+	switch b.algorithmName(c) {
 	case algorithmDirect:
-		return b.ways.direct.start(b, c.Buf)
+		return b.algorithms.direct.start(b, c.Buf)
 	case algorithmRing:
-		return b.ways.ring.start(b, c.Buf)
+		return b.algorithms.ring.start(b, c.Buf)
 	case algorithmDoubling:
-		return b.ways.doubling.start(b, c.Buf)
+		return b.algorithms.doubling.start(b, c.Buf)
 	case algorithmHalving:
-		return b.ways.halving.start(b, c.Buf)
+		return b.algorithms.halving.start(b, c.Buf)
 	}
-	return b.ways.mesh.start(b, c)
+	return b.algorithms.mesh.start(b, c)
 }
 
-// algorithm returns the name of the algorithm for an all-reduce over sockets.
-func (b *Backend) algorithm(c *sdk.Collective) string {
+// algorithmName returns the name of the algorithm for an all-reduce over sockets.
+func (b *Backend) algorithmName(c *sdk.Collective) string {
 	wanted, half := b.set.algorithm, c.DType.Half()
 	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
 	switch {

@@ -2,8 +2,8 @@ package tcp
 
 import "github.com/trainctl/trainctl/core/sdk"
 
-// ways are the algorithms with their memory, which is reused.
-type ways struct {
+// algorithms has one of each algorithm, so that their memory is reused.
+type algorithms struct {
 	direct   direct
 	mesh     mesh
 	ring     ring
@@ -26,9 +26,8 @@ func (b *Backend) runSockets(c *sdk.Collective) error {
 	return nil
 }
 
-// trade exchanges the payload of a collective whose calls the ranks have compared
-// already.
-func (b *Backend) trade(c *sdk.Collective) error {
+// exchangePayload runs a collective whose calls the ranks have already compared.
+func (b *Backend) exchangePayload(c *sdk.Collective) error {
 	for r := range b.op.agreed {
 		b.op.agreed[r] = true
 	}

@@ -31,9 +31,9 @@ func (k cost) of(algorithm string, s, n int) float64 {
 	chunks := size * others / float64(n)
 	power := 1 << (bits.Len(uint(n)) - 1)
 	steps := float64(bits.Len(uint(power)) - 1)
-	fold := 0.0
+	pairing := 0.0
 	if n > power {
-		fold = 2*k.alpha + size*(2*k.beta+k.gamma)
+		pairing = 2*k.alpha + size*(2*k.beta+k.gamma)
 	}
 	switch algorithm {
 	case algorithmDirect:
@@ -43,9 +43,9 @@ func (k cost) of(algorithm string, s, n int) float64 {
 	case algorithmRing:
 		return 2*others*k.alpha + 2*chunks*k.beta + chunks*k.gamma
 	case algorithmDoubling:
-		return fold + steps*(k.alpha+size*(k.beta+k.gamma))
+		return pairing + steps*(k.alpha+size*(k.beta+k.gamma))
 	case algorithmHalving:
-		return fold + 2*steps*k.alpha + size*float64(power-1)/float64(power)*(2*k.beta+k.gamma)
+		return pairing + 2*steps*k.alpha + size*float64(power-1)/float64(power)*(2*k.beta+k.gamma)
 	}
 	panic("no model of " + algorithm)
 }

@@ -4,22 +4,22 @@ import "math/bits"
 
 // doubling is the all-reduce by recursive doubling (Thakur, Rabenseifner and
 // Gropp, Optimization of collective communication operations in MPICH, 2005):
-// in round k a rank exchanges the whole buffer with the one whose number
-// differs in bit k. Where the world is not a power of two, ranks beyond it send
-// their contribution to a neighbour first and receive the result at the end. Every
+// in round k a rank exchanges the whole buffer with the one whose rank
+// differs in bit k. If the world size is not a power of two, some ranks
+// first send their contribution to a neighbour, and receive the result at the end. Every
 // segment passes through the rounds independently.
 type doubling struct {
 	b      *Backend
 	buf    []byte
 	n      int // segments
-	rounds []swap
+	rounds []doublingRound
 	level  []int    // by segment: rounds that are done
 	has    []uint64 // by segment, a bit for each round: the partner's bytes have arrived
 	went   []uint64
 }
 
-// swap is a round with one other rank.
-type swap struct {
+// doublingRound is a round with one other rank.
+type doublingRound struct {
 	peer       int
 	send, recv bool
 	final      bool // what is received is the result
@@ -35,51 +35,51 @@ func (w *doubling) start(b *Backend, buf []byte) *doubling {
 	return w
 }
 
-func doublingRounds(me, n int) (rounds []swap) {
-	f := foldOf(n)
-	v := f.position(me)
+func doublingRounds(me, n int) (rounds []doublingRound) {
+	p := positionsOf(n)
+	v := p.position(me)
 	if v < 0 {
-		return []swap{{peer: me + 1, send: true}, {peer: me + 1, recv: true, final: true}}
+		return []doublingRound{{peer: me + 1, send: true}, {peer: me + 1, recv: true, final: true}}
 	}
-	if f.folded(me) {
-		rounds = append(rounds, swap{peer: me - 1, recv: true})
+	if p.paired(me) {
+		rounds = append(rounds, doublingRound{peer: me - 1, recv: true})
 	}
-	for bit := 1; bit < f.power; bit *= 2 {
-		rounds = append(rounds, swap{peer: f.rank(v ^ bit), send: true, recv: true})
+	for bit := 1; bit < p.power; bit *= 2 {
+		rounds = append(rounds, doublingRound{peer: p.rank(v ^ bit), send: true, recv: true})
 	}
-	if f.folded(me) {
-		rounds = append(rounds, swap{peer: me - 1, send: true})
+	if p.paired(me) {
+		rounds = append(rounds, doublingRound{peer: me - 1, send: true})
 	}
 	return rounds
 }
 
-// fold maps ranks to a power of two positions: of the first 2·extra ranks the
-// even ones take no position and are represented by their right neighbours.
-type fold struct{ power, extra int }
+// positions maps ranks to a power of two positions. The first 2·extra ranks form pairs:
+// the even rank has no position, and its right neighbour adds its contribution.
+type positions struct{ power, extra int }
 
-func foldOf(n int) fold {
+func positionsOf(n int) positions {
 	power := 1 << (bits.Len(uint(n)) - 1)
-	return fold{power, n - power}
+	return positions{power, n - power}
 }
 
-func (f fold) folded(rank int) bool { return rank < 2*f.extra }
+func (p positions) paired(rank int) bool { return rank < 2*p.extra }
 
-// position is -1 for a rank without one.
-func (f fold) position(rank int) int {
+// position returns -1 for a rank that has none.
+func (p positions) position(rank int) int {
 	switch {
-	case !f.folded(rank):
-		return rank - f.extra
+	case !p.paired(rank):
+		return rank - p.extra
 	case rank%2 == 0:
 		return -1
 	}
 	return rank / 2
 }
 
-func (f fold) rank(position int) int {
-	if position < f.extra {
+func (p positions) rank(position int) int {
+	if position < p.extra {
 		return 2*position + 1
 	}
-	return position + f.extra
+	return position + p.extra
 }
 
 // round finds the one round that sends to, or receives from, a rank; -1 if

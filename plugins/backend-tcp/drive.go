@@ -8,11 +8,11 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// way is the algorithm that exchanges the payload of a running collective. It defines
+// algorithm exchanges the payload of a running collective. It defines
 // the bytes of each frame to and from a rank; the i-th frame that one side sends is the
 // i-th that the other receives. It has no goroutines and does no input or output: drive
 // asks it for frames as sockets become ready, and reports what was sent and received.
-type way interface {
+type algorithm interface {
 	// frames returns how many frames are sent to a rank and received from it.
 	frames(rank int) (out, in int)
 
@@ -31,7 +31,7 @@ type way interface {
 // drive runs a collective: it exchanges calls with the ranks of b.op, then the frames
 // of w. Every link makes progress as it can; when none can, drive waits for all of
 // them at once.
-func (b *Backend) drive(w way) error {
+func (b *Backend) drive(w algorithm) error {
 	left := b.prepare(w)
 	for left > 0 {
 		moved := false
@@ -53,7 +53,7 @@ func (b *Backend) drive(w way) error {
 }
 
 // prepare counts the frames to send and receive.
-func (b *Backend) prepare(w way) (left int) {
+func (b *Backend) prepare(w algorithm) (left int) {
 	for _, l := range b.links {
 		l.in.next, l.out.next, l.out.call, l.readable = l.stream, l.stream, b.op.met, true
 	}
@@ -75,7 +75,7 @@ func (b *Backend) prepare(w way) (left int) {
 
 // progress sends and receives on one link what it can, at most a frame each, and
 // counts the frames that are complete.
-func (b *Backend) progress(l *link, w way) (done int, moved bool, err error) {
+func (b *Backend) progress(l *link, w algorithm) (done int, moved bool, err error) {
 	if l.writable {
 		n, did, err := b.push(l, w)
 		if err != nil {
@@ -94,7 +94,7 @@ func (b *Backend) progress(l *link, w way) (done int, moved bool, err error) {
 }
 
 // push continues a frame, or starts the next.
-func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
+func (b *Backend) push(l *link, w algorithm) (done int, moved bool, err error) {
 	o := &l.out
 	if o.size == 0 && !b.load(l, w) {
 		return 0, false, nil
@@ -132,7 +132,7 @@ func (b *Backend) push(l *link, w way) (done int, moved bool, err error) {
 }
 
 // load prepares the next frame to send, if there is one.
-func (b *Backend) load(l *link, w way) bool {
+func (b *Backend) load(l *link, w algorithm) bool {
 	o := &l.out
 	if l.stream == 0 && !o.call {
 		if !b.op.involves(l.rank) {
@@ -166,7 +166,7 @@ type due struct {
 	body []byte
 }
 
-func (b *Backend) due(l *link, w way) due {
+func (b *Backend) due(l *link, w algorithm) due {
 	switch in := &l.in; {
 	case l.stream == 0 && b.op.involves(l.rank) && !b.op.agreed[l.rank]:
 		return due{kindCall, true, headerSize + callSize, b.attachFrom(l.rank)}
@@ -185,7 +185,7 @@ func (b *Backend) due(l *link, w way) due {
 
 // pull reads what has arrived of the next frame. If none is expected, it reads only a
 // header: an abort message is handled at any time, any other frame waits.
-func (b *Backend) pull(l *link, w way) (done int, moved bool, err error) {
+func (b *Backend) pull(l *link, w algorithm) (done int, moved bool, err error) {
 	in := &l.in
 	d := b.due(l, w)
 	if d.kind == 0 && in.got == headerSize {

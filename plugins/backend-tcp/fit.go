@@ -82,11 +82,11 @@ func (b *Backend) timeAllReduce(ctx context.Context, size, laps int) (least floa
 	c := &sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: size / 4, Bucket: -1, Buf: tensor.Aligned(size)}
 	for i := range laps {
 		b.begin(ctx, c)
-		var w way = noPayload{}
+		var w algorithm = noPayload{}
 		if b.op.attached = size <= maxInline; b.op.attached {
 			b.room(b.group.WorldSize, size)
 		} else {
-			w = b.ways.direct.start(b, c.Buf)
+			w = b.algorithms.direct.start(b, c.Buf)
 		}
 		if err := b.drive(w); err != nil {
 			return 0, err

@@ -4,17 +4,17 @@ package tcp
 // Optimization of collective reduction operations, 2004): partners exchange
 // halves of what each is responsible for, until every rank has the sum of one
 // piece; then the rounds run in reverse and gather the pieces. A
-// rank moves as many bytes as in a ring in fewer rounds. Worlds that are no
-// power of two are folded as in doubling.
+// rank moves as many bytes as in a ring in fewer rounds. If the
+// world size is not a power of two, ranks pair up as in doubling.
 type halving struct {
 	b      *Backend
-	rounds []trade
+	rounds []halvingRound
 	now    int // the round that runs
 	left   int // frames until it is over
 }
 
-// trade is a round with one other rank.
-type trade struct {
+// halvingRound is a round with one other rank.
+type halvingRound struct {
 	peer       int
 	send, recv []byte // parts of the buffer, nil for none
 	reduce     bool   // what is received is added, for the last time if last
@@ -24,31 +24,31 @@ type trade struct {
 func (w *halving) start(b *Backend, buf []byte) *halving {
 	w.b = b
 	w.rounds = w.rounds[:0]
-	w.plan(buf, foldOf(b.group.WorldSize))
+	w.plan(buf, positionsOf(b.group.WorldSize))
 	w.enter(0)
 	b.room(1, b.set.segment)
 	return w
 }
 
-func (w *halving) plan(buf []byte, f fold) {
+func (w *halving) plan(buf []byte, p positions) {
 	me := w.b.group.Rank
-	v := f.position(me)
+	v := p.position(me)
 	if v < 0 {
-		w.rounds = append(w.rounds, trade{peer: me + 1, send: buf}, trade{peer: me + 1, recv: buf})
+		w.rounds = append(w.rounds, halvingRound{peer: me + 1, send: buf}, halvingRound{peer: me + 1, recv: buf})
 		return
 	}
-	if f.folded(me) {
-		w.rounds = append(w.rounds, trade{peer: me - 1, recv: buf, reduce: true})
+	if p.paired(me) {
+		w.rounds = append(w.rounds, halvingRound{peer: me - 1, recv: buf, reduce: true})
 	}
 	first := len(w.rounds)
 	lines := ceilDiv(len(buf), line)
-	from, to := 0, f.power // pieces this rank is responsible for
+	from, to := 0, p.power // pieces this rank is responsible for
 	bytes := func(a, z int) []byte {
-		return buf[min(lines*a/f.power*line, len(buf)):min(lines*z/f.power*line, len(buf))]
+		return buf[min(lines*a/p.power*line, len(buf)):min(lines*z/p.power*line, len(buf))]
 	}
-	for bit := f.power / 2; bit > 0; bit /= 2 {
+	for bit := p.power / 2; bit > 0; bit /= 2 {
 		middle := (from + to) / 2
-		t := trade{peer: f.rank(v ^ bit), reduce: true, last: bit == 1}
+		t := halvingRound{peer: p.rank(v ^ bit), reduce: true, last: bit == 1}
 		if v&bit == 0 {
 			t.recv, t.send = bytes(from, middle), bytes(middle, to)
 			to = middle
@@ -60,10 +60,10 @@ func (w *halving) plan(buf []byte, f fold) {
 	}
 	for k := len(w.rounds) - 1; k >= first; k-- {
 		t := w.rounds[k]
-		w.rounds = append(w.rounds, trade{peer: t.peer, send: t.recv, recv: t.send})
+		w.rounds = append(w.rounds, halvingRound{peer: t.peer, send: t.recv, recv: t.send})
 	}
-	if f.folded(me) {
-		w.rounds = append(w.rounds, trade{peer: me - 1, send: buf})
+	if p.paired(me) {
+		w.rounds = append(w.rounds, halvingRound{peer: me - 1, send: buf})
 	}
 }
 

@@ -23,11 +23,11 @@ func (b *Backend) runHosts(c *sdk.Collective) error {
 	b.op.calls[b.group.Rank] = b.op.call
 	for _, k := range b.op.calls {
 		if !k.shared {
-			return b.trade(c)
+			return b.exchangePayload(c)
 		}
 	}
 	b.op.met = true
-	w := &b.ways.chain
+	w := &b.algorithms.chain
 	if err := w.start(b, len(c.Buf)); err != nil {
 		return err
 	}

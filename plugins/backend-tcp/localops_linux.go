@@ -35,7 +35,7 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 		l.finishStaged(c)
 		return nil
 	case !l.allShared():
-		return b.trade(c)
+		return b.exchangePayload(c)
 	}
 	if err := l.resolve(c); err != nil {
 		return err

@@ -17,7 +17,7 @@ const slice = 100 * time.Millisecond
 
 // wait returns when a link can send or receive, or with the reason why the
 // collective cannot continue.
-func (b *Backend) wait(w way) error {
+func (b *Backend) wait(w algorithm) error {
 	for _, l := range b.links {
 		l.paused = l.lost != nil || l.in.got == headerSize && b.due(l, w).kind == 0
 	}
@@ -64,7 +64,7 @@ func (b *Backend) checkUnresponsive(now time.Time) error {
 
 // named adds the missing ranks to a stall: those from which a frame is expected, or
 // else those that do not receive what they are sent.
-func (b *Backend) named(w way, err error) error {
+func (b *Backend) named(w algorithm, err error) error {
 	var stall *sdk.StallError
 	if !errors.As(err, &stall) {
 		return err

@@ -17,33 +17,33 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// hub compares the ranks' calls before NCCL moves any data. It runs in rank 0's backend,
+// coordinator compares the ranks' calls before NCCL moves any data. It runs in rank 0's backend,
 // and every rank is connected to it. NCCL itself would hang on calls that do not match,
 // and does not report which ranks are missing.
-type hub struct {
+type coordinator struct {
 	group    sdk.Group
 	listener net.Listener
 	keys     *hostnet.TLS
 	notes    hostnet.Notes
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	open    map[*caller]bool
-	lines   []*caller // by rank, nil before it has connected
-	calls   []*call   // by rank, those that wait for others
-	verdict *message  // why the group failed
-	closed  bool
+	mu     sync.Mutex
+	open   map[*peerConn]bool
+	conns  []*peerConn // by rank, nil before it has connected
+	calls  []*call     // by rank, those that wait for others
+	failed *message    // why the group failed
+	closed bool
 }
 
-// caller is a peer's connection to the hub.
-type caller struct {
+// peerConn is a peer's connection to the coordinator.
+type peerConn struct {
 	*tls.Conn
 	visit *hostnet.Visit
 }
 
 // Close closes the connection immediately. TLS would first send an alert, and wait for a
 // peer that does not read.
-func (c *caller) Close() error { return c.visit.Close() }
+func (c *peerConn) Close() error { return c.visit.Close() }
 
 const (
 	handshakeTime = 5 * time.Second
@@ -51,25 +51,25 @@ const (
 	leastWaiting  = 64          // connections during the handshake, plus one per rank
 )
 
-// openHub listens on the address that the ranks connect to.
-func openHub(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*hub, error) {
+// openCoordinator listens on the address that the ranks connect to.
+func openCoordinator(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*coordinator, error) {
 	tls, err := keys(g)
 	if err != nil {
 		return nil, err
 	}
-	l, err := instance.ListenTCP(ctx, false, hubHost(g.MasterAddr), ports)
+	l, err := instance.ListenTCP(ctx, false, coordinatorHost(g.MasterAddr), ports)
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{group: g, listener: l, keys: tls, open: map[*caller]bool{},
-		lines: make([]*caller, g.WorldSize), calls: make([]*call, g.WorldSize)}
+	h := &coordinator{group: g, listener: l, keys: tls, open: map[*peerConn]bool{},
+		conns: make([]*peerConn, g.WorldSize), calls: make([]*call, g.WorldSize)}
 	h.notes.Write = func(line string) { log.Warn(line) }
 	h.running.Go(h.accept)
 	return h, nil
 }
 
-// hubHost is the address to listen on, "" for all interfaces.
-func hubHost(master string) string {
+// coordinatorHost is the address to listen on, "" for all interfaces.
+func coordinatorHost(master string) string {
 	switch master {
 	case "":
 		return "127.0.0.1"
@@ -79,13 +79,13 @@ func hubHost(master string) string {
 	return hostnet.LocalHost(master)
 }
 
-func (h *hub) port() int { return h.listener.Addr().(*net.TCPAddr).Port }
+func (h *coordinator) port() int { return h.listener.Addr().(*net.TCPAddr).Port }
 
-func (h *hub) accept() {
+func (h *coordinator) accept() {
 	a := hostnet.Acceptor{Limiter: hostnet.NewLimiter(leastWaiting + h.group.WorldSize), Notes: &h.notes}
 	a.Run(h.listener, func(visit *hostnet.Visit) {
-		c := &caller{h.keys.Server(visit), visit}
-		if !h.keep(c) {
+		c := &peerConn{h.keys.Server(visit), visit}
+		if !h.add(c) {
 			visit.Leave()
 			c.Close()
 			return
@@ -94,7 +94,7 @@ func (h *hub) accept() {
 	})
 }
 
-func (h *hub) keep(c *caller) bool {
+func (h *coordinator) add(c *peerConn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed {
@@ -104,8 +104,8 @@ func (h *hub) keep(c *caller) bool {
 }
 
 // serve reads the messages of one connection until it is closed.
-func (h *hub) serve(c *caller) {
-	defer h.drop(c)
+func (h *coordinator) serve(c *peerConn) {
+	defer h.remove(c)
 	from := json.NewDecoder(c)
 	rank, err := h.admit(c, from)
 	if err != nil {
@@ -115,14 +115,14 @@ func (h *hub) serve(c *caller) {
 	for {
 		var m message
 		if err := from.Decode(&m); err != nil {
-			h.end(&message{Cause: "peer", From: rank, Text: "its backend closed or died"})
+			h.fail(&message{Cause: "peer", From: rank, Text: "its backend closed or died"})
 			return
 		}
-		h.heard(rank, m)
+		h.handle(rank, m)
 	}
 }
 
-func (h *hub) drop(c *caller) {
+func (h *coordinator) remove(c *peerConn) {
 	c.visit.Leave()
 	c.Close()
 	h.mu.Lock()
@@ -132,7 +132,7 @@ func (h *hub) drop(c *caller) {
 
 // admit accepts a peer that proves the secret and is a rank of the group, and returns
 // that rank.
-func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
+func (h *coordinator) admit(c *peerConn, from *json.Decoder) (int, error) {
 	c.SetDeadline(time.Now().Add(handshakeTime))
 	if err := c.Handshake(); err != nil {
 		return 0, err
@@ -151,23 +151,23 @@ func (h *hub) admit(c *caller, from *json.Decoder) (int, error) {
 }
 
 // register makes c the connection of a rank.
-func (h *hub) register(rank int, c *caller) error {
+func (h *coordinator) register(rank int, c *peerConn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lines[rank] != nil {
+	if h.conns[rank] != nil {
 		return &refusal{"second", fmt.Sprintf("claims to be rank %d, which is already connected", rank)}
 	}
 	c.SetDeadline(time.Time{})
-	h.lines[rank] = c
-	h.tell(rank, message{Kind: "welcome"})
-	if h.verdict != nil {
-		h.tell(rank, *h.verdict)
+	h.conns[rank] = c
+	h.send(rank, message{Kind: "welcome"})
+	if h.failed != nil {
+		h.send(rank, *h.failed)
 	}
 	return nil
 }
 
 // refused logs a refused connection.
-func (h *hub) refused(c *caller, err error) {
+func (h *coordinator) refused(c *peerConn, err error) {
 	h.mu.Lock()
 	closed := h.closed
 	h.mu.Unlock()
@@ -181,9 +181,9 @@ func (h *hub) refused(c *caller, err error) {
 	h.notes.Say(cause, "refused %v: it %s", c.RemoteAddr(), text)
 }
 
-// tell sends a message to a rank. If that fails, it closes the connection.
-func (h *hub) tell(rank int, m message) {
-	c := h.lines[rank]
+// send sends a message to a rank. If that fails, it closes the connection.
+func (h *coordinator) send(rank int, m message) {
+	c := h.conns[rank]
 	if c == nil {
 		return
 	}
@@ -197,41 +197,41 @@ func (h *hub) tell(rank int, m message) {
 	}
 }
 
-// end fails the group with the first reason.
-func (h *hub) end(why *message) {
+// fail ends the group with the first reason.
+func (h *coordinator) fail(why *message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.fail(why)
+	h.failLocked(why)
 }
 
-func (h *hub) fail(why *message) {
-	if h.verdict != nil || h.closed {
+func (h *coordinator) failLocked(why *message) {
+	if h.failed != nil || h.closed {
 		return
 	}
-	why.Kind, h.verdict = "fail", why
-	for r := range h.lines {
-		h.tell(r, *why)
+	why.Kind, h.failed = "fail", why
+	for r := range h.conns {
+		h.send(r, *why)
 	}
 }
 
-func (h *hub) heard(rank int, m message) {
+func (h *coordinator) handle(rank int, m message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.verdict != nil:
-	case m.Kind == "call" && m.Call != nil && m.Call.Root >= 0 && m.Call.Root < len(h.lines):
+	case h.failed != nil:
+	case m.Kind == "call" && m.Call != nil && m.Call.Root >= 0 && m.Call.Root < len(h.conns):
 		h.calls[rank] = m.Call
 		h.match(rank)
 	case m.Kind == "late":
-		h.fail(&message{Cause: "stall", From: rank, Ranks: h.missing(rank)})
+		h.failLocked(&message{Cause: "stall", From: rank, Ranks: h.missing(rank)})
 	default:
 		m.From = rank
-		h.fail(&m)
+		h.failLocked(&m)
 	}
 }
 
 // missing returns the ranks for which a rank's call waits.
-func (h *hub) missing(rank int) (ranks []int) {
+func (h *coordinator) missing(rank int) (ranks []int) {
 	k := h.calls[rank]
 	if k == nil {
 		return nil // it was agreed on: all have called
@@ -246,11 +246,11 @@ func (h *hub) missing(rank int) (ranks []int) {
 
 // match compares a rank's call with those that wait, and starts the collective when no
 // rank is missing.
-func (h *hub) match(rank int) {
+func (h *coordinator) match(rank int) {
 	k := h.calls[rank]
 	for r, o := range h.calls {
 		if o != nil && r != rank && k.concerns(rank, *o, r) && !k.matches(*o) {
-			h.fail(&message{Cause: "mismatch", From: rank, Ranks: []int{rank, r}, Calls: [2]string{k.String(), o.String()}})
+			h.failLocked(&message{Cause: "mismatch", From: rank, Ranks: []int{rank, r}, Calls: [2]string{k.String(), o.String()}})
 			return
 		}
 	}
@@ -259,11 +259,11 @@ func (h *hub) match(rank int) {
 	}
 	for _, r := range append(k.partners(rank, len(h.calls)), rank) {
 		h.calls[r] = nil
-		h.tell(r, message{Kind: "go"})
+		h.send(r, message{Kind: "go"})
 	}
 }
 
-func (h *hub) close() {
+func (h *coordinator) close() {
 	h.listener.Close()
 	h.mu.Lock()
 	h.closed = true
@@ -274,7 +274,7 @@ func (h *hub) close() {
 	h.running.Wait()
 }
 
-func hubAddress(master string, port int) string {
+func coordinatorAddress(master string, port int) string {
 	if master == "" {
 		master = "127.0.0.1"
 	}

@@ -63,8 +63,8 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// openPair is a group of two ranks that have opened and listen, what is logged, and the hub's address.
-func openPair(t *testing.T, o sdk.Options) (r ranks, endpoints [][]byte, log *logbook, hub string) {
+// openPair is a group of two ranks that have opened and listen, what is logged, and the coordinator's address.
+func openPair(t *testing.T, o sdk.Options) (r ranks, endpoints [][]byte, log *logbook, coordinator string) {
 	t.Helper()
 	r, log = pairOn(fakegpu.New(2)), &logbook{}
 	for i, b := range r {
@@ -80,12 +80,12 @@ func openPair(t *testing.T, o sdk.Options) (r ranks, endpoints [][]byte, log *lo
 		}
 		endpoints = append(endpoints, e)
 	}
-	return r, endpoints, log, hubAddress("127.0.0.1", r[0].hub.port())
+	return r, endpoints, log, coordinatorAddress("127.0.0.1", r[0].coordinator.port())
 }
 
 // A crowd that says nothing or what no rank would neither keeps the ranks from
 // connecting nor fills the log.
-func TestHubBesideACrowd(t *testing.T) {
+func TestCoordinatorBesideACrowd(t *testing.T) {
 	t.Parallel()
 	r, endpoints, log, address := openPair(t, nil)
 	const crowd = 300
@@ -101,7 +101,7 @@ func TestHubBesideACrowd(t *testing.T) {
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(io.Discard, c) // until the hub has closed it
+		io.Copy(io.Discard, c) // until the coordinator has closed it
 	}
 	if err := errors.Join(r.each(func(_ int, b *Backend) error { return b.Connect(t.Context(), endpoints) })...); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestHubBesideACrowd(t *testing.T) {
 
 // Whoever knows the secret and has no place in the group hears why, and its
 // address is in the log with the reason.
-func TestHubSaysWhyItRefuses(t *testing.T) {
+func TestCoordinatorSaysWhyItRefuses(t *testing.T) {
 	t.Parallel()
 	r, endpoints, log, address := openPair(t, nil)
 	if err := errors.Join(r.each(func(_ int, b *Backend) error { return b.Connect(t.Context(), endpoints) })...); err != nil {
@@ -150,7 +150,7 @@ func TestHubSaysWhyItRefuses(t *testing.T) {
 	log.wait(t, "does not know the job's secret: it has a different one")
 }
 
-func TestHubListensInItsPorts(t *testing.T) {
+func TestCoordinatorListensInItsPorts(t *testing.T) {
 	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,7 +159,7 @@ func TestHubListensInItsPorts(t *testing.T) {
 	first := int64(min(free.Addr().(*net.TCPAddr).Port, 65505))
 	free.Close()
 	r, _, _, _ := openPair(t, sdk.Options{"port_range": []int64{first, first + 30}}) // another test may take one
-	port := int64(r[0].hub.port())
+	port := int64(r[0].coordinator.port())
 	if port < first || port > first+30 {
 		t.Errorf("listens on %d, outside %d-%d", port, first, first+30)
 	}
@@ -176,14 +176,14 @@ func TestHubListensInItsPorts(t *testing.T) {
 	}
 }
 
-// The hub listens where the ranks look for it.
-func TestHubHost(t *testing.T) {
+// The coordinator listens where the ranks look for it.
+func TestCoordinatorHost(t *testing.T) {
 	for master, want := range map[string]string{"": "127.0.0.1", "localhost": "localhost", "127.0.0.1": "127.0.0.1", "::1": "::1", "node0": "", "203.0.113.7": ""} {
-		if got := hubHost(master); got != want {
+		if got := coordinatorHost(master); got != want {
 			t.Errorf("%q: listens on %q, want %q", master, got, want)
 		}
 	}
-	if got := hubAddress("::1", 80); got != fmt.Sprint("[::1]:", 80) {
+	if got := coordinatorAddress("::1", 80); got != fmt.Sprint("[::1]:", 80) {
 		t.Error(got)
 	}
 }

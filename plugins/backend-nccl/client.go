@@ -16,23 +16,23 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// line is a rank's connection to the hub.
-type line struct {
+// client is a rank's connection to the coordinator.
+type client struct {
 	conn    net.Conn // under TLS
 	raw     net.Conn
 	from    *json.Decoder
 	rank    int
 	running sync.WaitGroup
 	agreed  chan struct{} // the announced call may start
-	over    chan struct{} // closed when the group has failed, with verdict and ended set
-	verdict message
+	done    chan struct{} // closed when the group has failed, with reason and ended set
+	reason  message
 	ended   time.Time
 }
 
-// dial tries to connect to the hub until it answers or ctx ends: among many other
+// dial tries to connect to the coordinator until it answers or ctx ends: among many other
 // connections, one may be closed before its handshake. A refusal is final, and so is a
-// port without a listener, because the hub listens before its port is published.
-func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
+// port without a listener, because the coordinator listens before its port is published.
+func dial(ctx context.Context, g sdk.Group, address string) (*client, error) {
 	tls, err := keys(g)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func dial(ctx context.Context, g sdk.Group, address string) (*line, error) {
 	}
 }
 
-// dialOnce connects to the hub once.
-func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS) (*line, error) {
+// dialOnce connects to the coordinator once.
+func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS) (*client, error) {
 	d := keepalive.Dialer(false)
 	d.Timeout = handshakeTime
 	raw, err := d.DialContext(ctx, "tcp", address)
@@ -61,9 +61,9 @@ func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS
 	raw.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	conn := tls.Client(raw)
-	l := &line{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, agreed: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &client{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, agreed: make(chan struct{}, 1), done: make(chan struct{})}
 	if err = conn.Handshake(); err == nil {
-		err = greet(json.NewEncoder(conn), l.from, g)
+		err = handshake(json.NewEncoder(conn), l.from, g)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -78,12 +78,12 @@ func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS
 }
 
 // listen reads messages until the group has failed.
-func (l *line) listen() {
-	defer func() { l.ended = time.Now(); close(l.over) }()
+func (l *client) listen() {
+	defer func() { l.ended = time.Now(); close(l.done) }()
 	for {
 		var m message
 		if err := l.from.Decode(&m); err != nil {
-			l.verdict = message{Kind: "fail", Cause: "peer", From: 0, Text: "its backend closed or died"}
+			l.reason = message{Kind: "fail", Cause: "peer", From: 0, Text: "its backend closed or died"}
 			return
 		}
 		switch m.Kind {
@@ -93,13 +93,13 @@ func (l *line) listen() {
 			default: // nobody announced a call
 			}
 		case "fail":
-			l.verdict = m
+			l.reason = m
 			return
 		}
 	}
 }
 
-func (l *line) send(m message) error {
+func (l *client) send(m message) error {
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -111,13 +111,13 @@ func (l *line) send(m message) error {
 
 // agree announces a call and returns when all ranks that take part have announced
 // theirs. stalled returns the error for ranks that have not.
-func (l *line) agree(ctx, life context.Context, c *sdk.Collective, stalled func([]int) error) error {
+func (l *client) agree(ctx, life context.Context, c *sdk.Collective, stalled func([]int) error) error {
 	k := callOf(c)
-	_ = l.send(message{Kind: "call", Call: &k}) // if the connection fails, over is closed
+	_ = l.send(message{Kind: "call", Call: &k}) // if the connection fails, done is closed
 	select {
 	case <-l.agreed:
 		return nil
-	case <-l.over:
+	case <-l.done:
 		select {
 		case <-l.agreed: // agreed before a rank left
 			return nil
@@ -131,28 +131,28 @@ func (l *line) agree(ctx, life context.Context, c *sdk.Collective, stalled func(
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("backend nccl: %v: %w", c, context.Cause(ctx))
 	}
-	return l.late(life, c.Seq, stalled)
+	return l.findMissing(life, c.Seq, stalled)
 }
 
-// late asks the hub for which ranks this rank waits. If it does not answer, rank 0 is
-// missing.
-func (l *line) late(life context.Context, seq uint64, stalled func([]int) error) error {
+// findMissing asks the coordinator which ranks have not called yet. If it does not answer,
+// rank 0 is missing.
+func (l *client) findMissing(life context.Context, seq uint64, stalled func([]int) error) error {
 	_ = l.send(message{Kind: "late"})
-	patience := time.NewTimer(budget)
-	defer patience.Stop()
+	wait := time.NewTimer(budget)
+	defer wait.Stop()
 	select {
-	case <-l.over:
+	case <-l.done:
 		return l.failure(seq, stalled)
 	case <-life.Done():
 		return instance.ErrClosed
-	case <-patience.C:
+	case <-wait.C:
 		return stalled([]int{0})
 	}
 }
 
-// failure returns why the group failed. over is closed.
-func (l *line) failure(seq uint64, stalled func([]int) error) error {
-	return l.verdict.failure(l.rank, seq, stalled)
+// failure returns why the group failed. done is closed.
+func (l *client) failure(seq uint64, stalled func([]int) error) error {
+	return l.reason.failure(l.rank, seq, stalled)
 }
 
 // leaveGrace is how long a collective may continue after a rank has left: a rank that
@@ -160,9 +160,9 @@ func (l *line) failure(seq uint64, stalled func([]int) error) error {
 const leaveGrace = time.Second
 
 // left returns failure after leaveGrace, and nil before.
-func (l *line) left(seq uint64, stalled func([]int) error) error {
+func (l *client) left(seq uint64, stalled func([]int) error) error {
 	select {
-	case <-l.over:
+	case <-l.done:
 		if time.Since(l.ended) > leaveGrace {
 			return l.failure(seq, stalled)
 		}
@@ -171,8 +171,8 @@ func (l *line) left(seq uint64, stalled func([]int) error) error {
 	return nil
 }
 
-// abandon reports the failure of this rank to the others.
-func (l *line) abandon(cause error) {
+// reportFailure reports the failure of this rank to the others.
+func (l *client) reportFailure(cause error) {
 	m := message{Kind: "fail", Cause: "peer", Text: "it failed: " + cause.Error()}
 	if stall := (*sdk.StallError)(nil); errors.As(cause, &stall) {
 		m.Cause, m.Ranks = "stall", stall.Missing
@@ -180,7 +180,7 @@ func (l *line) abandon(cause error) {
 	_ = l.send(m)
 }
 
-func (l *line) close() {
-	l.raw.Close() // TLS would wait for a hub that does not read
+func (l *client) close() {
+	l.raw.Close() // TLS would wait for a coordinator that does not read
 	l.running.Wait()
 }
