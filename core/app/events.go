@@ -48,8 +48,8 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 			return nil, dir, err
 		}
 	}
-	if o.own != nil {
-		o.own.watch(bus, dir.RunDir)
+	if o.external != nil {
+		o.external.watch(bus, dir.RunDir)
 	}
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
 	if w.Rank == 0 && !o.EvalOnly {

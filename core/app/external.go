@@ -21,11 +21,11 @@ import (
 	"github.com/trainctl/trainctl/core/train/update"
 )
 
-// unlaunched does for a rank started by torchrun, srun or mpirun what our launcher does
+// externalRank does for a rank started by torchrun, srun or mpirun what our launcher does
 // for its ranks: it finds what to resume from, agrees with the other ranks on a run
 // directory, writes the rank's log there, looks for ranks that delay the job, and
 // reports how the job ended.
-type unlaunched struct {
+type externalRank struct {
 	o       Options
 	world   rank.World // zero where the environment does not make sense
 	fs      checkpoint.FS
@@ -39,43 +39,43 @@ type unlaunched struct {
 	rank0 event.Invitation // on the others
 }
 
-func newUnlaunched(o Options) (*unlaunched, error) {
-	u := &unlaunched{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
+func newExternalRank(o Options) (*externalRank, error) {
+	e := &externalRank{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
 	w, err := World()
 	if err != nil {
-		return u, nil // the code that needs the world reports the error
+		return e, nil // the code that needs the world reports the error
 	}
-	if u.world = w; o.Resume != "" && w.Rank == 0 { // others read nothing
-		j := job{Options: o, fs: u.fs}
-		u.o.Resume, err = j.findResume()
+	if e.world = w; o.Resume != "" && w.Rank == 0 { // others read nothing
+		j := job{Options: o, fs: e.fs}
+		e.o.Resume, err = j.findResume()
 	}
-	return u, err
+	return e, err
 }
 
 // watch adds the sinks of this type to a rank's bus. dir is rank 0's run directory, and
 // zero on the others.
-func (u *unlaunched) watch(bus *event.Bus, dir event.RunDir) {
-	bus.Add(u.log)
+func (e *externalRank) watch(bus *event.Bus, dir event.RunDir) {
+	bus.Add(e.log)
 	if dir.Path == "" {
 		return
 	}
-	u.found(bus, dir)
-	bus.Add(u.account)
-	u.stalls = newStalls(dir, bus)
-	bus.Add(event.Func(func(r event.Record) { u.stalls.progress(r.Rank, r.Event) }))
-	u.stop = u.stalls.start()
+	e.useRunDir(bus, dir)
+	bus.Add(e.account)
+	e.stalls = newStalls(dir, bus)
+	bus.Add(event.Func(func(r event.Record) { e.stalls.progress(r.Rank, r.Event) }))
+	e.stop = e.stalls.start()
 }
 
-// found sets the run directory, and opens the rank's log there.
-func (u *unlaunched) found(bus *event.Bus, dir event.RunDir) {
-	u.mu.Lock()
-	u.dir = dir
-	u.mu.Unlock()
+// useRunDir sets the run directory, and opens the rank's log there.
+func (e *externalRank) useRunDir(bus *event.Bus, dir event.RunDir) {
+	e.mu.Lock()
+	e.dir = dir
+	e.mu.Unlock()
 	warn := func(err error) {
-		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log cannot be written for now: %v", u.world.Rank, err)})
+		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log cannot be written for now: %v", e.world.Rank, err)})
 	}
-	if err := u.log.open(u.fs, dir, u.world.Rank, warn); err != nil {
-		bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log: %v", u.world.Rank, err)})
+	if err := e.log.open(e.fs, dir, e.world.Rank, warn); err != nil {
+		bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log: %v", e.world.Rank, err)})
 	}
 }
 
@@ -84,9 +84,9 @@ const runDirKey = "run directory"
 
 // agree makes all ranks use rank 0's run directory, or one of their own host where they
 // do not see it.
-func (u *unlaunched) agree(ctx context.Context, store rank.Store, bus *event.Bus) (event.RunDir, error) {
-	if u.world.Rank == 0 {
-		return u.dir, u.invite(ctx, store)
+func (e *externalRank) agree(ctx context.Context, store rank.Store, bus *event.Bus) (event.RunDir, error) {
+	if e.world.Rank == 0 {
+		return e.dir, e.invite(ctx, store)
 	}
 	text, err := store.Get(ctx, runDirKey)
 	if err != nil {
@@ -96,70 +96,70 @@ func (u *unlaunched) agree(ctx context.Context, store rank.Store, bus *event.Bus
 	if err := json.Unmarshal(text, &inv); err != nil || inv.Path == "" {
 		return event.RunDir{}, err
 	}
-	return u.join(inv, bus)
+	return e.join(inv, bus)
 }
 
 // invite sends rank 0's run directory to the other ranks, or that it has none.
-func (u *unlaunched) invite(ctx context.Context, store rank.Store) error {
+func (e *externalRank) invite(ctx context.Context, store rank.Store) error {
 	var inv event.Invitation
 	var err error
-	if u.dir.Path != "" {
-		inv, err = u.dir.Invite()
+	if e.dir.Path != "" {
+		inv, err = e.dir.Invite()
 	}
 	text, jerr := json.Marshal(inv)
 	return errors.Join(err, jerr, store.Set(ctx, runDirKey, text))
 }
 
 // join is agree on the other ranks.
-func (u *unlaunched) join(inv event.Invitation, bus *event.Bus) (event.RunDir, error) {
-	dir, _, err := event.JoinRunDir(u.fs, u.o.Config.Run.Dir, u.o.Config.Run.Name, inv)
+func (e *externalRank) join(inv event.Invitation, bus *event.Bus) (event.RunDir, error) {
+	dir, _, err := event.JoinRunDir(e.fs, e.o.Config.Run.Dir, e.o.Config.Run.Name, inv)
 	if err != nil {
 		return dir, err
 	}
-	u.mu.Lock()
-	u.rank0 = inv
-	u.mu.Unlock()
-	u.found(bus, dir)
-	if there, _ := afero.Exists(u.fs, dir.Config()); !there && u.world.LocalRank == 0 {
-		err = writeConfig(u.fs, dir, u.o.Config)
+	e.mu.Lock()
+	e.rank0 = inv
+	e.mu.Unlock()
+	e.useRunDir(bus, dir)
+	if there, _ := afero.Exists(e.fs, dir.Config()); !there && e.world.LocalRank == 0 {
+		err = writeConfig(e.fs, dir, e.o.Config)
 	}
 	return dir, err
 }
 
 // ended reports the end of the rank, and returns the error with what to continue from.
-func (u *unlaunched) ended(err error) error {
-	u.stop()
-	defer u.log.close()
+func (e *externalRank) ended(err error) error {
+	e.stop()
+	defer e.log.close()
 	if err == nil {
-		return u.tellGood()
+		return e.reportSuccess()
 	}
-	if code := u.o.ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
-		u.log.say(err.Error())
+	if code := e.o.ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
+		e.log.say(err.Error())
 	} else {
-		u.log.say("error: " + err.Error())
-		tellTorchrun(err)
+		e.log.say("error: " + err.Error())
+		writeTorchrunError(err)
 	}
-	if u.world.Rank != 0 || u.dir.Path == "" {
+	if e.world.Rank != 0 || e.dir.Path == "" {
 		return err
 	}
-	o := u.outcome(err)
+	o := e.outcome(err)
 	if o.resume != "" {
-		u.log.say(o.resume)
+		e.log.say(o.resume)
 	}
-	werr := writeEnd(u.fs, u.dir, u.o.Config.Metrics.JSONL, u.account.close(o.status, u.world.RestartCount), o)
+	werr := writeEnd(e.fs, e.dir, e.o.Config.Metrics.JSONL, e.account.close(o.status, e.world.RestartCount), o)
 	if o.resume != "" && o.failed != nil {
 		err = fmt.Errorf("%w\n%s", err, o.resume)
 	}
 	if werr != nil {
-		fmt.Fprintf(u.o.Log, "warning: %v\n", werr)
+		fmt.Fprintf(e.o.Log, "warning: %v\n", werr)
 	}
 	return err
 }
 
-// tellTorchrun writes the error where torchrun's failure report reads it, on every node
+// writeTorchrunError writes the error where torchrun's failure report reads it, on every node
 // (TORCHELASTIC_ERROR_FILE, PyTorch
 // torch/distributed/elastic/multiprocessing/errors).
-func tellTorchrun(err error) {
+func writeTorchrunError(err error) {
 	path := os.Getenv("TORCHELASTIC_ERROR_FILE")
 	if path == "" {
 		return
@@ -170,25 +170,25 @@ func tellTorchrun(err error) {
 	}
 }
 
-// tellGood reports on the other hosts of a job that it succeeded, if each has its own
+// reportSuccess reports on the other hosts of a job that it succeeded, if each has its own
 // terminal: mpirun and srun collect all output in one.
-func (u *unlaunched) tellGood() error {
-	switch u.world.Source {
+func (e *externalRank) reportSuccess() error {
+	switch e.world.Source {
 	case "openmpi", "mpich", "slurm", "horovod":
 		return nil
 	}
-	if u.world.LocalRank != 0 || u.world.Rank == 0 || u.rank0.Path == "" {
+	if e.world.LocalRank != 0 || e.world.Rank == 0 || e.rank0.Path == "" {
 		return nil
 	}
-	text := endedWell(u.rank0)
-	u.log.say(text)
-	_, err := fmt.Fprintln(u.o.Log, text)
+	text := successText(e.rank0)
+	e.log.say(text)
+	_, err := fmt.Fprintln(e.o.Log, text)
 	return err
 }
 
 // outcome returns how a failed rank 0 ended.
-func (u *unlaunched) outcome(err error) outcome {
-	o := outcome{status: "failed", code: u.o.ExitCode(err)}
+func (e *externalRank) outcome(err error) outcome {
+	o := outcome{status: "failed", code: e.o.ExitCode(err)}
 	switch {
 	case o.code == launch.ExitPreempted:
 		o.status = "preempted"
@@ -198,8 +198,8 @@ func (u *unlaunched) outcome(err error) outcome {
 	case errors.As(err, new(*update.Diverged)):
 		o.status = "diverged"
 	}
-	if canGoOn(o.code) {
-		o.resume = resumable(u.fs, u.o.Config.Run)
+	if canResume(o.code) {
+		o.resume = resumable(e.fs, e.o.Config.Run)
 	}
 	if o.status == "interrupted" {
 		return o
@@ -218,7 +218,7 @@ func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *c
 	switch {
 	case launched:
 		return Ready(event.RunDir{Path: path})
-	case o.own == nil:
+	case o.external == nil:
 		return Ready(dir.RunDir)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
@@ -227,9 +227,9 @@ func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *c
 		if err != nil {
 			return dir.RunDir, nil // the code that needs the store reports the error
 		}
-		d, err := o.own.agree(ctx, client, bus)
+		d, err := o.external.agree(ctx, client, bus)
 		if err != nil {
-			bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log or other files: %v", o.own.world.Rank, err)})
+			bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log or other files: %v", o.external.world.Rank, err)})
 		}
 		return d, nil
 	})

@@ -28,5 +28,5 @@ type Options struct {
 	Log      io.Writer       // gets whole lines for people: output of ranks, the failure block
 	ExitCode func(error) int // what the process will exit with
 
-	own *unlaunched // nil under our launcher
+	external *externalRank // nil if our launcher started this rank
 }

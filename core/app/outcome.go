@@ -48,7 +48,7 @@ func (j *job) outcome(res launch.Result) outcome {
 	case o.failure != nil && o.failure.Root.ExitCode == launch.ExitDiverged:
 		o.status = "diverged"
 	}
-	if canGoOn(o.code) {
+	if canResume(o.code) {
 		o.resume = j.resumable()
 	}
 	if o.failure != nil {
@@ -77,8 +77,8 @@ func rankFailed(f *launch.Failure) *event.RankFailed {
 	}
 }
 
-// canGoOn is false for exit codes after which --resume auto would fail as well.
-func canGoOn(code int) bool {
+// canResume is false for exit codes after which --resume auto would fail as well.
+func canResume(code int) bool {
 	switch code {
 	case launch.ExitConfig, launch.ExitPlugin, launch.ExitRendezvous, launch.ExitCheckpoint:
 		return false

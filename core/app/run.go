@@ -382,11 +382,11 @@ func (j *job) tellOther() error {
 	if j.Config.Launch.NodeRank == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintln(j.Log, endedWell(j.rank0))
+	_, err := fmt.Fprintln(j.Log, successText(j.rank0))
 	return err
 }
 
-func endedWell(rank0 event.Invitation) string {
+func successText(rank0 event.Invitation) string {
 	return fmt.Sprintf("ok: the job succeeded; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
 }
 

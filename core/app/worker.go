@@ -41,13 +41,13 @@ func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
 	if _, launched := os.LookupEnv(envRunDir); launched {
 		return run(o)
 	}
-	u, err := newUnlaunched(o)
+	e, err := newExternalRank(o)
 	if err != nil {
 		return err
 	}
-	o = u.o
-	o.own = u
-	return u.ended(run(o))
+	o = e.o
+	o.external = e
+	return e.ended(run(o))
 }
 
 // tellPlugin emits which plugin the rank ends because of, and returns the error.

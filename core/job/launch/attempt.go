@@ -38,17 +38,17 @@ type attempt struct {
 	alive   map[*worker]bool
 	exits   chan exit
 
-	blaming    *exit // of the first rank that failed because of another one
-	blameTimer <-chan time.Time
-	stopReason *stopReason // why it ends, nil while it runs or when all went well
-	root       *exit       // of the rank that stopReason is about, if it is one of this node's
-	kill       <-chan time.Time
-	killAt     time.Time
-	longer     <-chan time.Duration // node 0's grace, on the others
-	nodesCtx   context.Context      // of waits for other nodes
-	waits      sync.WaitGroup       // for them
-	ended      []exit               // after stopReason was set
-	asked      time.Time            // when the first signal came
+	blaming     *exit // of the first rank that failed because of another one
+	blameTimer  <-chan time.Time
+	stopReason  *stopReason // why it ends, nil while it runs or when all went well
+	root        *exit       // of the rank that stopReason is about, if it is one of this node's
+	kill        <-chan time.Time
+	killAt      time.Time
+	longer      <-chan time.Duration // node 0's grace, on the others
+	nodesCtx    context.Context      // of waits for other nodes
+	waits       sync.WaitGroup       // for them
+	ended       []exit               // after stopReason was set
+	firstSignal time.Time            // zero: none came
 }
 
 // attempt runs the group once. The error says why it could not be run at all.
@@ -242,10 +242,10 @@ func (a *attempt) interrupted(s os.Signal) {
 		return
 	}
 	switch {
-	case a.asked.IsZero():
-		a.asked = time.Now()
+	case a.firstSignal.IsZero():
+		a.firstSignal = time.Now()
 		a.drain(s)
-	case time.Since(a.asked) > sameRequest:
+	case time.Since(a.firstSignal) > sameRequest:
 		a.killAll()
 	}
 }
@@ -361,7 +361,7 @@ func (a *attempt) correct(f *Failure) {
 		return
 	}
 	for i, e := range a.ended {
-		if passesThrough(e.code) && !e.stoppedAsAsked() {
+		if passesThrough(e.code) && !e.stoppedOnRequest() {
 			a.ended[i] = *a.root
 			f.Root = e.cause(a.l.host, a.l.oom)
 			f.Root.addOutput(e.w)
@@ -393,7 +393,7 @@ func (a *attempt) stopped(sig syscall.Signal) ending {
 func (a *attempt) saveFailure() *Failure {
 	root := -1
 	for i, e := range a.ended {
-		if e.stoppedAsAsked() || e.code == ExitPeer {
+		if e.stoppedOnRequest() || e.code == ExitPeer {
 			continue
 		}
 		if root < 0 || e.w.world.Rank < a.ended[root].w.world.Rank {
@@ -411,8 +411,8 @@ func (a *attempt) saveFailure() *Failure {
 	return f
 }
 
-// stoppedAsAsked reports whether a rank ended as it was asked to.
-func (e exit) stoppedAsAsked() bool {
+// stoppedOnRequest reports whether a rank ended as it was asked to.
+func (e exit) stoppedOnRequest() bool {
 	switch e.code {
 	case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
 		return true
@@ -424,7 +424,7 @@ func (e exit) stoppedAsAsked() bool {
 // and those that ended as they were asked to.
 func (a *attempt) followers() (others []Cause, stopped []int) {
 	for _, e := range a.ended {
-		if e.stoppedAsAsked() {
+		if e.stoppedOnRequest() {
 			stopped = append(stopped, e.w.world.Rank)
 			continue
 		}

@@ -213,22 +213,22 @@ func (c *Client) await(ctx context.Context, what Progress, id uint64, answer <-c
 	start := time.Now()
 	ticker := time.NewTicker(c.opts.ReportEvery)
 	defer ticker.Stop()
-	asked := false
+	polled := false
 	for {
 		select {
 		case f := <-answer:
 			if f.op != opProgress {
 				return c.conclude(what, f)
 			}
-			asked = false
+			polled = false
 			c.opts.OnWait(withPeers(what, f, start))
 		case <-ticker.C:
-			if !asked {
-				asked = true
+			if !polled {
+				polled = true
 				c.post(frame{op: opPoll, body: fields{}.number(int64(id))})
 			}
 		case <-ctx.Done():
-			return c.giveUp(ctx, what, id, answer, start)
+			return c.cancelWait(ctx, what, id, answer, start)
 		case <-c.lost:
 			return c.last(what, answer)
 		}
@@ -259,8 +259,8 @@ func (c *Client) broken(what Progress, err error) error {
 	return fmt.Errorf("%s %q: %w", what.Op, what.Key, ErrStoreLost)
 }
 
-// giveUp cancels the wait at the store, which answers with who is missing.
-func (c *Client) giveUp(ctx context.Context, what Progress, id uint64, answer <-chan frame, start time.Time) (*parser, error) {
+// cancelWait cancels the wait at the store, which answers with who is missing.
+func (c *Client) cancelWait(ctx context.Context, what Progress, id uint64, answer <-chan frame, start time.Time) (*parser, error) {
 	c.post(frame{op: opCancel, body: fields{}.number(int64(id))})
 	patience := time.NewTimer(2 * time.Second)
 	defer patience.Stop()

@@ -99,7 +99,7 @@ func (b *Backend) Restart(ctx context.Context) error {
 
 // kill ends the process now and returns when it is dead.
 func (i *backendInstance) kill(ctx context.Context) {
-	i.proc.giveUp(ErrClosed)
+	i.proc.abort(ErrClosed)
 	_ = i.proc.close(ctx, i.queue) // the error of a killed process does not matter
 }
 

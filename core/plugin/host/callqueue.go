@@ -48,7 +48,7 @@ type result struct {
 type owner interface {
 	error(phase string, err error) error // wraps an error for callers
 	failure() error                      // nil while the owner can be used
-	giveUp(cause error)                  // ends an owner that hangs
+	abort(cause error)                   // ends an owner that hangs
 }
 
 func newCallQueue(o owner, exec func(context.Context, *operation, *sdk.ScaleState) error, grace time.Duration) *callQueue {
@@ -77,7 +77,7 @@ func (l *callQueue) expire() {
 	late := l.late
 	l.cond.Broadcast()
 	l.mu.Unlock()
-	l.owner.giveUp(late) // before the cancelled call reports a less useful reason
+	l.owner.abort(late) // before the cancelled call reports a less useful reason
 	l.cancel()
 }
 

@@ -65,4 +65,4 @@ func (l *local[I]) error(phase string, err error) error {
 
 func (*local[I]) failure() error { return nil }
 
-func (*local[I]) giveUp(error) {}
+func (*local[I]) abort(error) {}

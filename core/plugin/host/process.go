@@ -248,10 +248,10 @@ func (p *process) isDead() bool {
 	}
 }
 
-// giveUp records why the process can no longer be used and kills it. The first
+// abort records why the process can no longer be used and kills it. The first
 // cause is kept. A process that hangs first gets SIGQUIT: Go's runtime then prints
 // the stacks of all goroutines, any other process ends.
-func (p *process) giveUp(cause error) {
+func (p *process) abort(cause error) {
 	if p.retire(cause) && errors.Is(cause, ErrHung) && p.pid() != 0 {
 		_ = unix.Kill(p.pid(), unix.SIGQUIT)
 		p.endsWithin(lastStack)

@@ -140,7 +140,7 @@ func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 		return l.p.error(flight.Name(code, seq), ErrClosed)
 	}
 	if l.timeout > 0 && time.Since(later(start, l.progress)) > l.timeout {
-		l.p.proc.giveUp(fmt.Errorf("%w: %s takes longer than %v", ErrHung, flight.Name(code, seq), l.timeout))
+		l.p.proc.abort(fmt.Errorf("%w: %s takes longer than %v", ErrHung, flight.Name(code, seq), l.timeout))
 	}
 	if err := l.p.proc.failure(); err != nil {
 		l.take() // operations completed before are valid
@@ -183,7 +183,7 @@ func (l *ringQueue) take() bool {
 	for {
 		ok, err := l.ring.Complete(&l.comp)
 		if err != nil {
-			l.p.proc.giveUp(err)
+			l.p.proc.abort(err)
 			return any
 		}
 		if !ok {

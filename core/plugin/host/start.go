@@ -297,7 +297,7 @@ func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) e
 
 func (p *plugin) failure() error { return p.proc.failure() }
 
-func (p *plugin) giveUp(cause error) { p.proc.giveUp(cause) }
+func (p *plugin) abort(cause error) { p.proc.abort(cause) }
 
 func (p *plugin) pid() int {
 	if p == nil {

@@ -37,7 +37,7 @@ func (p *plugin) supervise() {
 			missed = 0
 		}
 		if missed >= limit {
-			p.proc.giveUp(fmt.Errorf("%w for %v", ErrHung, time.Duration(missed)*tick))
+			p.proc.abort(fmt.Errorf("%w for %v", ErrHung, time.Duration(missed)*tick))
 		}
 	}
 }
