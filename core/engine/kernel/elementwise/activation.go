@@ -124,39 +124,6 @@ func leak[T kernel.Float](x, v, slope T) T {
 	return v * slope
 }
 
-// The constants of GELU's tanh form: sqrt(2/π) and the cubic coefficient.
-const (
-	geluScale = math.Sqrt2 / math.SqrtPi
-	geluCubic = 0.044715
-)
-
-// GELU computes y = x·Φ(x) (Hendrycks and Gimpel, 2016), with the tanh
-// approximation of Φ if asked for. y may be x.
-func GELU[T kernel.Float](x, y []T, tanhApprox bool) {
-	if tanhApprox {
-		mapped(x, y, vecGELUTanh, geluTanh32, func(v float64) float64 {
-			return 0.5 * v * (1 + math.Tanh(geluScale*(v+geluCubic*v*v*v)))
-		})
-		return
-	}
-	mapped(x, y, vecGELU, gelu32, func(v float64) float64 { return 0.5 * v * (1 + math.Erf(v/math.Sqrt2)) })
-}
-
-// GELUGrad computes dx = dy·GELU'(x). dx may be dy.
-func GELUGrad[T kernel.Float](x, dy, dx []T, tanhApprox bool) {
-	if tanhApprox {
-		zipped(x, dy, dx, vecGELUTanhGrad, geluTanhGrad32, func(v, d float64) float64 {
-			t := math.Tanh(geluScale * (v + geluCubic*v*v*v))
-			return d * (0.5*(1+t) + 0.5*v*(1-t*t)*geluScale*(1+3*geluCubic*v*v))
-		})
-		return
-	}
-	zipped(x, dy, dx, vecGELUGrad, geluGrad32, func(v, d float64) float64 {
-		density := math.Exp(-0.5*v*v) / (math.Sqrt2 * math.SqrtPi)
-		return d * (0.5*(1+math.Erf(v/math.Sqrt2)) + v*density)
-	})
-}
-
 // Sigmoid computes y = 1/(1+exp(−x)). y may be x.
 func Sigmoid[T kernel.Float](x, y []T) { mapped(x, y, vecSigmoid, sigmoid32, sigmoid64) }
 
@@ -171,12 +138,12 @@ func sigmoidSlope[T kernel.Float](y, dy T) T { return T(dy*y) * (1 - y) }
 
 // SiLU computes y = x·σ(x). y may be x.
 func SiLU[T kernel.Float](x, y []T) {
-	mapped(x, y, vecSiLU, silu32, func(v float64) float64 { return v * sigmoid64(v) })
+	mapped(x, y, vecSilu, silu32, func(v float64) float64 { return v * sigmoid64(v) })
 }
 
 // SiLUGrad computes dx = dy·σ(x)·(1 + x·σ(−x)). dx may be dy.
 func SiLUGrad[T kernel.Float](x, dy, dx []T) {
-	zipped(x, dy, dx, vecSiLUGrad, siluGrad32, func(v, d float64) float64 {
+	zipped(x, dy, dx, vecSiluGrad, siluGrad32, func(v, d float64) float64 {
 		s := sigmoid64(v)
 		return d * s * (1 + v*(1-s))
 	})

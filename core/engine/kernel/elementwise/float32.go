@@ -114,35 +114,6 @@ func share32(x, tail float32) float32 {
 	return 1 - tail
 }
 
-func gelu32(x float32) float32 {
-	_, tail := normalTail32(x)
-	return x * share32(x, tail)
-}
-
-func geluGrad32(x, dy float32) float32 {
-	const density = tiny / (math.Sqrt2 * math.SqrtPi)
-	e, tail := normalTail32(x)
-	return (share32(x, tail) + float32(x*float32(e*density))) * dy
-}
-
-// The polynomial 2u(x) = x·(geluLinear + geluCube·x²) of GELU's tanh form.
-const (
-	geluLinear = 2 * geluScale
-	geluCube   = geluLinear * geluCubic
-)
-
-func cubic32(x float32) float32 { return (float32(float32(x*x)*geluCube) + geluLinear) * x }
-
-func geluTanh32(x float32) float32 { return x * sigmoid32(cubic32(x)) }
-
-func geluTanhGrad32(x, dy float32) float32 {
-	const bound = 32
-	at, opposite := sigmoids32(cubic32(x))
-	size := size32(x, bound)
-	slope := float32(float32(size*size)*(3*geluCube)) + geluLinear
-	return (at + float32(slope*float32(x*float32(at*opposite)))) * dy
-}
-
 // softplus32 takes log(1+e) as 2·atanh(e/(2+e)).
 func softplus32(x, beta, threshold float32) float32 {
 	t := float32(x * beta)

@@ -76,8 +76,8 @@ func vecTanh(x *float32, y *float32, n int) {
 	}
 }
 
-// vecSiLU computes y = x·σ(x). n is a multiple of 16.
-func vecSiLU(x *float32, y *float32, n int) {
+// vecSilu computes y = x·σ(x). n is a multiple of 16.
+func vecSilu(x *float32, y *float32, n int) {
 	if kernel.Wide() {
 		siluAVX512(x, y, n)
 	} else {
@@ -85,8 +85,8 @@ func vecSiLU(x *float32, y *float32, n int) {
 	}
 }
 
-// vecGELU computes y = x·Φ(x). n is a multiple of 16.
-func vecGELU(x *float32, y *float32, n int) {
+// vecGelu computes y = x·Φ(x). n is a multiple of 16.
+func vecGelu(x *float32, y *float32, n int) {
 	if kernel.Wide() {
 		geluAVX512(x, y, n)
 	} else {
@@ -94,8 +94,8 @@ func vecGELU(x *float32, y *float32, n int) {
 	}
 }
 
-// vecGELUTanh computes y = x·σ(2u(x)). n is a multiple of 16.
-func vecGELUTanh(x *float32, y *float32, n int) {
+// vecGeluTanh computes y = x·σ(2u(x)). n is a multiple of 16.
+func vecGeluTanh(x *float32, y *float32, n int) {
 	if kernel.Wide() {
 		geluTanhAVX512(x, y, n)
 	} else {
@@ -121,8 +121,8 @@ func vecTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	}
 }
 
-// vecSiLUGrad computes dx = dy·σ(x)·(1+x·σ(−x)). n is a multiple of 16.
-func vecSiLUGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecSiluGrad computes dx = dy·σ(x)·(1+x·σ(−x)). n is a multiple of 16.
+func vecSiluGrad(saved *float32, dy *float32, dx *float32, n int) {
 	if kernel.Wide() {
 		siluGradAVX512(saved, dy, dx, n)
 	} else {
@@ -130,8 +130,8 @@ func vecSiLUGrad(saved *float32, dy *float32, dx *float32, n int) {
 	}
 }
 
-// vecGELUGrad computes dx = dy·(Φ(x)+x·φ(x)). n is a multiple of 16.
-func vecGELUGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecGeluGrad computes dx = dy·(Φ(x)+x·φ(x)). n is a multiple of 16.
+func vecGeluGrad(saved *float32, dy *float32, dx *float32, n int) {
 	if kernel.Wide() {
 		geluGradAVX512(saved, dy, dx, n)
 	} else {
@@ -139,8 +139,8 @@ func vecGELUGrad(saved *float32, dy *float32, dx *float32, n int) {
 	}
 }
 
-// vecGELUTanhGrad computes dx = dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u'). n is a multiple of 16.
-func vecGELUTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecGeluTanhGrad computes dx = dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u'). n is a multiple of 16.
+func vecGeluTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	if kernel.Wide() {
 		geluTanhGradAVX512(saved, dy, dx, n)
 	} else {

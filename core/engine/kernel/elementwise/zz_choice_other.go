@@ -46,18 +46,18 @@ func vecTanh(x *float32, y *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecSiLU computes y = x·σ(x). n is a multiple of 16.
-func vecSiLU(x *float32, y *float32, n int) {
+// vecSilu computes y = x·σ(x). n is a multiple of 16.
+func vecSilu(x *float32, y *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecGELU computes y = x·Φ(x). n is a multiple of 16.
-func vecGELU(x *float32, y *float32, n int) {
+// vecGelu computes y = x·Φ(x). n is a multiple of 16.
+func vecGelu(x *float32, y *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecGELUTanh computes y = x·σ(2u(x)). n is a multiple of 16.
-func vecGELUTanh(x *float32, y *float32, n int) {
+// vecGeluTanh computes y = x·σ(2u(x)). n is a multiple of 16.
+func vecGeluTanh(x *float32, y *float32, n int) {
 	kernel.NoVectors()
 }
 
@@ -71,18 +71,18 @@ func vecTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecSiLUGrad computes dx = dy·σ(x)·(1+x·σ(−x)). n is a multiple of 16.
-func vecSiLUGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecSiluGrad computes dx = dy·σ(x)·(1+x·σ(−x)). n is a multiple of 16.
+func vecSiluGrad(saved *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecGELUGrad computes dx = dy·(Φ(x)+x·φ(x)). n is a multiple of 16.
-func vecGELUGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecGeluGrad computes dx = dy·(Φ(x)+x·φ(x)). n is a multiple of 16.
+func vecGeluGrad(saved *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecGELUTanhGrad computes dx = dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u'). n is a multiple of 16.
-func vecGELUTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
+// vecGeluTanhGrad computes dx = dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u'). n is a multiple of 16.
+func vecGeluTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 

@@ -49,7 +49,7 @@ func (c choices) add(f family, file *ir.File) {
 
 // name of the function.
 func (c choice) name() string {
-	for _, short := range []string{"BF16", "ReLU", "SGD", "GELU", "SiLU"} {
+	for _, short := range []string{"BF16", "ReLU", "SGD"} {
 		if rest, ok := strings.CutPrefix(c.base, strings.ToLower(short)); ok {
 			return "vec" + short + rest
 		}
