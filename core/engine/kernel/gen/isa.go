@@ -13,6 +13,7 @@ import (
 type asm struct {
 	*build.Context
 	isa
+	stores int // so far, for the names of labels
 }
 
 func (a *asm) vecs(n int) []reg.VecVirtual {

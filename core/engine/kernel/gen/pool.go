@@ -46,7 +46,7 @@ func (a *asm) broadcast(t reg.GPVirtual, offset int) reg.VecVirtual {
 func maxPool(a *asm, before, after func(reg.VecVirtual)) {
 	t := a.gp("poolTile")
 	rows, x, stride, y, idx, out := a.field(t, poolRows), a.field(t, poolX), a.field(t, poolStride), a.field(t, poolY), a.field(t, poolIdx), a.field(t, poolOut)
-	lo, hi, n := a.laneMask(t, poolLo), a.laneMask(t, poolHi), a.laneMask(t, poolN)
+	lo, hi, n := a.laneMask(t, poolLo), a.laneMask(t, poolHi), a.stored(a.laneMask(t, poolN))
 	evens, place, width, one := a.vec(), a.vec(), a.splat32(t, poolW), a.vec()
 	table := a.field(t, poolEvens)
 	a.move(operand.Mem{Base: table}, evens)

@@ -126,10 +126,8 @@ func (a *asm) storeRows(v []reg.VecVirtual, mask reg.GPVirtual, group int, label
 		a.JZ(operand.LabelRef(fmt.Sprintf("without%d%s", n, label)))
 		for i, x := range v {
 			store(x, n, at.at(p, i))
-			if n == 4 {
-				a.VEXTRACTF128(operand.U8(1), x, x.AsX())
-			} else {
-				a.VPSRLDQ(operand.U8(4*n), x.AsX(), x.AsX())
+			if n > 1 {
+				a.nextPiece(x, n)
 			}
 		}
 		a.ADDQ(operand.U8(n*size), p)
@@ -138,20 +136,7 @@ func (a *asm) storeRows(v []reg.VecVirtual, mask reg.GPVirtual, group int, label
 	a.Label("stored" + label)
 }
 
-// storePiece writes the first n lanes of v, and addPiece adds memory to them before.
-func (a *asm) storePiece(v reg.VecVirtual, n int, m operand.Mem) {
-	switch n {
-	case 8:
-		a.move(v, m)
-	case 4:
-		a.move(v.AsX(), m)
-	case 2:
-		a.VMOVLPS(v.AsX(), m)
-	case 1:
-		a.VMOVSS(v.AsX(), m)
-	}
-}
-
+// addPiece adds memory to the first n lanes of v, and writes them.
 func (a *asm) addPiece(v reg.VecVirtual, n int, m operand.Mem) {
 	old := a.vec()
 	switch n {

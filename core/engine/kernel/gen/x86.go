@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -308,11 +310,96 @@ func (a *asm) keepMax(v, place, best, at reg.VecVirtual) {
 	a.VBLENDVPS(k, place, at, at)
 }
 
+// stored is a mask in the form that storeLanes takes: itself, or how many lanes it has.
+func (a *asm) stored(mask reg.Register) reg.Register {
+	if a.lanes == 16 {
+		return mask
+	}
+	n := a.GP64()
+	a.VMOVMSKPS(mask, n.As32())
+	a.POPCNTL(n.As32(), n.As32())
+	return n
+}
+
+// storeLanes writes the first lanes of v, which it may overwrite. AVX2 writes a whole
+// register, or pieces of 4, 2 and 1: a masked store takes some processors 12 cycles.
 func (a *asm) storeLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
 	if a.lanes == 16 {
-		a.VMOVUPS(v, n, m)
+		a.storeMasked(v, n, m)
+		return
+	}
+	a.stores++
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, a.stores) }
+	a.CMPQ(n, operand.U8(8))
+	a.JNE(operand.LabelRef(label("part")))
+	a.VMOVUPS(v, m)
+	a.JMP(operand.LabelRef(label("stored")))
+	a.Label(label("part"))
+	p := a.GP64()
+	a.LEAQ(m, p)
+	for size := 4; size > 0; size /= 2 {
+		after := label("stored")
+		if size > 1 {
+			after = label(fmt.Sprintf("without%d_", size))
+		}
+		a.TESTQ(operand.U32(size), n)
+		a.JZ(operand.LabelRef(after))
+		a.storePiece(v, size, operand.Mem{Base: p})
+		if size > 1 {
+			a.nextPiece(v, size)
+			a.ADDQ(operand.U8(4*size), p)
+			a.Label(after)
+		}
+	}
+	a.Label(label("stored"))
+}
+
+// storeMasked writes the lanes of a mask.
+func (a *asm) storeMasked(v reg.VecVirtual, mask reg.Register, m operand.Mem) {
+	if a.lanes == 16 {
+		a.VMOVUPS(v, mask, m)
 	} else {
-		a.VMASKMOVPS(v, n, m)
+		a.VMASKMOVPS(v, mask, m)
+	}
+}
+
+// storeFirst writes the first n lanes of v, which are those of the mask.
+func (a *asm) storeFirst(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
+	if a.lanes == 16 {
+		a.VMOVUPS(v, mask, m)
+		return
+	}
+	for size := 4; size > 0; size /= 2 {
+		if n&size == 0 {
+			continue
+		}
+		a.storePiece(v, size, m)
+		if m = m.Offset(4 * size); n&(size-1) > 0 {
+			a.nextPiece(v, size)
+		}
+	}
+}
+
+// storePiece writes the first 8, 4, 2 or 1 lanes of v.
+func (a *asm) storePiece(v reg.VecVirtual, n int, m operand.Mem) {
+	switch n {
+	case 8:
+		a.move(v, m)
+	case 4:
+		a.move(v.AsX(), m)
+	case 2:
+		a.VMOVLPS(v.AsX(), m)
+	case 1:
+		a.VMOVSS(v.AsX(), m)
+	}
+}
+
+// nextPiece moves the lanes behind the first 4 or 2 to the front.
+func (a *asm) nextPiece(v reg.VecVirtual, n int) {
+	if n == 4 {
+		a.VEXTRACTF128(operand.U8(1), v, v.AsX())
+	} else {
+		a.VPSRLDQ(operand.U8(4*n), v.AsX(), v.AsX())
 	}
 }
 

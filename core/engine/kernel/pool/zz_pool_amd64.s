@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func maxPool2AVX2(poolTile *poolTile)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, POPCNT
 TEXT ·maxPool2AVX2(SB), NOSPLIT, $0-8
 	MOVQ         poolTile+0(FP), AX
 	MOVQ         (AX), CX
@@ -18,58 +18,110 @@ TEXT ·maxPool2AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS      (R9), Y1
 	MOVQ         64(AX), R9
 	VMOVUPS      (R9), Y2
-	VPBROADCASTD 80(AX), Y4
-	MOVQ         88(AX), R9
-	VMOVUPS      (R9), Y3
-	VPBROADCASTD 72(AX), Y5
-	VPADDD       Y3, Y5, Y3
+	VMOVMSKPS    Y2, R9
+	POPCNTL      R9, R9
+	VPBROADCASTD 80(AX), Y3
+	MOVQ         88(AX), R10
+	VMOVUPS      (R10), Y2
+	VPBROADCASTD 72(AX), Y4
+	VPADDD       Y2, Y4, Y2
 	MOVL         $0x00000001, AX
-	VMOVD        AX, X5
-	VPBROADCASTD X5, Y5
-	VPADDD       Y4, Y4, Y6
+	VMOVD        AX, X4
+	VPBROADCASTD X4, Y4
+	VPADDD       Y3, Y3, Y5
 
 row:
-	VMASKMOVPS (DX), Y0, Y8
-	VMASKMOVPS 32(DX), Y1, Y9
-	VSHUFPS    $0x88, Y9, Y8, Y7
-	VPERMPD    $0xd8, Y7, Y7
-	VSHUFPS    $0xdd, Y9, Y8, Y9
-	VPERMPD    $0xd8, Y9, Y9
-	VMOVAPS    Y7, Y7
-	VMOVAPS    Y3, Y8
-	VPADDD     Y3, Y5, Y10
-	VCMPPS     $0x1e, Y7, Y9, Y11
-	VCMPPS     $0x03, Y9, Y9, Y12
+	VMASKMOVPS (DX), Y0, Y7
+	VMASKMOVPS 32(DX), Y1, Y8
+	VSHUFPS    $0x88, Y8, Y7, Y6
+	VPERMPD    $0xd8, Y6, Y6
+	VSHUFPS    $0xdd, Y8, Y7, Y8
+	VPERMPD    $0xd8, Y8, Y8
+	VMOVAPS    Y6, Y6
+	VMOVAPS    Y2, Y7
+	VPADDD     Y2, Y4, Y9
+	VCMPPS     $0x1e, Y6, Y8, Y10
+	VCMPPS     $0x03, Y8, Y8, Y11
+	VORPS      Y11, Y10, Y10
+	VBLENDVPS  Y10, Y8, Y6, Y6
+	VBLENDVPS  Y10, Y9, Y7, Y7
+	ADDQ       BX, DX
+	VMASKMOVPS (DX), Y0, Y9
+	VMASKMOVPS 32(DX), Y1, Y10
+	VSHUFPS    $0x88, Y10, Y9, Y8
+	VPERMPD    $0xd8, Y8, Y8
+	VSHUFPS    $0xdd, Y10, Y9, Y10
+	VPERMPD    $0xd8, Y10, Y10
+	VPADDD     Y2, Y3, Y9
+	VCMPPS     $0x1e, Y6, Y8, Y11
+	VCMPPS     $0x03, Y8, Y8, Y12
 	VORPS      Y12, Y11, Y11
+	VBLENDVPS  Y11, Y8, Y6, Y6
 	VBLENDVPS  Y11, Y9, Y7, Y7
-	VBLENDVPS  Y11, Y10, Y8, Y8
-	ADDQ       BX, DX
-	VMASKMOVPS (DX), Y0, Y10
-	VMASKMOVPS 32(DX), Y1, Y11
-	VSHUFPS    $0x88, Y11, Y10, Y9
-	VPERMPD    $0xd8, Y9, Y9
-	VSHUFPS    $0xdd, Y11, Y10, Y11
-	VPERMPD    $0xd8, Y11, Y11
-	VPADDD     Y3, Y4, Y10
-	VCMPPS     $0x1e, Y7, Y9, Y12
-	VCMPPS     $0x03, Y9, Y9, Y13
-	VORPS      Y13, Y12, Y12
-	VBLENDVPS  Y12, Y9, Y7, Y7
-	VBLENDVPS  Y12, Y10, Y8, Y8
-	VPADDD     Y10, Y5, Y10
-	VCMPPS     $0x1e, Y7, Y11, Y9
-	VCMPPS     $0x03, Y11, Y11, Y12
-	VORPS      Y12, Y9, Y9
-	VBLENDVPS  Y9, Y11, Y7, Y7
-	VBLENDVPS  Y9, Y10, Y8, Y8
-	VMASKMOVPS Y7, Y2, (SI)
-	VMASKMOVPS Y8, Y2, (DI)
-	VPADDD     Y3, Y6, Y3
-	ADDQ       BX, DX
-	ADDQ       R8, SI
-	ADDQ       R8, DI
-	DECQ       CX
-	JNZ        row
+	VPADDD     Y9, Y4, Y9
+	VCMPPS     $0x1e, Y6, Y10, Y8
+	VCMPPS     $0x03, Y10, Y10, Y11
+	VORPS      Y11, Y8, Y8
+	VBLENDVPS  Y8, Y10, Y6, Y6
+	VBLENDVPS  Y8, Y9, Y7, Y7
+	CMPQ       R9, $0x08
+	JNE        part1
+	VMOVUPS    Y6, (SI)
+	JMP        stored1
+
+part1:
+	LEAQ         (SI), AX
+	TESTQ        $0x00000004, R9
+	JZ           without4_1
+	VMOVUPS      X6, (AX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, AX
+
+without4_1:
+	TESTQ   $0x00000002, R9
+	JZ      without2_1
+	VMOVLPS X6, (AX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, AX
+
+without2_1:
+	TESTQ  $0x00000001, R9
+	JZ     stored1
+	VMOVSS X6, (AX)
+
+stored1:
+	CMPQ    R9, $0x08
+	JNE     part2
+	VMOVUPS Y7, (DI)
+	JMP     stored2
+
+part2:
+	LEAQ         (DI), AX
+	TESTQ        $0x00000004, R9
+	JZ           without4_2
+	VMOVUPS      X7, (AX)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, AX
+
+without4_2:
+	TESTQ   $0x00000002, R9
+	JZ      without2_2
+	VMOVLPS X7, (AX)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, AX
+
+without2_2:
+	TESTQ  $0x00000001, R9
+	JZ     stored2
+	VMOVSS X7, (AX)
+
+stored2:
+	VPADDD Y2, Y5, Y2
+	ADDQ   BX, DX
+	ADDQ   R8, SI
+	ADDQ   R8, DI
+	DECQ   CX
+	JNZ    row
 	VZEROUPPER
 	RET
 
