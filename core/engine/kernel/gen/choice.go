@@ -26,7 +26,7 @@ type choice struct {
 // chooses by height or width of a tile, too.
 var chosen = []string{
 	"elementwise/elementwise", "elementwise/functions", "elementwise/rows", "elementwise/bf16", "loss/softmax", "convert/convert",
-	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/layernorm", "norm/normrelu", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
+	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/layernorm", "norm/normrelu", "norm/normpool_strip", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
 	"conv/winograd", "conv/bf16_winograd", "conv/im2col", "conv/plane_copies", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
 }
 

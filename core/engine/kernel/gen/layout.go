@@ -62,6 +62,11 @@ var layouts = []layout{
 		{"n", pgN}, {"last", pgLast}, {"counts", pgCounts}, {"mean", pgMean}, {"meanDy", pgMeanDY}, {"slope", pgSlope}, {"scale", pgScale},
 		{"dx", pgDX}, {"sum", pgSum}, {"dot", pgDot}, {"lane", pgLane}, {"place", pgPlace},
 	}},
+	{"norm", "poolGradStrip", []field{
+		{"rows", psRows}, {"x", psX}, {"width", psWidth}, {"dy", psDY}, {"y", psY}, {"idx", psIdx}, {"outStride", psOut}, {"dx", psDX},
+		{"from", psFrom}, {"n", psN}, {"left", psLeft}, {"right", psRight}, {"mean", psMean}, {"meanDy", psMeanDY}, {"slope", psSlope},
+		{"scale", psScale}, {"sum", psSum}, {"dot", psDot}, {"ahead", psAhead}, {"outAhead", psOutAhead}, {"step", psStep}, {"place", psPlace},
+	}},
 	{"norm", "halfPool", []field{
 		{"rows", hpRows}, {"x", hpX}, {"stride", hpStride}, {"second", hpSecond}, {"y", hpY}, {"idx", hpIdx}, {"out", hpOut},
 		{"load", hpLoad}, {"store", hpStore}, {"last", hpLast}, {"lastStore", hpLastStore}, {"mean", hpMean}, {"scale", hpScale},

@@ -32,12 +32,13 @@ type family struct {
 }
 
 // each is what has kernels for AVX2 and for AVX-512; wide is what needs more registers
-// than AVX2 has; bf16 is what needs the extension that multiplies bfloat16, and has
+// than AVX2 has, and narrow what replaces that there; bf16 is what needs the extension that multiplies bfloat16, and has
 // everything else from AVX-512.
 var (
-	each = []isa{avx2, avx512}
-	wide = []isa{avx512}
-	bf16 = []isa{avx512bf16}
+	each   = []isa{avx2, avx512}
+	wide   = []isa{avx512}
+	narrow = []isa{avx2}
+	bf16   = []isa{avx512bf16}
 )
 
 var families = []family{
@@ -69,6 +70,7 @@ var families = []family{
 	{"norm", "layernorm", layerNorm, each},
 	{"norm", "normrelu", normReLU, each},
 	{"norm", "normpool", normPool, wide},
+	{"norm", "normpool_strip", normPoolStrips, narrow},
 	{"norm", "bf16_norm", bf16Norm, bf16},
 	{"norm", "bf16_normpool", bf16NormPool, bf16},
 	{"optimizer", "update", update, each},

@@ -66,6 +66,9 @@ func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy
 	if kernel.Is32[T]() && spreads(p) {
 		g.vectors = g.tile.set(p)
 	}
+	if g.inStrips = kernel.Is32[T]() && strips(p); g.inStrips {
+		g.strip.set(p)
+	}
 	count := float64(p.N * g.in)
 	for ch := lo; ch < hi; ch++ {
 		sum, dot := g.sums(ch, mean[ch])
@@ -91,6 +94,8 @@ type poolGrad[T kernel.Float] struct {
 	dx       []T
 	vectors  int // of a run, 0 without vector kernels
 	tile     poolGradTile
+	inStrips bool
+	strip    poolGradStrip
 }
 
 // plane points the tile at a plane.
@@ -102,7 +107,7 @@ func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 
 // sums adds up dy and dy·(x−mean) of a channel, where dy passes the ReLU.
 func (g *poolGrad[T]) sums(ch int, mean T) (sum, dot float64) {
-	g.tile.mean = float32(mean)
+	g.tile.mean, g.strip.mean = float32(mean), float32(mean)
 	for n := range g.p.N {
 		i := n*g.p.C + ch
 		x, y, dy, idx := g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], g.idx[i*g.out:][:g.out]
@@ -111,6 +116,12 @@ func (g *poolGrad[T]) sums(ch int, mean T) (sum, dot float64) {
 			normPoolSums(g.vectors, t)
 			sum += float64(t.sum)
 			dot += float64(t.dot)
+			continue
+		}
+		if g.inStrips {
+			s, d := g.strip.run(false, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
+			sum += s
+			dot += d
 			continue
 		}
 		for j, at := range idx {
@@ -127,6 +138,7 @@ func (g *poolGrad[T]) sums(ch int, mean T) (sum, dot float64) {
 // the places of the maxima, and adds it up.
 func (g *poolGrad[T]) input(ch int, mean, meanDy, slope, scale T) (sum float64) {
 	g.tile.mean, g.tile.meanDy, g.tile.slope, g.tile.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
+	g.strip.meanDy, g.strip.slope, g.strip.scale = float32(meanDy), float32(slope), float32(scale)
 	for n := range g.p.N {
 		i := n*g.p.C + ch
 		x, y, dy, idx, dx := g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], g.idx[i*g.out:][:g.out], g.dx[i*g.in:][:g.in]
@@ -134,6 +146,11 @@ func (g *poolGrad[T]) input(ch int, mean, meanDy, slope, scale T) (sum float64) 
 			t := g.plane(x, y, dy, idx, dx)
 			normPoolGrad(g.vectors, t)
 			sum += float64(t.sum)
+			continue
+		}
+		if g.inStrips {
+			s, _ := g.strip.run(true, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
+			sum += s
 			continue
 		}
 		for j, v := range x {
