@@ -89,7 +89,7 @@ func Algorithms(ctx context.Context, match string, budget time.Duration, each fu
 
 func algorithmsOf(name string, p conv.Shape, d direction, budget time.Duration) AlgorithmResult {
 	r := AlgorithmResult{Name: name, Shape: p.String(), Times: map[string]float64{}, Chosen: p.Choose(d.Direction).String()}
-	for a := conv.Columns; a <= conv.Planes; a++ {
+	for a := conv.Columns; a <= conv.Lanes; a++ {
 		if !p.Takes(a, d.Direction) {
 			continue
 		}

@@ -21,17 +21,18 @@ const (
 type Algorithm uint8
 
 // The algorithms. Each has a file of its own: im2col.go, direct.go, winograd.go,
-// product.go and planes.go.
+// product.go, planes.go and lanes_weight.go.
 const (
 	Columns Algorithm = iota
 	Direct
 	Winograd
 	Product
 	Planes
+	Lanes
 	algorithms
 )
 
-var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes"}
+var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes"}
 
 func (a Algorithm) String() string { return algorithmNames[a] }
 
@@ -60,6 +61,8 @@ func (p *Shape) Takes(a Algorithm, d Direction) bool {
 		return p.disjoint()
 	case Planes:
 		return p.planes(d)
+	case Lanes:
+		return d == ToWeight && p.lanesWeight()
 	}
 	return true
 }

@@ -81,6 +81,8 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 		return productScratch(p, d)
 	case Planes:
 		return planesScratch(p, d)
+	case Lanes:
+		return p.lanesWeightScratch()
 	}
 	return columns(p)
 }
@@ -128,6 +130,8 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 		productGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Planes:
 		planesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+	case Lanes:
+		lanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	default:
 		im2colGradWeight(p, x, dy, dw, scratch, accumulate)
 	}

@@ -37,6 +37,12 @@ var convCases = []Shape{
 	{N: 1, C: 2, H: 5, W: 500, K: 3, R: 3, S: 3, StrideH: 3, StrideW: 1, PadH: 1, PadW: 1}, // rows longer than a block
 	{N: 2, C: 2, H: 6, W: 6, K: 2, R: 2, S: 2, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},   // outputs that see padding alone
 	{N: 2, C: 3, H: 1, W: 1, K: 2, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	// Few channels to many, whose weight gradient may have those in lanes.
+	{N: 2, C: 3, H: 9, W: 11, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 2, C: 3, H: 20, W: 37, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadW: 2},
+	{N: 1, C: 2, H: 9, W: 13, K: 16, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3},
+	{N: 2, C: 2, H: 8, W: 9, K: 16, R: 2, S: 4, StrideH: 1, StrideW: 1, PadW: 1},
+	{N: 1, C: 2, H: 12, W: 300, K: 16, R: 2, S: 6, StrideH: 1, StrideW: 1, DilH: 2},
 }
 
 func testConv[T kernel.Float](t *testing.T, p *Shape, tol float64) {

@@ -58,6 +58,8 @@ func (p *Shape) cost(a Algorithm, d Direction) float64 {
 		return p.productCost(d)
 	case Planes:
 		return p.planesCost(d)
+	case Lanes:
+		return p.lanesCost()
 	}
 	return p.columnsCost(d)
 }
@@ -159,6 +161,23 @@ const (
 	planeCalls = 30.0 // a call of a micro-kernel
 	planeRow   = 3.0  // copying a row
 )
+
+// laneCopies is the cycles of transposing an element of dy to vectors of channels.
+const laneCopies = 0.3
+
+func (p *Shape) lanesCost() float64 {
+	c := newLanesCall(p)
+	perRow, calls := 0.0, 0 // of taps
+	for s := 0; s < p.S; calls++ {
+		taps, vectors := tapsAtOnce(p.S-s), 2*c.blocks
+		perRow += max(fmas(float64(taps*vectors)), float64(taps+vectors)/2, 4)
+		s += taps
+	}
+	steps := float64(p.N * p.OutH() * c.width)
+	bands := float64(p.N * kernel.CeilDiv(p.OutH(), c.rows) * calls)
+	passes := float64(p.K / (c.blocks * channelLanes) * p.C * p.R)
+	return float64(p.N*p.C*p.H)*rowCopies + laneCopies*steps*float64(p.K) + passes*(steps*perRow+tileCalls*bands)
+}
 
 func (p *Shape) planesCost(d Direction) float64 {
 	f := p.planeFrame()

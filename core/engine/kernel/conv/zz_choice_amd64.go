@@ -257,6 +257,31 @@ func vecPointCols8x2(pointTile *pointTile) {
 	pointCols8x2AVX512(pointTile)
 }
 
+// vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
+func vecTapSums3x1(pointTile *pointTile) {
+	tapSums3x1AVX2(pointTile)
+}
+
+// vecTapSums3x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 3 rows at a time.
+func vecTapSums3x2(pointTile *pointTile) {
+	tapSums3x2AVX2(pointTile)
+}
+
+// vecTapSums4x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 4 rows at a time.
+func vecTapSums4x1(pointTile *pointTile) {
+	tapSums4x1AVX2(pointTile)
+}
+
+// vecTapSums5x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecTapSums5x1(pointTile *pointTile) {
+	tapSums5x1AVX2(pointTile)
+}
+
+// vecTapSums6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecTapSums6x1(pointTile *pointTile) {
+	tapSums6x1AVX2(pointTile)
+}
+
 // vecDataTo10Points transforms tiles of 10×10 pixels to as many points.
 func vecDataTo10Points(transform *transform) {
 	dataTo10PointsBF16(transform)

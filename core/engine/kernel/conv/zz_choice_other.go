@@ -171,6 +171,31 @@ func vecPointCols8x2(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
+// vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
+func vecTapSums3x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecTapSums3x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 3 rows at a time.
+func vecTapSums3x2(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecTapSums4x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 4 rows at a time.
+func vecTapSums4x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecTapSums5x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecTapSums5x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecTapSums6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecTapSums6x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
 // vecDataTo10Points transforms tiles of 10×10 pixels to as many points.
 func vecDataTo10Points(transform *transform) {
 	kernel.NoVectors()

@@ -49,7 +49,7 @@ last:
 	RET
 
 // func cutPlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX
+// Requires: AVX, POPCNT
 TEXT ·cutPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -81,16 +81,43 @@ vector:
 	JNZ     vector
 
 last:
-	VMOVUPS    (R9), Y1
-	VMASKMOVPS Y1, Y0, (R10)
-	ADDQ       56(AX), SI
-	ADDQ       72(AX), DI
-	DECQ       BX
-	JNZ        row
-	ADDQ       48(AX), CX
-	ADDQ       64(AX), DX
-	DECQ       (AX)
-	JNZ        image
+	VMOVUPS   (R9), Y1
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part1
+	VMOVUPS   Y1, (R10)
+	JMP       stored1
+
+part1:
+	LEAQ         (R10), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_1
+	VMOVUPS      X1, (R9)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R9
+
+without4_1:
+	TESTQ   $0x00000002, R8
+	JZ      without2_1
+	VMOVLPS X1, (R9)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R9
+
+without2_1:
+	TESTQ  $0x00000001, R8
+	JZ     stored1
+	VMOVSS X1, (R9)
+
+stored1:
+	ADDQ 56(AX), SI
+	ADDQ 72(AX), DI
+	DECQ BX
+	JNZ  row
+	ADDQ 48(AX), CX
+	ADDQ 64(AX), DX
+	DECQ (AX)
+	JNZ  image
 	VZEROUPPER
 	RET
 
@@ -153,7 +180,7 @@ last:
 	RET
 
 // func joinPlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX
+// Requires: AVX, POPCNT
 TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -197,15 +224,69 @@ last:
 	VUNPCKHPS  Y3, Y2, Y3
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
-	VMASKMOVPS Y2, Y0, (R11)
-	VMASKMOVPS Y3, Y1, 32(R11)
-	ADDQ       56(AX), DI
-	ADDQ       72(AX), R8
-	DECQ       SI
-	JNZ        row
-	ADDQ       48(AX), CX
-	ADDQ       64(AX), DX
-	DECQ       (AX)
-	JNZ        image
+	VMOVMSKPS  Y0, R9
+	POPCNTL    R9, R9
+	CMPQ       R9, $0x08
+	JNE        part2
+	VMOVUPS    Y2, (R11)
+	JMP        stored2
+
+part2:
+	LEAQ         (R11), R10
+	TESTQ        $0x00000004, R9
+	JZ           without4_2
+	VMOVUPS      X2, (R10)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R10
+
+without4_2:
+	TESTQ   $0x00000002, R9
+	JZ      without2_2
+	VMOVLPS X2, (R10)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R10
+
+without2_2:
+	TESTQ  $0x00000001, R9
+	JZ     stored2
+	VMOVSS X2, (R10)
+
+stored2:
+	VMOVMSKPS Y1, R9
+	POPCNTL   R9, R9
+	CMPQ      R9, $0x08
+	JNE       part3
+	VMOVUPS   Y3, 32(R11)
+	JMP       stored3
+
+part3:
+	LEAQ         32(R11), R10
+	TESTQ        $0x00000004, R9
+	JZ           without4_3
+	VMOVUPS      X3, (R10)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R10
+
+without4_3:
+	TESTQ   $0x00000002, R9
+	JZ      without2_3
+	VMOVLPS X3, (R10)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R10
+
+without2_3:
+	TESTQ  $0x00000001, R9
+	JZ     stored3
+	VMOVSS X3, (R10)
+
+stored3:
+	ADDQ 56(AX), DI
+	ADDQ 72(AX), R8
+	DECQ SI
+	JNZ  row
+	ADDQ 48(AX), CX
+	ADDQ 64(AX), DX
+	DECQ (AX)
+	JNZ  image
 	VZEROUPPER
 	RET

@@ -27,7 +27,7 @@ type choice struct {
 var chosen = []string{
 	"elementwise/elementwise", "elementwise/functions", "elementwise/rows", "elementwise/bf16", "loss/softmax", "convert/convert",
 	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/layernorm", "norm/normrelu", "norm/normpool_strip", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
-	"conv/winograd", "conv/bf16_winograd", "conv/im2col", "conv/plane_copies", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
+	"conv/winograd", "conv/bf16_winograd", "conv/im2col", "conv/plane_copies", "conv/taps", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
 }
 
 // add adds the functions of a family.

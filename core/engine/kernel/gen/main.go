@@ -62,6 +62,7 @@ var families = []family{
 	{"conv", "plane_copies", planeCopies, []isa{avx2}},
 	{"conv", "im2col", im2col, each},
 	{"conv", "winograd", winograd, each},
+	{"conv", "taps", tapSums, narrow},
 	{"conv", "bf16_dot", dot, bf16},
 	{"conv", "bf16_winograd", bf16Winograd, bf16},
 	{"pool", "pool", pool, each},

@@ -171,7 +171,7 @@ func (a *asm) storeAll(v reg.VecVirtual, tails []reg.Register, i int, m operand.
 	if tails == nil {
 		a.move(v, m)
 	} else {
-		a.storeLanes(v, tails[i], m)
+		a.storeLanes(v, a.stored(tails[i]), m)
 	}
 }
 
