@@ -73,10 +73,40 @@ type transform struct {
 }
 
 // pointShape is the tile of the micro-kernel that suits a level: rows of tiles of
-// pixels by blocks of 16 output channels.
-type pointShape struct{ tileRows, tileBlocks int }
+// pixels by blocks of 16 output channels. Where there is a kernel of one row less, both
+// together make any even number of tiles from 20 on.
+type pointShape struct {
+	tileRows, tileBlocks int
+	fewer                bool
+}
 
+<<<<<<< HEAD
 var pointShapes = [...]pointShape{kernel.NEON: {6, 1}, kernel.AVX2: {6, 1}, kernel.AVX512: {8, 2}}
+=======
+var pointShapes = [...]pointShape{kernel.AVX2: {6, 1, true}, kernel.AVX512: {8, 2, false}}
+
+// split says how many tiles have the full height, and how many one row less, to make so
+// many rows; full is negative if they cannot.
+func (s pointShape) split(rows int) (full, less int) {
+	if rest := rows % s.tileRows; s.fewer && rest > 0 {
+		less = s.tileRows - rest
+	}
+	return (rows - less*(s.tileRows-1)) / s.tileRows, less
+}
+
+// whole rounds tiles up to whole micro-kernels.
+func (s pointShape) whole(tiles int) int {
+	if !s.fewer {
+		return kernel.CeilDiv(tiles, s.tileRows) * s.tileRows
+	}
+	tiles += tiles % 2
+	for less := 0; ; tiles += 2 {
+		if _, less = s.split(tiles); less*(s.tileRows-1) <= tiles {
+			return tiles
+		}
+	}
+}
+>>>>>>> b6ab13b (conv: Winograd's products with AVX2 take tiles six or five at a time)
 
 // pointTile is a call of the micro-kernel between transforms: count times as many rows
 // as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block
@@ -209,14 +239,11 @@ func (c *winogradCall[T]) divide() {
 		}
 	}
 	c.rows = min(c.images*c.down, max(1, tiles/c.across))
-	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit {
+	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
 		c.rows -= c.rows % unit // whole micro-kernels
 	}
 	c.stride = c.whole(c.rows * c.across)
 }
-
-// whole rounds tiles up to whole micro-kernels.
-func (c *winogradCall[T]) whole(tiles int) int { return kernel.CeilDiv(tiles, c.tileRows) * c.tileRows }
 
 func gcd(a, b int) int {
 	for b > 0 {

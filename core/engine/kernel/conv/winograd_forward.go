@@ -115,24 +115,23 @@ func (c *winogradCall[T]) readImages(x []T, first, end int) {
 func (c *winogradCall[T]) multiply(tiles, from, ins, outs int) {
 	t := pointTile{
 		blocks: ins / channelLanes, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
-		aStep: 4 * c.tileRows * channelLanes, cStep: 4 * c.tileRows * channelLanes,
 	}
 	if from > 0 {
 		t.add = 1
 	}
-	data, products := c.pointElems(c.from/channelLanes), c.pointElems(c.toBlock/channelLanes)
+	whole, data, products := c.whole(tiles), c.pointElems(c.from/channelLanes), c.pointElems(c.toBlock/channelLanes)
 	for point := range c.squares() {
 		filters := c.filters[point*c.filterElems():][:ins*outs]
 		to := c.products[point*products:]
 		for block := 0; block < outs/channelLanes; block += c.tileBlocks {
-			t.count, t.a = kernel.CeilDiv(tiles, c.tileRows), &c.data[point*data+from*c.stride]
+			t.a = &c.data[point*data+from*c.stride]
 			t.b0, t.c0 = &filters[block*ins*channelLanes], &to[block*c.stride*channelLanes]
 			if c.tileBlocks == 1 || block+1 == outs/channelLanes {
-				pointRows(1, &t)
+				c.pointRows(whole, 1, &t)
 				continue
 			}
 			t.b1, t.c1 = &filters[(block+1)*ins*channelLanes], &to[(block+1)*c.stride*channelLanes]
-			pointRows(2, &t)
+			c.pointRows(whole, 2, &t)
 		}
 	}
 }

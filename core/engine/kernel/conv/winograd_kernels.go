@@ -1,10 +1,6 @@
 package conv
 
-import (
-	"unsafe"
-
-	"github.com/trainctl/trainctl/core/engine/kernel"
-)
+import "unsafe"
 
 // The kernels of Winograd: with 6 points for filters of 3×3, with 8 for 5×5, with 9 for
 // 3×3 with stride 2, and with 10 and 11 for those of larger tiles, which exist for
@@ -96,35 +92,49 @@ func copyVectors(t *transform) {
 	vecCopyRuns(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 }
 
-// pointRows multiplies tiles with one or two blocks of output channels.
-func pointRows(blocks int, t *pointTile) {
-	if blocks == 1 {
-		vecPointRows1(t)
-	} else {
-		vecPointRows2(t)
+// pointRows multiplies tiles, a whole number of micro-kernels, with one or two blocks of
+// output channels.
+func (s pointShape) pointRows(tiles, blocks int, t *pointTile) {
+	const row = 4 * channelLanes
+	full, less := s.split(tiles)
+	if full > 0 {
+		t.setRows(full, s.tileRows, row)
+		switch {
+		case s.tileRows == 6:
+			vecPointRows6x1(t)
+		case blocks == 1:
+			vecPointRows8x1(t)
+		default:
+			vecPointRows8x2(t)
+		}
+	}
+	if less > 0 {
+		t.c0 = (*float32)(unsafe.Add(unsafe.Pointer(t.c0), full*t.cStep))
+		t.setRows(less, s.tileRows-1, row)
+		vecPointRows5x1(t)
 	}
 }
 
 // pointCols multiplies the 16 channels of a block of the input with one or two blocks of
 // output channels, summed over tiles.
-func pointCols(blocks int, t *pointTile) {
+func (s pointShape) pointCols(blocks int, t *pointTile) {
 	switch {
-	case !kernel.Wide():
-		t.setRows(1, 6)
+	case s.fewer:
+		t.setRows(1, 6, 4)
 		vecPointCols6x1(t)
 		t.c0 = (*float32)(unsafe.Add(unsafe.Pointer(t.c0), t.cStep))
-		t.setRows(2, 5)
+		t.setRows(2, 5, 4)
 		vecPointCols5x1(t)
 	case blocks == 1:
-		t.setRows(2, 8)
+		t.setRows(2, 8, 4)
 		vecPointCols8x1(t)
 	default:
-		t.setRows(2, 8)
+		t.setRows(2, 8, 4)
 		vecPointCols8x2(t)
 	}
 }
 
-// setRows makes it count times so many rows, which lie side by side in a block of channels.
-func (t *pointTile) setRows(count, rows int) {
-	t.count, t.aStep, t.cStep = count, 4*rows, 4*rows*channelLanes
+// setRows makes it count times so many rows, which lie step bytes apart.
+func (t *pointTile) setRows(count, rows, step int) {
+	t.count, t.aStep, t.cStep = count, step*rows, 4*rows*channelLanes
 }

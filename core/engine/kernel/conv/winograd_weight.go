@@ -87,11 +87,11 @@ func (c *winogradCall[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 				t.a = &c.data[point*data+(from+part)*c.stride]
 				t.b0, t.c0 = &b[0], &sums[at]
 				if c.tileBlocks == 1 || block+1 == outs/channelLanes {
-					pointCols(1, &t)
+					c.pointCols(1, &t)
 					continue
 				}
 				t.b1, t.c1 = &b[c.stride*channelLanes], &sums[at+ins*channelLanes]
-				pointCols(2, &t)
+				c.pointCols(2, &t)
 			}
 		}
 	}

@@ -196,18 +196,19 @@ func vecPoints9To3(transform *transform) {
 	}
 }
 
-// vecPointRows1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
-func vecPointRows1(pointTile *pointTile) {
-	if kernel.Wide() {
-		pointRows1AVX512(pointTile)
-	} else {
-		pointRows1AVX2(pointTile)
-	}
+// vecPointRows6x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecPointRows6x1(pointTile *pointTile) {
+	pointRows6x1AVX2(pointTile)
 }
 
 // vecPointCols6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
 func vecPointCols6x1(pointTile *pointTile) {
 	pointCols6x1AVX2(pointTile)
+}
+
+// vecPointRows5x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecPointRows5x1(pointTile *pointTile) {
+	pointRows5x1AVX2(pointTile)
 }
 
 // vecPointCols5x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
@@ -242,14 +243,19 @@ func vecLanesOntoPlanes(rows int, src *float32, stride int, dst *float32, plane 
 	}
 }
 
+// vecPointRows8x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
+func vecPointRows8x1(pointTile *pointTile) {
+	pointRows8x1AVX512(pointTile)
+}
+
 // vecPointCols8x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 8 rows at a time.
 func vecPointCols8x1(pointTile *pointTile) {
 	pointCols8x1AVX512(pointTile)
 }
 
-// vecPointRows2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
-func vecPointRows2(pointTile *pointTile) {
-	pointRows2AVX512(pointTile)
+// vecPointRows8x2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
+func vecPointRows8x2(pointTile *pointTile) {
+	pointRows8x2AVX512(pointTile)
 }
 
 // vecPointCols8x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 8 rows at a time.

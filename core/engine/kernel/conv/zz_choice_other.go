@@ -126,13 +126,18 @@ func vecPoints9To3(transform *transform) {
 	kernel.NoVectors()
 }
 
-// vecPointRows1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
-func vecPointRows1(pointTile *pointTile) {
+// vecPointRows6x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecPointRows6x1(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
 // vecPointCols6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
 func vecPointCols6x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecPointRows5x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecPointRows5x1(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
@@ -156,13 +161,18 @@ func vecLanesOntoPlanes(rows int, src *float32, stride int, dst *float32, plane 
 	kernel.NoVectors()
 }
 
+// vecPointRows8x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
+func vecPointRows8x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
 // vecPointCols8x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 8 rows at a time.
 func vecPointCols8x1(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
-// vecPointRows2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
-func vecPointRows2(pointTile *pointTile) {
+// vecPointRows8x2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
+func vecPointRows8x2(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 

@@ -87,15 +87,20 @@ func points9To8AVX2(transform *transform)
 //go:noescape
 func points9To3AVX2(transform *transform)
 
-// pointRows1AVX2 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+// pointRows6x1AVX2 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
 //
 //go:noescape
-func pointRows1AVX2(pointTile *pointTile)
+func pointRows6x1AVX2(pointTile *pointTile)
 
 // pointCols6x1AVX2 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
 //
 //go:noescape
 func pointCols6x1AVX2(pointTile *pointTile)
+
+// pointRows5x1AVX2 multiplies rows, 64 bytes apart, with 1 blocks of 16, 5 rows at a time.
+//
+//go:noescape
+func pointRows5x1AVX2(pointTile *pointTile)
 
 // pointCols5x1AVX2 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
 //
@@ -202,20 +207,20 @@ func points9To8AVX512(transform *transform)
 //go:noescape
 func points9To3AVX512(transform *transform)
 
-// pointRows1AVX512 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
+// pointRows8x1AVX512 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
 //
 //go:noescape
-func pointRows1AVX512(pointTile *pointTile)
+func pointRows8x1AVX512(pointTile *pointTile)
 
 // pointCols8x1AVX512 multiplies rows, 4 bytes apart, with 1 blocks of 16, 8 rows at a time.
 //
 //go:noescape
 func pointCols8x1AVX512(pointTile *pointTile)
 
-// pointRows2AVX512 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
+// pointRows8x2AVX512 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
 //
 //go:noescape
-func pointRows2AVX512(pointTile *pointTile)
+func pointRows8x2AVX512(pointTile *pointTile)
 
 // pointCols8x2AVX512 multiplies rows, 4 bytes apart, with 2 blocks of 16, 8 rows at a time.
 //

@@ -32,12 +32,11 @@ func winograd(a *asm) {
 	}
 	halving(a)
 	for blocks := 1; blocks <= a.points.blocks; blocks++ {
-		pointTile(a, fmt.Sprintf("pointRows%d", blocks), lanesBytes, 4, a.points.rows, blocks, 4)
-		for _, rows := range a.points.cols {
-			if rows == 0 {
-				continue
+		for _, rows := range a.points.rows {
+			if rows > 0 {
+				pointTile(a, fmt.Sprintf("pointRows%dx%d", rows, blocks), lanesBytes, 4, rows, blocks, 4)
+				pointTile(a, fmt.Sprintf("pointCols%dx%d", rows, blocks), 4, lanesBytes, rows, blocks, a.points.unroll)
 			}
-			pointTile(a, fmt.Sprintf("pointCols%dx%d", rows, blocks), 4, lanesBytes, rows, blocks, a.points.unroll)
 		}
 	}
 	planesToLanes(a)

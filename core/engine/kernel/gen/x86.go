@@ -24,18 +24,17 @@ type isa struct {
 	points           pointShape
 }
 
-// pointShape is the tiles of the products between the transforms of Winograd: rows of
-// tiles of pixels by blocks of 16 channels; and by sums over those, whose rows are the 16
-// channels of a block and so split into the heights cols, unroll products at a time.
+// pointShape is the tiles of the products between the transforms of Winograd: their
+// heights, which together make any number of tiles of pixels and the 16 channels of a
+// block, and up to how many blocks of 16 columns; sums over tiles take unroll at a time.
 type pointShape struct {
-	rows, blocks int
-	cols         [2]int
-	unroll       int
+	rows           [2]int
+	blocks, unroll int
 }
 
 var (
-	avx2   = isa{"AVX2", 8, 6, 3, 3, pointShape{6, 1, [2]int{6, 5}, 2}}
-	avx512 = isa{"AVX512", 16, 14, 4, 6, pointShape{8, 2, [2]int{8}, 4}}
+	avx2   = isa{"AVX2", 8, 6, 3, 3, pointShape{[2]int{6, 5}, 1, 2}}
+	avx512 = isa{"AVX512", 16, 14, 4, 6, pointShape{[2]int{8}, 2, 4}}
 	// avx512bf16 is AVX-512 with products of bfloat16 pairs. Only its own families
 	// are written for it; everything else it has from AVX-512. A 5×5 filter has five
 	// times five taps.
