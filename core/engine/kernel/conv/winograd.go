@@ -80,10 +80,7 @@ type pointShape struct {
 	fewer                bool
 }
 
-<<<<<<< HEAD
-var pointShapes = [...]pointShape{kernel.NEON: {6, 1}, kernel.AVX2: {6, 1}, kernel.AVX512: {8, 2}}
-=======
-var pointShapes = [...]pointShape{kernel.AVX2: {6, 1, true}, kernel.AVX512: {8, 2, false}}
+var pointShapes = [...]pointShape{kernel.NEON: {6, 1, true}, kernel.AVX2: {6, 1, true}, kernel.AVX512: {8, 2, false}}
 
 // split says how many tiles have the full height, and how many one row less, to make so
 // many rows; full is negative if they cannot.
@@ -106,7 +103,6 @@ func (s pointShape) whole(tiles int) int {
 		}
 	}
 }
->>>>>>> b6ab13b (conv: Winograd's products with AVX2 take tiles six or five at a time)
 
 // pointTile is a call of the micro-kernel between transforms: count times as many rows
 // as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block

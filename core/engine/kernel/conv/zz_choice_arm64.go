@@ -124,14 +124,19 @@ func vecPoints9To3(transform *transform) {
 	points9To3NEON(transform)
 }
 
-// vecPointRows1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
-func vecPointRows1(pointTile *pointTile) {
-	pointRows1NEON(pointTile)
+// vecPointRows6x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecPointRows6x1(pointTile *pointTile) {
+	pointRows6x1NEON(pointTile)
 }
 
 // vecPointCols6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
 func vecPointCols6x1(pointTile *pointTile) {
 	pointCols6x1NEON(pointTile)
+}
+
+// vecPointRows5x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecPointRows5x1(pointTile *pointTile) {
+	pointRows5x1NEON(pointTile)
 }
 
 // vecPointCols5x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
@@ -154,19 +159,49 @@ func vecLanesOntoPlanes(rows int, src *float32, stride int, dst *float32, plane 
 	lanesOntoPlanesNEON(rows, src, stride, dst, plane, width, uintptr(mask))
 }
 
+// vecPointRows8x1 multiplies rows, 64 bytes apart, with 1 blocks of 16, 8 rows at a time.
+func vecPointRows8x1(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
 // vecPointCols8x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 8 rows at a time.
 func vecPointCols8x1(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
-// vecPointRows2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
-func vecPointRows2(pointTile *pointTile) {
+// vecPointRows8x2 multiplies rows, 64 bytes apart, with 2 blocks of 16, 8 rows at a time.
+func vecPointRows8x2(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
 // vecPointCols8x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 8 rows at a time.
 func vecPointCols8x2(pointTile *pointTile) {
 	kernel.NoVectors()
+}
+
+// vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
+func vecTapSums3x1(pointTile *pointTile) {
+	tapSums3x1NEON(pointTile)
+}
+
+// vecTapSums3x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 3 rows at a time.
+func vecTapSums3x2(pointTile *pointTile) {
+	kernel.NoVectors()
+}
+
+// vecTapSums4x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 4 rows at a time.
+func vecTapSums4x1(pointTile *pointTile) {
+	tapSums4x1NEON(pointTile)
+}
+
+// vecTapSums5x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
+func vecTapSums5x1(pointTile *pointTile) {
+	tapSums5x1NEON(pointTile)
+}
+
+// vecTapSums6x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
+func vecTapSums6x1(pointTile *pointTile) {
+	tapSums6x1NEON(pointTile)
 }
 
 // vecDataTo10Points transforms tiles of 10×10 pixels to as many points.

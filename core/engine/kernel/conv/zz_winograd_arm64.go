@@ -87,15 +87,20 @@ func points9To8NEON(transform *transform)
 //go:noescape
 func points9To3NEON(transform *transform)
 
-// pointRows1NEON multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
+// pointRows6x1NEON multiplies rows, 64 bytes apart, with 1 blocks of 16, 6 rows at a time.
 //
 //go:noescape
-func pointRows1NEON(pointTile *pointTile)
+func pointRows6x1NEON(pointTile *pointTile)
 
 // pointCols6x1NEON multiplies rows, 4 bytes apart, with 1 blocks of 16, 6 rows at a time.
 //
 //go:noescape
 func pointCols6x1NEON(pointTile *pointTile)
+
+// pointRows5x1NEON multiplies rows, 64 bytes apart, with 1 blocks of 16, 5 rows at a time.
+//
+//go:noescape
+func pointRows5x1NEON(pointTile *pointTile)
 
 // pointCols5x1NEON multiplies rows, 4 bytes apart, with 1 blocks of 16, 5 rows at a time.
 //

@@ -3836,8 +3836,8 @@ along:
 	BNE	square
 	RET
 
-// func pointRows1NEON(pointTile *pointTile)
-TEXT ·pointRows1NEON(SB), NOSPLIT, $0-8
+// func pointRows6x1NEON(pointTile *pointTile)
+TEXT ·pointRows6x1NEON(SB), NOSPLIT, $0-8
 	MOVD	pointTile+0(FP), R6
 	MOVD	24(R6), R5
 	MOVD	64(R6), R4
@@ -4230,6 +4230,209 @@ store:
 	FSTPQ	(F10, F9), 288(R4)
 	FSTPQ	(F8, F7), 320(R4)
 	FSTPQ	(F6, F5), 352(R4)
+	MOVD	80(R6), R0
+	ADD	R0, R4, R4
+	MOVD	40(R6), R3
+	MOVD	32(R6), R0
+	ADD	R3, R0, R0
+	MOVD	R0, 32(R6)
+	MOVD	0(R6), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R6)
+	BNE	rows
+	RET
+
+// func pointRows5x1NEON(pointTile *pointTile)
+TEXT ·pointRows5x1NEON(SB), NOSPLIT, $0-8
+	MOVD	pointTile+0(FP), R6
+	MOVD	24(R6), R5
+	MOVD	64(R6), R4
+rows:
+	MOVD	32(R6), R3
+	MOVD	8(R6), R2
+	MOVD	48(R6), R1
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+block:
+	MOVD	16(R6), R0
+steps:
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	64(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	128(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	192(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	256(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FLDPQ	64(R1), (F4, F3)
+	FLDPQ	96(R1), (F2, F1)
+	FMOVS	4(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	68(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	132(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	196(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	260(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FLDPQ	128(R1), (F4, F3)
+	FLDPQ	160(R1), (F2, F1)
+	FMOVS	8(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	72(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	136(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	200(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	264(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FLDPQ	192(R1), (F4, F3)
+	FLDPQ	224(R1), (F2, F1)
+	FMOVS	12(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	76(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	140(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	204(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	268(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	$16, R3, R3
+	ADD	$256, R1, R1
+	SUBS	$4, R0, R0
+	BNE	steps
+	ADD	R5, R3, R3
+	SUBS	$1, R2, R2
+	BNE	block
+	MOVD	88(R6), R0
+	CMP	$0, R0
+	BEQ	store
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	FLDPQ	64(R4), (F1, F0)
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FLDPQ	96(R4), (F1, F0)
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FLDPQ	128(R4), (F1, F0)
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FLDPQ	160(R4), (F1, F0)
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FLDPQ	192(R4), (F1, F0)
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FLDPQ	224(R4), (F1, F0)
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FLDPQ	256(R4), (F1, F0)
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FLDPQ	288(R4), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+store:
+	FSTPQ	(F24, F23), 0(R4)
+	FSTPQ	(F22, F21), 32(R4)
+	FSTPQ	(F20, F19), 64(R4)
+	FSTPQ	(F18, F17), 96(R4)
+	FSTPQ	(F16, F15), 128(R4)
+	FSTPQ	(F14, F13), 160(R4)
+	FSTPQ	(F12, F11), 192(R4)
+	FSTPQ	(F10, F9), 224(R4)
+	FSTPQ	(F8, F7), 256(R4)
+	FSTPQ	(F6, F5), 288(R4)
 	MOVD	80(R6), R0
 	ADD	R0, R4, R4
 	MOVD	40(R6), R3

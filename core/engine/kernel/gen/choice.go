@@ -79,7 +79,7 @@ func (c choice) call(isa string) string {
 // forNEON calls the kernel of arm64, if there is one.
 func (c choice) forNEON() string {
 	switch {
-	case !slices.Contains(c.isas, avx2.name):
+	case !slices.Contains(c.isas, avx2.name) || slices.Contains(notForNEON, c.base):
 		return c.missing()
 	case c.results == "":
 		return c.call(neon.name)

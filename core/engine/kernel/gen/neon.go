@@ -16,6 +16,9 @@ import (
 // for NEON.
 var neon = avx2.as("NEON")
 
+// notForNEON are kernels that take more registers than there are pairs of NEON's.
+var notForNEON = []string{"tapSums3x2"}
+
 func (v isa) as(name string) isa {
 	v.name = name
 	return v

@@ -37,8 +37,8 @@ type strip struct {
 	finish    func()
 }
 
-// lanesOf loads the mask of the left or right vector.
-func (a *asm) lanesOf(t reg.GPVirtual, right int) reg.VecVirtual {
+// sideMask loads the mask of the left or right vector.
+func (a *asm) sideMask(t reg.GPVirtual, right int) reg.VecVirtual {
 	p, m := a.field(t, psLeft+8*right), a.vec()
 	a.move(operand.Mem{Base: p}, m)
 	return m
@@ -74,7 +74,7 @@ func stripGrad(a *asm, s *strip, whole bool) {
 		a.sub(x, g, x)
 		a.mul(scale, x, x)
 		if !whole {
-			a.VANDPS(a.lanesOf(s.t, right), x, x)
+			a.VANDPS(a.sideMask(s.t, right), x, x)
 		}
 		a.add(x, sums, sums)
 	}
@@ -121,13 +121,13 @@ func (a *asm) stripPass(name, doc string, whole bool, prepare func(a *asm, s *st
 		a.VUNPCKHPS(odd, even, right)
 		for i, spread := range []reg.VecVirtual{left, right} {
 			v := a.vec()
-			load(operand.Mem{Base: x, Disp: 32 * i}, func() reg.VecVirtual { return a.lanesOf(t, i) }, v)
+			load(operand.Mem{Base: x, Disp: 32 * i}, func() reg.VecVirtual { return a.sideMask(t, i) }, v)
 			s.perVector(spread, v, i)
 			switch to := (operand.Mem{Base: dx, Disp: 32 * i}); {
 			case s.store && whole:
 				a.move(v, to)
 			case s.store:
-				a.storeLanes(v, a.stored(a.lanesOf(t, i)), to)
+				a.storeLanes(v, a.stored(a.sideMask(t, i)), to)
 			}
 		}
 		a.advance(width, x, dx)

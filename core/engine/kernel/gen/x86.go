@@ -362,8 +362,8 @@ func (a *asm) storeMasked(v reg.VecVirtual, mask reg.Register, m operand.Mem) {
 	}
 }
 
-// storeFirst writes the first n lanes of v, which are those of the mask.
-func (a *asm) storeFirst(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
+// storeStart writes the first n lanes of v, which are those of the mask.
+func (a *asm) storeStart(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
 	if a.lanes == 16 {
 		a.VMOVUPS(v, mask, m)
 		return

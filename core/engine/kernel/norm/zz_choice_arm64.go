@@ -69,6 +69,26 @@ func vecReLUNormGrad(x *float32, y *float32, dy *float32, mean float32, meanDy f
 	reluNormGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
 }
 
+// vecStripSums adds up dy and dy·(x−mean).
+func vecStripSums(poolGradStrip *poolGradStrip) {
+	stripSumsNEON(poolGradStrip)
+}
+
+// vecStripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecStripGrad(poolGradStrip *poolGradStrip) {
+	stripGradNEON(poolGradStrip)
+}
+
+// vecStripSumsPart adds up dy and dy·(x−mean).
+func vecStripSumsPart(poolGradStrip *poolGradStrip) {
+	stripSumsPartNEON(poolGradStrip)
+}
+
+// vecStripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecStripGradPart(poolGradStrip *poolGradStrip) {
+	stripGradPartNEON(poolGradStrip)
+}
+
 // vecHalfNorm computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.
 func vecHalfNorm(x *uint16, residual *uint16, residualStep int, mean float32, scale float32, shift float32, floor float32, y *uint16, pairs int) {
 	kernel.NoVectors()

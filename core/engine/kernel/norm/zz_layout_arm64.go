@@ -27,6 +27,32 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.place)-368]
 )
 
+// The offsets at which the assembly reads poolGradStrip: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.rows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.width)-16]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.dy)-24]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.y)-32]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.idx)-40]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.outStride)-48]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.dx)-56]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.from)-64]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.n)-72]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.left)-80]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.right)-88]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.mean)-96]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.meanDy)-100]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.slope)-104]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.scale)-108]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.sum)-112]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.dot)-116]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.ahead)-120]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.outAhead)-128]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.step)-136]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradStrip{}.place)-168]
+)
+
 // The offsets at which the assembly reads halfPool: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(halfPool{}.rows)-0]
