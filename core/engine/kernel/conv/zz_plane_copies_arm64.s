@@ -79,67 +79,29 @@ TEXT ·cutPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	24(R8), R7
 	MOVD	32(R8), R6
 	MOVD	80(R8), R0
-	FLDPQ	0(R0), (F5, F4)
+	MOVWU	64(R0), R9
 image:
 	MOVD	8(R8), R5
 	MOVD	R7, R4
 	MOVD	R6, R3
 row:
-	MOVD	16(R8), R1
-	MOVD	R4, R0
-	MOVD	R3, R2
-	TST	R1, R1
+	MOVD	16(R8), R2
+	MOVD	R4, R1
+	MOVD	R3, R0
+	TST	R2, R2
 	BEQ	last
 vector:
-	FLDPQ	0(R0), (F1, F0)
-	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	$32, R1, R1
 	ADD	$32, R0, R0
-	ADD	$32, R2, R2
-	SUBS	$1, R1, R1
+	SUBS	$1, R2, R2
 	BNE	vector
 last:
-	FLDPQ	0(R0), (F3, F2)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f2104a0 // ushr v0.4s, v5.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
-	CMP	$8, R1
-	BNE	part1
-	FSTPQ	(F3, F2), 0(R2)
-	B	stored1
-part1:
-	TST	$4, R1
-	BEQ	without4_1
-	FMOVQ	F3, 0(R2)
-	VMOV	V2.B16, V3.B16
-	ADD	$16, R2, R2
-without4_1:
-	TST	$2, R1
-	BEQ	without2_1
-	FMOVD	F3, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V3.B16, V3.B16
-	ADD	$8, R2, R2
-without2_1:
-	TST	$1, R1
-	BEQ	stored1
-	FMOVS	F3, 0(R2)
-stored1:
+	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R9, lanes1
+	FSTPQ	(F1, F0), 0(R0)
+lanes1done:
 	MOVD	56(R8), R0
 	ADD	R0, R4, R4
 	MOVD	72(R8), R0
@@ -155,6 +117,30 @@ stored1:
 	MOVD	R0, 0(R8)
 	BNE	image
 	RET
+lanes1:
+	TBZ	$2, R9, lanes1low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R9, lanes1highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R9, lanes1done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R9, lanes1done
+	FMOVS	F0, 16(R0)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R9, lanes1one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R0, R0
+	VST1	V1.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	F1, 0(R0)
+	B	lanes1done
 
 // func splitPlanesNEON(planeCopy *planeCopy)
 TEXT ·splitPlanesNEON(SB), NOSPLIT, $0-8
@@ -294,9 +280,9 @@ TEXT ·joinPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	32(R10), R8
 	MOVD	40(R10), R7
 	MOVD	80(R10), R0
-	FLDPQ	0(R0), (F9, F8)
+	MOVWU	64(R0), R12
 	MOVD	88(R10), R0
-	FLDPQ	0(R0), (F7, F6)
+	MOVWU	64(R0), R11
 image:
 	MOVD	8(R10), R6
 	MOVD	R9, R5
@@ -325,100 +311,22 @@ vector:
 	SUBS	$1, R3, R3
 	BNE	vector
 last:
-	FLDPQ	0(R2), (F5, F4)
+	FLDPQ	0(R2), (F1, F4)
 	ADD	R7<<0, R2, R0
-	FLDPQ	0(R0), (F3, F2)
-	VZIP1	V3.S4, V5.S4, V1.S4
-	VZIP1	V2.S4, V4.S4, V0.S4
-	VZIP2	V3.S4, V5.S4, V3.S4
-	VZIP2	V2.S4, V4.S4, V2.S4
-	VMOV	V1.B16, V5.B16
-	VMOV	V3.B16, V4.B16
-	VMOV	V0.B16, V3.B16
-	MOVD	$8589934593, R2
-	MOVD	$34359738372, R0
-	FMOVD	R2, F1
-	VMOV	R0, V1.D[1]
-	MOVD	ZR, R2
-	WORD	$0x6f210520 // ushr v0.4s, v9.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<0, R2, R2
-	WORD	$0x6f210500 // ushr v0.4s, v8.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<4, R2, R2
-	FMOVS	R2, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R2
-	CMP	$8, R2
-	BNE	part2
-	FSTPQ	(F5, F4), 0(R1)
-	B	stored2
-part2:
-	MOVD	R1, R0
-	TST	$4, R2
-	BEQ	without4_2
-	FMOVQ	F5, 0(R0)
-	VMOV	V4.B16, V5.B16
-	ADD	$16, R0, R0
-without4_2:
-	TST	$2, R2
-	BEQ	without2_2
-	FMOVD	F5, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V5.B16, V5.B16
-	ADD	$8, R0, R0
-without2_2:
-	TST	$1, R2
-	BEQ	stored2
-	FMOVS	F5, 0(R0)
-stored2:
-	MOVD	$8589934593, R2
-	MOVD	$34359738372, R0
-	FMOVD	R2, F1
-	VMOV	R0, V1.D[1]
-	MOVD	ZR, R2
-	WORD	$0x6f2104e0 // ushr v0.4s, v7.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<0, R2, R2
-	WORD	$0x6f2104c0 // ushr v0.4s, v6.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<4, R2, R2
-	FMOVS	R2, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R2
-	CMP	$8, R2
-	BNE	part3
-	FSTPQ	(F3, F2), 32(R1)
-	B	stored3
-part3:
-	ADD	$32, R1, R0
-	TST	$4, R2
-	BEQ	without4_3
-	FMOVQ	F3, 0(R0)
-	VMOV	V2.B16, V3.B16
-	ADD	$16, R0, R0
-without4_3:
-	TST	$2, R2
-	BEQ	without2_3
-	FMOVD	F3, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V3.B16, V3.B16
-	ADD	$8, R0, R0
-without2_3:
-	TST	$1, R2
-	BEQ	stored3
-	FMOVS	F3, 0(R0)
-stored3:
+	FLDPQ	0(R0), (F5, F0)
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R12, lanes1
+	FSTPQ	(F1, F4), 0(R1)
+lanes1done:
+	TBZ	$3, R11, lanes2
+	FSTPQ	(F5, F0), 32(R1)
+lanes2done:
 	MOVD	56(R10), R0
 	ADD	R0, R5, R5
 	MOVD	72(R10), R0
@@ -434,3 +342,52 @@ stored3:
 	MOVD	R0, 0(R10)
 	BNE	image
 	RET
+lanes1:
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R1, R0
+	VST1	V4.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 16(R1)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F1, 0(R1)
+	B	lanes1done
+lanes2:
+	ADD	$32, R1, R0
+	TBZ	$2, R11, lanes2low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R11, lanes2highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F0, 16(R0)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F5, 0(R0)
+	B	lanes2done

@@ -83,7 +83,7 @@ func tileStore(a *asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 	c0, c1, ldc := a.field(t, tileC0), a.field(t, tileC1), a.field(t, tileLdc)
 	masks := []reg.Register{a.laneMask(t, tileN0), a.laneMask(t, tileN1)}
 	add := a.field(t, tileAdd)
-	a.storeWays(masks, "stored", func(way string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+	a.storeWays(masks, true, "stored", func(way string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
 		overwrite := "overwrite" + way
 		a.TESTQ(add, add)
 		a.JZ(operand.LabelRef(overwrite))

@@ -118,7 +118,7 @@ func (a *asm) finishRows(t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []r
 	a.zero(zero)
 	rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.gateLanes(m, mask, zero, v) })
 	a.Label("store")
-	a.storeWays(masks, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+	a.storeWays(masks, false, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
 		for i := range mr {
 			for j := range masks {
 				store(acc[vectors*i+j], j, operand.Mem{Base: c, Disp: 4 * a.lanes * j})

@@ -311,7 +311,7 @@ func (a *asm) keepMax(v, place, best, at reg.VecVirtual) {
 
 // stored is a mask in the form that storeLanes takes: itself, or how many lanes it has.
 func (a *asm) stored(mask reg.Register) reg.Register {
-	if a.lanes == 16 {
+	if a.isa != avx2 {
 		return mask
 	}
 	n := a.GP64()
@@ -323,7 +323,7 @@ func (a *asm) stored(mask reg.Register) reg.Register {
 // storeLanes writes the first lanes of v, which it may overwrite. AVX2 writes a whole
 // register, or pieces of 4, 2 and 1: a masked store takes some processors 12 cycles.
 func (a *asm) storeLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
-	if a.lanes == 16 {
+	if a.isa != avx2 {
 		a.storeMasked(v, n, m)
 		return
 	}
@@ -362,23 +362,6 @@ func (a *asm) storeMasked(v reg.VecVirtual, mask reg.Register, m operand.Mem) {
 	}
 }
 
-// storeStart writes the first n lanes of v, which are those of the mask.
-func (a *asm) storeStart(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
-	if a.lanes == 16 {
-		a.VMOVUPS(v, mask, m)
-		return
-	}
-	for size := 4; size > 0; size /= 2 {
-		if n&size == 0 {
-			continue
-		}
-		a.storePiece(v, size, m)
-		if m = m.Offset(4 * size); n&(size-1) > 0 {
-			a.nextPiece(v, size)
-		}
-	}
-}
-
 // storePiece writes the first 8, 4, 2 or 1 lanes of v.
 func (a *asm) storePiece(v reg.VecVirtual, n int, m operand.Mem) {
 	switch n {
@@ -403,8 +386,9 @@ func (a *asm) nextPiece(v reg.VecVirtual, n int) {
 }
 
 // storeWays emits body with a way to store the lanes of mask i, and ends at the label. AVX2's
-// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes.
-func (a *asm) storeWays(masks []reg.Register, end string, body func(way string, store func(v reg.VecVirtual, i int, m operand.Mem))) {
+// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes,
+// and stores others in pieces if they are often used.
+func (a *asm) storeWays(masks []reg.Register, often bool, end string, body func(way string, store func(v reg.VecVirtual, i int, m operand.Mem))) {
 	if a.isa == avx2 {
 		all, some := a.GP32(), a.GP32()
 		a.VMOVMSKPS(masks[0], all)
@@ -418,14 +402,22 @@ func (a *asm) storeWays(masks []reg.Register, end string, body func(way string, 
 		a.JMP(operand.LabelRef(end))
 		a.Label("some")
 	}
-	body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.storeLanes(v, masks[i], m) })
+	if often {
+		var lanes []reg.Register
+		for _, m := range masks {
+			lanes = append(lanes, a.stored(m))
+		}
+		body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.storeLanes(v, lanes[i], m) })
+	} else {
+		body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.storeMasked(v, masks[i], m) })
+	}
 	a.Label(end)
 }
 
 // storeSome stores the first n lanes of v, for which all but AVX2 take their mask; v is lost.
 func (a *asm) storeSome(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
 	if a.isa != avx2 {
-		a.storeLanes(v, mask, m)
+		a.storeMasked(v, mask, m)
 		return
 	}
 	x := v.AsX()

@@ -650,562 +650,504 @@ lanes7one:
 
 // func stripGradPartNEON(poolGradStrip *poolGradStrip)
 TEXT ·stripGradPartNEON(SB), NOSPLIT, $0-8
-	MOVD	poolGradStrip+0(FP), R12
-	ADD	$96, R12, R0
-	VLD1R	(R0), [V18.S4]
-	ADD	$100, R12, R0
+	MOVD	poolGradStrip+0(FP), R11
+	ADD	$96, R11, R0
 	VLD1R	(R0), [V17.S4]
-	FMOVS	104(R12), F16
-	FMOVS	108(R12), F15
-	VMOVI	$0, V14.B16
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V16.S4]
+	FMOVS	104(R11), F15
+	FMOVS	108(R11), F14
 	VMOVI	$0, V13.B16
-	MOVD	0(R12), R11
-	MOVD	8(R12), R10
-	MOVD	16(R12), R9
-	MOVD	56(R12), R8
-	MOVD	24(R12), R7
-	MOVD	32(R12), R6
-	MOVD	40(R12), R5
-	MOVD	48(R12), R4
-	ADD	$64, R12, R0
-	VLD1R	(R0), [V12.S4]
-	VMOV	V12.B16, V11.B16
-	MOVD	120(R12), R3
-	MOVD	128(R12), R2
+	VMOVI	$0, V12.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
 row:
-	ADD	R2<<0, R7, R0
+	ADD	R1<<0, R6, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R2<<0, R6, R0
+	ADD	R1<<0, R5, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R2<<0, R5, R0
+	ADD	R1<<0, R4, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V2.B16
-	MOVD	72(R12), R0
+	MOVD	72(R11), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes1
-	FLDPQ	0(R7), (F10, F9)
+	FLDPQ	0(R6), (F9, F8)
 lanes1done:
-	MOVD	72(R12), R0
+	MOVD	72(R11), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes2
-	FLDPQ	0(R6), (F1, F0)
+	FLDPQ	0(R5), (F1, F0)
 lanes2done:
-	MOVD	72(R12), R0
+	MOVD	72(R11), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes3
-	FLDPQ	0(R5), (F8, F7)
+	FLDPQ	0(R4), (F7, F6)
 lanes3done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V10.B16, V10.B16
-	VAND	V0.B16, V9.B16, V9.B16
-	VSUB	V12.S4, V8.S4, V8.S4
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
 	VSUB	V11.S4, V7.S4, V7.S4
-	ADD	$136, R12, R0
+	VSUB	V10.S4, V6.S4, V6.S4
+	ADD	$136, R11, R0
 	FLDPQ	0(R0), (F1, F0)
-	VADD	V1.S4, V12.S4, V12.S4
-	VADD	V0.S4, V11.S4, V11.S4
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
-	VZIP1	V7.D2, V8.D2, V0.D2
-	VZIP2	V7.D2, V8.D2, V7.D2
-	VMOV	V0.B16, V8.B16
-	ADD	R3<<0, R10, R0
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	$168, R12, R0
+	ADD	$168, R11, R0
 	FLDPQ	0(R0), (F1, F0)
-	VCMEQ	V1.S4, V8.S4, V5.S4
-	VCMEQ	V0.S4, V7.S4, V3.S4
-	VAND	V10.B16, V5.B16, V5.B16
-	VAND	V9.B16, V3.B16, V3.B16
-	ADD	$200, R12, R0
+	VCMEQ	V1.S4, V7.S4, V5.S4
+	VCMEQ	V0.S4, V6.S4, V3.S4
+	VAND	V9.B16, V5.B16, V5.B16
+	VAND	V8.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
 	FLDPQ	0(R0), (F1, F0)
-	VCMEQ	V1.S4, V8.S4, V4.S4
-	VCMEQ	V0.S4, V7.S4, V2.S4
-	VAND	V10.B16, V4.B16, V4.B16
-	VAND	V9.B16, V2.B16, V2.B16
+	VCMEQ	V1.S4, V7.S4, V4.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V4.B16, V4.B16
+	VAND	V8.B16, V2.B16, V2.B16
 	VZIP1	V4.S4, V5.S4, V1.S4
 	VZIP1	V2.S4, V3.S4, V0.S4
-	VZIP2	V4.S4, V5.S4, V6.S4
-	VZIP2	V2.S4, V3.S4, V5.S4
-	MOVD	80(R12), R0
+	VZIP2	V4.S4, V5.S4, V5.S4
+	VZIP2	V2.S4, V3.S4, V4.S4
+	MOVD	80(R11), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes4
-	FLDPQ	0(R10), (F4, F3)
+	FLDPQ	0(R9), (F3, F2)
 lanes4done:
-	WORD	$0x4eb2d484 // fsub v4.4s, v4.4s, v18.4s
-	WORD	$0x4eb2d463 // fsub v3.4s, v3.4s, v18.4s
-	WORD	$0x4f909084 // fmul v4.4s, v4.4s, v16.s[0]
-	WORD	$0x4f909063 // fmul v3.4s, v3.4s, v16.s[0]
+	WORD	$0x4eb1d463 // fsub v3.4s, v3.4s, v17.4s
+	WORD	$0x4eb1d442 // fsub v2.4s, v2.4s, v17.4s
+	WORD	$0x4f8f9063 // fmul v3.4s, v3.4s, v15.s[0]
+	WORD	$0x4f8f9042 // fmul v2.4s, v2.4s, v15.s[0]
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4ea3d423 // fsub v3.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d402 // fsub v2.4s, v0.4s, v2.4s
+	WORD	$0x4f8e9063 // fmul v3.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e9042 // fmul v2.4s, v2.4s, v14.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes5
+	FSTPQ	(F3, F2), 0(R7)
+lanes5done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes6
+	FLDPQ	32(R9), (F1, F0)
+lanes6done:
 	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
 	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
-	WORD	$0x4ea4d424 // fsub v4.4s, v1.4s, v4.4s
-	WORD	$0x4ea3d403 // fsub v3.4s, v0.4s, v3.4s
-	WORD	$0x4f8f9084 // fmul v4.4s, v4.4s, v15.s[0]
-	WORD	$0x4f8f9063 // fmul v3.4s, v3.4s, v15.s[0]
-	MOVD	80(R12), R0
-	FLDPQ	0(R0), (F1, F0)
-	VAND	V1.B16, V4.B16, V4.B16
-	VAND	V0.B16, V3.B16, V3.B16
-	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
-	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
-	MOVD	80(R12), R0
-	FLDPQ	0(R0), (F0, F2)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
-	CMP	$8, R1
-	BNE	part1
-	FSTPQ	(F4, F3), 0(R8)
-	B	stored1
-part1:
-	MOVD	R8, R0
-	TST	$4, R1
-	BEQ	without4_1
-	FMOVQ	F4, 0(R0)
-	VMOV	V3.B16, V4.B16
-	ADD	$16, R0, R0
-without4_1:
-	TST	$2, R1
-	BEQ	without2_1
-	FMOVD	F4, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
-	ADD	$8, R0, R0
-without2_1:
-	TST	$1, R1
-	BEQ	stored1
-	FMOVS	F4, 0(R0)
-stored1:
-	MOVD	88(R12), R0
-	MOVWU	64(R0), R1
-	TBZ	$3, R1, lanes5
-	FLDPQ	32(R10), (F1, F0)
-lanes5done:
-	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
-	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
-	WORD	$0x4f909021 // fmul v1.4s, v1.4s, v16.s[0]
-	WORD	$0x4f909000 // fmul v0.4s, v0.4s, v16.s[0]
-	WORD	$0x4eb1d4c6 // fsub v6.4s, v6.4s, v17.4s
-	WORD	$0x4eb1d4a5 // fsub v5.4s, v5.4s, v17.4s
-	WORD	$0x4ea1d4c1 // fsub v1.4s, v6.4s, v1.4s
-	WORD	$0x4ea0d4a0 // fsub v0.4s, v5.4s, v0.4s
 	WORD	$0x4f8f9021 // fmul v1.4s, v1.4s, v15.s[0]
 	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
-	MOVD	88(R12), R0
+	WORD	$0x4eb0d4a5 // fsub v5.4s, v5.4s, v16.4s
+	WORD	$0x4eb0d484 // fsub v4.4s, v4.4s, v16.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	MOVD	88(R11), R0
 	FLDPQ	0(R0), (F3, F2)
 	VAND	V3.B16, V1.B16, V1.B16
 	VAND	V2.B16, V0.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	MOVD	88(R12), R0
-	FLDPQ	0(R0), (F2, F4)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F3
-	VMOV	R0, V3.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f210442 // ushr v2.4s, v2.4s, #31
-	WORD	$0x4ea39c42 // mul v2.4s, v2.4s, v3.4s
-	VADDV	V2.S4, V2
-	FMOVS	F2, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f210482 // ushr v2.4s, v4.4s, #31
-	WORD	$0x4ea39c42 // mul v2.4s, v2.4s, v3.4s
-	VADDV	V2.S4, V2
-	FMOVS	F2, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F2
-	VCNT	V2.B8, V2.B8
-	VUADDLV	V2.B8, V2
-	FMOVS	F2, R1
-	CMP	$8, R1
-	BNE	part2
-	FSTPQ	(F1, F0), 32(R8)
-	B	stored2
-part2:
-	ADD	$32, R8, R0
-	TST	$4, R1
-	BEQ	without4_2
-	FMOVQ	F1, 0(R0)
-	VMOV	V0.B16, V1.B16
-	ADD	$16, R0, R0
-without4_2:
-	TST	$2, R1
-	BEQ	without2_2
-	FMOVD	F1, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V1.B16, V1.B16
-	ADD	$8, R0, R0
-without2_2:
-	TST	$1, R1
-	BEQ	stored2
-	FMOVS	F1, 0(R0)
-stored2:
-	ADD	R9, R10, R10
-	ADD	R9, R8, R8
-	ADD	R3<<0, R10, R0
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes7
+	FSTPQ	(F1, F0), 32(R7)
+lanes7done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	$232, R12, R0
+	ADD	$232, R11, R0
 	FLDPQ	0(R0), (F1, F0)
-	VCMEQ	V1.S4, V8.S4, V3.S4
-	VCMEQ	V0.S4, V7.S4, V2.S4
-	VAND	V10.B16, V3.B16, V3.B16
-	VAND	V9.B16, V2.B16, V2.B16
-	ADD	$264, R12, R0
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
 	FLDPQ	0(R0), (F1, F0)
-	VCMEQ	V1.S4, V8.S4, V1.S4
-	VCMEQ	V0.S4, V7.S4, V0.S4
-	VAND	V10.B16, V1.B16, V1.B16
-	VAND	V9.B16, V0.B16, V0.B16
+	VCMEQ	V1.S4, V7.S4, V1.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V1.B16, V1.B16
+	VAND	V8.B16, V0.B16, V0.B16
 	VZIP1	V1.S4, V3.S4, V5.S4
 	VZIP1	V0.S4, V2.S4, V4.S4
 	VZIP2	V1.S4, V3.S4, V1.S4
 	VZIP2	V0.S4, V2.S4, V3.S4
-	MOVD	80(R12), R0
+	MOVD	80(R11), R0
 	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes6
-	FLDPQ	0(R10), (F2, F0)
-lanes6done:
-	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
-	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
-	WORD	$0x4f909042 // fmul v2.4s, v2.4s, v16.s[0]
-	WORD	$0x4f909000 // fmul v0.4s, v0.4s, v16.s[0]
-	WORD	$0x4eb1d4a5 // fsub v5.4s, v5.4s, v17.4s
-	WORD	$0x4eb1d484 // fsub v4.4s, v4.4s, v17.4s
-	WORD	$0x4ea2d4a2 // fsub v2.4s, v5.4s, v2.4s
-	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R9), (F2, F0)
+lanes8done:
+	WORD	$0x4eb1d442 // fsub v2.4s, v2.4s, v17.4s
+	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
 	WORD	$0x4f8f9042 // fmul v2.4s, v2.4s, v15.s[0]
 	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
-	MOVD	80(R12), R0
+	WORD	$0x4eb0d4a5 // fsub v5.4s, v5.4s, v16.4s
+	WORD	$0x4eb0d484 // fsub v4.4s, v4.4s, v16.4s
+	WORD	$0x4ea2d4a2 // fsub v2.4s, v5.4s, v2.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	WORD	$0x4f8e9042 // fmul v2.4s, v2.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	MOVD	80(R11), R0
 	FLDPQ	0(R0), (F5, F4)
 	VAND	V5.B16, V2.B16, V2.B16
 	VAND	V4.B16, V0.B16, V0.B16
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	MOVD	80(R12), R0
-	FLDPQ	0(R0), (F4, F6)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F5
-	VMOV	R0, V5.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f210484 // ushr v4.4s, v4.4s, #31
-	WORD	$0x4ea59c84 // mul v4.4s, v4.4s, v5.4s
-	VADDV	V4.S4, V4
-	FMOVS	F4, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f2104c4 // ushr v4.4s, v6.4s, #31
-	WORD	$0x4ea59c84 // mul v4.4s, v4.4s, v5.4s
-	VADDV	V4.S4, V4
-	FMOVS	F4, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F4
-	VCNT	V4.B8, V4.B8
-	VUADDLV	V4.B8, V4
-	FMOVS	F4, R1
-	CMP	$8, R1
-	BNE	part3
-	FSTPQ	(F2, F0), 0(R8)
-	B	stored3
-part3:
-	MOVD	R8, R0
-	TST	$4, R1
-	BEQ	without4_3
-	FMOVQ	F2, 0(R0)
-	VMOV	V0.B16, V2.B16
-	ADD	$16, R0, R0
-without4_3:
-	TST	$2, R1
-	BEQ	without2_3
-	FMOVD	F2, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V2.B16, V2.B16
-	ADD	$8, R0, R0
-without2_3:
-	TST	$1, R1
-	BEQ	stored3
-	FMOVS	F2, 0(R0)
-stored3:
-	MOVD	88(R12), R0
-	MOVWU	64(R0), R1
-	TBZ	$3, R1, lanes7
-	FLDPQ	32(R10), (F2, F0)
-lanes7done:
-	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
-	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
-	WORD	$0x4f909042 // fmul v2.4s, v2.4s, v16.s[0]
-	WORD	$0x4f909000 // fmul v0.4s, v0.4s, v16.s[0]
-	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
-	WORD	$0x4eb1d463 // fsub v3.4s, v3.4s, v17.4s
-	WORD	$0x4ea2d422 // fsub v2.4s, v1.4s, v2.4s
-	WORD	$0x4ea0d460 // fsub v0.4s, v3.4s, v0.4s
+	WORD	$0x4e22d5ad // fadd v13.4s, v13.4s, v2.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F2, F0), 0(R7)
+lanes9done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes10
+	FLDPQ	32(R9), (F2, F0)
+lanes10done:
+	WORD	$0x4eb1d442 // fsub v2.4s, v2.4s, v17.4s
+	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
 	WORD	$0x4f8f9042 // fmul v2.4s, v2.4s, v15.s[0]
 	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
-	MOVD	88(R12), R0
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4ea2d422 // fsub v2.4s, v1.4s, v2.4s
+	WORD	$0x4ea0d460 // fsub v0.4s, v3.4s, v0.4s
+	WORD	$0x4f8e9042 // fmul v2.4s, v2.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	MOVD	88(R11), R0
 	FLDPQ	0(R0), (F3, F1)
 	VAND	V3.B16, V2.B16, V2.B16
 	VAND	V1.B16, V0.B16, V0.B16
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	MOVD	88(R12), R0
-	FLDPQ	0(R0), (F1, F4)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F3
-	VMOV	R0, V3.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f210421 // ushr v1.4s, v1.4s, #31
-	WORD	$0x4ea39c21 // mul v1.4s, v1.4s, v3.4s
-	VADDV	V1.S4, V1
-	FMOVS	F1, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f210481 // ushr v1.4s, v4.4s, #31
-	WORD	$0x4ea39c21 // mul v1.4s, v1.4s, v3.4s
-	VADDV	V1.S4, V1
-	FMOVS	F1, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F1
-	VCNT	V1.B8, V1.B8
-	VUADDLV	V1.B8, V1
-	FMOVS	F1, R1
-	CMP	$8, R1
-	BNE	part4
-	FSTPQ	(F2, F0), 32(R8)
-	B	stored4
-part4:
-	ADD	$32, R8, R0
-	TST	$4, R1
-	BEQ	without4_4
-	FMOVQ	F2, 0(R0)
-	VMOV	V0.B16, V2.B16
-	ADD	$16, R0, R0
-without4_4:
-	TST	$2, R1
-	BEQ	without2_4
-	FMOVD	F2, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V2.B16, V2.B16
-	ADD	$8, R0, R0
-without2_4:
-	TST	$1, R1
-	BEQ	stored4
-	FMOVS	F2, 0(R0)
-stored4:
-	ADD	R9, R10, R10
-	ADD	R9, R8, R8
-	ADD	R4, R7, R7
-	ADD	R4, R6, R6
-	ADD	R4, R5, R5
-	SUBS	$1, R11, R11
+	WORD	$0x4e22d5ad // fadd v13.4s, v13.4s, v2.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes11
+	FSTPQ	(F2, F0), 32(R7)
+lanes11done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3, R4, R4
+	SUBS	$1, R10, R10
 	BNE	row
-	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
-	VEXT	$8, V13.B16, V13.B16, V0.B16
-	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
-	VREV64	V13.S4, V0.S4
-	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
-	FMOVS	F13, 112(R12)
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	FMOVS	F12, 112(R11)
 	RET
 lanes1:
-	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
 	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R7), F10
+	FMOVQ	0(R6), F9
 	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R7), F9
+	FMOVD	16(R6), F8
 	TBZ	$0, R0, lanes1done
-	ADD	$24, R7, R0
-	VLD1	(R0), V9.S[2]
+	ADD	$24, R6, R0
+	VLD1	(R0), V8.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R0, lanes1done
-	FMOVS	16(R7), F9
+	FMOVS	16(R6), F8
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R0, lanes1one
-	FMOVD	0(R7), F10
+	FMOVD	0(R6), F9
 	TBZ	$0, R0, lanes1done
-	ADD	$8, R7, R0
-	VLD1	(R0), V10.S[2]
+	ADD	$8, R6, R0
+	VLD1	(R0), V9.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R0, lanes1done
-	FMOVS	0(R7), F10
+	FMOVS	0(R6), F9
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	TBZ	$2, R0, lanes2low
-	FMOVQ	0(R6), F1
+	FMOVQ	0(R5), F1
 	TBZ	$1, R0, lanes2highone
-	FMOVD	16(R6), F0
+	FMOVD	16(R5), F0
 	TBZ	$0, R0, lanes2done
-	ADD	$24, R6, R0
+	ADD	$24, R5, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
 	TBZ	$0, R0, lanes2done
-	FMOVS	16(R6), F0
+	FMOVS	16(R5), F0
 	B	lanes2done
 lanes2low:
 	TBZ	$1, R0, lanes2one
-	FMOVD	0(R6), F1
+	FMOVD	0(R5), F1
 	TBZ	$0, R0, lanes2done
-	ADD	$8, R6, R0
+	ADD	$8, R5, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
 	TBZ	$0, R0, lanes2done
-	FMOVS	0(R6), F1
+	FMOVS	0(R5), F1
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
 	TBZ	$2, R0, lanes3low
-	FMOVQ	0(R5), F8
+	FMOVQ	0(R4), F7
 	TBZ	$1, R0, lanes3highone
-	FMOVD	16(R5), F7
+	FMOVD	16(R4), F6
 	TBZ	$0, R0, lanes3done
-	ADD	$24, R5, R0
-	VLD1	(R0), V7.S[2]
+	ADD	$24, R4, R0
+	VLD1	(R0), V6.S[2]
 	B	lanes3done
 lanes3highone:
 	TBZ	$0, R0, lanes3done
-	FMOVS	16(R5), F7
+	FMOVS	16(R4), F6
 	B	lanes3done
 lanes3low:
 	TBZ	$1, R0, lanes3one
-	FMOVD	0(R5), F8
+	FMOVD	0(R4), F7
 	TBZ	$0, R0, lanes3done
-	ADD	$8, R5, R0
-	VLD1	(R0), V8.S[2]
+	ADD	$8, R4, R0
+	VLD1	(R0), V7.S[2]
 	B	lanes3done
 lanes3one:
 	TBZ	$0, R0, lanes3done
-	FMOVS	0(R5), F8
+	FMOVS	0(R4), F7
 	B	lanes3done
 lanes4:
-	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
 	TBZ	$2, R0, lanes4low
-	FMOVQ	0(R10), F4
+	FMOVQ	0(R9), F3
 	TBZ	$1, R0, lanes4highone
-	FMOVD	16(R10), F3
+	FMOVD	16(R9), F2
 	TBZ	$0, R0, lanes4done
-	ADD	$24, R10, R0
-	VLD1	(R0), V3.S[2]
+	ADD	$24, R9, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes4done
 lanes4highone:
 	TBZ	$0, R0, lanes4done
-	FMOVS	16(R10), F3
+	FMOVS	16(R9), F2
 	B	lanes4done
 lanes4low:
 	TBZ	$1, R0, lanes4one
-	FMOVD	0(R10), F4
+	FMOVD	0(R9), F3
 	TBZ	$0, R0, lanes4done
-	ADD	$8, R10, R0
-	VLD1	(R0), V4.S[2]
+	ADD	$8, R9, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes4done
 lanes4one:
 	TBZ	$0, R0, lanes4done
-	FMOVS	0(R10), F4
+	FMOVS	0(R9), F3
 	B	lanes4done
 lanes5:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	ADD	$32, R10, R0
-	TBZ	$2, R1, lanes5low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R1, lanes5highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R1, lanes5done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$2, R0, lanes5low
+	FMOVQ	F3, 0(R7)
+	TBZ	$1, R0, lanes5highone
+	FMOVD	F2, 16(R7)
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R7, R0
+	VST1	V2.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R1, lanes5done
-	FMOVS	16(R0), F0
+	TBZ	$0, R0, lanes5done
+	FMOVS	F2, 16(R7)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R1, lanes5one
-	FMOVD	0(R0), F1
-	TBZ	$0, R1, lanes5done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes5one
+	FMOVD	F3, 0(R7)
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R7, R0
+	VST1	V3.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R1, lanes5done
-	FMOVS	0(R0), F1
+	TBZ	$0, R0, lanes5done
+	FMOVS	F3, 0(R7)
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R0, lanes6low
-	FMOVQ	0(R10), F2
-	TBZ	$1, R0, lanes6highone
-	FMOVD	16(R10), F0
-	TBZ	$0, R0, lanes6done
-	ADD	$24, R10, R0
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R12, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes6done
+	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R0, lanes6done
-	FMOVS	16(R10), F0
+	TBZ	$0, R12, lanes6done
+	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R0, lanes6one
-	FMOVD	0(R10), F2
-	TBZ	$0, R0, lanes6done
-	ADD	$8, R10, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$1, R12, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R12, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R0, lanes6done
-	FMOVS	0(R10), F2
+	TBZ	$0, R12, lanes6done
+	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
-	VMOVI	$0, V2.B16
-	VMOVI	$0, V0.B16
-	ADD	$32, R10, R0
-	TBZ	$2, R1, lanes7low
-	FMOVQ	0(R0), F2
-	TBZ	$1, R1, lanes7highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R1, lanes7done
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes7low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R12, lanes7highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R12, lanes7done
 	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
+	VST1	V0.S[2], (R0)
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R1, lanes7done
-	FMOVS	16(R0), F0
+	TBZ	$0, R12, lanes7done
+	FMOVS	F0, 16(R0)
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R1, lanes7one
-	FMOVD	0(R0), F2
-	TBZ	$0, R1, lanes7done
+	TBZ	$1, R12, lanes7one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R12, lanes7done
 	ADD	$8, R0, R0
-	VLD1	(R0), V2.S[2]
+	VST1	V1.S[2], (R0)
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R1, lanes7done
-	FMOVS	0(R0), F2
+	TBZ	$0, R12, lanes7done
+	FMOVS	F1, 0(R0)
 	B	lanes7done
+lanes8:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R9), F2
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R9), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R9, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R9), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R9), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R9, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R9), F2
+	B	lanes8done
+lanes9:
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F2, 0(R7)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F0, 16(R7)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R7, R0
+	VST1	V0.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F0, 16(R7)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	F2, 0(R7)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R7, R0
+	VST1	V2.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F2, 0(R7)
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes10low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R12, lanes10highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes10done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R12, lanes10done
+	FMOVS	16(R0), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R12, lanes10one
+	FMOVD	0(R0), F2
+	TBZ	$0, R12, lanes10done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R12, lanes10done
+	FMOVS	0(R0), F2
+	B	lanes10done
+lanes11:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes11low
+	FMOVQ	F2, 0(R0)
+	TBZ	$1, R12, lanes11highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R12, lanes11done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R12, lanes11done
+	FMOVS	F0, 16(R0)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R12, lanes11one
+	FMOVD	F2, 0(R0)
+	TBZ	$0, R12, lanes11done
+	ADD	$8, R0, R0
+	VST1	V2.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R12, lanes11done
+	FMOVS	F2, 0(R0)
+	B	lanes11done

@@ -4,43 +4,24 @@
 
 // func maxPool2NEON(poolTile *poolTile)
 TEXT ·maxPool2NEON(SB), NOSPLIT, $0-8
-	MOVD	poolTile+0(FP), R8
-	MOVD	0(R8), R7
-	MOVD	8(R8), R6
-	MOVD	16(R8), R5
-	MOVD	24(R8), R4
-	MOVD	32(R8), R3
-	MOVD	40(R8), R2
-	MOVD	48(R8), R0
+	MOVD	poolTile+0(FP), R7
+	MOVD	0(R7), R6
+	MOVD	8(R7), R5
+	MOVD	16(R7), R4
+	MOVD	24(R7), R3
+	MOVD	32(R7), R2
+	MOVD	40(R7), R1
+	MOVD	48(R7), R0
 	MOVWU	64(R0), R10
-	MOVD	56(R8), R0
+	MOVD	56(R7), R0
 	MOVWU	64(R0), R9
-	MOVD	64(R8), R0
-	FLDPQ	0(R0), (F0, F2)
-	MOVD	$8589934593, R1
-	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
-	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<0, R1, R1
-	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
-	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
-	ADD	$80, R8, R0
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R8
+	ADD	$80, R7, R0
 	VLD1R	(R0), [V17.S4]
-	MOVD	88(R8), R0
+	MOVD	88(R7), R0
 	FLDPQ	0(R0), (F2, F1)
-	ADD	$72, R8, R0
+	ADD	$72, R7, R0
 	VLD1R	(R0), [V0.S4]
 	VADD	V2.S4, V0.S4, V19.S4
 	VADD	V1.S4, V0.S4, V18.S4
@@ -51,10 +32,10 @@ TEXT ·maxPool2NEON(SB), NOSPLIT, $0-8
 	VADD	V17.S4, V17.S4, V14.S4
 row:
 	TBZ	$3, R10, lanes1
-	FLDPQ	0(R6), (F4, F1)
+	FLDPQ	0(R5), (F4, F1)
 lanes1done:
 	TBZ	$3, R9, lanes2
-	FLDPQ	32(R6), (F3, F0)
+	FLDPQ	32(R5), (F3, F0)
 lanes2done:
 	VUZP1	V3.S4, V4.S4, V13.S4
 	VUZP1	V0.S4, V1.S4, V12.S4
@@ -90,12 +71,12 @@ lanes2done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
+	ADD	R4, R5, R5
 	TBZ	$3, R10, lanes3
-	FLDPQ	0(R6), (F4, F1)
+	FLDPQ	0(R5), (F4, F1)
 lanes3done:
 	TBZ	$3, R9, lanes4
-	FLDPQ	32(R6), (F3, F0)
+	FLDPQ	32(R5), (F3, F0)
 lanes4done:
 	VUZP1	V3.S4, V4.S4, V7.S4
 	VUZP1	V0.S4, V1.S4, V6.S4
@@ -151,90 +132,50 @@ lanes4done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	CMP	$8, R1
-	BNE	part1
-	FSTPQ	(F13, F12), 0(R4)
-	B	stored1
-part1:
-	MOVD	R4, R0
-	TST	$4, R1
-	BEQ	without4_1
-	FMOVQ	F13, 0(R0)
-	VMOV	V12.B16, V13.B16
-	ADD	$16, R0, R0
-without4_1:
-	TST	$2, R1
-	BEQ	without2_1
-	FMOVD	F13, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V13.B16, V13.B16
-	ADD	$8, R0, R0
-without2_1:
-	TST	$1, R1
-	BEQ	stored1
-	FMOVS	F13, 0(R0)
-stored1:
-	CMP	$8, R1
-	BNE	part2
-	FSTPQ	(F11, F10), 0(R3)
-	B	stored2
-part2:
-	MOVD	R3, R0
-	TST	$4, R1
-	BEQ	without4_2
-	FMOVQ	F11, 0(R0)
-	VMOV	V10.B16, V11.B16
-	ADD	$16, R0, R0
-without4_2:
-	TST	$2, R1
-	BEQ	without2_2
-	FMOVD	F11, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V11.B16, V11.B16
-	ADD	$8, R0, R0
-without2_2:
-	TST	$1, R1
-	BEQ	stored2
-	FMOVS	F11, 0(R0)
-stored2:
+	TBZ	$3, R8, lanes5
+	FSTPQ	(F13, F12), 0(R3)
+lanes5done:
+	TBZ	$3, R8, lanes6
+	FSTPQ	(F11, F10), 0(R2)
+lanes6done:
 	VADD	V19.S4, V15.S4, V19.S4
 	VADD	V18.S4, V14.S4, V18.S4
-	ADD	R5, R6, R6
-	ADD	R2, R4, R4
-	ADD	R2, R3, R3
-	SUBS	$1, R7, R7
+	ADD	R4, R5, R5
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	SUBS	$1, R6, R6
 	BNE	row
 	RET
 lanes1:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V1.B16
 	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R6), F4
+	FMOVQ	0(R5), F4
 	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R6), F1
+	FMOVD	16(R5), F1
 	TBZ	$0, R10, lanes1done
-	ADD	$24, R6, R0
+	ADD	$24, R5, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R10, lanes1done
-	FMOVS	16(R6), F1
+	FMOVS	16(R5), F1
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R10, lanes1one
-	FMOVD	0(R6), F4
+	FMOVD	0(R5), F4
 	TBZ	$0, R10, lanes1done
-	ADD	$8, R6, R0
+	ADD	$8, R5, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R10, lanes1done
-	FMOVS	0(R6), F4
+	FMOVS	0(R5), F4
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R6, R0
+	ADD	$32, R5, R0
 	TBZ	$2, R9, lanes2low
 	FMOVQ	0(R0), F3
 	TBZ	$1, R9, lanes2highone
@@ -262,32 +203,32 @@ lanes3:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V1.B16
 	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R6), F4
+	FMOVQ	0(R5), F4
 	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R6), F1
+	FMOVD	16(R5), F1
 	TBZ	$0, R10, lanes3done
-	ADD	$24, R6, R0
+	ADD	$24, R5, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3highone:
 	TBZ	$0, R10, lanes3done
-	FMOVS	16(R6), F1
+	FMOVS	16(R5), F1
 	B	lanes3done
 lanes3low:
 	TBZ	$1, R10, lanes3one
-	FMOVD	0(R6), F4
+	FMOVD	0(R5), F4
 	TBZ	$0, R10, lanes3done
-	ADD	$8, R6, R0
+	ADD	$8, R5, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes3done
 lanes3one:
 	TBZ	$0, R10, lanes3done
-	FMOVS	0(R6), F4
+	FMOVS	0(R5), F4
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R6, R0
+	ADD	$32, R5, R0
 	TBZ	$2, R9, lanes4low
 	FMOVQ	0(R0), F3
 	TBZ	$1, R9, lanes4highone
@@ -311,3 +252,51 @@ lanes4one:
 	TBZ	$0, R9, lanes4done
 	FMOVS	0(R0), F3
 	B	lanes4done
+lanes5:
+	TBZ	$2, R8, lanes5low
+	FMOVQ	F13, 0(R3)
+	TBZ	$1, R8, lanes5highone
+	FMOVD	F12, 16(R3)
+	TBZ	$0, R8, lanes5done
+	ADD	$24, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F12, 16(R3)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R8, lanes5one
+	FMOVD	F13, 0(R3)
+	TBZ	$0, R8, lanes5done
+	ADD	$8, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F13, 0(R3)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R8, lanes6low
+	FMOVQ	F11, 0(R2)
+	TBZ	$1, R8, lanes6highone
+	FMOVD	F10, 16(R2)
+	TBZ	$0, R8, lanes6done
+	ADD	$24, R2, R0
+	VST1	V10.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R8, lanes6done
+	FMOVS	F10, 16(R2)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R8, lanes6one
+	FMOVD	F11, 0(R2)
+	TBZ	$0, R8, lanes6done
+	ADD	$8, R2, R0
+	VST1	V11.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R8, lanes6done
+	FMOVS	F11, 0(R2)
+	B	lanes6done
