@@ -15,8 +15,9 @@
 // names the version. A function whose Go
 // result is error is a C function whose int result is a status, 0 for success.
 //
-// With the build tag nogpu there is no dynamic linker: every [Open] fails with
-// [ErrUnsupported], and the executable is static.
+// With the build tag nogpu, and on linux/arm64 without the tag gpu, there is no dynamic
+// linker: every [Open] fails with [ErrUnsupported], and the executable is static. It then
+// starts where glibc's loader is absent, as on most small arm64 systems.
 //
 // It imports nothing else of this module. Start with bind.go.
 package dl

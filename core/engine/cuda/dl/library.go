@@ -7,7 +7,7 @@ import (
 )
 
 // ErrUnsupported is returned by Open if the build has no dynamic linker: another
-// system than Linux and macOS, or the tag nogpu.
+// system than Linux and macOS, the tag nogpu, or linux/arm64 without the tag gpu.
 var ErrUnsupported = errors.New("this build cannot open shared libraries")
 
 // Library is an open shared library. It stays open until the process ends:

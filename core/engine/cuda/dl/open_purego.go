@@ -1,4 +1,4 @@
-//go:build ((linux && (amd64 || arm64)) || darwin) && !nogpu
+//go:build ((linux && (amd64 || (arm64 && gpu))) || darwin) && !nogpu
 
 package dl
 
