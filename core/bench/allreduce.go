@@ -220,7 +220,7 @@ func (j *job) run(line func([]byte) error) error {
 				j.read(out, line)
 			}
 			if err := m.cmd.Wait(); err != nil {
-				j.fail(m.obituary(r, err))
+				j.fail(m.exitError(r, err))
 			}
 		})
 	}
@@ -254,7 +254,7 @@ const statusSkipped = 77
 // ErrSkipped is wrapped with a peer's message.
 var ErrSkipped = errors.New("skipped")
 
-func (m *member) obituary(rank int, err error) error {
+func (m *member) exitError(rank int, err error) error {
 	text := strings.TrimSpace(m.stderr.String())
 	if m.cmd.ProcessState.ExitCode() == statusSkipped {
 		return fmt.Errorf("%w: %s", ErrSkipped, text)

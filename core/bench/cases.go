@@ -154,7 +154,7 @@ func convGradWeight(p *conv.Shape, x, w, y, scratch []float32) {
 	conv.GradWeight(p, x, y, w, scratch, false)
 }
 
-// direction is what of a convolution a case computes.
+// direction is which result of a convolution a case computes.
 type direction struct {
 	conv.Direction
 	suffix string // of the case's name

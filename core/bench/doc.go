@@ -6,10 +6,10 @@
 // another process and its buffer in a shared arena, as a job does. Such a process runs
 // [Rank]. [InPlace] measures the limit of the machine, with threads in one process.
 //
-// What measures something else is elsewhere: the command in bench runs whole training
-// jobs, in turn with PyTorch; the command in bench/allreduce runs AllReduce in turn
-// with gloo; gputest/run.sh runs both kinds on a machine with GPUs; and the Benchmark
-// functions beside the code measure one function.
+// Other measurements are elsewhere: the command in bench runs whole training jobs,
+// alternating with PyTorch; the command in bench/allreduce runs AllReduce, alternating
+// with gloo; gputest/run.sh runs both on a machine with GPUs; and the Benchmark functions
+// in each package measure one function.
 //
 // It imports the packages that it measures: core/base, core/engine, core/job,
 // core/plugin/host, core/sdk, core/tensor and core/train. Start with

@@ -35,8 +35,8 @@ type KernelResult struct {
 }
 
 // Kernels measures the kernels whose name or shape contains match, on one
-// thread, each for about the budget, and calls each with the results as they
-// come. It ends early with ctx's error.
+// thread, each for about the budget, and calls each with every result. It
+// returns ctx's error if ctx ends first.
 func Kernels(ctx context.Context, m *Machine, match string, budget time.Duration, each func(KernelResult) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

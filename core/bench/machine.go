@@ -74,7 +74,7 @@ func (m *Machine) floor(d tensor.DType, flops, bytes int64, size int) time.Durat
 func rate(amount float64, d time.Duration) float64 { return amount / float64(max(1, d.Nanoseconds())) }
 
 // fastest repeats f for the budget, at least three times, and returns the
-// shortest run: what a machine allows is what it reached once.
+// shortest run: the limit of a machine is the best it has reached.
 func fastest(budget time.Duration, f func()) time.Duration {
 	f()
 	best, end := time.Duration(1<<62), time.Now().Add(budget)

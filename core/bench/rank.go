@@ -24,7 +24,7 @@ const envSpec = "TRAINCTL_BENCH"
 // envDevice carries the name of the network device between the ranks to peers.
 const envDevice = "TRAINCTL_BENCH_DEVICE"
 
-// Rank is one rank of AllReduce, as its environment says. Rank 0 writes one
+// Rank is one rank of AllReduce, configured from its environment. Rank 0 writes one
 // JSON object for every size to out.
 func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
 	var s Spec

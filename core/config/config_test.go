@@ -138,7 +138,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// In a pod the launcher is told its place among the hosts; flags are stronger.
+// In a pod, the environment gives the launcher its node rank; flags override it.
 func TestPods(t *testing.T) {
 	for _, tc := range []struct {
 		env              map[string]string

@@ -9,8 +9,9 @@ import (
 )
 
 // checkGradients decides with all ranks whether the averages of a step are applied:
-// skip says that they overflowed, and the precision plugin lowers the loss scale.
-// Otherwise they are multiplied by unscale first. A run that does nothing else ends with *Diverged.
+// skip means that they overflowed, and the precision plugin lowers the loss scale.
+// Otherwise they are multiplied by unscale first. If too many steps in a row are skipped,
+// the error is *Diverged.
 func (t *Trainer) checkGradients(ctx context.Context, in passes.Inputs, lr float64) (skip bool, unscale float64, err error) {
 	u, overflow := &t.updater, false
 	if u.Scaler.Dynamic {
@@ -24,8 +25,8 @@ func (t *Trainer) checkGradients(ctx context.Context, in passes.Inputs, lr float
 	return skip, unscale, t.watch(t.agreement.Loss(in.Active), lr, skip)
 }
 
-// watch tells the divergence of a step before its gradients are applied, or
-// after they were found not to be: skipped.
+// watch checks a step for divergence before its gradients are applied, or after it was
+// decided to skip it.
 func (t *Trainer) watch(loss, lr float64, skipped bool) error {
 	d := &t.updater.Diverged
 	finite := !skipped && event.Number(loss).Finite()
@@ -43,7 +44,7 @@ func (t *Trainer) watch(loss, lr float64, skipped bool) error {
 // is not finite.
 func (t *Trainer) firstNonFinite() (what, name string) {
 	if t.device.Download() != nil || t.device.DownloadGradients() != nil {
-		return "", "" // the device is lost, which the step that is under way finds out
+		return "", "" // the device is lost, and the current step fails anyway
 	}
 	if name := t.model.FirstNonFinite(); name != "" {
 		return "weight", name
@@ -54,8 +55,8 @@ func (t *Trainer) firstNonFinite() (what, name string) {
 	return "", ""
 }
 
-// endsFinite refuses to call a run good that ends with weights that are not
-// finite, also where too few steps were left to count.
+// endsFinite returns an error if the weights at the end of a run are not finite, even if
+// too few steps were left to reach the limit.
 func (t *Trainer) endsFinite() error {
 	d := &t.updater.Diverged
 	if d.Limit == 0 {

@@ -214,7 +214,7 @@ func TestStopIsTheShortestInput(t *testing.T) {
 
 // Ranks without data keep up with synchronised batch norms, micro-steps, many
 // buckets, factors of low rank and clipping: all ranks end with the same model.
-func TestJoinGoesWithEverything(t *testing.T) {
+func TestJoinWithAllOptions(t *testing.T) {
 	for name, change := range map[string]func(s *outline.Settings){
 		"synchronised": func(s *outline.Settings) { s.DDP.SyncBatchNorm = true },
 		"micro-steps":  func(s *outline.Settings) { s.Train.AccumulateSteps = 2 },

@@ -66,10 +66,10 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	return false, t.endEpoch(ctx)
 }
 
-// nextInputs finds out whether the epoch has another step. Where uneven inputs
-// are allowed, ranks tell each other how many batches they bring. Otherwise they are
-// taken to bring equally many, which costs no message: a data set that does not
-// keep to it is found out by the totals of the step.
+// nextInputs returns the inputs of the next step of the epoch, if there is one. If uneven
+// inputs are allowed, ranks exchange how many batches they have. Otherwise all are assumed
+// to have equally many, which needs no message: the totals of the step show if a data set
+// ended earlier.
 func (t *Trainer) nextInputs(ctx context.Context) (passes.Inputs, error) {
 	own := min(t.feeder.Left(), t.Settings.Train.AccumulateSteps)
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
@@ -95,7 +95,7 @@ func (t *Trainer) nextInputs(ctx context.Context) (passes.Inputs, error) {
 	return in, nil
 }
 
-// requests are what this rank asks of all ranks in a step whose passes gave own.
+// requests returns the flags that this rank sends to all ranks in a step with its own measures.
 func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.Requests {
 	return agreement.Requests{
 		Stop: ctx.Err() != nil, Save: t.saver.requested(),
@@ -103,8 +103,8 @@ func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.R
 	}
 }
 
-// samples is how far a step brings every rank in its part of the epoch. Where
-// some may have run out it is the same on all of them.
+// samples returns by how many samples a step advances every rank in its part of the epoch.
+// If some ranks may have run out, it is the same on all of them.
 func (t *Trainer) samples(in passes.Inputs, own passes.Measures) int {
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
 		return own.Rows
@@ -112,8 +112,8 @@ func (t *Trainer) samples(in passes.Inputs, own passes.Measures) int {
 	return in.Passes * t.outline.Batch
 }
 
-// outOfData is called on all ranks when the data of some of them ended in the step
-// at hand. When all of them had equally many batches the epoch is over, and
+// outOfData is called on all ranks when the data of some of them ended in this
+// step. When all of them had equally many batches the epoch is over, and
 // without any rows the step does not count. Otherwise the inputs are uneven.
 func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err error) {
 	gathered, err := t.agreement.Gather(ctx, agreement.Flag(ended))
@@ -159,9 +159,9 @@ func (t *Trainer) endEpoch(ctx context.Context) error {
 	return t.settleBuffers(ctx)
 }
 
-// afterEpoch evaluates and saves where the configuration asks for it, and saves
-// the weights that turn out the best (keep_best). The end of the run has its own
-// rules: finish evaluates and saves once.
+// afterEpoch evaluates and saves if the configuration says so, and saves
+// the best weights (keep_best). At the end of the run, finish evaluates and saves instead,
+// once.
 func (t *Trainer) afterEpoch(ctx context.Context) error {
 	if t.atEnd() {
 		return nil

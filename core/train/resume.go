@@ -46,13 +46,13 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 	return t.adopt(ctx, head)
 }
 
-// resumeHead is what ranks learn from rank 0 beside the tensors.
+// resumeHead is what rank 0 sends to the other ranks in addition to the tensors.
 type resumeHead struct {
 	Failure  string
 	Position outline.Position
 	Scaler   map[string]float64
 	State    bool // optimizer state follows
-	Feedback bool // and what compression has left out
+	Feedback bool // and the errors of compression
 	Best     *checkpoint.Best
 }
 
@@ -144,7 +144,7 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 }
 
 // checkSame refuses to continue on other data or in another order, which
-// would repeat some samples and leave out others without a word.
+// would silently repeat some samples and leave out others.
 func (t *Trainer) checkSame(s *checkpoint.Snapshot) error {
 	if s.Dataset.Fingerprint != "" && s.Dataset.Fingerprint != t.spec.Fingerprint {
 		return fmt.Errorf("it was trained on other data: %s (%s, %s), now %s (%s, %s); start from its weights with model.init instead",

@@ -14,21 +14,21 @@ import (
 
 // saver decides when a checkpoint is due. All ranks decide the same.
 type saver struct {
-	every  checkpoint.Interval
-	best   bestEval
-	asked  func() int64 // Deps.SaveAsked
-	served int64        // of asked
+	every    checkpoint.Interval
+	best     bestEval
+	requests func() int64 // Deps.SaveAsked
+	served   int64        // of requests
 
 	equalAt int // step after which ranks were found equal last; 0: never
 }
 
 // newSaver is of a table that was checked before.
-func newSaver(cfg checkpoint.Config, asked func() int64) saver {
+func newSaver(cfg checkpoint.Config, requests func() int64) saver {
 	every, err := checkpoint.ParseInterval(cfg.Every)
 	if err != nil {
 		panic("train: " + err.Error())
 	}
-	return saver{every: every, best: bestEval{cfg: cfg}, asked: asked}
+	return saver{every: every, best: bestEval{cfg: cfg}, requests: requests}
 }
 
 // dueAt and dueAfter report whether a checkpoint is due after a step, and after an epoch.
@@ -37,12 +37,12 @@ func (s *saver) dueAt(step int) bool { return s.every.Steps > 0 && step%s.every.
 func (s *saver) dueAfter(epoch int) bool { return s.every.Epochs > 0 && epoch%s.every.Epochs == 0 }
 
 // requested reports whether this rank was asked to save since the last serve.
-func (s *saver) requested() bool { return s.asked != nil && s.asked() > s.served }
+func (s *saver) requested() bool { return s.requests != nil && s.requests() > s.served }
 
 // serve counts the requests so far as served.
 func (s *saver) serve() {
-	if s.asked != nil {
-		s.served = s.asked()
+	if s.requests != nil {
+		s.served = s.requests()
 	}
 }
 

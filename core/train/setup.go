@@ -282,7 +282,7 @@ func (t *Trainer) bind() error {
 	return t.passes.Programs.Bind(t.outline.Sampler.Len(), evaluation, t.evalBatch())
 }
 
-// planMade tells of the plan, and makes room for the statistics of its steps.
+// planMade reports the plan, and allocates the statistics of its steps.
 func (t *Trainer) planMade() {
 	p, n := t.outline.Plan, t.outline.Steps
 	t.report.Stats = report.NewStats(n)

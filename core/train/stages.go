@@ -36,7 +36,7 @@ func (t *Trainer) syncBuffers() error {
 // runState is the run as recovery sees it.
 type runState struct{ t *Trainer }
 
-// Step is the step under way.
+// Step is the current step.
 func (r runState) Step() int { return r.t.pos.Step + 1 }
 
 // Save copies what the passes of a step change beside gradients: the weights

@@ -4,7 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
-// record switches the timeline on where the configuration asks for it.
+// record switches the timeline on if the configuration says so.
 func (t *Trainer) record() {
 	if !t.Settings.Timeline {
 		return

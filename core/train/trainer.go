@@ -26,15 +26,15 @@ import (
 // the result's element r came from rank r. The name is equal on all ranks.
 type Gather func(ctx context.Context, name string, mine []byte) ([][]byte, error)
 
-// Request is what a run is asked for beside its configuration. The command line
-// fills it in, and it travels unchanged from there to the loop.
+// Request is what the command line requests of a run in addition to its configuration. It
+// is passed on unchanged to the loop.
 type Request struct {
 	// Resume is a checkpoint, a directory of checkpoints, or "". With
 	// ResumeAuto a directory without any is a fresh start.
 	Resume     string
 	ResumeAuto bool
-	// SaveAsked counts the requests to save a checkpoint after the step under
-	// way and to go on, of this rank; nil: nobody asks.
+	// SaveAsked counts this rank's requests to save a checkpoint after the current step
+	// and to continue; nil: there are none.
 	SaveAsked func() int64
 	EvalOnly  bool // evaluate what Resume names; nothing is trained
 

@@ -85,7 +85,7 @@ func openPair(t *testing.T, o sdk.Options) (r ranks, endpoints [][]byte, log *lo
 
 // A crowd that says nothing or what no rank would neither keeps the ranks from
 // connecting nor fills the log.
-func TestCoordinatorBesideACrowd(t *testing.T) {
+func TestCoordinatorUnderManyConnections(t *testing.T) {
 	t.Parallel()
 	r, endpoints, log, address := openPair(t, nil)
 	const crowd = 300
@@ -117,7 +117,7 @@ func TestCoordinatorBesideACrowd(t *testing.T) {
 
 // Whoever knows the secret and has no place in the group hears why, and its
 // address is in the log with the reason.
-func TestCoordinatorSaysWhyItRefuses(t *testing.T) {
+func TestCoordinatorReportsRefusals(t *testing.T) {
 	t.Parallel()
 	r, endpoints, log, address := openPair(t, nil)
 	if err := errors.Join(r.each(func(_ int, b *Backend) error { return b.Connect(t.Context(), endpoints) })...); err != nil {

@@ -244,7 +244,7 @@ func TestOneGPUForTwoRanks(t *testing.T) {
 }
 
 // What does not know the secret is not heard, and does not disturb the group.
-func TestStrangersAreTurnedAway(t *testing.T) {
+func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	m := fakegpu.New(2)
 	r := pairOn(m)

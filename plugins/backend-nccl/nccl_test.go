@@ -11,7 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-func TestOpenSaysWhatIsFoundAndWhatIsMissing(t *testing.T) {
+func TestOpenListsLibraries(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "usr/lib64")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

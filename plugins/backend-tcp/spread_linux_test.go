@@ -55,7 +55,7 @@ func TestCrowdedCores(t *testing.T) {
 
 // A thread that leaves its core keeps its affinity, and one that is bound to its core
 // stays.
-func TestLeaveKeepsTheRightToReturn(t *testing.T) {
+func TestLeaveKeepsAffinity(t *testing.T) {
 	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 	var before, after unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -34,7 +34,7 @@ func hosted() (h []host.Builtin) {
 	return h
 }
 
-func TestBuiltinsCarryTheirNames(t *testing.T) {
+func TestBuiltinsHaveTheirNames(t *testing.T) {
 	var names []string
 	for _, b := range Builtins(afero.NewMemMapFs()) {
 		names = append(names, b.Name)
@@ -48,7 +48,7 @@ func TestBuiltinsCarryTheirNames(t *testing.T) {
 }
 
 // The plugin processes of the tests. Under the race detector a process lingers
-// for a second when it ends, unless it is told not to.
+// for a second when it ends, unless the option says otherwise.
 func testHost() *host.Host {
 	return host.New(host.Options{Builtins: hosted(), SetEnv: []string{"GORACE=atexit_sleep_ms=0"}})
 }

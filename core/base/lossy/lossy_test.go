@@ -65,7 +65,7 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 }
 
 // Where gaps are frequent, one notice counts those of a while, and the last one
-// the rest: what is there and what is told add up.
+// the rest: what is there and what is reported as lost add up.
 func TestNoticesOfManyGapsAreFew(t *testing.T) {
 	t.Parallel()
 	r, out, err := os.Pipe()

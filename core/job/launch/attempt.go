@@ -411,7 +411,7 @@ func (a *attempt) saveFailure() *Failure {
 	return f
 }
 
-// stoppedOnRequest reports whether a rank ended as it was asked to.
+// stoppedOnRequest reports whether a rank ended because it was told to.
 func (e exit) stoppedOnRequest() bool {
 	switch e.code {
 	case ExitOK, ExitPreempted, ExitInterrupt, ExitTerminated:
@@ -421,7 +421,7 @@ func (e exit) stoppedOnRequest() bool {
 }
 
 // followers splits the ranks that ended after the attempt was stopped into those that failed
-// and those that ended as they were asked to.
+// and those that ended because they were told to.
 func (a *attempt) followers() (others []Cause, stopped []int) {
 	for _, e := range a.ended {
 		if e.stoppedOnRequest() {

@@ -353,7 +353,7 @@ func tap(t *testing.T, addr string) *wiretap {
 
 // Silent connections, more than may wait at a time and all from the ranks' own
 // address, neither keep ranks out nor fill the log.
-func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+func TestSilentConnectionsDoNotBlockOthers(t *testing.T) {
 	const crowd, room = 300, 64
 	book := newLogbook()
 	_, addr := serve(t, StoreOptions{WorldSize: 8, Log: book.log, limiter: hostnet.LimitTo(room)})
@@ -566,7 +566,7 @@ func TestSearchKnowsItsOwnJob(t *testing.T) {
 }
 
 // A search in vain names what it met, while it waits and when time is up.
-func TestSearchTellsWhatItMet(t *testing.T) {
+func TestSearchReportsWhatItFound(t *testing.T) {
 	_, stranger := serve(t, StoreOptions{RunID: "job", Secret: another, WorldSize: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	var told Progress
@@ -610,7 +610,7 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestJoinSaysThatThePortIsTaken(t *testing.T) {
+func TestJoinReportsPortInUse(t *testing.T) {
 	w := Single()
 	w.MasterPort = takenPort(t)
 	alone, err := Join(t.Context(), w, JoinOptions{Env: vars{}.lookup}) // needs no port that others know

@@ -1,4 +1,4 @@
-// Package flight is the flight record of a run's backends: what each was asked last,
+// Package flight is the flight record of a run's backends: the last calls of each,
 // and how far it came.
 //
 // A plugin notes in shared memory, whose layout is core/base/shm's, when it begins and

@@ -63,7 +63,7 @@ func TestFloodOfAProcess(t *testing.T) {
 	must(t, d.Close(context.Background()))
 	most := int64(2000 + 200*(time.Since(began).Seconds()+1))
 	if log.lines < 2000 || log.lines > most || log.dropped == 0 || log.lines+log.dropped > floodLines || log.plugin != "fake" {
-		t.Errorf("of %d lines %d were logged, at most %d are right; %d are told as dropped of plugin %q", floodLines, log.lines, most, log.dropped, log.plugin)
+		t.Errorf("of %d lines %d were logged, at most %d are right; %d were reported as dropped, of plugin %q", floodLines, log.lines, most, log.dropped, log.plugin)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// choosy runs in this process if it is told to, and takes arenas on GPUs.
+// choosy runs in this process if the option says so, and takes arenas on GPUs.
 type choosy struct {
 	sdk.Backend
 	group    *sdk.Group

@@ -73,7 +73,7 @@ func TestBackendRoundTrip(t *testing.T) {
 	})
 }
 
-// What a plugin does not publish it is not asked: it might complete a call that it
+// A plugin gets no calls that it does not publish: it might complete a call that it
 // does not know, with the buffer as it was.
 func TestUnpublishedCallsAreRefused(t *testing.T) {
 	onEveryPlane(t, func(t *testing.T, h *host.Host, inside bool) {

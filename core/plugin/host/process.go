@@ -170,7 +170,8 @@ func (p *process) wait(stdout, stderr *pipe) {
 	close(p.drained)
 }
 
-// starved says that the kernel killed because memory ran out while the process ran.
+// starved returns a note if the kernel killed a process for lack of memory while this one
+// ran.
 func (p *process) starved() string {
 	if why := cgroup.Evidence(p.oom, p.cmd.ProcessState); why != "" {
 		return ": " + why
@@ -294,8 +295,8 @@ func (p *process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// obituary returns how a process ended that was asked to close.
-func (p *process) obituary(patience time.Duration) error {
+// closeError returns how a process ended that was told to close.
+func (p *process) closeError(patience time.Duration) error {
 	if p.wasKilled() || !p.isDead() {
 		return fmt.Errorf("%w: it did not close within %v", ErrHung, patience)
 	}

@@ -107,7 +107,7 @@ const (
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // denySockets denies all sockets except unix sockets: Landlock restricts only TCP,
-// and UDP, for example, would be a way out.
+// not UDP for example.
 func denySockets() error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {

@@ -153,7 +153,7 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		p.proc.endsWithin(lastMoment)
 	}
 	if p.proc.isDead() || ctx.Err() != nil {
-		e.Cause = p.proc.obituary(p.host.opts.StopTimeout)
+		e.Cause = p.proc.closeError(p.host.opts.StopTimeout)
 		e.LastLines = p.proc.lastLines()
 	}
 	return e

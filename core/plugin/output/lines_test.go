@@ -32,7 +32,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// A plugin's crash is told by its message and its place, however long its dump
+// A plugin's crash is reported by its message and its place, however long its dump
 // is; the log has all of that, and floods are no dump.
 func TestLastLinesOfACrash(t *testing.T) {
 	var logged strings.Builder
@@ -105,6 +105,6 @@ func TestFloodsAreLimited(t *testing.T) {
 		t.Errorf("%d lines passed, want %d", passed, want)
 	}
 	if ok, n := r.admit(now.Add(time.Minute)); !ok || passed+dropped+n != 1_000_000 {
-		t.Errorf("of a million lines %d passed and %d are told as dropped", passed, dropped+n)
+		t.Errorf("of a million lines %d passed and %d were reported as dropped", passed, dropped+n)
 	}
 }

@@ -17,7 +17,7 @@ type Config struct {
 	Async    bool   `toml:"async"`                                                       // write while training goes on, from a copy
 }
 
-// Default saves every epoch while training goes on, and keeps three.
+// Default saves every epoch while training continues, and keeps three.
 func Default() Config { return Config{Every: "1 epoch", Keep: 3, Async: true} }
 
 // Interval is a parsed Config.Every; one field is set, none for "never".

@@ -40,7 +40,7 @@ var (
 	legacyMagic = []byte("\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19")
 )
 
-// pickleHead is how much of a file tells: the first entry's name is in it.
+// pickleHead is how much of a file is needed to recognise it: the first entry's name.
 const pickleHead = 1024
 
 // isPickle checks the content, not the name.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Files of torch.save are told by their content, whatever their names, and a
+// Files of torch.save are recognised by their content, whatever their names, and a
 // safetensors file never is one, also when its first bytes look alike.
 func TestPickles(t *testing.T) {
 	header := func(n int) []byte {

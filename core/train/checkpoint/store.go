@@ -138,7 +138,7 @@ func (s *Store) wait(ctx context.Context) error {
 }
 
 // Wait blocks until the write in progress, if any, is durable, and returns its
-// error. When ctx ends first it returns that error and the write goes on.
+// error. When ctx ends first it returns that error and the write continues.
 func (s *Store) Wait(ctx context.Context) error {
 	if err := s.wait(ctx); err != nil || s.busy == nil {
 		return err

@@ -193,7 +193,7 @@ func TestBitFlips(t *testing.T) {
 	mustLoad(t, fs, 2)
 }
 
-func TestLoadFallsBackAndSaysSo(t *testing.T) {
+func TestLoadFallsBackWithNote(t *testing.T) {
 	fs := twoSaved(t)
 	flip(t, fs, filepath.Join(dir, "step-2", OptimizerFile), 100)
 	_, report, err := Load(context.Background(), fs, "/runs/mnist/1")

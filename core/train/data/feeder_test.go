@@ -108,7 +108,7 @@ func TestFeederStartsInAnEpoch(t *testing.T) {
 }
 
 // What goes wrong while a batch is taken ahead is the error of the next call, once.
-func TestFeederTellsOfWhatWentWrongAhead(t *testing.T) {
+func TestFeederReportsErrorsOfPrefetching(t *testing.T) {
 	broken := errors.New("no such copy engine")
 	c := &copier{broken: broken}
 	f := newTestFeeder(t, &samples{n: 3}, c)

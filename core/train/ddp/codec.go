@@ -92,7 +92,7 @@ func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, regions []Region,
 }
 
 // BytesPerStep is what a rank contributes to the all-reduces of one step's
-// gradients, in bytes of the type in which they travel; with PowerSGD, from its start on.
+// gradients, in bytes of the type in which they are sent; with PowerSGD, from its start on.
 // The gaps that align gradients, 15 bytes at most for each, are not counted.
 func (c Config) BytesPerStep(grads []Gradient, buckets []Bucket) (n int) {
 	for _, b := range buckets {
@@ -108,7 +108,7 @@ func (c Config) BytesPerStep(grads []Gradient, buckets []Bucket) (n int) {
 	return n
 }
 
-// lowRank is how a bucket travels as factors, nil where it does not.
+// lowRank is how a bucket is sent as factors, nil if it is not.
 func (c Config) lowRank(grads []Gradient, b Bucket) *lowRank {
 	if c.Compress != "powersgd" {
 		return nil
@@ -116,7 +116,7 @@ func (c Config) lowRank(grads []Gradient, b Bucket) *lowRank {
 	return newLowRank(grads, b, c.PowerSGDRank)
 }
 
-// wireBytes is the memory of a bucket that travels in another form, 0 for its own.
+// wireBytes is the memory of a bucket that is sent in another form, 0 if it is sent as is.
 func (c Config) wireBytes(grads []Gradient, b Bucket) int {
 	if l := c.lowRank(grads, b); l != nil {
 		return 4 * (l.first + l.second)

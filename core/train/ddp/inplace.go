@@ -39,7 +39,7 @@ func (r *Reducer) Within(dev plan.Resident, shared plan.Shared, arena *sdk.Arena
 	}
 }
 
-// issue divides a bucket and sends it, behind the work that writes it.
+// issue divides a bucket and sends it, after the work that writes it.
 func (r *Reducer) issue(b int) {
 	d := r.device
 	if r.err = d.scale(b, r.codec.pre); r.err != nil {
@@ -81,7 +81,7 @@ func (r *Reducer) Settle() error {
 	return nil
 }
 
-// Trial sums up n bytes of the buckets' memory, as float32, the way buckets travel,
+// Trial sums up n bytes of the buckets' memory, as float32, as buckets are sent,
 // and returns when the sum is there. It overwrites them with garbage.
 func (r *Reducer) Trial(n int) error {
 	at := Region{Size: n}

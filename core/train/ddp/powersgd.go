@@ -79,7 +79,7 @@ func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
 	return matrix{shape: s, rows: n, cols: k, r: r}, (n+k)*r*minRate < n*k
 }
 
-// factors are the buckets of a run that travel as factors, once it is time.
+// factors are the buckets of a run that are sent as factors, from powersgd_start_step on.
 type factors struct {
 	buckets []*powerSGD // by bucket, nil where it always travels whole
 	low     []*powerSGD // those of buckets
@@ -99,7 +99,7 @@ func newFactors(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	return f
 }
 
-// of is how a bucket travels in the step under way, nil where it travels whole.
+// of is how a bucket is sent in the current step, nil if it is sent whole.
 func (f *factors) of(bucket int) *powerSGD {
 	if f.step <= f.start {
 		return nil
@@ -114,7 +114,7 @@ func (f *factors) divide(ranks int) {
 	}
 }
 
-// save copies what leads from one step to the next; rollback goes back to it.
+// save copies the state between steps; rollback restores it.
 func (f *factors) save() {
 	f.saved = f.step
 	for _, s := range f.low {
@@ -129,7 +129,7 @@ func (f *factors) rollback() {
 	}
 }
 
-// powerSGD is a bucket that travels as factors.
+// powerSGD is a bucket that is sent as factors.
 type powerSGD struct {
 	*lowRank
 	over          int // ranks that the average is over

@@ -50,7 +50,7 @@ func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
 func Align(n int) int { return (n + 63) &^ 63 }
 
 // NewReducer makes a reducer for gradients that were put into buckets by
-// Assign and placed by Layout, and that travel where LayoutWire says.
+// Assign and placed by Layout, and sent from where LayoutWire says.
 func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions, wire []Region) *Reducer {
 	names := make([]string, len(grads))
 	for i, p := range grads {
@@ -81,7 +81,7 @@ func (r *Reducer) Resume(steps int) { r.factors.step = steps }
 // Rollback. Only PowerSGD has more to copy than a number.
 func (r *Reducer) Save() { r.factors.save() }
 
-// Rollback goes back to the last Save. Gradients are unspecified.
+// Rollback restores the state of the last Save. Gradients are unspecified.
 func (r *Reducer) Rollback() error {
 	r.begun = false
 	err := r.staged.settle()
@@ -174,7 +174,7 @@ func (r *Reducer) pack(b int) {
 	r.send(b, r.codec.wireType(d), wire)
 }
 
-// wireOf is where a bucket travels whole.
+// wireOf is the memory from which a bucket is sent whole.
 func (r *Reducer) wireOf(b int) Region {
 	if r.factors.buckets[b] != nil {
 		return r.regions[b]
@@ -252,7 +252,7 @@ func (r *Reducer) finish(b int) {
 	}
 }
 
-// sendSecond waits for the first factors of a bucket that travels as factors,
+// sendSecond waits for the first factors of a bucket that is sent as factors,
 // and sends the second.
 func (r *Reducer) sendSecond(b int) {
 	s := r.factors.of(b)

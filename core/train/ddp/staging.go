@@ -12,7 +12,7 @@ import (
 // they are reduced. It is not used with a backend that maps the device's copy.
 type staging struct {
 	copies plan.Staging // nil: gradients are computed in the arena
-	on     bool         // buckets travel through copies
+	on     bool         // buckets are staged through copies
 	coming []int        // buckets being copied to the arena, in index order
 }
 

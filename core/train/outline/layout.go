@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// Layout says what lies where in the arena that the rank shares with its
+// Layout is the layout of the arena that the rank shares with its
 // backend: gradients are computed in their buckets and model state is broadcast
 // where it lies. It is equal on all ranks.
 type Layout struct {
@@ -52,7 +52,7 @@ func newLayout(cfg ddp.Config, grads []ddp.Gradient, buckets []ddp.Bucket, room 
 	return m
 }
 
-// add makes room for what ranks exchange beside the gradients: scalars, and
+// add reserves memory for what ranks exchange in addition to gradients: scalars, and
 // vectors of the given lengths, one at a time.
 func (m *Layout) add(world int, lengths []int) {
 	m.Scratch = ddp.Region{Offset: m.Size, Size: ddp.ScratchSize(world)}

@@ -68,9 +68,9 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	return o, o.addUsage(s.DDP, world)
 }
 
-// addUsage makes room for finding out which parameters a step has used, and
-// refuses models that need it when it is off: a rank that leaves a branch out
-// would keep the others waiting. A rank alone finds out by itself.
+// addUsage reserves memory for the flags of the parameters that a step has used. It
+// returns an error if the model needs them and ddp.find_unused_parameters is off: the
+// other ranks would wait for a rank that leaves out a branch. A single rank needs no setting.
 func (o *Outline) addUsage(cfg ddp.Config, world int) error {
 	optional := o.Plan.Optional()
 	if cfg.FindUnusedParameters || world == 1 && len(optional) > 0 {
@@ -89,7 +89,8 @@ func (o *Outline) addUsage(cfg ddp.Config, world int) error {
 		"these parameters may get no gradient in a step, because layerdrop leaves their layers out: %s", strings.Join(names, ", "))
 }
 
-// Memory is what the programs of the run need, which take turns in it.
+// Memory is what the programs of the run need. They never run at the same time, so they
+// share it.
 func (o *Outline) Memory(dev plan.Device) plan.Memory {
 	m := o.Plan.Memory(dev)
 	if o.Eval != nil {
@@ -107,8 +108,8 @@ func (o *Outline) Rows() int {
 	return o.Batch
 }
 
-// CopyBytes is the memory of buckets that travel in another form than their
-// gradients have, beside these.
+// CopyBytes is the additional memory of buckets that are sent in another form than their
+// gradients have.
 func (o *Outline) CopyBytes() (n int) {
 	for i, w := range o.Layout.Wire {
 		if w != o.Layout.Buckets[i] {

@@ -35,7 +35,7 @@ type consensus struct {
 	seq         uint64   // of the last collective that any rank has called
 }
 
-// agree brings all ranks to the stage of those that are farthest. Stages of
+// agree moves all ranks to the latest stage that any rank has reached. Stages of
 // which nothing but broadcasts lie between may be missed together: they
 // broadcast the same.
 func agree(all []progress) (consensus, error) {

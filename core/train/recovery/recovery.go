@@ -39,7 +39,7 @@ const end = "end"
 type Run interface {
 	// Step is the step under way, from 1.
 	Step() int
-	// Save copies what a stage with Changes changes, and Rollback goes back to it.
+	// Save copies what a stage with Changes changes, and Rollback restores it.
 	Save()
 	Rollback() error
 	// Rebroadcast repeats the broadcast of a stage without a Result.

@@ -50,7 +50,7 @@ func (d *Device) Open(dev plan.Resident, share, compressed bool) error {
 	return nil
 }
 
-// warnSlow says what makes copies or computing slower than they could be.
+// warnSlow warns of what makes copies or computing slower than they could be.
 func (d *Device) warnSlow(note string) {
 	if note != "" {
 		d.Events.Emit(&event.Warning{Source: "device", Message: note})
@@ -222,7 +222,7 @@ func (b behindBuckets) Sum(v []float64) error {
 	return b.x.Sum(v)
 }
 
-// WarnMissing says what makes computing slower than it could be: a library that
+// WarnMissing warns of what makes computing slower than it could be: a library that
 // the device has a substitute for.
 func WarnMissing(dev plan.Device, events *event.Bus) {
 	if d, ok := dev.(interface{ Missing() error }); ok {

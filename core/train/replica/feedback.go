@@ -58,8 +58,8 @@ func (f *Feedback) Take() []tensor.Named {
 	return out
 }
 
-// Restore prepares rank 0 to distribute what a checkpoint of a job of world
-// ranks has, and says what of it does not fit. compress is ddp.compress.
+// Restore prepares rank 0 to distribute the feedback in a checkpoint of a job of world
+// ranks, and returns notes about what it had to drop. compress is ddp.compress.
 func (f *Feedback) Restore(compress string, saved []tensor.Named, world int) (notes []string) {
 	if compress != "powersgd" || f.World == 1 {
 		if len(saved) > 0 {

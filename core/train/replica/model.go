@@ -11,7 +11,7 @@ import (
 )
 
 // Model is what a rank trains: tensors in the memory that it shares with its
-// backend, and master copies beside it. Its tensors stay the same, gradients
+// backend, and master copies. Its tensors stay the same, gradients
 // move with the buckets.
 type Model struct {
 	Graph   *graph.Graph

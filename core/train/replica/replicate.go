@@ -70,7 +70,7 @@ func (r *Replication) Buffers(from int) error {
 	return r.Device.uploadBuffers()
 }
 
-// Save copies the buffers, and rollback goes back to them.
+// Save copies the buffers, and rollback restores them.
 func (r *Replication) Save() {
 	r.Device.Fail(r.Device.downloadBuffers())
 	r.saved = append(r.saved[:0], r.Memory.Bytes(r.Memory.Buffers)...)

@@ -76,7 +76,7 @@ func (d *Device) export(ctx context.Context) error {
 	return d.shared.mem.Attached(mem)
 }
 
-// route tells the reducer where its buckets are reduced.
+// route sets where the reducer reduces its buckets.
 func (d *Device) route() (err error) {
 	if d.shared.mem != nil && d.shared.refused == nil {
 		d.reducer.Within(d.Dev, d.shared.mem, d.shared.arena)

@@ -1,7 +1,7 @@
 package report
 
 // Metrics are the newest values of what a run measures, each with the step that
-// it was measured at: a checkpoint tells those of its own step alone.
+// it was measured at: a checkpoint contains only those of its own step.
 type Metrics map[string]metric
 
 type metric struct {

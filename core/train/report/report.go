@@ -45,7 +45,7 @@ type Stats struct {
 	LossMean   float64
 }
 
-// NewStats has room for a run of that many steps.
+// NewStats allocates the statistics of a run of that many steps.
 func NewStats(steps int) Stats {
 	return Stats{stepMS: make([]float64, 0, min(steps, 1<<20)), waits: newWaits()}
 }
@@ -61,7 +61,7 @@ type Step struct {
 	Skipped bool
 	Scale   float64 // of the next step's loss
 	Took    time.Duration
-	Exposed time.Duration // of communication: this rank stood still for it
+	Exposed time.Duration // communication, while this rank waited
 }
 
 // Step records and reports a step.
@@ -105,7 +105,7 @@ func (st *Stats) add(s Step, loss float64, started time.Time) {
 	st.waits.add(s.Exposed)
 }
 
-// warnLoss says once that the loss is not finite.
+// warnLoss warns once that the loss is not finite.
 func (r *Report) warnLoss(loss float64, step int) {
 	if r.warned {
 		return

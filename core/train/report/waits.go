@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// waits are the times for which this rank stood still for communication in the
+// waits are the times for which this rank waited for communication in the
 // last steps, in milliseconds.
 type waits struct {
 	ring []float32
@@ -45,8 +45,8 @@ func Floats(b []byte) []float32 {
 // DivideWaits separates communication from waiting for slower ranks. The rank that
 // waited least in a step has come last and waited for nobody: its wait is what
 // communication cost that step. What the others waited longer is imbalance. A step
-// with several meetings, where now one rank comes last and now another, counts some
-// imbalance as communication, never the other way round. Clocks of different hosts are
+// with several meetings, where different ranks come last, counts some
+// imbalance as communication, never communication as imbalance. Clocks of different hosts are
 // not compared. The medians over the steps are returned.
 func DivideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
 	steps := len(ranks[0])
@@ -64,8 +64,8 @@ func DivideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
 	return quantile(least, 0.5), quantile(spread, 0.5)
 }
 
-// Slowest is the rank that came last in three of four steps, so that the others
-// stood still for it; -1 if they took turns.
+// Slowest returns the rank that came last in at least three of four steps, so that the
+// others waited for it; -1 if no rank did.
 func Slowest(ranks [][]float32) int {
 	last, steps := make([]int, len(ranks)), len(ranks[0])
 	for _, w := range ranks {
@@ -88,7 +88,7 @@ func Slowest(ranks [][]float32) int {
 	return -1
 }
 
-// enoughWaits is from how many steps on a rank is called slow.
+// enoughWaits is the least number of steps after which a rank is called slow.
 const enoughWaits = 50
 
 // quantile of values in any order; 0 without values.

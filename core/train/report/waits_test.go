@@ -15,7 +15,7 @@ func TestWaitsAreDivided(t *testing.T) {
 		if step < 100 { // forgotten
 			own, other = time.Hour, time.Hour
 		}
-		if step%2 == 1 { // ranks take turns at being late
+		if step%2 == 1 { // the ranks are late alternately
 			own, other = other, own
 		}
 		a.add(own)
@@ -35,7 +35,7 @@ func TestWaitsAreDivided(t *testing.T) {
 	}
 }
 
-// A rank is slow when it comes last nearly always, not when ranks take turns.
+// A rank is slow when it nearly always comes last, not when ranks alternate.
 func TestSlowestRank(t *testing.T) {
 	short, long := make([]float32, 100), make([]float32, 100)
 	for i := range long {

@@ -3,22 +3,22 @@ package update
 import "fmt"
 
 // Divergence counts the steps in a row whose loss or gradients are not finite,
-// and ends a run that does nothing else. PyTorch would go on: a NaN that was
-// applied to a weight stays there, and nothing that follows is of use.
+// and ends the run when there are too many. PyTorch would continue, although a NaN that
+// was applied to a weight stays there and makes all later steps useless.
 //
-// The loss is looked at in every step, for nothing: it is reduced over ranks
-// anyway. Gradients are where a precision plugin asks for it, and while the loss
-// is finite in every look-th step, because that reads them once more.
+// The loss is checked in every step, which costs nothing: it is reduced over ranks
+// anyway. Gradients are checked if a precision plugin requires it, and while the loss is
+// finite only in every look-th step, because that reads them once more.
 type Divergence struct {
 	Limit int // steps in a row that end the run (train.max_skips); 0: none do
 	Row   int // steps in a row so far
 	Onset Diverged
 }
 
-// look is how many steps may pass before gradients are looked at.
+// look is the number of steps after which gradients are checked.
 const look = 50
 
-// Due reports whether gradients are to be looked at in a step, counted from 1.
+// Due reports whether gradients should be checked in a step, counted from 1.
 func (d *Divergence) Due(step int) bool {
 	return d.Limit > 0 && (d.Row > 0 || step%min(look, d.Limit) == 0)
 }
@@ -43,7 +43,7 @@ func (d *Divergence) Step(finite bool, found func() Diverged) error {
 }
 
 // Diverged ends a run whose loss or gradients are not finite, or whose weights have
-// none at its end. Going on does not help, nor does a restart.
+// finite values at its end. Neither continuing nor a restart helps.
 type Diverged struct {
 	Step      int     // the first of the steps in a row, from 1
 	Steps     int     // in a row

@@ -76,18 +76,18 @@ func (u *Updater) Apply(lr, unscale float64, r *ddp.Reducer) (norm float64, err 
 // Scaler keeps the loss scale that the precision plugin gives.
 type Scaler struct {
 	Plugin  host.Scaler
-	Dynamic bool // the plugin is asked in every step
+	Dynamic bool // the plugin decides in every step
 	Scale   float64
 }
 
 // Next tells the plugin whether the gradients of a step have overflowed on any rank. It
-// returns whether to skip the step, and by what its gradients are to be multiplied.
+// returns whether to skip the step, and the factor for its gradients.
 func (s *Scaler) Next(overflow bool) (skip bool, unscale float64, err error) {
 	unscale = 1 / s.Scale
 	if !s.Dynamic {
 		return false, unscale, s.failed()
 	}
-	next, err := s.Plugin.Update(context.Background(), overflow) // the step ends, also when the run is asked to
+	next, err := s.Plugin.Update(context.Background(), overflow) // the step is completed, even if the run should stop
 	if err != nil {
 		return false, 0, err
 	}
@@ -95,8 +95,8 @@ func (s *Scaler) Next(overflow bool) (skip bool, unscale float64, err error) {
 	return next.Skip, unscale, nil
 }
 
-// failed looks after a plugin with a fixed policy, which no step asks: without it
-// the next checkpoint could not be written.
+// failed returns the error of a plugin with a fixed policy, which steps do not call. A
+// checkpoint needs the plugin's state.
 func (s *Scaler) failed() error {
 	if p, ok := s.Plugin.(interface{ Failed() error }); ok {
 		return p.Failed()
@@ -104,7 +104,8 @@ func (s *Scaler) failed() error {
 	return nil
 }
 
-// Load gives the plugin its state of a checkpoint; without any it goes on as it began.
+// Load passes the plugin its state in a checkpoint. Without one, the plugin keeps its
+// initial state.
 func (s *Scaler) Load(ctx context.Context, state map[string]float64) error {
 	if len(state) == 0 {
 		return nil

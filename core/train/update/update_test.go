@@ -47,7 +47,7 @@ func TestScalerFollowsThePlugin(t *testing.T) {
 	}
 }
 
-// A plugin with a fixed policy is asked nothing, but its end is found out.
+// A plugin with a fixed policy is not called, but its death is noticed.
 func TestFixedScaleOnlyLooksAfterThePlugin(t *testing.T) {
 	h := &halving{scale: 1}
 	s := Scaler{Plugin: h, Scale: 16}

@@ -139,7 +139,7 @@ func TestFindsEveryLayout(t *testing.T) {
 	}
 }
 
-func TestDescribeSaysWhatOpenFinds(t *testing.T) {
+func TestDescribeMatchesOpen(t *testing.T) {
 	d := newDataset(unpacked(t, "/r"), "")
 	got, err := open(t, d, map[string]any{"train_samples": 9})
 	if err != nil {
@@ -207,7 +207,7 @@ func TestNothingFoundNamesEveryPlace(t *testing.T) {
 	}
 }
 
-func TestTooManySamplesAsked(t *testing.T) {
+func TestTooManySamples(t *testing.T) {
 	_, err := open(t, newDataset(unpacked(t, "/r"), ""), map[string]any{"test_samples": small + 1})
 	if err == nil || !strings.Contains(err.Error(), "test_samples: 8 is more than the 7 samples of the data set") {
 		t.Error(err)
@@ -254,7 +254,7 @@ func TestDownloads(t *testing.T) {
 	}
 }
 
-func TestGeneratedIsLoud(t *testing.T) {
+func TestGeneratedWarns(t *testing.T) {
 	d := newDataset(afero.NewMemMapFs(), "")
 	spec, err := open(t, d, map[string]any{"fallback": "generated"})
 	if err != nil {

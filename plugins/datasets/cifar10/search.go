@@ -53,7 +53,7 @@ func (s *search) Load(places []string, _ bool) (*found, error) {
 	return nil, nil
 }
 
-// lack says why a place does not do; "" if it does.
+// lack returns what a place lacks; "" for nothing.
 func (s *search) lack(dir string) string {
 	if s.unpacked(dir) || s.IsFile(filepath.Join(dir, archive)) {
 		return ""

@@ -15,7 +15,7 @@ type affine struct {
 }
 
 // newAffine puts a box of about 20 pixels near the middle, as in MNIST,
-// narrowed, leaning and turned by chance.
+// with random width, slant and rotation.
 func newAffine(r *source) affine {
 	const unit = 20 * sub * 1024 / 100
 	percent := func(n int) int { return unit * n / 100 }

@@ -110,8 +110,8 @@ func (s *session) fromAnyMirror(ctx context.Context, file File) error {
 	return errors.Join(tried...)
 }
 
-// fromMirror tries one mirror, and once more from the start if a continued part
-// turns out to be wrong: it may come from another mirror.
+// fromMirror tries one mirror. If a resumed file has the wrong content, it downloads the
+// file again from the start: the first part may come from another mirror.
 func (s *session) fromMirror(ctx context.Context, mirror string, file File) error {
 	resumed, err := s.attempt(ctx, join(mirror, file.Name), file)
 	if resumed && errors.As(err, new(*ContentError)) {

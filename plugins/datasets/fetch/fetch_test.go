@@ -193,7 +193,7 @@ func TestNoRangeSupport(t *testing.T) {
 	expectFile(t, fs)
 }
 
-func TestUnreachableMirrorIsAskedOnce(t *testing.T) {
+func TestUnreachableMirrorIsTriedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

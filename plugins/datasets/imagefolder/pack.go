@@ -85,7 +85,7 @@ func packRepeated(dst []byte, img *image.YCbCr, r image.Rectangle) {
 
 // triangles writes a row of a colour plane at full width, from pixel x of row y on:
 // 3/4 of the nearer sample and 1/4 of the further one along each side that is
-// halved, rounded up and down in turn, which libjpeg calls fancy upsampling. sums is
+// halved, rounded up and down alternately, which libjpeg calls fancy upsampling. sums is
 // room for len(dst)/2+4 numbers.
 func triangles(dst, plane []byte, img *image.YCbCr, x, y int, tall bool, sums []uint16) {
 	x, y = x-img.Rect.Min.X, y-img.Rect.Min.Y

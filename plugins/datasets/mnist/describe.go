@@ -32,7 +32,7 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	}, nil
 }
 
-// Locate checks that the files exist, if the data can come from nowhere else.
+// Locate checks that the files exist, if there is no other source of the data.
 func (d *Dataset) Locate(o sdk.Options) error {
 	s, err := d.parseSettings(o)
 	if err != nil {

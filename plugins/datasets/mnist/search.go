@@ -58,7 +58,7 @@ func (s *search) Load(places []string, named bool) (*found, error) {
 		if err != nil {
 			return nil, err
 		}
-		other := s.stranger(got.splits[sdk.Train].labels)
+		other := s.otherDataset(got.splits[sdk.Train].labels)
 		if other == "" {
 			got.source = s.sourceOf(dir)
 			return got, nil
@@ -87,7 +87,7 @@ func (s *search) lookAt(dir string) (paths [fileCount]string, missing []int) {
 	return paths, missing
 }
 
-// lack says why a place does not do; "" if it does.
+// lack returns what a place lacks; "" for nothing.
 func (s *search) lack(dir string) string {
 	_, missing := s.lookAt(dir)
 	info, err := s.FS.Stat(dir)

@@ -65,9 +65,9 @@ var fashion = variant{
 
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
-// stranger returns the name of the other data set if the labels are its, else "".
+// otherDataset returns the name of the other data set if the labels are its, else "".
 // The files of the two have the same names, so their folders are easily confused.
-func (v variant) stranger(labels []byte) string {
+func (v variant) otherDataset(labels []byte) string {
 	for _, other := range []variant{mnist, fashion} {
 		if other.name != v.name && len(labels) == 60000 && bytes.HasPrefix(labels, other.first) {
 			return other.title

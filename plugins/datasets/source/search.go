@@ -31,7 +31,7 @@ type Search struct {
 	tried []string
 }
 
-// LogTo makes the search log as the request says: rank 0 of a host for all of them.
+// LogTo sets the logger of the request: local rank 0 logs for all ranks of a host.
 func (s *Search) LogTo(req sdk.DatasetRequest) {
 	s.log, s.loud = req.Log, slog.LevelWarn
 	if s.log == nil {
@@ -50,9 +50,9 @@ type Places[T any] interface {
 	Layouts(dir string) []string
 	Shelves(dir string) []string
 	// Load loads the data from the first place that has them; nil, nil if none has.
-	// named says that the user chose the places for this data set.
+	// named means that the user chose the places for this data set.
 	Load(places []string, named bool) (*T, error)
-	// Complete says whether Root has what a download brings. Fetch downloads it.
+	// Complete reports whether Root has all files. Fetch downloads them.
 	Complete() bool
 	Fetch(ctx context.Context, f *fetch.Fetcher) error
 	// Generated returns drawn data.
@@ -79,8 +79,8 @@ func Find[T any](ctx context.Context, s *Search, p Places[T]) (*T, error) {
 	return nil, s.nothing()
 }
 
-// Locate looks for the files without loading them, if they can come from nowhere
-// else. lack says why a place does not do; "" if it does.
+// Locate looks for the files without loading them, if there is no other
+// source. lack returns what a place lacks; "" for nothing.
 func Locate[T any](s *Search, p Places[T], lack func(dir string) string) error {
 	if s.Download || s.Generate {
 		return nil
