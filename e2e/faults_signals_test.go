@@ -118,7 +118,7 @@ func TestTermThatCannotSave(t *testing.T) {
 			r := p.StartEndless(t, `checkpoint.every="1000000 steps"`, "checkpoint.async="+async)
 			rig.Must(t, os.Rename(p.RunDir(1)+"/checkpoints", p.RunDir(1)+"/gone"))
 			rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
-			res := r.Wait(t).Expect(t, 1).OneFailureBlock(t).Prints(t, "rank      : 0", "as asked, and it was not saved", "There is no checkpoint to continue from")
+			res := r.Wait(t).Expect(t, 1).OneFailureBlock(t).Prints(t, "rank      : 0", "as requested, and it was not saved", "There is no checkpoint to continue from")
 			if strings.Contains(res.Stderr, "--resume auto") {
 				t.Errorf("there is nothing to resume:\n%s", res.Stderr)
 			}

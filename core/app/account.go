@@ -6,8 +6,9 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// account is what the launcher, or rank 0 without one of ours, hears of a run, for the summary of one that does
-// not come to its end: ranks write one only then. It is a sink.
+// account collects the events that the summary of a failed run needs, because ranks write
+// a summary only at the end of a run. It is a sink of the launcher, or of rank 0 if another
+// launcher started it.
 type account struct {
 	began   time.Time // of the launcher's process
 	summary event.Summary

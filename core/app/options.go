@@ -9,19 +9,19 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 )
 
-// Options are what the command line asks of Run, Worker and Evaluate, and what the
-// program adds about itself. All fields without a remark must be set.
+// Options are the arguments of Run, Worker and Evaluate, from the command line and from
+// the program itself. All fields without a comment are required.
 type Options struct {
 	Config *config.Config // checked
 
-	// Request is handed on to the training loop. Run takes "auto" for Resume, too:
+	// Request is passed to the training loop. Run takes "auto" for Resume, too:
 	// the newest checkpoint of the run's name.
 	train.Request
 
 	Builtins []host.Builtin
 	Exe      string // executable of the workers and of the built-in plugins; "": this one
 
-	// Sinks show the run to people. Ranks that our launcher did not start send them
+	// Sinks display the run. Ranks that our launcher did not start send them
 	// only what rank 0 does not report; none may be given.
 	Sinks []event.Sink
 

@@ -126,9 +126,9 @@ func withRunner(o Options, extra []fx.Option, use func(*runner) error) (err erro
 	return guarded(r.p.Device, func() error { return use(r) })
 }
 
-// teardown stands in for fx's lifecycle, which stops only what was started after
-// everything was built: our constructors start processes, so what they append has to
-// be undone even if one of them fails.
+// teardown replaces fx's lifecycle, which stops only what was started after everything
+// was built: our constructors start processes, so their hooks must run even if a later
+// constructor fails.
 type teardown struct{ hooks []fx.Hook }
 
 // Append implements fx.Lifecycle.

@@ -61,15 +61,15 @@ func benchmarkHostStep(b *testing.B, change func(*outline.Settings)) {
 // instant is a data set that has every batch ready: the first that each slot got.
 type instant struct {
 	*host.Dataset
-	asked [64]bool
-	batch [64][2][]byte
+	requested [64]bool
+	batch     [64][2][]byte
 }
 
 func (d *instant) Request(slot int, split sdk.Split, epoch int, seed uint64, indices []int64) error {
-	if d.asked[slot] && len(indices) == 100 {
+	if d.requested[slot] && len(indices) == 100 {
 		return nil
 	}
-	d.asked[slot], d.batch[slot] = true, [2][]byte{}
+	d.requested[slot], d.batch[slot] = true, [2][]byte{}
 	return d.Dataset.Request(slot, split, epoch, seed, indices)
 }
 

@@ -144,7 +144,7 @@ func (t *Trainer) saveRequested() bool {
 	t.agreement.Totals[agreement.SumSave] = 0
 	t.saver.serve()
 	if t.saver.every.Never() && t.World.Rank == 0 {
-		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `asked to save, but checkpoint.every = "never"; training continues`})
+		t.Events.Emit(&event.Warning{Source: "checkpoint", Message: `cannot save as requested, because checkpoint.every = "never"; training continues`})
 	}
 	return true
 }

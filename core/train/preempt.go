@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Preempted is what Run returns after it was asked to stop and has done so.
+// Preempted is the error of Run after a requested stop.
 type Preempted struct {
 	Step int
 
@@ -19,9 +19,9 @@ type Preempted struct {
 
 func (p *Preempted) Error() string {
 	if !p.Saved {
-		return fmt.Sprintf("stopped after step %d as asked; nothing was saved because checkpoint.every = \"never\"", p.Step)
+		return fmt.Sprintf("stopped after step %d as requested; nothing was saved because checkpoint.every = \"never\"", p.Step)
 	}
-	return fmt.Sprintf("stopped after step %d as asked; continue with --resume auto", p.Step)
+	return fmt.Sprintf("stopped after step %d as requested; continue with --resume auto", p.Step)
 }
 
 // preempt saves and ends the run. No rank says that it was saved before rank 0
@@ -67,7 +67,7 @@ func (t *Trainer) settled(ctx context.Context, unsaved error) error {
 // return the error.
 func (t *Trainer) agreeSaved(ctx context.Context, unsaved error) error {
 	if unsaved != nil {
-		unsaved = fmt.Errorf("stopped after step %d as asked, and it was not saved: %w", t.pos.Step, unsaved)
+		unsaved = fmt.Errorf("stopped after step %d as requested, and it was not saved: %w", t.pos.Step, unsaved)
 	}
 	var text []byte
 	if unsaved != nil {
@@ -80,7 +80,7 @@ func (t *Trainer) agreeSaved(ctx context.Context, unsaved error) error {
 	case err != nil:
 		return err
 	case len(all[0]) > 0:
-		return fmt.Errorf("rank 0 %s", all[0]) // what this rank was asked for failed as well
+		return fmt.Errorf("rank 0 %s", all[0]) // this rank could not save either
 	}
 	return nil
 }

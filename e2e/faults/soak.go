@@ -143,7 +143,7 @@ func expected(r rig.Result, asked bool, nodes int) bool {
 		return asked
 	case 4: // the other node did not come
 		return nodes > 1
-	case -int(syscall.SIGTERM): // it was asked to end before it could hear
+	case -int(syscall.SIGTERM): // the signal came before it had a handler
 		return asked && r.Stderr == ""
 	}
 	return false

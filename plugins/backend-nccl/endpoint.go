@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// endpoint is what a rank tells the others about itself.
+// endpoint describes a rank to the others.
 type endpoint struct {
 	instance.Endpoint
 	NCCL   int32  `json:"nccl"`   // 22706 is 2.27.6

@@ -12,8 +12,8 @@
 //     Sums of slices go from host to host, where every owner adds its host's
 //     ranks from their memory, and results go back (hosts_linux.go).
 //   - Otherwise every rank sends its call to every other (call.go), together with
-//     small contributions. Larger ones go by an algorithm that is asked for frames
-//     as sockets have room (drive.go): directly to everyone (direct.go), or in
+//     small contributions. Larger ones are sent by an algorithm that supplies
+//     frames as sockets become ready (drive.go): directly to everyone (direct.go), or in
 //     chunks to the rank that owns each and back (mesh.go).
 //
 // These compute the same result: contributions are combined in rank order, half

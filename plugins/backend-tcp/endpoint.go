@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// endpoint is what a rank tells the others about itself.
+// endpoint describes a rank to the others.
 type endpoint struct {
 	instance.Endpoint
 	TCP  string `json:"tcp"`            // address and port

@@ -128,8 +128,8 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 }
 
 // wait waits for the process, kills what is left of its group, and sends the exit.
-// With talks, exit code 0 counts only if the rank has reported that its work is done.
-func (w *worker) wait(exits chan<- exit, talks bool) {
+// With reports, exit code 0 counts only if the rank has reported that its work is done.
+func (w *worker) wait(exits chan<- exit, reports bool) {
 	err := w.cmd.Wait()
 	e := exit{w: w, at: time.Now(), code: w.cmd.ProcessState.ExitCode()}
 	if ws, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -140,7 +140,7 @@ func (w *worker) wait(exits chan<- exit, talks bool) {
 	}
 	syscall.Kill(-w.pid, syscall.SIGKILL)
 	ownChildren.forget(w.pid)
-	if e.code == 0 && talks {
+	if e.code == 0 && reports {
 		w.finish() // which reads the rest of its output and events
 		e.early = !w.finished()
 	}

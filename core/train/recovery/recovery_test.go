@@ -90,7 +90,7 @@ func (j *journal) Rebroadcast(stage string) error { j.note("rebroadcast %s", sta
 func (j *journal) Seq() uint64                    { return j.seq }
 func (j *journal) Continue(seq uint64)            { j.note("continue after %d", seq) }
 
-// onTwoRanks runs f as two ranks, and returns what each was asked and its error.
+// onTwoRanks runs f as two ranks, and returns the requests to each and its error.
 func onTwoRanks(t *testing.T, restarts int, change func(rank int, b *backend), f func(rank int, r *Recovery, j *journal) error) (did [2][]string, errs [2]error, told [2][]event.BackendRestarted) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
