@@ -37,7 +37,8 @@ var kernels = []struct{ folder, function, what string }{
 	{"gemm", "along6x2NEON", "product, A's rows side by side"},
 	{"gemm", "across6x2NEON", "product, A's rows apart"},
 	{"gemm", "tile6NEON", "product, direct convolution"},
-	{"conv", "pointRows1NEON", "Winograd's products, forward"},
+	{"conv", "pointRows6x1NEON", "Winograd's products, forward, 6 rows"},
+	{"conv", "pointRows5x1NEON", "the same, 5 rows"},
 	{"conv", "pointCols6x1NEON", "Winograd's products, weight gradient, 6 rows"},
 	{"conv", "pointCols5x1NEON", "the same, 5 rows"},
 	{"conv", "dotTileNEON", "weight gradient, direct"},
@@ -62,6 +63,9 @@ func main() {
 	for _, k := range kernels {
 		body := innerLoop(disassemble(program, k.folder+"."+k.function))
 		n := multiplyAdds(body)
+		if n == 0 {
+			log.Fatalf("%s.%s is no kernel with multiply-adds in a loop: correct the list in mca/main.go", k.folder, k.function)
+		}
 		fmt.Printf("| `%s` | %s | %d |", k.function, k.what, n)
 		for _, c := range cores {
 			bound, cycles := float64(n)/c.pipes, modelled(body, c.cpu)
