@@ -14,11 +14,12 @@ type Endpoint struct {
 
 const maxEndpoint = 4 << 10
 
-func (e Endpoint) common() Endpoint { return e }
+// Common returns the part that all backends share.
+func (e Endpoint) Common() Endpoint { return e }
 
 // endpoint is a backend's own type.
 type endpoint interface {
-	common() Endpoint
+	Common() Endpoint
 	// Check returns what is wrong with the rest of the endpoint.
 	Check() error
 }
@@ -54,7 +55,7 @@ func ParseEndpoint[E endpoint](raw []byte, rank, version int) (e E, err error) {
 		return e, fmt.Errorf("endpoint of rank %d: %d bytes, at most %d are allowed", rank, len(raw), maxEndpoint)
 	}
 	if err = json.Unmarshal(raw, &e); err == nil {
-		switch c := e.common(); {
+		switch c := e.Common(); {
 		case c.Version != version:
 			err = fmt.Errorf("version %d, but this plugin uses %d: use the same plugin on all ranks", c.Version, version)
 		case c.Rank != rank:
