@@ -31,10 +31,10 @@ func runChecks[S suite](t *testing.T, limit time.Duration, checks []suiteCheck[S
 			ctx, cancel := context.WithTimeout(t.Context(), orDefault(limit, time.Minute))
 			defer cancel()
 			s := newSuite(t)
+			t.Cleanup(func() { s.showLogs(t) }) // after the processes have ended, whose last lines may be under way
 			if err := c.run(ctx, s); err != nil {
 				t.Error(err)
 			}
-			s.showLogs(t)
 		})
 	}
 }
