@@ -43,9 +43,13 @@ func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 	mean, _ := b.out(1)
 	invstd, _ := b.out(2)
 	stats := bindStats(b, b.s.Attr.(op.BatchNormAttr), x, mean, invstd)
+	apply := b.split(n, 1, func(c *plan.Call, _, lo, hi int) {
+		at := lo * ch * hw
+		norm.BatchNormApply(hi-lo, ch, hw, x(c)[at:], mean, invstd, weight(c), bias(c), y[at:])
+	})
 	return func(c *plan.Call) {
 		stats(c)
-		norm.BatchNormApply(n, ch, hw, x(c), mean, invstd, weight(c), bias(c), y)
+		apply(c)
 	}
 }
 
@@ -123,9 +127,9 @@ func bindBatchNormGrad[T kernel.Float](b *binder[T]) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
 	x, dy, mean, invstd, weight := b.in(0), b.in(1), b.in(2), b.in(3), b.in(4)
 	dx, dw, db, add := b.normOut()
-	return func(c *plan.Call) {
-		norm.BatchNormGrad(n, ch, hw, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
-	}
+	return b.split(ch, 1, func(c *plan.Call, _, lo, hi int) {
+		norm.BatchNormGradOf(lo, hi, n, ch, hw, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+	})
 }
 
 // normOut are the three outputs of a norm's gradient. The kernels need memory for dx

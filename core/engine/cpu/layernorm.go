@@ -19,9 +19,10 @@ func bindLayerNorm[T kernel.Float](b *binder[T]) job {
 	y, _ := b.out(0)
 	mean, _ := b.out(1)
 	invstd, _ := b.out(2)
-	return func(c *plan.Call) {
-		norm.LayerNorm(rows, a.Cols, x(c), weight(c), bias(c), a.Eps, y, mean, invstd)
-	}
+	return b.split(rows, max(1, shareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
+		at := lo * a.Cols
+		norm.LayerNorm(hi-lo, a.Cols, x(c)[at:], weight(c), bias(c), a.Eps, y[at:hi*a.Cols], mean[lo:hi], invstd[lo:hi])
+	})
 }
 
 func bindLayerNormGrad[T kernel.Float](b *binder[T]) job {

@@ -33,11 +33,17 @@ func poolAttr(s *plan.Step) op.PoolAttr {
 func bindMaxPool[T kernel.Float](b *binder[T]) job {
 	p, x, at := poolGeometry(b.s, b.s.In[0].Spec.Shape), b.in(0), index[int32](b.m, &b.s.Out[1])
 	y, _ := b.out(0)
-	return func(c *plan.Call) { pool.MaxPool2D(&p, x(c), y, at) }
+	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
+	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		pool.MaxPool2D(&parts[part], x(c)[lo*in:], y[lo*out:], at[lo*out:])
+	})
 }
 
 func bindMaxPoolGrad[T kernel.Float](b *binder[T]) job {
 	p, at, dy := poolGeometry(b.s, b.s.Out[0].Spec.Shape), index[int32](b.m, &b.s.In[0]), b.in(1)
 	dx, _ := b.out(0)
-	return func(c *plan.Call) { pool.MaxPool2DGrad(&p, dy(c), at, dx) }
+	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), b.poolParts(p)
+	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		pool.MaxPool2DGrad(&parts[part], dy(c)[lo*out:], at[lo*out:], dx[lo*in:])
+	})
 }

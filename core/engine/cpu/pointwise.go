@@ -18,11 +18,15 @@ func pointwise(
 	implement(op.GradOp(o), implementation{f32: binary(g32), f64: binary(g64)})
 }
 
+// shareElems is how many elements of a pointwise step stay together on one thread:
+// fewer take less time than starting a second one.
+const shareElems = 8192
+
 func unary[T kernel.Float](f func(x, y []T, s op.Scalars)) func(*binder[T]) job {
 	return func(b *binder[T]) job {
 		s, x := scalars(b.s), b.in(0)
 		y, _ := b.out(0)
-		return func(c *plan.Call) { f(x(c), y, s) }
+		return b.split(len(y), shareElems, func(c *plan.Call, _, lo, hi int) { f(x(c)[lo:hi], y[lo:hi], s) })
 	}
 }
 
@@ -30,7 +34,7 @@ func binary[T kernel.Float](f func(saved, dy, dx []T, s op.Scalars)) func(*binde
 	return func(b *binder[T]) job {
 		s, saved, dy := scalars(b.s), b.in(0), b.in(1)
 		dx, _ := b.out(0)
-		return func(c *plan.Call) { f(saved(c), dy(c), dx, s) }
+		return b.split(len(dx), shareElems, func(c *plan.Call, _, lo, hi int) { f(saved(c)[lo:hi], dy(c)[lo:hi], dx[lo:hi], s) })
 	}
 }
 
@@ -57,7 +61,7 @@ func bf16Unary(f func(x, y []uint16)) func(s *plan.Step) native {
 		}
 		return native{direct: []int{0, ^0}, bind: func(b *binder[float32]) job {
 			x, y := b.half(0), b.halfOut(0)
-			return func(c *plan.Call) { f(x(c)[:len(y)], y) }
+			return b.split(len(y), shareElems, func(c *plan.Call, _, lo, hi int) { f(x(c)[lo:hi], y[lo:hi]) })
 		}}
 	}
 }
@@ -69,7 +73,7 @@ func bf16Binary(f func(a, b, dst []uint16)) func(s *plan.Step) native {
 		}
 		return native{direct: []int{0, 1, ^0}, bind: func(b *binder[float32]) job {
 			x, y, dst := b.half(0), b.half(1), b.halfOut(0)
-			return func(c *plan.Call) { f(x(c)[:len(dst)], y(c), dst) }
+			return b.split(len(dst), shareElems, func(c *plan.Call, _, lo, hi int) { f(x(c)[lo:hi], y(c)[lo:hi], dst[lo:hi]) })
 		}}
 	}
 }

@@ -178,9 +178,13 @@ func affines[T kernel.Float](lo, hi int, invstd, gamma, beta, scale, shift []T) 
 // from x itself: it overwrites dx, and writes or adds dgamma and dbeta (each may
 // be nil, as gamma may). dx may be dy.
 func BatchNormGrad[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	block := channelBlock(n, hw, 2)
-	for lo := 0; lo < c; lo += block {
-		normGradBlock(lo, min(lo+block, c), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
+	BatchNormGradOf(0, c, n, c, hw, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, accumulate)
+}
+
+// BatchNormGradOf does so for the channels [lo, hi) of c.
+func BatchNormGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
+	for block := channelBlock(n, hw, 2); lo < hi; lo += block {
+		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
 	}
 }
 
