@@ -7,8 +7,8 @@ const (
 	looks = 16
 	// crowded is how long a yield takes when another thread computes on the core.
 	crowded = 100 * time.Microsecond
-	// pause is how many waits a spinner then skips.
-	pause = 64
+	// skipped is how many waits a spinner then leaves out, unless it says otherwise.
+	skipped = 64
 )
 
 // Spinner waits for another process without sleeping, and is fair even with more
@@ -21,6 +21,7 @@ const (
 // A Spinner is not safe for concurrent use. The zero value never spins.
 type Spinner struct {
 	For   time.Duration // the longest wait
+	Skip  int           // waits left out once a yield took long; 0: 64
 	pause int
 }
 
@@ -43,7 +44,9 @@ func (s *Spinner) Until(done func() bool) bool {
 		yield()
 		now := time.Now()
 		if now.Sub(last) > crowded {
-			s.pause = pause
+			if s.pause = s.Skip; s.pause == 0 {
+				s.pause = skipped
+			}
 			return done()
 		}
 		last = now
