@@ -23,6 +23,8 @@ var layers = [][]string{
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
 	{"core/engine/kernel/pool"},
 	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer"},
+	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
+	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/product", "core/engine/kernel/conv/winograd"},
 	{"core/engine/kernel/conv", "core/engine/kernel/norm"},
 	{"core/job/rank", "core/contract/contracttest", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
 	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op", "core/engine/cuda/fakegpu"},

@@ -88,9 +88,9 @@ func Algorithms(ctx context.Context, match string, budget time.Duration, each fu
 }
 
 func algorithmsOf(name string, p conv.Shape, d direction, budget time.Duration) AlgorithmResult {
-	r := AlgorithmResult{Name: name, Shape: p.String(), Times: map[string]float64{}, Chosen: p.Choose(d.Direction).String()}
+	r := AlgorithmResult{Name: name, Shape: p.String(), Times: map[string]float64{}, Chosen: conv.Choose(&p, d.Direction).String()}
 	for a := conv.Columns; a <= conv.Lanes; a++ {
-		if !p.Takes(a, d.Direction) {
+		if !conv.Takes(&p, a, d.Direction) {
 			continue
 		}
 		restore := conv.Force(a)

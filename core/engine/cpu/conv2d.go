@@ -127,11 +127,11 @@ func nativeConv(s *plan.Step) native {
 	p := convGeometry(s)
 	switch {
 	case !isBF16(s.In[1]):
-	case s.Op == op.Conv2D && p.FastForwardBF16() && isBF16(s.Out[0]):
+	case s.Op == op.Conv2D && conv.FastForwardBF16(&p) && isBF16(s.Out[0]):
 		return native{bind: bindConvBF16, scratch: conv.BF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradInput && p.FastGradInputBF16() && isBF16(s.Out[0]):
+	case s.Op == op.Conv2DGradInput && conv.FastGradInputBF16(&p) && isBF16(s.Out[0]):
 		return native{bind: bindConvGradInputBF16, scratch: conv.BF16Scratch(&p), direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradWeight && p.FastGradWeightBF16():
+	case s.Op == op.Conv2DGradWeight && conv.FastGradWeightBF16(&p):
 		return native{bind: bindConvGradWeightBF16, scratch: conv.BF16Scratch(&p), term: s.Out[0].Spec.Shape.Elems(), direct: []int{0, 1}}
 	}
 	return native{}

@@ -49,7 +49,7 @@ func atConvBF16(t *testing.T) {
 		if !kernel.HasBF16() && i%4 > 0 { // plain convolution is tested by itself
 			continue
 		}
-		if kernel.HasBF16() && !(p.FastForwardBF16() && p.FastGradInputBF16() && p.FastGradWeightBF16()) {
+		if kernel.HasBF16() && !(FastForwardBF16(p) && FastGradInputBF16(p) && FastGradWeightBF16(p)) {
 			t.Errorf("%+v: no kernel", *p)
 		}
 		testConvBF16(t, p, 1.2e-3)
@@ -58,7 +58,7 @@ func atConvBF16(t *testing.T) {
 		if !kernel.HasBF16() && i%4 > 0 {
 			continue
 		}
-		if p := &c; kernel.HasBF16() && !(p.FastForwardBF16() && p.FastGradInputBF16() && p.FastGradWeightBF16()) {
+		if p := &c; kernel.HasBF16() && !(FastForwardBF16(p) && FastGradInputBF16(p) && FastGradWeightBF16(p)) {
 			t.Errorf("%+v: no kernel", *p)
 		}
 		testConvBF16(t, &c, 1e-5)
@@ -71,9 +71,9 @@ func atConvBF16(t *testing.T) {
 				*n++
 			}
 		}
-		count(&forward, p.FastForwardBF16())
-		count(&input, p.FastGradInputBF16())
-		count(&weight, p.FastGradWeightBF16())
+		count(&forward, FastForwardBF16(p))
+		count(&input, FastGradInputBF16(p))
+		count(&weight, FastGradWeightBF16(p))
 		testConvBF16(t, p, 1e-5)
 	}
 	if kernel.HasBF16() && min(forward, input, weight) < 5 {
@@ -88,7 +88,7 @@ func testConvBF16(t *testing.T, p *Shape, tol float64) {
 	}
 	name := fmt.Sprintf(" of %+v", *p)
 	x, wideX := kerneltest.ToBF16(kerneltest.Random[float32](1, p.N*p.C*p.H*p.W))
-	w, wideW := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.patch()))
+	w, wideW := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.PatchSize()))
 	dy, wideDy := kerneltest.ToBF16(kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()))
 	bias := kerneltest.Random[float32](3, p.K)
 	scratch := make([]float32, BF16Scratch(p))
@@ -117,7 +117,7 @@ func TestConvBF16KeepsNonFinite(t *testing.T) { kerneltest.AtBF16Levels(t, atCon
 func atConvBF16KeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &direct16Cases[2]} {
-			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
 			hx, _ := kerneltest.ToBF16(x)
 			hw, _ := kerneltest.ToBF16(w)
@@ -141,7 +141,7 @@ func TestConvBF16DoesNotAllocate(t *testing.T) { kerneltest.AtBF16Levels(t, atCo
 
 func atConvBF16DoesNotAllocate(t *testing.T) {
 	for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0]} {
-		x, w, y := make([]uint16, p.N*p.C*p.H*p.W), make([]uint16, p.K*p.patch()), make([]uint16, p.N*p.K*p.OutH()*p.OutW())
+		x, w, y := make([]uint16, p.N*p.C*p.H*p.W), make([]uint16, p.K*p.PatchSize()), make([]uint16, p.N*p.K*p.OutH()*p.OutW())
 		dw, scratch := make([]float32, len(w)), make([]float32, BF16Scratch(p))
 		if n := testing.AllocsPerRun(5, func() {
 			ForwardBF16(p, x, w, nil, y, scratch)
@@ -160,10 +160,10 @@ func BenchmarkConvBF16(b *testing.B) {
 		{N: 100, C: 16, H: 14, W: 14, K: 32, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 	} {
 		x, _ := kerneltest.ToBF16(kerneltest.Random[float32](1, p.N*p.C*p.H*p.W))
-		w, _ := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.patch()))
+		w, _ := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.PatchSize()))
 		y, _ := kerneltest.ToBF16(kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()))
 		dw, bias, scratch := make([]float32, len(w)), make([]float32, p.K), make([]float32, BF16Scratch(&p))
-		flops := 2 * float64(len(y)) * float64(p.patch())
+		flops := 2 * float64(len(y)) * float64(p.PatchSize())
 		for name, run := range map[string]func(){
 			"forward":    func() { ForwardBF16(&p, x, w, bias, y, scratch) },
 			"gradInput":  func() { GradInputBF16(&p, y, w, x, scratch) },

@@ -1,27 +1,20 @@
 package conv
 
 import (
-	"fmt"
-
 	"github.com/trainctl/trainctl/core/engine/kernel"
-)
-
-// Direction is what of a convolution is computed.
-type Direction uint8
-
-// The three products of a training step.
-const (
-	ToOutput Direction = iota // Forward
-	ToInput                   // GradInput
-	ToWeight                  // GradWeight
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 )
 
 // Algorithm is a way to compute a convolution in float32 with vectors. Columns also
 // takes every other type, and runs where there are no vectors.
 type Algorithm uint8
 
-// The algorithms. Each has a file of its own: im2col.go, direct.go, winograd.go,
-// product.go, planes.go and lanes_weight.go.
+// The algorithms. Each has a package of its own (im2col, direct, winograd, product, planes),
+// but for Lanes, which shares Winograd's kernels.
 const (
 	Columns Algorithm = iota
 	Direct
@@ -34,6 +27,7 @@ const (
 
 var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes"}
 
+// String is the name that `trainctl bench kernels --algorithms` prints.
 func (a Algorithm) String() string { return algorithmNames[a] }
 
 // forced is what Force asks for, or algorithms.
@@ -48,30 +42,30 @@ func Force(a Algorithm) (restore func()) {
 }
 
 // Takes reports whether an algorithm can compute a direction at the active level.
-func (p *Shape) Takes(a Algorithm, d Direction) bool {
+func Takes(p *Shape, a Algorithm, d Direction) bool {
 	if kernel.Current() == kernel.Generic {
 		return a == Columns
 	}
 	switch a {
 	case Direct:
-		return p.direct() && (d != ToWeight || p.directWeight())
+		return direct.Takes(p, d)
 	case Winograd:
-		return p.winograd()
+		return winograd.Takes(p)
 	case Product:
-		return p.disjoint()
+		return product.Takes(p)
 	case Planes:
-		return p.planes(d)
+		return planes.Takes(p, d)
 	case Lanes:
-		return d == ToWeight && p.lanesWeight()
+		return d == ToWeight && winograd.TakesLanes(p)
 	}
 	return true
 }
 
 // Choose is the algorithm that computes a direction at the active level in float32:
-// the one that the model of costs.go finds cheapest. It does not depend on the number of
+// the one that the model of package cost finds cheapest. It does not depend on the number of
 // images, so that shares of a batch, and an evaluation, go the same way.
-func (p *Shape) Choose(d Direction) Algorithm {
-	if forced < algorithms && p.Takes(forced, d) {
+func Choose(p *Shape, d Direction) Algorithm {
+	if forced < algorithms && Takes(p, forced, d) {
 		return forced
 	}
 	if kernel.Current() == kernel.Generic {
@@ -82,10 +76,10 @@ func (p *Shape) Choose(d Direction) Algorithm {
 	batch.N = images
 	best, least := Columns, 0.0
 	for a := range algorithms {
-		if !p.Takes(a, d) {
+		if !Takes(p, a, d) {
 			continue
 		}
-		if c := batch.cost(a, d); least == 0 || c < least {
+		if c := costOf(&batch, a, d); least == 0 || c < least {
 			best, least = a, c
 		}
 	}
@@ -97,20 +91,21 @@ func choose[T kernel.Float](p *Shape, d Direction) Algorithm {
 	if !kernel.Is32[T]() {
 		return Columns
 	}
-	return p.Choose(d)
+	return Choose(p, d)
 }
 
-// String is the geometry in one line, as PyTorch's arguments read.
-func (p *Shape) String() string {
-	s := fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH)
-	if p.StrideW != p.StrideH {
-		s += fmt.Sprintf("x%d", p.StrideW)
+func costOf(p *Shape, a Algorithm, d Direction) float64 {
+	switch a {
+	case Winograd:
+		return winograd.Cost(p)
+	case Direct:
+		return direct.Cost(p, d)
+	case Product:
+		return product.Cost(p, d)
+	case Planes:
+		return planes.Cost(p, d)
+	case Lanes:
+		return winograd.LanesCost(p)
 	}
-	if p.dilH() > 1 || p.dilW() > 1 {
-		s += fmt.Sprintf(", dilation %dx%d", p.dilH(), p.dilW())
-	}
-	if p.groups() > 1 {
-		s += fmt.Sprintf(", %d groups", p.groups())
-	}
-	return s
+	return im2col.Cost(p, d)
 }

@@ -89,7 +89,7 @@ func narrow(x []float64) []float32 {
 func testAlgorithm(t *testing.T, a Algorithm, p *Shape) (taken bool) {
 	t.Helper()
 	defer Force(a)()
-	x, w, bias := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.K)
+	x, w, bias := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.K)
 	dy := kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
 	check := func(what string, tol float64, got []float32, want []float64, scratch interface{ Check(*testing.T, string) }) {
 		t.Helper()
@@ -97,21 +97,21 @@ func testAlgorithm(t *testing.T, a Algorithm, p *Shape) (taken bool) {
 		kerneltest.CloseTo(t, name, got, narrow(want), tol)
 		scratch.Check(t, name)
 	}
-	if p.Takes(a, ToOutput) {
+	if Takes(p, a, ToOutput) {
 		taken = true
 		s, got, want := kerneltest.Exactly[float32](ForwardScratch[float32](p)), kerneltest.Poisoned[float32](len(dy)), make([]float64, len(dy))
 		Forward(p, x, w, bias, got, s.Room)
 		convRef(p, wide(x), wide(w), wide(bias), want)
 		check("y", 1e-4, got, want, s)
 	}
-	if p.Takes(a, ToInput) {
+	if Takes(p, a, ToInput) {
 		taken = true
 		s, got, want := kerneltest.Exactly[float32](GradInputScratch[float32](p)), kerneltest.Poisoned[float32](len(x)), make([]float64, len(x))
 		GradInput(p, dy, w, got, s.Room)
 		convGradInputRef(p, wide(dy), wide(w), want)
 		check("dx", 1e-4, got, want, s)
 	}
-	if p.Takes(a, ToWeight) {
+	if Takes(p, a, ToWeight) {
 		taken = true
 		for _, accumulate := range []bool{false, true} {
 			s, got := kerneltest.Exactly[float32](GradWeightScratch[float32](p)), kerneltest.Random[float32](7, len(w))

@@ -1,54 +1,29 @@
 package conv
 
 import (
-	"fmt"
-
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
 
-// Conv is the geometry of a two-dimensional convolution (cross-correlation, as
-// in PyTorch's conv2d): N images of C×H×W, K filters of C/Groups×R×S. x is
-// [N, C, H, W], w [K, C/Groups, R, S], bias [K], y [N, K, OutH, OutW].
-// A zero dilation or group count means 1. Padding may be multiplied like any
-// other zero: an infinite weight or gradient there gives NaN, as in PyTorch. So may an
-// infinite input in the weight gradient of its channel, if a convolution is depthwise.
-type Shape struct {
-	N, C, H, W, K, R, S                              int
-	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
-}
+// Shape is the geometry of a convolution.
+type Shape = geometry.Shape
 
-// OutH is the height of the output.
-func (p *Shape) OutH() int { return (p.H+2*p.PadH-p.dilH()*(p.R-1)-1)/p.StrideH + 1 }
+// Direction is what of a convolution is computed.
+type Direction = geometry.Direction
 
-// OutW is the width of the output.
-func (p *Shape) OutW() int { return (p.W+2*p.PadW-p.dilW()*(p.S-1)-1)/p.StrideW + 1 }
-
-func (p *Shape) dilH() int   { return max(p.DilH, 1) }
-func (p *Shape) dilW() int   { return max(p.DilW, 1) }
-func (p *Shape) groups() int { return max(p.Groups, 1) }
-
-// patch is the number of inputs that one output depends on.
-func (p *Shape) patch() int { return p.C / p.groups() * p.R * p.S }
-
-// Validate says what is wrong with the geometry, if anything.
-func (p *Shape) Validate() error {
-	switch g := p.groups(); {
-	case min(p.N, p.C, p.H, p.W, p.K, p.R, p.S) < 1:
-		return fmt.Errorf("convolution: sizes have to be positive: input [%d, %d, %d, %d], %d filters of %d×%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S)
-	case min(p.StrideH, p.StrideW) < 1:
-		return fmt.Errorf("convolution: stride %d×%d has to be positive", p.StrideH, p.StrideW)
-	case min(p.PadH, p.PadW, p.DilH, p.DilW, p.Groups) < 0:
-		return fmt.Errorf("convolution: padding %d×%d, dilation %d×%d and groups %d must not be negative", p.PadH, p.PadW, p.DilH, p.DilW, p.Groups)
-	case p.C%g != 0 || p.K%g != 0:
-		return fmt.Errorf("convolution: %d input and %d output channels do not divide into %d groups", p.C, p.K, g)
-	case p.H+2*p.PadH < p.dilH()*(p.R-1)+1 || p.W+2*p.PadW < p.dilW()*(p.S-1)+1:
-		return fmt.Errorf("convolution: the %d×%d filter (dilation %d×%d) is larger than the padded %d×%d input",
-			p.R, p.S, p.dilH(), p.dilW(), p.H+2*p.PadH, p.W+2*p.PadW)
-	}
-	return nil
-}
+// The three products of a training step.
+const (
+	ToOutput = geometry.ToOutput // Forward
+	ToInput  = geometry.ToInput  // GradInput
+	ToWeight = geometry.ToWeight // GradWeight
+)
 
 // Scratch is the number of scratch elements that is enough for each of the
 // convolution kernels.
@@ -58,31 +33,33 @@ func Scratch[T kernel.Float](p *Shape) int {
 
 // ForwardScratch is the number of scratch elements that Forward needs at the
 // active level, and enough for fewer images of the same geometry.
-func ForwardScratch[T kernel.Float](p *Shape) int { return scratch[T](p, ToOutput, im2colScratch) }
+func ForwardScratch[T kernel.Float](p *Shape) int {
+	return scratch[T](p, ToOutput, im2col.Scratch)
+}
 
 // GradInputScratch is ForwardScratch for GradInput.
 func GradInputScratch[T kernel.Float](p *Shape) int {
-	return scratch[T](p, ToInput, im2colGradInputScratch)
+	return scratch[T](p, ToInput, im2col.GradInputScratch)
 }
 
 // GradWeightScratch is ForwardScratch for GradWeight.
 func GradWeightScratch[T kernel.Float](p *Shape) int {
-	return scratch[T](p, ToWeight, im2colGradWeightScratch)
+	return scratch[T](p, ToWeight, im2col.GradWeightScratch)
 }
 
 // scratch is that of the algorithm that computes a direction.
 func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) int {
 	switch choose[T](p, d) {
 	case Winograd:
-		return winogradScratch[float32](p)
+		return winograd.Scratch[float32](p)
 	case Direct:
-		return directionScratch(p, d)
+		return direct.Scratch(p, d)
 	case Product:
-		return productScratch(p, d)
+		return product.Scratch(p, d)
 	case Planes:
-		return planesScratch(p, d)
+		return planes.Scratch(p, d)
 	case Lanes:
-		return p.lanesWeightScratch()
+		return winograd.LanesScratch(p)
 	}
 	return columns(p)
 }
@@ -91,15 +68,15 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 	switch choose[T](p, ToOutput) {
 	case Winograd:
-		winogradForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		winograd.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Direct:
-		directForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		direct.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Product:
-		productForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		product.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Planes:
-		planesForward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		planes.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	default:
-		im2colForward(p, x, w, bias, y, scratch)
+		im2col.Forward(p, x, w, bias, y, scratch)
 	}
 }
 
@@ -107,15 +84,15 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 	switch choose[T](p, ToInput) {
 	case Winograd:
-		winogradGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		winograd.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Direct:
-		directGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		direct.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Product:
-		productGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		product.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Planes:
-		planesGradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		planes.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	default:
-		im2colGradInput(p, dy, w, dx, scratch)
+		im2col.GradInput(p, dy, w, dx, scratch)
 	}
 }
 
@@ -123,17 +100,17 @@ func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate bool) {
 	switch choose[T](p, ToWeight) {
 	case Winograd:
-		winogradGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		winograd.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Direct:
-		directGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		direct.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Product:
-		productGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		product.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Planes:
-		planesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		planes.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Lanes:
-		lanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		winograd.LanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	default:
-		im2colGradWeight(p, x, dy, dw, scratch, accumulate)
+		im2col.GradWeight(p, x, dy, dw, scratch, accumulate)
 	}
 }
 
@@ -174,61 +151,4 @@ func planeSums[T kernel.Float](count, hw int, dy, planes []T, sums *[planesAtOnc
 	for k, v := range planes[:count] {
 		sums[k] += float64(v)
 	}
-}
-
-// taps calls f for every product of the convolution: the offsets into x, w and y that meet.
-func (p *Shape) taps(f func(x, w, y int)) {
-	oh, ow := p.OutH(), p.OutW()
-	cg, kg := p.C/p.groups(), p.K/p.groups()
-	for n := range p.N {
-		for k := range p.K {
-			for c := range cg {
-				xc := (n*p.C + k/kg*cg + c) * p.H * p.W
-				for r := range p.R {
-					for s := range p.S {
-						p.rowTaps(xc, ((k*cg+c)*p.R+r)*p.S+s, (n*p.K+k)*oh*ow, r, s, f)
-					}
-				}
-			}
-		}
-	}
-}
-
-func (p *Shape) rowTaps(xc, w, yk, r, s int, f func(x, w, y int)) {
-	oh, ow := p.OutH(), p.OutW()
-	for i := range oh {
-		h := i*p.StrideH - p.PadH + r*p.dilH()
-		if h < 0 || h >= p.H {
-			continue
-		}
-		for j := range ow {
-			if v := j*p.StrideW - p.PadW + s*p.dilW(); v >= 0 && v < p.W {
-				f(xc+h*p.W+v, w, yk+i*ow+j)
-			}
-		}
-	}
-}
-
-func convRef[T kernel.Float](p *Shape, x, w, bias, y []T) {
-	hw := p.OutH() * p.OutW()
-	for i := range p.N * p.K {
-		var b T
-		if bias != nil {
-			b = bias[i%p.K]
-		}
-		elementwise.Fill(y[i*hw:][:hw], b)
-	}
-	p.taps(func(xi, wi, yi int) { y[yi] += x[xi] * w[wi] })
-}
-
-func convGradInputRef[T kernel.Float](p *Shape, dy, w, dx []T) {
-	clear(dx[:p.N*p.C*p.H*p.W])
-	p.taps(func(xi, wi, yi int) { dx[xi] += dy[yi] * w[wi] })
-}
-
-func convGradWeightRef[T kernel.Float](p *Shape, x, dy, dw []T, accumulate bool) {
-	if !accumulate {
-		clear(dw[:p.K*p.C/p.groups()*p.R*p.S])
-	}
-	p.taps(func(xi, wi, yi int) { dw[wi] += x[xi] * dy[yi] })
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
@@ -50,7 +51,7 @@ func testConv[T kernel.Float](t *testing.T, p *Shape, tol float64) {
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	x, w, bias := kerneltest.Random[T](1, p.N*p.C*p.H*p.W), kerneltest.Random[T](2, p.K*p.patch()), kerneltest.Random[T](3, p.K)
+	x, w, bias := kerneltest.Random[T](1, p.N*p.C*p.H*p.W), kerneltest.Random[T](2, p.K*p.PatchSize()), kerneltest.Random[T](3, p.K)
 	dy := kerneltest.Random[T](4, p.N*p.K*p.OutH()*p.OutW())
 	// Each kernel gets no more than it asks for, in memory where writing past it is seen.
 	forward, gradInput, gradWeight := kerneltest.Exactly[T](ForwardScratch[T](p)), kerneltest.Exactly[T](GradInputScratch[T](p)), kerneltest.Exactly[T](GradWeightScratch[T](p))
@@ -88,10 +89,10 @@ func TestConvScratchIsUsed(t *testing.T) {
 			{N: 2, C: 32, H: 32, W: 32, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 			{N: 2, C: 3, H: 64, W: 64, K: 64, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},
 		} {
-			if p.winograd() {
+			if winograd.Takes(&p) {
 				continue // its three kernels share one figure
 			}
-			x, w, y := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x, w, y := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			for name, c := range map[string]struct {
 				asked int
 				run   func(scratch []float32)
@@ -113,9 +114,9 @@ func TestConvScratchIsUsed(t *testing.T) {
 
 // withoutWinograd keeps a test to direct convolution; winograd_test.go is about the other.
 func withoutWinograd(t *testing.T) {
-	old := winogradOff
-	winogradOff = true
-	t.Cleanup(func() { winogradOff = old })
+	old := winograd.Disabled
+	winograd.Disabled = true
+	t.Cleanup(func() { winograd.Disabled = old })
 }
 
 func TestConvAgainstReference(t *testing.T) {
@@ -134,7 +135,7 @@ func TestConvPassesNaN(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for i := range convCases[:7] {
 			p := &convCases[i]
-			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/2], dy[len(dy)/3] = float32(math.NaN()), float32(math.NaN())
 			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), kerneltest.Poisoned[float32](Scratch[float32](p))
 			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
@@ -155,7 +156,7 @@ func TestConvPassesNaN(t *testing.T) {
 func TestConvDoesNotAllocate(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, p := range []*Shape{&convCases[1], &convCases[4], &convCases[5]} {
-			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			scratch := kerneltest.Poisoned[float32](Scratch[float32](p))
 			if n := testing.AllocsPerRun(2, func() {
 				Forward(p, x, w, nil, dy, scratch)
@@ -186,12 +187,12 @@ func TestConvValidate(t *testing.T) {
 }
 
 func benchConv(b *testing.B, p Shape, f func(x, w, y, scratch []float32)) {
-	x, w := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch())
+	x, w := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize())
 	y, scratch := kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()), kerneltest.Poisoned[float32](Scratch[float32](&p))
 	for b.Loop() {
 		f(x, w, y, scratch)
 	}
-	flop := 2 * float64(len(y)) * float64(p.patch())
+	flop := 2 * float64(len(y)) * float64(p.PatchSize())
 	b.ReportMetric(flop*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
 }
 

@@ -1,10 +1,9 @@
 // Package conv convolves images, in two dimensions, and computes the gradients. conv.go
-// has the functions and the definition, choose.go the choice between the algorithms, by the
-// model of costs.go: Winograd (winograd.go), which takes the fewest products, direct
-// (direct.go), which copies nothing but a frame around the image, products of matrices
-// (product.go) where nothing overlaps, planes (planes.go) for depthwise convolution, and
-// im2col (im2col.go), which takes every geometry and type.
+// has the functions, choose.go the choice between the algorithms, each of which is a package
+// below: winograd takes the fewest products, direct copies nothing but a frame around the image,
+// product is for filters that do not overlap, planes for depthwise convolution, and im2col
+// takes every geometry and type. geometry is what they share, cost the model that chooses.
 //
-// It imports core/tensor, core/engine/kernel, and below that convert, elementwise,
-// gemm and reduce (core/engine/kernel). Start with conv.go.
+// It imports core/tensor, core/engine/kernel, and below that convert, elementwise, reduce and
+// the packages below conv. Start with conv.go.
 package conv

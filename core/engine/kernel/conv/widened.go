@@ -17,7 +17,7 @@ type widened struct {
 }
 
 func newWidened(p *Shape) widened {
-	v := widened{image: *p, x: p.C * p.H * p.W, y: p.K * p.OutH() * p.OutW(), w: p.K * p.patch()}
+	v := widened{image: *p, x: p.C * p.H * p.W, y: p.K * p.OutH() * p.OutW(), w: p.K * p.PatchSize()}
 	v.image.N = 1
 	return v
 }

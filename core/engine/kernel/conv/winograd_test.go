@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
@@ -58,14 +59,14 @@ func TestWinograd(t *testing.T) {
 			if err := p.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if p.winograd() != (kernel.Current() != kernel.Generic) {
-				t.Errorf("%+v: Winograd is %v at %v", *p, p.winograd(), kernel.Current())
+			if winograd.Takes(p) != (kernel.Current() != kernel.Generic) {
+				t.Errorf("%+v: Winograd is %v at %v", *p, winograd.Takes(p), kernel.Current())
 			}
 			if kernel.Current() == kernel.Generic {
 				continue // conv_test.go
 			}
 			name := fmt.Sprintf(" of %+v", *p)
-			x, w, bias, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.K), kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
+			x, w, bias, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.K), kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
 			// A plan's workspace holds whatever the step before left there.
 			scratch := kerneltest.Poisoned[float32](Scratch[float32](p))
 			dirty := func() {
@@ -99,7 +100,7 @@ func TestWinogradKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2]) {
 			p := &c
-			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.patch()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
+			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
 			y, dx, dw, scratch := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w)), kerneltest.Poisoned[float32](Scratch[float32](p))
 			wantY, wantDx, wantDw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))

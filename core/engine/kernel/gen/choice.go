@@ -5,6 +5,7 @@ import (
 	"fmt"
 	source "go/format"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type choice struct {
 var chosen = []string{
 	"elementwise/elementwise", "elementwise/functions", "elementwise/rows", "elementwise/bf16", "loss/softmax", "convert/convert",
 	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/layernorm", "norm/normrelu", "norm/normpool_strip", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
-	"conv/winograd", "conv/bf16_winograd", "conv/im2col", "conv/plane_copies", "conv/taps", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
+	"conv/winograd/winograd", "conv/winograd/bf16_winograd", "conv/geometry/im2col", "conv/planes/plane_copies", "conv/winograd/taps", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
 }
 
 // add adds the functions of a family.
@@ -132,7 +133,7 @@ func choiceHeader(folder, arch string, body []byte) []byte {
 	if arch == "other" {
 		b.WriteString("//go:build !amd64 && !arm64\n\n")
 	}
-	fmt.Fprintf(&b, "package %s\n", folder)
+	fmt.Fprintf(&b, "package %s\n", path.Base(folder))
 	if bytes.Contains(body, []byte("kernel.")) {
 		b.WriteString("\nimport \"github.com/trainctl/trainctl/core/engine/kernel\"\n")
 	}

@@ -15,6 +15,7 @@ import (
 	"flag"
 	"log"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 
@@ -57,14 +58,14 @@ var families = []family{
 	{"gemm", "product", product, each},
 	{"gemm", "bf16_tile", bf16Gemm, bf16},
 	{"gemm", "bf16_finish", bf16Finish, bf16},
-	{"conv", "dot", dot, each},
-	{"conv", "planes", planes, each},
-	{"conv", "plane_copies", planeCopies, []isa{avx2}},
-	{"conv", "im2col", im2col, each},
-	{"conv", "winograd", winograd, each},
-	{"conv", "taps", tapSums, narrow},
-	{"conv", "bf16_dot", dot, bf16},
-	{"conv", "bf16_winograd", bf16Winograd, bf16},
+	{"conv/direct", "dot", dot, each},
+	{"conv/planes", "planes", planes, each},
+	{"conv/planes", "plane_copies", planeCopies, []isa{avx2}},
+	{"conv/geometry", "im2col", im2col, each},
+	{"conv/winograd", "winograd", winograd, each},
+	{"conv/winograd", "taps", tapSums, narrow},
+	{"conv/direct", "bf16_dot", dot, bf16},
+	{"conv/winograd", "bf16_winograd", bf16Winograd, bf16},
 	{"pool", "pool", pool, each},
 	{"norm", "norm", norm, each},
 	{"norm", "moments", moments, each},
@@ -140,7 +141,7 @@ func (f family) write(dir string, calls choices) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: f.folder}
+	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: path.Base(f.folder)}
 	for suffix, p := range map[string]printer.Printer{"_amd64.s": printer.NewGoAsm(cfg), "_amd64.go": printer.NewStubs(cfg)} {
 		text, err := p.Print(file)
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	gopath "path"
 	"path/filepath"
 	"slices"
 
@@ -39,7 +40,7 @@ func (f family) writeNEON(dir string) error {
 	if err != nil {
 		return err
 	}
-	stubs, err := printer.NewStubs(printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: f.folder}).Print(file)
+	stubs, err := printer.NewStubs(printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: gopath.Base(f.folder)}).Print(file)
 	if err != nil {
 		return err
 	}

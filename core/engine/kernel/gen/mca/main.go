@@ -37,11 +37,11 @@ var kernels = []struct{ folder, function, what string }{
 	{"gemm", "along6x2NEON", "product, A's rows side by side"},
 	{"gemm", "across6x2NEON", "product, A's rows apart"},
 	{"gemm", "tile6NEON", "product, direct convolution"},
-	{"conv", "pointRows6x1NEON", "Winograd's products, forward, 6 rows"},
-	{"conv", "pointRows5x1NEON", "the same, 5 rows"},
-	{"conv", "pointCols6x1NEON", "Winograd's products, weight gradient, 6 rows"},
-	{"conv", "pointCols5x1NEON", "the same, 5 rows"},
-	{"conv", "dotTileNEON", "weight gradient, direct"},
+	{"conv/winograd", "pointRows6x1NEON", "Winograd's products, forward, 6 rows"},
+	{"conv/winograd", "pointRows5x1NEON", "the same, 5 rows"},
+	{"conv/winograd", "pointCols6x1NEON", "Winograd's products, weight gradient, 6 rows"},
+	{"conv/winograd", "pointCols5x1NEON", "the same, 5 rows"},
+	{"conv/direct", "dotTileNEON", "weight gradient, direct"},
 }
 
 var suffix = flag.String("suffix", "", "what the names of llvm-objdump and llvm-mca end in, such as -19")

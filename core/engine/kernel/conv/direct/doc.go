@@ -1,0 +1,5 @@
+// Package direct computes convolutions with stride 1 straight from images that are framed by
+// zeros: direct.go and weight.go for float32, bf16.go and bf16_weight.go for pairs of bfloat16.
+//
+// It imports core/engine/kernel, its gemm, and conv/cost and conv/geometry. Start with direct.go.
+package direct

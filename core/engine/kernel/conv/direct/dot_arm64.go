@@ -1,0 +1,3 @@
+package direct
+
+func runDotTile(t *dotTile) { dotTileNEON(t) }

@@ -1,0 +1,7 @@
+//go:build !amd64 && !arm64
+
+package direct
+
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
+func runDotTile(t *dotTile) { kernel.NoVectors() }

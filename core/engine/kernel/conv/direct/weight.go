@@ -1,0 +1,137 @@
+package direct
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// takesWeight reports whether the weight gradient goes the direct way: where
+// rows fill their vectors, since lanes beyond a row's end do nothing.
+func takesWeight(p *geometry.Shape) bool {
+	if !p.FitsFrame() {
+		return false
+	}
+	lanes, ow := kernel.Lanes(), p.OutW()
+	return 4*ow >= 3*((ow+lanes-1)/lanes*lanes)
+}
+
+// stepElems is the room that the steps of one image take in a scratch of float32.
+func stepElems(p *geometry.Shape) int {
+	const perStep = int(unsafe.Sizeof(dotStep{}) / 4)
+	return p.OutH() * ((p.OutW() + 7) / 8) * perStep
+}
+
+// gradBatchElems bounds the framed images that a weight gradient works on at once, so that they stay in L2.
+const gradBatchElems = 1 << 15
+
+// gradBatch is how many images the weight gradient keeps framed at a time.
+func gradBatch(p *geometry.Shape) int {
+	return min(p.N, max(1, gradBatchElems/p.InputFrame().Elems()))
+}
+
+// weightCall is the weight gradient of one group over a batch of framed images.
+type weightCall struct {
+	dotShape
+	lanes   int
+	p       *geometry.Shape
+	images  []float32
+	taps    []int32 // place of each tap's first element in the frame
+	steps   []dotStep
+	filters int
+	dw      []float32
+	add     bool
+	sums    *[maxDotRows * maxDotCols]float32
+}
+
+// weightScratch has room for the taps, and for a batch of framed images and their steps.
+func weightScratch(p *geometry.Shape) int {
+	return p.PatchSize() + gradBatch(p)*(p.InputFrame().Elems()+stepElems(p))
+}
+
+// GradWeight writes or adds the gradient of the weights to dw.
+func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	f, kg, batch := p.InputFrame(), p.K/p.GroupCount(), gradBatch(p)
+	var sums [maxDotRows * maxDotCols]float32
+	c := weightCall{dotShape: dotShapes[kernel.Current()], lanes: kernel.Lanes(), p: p, filters: kg, sums: &sums}
+	room := c.setTaps(f, scratch)
+	c.images, room = room[:batch*f.Elems()], room[batch*f.Elems():]
+	clear(c.images)
+	for i := range p.GroupCount() {
+		c.dw = dw[i*kg*p.PatchSize():][:kg*p.PatchSize()]
+		for n := 0; n < p.N; n += batch {
+			count := min(batch, p.N-n)
+			for b := range count {
+				f.Fill(x[((n+b)*p.C+i*f.Channels)*p.H*p.W:], c.images[b*f.Elems():])
+			}
+			c.setSteps(f, count, room)
+			c.add = accumulate || n > 0
+			c.run(dy[(n*p.K+i*kg)*p.OutH()*p.OutW():])
+		}
+	}
+}
+
+// setTaps takes the table of taps from scratch, and gives back the rest.
+func (c *weightCall) setTaps(f geometry.Frame, scratch []float32) []float32 {
+	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), c.p.PatchSize())
+	for i := range c.taps {
+		rs := c.p.R * c.p.S
+		ch, r, s := i/rs, i%rs/c.p.S, i%c.p.S
+		c.taps[i] = int32(ch*f.Plane + r*c.p.DilationH()*f.Width + s*c.p.DilationW())
+	}
+	return scratch[len(c.taps):]
+}
+
+// setSteps lists the vectors of output pixels of count images.
+func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
+	oh, ow := c.p.OutH(), c.p.OutW()
+	perRow := (ow + c.lanes - 1) / c.lanes
+	c.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&room[0])), count*oh*perRow)
+	for s := range c.steps {
+		b, v := s/(oh*perRow), s%(oh*perRow)
+		row, col := v/perRow, v%perRow*c.lanes
+		c.steps[s] = dotStep{
+			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
+			x:     int32(4 * (b*f.Elems() + row*f.Width + col)),
+			lanes: kernel.FirstLanes(min(c.lanes, ow-col)),
+		}
+	}
+}
+
+// run computes dw tile by tile. The last tiles of either direction overlap those
+// before them, and leave what is done already.
+func (c *weightCall) run(dy []float32) {
+	plane, taps := c.p.OutH()*c.p.OutW(), c.p.PatchSize()
+	t := dotTile{count: len(c.steps), steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
+	height := c.dotRows
+	if c.filters < height {
+		height, t.stride = 1, 0
+	}
+	for k := 0; k < c.filters; k += height {
+		first := min(k, c.filters-height)
+		t.dy = &dy[first*plane]
+		for tap := 0; tap < taps; tap += c.dotCols {
+			for j := range c.dotCols {
+				t.x[j] = &c.images[c.taps[min(tap+j, taps-1)]]
+			}
+			runDotTile(&t)
+			c.store(first, k, min(k+height, c.filters), tap)
+		}
+	}
+}
+
+// store puts the sums of filters [from, to) into dw; the tile starts at filter first.
+func (c *weightCall) store(first, from, to, tap int) {
+	taps := c.p.PatchSize()
+	for k := from; k < to; k++ {
+		sums := c.sums[(k-first)*c.dotCols:][:min(c.dotCols, taps-tap)]
+		row := c.dw[k*taps+tap:][:len(sums)]
+		for j, v := range sums {
+			if c.add {
+				v += row[j]
+			}
+			row[j] = v
+		}
+	}
+}

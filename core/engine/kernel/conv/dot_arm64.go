@@ -1,3 +1,0 @@
-package conv
-
-func runDotTile(t *dotTile) { dotTileNEON(t) }

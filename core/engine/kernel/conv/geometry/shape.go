@@ -1,0 +1,75 @@
+package geometry
+
+import "fmt"
+
+// Shape is the geometry of a two-dimensional convolution (cross-correlation, as
+// in PyTorch's conv2d): N images of C×H×W, K filters of C/Groups×R×S. x is
+// [N, C, H, W], w [K, C/Groups, R, S], bias [K], y [N, K, OutH, OutW].
+// A zero dilation or group count means 1. Padding may be multiplied like any
+// other zero: an infinite weight or gradient there gives NaN, as in PyTorch. So may an
+// infinite input in the weight gradient of its channel, if a convolution is depthwise.
+type Shape struct {
+	N, C, H, W, K, R, S                              int
+	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
+}
+
+// OutH is the height of the output.
+func (p *Shape) OutH() int { return (p.H+2*p.PadH-p.DilationH()*(p.R-1)-1)/p.StrideH + 1 }
+
+// OutW is the width of the output.
+func (p *Shape) OutW() int { return (p.W+2*p.PadW-p.DilationW()*(p.S-1)-1)/p.StrideW + 1 }
+
+// DilationH is the vertical distance of two taps.
+func (p *Shape) DilationH() int { return max(p.DilH, 1) }
+
+// DilationW is the horizontal distance of two taps.
+func (p *Shape) DilationW() int { return max(p.DilW, 1) }
+
+// GroupCount is the number of groups, at least 1.
+func (p *Shape) GroupCount() int { return max(p.Groups, 1) }
+
+// PatchSize is the number of inputs that one output depends on.
+func (p *Shape) PatchSize() int { return p.C / p.GroupCount() * p.R * p.S }
+
+// Validate says what is wrong with the geometry, if anything.
+func (p *Shape) Validate() error {
+	switch g := p.GroupCount(); {
+	case min(p.N, p.C, p.H, p.W, p.K, p.R, p.S) < 1:
+		return fmt.Errorf("convolution: sizes have to be positive: input [%d, %d, %d, %d], %d filters of %d×%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S)
+	case min(p.StrideH, p.StrideW) < 1:
+		return fmt.Errorf("convolution: stride %d×%d has to be positive", p.StrideH, p.StrideW)
+	case min(p.PadH, p.PadW, p.DilH, p.DilW, p.Groups) < 0:
+		return fmt.Errorf("convolution: padding %d×%d, dilation %d×%d and groups %d must not be negative", p.PadH, p.PadW, p.DilH, p.DilW, p.Groups)
+	case p.C%g != 0 || p.K%g != 0:
+		return fmt.Errorf("convolution: %d input and %d output channels do not divide into %d groups", p.C, p.K, g)
+	case p.H+2*p.PadH < p.DilationH()*(p.R-1)+1 || p.W+2*p.PadW < p.DilationW()*(p.S-1)+1:
+		return fmt.Errorf("convolution: the %d×%d filter (dilation %d×%d) is larger than the padded %d×%d input",
+			p.R, p.S, p.DilationH(), p.DilationW(), p.H+2*p.PadH, p.W+2*p.PadW)
+	}
+	return nil
+}
+
+// String is the geometry in one line, as PyTorch's arguments read.
+func (p *Shape) String() string {
+	s := fmt.Sprintf("%dx%dx%dx%d, %d of %dx%d/%d", p.N, p.C, p.H, p.W, p.K, p.R, p.S, p.StrideH)
+	if p.StrideW != p.StrideH {
+		s += fmt.Sprintf("x%d", p.StrideW)
+	}
+	if p.DilationH() > 1 || p.DilationW() > 1 {
+		s += fmt.Sprintf(", dilation %dx%d", p.DilationH(), p.DilationW())
+	}
+	if p.GroupCount() > 1 {
+		s += fmt.Sprintf(", %d groups", p.GroupCount())
+	}
+	return s
+}
+
+// Direction is what of a convolution is computed.
+type Direction uint8
+
+// The three products of a training step.
+const (
+	ToOutput Direction = iota // Forward
+	ToInput                   // GradInput
+	ToWeight                  // GradWeight
+)

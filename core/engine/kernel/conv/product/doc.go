@@ -1,0 +1,6 @@
+// Package product computes convolutions that are matrix products as they stand, because no
+// element of the input meets two outputs: filters of 1×1, patches, and filters as large as the
+// image.
+//
+// It imports core/engine/kernel, its gemm, and conv/cost and conv/geometry. Start with product.go.
+package product

@@ -1,0 +1,345 @@
+package product
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// Convolutions that are matrix products as they stand: no element of the input meets
+// two outputs. That is so for filters of 1×1, for patches (the stride is the
+// filter's size, or more) and for filters as large as the image. Each image is then a
+// matrix with a row for every element of a filter and a column for every output pixel.
+// With 1×1 filters and stride 1, and with one output pixel, it lies in x already; else
+// it is copied. With one pixel the whole batch is one product; else the micro-kernel
+// of direct convolution goes over the pixels of all images, without a frame.
+
+// Takes reports whether a convolution is such a product.
+func Takes(p *geometry.Shape) bool {
+	return p.PadH == 0 && p.PadW == 0 && (p.R == 1 || p.DilationH() == 1) && (p.S == 1 || p.DilationW() == 1) &&
+		(p.StrideH >= p.R || p.OutH() == 1) && (p.StrideW >= p.S || p.OutW() == 1)
+}
+
+// patchesElems bounds the copies of images that are worked on at once, so that they stay in L2.
+const patchesElems = 1 << 16
+
+// patches is x as matrices.
+type patches struct {
+	p       *geometry.Shape
+	rows    int // of one group
+	pixels  int
+	inPlace bool
+	batch   int // images that are copied at once; all of them if in place
+}
+
+func newPatches(p *geometry.Shape) patches {
+	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N}
+	m.inPlace = p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W
+	if !m.inPlace {
+		m.batch = min(p.N, max(1, patchesElems/m.image()))
+	}
+	return m
+}
+
+// image is the elements of an image's matrices.
+func (m *patches) image() int { return m.rows * m.p.GroupCount() * m.pixels }
+
+// copies is the room for the copies of a batch, or, in place, for the last image where
+// vectors read beyond its end.
+func (m *patches) copies() int {
+	if !m.inPlace {
+		return m.batch*m.image() + kernel.Block
+	}
+	if m.pixels%kernel.Lanes() != 0 && m.pixels > 1 {
+		return m.image() + kernel.Block
+	}
+	return 0
+}
+
+// each calls f for every batch of images, with the first of them and their matrices as copied from x.
+func (m *patches) each(x, room []float32, f func(first, images int, x []float32)) {
+	p := m.p
+	size := p.C * p.H * p.W
+	for n := 0; n < p.N; n += m.batch {
+		images := min(m.batch, p.N-n)
+		if m.inPlace {
+			f(n, images, x[n*size:])
+			continue
+		}
+		for i := range images {
+			m.move(x[(n+i)*size:][:size], room[i*m.image():][:m.image()], gatherRow)
+		}
+		f(n, images, room)
+	}
+}
+
+// move calls row for every row of every channel's filter and every row of output pixels: from
+// the input's row, the pixels and filter columns that it meets.
+func (m *patches) move(x, matrix []float32, row func(x, matrix []float32, pixels, step, taps, between int)) {
+	p, ow := m.p, m.p.OutW()
+	for c := range p.C {
+		for r := range p.R {
+			to := matrix[(c*p.R+r)*p.S*m.pixels:][:p.S*m.pixels]
+			for i := range p.OutH() {
+				from := x[(c*p.H+i*p.StrideH+r)*p.W:][:p.W]
+				row(from, to[i*ow:], ow, p.StrideW, p.S, m.pixels)
+			}
+		}
+	}
+}
+
+// gatherRow copies the inputs of a row of pixels, step apart, for each tap to the next row of the matrix.
+func gatherRow(x, matrix []float32, pixels, step, taps, between int) {
+	for s := range taps {
+		to, at := matrix[s*between:][:pixels], s
+		for j := range to {
+			to[j] = x[at]
+			at += step
+		}
+	}
+}
+
+// scatterRow is the way back.
+func scatterRow(x, matrix []float32, pixels, step, taps, between int) {
+	for s := range taps {
+		from, at := matrix[s*between:][:pixels], s
+		for _, v := range from {
+			x[at] = v
+			at += step
+		}
+	}
+}
+
+// tiles is a product of weights with many images of pixels columns: out rows from in rows.
+type tiles struct {
+	gemm.TileShape
+	in, out          int
+	pixels           int
+	between, outStep int // elements from an image to the next
+	offsets          []int32
+	weights          []float32
+	bias             []float32
+}
+
+// tilesScratch is the room for the offsets and the packed weights, behind which packing writes
+// up to a square of vectors.
+func tilesScratch(in, out int) int { return in + in*out + kernel.Block*kernel.Block }
+
+// newTiles packs the weights of out rows: element (o, i) is at o·row + i·col.
+func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) tiles {
+	t := tiles{TileShape: gemm.TileShapes[kernel.Current()], in: in, out: out, pixels: pixels}
+	t.offsets = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), in)
+	for i := range t.offsets {
+		t.offsets[i] = int32(4 * i * pixels)
+	}
+	t.weights = room[in:]
+	height := gemm.EvenRows(out, t.Rows)
+	for l := 0; l < in; l += gemm.BlockK {
+		k := min(gemm.BlockK, in-l)
+		gemm.PackPanels(t.TileShape, w[l*col:], row, col, out, k, height, t.weights[l*out:])
+	}
+	return t
+}
+
+// run computes images from x to y.
+func (c *tiles) run(images int, x, y []float32) {
+	perImage := kernel.CeilDiv(c.pixels, c.Lanes)
+	for v := 0; v < perImage*images; v += 2 {
+		from0, to0, n0 := c.vector(v, perImage)
+		from1, to1, n1 := from0, to0, 0
+		if v+1 < perImage*images {
+			from1, to1, n1 = c.vector(v+1, perImage)
+		}
+		t := gemm.Tile{Ldc: 4 * c.pixels, N0: kernel.FirstLanes(n0), N1: kernel.FirstLanes(n1)}
+		for l := 0; l < c.in; l += gemm.BlockK {
+			t.K, t.Off = min(gemm.BlockK, c.in-l), &c.offsets[l]
+			t.B0, t.B1 = &x[from0], &x[from1]
+			c.column(&t, l, y[to0:], y[to1:])
+			t.Add = 1
+		}
+	}
+}
+
+// vector is the place of a vector of pixels: in x, in y, and how many.
+func (c *tiles) vector(v, perImage int) (from, to, n int) {
+	image, col := v/perImage, v%perImage*c.Lanes
+	return image*c.between + col, image*c.outStep + col, min(c.Lanes, c.pixels-col)
+}
+
+// column computes a pair of vectors of every row, over the inputs from l on.
+func (c *tiles) column(t *gemm.Tile, l int, y0, y1 []float32) {
+	height := gemm.EvenRows(c.out, c.Rows)
+	weights := c.weights[l*c.out:]
+	for i := 0; i < c.out; i += height {
+		t.A, t.C0, t.C1 = &weights[i*t.K], &y0[i*c.pixels], &y1[i*c.pixels]
+		if t.Bias = nil; c.bias != nil && l == 0 {
+			t.Bias = &c.bias[i]
+		}
+		gemm.RunTile(min(height, c.out-i), t)
+	}
+}
+
+// runSafely is run for the last images of x, behind which vectors must not read: the
+// very last goes through a copy where they would.
+func (c *tiles) runSafely(images int, x, y, room []float32) {
+	if c.pixels%c.Lanes == 0 {
+		c.run(images, x, y)
+		return
+	}
+	if images > 1 {
+		c.run(images-1, x, y)
+	}
+	last := (images - 1) * c.between
+	copy(room, x[last:][:c.in*c.pixels])
+	c.run(1, room, y[(images-1)*c.outStep:])
+}
+
+// Scratch is the number of scratch elements that a direction needs.
+func Scratch(p *geometry.Shape, d geometry.Direction) int {
+	m := newPatches(p)
+	kg := p.K / p.GroupCount()
+	n := m.copies()
+	if m.pixels == 1 {
+		return n + max(gemm.GemmScratch(m.batch, kg, m.rows), gemm.GemmScratch(m.batch, m.rows, kg), gemm.GemmScratch(kg, m.rows, m.batch))
+	}
+	switch d {
+	case geometry.ToOutput:
+		return n + tilesScratch(m.rows, kg)
+	case geometry.ToInput:
+		return n + tilesScratch(kg, m.rows) + kg*m.pixels + kernel.Block
+	}
+	d16 := m.deep()
+	return n + d16.elems(kg) + d16.elems(m.rows) + gemm.GemmScratch(kg, m.rows, d16.images*m.pixels)
+}
+
+// Forward computes y = conv(x, w) + bias; bias may be nil.
+func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	m, kg := newPatches(p), p.K/p.GroupCount()
+	room, rest := scratch[:m.copies()], scratch[m.copies():]
+	for g := range p.GroupCount() {
+		filters, b := w[g*kg*m.rows:][:kg*m.rows], bias
+		if b != nil {
+			b = b[g*kg:][:kg]
+		}
+		var t tiles
+		if m.pixels > 1 {
+			t = newTiles(m.rows, kg, m.pixels, filters, m.rows, 1, rest)
+			t.between, t.outStep, t.bias = m.image(), p.K*m.pixels, b
+		}
+		m.each(x, room, func(n, images int, x []float32) {
+			x, y := x[g*m.rows*m.pixels:], y[(n*p.K+g*kg)*m.pixels:]
+			switch {
+			case m.pixels == 1:
+				gemm.GemmFinish(false, true, images, kg, m.rows, 1, x, m.image(), filters, m.rows, 0, y, p.K, gemm.Finish[float32]{Bias: b}, rest)
+			case m.inPlace && g == p.GroupCount()-1:
+				t.runSafely(images, x, y, room)
+			default:
+				t.run(images, x, y)
+			}
+		})
+	}
+}
+
+// GradInput overwrites dx with the gradient of the input.
+func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	m, kg := newPatches(p), p.K/p.GroupCount()
+	room, rest := scratch[:m.copies()], scratch[m.copies():]
+	var spare []float32
+	if m.pixels > 1 {
+		spare, rest = rest[:kg*m.pixels+kernel.Block], rest[kg*m.pixels+kernel.Block:]
+	}
+	size := p.C * p.H * p.W
+	if p.StrideH != p.R || p.StrideW != p.S || p.OutH()*p.R != p.H || p.OutW()*p.S != p.W {
+		clear(dx[:p.N*size])
+	}
+	for n := 0; n < p.N; n += m.batch {
+		images, to := min(m.batch, p.N-n), room
+		if m.inPlace {
+			to = dx[n*size:]
+		}
+		for g := range p.GroupCount() {
+			filters := w[g*kg*m.rows:][:kg*m.rows]
+			from, to := dy[(n*p.K+g*kg)*m.pixels:], to[g*m.rows*m.pixels:]
+			if m.pixels == 1 {
+				gemm.Gemm(false, false, images, m.rows, kg, 1, from, p.K, filters, m.rows, 0, to, m.image(), rest)
+				continue
+			}
+			t := newTiles(kg, m.rows, m.pixels, filters, 1, m.rows, rest)
+			t.between, t.outStep = p.K*m.pixels, m.image()
+			if n+images == p.N && g == p.GroupCount()-1 {
+				t.runSafely(images, from, to, spare)
+			} else {
+				t.run(images, from, to)
+			}
+		}
+		if !m.inPlace {
+			for i := range images {
+				m.move(dx[(n+i)*size:][:size], room[i*m.image():][:m.image()], scatterRow)
+			}
+		}
+	}
+}
+
+// deepPixels is how many pixels a product of weight gradients sums over at least, if
+// there are so many: fewer do not pay for reading and writing the sums.
+const deepPixels = 256
+
+// deep is the copies of several images side by side, which make such a product.
+type deep struct{ images, pixels, line int }
+
+// deep is for few pixels; images is 1 where there are enough.
+func (m *patches) deep() deep {
+	d := deep{images: 1, pixels: m.pixels}
+	if m.pixels < deepPixels/2 {
+		d.images = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
+		d.line = kernel.CeilDiv(d.images*m.pixels, kernel.Block)*kernel.Block + kernel.Block
+	}
+	return d
+}
+
+func (d *deep) elems(rows int) int { return rows * d.line }
+
+// fill copies rows of some images, which lie between apart.
+func (d *deep) fill(rows, images, between int, src, dst []float32) {
+	lanes := kernel.Lanes()
+	for i := range images {
+		for col := 0; col < d.pixels; col += lanes {
+			gemm.PackAlong(rows, &src[i*between+col], 4*d.pixels, kernel.FirstLanes(min(lanes, d.pixels-col)), &dst[i*d.pixels+col], 4*d.line)
+		}
+	}
+}
+
+// GradWeight writes or adds the gradient of the weights to dw.
+func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	m, kg := newPatches(p), p.K/p.GroupCount()
+	room, rest := scratch[:m.copies()], scratch[m.copies():]
+	d := m.deep()
+	wide, rest := rest[:d.elems(kg)], rest[d.elems(kg):]
+	tall, rest := rest[:d.elems(m.rows)], rest[d.elems(m.rows):]
+	m.each(x, room, func(n, images int, x []float32) {
+		for g := range p.GroupCount() {
+			x, dy, dw := x[g*m.rows*m.pixels:], dy[(n*p.K+g*kg)*m.pixels:], dw[g*kg*m.rows:][:kg*m.rows]
+			var beta float32
+			if accumulate || n > 0 {
+				beta = 1
+			}
+			if m.pixels == 1 {
+				gemm.Gemm(true, false, kg, m.rows, images, 1, dy, p.K, x, m.image(), beta, dw, m.rows, rest)
+				continue
+			}
+			for i := 0; i < images; i += d.images {
+				count := min(d.images, images-i)
+				a, b, line := dy[i*p.K*m.pixels:], x[i*m.image():], m.pixels
+				if d.line > 0 {
+					d.fill(kg, count, p.K*m.pixels, a, wide)
+					d.fill(m.rows, count, m.image(), b, tall)
+					a, b, line = wide, tall, d.line
+				}
+				gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, line, b, line, beta, dw, m.rows, rest)
+				beta = 1
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package winograd
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// Forward computes y = conv(x, w) + bias; bias may be nil.
+func Forward[T pixel](p *geometry.Shape, x, w []T, bias []float32, y []T, scratch []float32) {
+	c := newCall[T](p, false)
+	c.reserve(c.toBlock/channelLanes, scratch)
+	c.run(w, x, bias, y)
+}
+
+// GradInput overwrites dx with the gradient of the input.
+func GradInput[T pixel](p *geometry.Shape, dy, w, dx []T, scratch []float32) {
+	c := newCall[T](p, true)
+	c.reserve(c.toBlock/channelLanes, scratch)
+	c.run(w, dy, nil, dx)
+}
+
+// run convolves x, group by group of tiles.
+func (c *call[T]) run(w, x []T, bias []float32, y []T) {
+	for first := 0; first < c.images*c.down; first += c.rows {
+		end := min(first+c.rows, c.images*c.down)
+		c.readImages(x, first, end)
+		for to := 0; to < c.to; to += c.toBlock {
+			outs := min(c.toBlock, c.to-to)
+			for from := 0; from < c.from; from += c.fromBlock {
+				ins := min(c.fromBlock, c.from-from)
+				if first == 0 || !c.once {
+					c.setFilters(w, from, ins, to, outs)
+				}
+				c.multiply((end-first)*c.across, from, ins, outs)
+			}
+			c.writeImages(y, bias, to, outs, first, end)
+		}
+	}
+}
+
+// setFilters evaluates a block of filters at the points: [P·P][outs/16][ins][16].
+func (c *call[T]) setFilters(w []T, from, ins, to, outs int) {
+	n, point := c.taps*c.taps, 4*c.filterElems()
+	t := transform{
+		inRow: 4 * c.taps * channelLanes, inCol: 4 * channelLanes, inStep: 4 * n * channelLanes,
+		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	firstTap := &c.tapLanes[0]
+	if c.flipped {
+		firstTap, t.inRow, t.inCol = &c.tapLanes[(n-1)*channelLanes], -t.inRow, -t.inCol
+	}
+	for block := 0; block < outs; block += channelLanes {
+		for part := 0; part < ins; part += channelLanes {
+			c.readFilters(w, from+part, to+block)
+			t.count, t.in, t.out = channelLanes, firstTap, &c.filters[block*ins+part*channelLanes]
+			filterToPoints(c.taps, c.points, &t)
+		}
+	}
+}
+
+// readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
+func (c *call[T]) readFilters(w []T, from, to int) {
+	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
+	if c.flipped && n == 1 {
+		for i := range channelLanes {
+			copyRow(w[(from+i)*c.to+to:], c.tapLanes[i*channelLanes:][:channelLanes])
+		}
+		return
+	}
+	const row = 4 * channelLanes
+	if !c.flipped { // each output channel's filters lie in one piece
+		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
+		return
+	}
+	line := size * c.to * n
+	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
+		gatherPlanes(channelLanes, &w[(from*c.to+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
+	}
+}
+
+// flippedAhead is how many input channels are between a filter that is read and one that is prefetched.
+const flippedAhead = 4
+
+// readImages evaluates a group of tiles at the points.
+func (c *call[T]) readImages(x []T, first, end int) {
+	point := 4 * c.pointElems(c.from/channelLanes)
+	t := transform{
+		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.step * channelLanes,
+		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+	}
+	every := 1
+	if c.over < 0 {
+		every = c.step // the rows between are not read
+	}
+	for row := first; row < end; {
+		s := geometry.BandAt(first, row, end, c.down)
+		row += s.Rows
+		top := max(0, s.Row*c.step-c.padH)
+		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.over-c.padH)
+		for block := range c.from / channelLanes {
+			plane := x[(s.Image*c.from+block*channelLanes)*c.h*c.w:]
+			if top < bottom {
+				toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
+			}
+			for i := range s.Rows {
+				t.count, t.in = c.across, &c.frame[(s.Row+i)*c.step*c.width*channelLanes]
+				t.out = &c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes]
+				dataToPoints(c.step+c.over, c.points, &t)
+			}
+		}
+	}
+}
+
+// multiply computes the products of a group's tiles with a block of filters,
+// and adds them to those of the blocks before.
+func (c *call[T]) multiply(tiles, from, ins, outs int) {
+	t := pointTile{
+		blocks: ins / channelLanes, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
+	}
+	if from > 0 {
+		t.add = 1
+	}
+	whole, data, products := c.whole(tiles), c.pointElems(c.from/channelLanes), c.pointElems(c.toBlock/channelLanes)
+	for point := range c.squares() {
+		filters := c.filters[point*c.filterElems():][:ins*outs]
+		to := c.products[point*products:]
+		for block := 0; block < outs/channelLanes; block += c.tileBlocks {
+			t.a = &c.data[point*data+from*c.stride]
+			t.b0, t.c0 = &filters[block*ins*channelLanes], &to[block*c.stride*channelLanes]
+			if c.tileBlocks == 1 || block+1 == outs/channelLanes {
+				c.pointRows(whole, 1, &t)
+				continue
+			}
+			t.b1, t.c1 = &filters[(block+1)*ins*channelLanes], &to[(block+1)*c.stride*channelLanes]
+			c.pointRows(whole, 2, &t)
+		}
+	}
+}
+
+// writeImages interpolates a block of channels of a group, and adds the bias.
+func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
+	var zeros [channelLanes]float32
+	point := 4 * c.pointElems(c.toBlock/channelLanes)
+	t := transform{
+		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
+		outRow: 4 * c.outWidth * channelLanes, outCol: 4 * channelLanes, outStep: 4 * c.side * channelLanes,
+		tmp: &c.tmp[0],
+	}
+	for row := first; row < end; {
+		s := geometry.BandAt(first, row, end, c.down)
+		row += s.Rows
+		top := s.Row * c.side
+		bottom := min(c.oh, top+s.Rows*c.side)
+		for block := 0; block < outs; block += channelLanes {
+			for i := range s.Rows {
+				t.count, t.in = c.across, &c.products[block*c.stride+((s.Before+i)*c.across)*channelLanes]
+				t.out = &c.lanes[i*c.side*c.outWidth*channelLanes]
+				pointsTo(c.points, c.side, &t)
+			}
+			add := zeros[:]
+			if bias != nil {
+				add = bias[to+block:][:channelLanes]
+			}
+			plane := y[(s.Image*c.to+to+block)*c.oh*c.ow:]
+			toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
+		}
+	}
+}

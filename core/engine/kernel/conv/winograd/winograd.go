@@ -1,0 +1,309 @@
+package winograd
+
+import (
+	"os"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// Winograd convolution of float32 images with stride 1 (Winograd, "Arithmetic
+// Complexity of Computations", 1980; Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks", 2016): a tile of P×P pixels and a filter of
+// R×R taps are each evaluated at P×P points, multiplied there, and interpolated
+// to S×S outputs, S = P + 1 − R. For float32 images S is 4: with P = 6 a 3×3 filter costs 2.25 products per output instead
+// of 9, with P = 8 a 5×5 filter 4 instead of 25. The gradient for the weights is
+// the same with a tile of dy as the filter.
+//
+// The points are 0, ±3/4, ±3/2 and ∞ for 3×3 filters, whose results are about
+// twice as far from the exact ones as a direct float32 sum; 0, ±1, ±2, ±1/2 and ∞
+// for 5×5, five times as far: 2e-6 of the outputs' size. What is not finite
+// spreads over its tile, and an infinity may become NaN; nothing that ought to be
+// infinite or NaN becomes finite.
+//
+// A 3×3 filter with stride 2 splits along each side: the outer taps see every second
+// pixel, as a filter of two taps with stride 1 does, and the middle tap sees those
+// between. Four outputs of the first take five points, ±3/8, ±5/4 and ∞, those of the
+// second four plain products: P = 9 for S = 4 outputs of a tile of 9 pixels, 5.06
+// products per output instead of 9, and no more rounding than in a direct sum. The
+// gradient for the input goes from 5 values of dy to 8 pixels by as many products.
+//
+// A 1×1 filter with a stride has one product per output anyway. It goes the same
+// way, with P = S = 1, for how little it takes to gather the pixels that it sees.
+//
+// A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. The
+// work goes in groups of rows of tiles, padded to whole micro-kernels, and in
+// blocks of filters that stay in the L2 cache.
+
+const (
+	maxPoints     = 11
+	outputSide    = 4 // of a tile of outputs, for float32 images
+	halvingPoints = 9 // of a tile of outputs with stride 2
+	channelLanes  = 16
+	blockTo       = 2 * channelLanes // output channels of a block of filters
+)
+
+// EnvConv names the environment variable that chooses between algorithms of
+// convolution: "direct" leaves Winograd out.
+const EnvConv = "TRAINCTL_CONV"
+
+// Disabled keeps every convolution from this algorithm. Tests set it, too.
+var Disabled = os.Getenv(EnvConv) == "direct"
+
+// Bounds in elements. Filters whose points fit into winogradFilterElems make one
+// block, which is evaluated once; a group of tiles is then small, to stay in L2
+// beside them. Larger ones are evaluated anew for each group, block by block of at most
+// winogradBlockElems, and groups are as large as it takes for that to be cheap.
+const (
+	winogradFilterElems = 1 << 18
+	winogradBlockElems  = 1 << 17
+	winogradGroupElems  = 1 << 17
+	winogradManyTiles   = 128
+)
+
+// transform is a call of a kernel that turns count squares of vectors into
+// squares of another size. Rows, columns and steps are in bytes; tmp has room
+// for 64 vectors. The kernel counts in its fields. The layout is known to gen/winograd.go.
+type transform struct {
+	count                   int
+	in                      *float32
+	inRow, inCol, inStep    int
+	out                     *float32
+	outRow, outCol, outStep int
+	tmp                     *float32
+	part                    int // bytes of the 16 channels that are done, where they take several registers: 0 before and after
+}
+
+// pointShape is the tile of the micro-kernel that suits a level: rows of tiles of
+// pixels by blocks of 16 output channels. Where there is a kernel of one row less, both
+// together make any even number of tiles from 20 on.
+type pointShape struct {
+	tileRows, tileBlocks int
+	fewer                bool
+}
+
+var pointShapes = [...]pointShape{kernel.NEON: {6, 1, true}, kernel.AVX2: {6, 1, true}, kernel.AVX512: {8, 2, false}}
+
+// split says how many tiles have the full height, and how many one row less, to make so
+// many rows; full is negative if they cannot.
+func (s pointShape) split(rows int) (full, less int) {
+	if rest := rows % s.tileRows; s.fewer && rest > 0 {
+		less = s.tileRows - rest
+	}
+	return (rows - less*(s.tileRows-1)) / s.tileRows, less
+}
+
+// whole rounds tiles up to whole micro-kernels.
+func (s pointShape) whole(tiles int) int {
+	if !s.fewer {
+		return kernel.CeilDiv(tiles, s.tileRows) * s.tileRows
+	}
+	tiles += tiles % 2
+	for less := 0; ; tiles += 2 {
+		if _, less = s.split(tiles); less*(s.tileRows-1) <= tiles {
+			return tiles
+		}
+	}
+}
+
+// pointTile is a call of the micro-kernel between transforms: count times as many rows
+// as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block
+// the address in A jumps. The kernel counts in its fields. The layout is known to gen/winograd.go.
+type pointTile struct {
+	count, blocks, steps, jump int
+	a                          *float32
+	aStep                      int // bytes from these rows to the next, cStep likewise
+	b0, b1, c0, c1             *float32
+	cStep                      int
+	add                        int
+}
+
+// Takes reports whether this way works, and pays, at the active level.
+func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
+
+// takesTiles is winograd for tiles of side×side outputs.
+func takesTiles(p *geometry.Shape, side int) bool {
+	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 && p.DilationH() == 1 && p.DilationW() == 1 &&
+		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (stride1(p, side) || stride2(p) || picks(p))
+}
+
+// stride1 is for stride 1: tiles have to save at least half of the products.
+func stride1(p *geometry.Shape, side int) bool {
+	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
+		2*products(p, side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW() &&
+		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W
+}
+
+// stride2 is for the layers that halve an image's sides. Columns, the
+// other way, lose so much that saving a fifth of the products pays.
+func stride2(p *geometry.Shape) bool {
+	tiles := kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide)
+	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 &&
+		5*halvingPoints*halvingPoints*tiles <= 4*p.R*p.S*p.OutH()*p.OutW()
+}
+
+// products is how many products the tiles of an image take for each pair of channels.
+func products(p *geometry.Shape, side, oh, ow int) int {
+	n := side + p.R - 1
+	return n * n * kernel.CeilDiv(oh, side) * kernel.CeilDiv(ow, side)
+}
+
+// picks reports whether a convolution is a product over some of the pixels.
+func picks(p *geometry.Shape) bool {
+	return p.R == 1 && p.S == 1 && p.StrideH == p.StrideW && p.StrideH > 1 && p.PadH == 0 && p.PadW == 0
+}
+
+// call is a convolution of from channels of h×w to to channels of oh×ow.
+// The images and filters are float32 or bfloat16, the arithmetic is float32.
+type call[T pixel] struct {
+	pointShape
+	taps, points   int // of a filter, along a side
+	side           int // of a tile of outputs
+	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
+	images         int
+	from, to       int // channels
+	h, w, oh, ow   int
+	padH, padW     int
+	across, down   int  // tiles per image
+	width          int  // vectors in a row of the frame
+	outWidth       int  // vectors in a row of output lanes
+	rows           int  // of tiles in a group
+	stride         int  // vectors from a block of channels to the next: tiles of a group in whole micro-kernels
+	once           bool // the filters are one block
+	fromBlock      int  // channels of a block of filters: at most these, and toBlock
+	toBlock        int
+	flipped        bool // filters are read backwards, and from and to change places in w
+	frame, lanes   []float32
+	data, products []float32
+	filters        []float32
+	tapLanes       []float32
+	tmp            []float32
+}
+
+func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
+	side := tileSide[T](p)
+	c := call[T]{
+		pointShape: pointShapes[kernel.Current()],
+		taps:       p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
+		images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		padH: p.PadH, padW: p.PadW, flipped: gradInput,
+	}
+	if gradInput {
+		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
+		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
+	}
+	switch {
+	case picks(p):
+		c.pick(p.StrideH, gradInput)
+	case p.StrideH == 2:
+		c.halve(gradInput)
+	}
+	c.across, c.down = kernel.CeilDiv(c.ow, c.side), kernel.CeilDiv(c.oh, c.side)
+	c.width = max(c.across*c.step+c.over, c.padW+kernel.CeilDiv(c.w, channelLanes)*channelLanes)
+	c.outWidth = max(c.across*c.side, kernel.CeilDiv(c.ow, channelLanes)*channelLanes)
+	c.divide()
+	return c
+}
+
+// halve is for stride 2: from 9 pixels to 4 outputs, or from 5 gradients to those of
+// 8 pixels, of which the first has the middle tap to itself.
+func (c *call[T]) halve(gradInput bool) {
+	c.points, c.step, c.over = halvingPoints, 2*c.side, 1
+	if gradInput {
+		c.side, c.step = c.step, c.side
+		c.padH, c.padW = 0, 0
+	}
+}
+
+// pick is for 1×1 filters: an output is the one pixel of its tile that it sees, and
+// the gradient of that pixel the only one in its tile that is not zero.
+func (c *call[T]) pick(stride int, gradInput bool) {
+	c.points, c.side, c.step, c.over = 1, 1, stride, 1-stride
+	if gradInput {
+		c.side, c.step, c.over = stride, 1, 0
+	}
+}
+
+// divide chooses the blocks of filters and the groups of tiles.
+func (c *call[T]) divide() {
+	c.fromBlock, c.toBlock = c.from, c.to
+	tiles := winogradGroupElems / (c.squares() * (c.from + c.to))
+	if c.once = c.squares()*c.from*c.to <= winogradFilterElems; !c.once {
+		c.toBlock = min(c.to, blockTo)
+		blocks := kernel.CeilDiv(c.squares()*c.from*c.toBlock, winogradBlockElems)
+		c.fromBlock = kernel.CeilDiv(c.from/channelLanes, blocks) * channelLanes
+		if tiles = winogradManyTiles; c.points >= halvingPoints {
+			tiles /= 2 // larger ones
+		}
+	}
+	c.rows = min(c.images*c.down, max(1, tiles/c.across))
+	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
+		c.rows -= c.rows % unit // whole micro-kernels
+	}
+	c.stride = c.whole(c.rows * c.across)
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// squares is the number of points of a tile.
+func (c *call[T]) squares() int { return c.points * c.points }
+
+// pointElems is the distance between the points of a buffer with blocks of 16
+// channels: an odd number of cache lines, so that consecutive points fall into different sets.
+func (c *call[T]) pointElems(blocks int) int { return (blocks*c.stride | 1) * channelLanes }
+
+// filterElems is the same for the filters of a block.
+func (c *call[T]) filterElems() int {
+	return (c.fromBlock*c.toBlock/channelLanes | 1) * channelLanes
+}
+
+func (c *call[T]) frameElems() int {
+	return max(c.down*c.step+c.over, c.padH+c.h) * c.width * channelLanes
+}
+
+func (c *call[T]) lanesElems() int { return c.down * c.side * c.outWidth * channelLanes }
+
+// tapElems is the room for the taps of 16 by 16 filters, and what a last row of them writes too far.
+func (c *call[T]) tapElems() int {
+	return channelLanes * (channelLanes*c.taps*c.taps + channelLanes)
+}
+
+const tmpElems = maxPoints * maxPoints * channelLanes
+
+// products holds the points of all channels of dy, or those of a block of outputs.
+func (c *call[T]) scratch(productBlocks int) int {
+	return c.frameElems() + c.lanesElems() + c.squares()*(c.pointElems(c.from/channelLanes)+c.pointElems(productBlocks)+c.filterElems()) + c.tapElems() + tmpElems
+}
+
+// Scratch is the number of scratch elements that each direction needs.
+func Scratch[T pixel](p *geometry.Shape) int {
+	if !takesTiles(p, tileSide[T](p)) {
+		return 0
+	}
+	forward, backward := newCall[T](p, false), newCall[T](p, true)
+	return max(forward.scratch(forward.to/channelLanes), backward.scratch(backward.toBlock/channelLanes))
+}
+
+// reserve cuts the buffers from scratch, and clears the border of the frame.
+func (c *call[T]) reserve(productBlocks int, scratch []float32) {
+	cut := func(n int) []float32 {
+		part := scratch[:n]
+		scratch = scratch[n:]
+		return part
+	}
+	c.frame, c.lanes = cut(c.frameElems()), cut(c.lanesElems())
+	c.data, c.products = cut(c.squares()*c.pointElems(c.from/channelLanes)), cut(c.squares()*c.pointElems(productBlocks))
+	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
+	clear(c.frame)
+	if c.points == 1 {
+		clear(c.lanes)
+	}
+}
+
+// TakesBF16 is Takes for images of bfloat16, with tiles as large as pay there.
+func TakesBF16(p *geometry.Shape) bool { return kernel.HasBF16() && takesTiles(p, tileSide[uint16](p)) }
