@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	both := implementation{f32: bindAdaptivePool[float32], f64: bindAdaptivePool[float64]}
+	both := implementation{f32: bindAdaptivePool[float32], f64: bindAdaptivePool[float64], blocks: cuts{along: images, of: []int{0, ^0}}}
 	implement(op.AdaptiveAvgPool, both)
 	implement(op.AdaptiveAvgPoolGrad, both)
 }

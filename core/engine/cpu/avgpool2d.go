@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	both := implementation{f32: bindAvgPool[float32], f64: bindAvgPool[float64]}
+	both := implementation{f32: bindAvgPool[float32], f64: bindAvgPool[float64], blocks: cuts{along: images, of: []int{0, ^0}}}
 	implement(op.AvgPool, both)
 	implement(op.AvgPoolGrad, both)
 }

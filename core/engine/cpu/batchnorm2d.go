@@ -11,8 +11,8 @@ import (
 )
 
 func init() {
-	implement(op.BatchNorm, implementation{f32: bindBatchNorm[float32], f64: bindBatchNorm[float64], bf16: nativeNorm, scratch: runningScratch})
-	implement(op.BatchNormGrad, implementation{f32: bindBatchNormGrad[float32], f64: bindBatchNormGrad[float64], bf16: nativeNorm, scratch: unwantedGrad})
+	implement(op.BatchNorm, implementation{f32: bindBatchNorm[float32], f64: bindBatchNorm[float64], bf16: nativeNorm, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}, moved: []int{3, 4}}, scratch: runningScratch})
+	implement(op.BatchNormGrad, implementation{f32: bindBatchNormGrad[float32], f64: bindBatchNormGrad[float64], bf16: nativeNorm, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}}, scratch: unwantedGrad})
 }
 
 // runningScratch is room for 1/σ of the running statistics, in evaluation.
@@ -64,7 +64,7 @@ func bindStats[T kernel.Float](b *binder[T], a op.BatchNormAttr, x func(*plan.Ca
 // stats shares the channels among threads; measure writes their means and variances.
 func (b *binder[T]) stats(a op.BatchNormAttr, mean, invstd []T, measure func(c *plan.Call, lo, hi int)) job {
 	n, ch, hw := planes(b.s.In[0].Spec.Shape)
-	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw)}
+	running := runningStats[T]{mean: b.state(3), variance: b.state(4), batches: index[int64](b.m, &b.s.In[5]), momentum: a.Momentum, count: float64(n * hw), again: b.m.again}
 	all := b.split(ch, 1, func(c *plan.Call, _, lo, hi int) { measure(c, lo, hi) })
 	return func(c *plan.Call) {
 		all(c)
@@ -79,6 +79,7 @@ type runningStats[T kernel.Float] struct {
 	batches        []int64
 	momentum       float64
 	count          float64 // elements per channel and batch
+	again          *bool   // of the same batch, other channels were here before; nil: never
 }
 
 // update moves the statistics towards the batch's, with the variance of the
@@ -102,7 +103,9 @@ func (r *runningStats[T]) update(mean, variance []T) {
 			r.variance[i] = T(m*float64(variance[i])*unbias + (1-m)*float64(r.variance[i]))
 		}
 	}
-	r.batches[0]++
+	if r.again == nil || !*r.again {
+		r.batches[0]++
+	}
 }
 
 // invert computes 1/√(variance + eps); dst may be variance.

@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	implement(op.NormReLU, implementation{f32: bindNormReLU[float32], f64: bindNormReLU[float64], bf16: nativeNorm, scratch: runningScratch})
-	implement(op.NormReLUGrad, implementation{f32: bindNormReLUGrad[float32], f64: bindNormReLUGrad[float64], bf16: nativeNorm})
+	implement(op.NormReLU, implementation{f32: bindNormReLU[float32], f64: bindNormReLU[float64], bf16: nativeNorm, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, 6, ^0, ^1, ^2}, moved: []int{3, 4}}, scratch: runningScratch})
+	implement(op.NormReLUGrad, implementation{f32: bindNormReLUGrad[float32], f64: bindNormReLUGrad[float64], bf16: nativeNorm, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, 5, ^0, ^1, ^2, ^3}}})
 }
 
 // bindNormReLU is batch norm, the addition of a residual if there is one, and

@@ -9,8 +9,8 @@ import (
 )
 
 func init() {
-	implement(op.NormPool, implementation{f32: bindNormPool[float32], f64: bindNormPool[float64], bf16: nativeNormPool, scratch: normPoolScratch})
-	implement(op.NormPoolGrad, implementation{f32: bindNormPoolGrad[float32], f64: bindNormPoolGrad[float64], bf16: nativeNormPool})
+	implement(op.NormPool, implementation{f32: bindNormPool[float32], f64: bindNormPool[float64], bf16: nativeNormPool, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2, ^3}, moved: []int{3, 4}}, scratch: normPoolScratch})
+	implement(op.NormPoolGrad, implementation{f32: bindNormPoolGrad[float32], f64: bindNormPoolGrad[float64], bf16: nativeNormPool, blocks: cuts{along: channels, of: []int{0, 1, 2, 3, 4, 5, 6, ^0, ^1, ^2, ^3}}})
 }
 
 func normPoolScratch(s *plan.Step, _ int) int {

@@ -35,6 +35,9 @@ func (d *Device) Workspace(s *plan.Step) int {
 	if direct := nativeOf(s); direct.bind != nil {
 		return direct.workspace(s, d.workers.size())
 	}
+	if k := blocksOf(s, d.workers.size()); k != nil {
+		return k.workspace()
+	}
 	n := 0
 	for _, list := range [2][]plan.Operand{s.In, s.Out} {
 		for i := range list {
@@ -94,6 +97,9 @@ func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 		b := &binder[float32]{m: m, s: s, room: direct.room(m.workers.size())}
 		run := direct.bind(b)
 		return b.wrap(run), nil
+	}
+	if k := blocksOf(s, m.workers.size()); k != nil {
+		return k.bind(m)
 	}
 	return bindAs[float32](m, s)
 }

@@ -10,7 +10,7 @@ import (
 
 func init() {
 	implement(op.Dropout, implementation{f32: bindDropout[float32], f64: bindDropout[float64]})
-	implement(op.DropoutGrad, implementation{f32: bindDropoutGrad[float32], f64: bindDropoutGrad[float64]})
+	implement(op.DropoutGrad, implementation{f32: bindDropoutGrad[float32], f64: bindDropoutGrad[float64], blocks: ofTwo})
 }
 
 // bindDropout draws the mask anew in every call, from the run's seed, the call's

@@ -18,6 +18,9 @@ type implementation struct {
 	// bf16 says how a step runs whose operands are bfloat16; nil: through float32.
 	bf16 func(s *plan.Step) native
 
+	// blocks says how a step on half types is cut; zero: it is not.
+	blocks cuts
+
 	// scratch is the elements that the kernel asks for on each of some threads; nil: none.
 	scratch func(s *plan.Step, threads int) int
 

@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	implement(op.LayerNorm, implementation{f32: bindLayerNorm[float32], f64: bindLayerNorm[float64]})
-	implement(op.LayerNormGrad, implementation{f32: bindLayerNormGrad[float32], f64: bindLayerNormGrad[float64], scratch: unwantedGrad})
+	implement(op.LayerNorm, implementation{f32: bindLayerNorm[float32], f64: bindLayerNorm[float64], blocks: cuts{along: images, of: []int{0, ^0, ^1, ^2}}})
+	implement(op.LayerNormGrad, implementation{f32: bindLayerNormGrad[float32], f64: bindLayerNormGrad[float64], blocks: cuts{along: images, of: []int{0, 1, 2, 3, ^0}}, scratch: unwantedGrad})
 }
 
 func bindLayerNorm[T kernel.Float](b *binder[T]) job {

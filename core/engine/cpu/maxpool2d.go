@@ -9,8 +9,8 @@ import (
 )
 
 func init() {
-	implement(op.MaxPool, implementation{f32: bindMaxPool[float32], f64: bindMaxPool[float64]})
-	implement(op.MaxPoolGrad, implementation{f32: bindMaxPoolGrad[float32], f64: bindMaxPoolGrad[float64]})
+	implement(op.MaxPool, implementation{f32: bindMaxPool[float32], f64: bindMaxPool[float64], blocks: cuts{along: images, of: []int{0, ^0, ^1}}})
+	implement(op.MaxPoolGrad, implementation{f32: bindMaxPoolGrad[float32], f64: bindMaxPoolGrad[float64], blocks: cuts{along: images, of: []int{0, 1, ^0}}})
 }
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.

@@ -15,11 +15,19 @@ type memory struct {
 	arena   *arena
 	workers *workerPool
 	fault   fault
+
+	// Of a block of a step (blocks.go): copies of operands, and whether another block
+	// of this run came before.
+	copies map[*plan.Operand][]byte
+	again  *bool
 }
 
 // fixed is the memory of an operand that stays where it is from call to call;
 // nil for the batch.
 func (m *memory) fixed(o *plan.Operand) []byte {
+	if p, ok := m.copies[o]; ok {
+		return p
+	}
 	switch o.Place {
 	case plan.PlaceArena:
 		return m.arena.data[o.Offset:][:o.Spec.Bytes()]

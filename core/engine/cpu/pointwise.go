@@ -14,9 +14,15 @@ func pointwise(
 	f32 func(x, y []float32, s op.Scalars), f64 func(x, y []float64, s op.Scalars),
 	g32 func(saved, dy, dx []float32, s op.Scalars), g64 func(saved, dy, dx []float64, s op.Scalars),
 ) {
-	implement(o, implementation{f32: unary(f32), f64: unary(f64)})
-	implement(op.GradOp(o), implementation{f32: binary(g32), f64: binary(g64)})
+	implement(o, implementation{f32: unary(f32), f64: unary(f64), blocks: ofOne})
+	implement(op.GradOp(o), implementation{f32: binary(g32), f64: binary(g64), blocks: ofTwo})
 }
+
+// How functions of one and of two tensors are cut.
+var (
+	ofOne = cuts{along: elements, of: []int{0, ^0}}
+	ofTwo = cuts{along: elements, of: []int{0, 1, ^0}}
+)
 
 // shareElems is how many elements of a pointwise step stay together on one thread:
 // fewer take less time than starting a second one.
