@@ -236,14 +236,16 @@ func (f *forecaster) layers(r *forecast.Report) {
 		r.Totals.FLOPs += s.FLOPs
 		flops[s.Layer+" "+string(op.Plain(s.Op))] += s.FLOPs
 	}
+	before := g.Input()
 	for _, n := range g.Forward() {
 		if op.Of(n.Op).Loss {
 			continue
 		}
 		l := forecast.Layer{
-			Name: n.Layer, Type: string(n.Op), Output: g.Shape(n.Out[0]).String(),
+			Name: n.Layer, Type: string(n.Op), Output: outputOf(g, &n), Inputs: inputsOf(g, &n, before),
 			FLOPs: flops[n.Layer+" "+string(n.Op)] / int64(p.Batch),
 		}
+		before = n.Out[0]
 		for _, in := range n.In {
 			if in != graph.None && g.Values[in].Kind == graph.Parameter {
 				l.Parameters += g.Shape(in).Elems()
@@ -255,6 +257,30 @@ func (f *forecaster) layers(r *forecast.Report) {
 	for _, b := range g.Buffers() {
 		r.Totals.Buffers += b.Spec.Shape.Elems()
 	}
+}
+
+// outputOf is the shape of what a node computes, or all shapes where it has several parts.
+func outputOf(g *graph.Graph, n *graph.Node) string {
+	s := g.Shape(n.Out[0]).String()
+	if op.Of(n.Op).Parts {
+		for _, id := range n.Out[1:] {
+			s += " " + g.Shape(id).String()
+		}
+	}
+	return s
+}
+
+// inputsOf names the layers that a node reads, nil where that is only the layer before.
+func inputsOf(g *graph.Graph, n *graph.Node, before graph.ValueID) (names []string) {
+	for _, id := range n.In {
+		if id != graph.None && (g.Values[id].Kind == graph.Activation || g.Values[id].Kind == graph.Input) {
+			names = append(names, g.Values[id].Name)
+		}
+	}
+	if len(names) == 1 && n.In[0] == before {
+		return nil
+	}
+	return names
 }
 
 func (f *forecaster) buckets(r *forecast.Report) {

@@ -28,7 +28,7 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 	if cfg.Name != "" {
 		layers, key = m.layers(cfg, outputs), "name"
 	}
-	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut}
+	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, outputs: map[string]graph.ValueID{}}
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
 		err = b.loss(cfg.Loss, key, y, outputs)
@@ -47,6 +47,8 @@ type builder struct {
 	g      *graph.Graph
 	named  bool // the layers are ours: problems are reported for the name
 	fanOut bool // convolutions start as torchvision's do
+
+	outputs map[string]graph.ValueID // of the layers so far, by path
 }
 
 // chain runs x through layers, which are children of path and of the table key.
@@ -56,7 +58,7 @@ func (b *builder) chain(path, key string, layers []LayerConfig, x graph.ValueID)
 		if !b.named {
 			at = fmt.Sprintf("%s[%d]", key, i)
 		}
-		y, err := b.layer(childPath(path, &layers[i], i), at, &layers[i], x)
+		y, err := b.layer(path, childPath(path, &layers[i], i), at, &layers[i], x)
 		if err != nil {
 			return graph.None, err
 		}
@@ -65,19 +67,65 @@ func (b *builder) chain(path, key string, layers []LayerConfig, x graph.ValueID)
 	return x, nil
 }
 
-func (b *builder) layer(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
-	y, err := b.build(path, key, c, x)
+// layer adds the layer at a path below parent, which reads x unless it names its inputs.
+func (b *builder) layer(parent, path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
+	in, err := b.inputs(parent, key, c, x)
+	if err != nil {
+		return graph.None, err
+	}
+	y, err := b.build(path, key, c, in)
 	if err != nil && usererr.Problems(err) == nil {
-		err = usererr.List{{Key: key, Detail: err.Error()}}.Err()
+		err = usererr.List{{Key: key, Detail: err.Error() + b.shapes(c, in)}}.Err()
+	}
+	b.outputs[path] = y
+	return y, err
+}
+
+func (b *builder) build(path, key string, c *LayerConfig, in []graph.ValueID) (graph.ValueID, error) {
+	d := op.Layer(c.Type)
+	if d == nil {
+		return containers[c.Type].build(b, path, key, c, in[0])
+	}
+	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut}, c.Args, in)
+	if err == nil && d.Parts {
+		for i, id := range b.g.Nodes[len(b.g.Nodes)-1].Out {
+			b.outputs[join(path, strconv.Itoa(i))] = id
+		}
 	}
 	return y, err
 }
 
-func (b *builder) build(path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {
-	if d := op.Layer(c.Type); d != nil {
-		return d.Build(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut}, c.Args, x)
+// inputs are the values that a layer reads. That their names exist has been
+// checked, but for the number of a layer's parts, which depends on shapes.
+func (b *builder) inputs(parent, key string, c *LayerConfig, x graph.ValueID) ([]graph.ValueID, error) {
+	if len(c.Inputs) == 0 {
+		return []graph.ValueID{x}, nil
 	}
-	return containers[c.Type].build(b, path, key, c, x)
+	in := make([]graph.ValueID, len(c.Inputs))
+	for i, name := range c.Inputs {
+		path, found := lookUp(parent, name, func(path string) bool { _, ok := b.outputs[path]; return ok })
+		switch {
+		case found:
+			in[i] = b.outputs[path]
+		case name == modelInput:
+			in[i] = b.g.Input()
+		default:
+			return nil, usererr.List{{Key: fmt.Sprintf("%s.inputs[%d]", key, i), Detail: fmt.Sprintf("there is no part %q", name), Help: "parts are counted from 0"}}.Err()
+		}
+	}
+	return in, nil
+}
+
+// shapes describes named inputs for an error.
+func (b *builder) shapes(c *LayerConfig, in []graph.ValueID) string {
+	if len(c.Inputs) == 0 {
+		return ""
+	}
+	each := make([]string, len(in))
+	for i, id := range in {
+		each[i] = fmt.Sprintf("%s %v", c.Inputs[i], b.g.Shape(id))
+	}
+	return " (inputs: " + strings.Join(each, ", ") + ")"
 }
 
 // freeze takes parameters out of training, by their paths or those of layers

@@ -40,6 +40,7 @@ func (c Config) Problems() usererr.List {
 		atLeast(&l, fmt.Sprintf("hidden[%d]", i), w, 1)
 	}
 	checkLayers(&l, "layers", c.Layers)
+	checkNames(&l, c.Layers)
 	return l
 }
 
@@ -77,6 +78,7 @@ func (c *LayerConfig) problems() (l usererr.List) {
 		d = &op.Definition{Name: graph.Op(c.Type), Keys: box.keys()}
 	}
 	l = d.Problems(c.arguments())
+	c.checkArity(d, &l)
 	slices.SortStableFunc(l, func(a, b usererr.Problem) int { return strings.Compare(a.Key, b.Key) })
 	return l
 }

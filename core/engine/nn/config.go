@@ -24,6 +24,10 @@ type LayerConfig struct {
 	Name string  `toml:"name"`    // path in the state dict; default: the index within its parent
 	Args op.Args `toml:",inline"` // the operation's own keys, those that are given
 
+	// Inputs name the layers whose outputs this one reads; empty: the layer before.
+	// See names.go.
+	Inputs []string `toml:"inputs"`
+
 	Layers    []LayerConfig `toml:"layers"`    // sequential, residual
 	LayerDrop *float64      `toml:"layerdrop"` // residual: probability that a training pass leaves the layers out, and keeps the shortcut alone
 	Shortcut  []LayerConfig `toml:"shortcut"`  // residual; empty: identity

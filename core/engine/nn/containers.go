@@ -49,17 +49,21 @@ func buildResidual(b *builder, path, key string, c *LayerConfig, x graph.ValueID
 	if err != nil {
 		return graph.None, err
 	}
-	parent := path
-	for i := range c.Shortcut {
-		if c.Shortcut[i].Name == "" {
-			parent = join(path, "shortcut")
-		}
-	}
-	short, err := b.chain(parent, b.under(key, "shortcut"), c.Shortcut, x)
+	short, err := b.chain(shortcutPath(path, c), b.under(key, "shortcut"), c.Shortcut, x)
 	if err != nil {
 		return graph.None, err
 	}
 	return op.Apply(b.g, op.Add, path, nil, y, short)
+}
+
+// shortcutPath is the parent of a shortcut's layers.
+func shortcutPath(path string, c *LayerConfig) string {
+	for i := range c.Shortcut {
+		if c.Shortcut[i].Name == "" {
+			return join(path, "shortcut")
+		}
+	}
+	return path
 }
 
 // droppable is the main path of a residual, which layerdrop may leave out.

@@ -12,7 +12,8 @@ const Add = graph.Sum
 
 func init() {
 	define(Definition{
-		Name: Add, Doc: "sum of two tensors", Apex: Promote,
+		Name: Add, Doc: "sum of two or more layers of one shape", Apex: Promote,
+		Join: buildAdd, Inputs: [2]int{2, Most},
 		Outputs: func(in []graph.Value, attr any) ([]graph.Value, error) {
 			if x, y := in[0].Spec.Shape, in[1].Spec.Shape; !x.Equal(y) {
 				return nil, fmt.Errorf("the layers give %v and the shortcut %v; fix: add layers to the shortcut that give the same shape", x, y)
@@ -22,6 +23,21 @@ func init() {
 		Gradient: addGradient,
 		Steps:    []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true}},
 	})
+}
+
+// buildAdd adds from the left, as a + b + c does.
+func buildAdd(s *Site, _ Args, in []graph.ValueID) (graph.ValueID, error) {
+	sum := in[0]
+	for _, x := range in[1:] {
+		if have, want := s.G.Shape(x), s.G.Shape(sum); !have.Equal(want) {
+			return graph.None, fmt.Errorf("%s (%s): cannot add %v to %v: the shapes differ", s.Path, Add, have, want)
+		}
+		var err error
+		if sum, err = s.apply(Add, nil, sum, x); err != nil {
+			return graph.None, err
+		}
+	}
+	return sum, nil
 }
 
 // addGradient hands the same gradient to both terms.

@@ -19,6 +19,9 @@ type Site struct {
 	FanOut bool
 }
 
+// Most is the limit of a layer that reads any number of others.
+const Most = 1 << 16
+
 // Apply adds an operation to a graph and returns its first output. Absent
 // inputs are graph.None. The error names layer and operation.
 func Apply(g *graph.Graph, op graph.Op, layer string, attr any, in ...graph.ValueID) (graph.ValueID, error) {

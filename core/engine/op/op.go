@@ -23,6 +23,13 @@ type Definition struct {
 	// operation to x. Nil where users do not write the operation.
 	Build func(s *Site, a Args, x graph.ValueID) (graph.ValueID, error)
 
+	// Join takes the place of Build for a layer that may read several others,
+	// between Inputs[0] and Inputs[1] of them. Parts says that the layer's outputs
+	// are used one by one, as NAME.0, NAME.1 and so on.
+	Join   func(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error)
+	Inputs [2]int
+	Parts  bool
+
 	// Outputs is the shape rule: the outputs' specifications, of one sample where
 	// batched. An absent input is a zero Value. Nil for what only plans have.
 	Outputs func(in []graph.Value, attr any) ([]graph.Value, error)
@@ -159,15 +166,33 @@ func StepOf(op graph.Op) Step {
 
 // Layer is the definition of a type of [[model.layers]]; nil if no operation is one.
 func Layer(typ string) *Definition {
-	if d := definitions[graph.Op(typ)]; d != nil && d.Build != nil {
+	if d := definitions[graph.Op(typ)]; d != nil && d.isLayer() {
 		return d
 	}
 	return nil
 }
 
+func (d *Definition) isLayer() bool { return d.Build != nil || d.Join != nil }
+
+// Arity is how many others a layer reads, at least and at most.
+func (d *Definition) Arity() (least, most int) {
+	if d.Join == nil {
+		return 1, 1
+	}
+	return d.Inputs[0], d.Inputs[1]
+}
+
+// Make adds the layer to a graph. in are as many as Arity says.
+func (d *Definition) Make(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
+	if d.Join != nil {
+		return d.Join(s, a, in)
+	}
+	return d.Build(s, a, in[0])
+}
+
 // Layers lists the types of [[model.layers]] that are operations, sorted by name.
 func Layers() []*Definition {
-	return slices.DeleteFunc(All(), func(d *Definition) bool { return d.Build == nil })
+	return slices.DeleteFunc(All(), func(d *Definition) bool { return !d.isLayer() })
 }
 
 // Plain is the step that a synchronised one takes the place of; others are their own.

@@ -24,6 +24,12 @@ func linear(out int) nn.LayerConfig {
 
 func layer(typ string) nn.LayerConfig { return nn.LayerConfig{Type: typ} }
 
+// reads names a layer's inputs.
+func reads(l nn.LayerConfig, inputs ...string) nn.LayerConfig {
+	l.Inputs = inputs
+	return l
+}
+
 // dropped is a residual whose layers half of the passes leave out.
 func dropped(ls ...nn.LayerConfig) nn.LayerConfig {
 	return nn.LayerConfig{Type: "residual", LayerDrop: ptr(0.5), Layers: ls}
@@ -75,7 +81,9 @@ var gradCases = map[string]gradCase{
 		linear(6), {Type: "residual", Layers: layers{layer("sigmoid")}}}, Shortcut: layers{layer("tanh"), {Type: "residual", Layers: layers{linear(6)}}}}, linear(10)}},
 	"layerdrop":  {layers: layers{layer("flatten"), linear(6), dropped(linear(6)), dropped(linear(6), layer("tanh"), dropped(linear(6))), dropped(linear(6)), dropped(linear(6)), linear(10)}},
 	"sequential": {layers: layers{{Type: "sequential", Name: "body", Layers: layers{layer("flatten"), linear(5), layer("tanh")}}, linear(10)}},
-	"mse":        {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
+	"two branches": {layers: layers{{Type: "conv2d", Name: "stem", Args: conv(3, 3).Args}, layer("tanh"), conv(2, 2), reads(conv(2, 2), "stem"), reads(layer("sigmoid"), "stem"),
+		reads(layer("add"), "2", "3"), layer("flatten"), linear(6), {Type: "flatten", Name: "flat", Inputs: []string{"4"}}, linear(6), reads(layer("add"), "7", "9", "7"), linear(10)}},
+	"mse": {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }
 
 // Every operation's gradient, as the plan computes it in float64, is the slope

@@ -70,11 +70,12 @@ type Dataset struct {
 
 // Layer is one layer of the model in order.
 type Layer struct {
-	Name       string `json:"name"` // path in the state dict
-	Type       string `json:"type"`
-	Output     string `json:"output"` // shape of one sample's output: "[16,14,14]"
-	Parameters int    `json:"parameters"`
-	FLOPs      int64  `json:"flops"` // forward, per sample; 0: not counted
+	Name       string   `json:"name"` // path in the state dict
+	Type       string   `json:"type"`
+	Output     string   `json:"output"` // shape of one sample's output: "[16,14,14]"
+	Parameters int      `json:"parameters"`
+	FLOPs      int64    `json:"flops"`            // forward, per sample; 0: not counted
+	Inputs     []string `json:"inputs,omitempty"` // layers that it reads; omitted where that is the layer before
 }
 
 // Totals adds up the model.

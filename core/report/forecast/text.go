@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/base/bytesize"
 )
@@ -53,7 +54,7 @@ func (r *Report) layers(p *printer) {
 	t := p.table(3, 4)
 	t.cells("layer", "type", "output", "parameters", "MFLOP/sample")
 	for _, l := range r.Layers {
-		t.cells(l.Name, l.Type, l.Output, group(int64(l.Parameters)), megaflops(l.FLOPs))
+		t.cells(l.Name, l.reads(), l.Output, group(int64(l.Parameters)), megaflops(l.FLOPs))
 	}
 	t.cells("total", "", "", group(int64(r.Totals.Parameters)), "")
 	t.flush()
@@ -63,6 +64,14 @@ func (r *Report) layers(p *printer) {
 	if r.Totals.FLOPs > 0 {
 		p.line("%.2f GFLOP per step and rank", float64(r.Totals.FLOPs)/1e9)
 	}
+}
+
+// reads is the layer's type, with what it reads where that is not the layer before.
+func (l *Layer) reads() string {
+	if len(l.Inputs) == 0 {
+		return l.Type
+	}
+	return l.Type + " (" + strings.Join(l.Inputs, ", ") + ")"
 }
 
 func (r *Report) buckets(p *printer) {
