@@ -138,7 +138,7 @@ func TestBatchTooSmallForTheModelIsAMistake(t *testing.T) {
 			{Type: "conv2d", Args: op.Args{"out_channels": three, "kernel_size": op.Pair{4, 4}}}, {Type: "batchnorm2d"}, {Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": three}},
 		}}
 	}, trainToTheEnd)
-	if l := usererr.Problems(errs[0]); l == nil || !strings.Contains(errs[0].Error(), "planning batches of 1: plan: 1 (batchnorm2d): a batch of one image with one pixel has no variance") {
+	if l := usererr.Problems(errs[0]); l == nil || !strings.Contains(errs[0].Error(), "planning batches of 1: plan: 1 (batchnorm2d): a batch of one sample with one element per channel has no variance") {
 		t.Errorf("%v", errs[0])
 	}
 }

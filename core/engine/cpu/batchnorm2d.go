@@ -31,7 +31,8 @@ func unwantedGrad(s *plan.Step, _ int) int {
 	return s.In[0].Spec.Shape.Elems()
 }
 
-func planes(s tensor.Shape) (n, c, hw int) { return s[0], s[1], s[2] * s[3] }
+// planes are the sizes of a batch [n, c, ...] as norms take it: n·c planes of hw elements.
+func planes(s tensor.Shape) (n, c, hw int) { return s[0], s[1], s[2:].Elems() }
 
 func bindBatchNorm[T kernel.Float](b *binder[T]) job {
 	if !b.s.Train {

@@ -108,6 +108,14 @@ func batchNorms(r *rig) {
 			r.each(shapeName(s[:]...)+"_half_parameters", func(r *rig) { batchNorm(r, s, r.d) })
 		}
 	}
+	for _, pixels := range [][]int{{}, {9}} { // features and signals
+		r.each(shapeName(append([]int{5, 70}, pixels...)...), func(r *rig) {
+			b := newBatchNorm(r, 5, 70, 1, tensor.Shape(pixels).Elems(), r.base)
+			b.x = r.given(b.x.v, append([]int{5, 70}, pixels...)...)
+			b.train(r)
+			b.backward(r, op.BatchNormGrad, r.base)
+		})
+	}
 	r.each("without_affine", func(r *rig) {
 		b := newBatchNorm(r, 3, 4, 5, 5, r.base)
 		b.weight, b.bias = nil, nil

@@ -23,34 +23,47 @@ func layerNorm(r *rig, rows, cols int) {
 	weight, bias, dy := r.normalAs(r.base, cols), r.normalAs(r.base, cols), r.normal(rows, cols)
 	mean, variance, mag := b.moments(b.x.v)
 	plain := b.apply(mean, variance, mag)
-	y := newWant(rows * cols)
-	y.terms = plain.terms
-	for i := range y.v {
-		j := i % cols
-		y.v[i] = plain.v[i]*weight.v[j] + bias.v[j]
-		y.mag[i] = plain.mag[i]*math.Abs(weight.v[j]) + math.Abs(bias.v[j])
-	}
+	column := func(i int) int { return i % cols }
+	y := affineOf(plain, weight.v, bias.v, column)
 	out, mu, inv := r.output(rows, cols), r.outputAs(r.base, rows), r.outputAs(r.base, rows)
 	r.do(op.LayerNorm, a, []*arg{b.x, weight, bias}, []*arg{out, mu, inv})
 	r.check("y", out, y)
 	r.do(op.LayerNorm, a, []*arg{b.x, nil, nil}, []*arg{out, mu, inv})
 	r.check("y without affine", out, plain)
 
-	mean, scale := r.now(mu), r.now(inv)
-	dw, db := newWant(cols), newWant(cols)
-	weighted := make([]float64, rows*cols)
-	for i, g := range dy.v {
-		row, j := i/cols, i%cols
-		dw.add(j, g*(b.x.v[i]-mean[row])*scale[row])
-		dw.mag[j] += math.Abs(g*mean[row]) * scale[row]
-		db.add(j, g)
-		weighted[i] = g * weight.v[j]
-	}
-	dx, _, _ := b.slopes(weighted, mean, scale, float64(cols))
-	dw.terms, db.terms = normTerms+float64(rows), float64(rows)
+	dx, dw, db := b.weightedSlopes(dy.v, weight.v, r.now(mu), r.now(inv), column)
 	gx, gw, gb := r.output(rows, cols), r.gradient(r.base, cols), r.gradient(r.base, cols)
 	in := []*arg{b.x, dy, mu, inv, weight}
 	r.gradients(op.LayerNormGrad, a, in, []*arg{gx, gw, gb}, wanted{"dx", gx, dx}, wanted{"dweight", gw, dw}, wanted{"dbias", gb, db})
 	r.do(op.LayerNormGrad, a, in, []*arg{dy, gw, gb})
 	r.check("dx over dy", dy, dx)
+}
+
+// affineOf is y·weight + bias, of the parameter that belongs to each element.
+func affineOf(y want, weight, bias []float64, parameter func(i int) int) want {
+	out := newWant(len(y.v))
+	out.terms = y.terms
+	for i := range y.v {
+		j := parameter(i)
+		out.v[i] = y.v[i]*weight[j] + bias[j]
+		out.mag[i] = y.mag[i]*math.Abs(weight[j]) + math.Abs(bias[j])
+	}
+	return out
+}
+
+// weightedSlopes are the gradients of a norm whose channels are not those of its parameters.
+func (b *bn) weightedSlopes(dy, weight, mean, scale []float64, parameter func(i int) int) (dx, dw, db want) {
+	dw, db = newWant(len(weight)), newWant(len(weight))
+	weighted := make([]float64, len(dy))
+	for i, g := range dy {
+		ch, j := b.channel(i), parameter(i)
+		dw.add(j, g*(b.x.v[i]-mean[ch])*scale[ch])
+		dw.mag[j] += math.Abs(g*mean[ch]) * scale[ch]
+		db.add(j, g)
+		weighted[i] = g * weight[j]
+	}
+	dx, _, _ = b.slopes(weighted, mean, scale, float64(b.hw))
+	terms := float64(len(dy) / len(weight))
+	dw.terms, db.terms = normTerms+terms, terms
+	return dx, dw, db
 }

@@ -29,12 +29,8 @@ type BatchNormAttr struct {
 func init() {
 	define(Definition{
 		Name: BatchNorm, Doc: "batch normalisation of each channel over batch and pixels, with running statistics for evaluation (Ioffe and Szegedy, 2015)",
-		Keys: []Key{
-			{Name: "num_features", Min: 1, Doc: "input channels; optional, checked against the inferred shape"},
-			epsKey, momentumKey,
-			{Name: "affine", Kind: Bool, Doc: "learn a scale and a bias per channel; default true"},
-		},
-		Build: buildBatchNorm, Outputs: batchNormOutputs, Gradient: normGradient,
+		Keys:  batchNormKeys,
+		Build: buildBatchNorm2D, Outputs: batchNormOutputs, Gradient: normGradient,
 		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
 		Steps: []Step{
 			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true},
@@ -53,14 +49,27 @@ func init() {
 var (
 	epsKey      = Key{Name: "eps", Kind: Float, Default: 1e-5, Positive: true, Doc: "added to the variance; default 1e-5"}
 	momentumKey = Key{Name: "momentum", Kind: Float, Default: 0.1, Range: [2]float64{0, 1}, Doc: "weight of a batch in the running statistics; default 0.1"}
+
+	normAffineKey = Key{Name: "affine", Kind: Bool, Doc: "learn a scale and a bias per channel; default true"}
+	batchNormKeys = []Key{
+		{Name: "num_features", Min: 1, Doc: "input channels; optional, checked against the inferred shape"},
+		epsKey, momentumKey, normAffineKey,
+	}
 )
+
+func buildBatchNorm2D(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+	if _, _, _, err := images(s.G.Values[x]); err != nil {
+		return graph.None, fmt.Errorf("%s (%s): %w", s.Path, BatchNorm, err)
+	}
+	return buildBatchNorm(s, a, x)
+}
 
 func buildBatchNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 	n := s.dim(x, 0)
 	if err := s.expect(a, "num_features", n); err != nil {
 		return graph.None, err
 	}
-	affine, channels := a.bool("affine", true), tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{n}}
+	affine, channels := a.bool(normAffineKey.Name, true), tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{n}}
 	weight := s.param(affine, "weight", graph.NormWeight, 0, n)
 	bias := s.param(affine, "bias", graph.NormBias, 0, n)
 	mean := s.buffer("running_mean", channels, 0)
@@ -69,19 +78,16 @@ func buildBatchNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 	return s.apply(BatchNorm, BatchNormAttr{Eps: a.float(epsKey), Momentum: a.float(momentumKey)}, x, weight, bias, mean, variance, batches)
 }
 
-// batchNormOutputs reads x [C, H, W], weight and bias [C] or none, running mean
+// batchNormOutputs reads x [C], [C, L] or [C, H, W], weight and bias [C] or none, running mean
 // and variance [C] and the number of batches. It gives y, and the batch's mean
 // and 1/σ for the gradient.
 func batchNormOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
-	c, h, w, err := images(in[0])
-	if err != nil {
-		return nil, err
-	}
-	if n := in[3].Spec.Shape[0]; n != c {
-		return nil, fmt.Errorf("normalises %d channels, but the input has %d", n, c)
+	x, c := in[0].Spec.Shape, in[3].Spec.Shape[0]
+	if len(x) == 0 || x[0] != c {
+		return nil, fmt.Errorf("normalises %d channels, but the input is %v", c, x)
 	}
 	statistic := graph.Value{Spec: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{c}}, Wide: true}
-	return []graph.Value{output(c, h, w), statistic, statistic}, nil
+	return []graph.Value{output(x...), statistic, statistic}, nil
 }
 
 // normGradient reads x, dy, mean, 1/σ and the weight; it writes dx, dweight and dbias.
@@ -101,8 +107,8 @@ func normGradient(b *graph.Backward, n *graph.Node) {
 // hasVariance refuses to train where there is no variance. Over several ranks there is, until all but one have
 // run out of data.
 func hasVariance(x tensor.Shape) error {
-	if x[0]*x[2]*x[3] == 1 {
-		return errors.New("a batch of one image with one pixel has no variance; fix: choose a batch size that leaves no batch with a single image, including the last one of an epoch")
+	if x[0]*x[2:].Elems() == 1 {
+		return errors.New("a batch of one sample with one element per channel has no variance; fix: choose a batch size that leaves no batch with a single sample, including the last one of an epoch")
 	}
 	return nil
 }

@@ -15,13 +15,13 @@ type images struct {
 	shares   int  // the same for kernels whose blocks' sums are merged
 }
 
-// images of a shape [n, c, h, w]. In channels-last layout a plane is one element, and
+// images of a shape [n, c, ...]. In channels-last layout a plane is one element, and
 // a block reads neighbouring channels together.
 func (b *binder) images(s tensor.Shape) images { return b.imagesOf(s, b.last()) }
 
 // imagesOf is images for a given layout.
 func (b *binder) imagesOf(s tensor.Shape, last bool) images {
-	v := images{n: s[0], c: s[1], hw: s[2] * s[3], lanes: 1}
+	v := images{n: s[0], c: s[1], hw: s[2:].Elems(), lanes: 1}
 	if last {
 		v.n, v.hw, v.lanes, v.fours = v.n*v.hw, 1, 32, v.c%4 == 0
 		for v.fours && v.lanes > 1 && 4*(v.lanes/2) >= v.c {

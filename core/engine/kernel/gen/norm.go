@@ -5,9 +5,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// norm has the passes of batch and layer norm, and sums those of float32 in float64.
+// norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
 var (
-	norm = all(subMulAdd, normGrad, subMulAddRows, normGradRows)
+	norm = all(subMulAdd, normGrad, subMulAddRows, normGradRows, groupGradRows, columnMoments, columnSums, columnAffine, columnGrad)
 	sums = all(sum, sumSqDiff, sumAndDot)
 )
 
@@ -83,6 +83,119 @@ func normGradRows(a *asm) {
 			store(g, operand.Mem{Base: p[2]})
 		})
 	}, x, dy, dx)
+}
+
+// groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
+// where its statistics do not.
+func groupGradRows(a *asm) {
+	a.function("groupGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, gain, slope, shift, dx *float32, bytes int)",
+		"computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.")
+	x, dy, dx := a.gp("x"), a.gp("dy"), a.gp("dx")
+	factors := []reg.GPVirtual{a.gp("mean"), a.gp("gain"), a.gp("slope"), a.gp("shift")}
+	a.eachRow(func() {
+		f := a.rowFactors(factors)
+		a.row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.vec(), a.vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, g)
+			a.sub(f[0], v, v)
+			a.mul(f[2], v, v)
+			a.mul(f[1], g, g)
+			a.add(v, g, g)
+			a.add(f[3], g, g)
+			store(g, operand.Mem{Base: p[2]})
+		})
+	}, x, dy, dx)
+}
+
+// Columns are the channels of a batch norm whose planes have one element: rows are samples,
+// and what belongs to a channel lies along a row.
+
+// overColumns emits a kernel that runs body for every vector of every row. Pointers by the
+// first names move on from row to row; those by the others start again at each.
+func overColumns(a *asm, along, across []string, body func(rows, columns []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
+	var moving []reg.GPVirtual
+	for _, name := range along {
+		moving = append(moving, a.gp(name))
+	}
+	a.eachRow(func() {
+		all := append([]reg.GPVirtual{}, moving...)
+		for _, name := range across {
+			all = append(all, a.gp(name))
+		}
+		a.row("row", all, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			m := make([]operand.Mem, len(p))
+			for i := range p {
+				m[i] = operand.Mem{Base: p[i]}
+			}
+			body(m[:len(along)], m[len(along):], load, store)
+		})
+	}, moving...)
+}
+
+func columnMoments(a *asm) {
+	a.function("columnMoments", "func(rows int, x *float32, vectors, rest int, tail uintptr, center, sums, squares *float32, bytes int)",
+		"adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.")
+	overColumns(a, []string{"x"}, []string{"center", "sums", "squares"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, w := a.vec(), a.vec()
+		load(r[0], v)
+		load(c[0], w)
+		a.sub(w, v, v)
+		load(c[1], w)
+		a.add(v, w, w)
+		store(w, c[1])
+		load(c[2], w)
+		a.fma(v, v, w)
+		store(w, c[2])
+	})
+}
+
+func columnSums(a *asm) {
+	a.function("columnSums", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
+		"adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "dy"}, []string{"mean", "sums", "dots"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, g, w := a.vec(), a.vec(), a.vec()
+		load(r[0], v)
+		load(r[1], g)
+		load(c[0], w)
+		a.sub(w, v, v)
+		load(c[1], w)
+		a.add(g, w, w)
+		store(w, c[1])
+		load(c[2], w)
+		a.fma(g, v, w)
+		store(w, c[2])
+	})
+}
+
+func columnAffine(a *asm) {
+	a.function("columnAffine", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
+		"computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "y"}, []string{"mean", "scale", "shift"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		f, v := affine{a.vec(), a.vec(), a.vec()}, a.vec()
+		load(r[0], v)
+		load(c[0], f.mean)
+		load(c[1], f.scale)
+		load(c[2], f.shift)
+		a.affine(f, v)
+		store(v, r[1])
+	})
+}
+
+func columnGrad(a *asm) {
+	a.function("columnGrad", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "dy", "dx"}, []string{"mean", "meanDy", "slope", "scale"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		f, v, g := normGradient{a, a.vec(), a.vec(), a.vec(), a.vec()}, a.vec(), a.vec()
+		load(r[0], v)
+		load(r[1], g)
+		for i, w := range []reg.VecVirtual{f.mean, f.meanDy, f.slope, f.scale} {
+			load(c[i], w)
+		}
+		f.slopes(v)
+		f.output(v, g)
+		store(g, r[2])
+	})
 }
 
 // normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.

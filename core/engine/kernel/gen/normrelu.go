@@ -1,6 +1,9 @@
 package main
 
 import (
+	"strings"
+
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
@@ -12,6 +15,9 @@ func normReLU(a *asm) {
 	gradSums(a, false, false)
 	gradSums(a, true, false)
 	gradSums(a, true, true)
+	gradSumsRows(a, false, false)
+	gradSumsRows(a, true, false)
+	gradSumsRows(a, true, true)
 	reluNormGrad(a)
 }
 
@@ -112,6 +118,48 @@ func gradSums(a *asm, relu, store bool) {
 	a.Store(a.total(sums[0]).AsX(), a.Return("total"))
 	a.Store(a.total(dots[0]).AsX(), a.Return("dot"))
 	a.ret()
+}
+
+// gradSumsRows is gradSums of planes that lie side by side, in an order of its own.
+func gradSumsRows(a *asm, relu, store bool) {
+	name, params, doc := "normSumsRows", []string{"x", "dy"}, "Σdy and Σdy·(x−mean)"
+	switch {
+	case store:
+		name, params, doc = "reluSumsToRows", []string{"x", "dy", "y", "d"}, "Σd and Σd·(x−mean), where d is dy where y > 0, and stores d,"
+	case relu:
+		name, params, doc = "reluSumsRows", []string{"x", "dy", "y"}, "Σd and Σd·(x−mean), where d is dy where y > 0,"
+	}
+	a.function(name, "func(rows int, "+strings.Join(params, ", ")+" *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
+		"computes "+doc+" of rows of bytes, each with its own mean.")
+	var moving []reg.GPVirtual
+	for _, p := range params {
+		moving = append(moving, a.gp(p))
+	}
+	sums, dots, means, zero := a.gp("sums"), a.gp("dots"), []reg.GPVirtual{a.gp("mean")}, a.vec()
+	a.zero(zero)
+	a.eachRow(func() {
+		mean, sum, dot := a.rowFactors(means)[0], a.vec(), a.vec()
+		a.zero(sum)
+		a.zero(dot)
+		a.row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), to func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.vec(), a.vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, g)
+			if relu {
+				y := a.vec()
+				load(operand.Mem{Base: p[2]}, y)
+				a.keepAbove(y, zero, g)
+			}
+			if store {
+				to(g, operand.Mem{Base: p[3]})
+			}
+			a.sub(mean, v, v)
+			a.add(g, sum, sum)
+			a.fma(g, v, dot)
+		})
+		a.storeOne(a.total(sum), sums)
+		a.storeOne(a.total(dot), dots)
+	}, moving...)
 }
 
 func reluNormGrad(a *asm) {

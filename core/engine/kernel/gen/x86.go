@@ -218,6 +218,18 @@ func (a *asm) passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
 	}
 }
 
+// keepAbove replaces g by zeros but where y > 0 or NaN, and takes y.
+func (a *asm) keepAbove(y, zero, g reg.VecVirtual) {
+	if a.lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(notLessOrEqual), zero, y, k)
+		a.VMOVAPS_Z(g, k, g)
+		return
+	}
+	a.VCMPPS(operand.U8(notLessOrEqual), zero, y, y)
+	a.VANDPS(y, g, g)
+}
+
 // lower is the half of a register that 16-bit elements of its lanes take.
 func (a *asm) lower(v reg.VecVirtual) reg.VecVirtual {
 	if a.lanes == 16 {

@@ -16,6 +16,10 @@ func BatchNormStats[T kernel.Float](n, c, hw int, x, mean, variance []T) {
 
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []T) {
+	if inColumns[T](hw) {
+		columnStats(lo, hi, n, c, x, mean, variance)
+		return
+	}
 	size := newPlaneSize[T](hw, c*hw)
 	channelMoments(lo, hi, n, c, hw, func(at int) moments {
 		if plane := x[at:][:hw]; kernel.HasVectors[T]() {
@@ -53,6 +57,9 @@ const (
 
 // channelBlock is the number of channels of a block, if a pass looks at so many images of hw pixels.
 func channelBlock(n, hw, images int) int {
+	if hw == 1 {
+		return mostChannels // a cache line holds several
+	}
 	return min(mostChannels, max(1, blockElems/(n*hw*images)))
 }
 
@@ -117,6 +124,10 @@ func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, 
 		for lo := 0; lo < c; lo += applyChannels {
 			hi := min(lo+applyChannels, c)
 			affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+			if hw == 1 {
+				columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], nil, false, y[lo:])
+				continue
+			}
 			for i := range n {
 				at := (i*c + lo) * hw
 				subMulAddPlanes(hi-lo, hw, x[at:], mean[lo:], scale[:], shift[:], y[at:])
@@ -192,17 +203,25 @@ func BatchNormGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, 
 // add up between each other for a synchronised batch norm. dbeta is the first
 // and dgamma the second times invstd.
 func BatchNormGradReduce[T kernel.Float](n, c, hw int, x, dy, mean, sumDy, sumDyXmu []T) {
-	for ch := range c {
-		a, b := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
-		sumDy[ch], sumDyXmu[ch] = T(a), T(b)
+	for lo := 0; lo < c; lo += mostChannels {
+		hi := min(lo+mostChannels, c)
+		sums, dots := blockSums(lo, hi, n, c, hw, x, nil, dy, mean, nil)
+		for ch := lo; ch < hi; ch++ {
+			sumDy[ch], sumDyXmu[ch] = T(sums[ch-lo]), T(dots[ch-lo])
+		}
 	}
 }
 
 // BatchNormGradInput computes dx from sums over count elements per channel, of
 // which n·hw are here. dx may be dy.
 func BatchNormGradInput[T kernel.Float](n, c, hw int, count float64, x, dy, mean, invstd, gamma, sumDy, sumDyXmu, dx []T) {
-	for ch := range c {
-		batchNormInput(n, c, hw, ch, count, x, dy, mean[ch], invstd[ch], gamma, float64(sumDy[ch]), float64(sumDyXmu[ch]), dx)
+	for lo := 0; lo < c; lo += mostChannels {
+		hi := min(lo+mostChannels, c)
+		var sums, dots [mostChannels]float64
+		for ch := lo; ch < hi; ch++ {
+			sums[ch-lo], dots[ch-lo] = float64(sumDy[ch]), float64(sumDyXmu[ch])
+		}
+		blockInput(lo, hi, n, c, hw, count, x, nil, dy, mean, invstd, gamma, dx, nil, &sums, &dots)
 	}
 }
 
@@ -259,20 +278,6 @@ func planeSums[T kernel.Float](dy, x []T, mean T, ahead int) (sum, dot float64) 
 		dot += float64(dy[i]) * (float64(x[i]) - float64(mean))
 	}
 	return sum, dot
-}
-
-// batchNormInput writes dx = (dy − Σdy/m − (x−mean)·invstd²·Σdy(x−mean)/m)·invstd·gamma of one channel.
-func batchNormInput[T kernel.Float](n, c, hw, ch int, count float64, x, dy []T, mean, invstd T, gamma []T, sumDy, sumDyXmu float64, dx []T) {
-	scale := invstd
-	if gamma != nil {
-		scale *= gamma[ch]
-	}
-	meanDy := T(sumDy / count)
-	slope := T(sumDyXmu / count * float64(invstd) * float64(invstd))
-	for i := range n {
-		o := (i*c + ch) * hw
-		normGrad(x[o:][:hw], dy[o:][:hw], mean, meanDy, slope, scale, dx[o:][:hw])
-	}
 }
 
 // subMulAdd computes y = (x−mean)·scale + shift.

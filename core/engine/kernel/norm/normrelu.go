@@ -9,6 +9,15 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
 // x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormReLU[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
+	if inColumns[T](hw) {
+		var scale, shift [mostChannels]T
+		for lo := 0; lo < c; lo += mostChannels {
+			hi := min(lo+mostChannels, c)
+			affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+			columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], from(residual, lo), true, y[lo:])
+		}
+		return
+	}
 	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
 		normReLU(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, y[at:][:hw])
 	})
@@ -31,33 +40,56 @@ func BatchNormReLUGradOf[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, i
 
 // normGradBlock takes the sums of a block of channels, and then their dx. y is nil without a ReLU.
 func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
-	var sums, dots [mostChannels]float64
-	for i := range n {
-		for ch := lo; ch < hi; ch++ {
-			at := (i*c + ch) * hw
-			var a, b float64
-			if y == nil {
-				a, b = planeSums(dy[at:][:hw], x[at:][:hw], mean[ch], c*hw)
-			} else {
-				a, b = reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[ch], part(d, at, hw), c*hw)
-			}
-			sums[ch-lo] += a
-			dots[ch-lo] += b
-		}
+	sums, dots := blockSums(lo, hi, n, c, hw, x, y, dy, mean, d)
+	for ch := lo; ch < hi; ch++ {
+		storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[ch-lo], accumulate)
 	}
+	blockInput(lo, hi, n, c, hw, float64(n*hw), x, y, dy, mean, invstd, gamma, dx, d, &sums, &dots)
+}
+
+// blockSums computes Σd and Σd·(x−mean) of channels [lo, hi), at most mostChannels. d is dy,
+// or what passes the ReLU with output y, which is stored if there is a place for it.
+func blockSums[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, d []T) (sums, dots [mostChannels]float64) {
+	if inColumns[T](hw) {
+		return columnSums(columns{n, c, hi - lo}, x[lo:], from(y, lo), dy[lo:], mean[lo:], from(d, lo))
+	}
+	for i := range n {
+		at := (i*c + lo) * hw
+		planesSums(hw, c*hw, x[at:], from(y, at), dy[at:], mean[lo:hi], from(d, at), sums[:], dots[:])
+	}
+	return sums, dots
+}
+
+// from is x without its first elements, nil if x is.
+func from[T any](x []T, at int) []T {
+	if x == nil {
+		return nil
+	}
+	return x[at:]
+}
+
+// blockInput computes dx = (d − Σd/count − (x−mean)·invstd²·Σd(x−mean)/count)·invstd·gamma of
+// channels [lo, hi), from the sums of blockSums or of all ranks.
+func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, mean, invstd, gamma, dx, d []T, sums, dots *[mostChannels]float64) {
 	var scale, meanDy, slope [mostChannels]T
-	count := float64(n * hw)
 	for ch := lo; ch < hi; ch++ {
 		j := ch - lo
-		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sums[j], accumulate)
 		scale[j], _ = affine(ch, invstd, gamma, nil)
 		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 	}
+	whole := dyOrGated(y, dy, d)
+	if inColumns[T](hw) {
+		if whole != nil {
+			y, dy = nil, whole
+		}
+		columnInput(columns{n, c, hi - lo}, x[lo:], from(y, lo), dy[lo:], mean[lo:], meanDy[:], slope[:], scale[:], dx[lo:])
+		return
+	}
 	for i := range n {
-		if from := dyOrGated(y, dy, d); from != nil && kernel.HasVectors[T]() {
+		if whole != nil && kernel.HasVectors[T]() {
 			at := (i*c + lo) * hw
-			normGradPlanes(hi-lo, hw, x[at:], from[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
+			normGradPlanes(hi-lo, hw, x[at:], whole[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
 			continue
 		}
 		for ch := lo; ch < hi; ch++ {
@@ -103,6 +135,47 @@ func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
 			v = 0
 		}
 		y[i] = v
+	}
+}
+
+// planesSums adds Σd and Σd·(x−mean) of planes that lie side by side, one for each mean. d is
+// dy, or what passes the ReLU with output y, which is stored if there is a place for it. The
+// planes to come are so many elements ahead.
+func planesSums[T kernel.Float](hw, ahead int, x, y, dy, mean, d []T, sums, dots []float64) {
+	const short = 256 // longer planes have kernels that add up more at a time
+	if hw <= short && kernel.HasVectors[T]() {
+		shortSums(hw, x, y, dy, mean, d, sums, dots)
+		return
+	}
+	for j := range mean {
+		var a, b float64
+		if at := j * hw; y == nil {
+			a, b = planeSums(dy[at:][:hw], x[at:][:hw], mean[j], ahead)
+		} else {
+			a, b = reluSums(y[at:][:hw], dy[at:][:hw], x[at:][:hw], mean[j], part(d, at, hw), ahead)
+		}
+		sums[j] += a
+		dots[j] += b
+	}
+}
+
+// shortSums is planesSums in vectors, at most mostChannels planes in one call.
+func shortSums[T kernel.Float](hw int, x, y, dy, mean, d []T, sums, dots []float64) {
+	var sum, dot [mostChannels]T
+	lanes := kernel.Lanes()
+	rows, vectors, rest, tail := len(mean), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes)
+	px, pdy, center, ps, pd := kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(mean), kernel.Ptr32(sum[:]), kernel.Ptr32(dot[:])
+	switch {
+	case y == nil:
+		vecNormSumsRows(rows, px, pdy, vectors, rest, tail, center, ps, pd, 4*hw)
+	case d == nil:
+		vecReLUSumsRows(rows, px, pdy, kernel.Ptr32(y), vectors, rest, tail, center, ps, pd, 4*hw)
+	default:
+		vecReLUSumsToRows(rows, px, pdy, kernel.Ptr32(y), kernel.Ptr32(d), vectors, rest, tail, center, ps, pd, 4*hw)
+	}
+	for j := range mean {
+		sums[j] += float64(sum[j])
+		dots[j] += float64(dot[j])
 	}
 }
 

@@ -40,6 +40,51 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	}
 }
 
+// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		groupGradRowsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)
+	} else {
+		groupGradRowsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)
+	}
+}
+
+// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+func vecColumnMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
+	if kernel.Wide() {
+		columnMomentsAVX512(rows, x, vectors, rest, uintptr(tail), center, sums, squares, bytes)
+	} else {
+		columnMomentsAVX2(rows, x, vectors, rest, uintptr(tail), center, sums, squares, bytes)
+	}
+}
+
+// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+func vecColumnSums(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		columnSumsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		columnSumsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecColumnAffine computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
+func vecColumnAffine(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		columnAffineAVX512(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	} else {
+		columnAffineAVX2(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
+// vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
+func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		columnGradAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	} else {
+		columnGradAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	}
+}
+
 // vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
 	if kernel.Wide() {
@@ -106,6 +151,33 @@ func vecReLUSumsTo(y *float32, dy *float32, x *float32, mean float32, d *float32
 		return reluSumsToAVX512(y, dy, x, mean, d, n, ahead)
 	}
 	return reluSumsToAVX2(y, dy, x, mean, d, n, ahead)
+}
+
+// vecNormSumsRows computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
+func vecNormSumsRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		normSumsRowsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		normSumsRowsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUSumsRows computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean.
+func vecReLUSumsRows(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluSumsRowsAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluSumsRowsAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUSumsToRows computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean.
+func vecReLUSumsToRows(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluSumsToRowsAVX512(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluSumsToRowsAVX2(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
 }
 
 // vecReLUNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.

@@ -26,6 +26,31 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	kernel.NoVectors()
 }
 
+// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+func vecColumnMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+func vecColumnSums(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnAffine computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
+func vecColumnAffine(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
+func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
 	kernel.NoVectors()
@@ -68,6 +93,21 @@ func vecReLUSums(y *float32, dy *float32, x *float32, mean float32, n int, ahead
 func vecReLUSumsTo(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32) {
 	kernel.NoVectors()
 	return
+}
+
+// vecNormSumsRows computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
+func vecNormSumsRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUSumsRows computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean.
+func vecReLUSumsRows(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUSumsToRows computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean.
+func vecReLUSumsToRows(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
 }
 
 // vecReLUNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.

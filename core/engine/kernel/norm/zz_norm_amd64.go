@@ -22,6 +22,31 @@ func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// groupGradRowsAVX2 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func groupGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+
+// columnMomentsAVX2 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+//
+//go:noescape
+func columnMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsAVX2 adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+//
+//go:noescape
+func columnSumsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnAffineAVX2 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnGradAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnGradAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
 // subMulAddAVX512 computes y = (x−mean)·scale + shift. n is a multiple of 16.
 //
 //go:noescape
@@ -41,3 +66,28 @@ func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintp
 //
 //go:noescape
 func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// groupGradRowsAVX512 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func groupGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+
+// columnMomentsAVX512 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+//
+//go:noescape
+func columnMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsAVX512 adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+//
+//go:noescape
+func columnSumsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnAffineAVX512 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnGradAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnGradAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

@@ -202,6 +202,322 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func groupGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+// Requires: AVX
+TEXT ·groupGradRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ gain+56(FP), SI
+	MOVQ slope+64(FP), DI
+	MOVQ shift+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS (R8), Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+24(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Y4
+	VMOVUPS (R12), Y5
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VMULPS  Y1, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VADDPS  Y3, Y5, Y5
+	VMOVUPS Y5, (R13)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, R13
+	JMP     row
+
+rowTail:
+	MOVQ       rest+32(FP), R10
+	TESTQ      R10, R10
+	JZ         rowDone
+	MOVQ       tail+40(FP), R10
+	VMOVUPS    (R10), Y4
+	VMASKMOVPS (R11), Y4, Y5
+	VMASKMOVPS (R12), Y4, Y6
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y5, Y6, Y6
+	VADDPS     Y3, Y6, Y6
+	VMASKMOVPS Y6, Y4, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	DECQ R9
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·columnMomentsAVX2(SB), NOSPLIT, $0-72
+	MOVQ x+8(FP), AX
+	MOVQ rows+0(FP), CX
+
+rows:
+	MOVQ center+40(FP), DX
+	MOVQ sums+48(FP), BX
+	MOVQ squares+56(FP), SI
+	MOVQ vectors+16(FP), DI
+	MOVQ AX, R8
+	MOVQ BX, BX
+
+row:
+	DECQ        DI
+	JL          rowTail
+	VMOVUPS     (R8), Y0
+	VMOVUPS     (DX), Y1
+	VSUBPS      Y1, Y0, Y0
+	VMOVUPS     (BX), Y1
+	VADDPS      Y0, Y1, Y1
+	VMOVUPS     Y1, (BX)
+	VMOVUPS     (SI), Y1
+	VFMADD231PS Y0, Y0, Y1
+	VMOVUPS     Y1, (SI)
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	ADDQ        $0x20, SI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+24(FP), DI
+	TESTQ       DI, DI
+	JZ          rowDone
+	MOVQ        tail+32(FP), DI
+	VMOVUPS     (DI), Y0
+	VMASKMOVPS  (R8), Y0, Y1
+	VMASKMOVPS  (DX), Y0, Y2
+	VSUBPS      Y2, Y1, Y1
+	VMASKMOVPS  (BX), Y0, Y2
+	VADDPS      Y1, Y2, Y2
+	VMASKMOVPS  Y2, Y0, (BX)
+	VMASKMOVPS  (SI), Y0, Y2
+	VFMADD231PS Y1, Y1, Y2
+	VMASKMOVPS  Y2, Y0, (SI)
+
+rowDone:
+	MOVQ bytes+64(FP), DX
+	ADDQ DX, AX
+	DECQ CX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnSumsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·columnSumsAVX2(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	MOVQ mean+48(FP), BX
+	MOVQ sums+56(FP), SI
+	MOVQ dots+64(FP), DI
+	MOVQ vectors+24(FP), R8
+	MOVQ AX, R9
+	MOVQ CX, R10
+	MOVQ SI, SI
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (R9), Y0
+	VMOVUPS     (R10), Y1
+	VMOVUPS     (BX), Y2
+	VSUBPS      Y2, Y0, Y0
+	VMOVUPS     (SI), Y2
+	VADDPS      Y1, Y2, Y2
+	VMOVUPS     Y2, (SI)
+	VMOVUPS     (DI), Y2
+	VFMADD231PS Y1, Y0, Y2
+	VMOVUPS     Y2, (DI)
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, BX
+	ADDQ        $0x20, SI
+	ADDQ        $0x20, DI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+40(FP), R8
+	VMOVUPS     (R8), Y0
+	VMASKMOVPS  (R9), Y0, Y1
+	VMASKMOVPS  (R10), Y0, Y2
+	VMASKMOVPS  (BX), Y0, Y3
+	VSUBPS      Y3, Y1, Y1
+	VMASKMOVPS  (SI), Y0, Y3
+	VADDPS      Y2, Y3, Y3
+	VMASKMOVPS  Y3, Y0, (SI)
+	VMASKMOVPS  (DI), Y0, Y3
+	VFMADD231PS Y2, Y1, Y3
+	VMASKMOVPS  Y3, Y0, (DI)
+
+rowDone:
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnAffineAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX
+TEXT ·columnAffineAVX2(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	MOVQ mean+40(FP), BX
+	MOVQ scale+48(FP), SI
+	MOVQ shift+56(FP), DI
+	MOVQ vectors+16(FP), R8
+	MOVQ AX, R9
+	MOVQ CX, R10
+	MOVQ SI, SI
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Y3
+	VMOVUPS (BX), Y0
+	VMOVUPS (SI), Y1
+	VMOVUPS (DI), Y2
+	VSUBPS  Y0, Y3, Y3
+	VMULPS  Y1, Y3, Y3
+	VADDPS  Y2, Y3, Y3
+	VMOVUPS Y3, (R10)
+	ADDQ    $0x20, R9
+	ADDQ    $0x20, R10
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	JMP     row
+
+rowTail:
+	MOVQ       rest+24(FP), R8
+	TESTQ      R8, R8
+	JZ         rowDone
+	MOVQ       tail+32(FP), R8
+	VMOVUPS    (R8), Y0
+	VMASKMOVPS (R9), Y0, Y4
+	VMASKMOVPS (BX), Y0, Y1
+	VMASKMOVPS (SI), Y0, Y2
+	VMASKMOVPS (DI), Y0, Y3
+	VSUBPS     Y1, Y4, Y4
+	VMULPS     Y2, Y4, Y4
+	VADDPS     Y3, Y4, Y4
+	VMASKMOVPS Y4, Y0, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnGradAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX
+TEXT ·columnGradAVX2(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ rows+0(FP), BX
+
+rows:
+	MOVQ mean+48(FP), SI
+	MOVQ meanDy+56(FP), DI
+	MOVQ slope+64(FP), R8
+	MOVQ scale+72(FP), R9
+	MOVQ vectors+24(FP), R10
+	MOVQ AX, R11
+	MOVQ CX, R12
+	MOVQ DX, R13
+	MOVQ DI, DI
+	MOVQ R9, R9
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Y4
+	VMOVUPS (R12), Y5
+	VMOVUPS (SI), Y0
+	VMOVUPS (DI), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS (R9), Y3
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VSUBPS  Y1, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VMOVUPS Y5, (R13)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, R13
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	ADDQ    $0x20, R8
+	ADDQ    $0x20, R9
+	JMP     row
+
+rowTail:
+	MOVQ       rest+32(FP), R10
+	TESTQ      R10, R10
+	JZ         rowDone
+	MOVQ       tail+40(FP), R10
+	VMOVUPS    (R10), Y0
+	VMASKMOVPS (R11), Y0, Y5
+	VMASKMOVPS (R12), Y0, Y6
+	VMASKMOVPS (SI), Y0, Y1
+	VMASKMOVPS (DI), Y0, Y2
+	VMASKMOVPS (R8), Y0, Y3
+	VMASKMOVPS (R9), Y0, Y4
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VSUBPS     Y2, Y6, Y6
+	VSUBPS     Y5, Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VMASKMOVPS Y6, Y0, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), SI
+	ADDQ SI, AX
+	ADDQ SI, CX
+	ADDQ SI, DX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func subMulAddAVX512(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·subMulAddAVX512(SB), NOSPLIT, $0-40
@@ -385,6 +701,322 @@ rowDone:
 	ADDQ R10, CX
 	ADDQ R10, DX
 	DECQ R9
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func groupGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·groupGradRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ gain+56(FP), SI
+	MOVQ slope+64(FP), DI
+	MOVQ shift+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	VBROADCASTSS (R8), Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+24(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Z4
+	VMOVUPS (R12), Z5
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VADDPS  Z3, Z5, Z5
+	VMOVUPS Z5, (R13)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, R12
+	ADDQ    $0x40, R13
+	JMP     row
+
+rowTail:
+	MOVQ      rest+32(FP), R10
+	TESTQ     R10, R10
+	JZ        rowDone
+	MOVQ      tail+40(FP), R10
+	KMOVW     R10, K1
+	VMOVUPS.Z (R11), K1, Z4
+	VMOVUPS.Z (R12), K1, Z5
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VMULPS    Z1, Z5, Z5
+	VADDPS    Z4, Z5, Z5
+	VADDPS    Z3, Z5, Z5
+	VMOVUPS   Z5, K1, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	DECQ R9
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·columnMomentsAVX512(SB), NOSPLIT, $0-72
+	MOVQ x+8(FP), AX
+	MOVQ rows+0(FP), CX
+
+rows:
+	MOVQ center+40(FP), DX
+	MOVQ sums+48(FP), BX
+	MOVQ squares+56(FP), SI
+	MOVQ vectors+16(FP), DI
+	MOVQ AX, R8
+	MOVQ BX, BX
+
+row:
+	DECQ        DI
+	JL          rowTail
+	VMOVUPS     (R8), Z0
+	VMOVUPS     (DX), Z1
+	VSUBPS      Z1, Z0, Z0
+	VMOVUPS     (BX), Z1
+	VADDPS      Z0, Z1, Z1
+	VMOVUPS     Z1, (BX)
+	VMOVUPS     (SI), Z1
+	VFMADD231PS Z0, Z0, Z1
+	VMOVUPS     Z1, (SI)
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, SI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+24(FP), DI
+	TESTQ       DI, DI
+	JZ          rowDone
+	MOVQ        tail+32(FP), DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (R8), K1, Z0
+	VMOVUPS.Z   (DX), K1, Z1
+	VSUBPS      Z1, Z0, Z0
+	VMOVUPS.Z   (BX), K1, Z1
+	VADDPS      Z0, Z1, Z1
+	VMOVUPS     Z1, K1, (BX)
+	VMOVUPS.Z   (SI), K1, Z1
+	VFMADD231PS Z0, Z0, Z1
+	VMOVUPS     Z1, K1, (SI)
+
+rowDone:
+	MOVQ bytes+64(FP), DX
+	ADDQ DX, AX
+	DECQ CX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnSumsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·columnSumsAVX512(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	MOVQ mean+48(FP), BX
+	MOVQ sums+56(FP), SI
+	MOVQ dots+64(FP), DI
+	MOVQ vectors+24(FP), R8
+	MOVQ AX, R9
+	MOVQ CX, R10
+	MOVQ SI, SI
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (R9), Z0
+	VMOVUPS     (R10), Z1
+	VMOVUPS     (BX), Z2
+	VSUBPS      Z2, Z0, Z0
+	VMOVUPS     (SI), Z2
+	VADDPS      Z1, Z2, Z2
+	VMOVUPS     Z2, (SI)
+	VMOVUPS     (DI), Z2
+	VFMADD231PS Z1, Z0, Z2
+	VMOVUPS     Z2, (DI)
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, SI
+	ADDQ        $0x40, DI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+40(FP), R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (R9), K1, Z0
+	VMOVUPS.Z   (R10), K1, Z1
+	VMOVUPS.Z   (BX), K1, Z2
+	VSUBPS      Z2, Z0, Z0
+	VMOVUPS.Z   (SI), K1, Z2
+	VADDPS      Z1, Z2, Z2
+	VMOVUPS     Z2, K1, (SI)
+	VMOVUPS.Z   (DI), K1, Z2
+	VFMADD231PS Z1, Z0, Z2
+	VMOVUPS     Z2, K1, (DI)
+
+rowDone:
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnAffineAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·columnAffineAVX512(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	MOVQ mean+40(FP), BX
+	MOVQ scale+48(FP), SI
+	MOVQ shift+56(FP), DI
+	MOVQ vectors+16(FP), R8
+	MOVQ AX, R9
+	MOVQ CX, R10
+	MOVQ SI, SI
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Z3
+	VMOVUPS (BX), Z0
+	VMOVUPS (SI), Z1
+	VMOVUPS (DI), Z2
+	VSUBPS  Z0, Z3, Z3
+	VMULPS  Z1, Z3, Z3
+	VADDPS  Z2, Z3, Z3
+	VMOVUPS Z3, (R10)
+	ADDQ    $0x40, R9
+	ADDQ    $0x40, R10
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	JMP     row
+
+rowTail:
+	MOVQ      rest+24(FP), R8
+	TESTQ     R8, R8
+	JZ        rowDone
+	MOVQ      tail+32(FP), R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (R9), K1, Z3
+	VMOVUPS.Z (BX), K1, Z0
+	VMOVUPS.Z (SI), K1, Z1
+	VMOVUPS.Z (DI), K1, Z2
+	VSUBPS    Z0, Z3, Z3
+	VMULPS    Z1, Z3, Z3
+	VADDPS    Z2, Z3, Z3
+	VMOVUPS   Z3, K1, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func columnGradAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·columnGradAVX512(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ rows+0(FP), BX
+
+rows:
+	MOVQ mean+48(FP), SI
+	MOVQ meanDy+56(FP), DI
+	MOVQ slope+64(FP), R8
+	MOVQ scale+72(FP), R9
+	MOVQ vectors+24(FP), R10
+	MOVQ AX, R11
+	MOVQ CX, R12
+	MOVQ DX, R13
+	MOVQ DI, DI
+	MOVQ R9, R9
+
+row:
+	DECQ    R10
+	JL      rowTail
+	VMOVUPS (R11), Z4
+	VMOVUPS (R12), Z5
+	VMOVUPS (SI), Z0
+	VMOVUPS (DI), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R9), Z3
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VSUBPS  Z1, Z5, Z5
+	VSUBPS  Z4, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VMOVUPS Z5, (R13)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, R12
+	ADDQ    $0x40, R13
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	JMP     row
+
+rowTail:
+	MOVQ      rest+32(FP), R10
+	TESTQ     R10, R10
+	JZ        rowDone
+	MOVQ      tail+40(FP), R10
+	KMOVW     R10, K1
+	VMOVUPS.Z (R11), K1, Z4
+	VMOVUPS.Z (R12), K1, Z5
+	VMOVUPS.Z (SI), K1, Z0
+	VMOVUPS.Z (DI), K1, Z1
+	VMOVUPS.Z (R8), K1, Z2
+	VMOVUPS.Z (R9), K1, Z3
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VSUBPS    Z1, Z5, Z5
+	VSUBPS    Z4, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VMOVUPS   Z5, K1, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), SI
+	ADDQ SI, AX
+	ADDQ SI, CX
+	ADDQ SI, DX
+	DECQ BX
 	JNZ  rows
 	VZEROUPPER
 	RET

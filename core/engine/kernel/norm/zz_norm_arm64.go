@@ -21,3 +21,28 @@ func subMulAddRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr
 //
 //go:noescape
 func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// groupGradRowsNEON computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func groupGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+
+// columnMomentsNEON adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+//
+//go:noescape
+func columnMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsNEON adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+//
+//go:noescape
+func columnSumsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnAffineNEON computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnGradNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnGradNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

@@ -354,3 +354,1092 @@ lanes3one:
 	TBZ	$0, R11, lanes3done
 	FMOVS	F3, 0(R1)
 	B	lanes3done
+
+// func groupGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+TEXT ·groupGradRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	x+8(FP), R10
+	MOVD	dy+16(FP), R9
+	MOVD	dx+80(FP), R8
+	MOVD	mean+48(FP), R7
+	MOVD	gain+56(FP), R6
+	MOVD	slope+64(FP), R5
+	MOVD	shift+72(FP), R4
+	MOVD	rows+0(FP), R3
+rows:
+	VLD1R	(R7), [V7.S4]
+	FMOVS	0(R6), F6
+	FMOVS	0(R5), F5
+	VLD1R	(R4), [V4.S4]
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	MOVD	vectors+24(FP), R11
+	MOVD	R10, R0
+	MOVD	R9, R2
+	MOVD	R8, R1
+row:
+	SUBS	$1, R11, R11
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R11
+	TST	R11, R11
+	BEQ	rowDone
+	MOVD	tail+40(FP), R11
+	MOVWU	64(R11), R11
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R2), (F1, F0)
+lanes2done:
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	TBZ	$3, R11, lanes3
+	FSTPQ	(F1, F0), 0(R1)
+lanes3done:
+rowDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R3, R3
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R2), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R2), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R2), F1
+	B	lanes2done
+lanes3:
+	TBZ	$2, R11, lanes3low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R11, lanes3highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F0, 16(R1)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F1, 0(R1)
+	B	lanes3done
+
+// func columnMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+TEXT ·columnMomentsNEON(SB), NOSPLIT, $0-72
+	MOVD	x+8(FP), R5
+	MOVD	rows+0(FP), R4
+rows:
+	MOVD	center+40(FP), R3
+	MOVD	sums+48(FP), R2
+	MOVD	squares+56(FP), R1
+	MOVD	vectors+16(FP), R6
+	MOVD	R5, R0
+row:
+	SUBS	$1, R6, R6
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R6
+	TST	R6, R6
+	BEQ	rowDone
+	MOVD	tail+32(FP), R6
+	MOVWU	64(R6), R6
+	TBZ	$3, R6, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	TBZ	$3, R6, lanes2
+	FLDPQ	0(R3), (F1, F0)
+lanes2done:
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	TBZ	$3, R6, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	TBZ	$3, R6, lanes4
+	FSTPQ	(F1, F0), 0(R2)
+lanes4done:
+	TBZ	$3, R6, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	TBZ	$3, R6, lanes6
+	FSTPQ	(F1, F0), 0(R1)
+lanes6done:
+rowDone:
+	MOVD	bytes+64(FP), R0
+	ADD	R0, R5, R5
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R6, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R6, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R6, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R6, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R6, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R6, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R6, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes2low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R6, lanes2highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R6, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R6, lanes2done
+	FMOVS	16(R3), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R6, lanes2one
+	FMOVD	0(R3), F1
+	TBZ	$0, R6, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R6, lanes2done
+	FMOVS	0(R3), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R6, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R6, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R6, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R6, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R6, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R6, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R6, lanes4low
+	FMOVQ	F1, 0(R2)
+	TBZ	$1, R6, lanes4highone
+	FMOVD	F0, 16(R2)
+	TBZ	$0, R6, lanes4done
+	ADD	$24, R2, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R6, lanes4done
+	FMOVS	F0, 16(R2)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R6, lanes4one
+	FMOVD	F1, 0(R2)
+	TBZ	$0, R6, lanes4done
+	ADD	$8, R2, R0
+	VST1	V1.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R6, lanes4done
+	FMOVS	F1, 0(R2)
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R6, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R6, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R6, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R6, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R6, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R6, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	TBZ	$2, R6, lanes6low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R6, lanes6highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R6, lanes6done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R6, lanes6done
+	FMOVS	F0, 16(R1)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R6, lanes6one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R6, lanes6done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R6, lanes6done
+	FMOVS	F1, 0(R1)
+	B	lanes6done
+
+// func columnSumsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·columnSumsNEON(SB), NOSPLIT, $0-80
+	MOVD	x+8(FP), R7
+	MOVD	dy+16(FP), R6
+	MOVD	rows+0(FP), R5
+rows:
+	MOVD	mean+48(FP), R3
+	MOVD	sums+56(FP), R2
+	MOVD	dots+64(FP), R1
+	MOVD	vectors+24(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R4
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R4), (F3, F2)
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+40(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	TBZ	$3, R8, lanes2
+	FLDPQ	0(R4), (F3, F2)
+lanes2done:
+	TBZ	$3, R8, lanes3
+	FLDPQ	0(R3), (F1, F0)
+lanes3done:
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	TBZ	$3, R8, lanes4
+	FLDPQ	0(R2), (F1, F0)
+lanes4done:
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	TBZ	$3, R8, lanes5
+	FSTPQ	(F1, F0), 0(R2)
+lanes5done:
+	TBZ	$3, R8, lanes6
+	FLDPQ	0(R1), (F1, F0)
+lanes6done:
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	TBZ	$3, R8, lanes7
+	FSTPQ	(F1, F0), 0(R1)
+lanes7done:
+rowDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R8, lanes2low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R8, lanes2highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	16(R4), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	0(R4), F3
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	0(R4), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes3low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R8, lanes3highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R8, lanes3done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R8, lanes3done
+	FMOVS	16(R3), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R8, lanes3one
+	FMOVD	0(R3), F1
+	TBZ	$0, R8, lanes3done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R8, lanes3done
+	FMOVS	0(R3), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes4low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R8, lanes4highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R8, lanes4done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R8, lanes4done
+	FMOVS	16(R2), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R8, lanes4one
+	FMOVD	0(R2), F1
+	TBZ	$0, R8, lanes4done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R8, lanes4done
+	FMOVS	0(R2), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R8, lanes5low
+	FMOVQ	F1, 0(R2)
+	TBZ	$1, R8, lanes5highone
+	FMOVD	F0, 16(R2)
+	TBZ	$0, R8, lanes5done
+	ADD	$24, R2, R0
+	VST1	V0.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F0, 16(R2)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R8, lanes5one
+	FMOVD	F1, 0(R2)
+	TBZ	$0, R8, lanes5done
+	ADD	$8, R2, R0
+	VST1	V1.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F1, 0(R2)
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes6low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R8, lanes6highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R8, lanes6done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R8, lanes6done
+	FMOVS	16(R1), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R8, lanes6one
+	FMOVD	0(R1), F1
+	TBZ	$0, R8, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R8, lanes6done
+	FMOVS	0(R1), F1
+	B	lanes6done
+lanes7:
+	TBZ	$2, R8, lanes7low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R8, lanes7highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R8, lanes7done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R8, lanes7done
+	FMOVS	F0, 16(R1)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R8, lanes7one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R8, lanes7done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R8, lanes7done
+	FMOVS	F1, 0(R1)
+	B	lanes7done
+
+// func columnAffineNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·columnAffineNEON(SB), NOSPLIT, $0-80
+	MOVD	x+8(FP), R7
+	MOVD	y+64(FP), R6
+	MOVD	rows+0(FP), R5
+rows:
+	MOVD	mean+40(FP), R3
+	MOVD	scale+48(FP), R2
+	MOVD	shift+56(FP), R1
+	MOVD	vectors+16(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R4
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R3), (F7, F6)
+	FLDPQ	0(R2), (F5, F4)
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R4)
+	ADD	$32, R0, R0
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+32(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	TBZ	$3, R8, lanes2
+	FLDPQ	0(R3), (F7, F6)
+lanes2done:
+	TBZ	$3, R8, lanes3
+	FLDPQ	0(R2), (F5, F4)
+lanes3done:
+	TBZ	$3, R8, lanes4
+	FLDPQ	0(R1), (F3, F2)
+lanes4done:
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	TBZ	$3, R8, lanes5
+	FSTPQ	(F1, F0), 0(R4)
+lanes5done:
+rowDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R8, lanes2low
+	FMOVQ	0(R3), F7
+	TBZ	$1, R8, lanes2highone
+	FMOVD	16(R3), F6
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	16(R3), F6
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	0(R3), F7
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	0(R3), F7
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R8, lanes3low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R8, lanes3highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R8, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R8, lanes3done
+	FMOVS	16(R2), F4
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R8, lanes3one
+	FMOVD	0(R2), F5
+	TBZ	$0, R8, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R8, lanes3done
+	FMOVS	0(R2), F5
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R8, lanes4low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R8, lanes4highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R8, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R8, lanes4done
+	FMOVS	16(R1), F2
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R8, lanes4one
+	FMOVD	0(R1), F3
+	TBZ	$0, R8, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R8, lanes4done
+	FMOVS	0(R1), F3
+	B	lanes4done
+lanes5:
+	TBZ	$2, R8, lanes5low
+	FMOVQ	F1, 0(R4)
+	TBZ	$1, R8, lanes5highone
+	FMOVD	F0, 16(R4)
+	TBZ	$0, R8, lanes5done
+	ADD	$24, R4, R0
+	VST1	V0.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F0, 16(R4)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R8, lanes5one
+	FMOVD	F1, 0(R4)
+	TBZ	$0, R8, lanes5done
+	ADD	$8, R4, R0
+	VST1	V1.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R8, lanes5done
+	FMOVS	F1, 0(R4)
+	B	lanes5done
+
+// func columnGradNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+TEXT ·columnGradNEON(SB), NOSPLIT, $0-96
+	MOVD	x+8(FP), R10
+	MOVD	dy+16(FP), R9
+	MOVD	dx+80(FP), R8
+	MOVD	rows+0(FP), R7
+rows:
+	MOVD	mean+48(FP), R4
+	MOVD	meanDy+56(FP), R3
+	MOVD	slope+64(FP), R2
+	MOVD	scale+72(FP), R1
+	MOVD	vectors+24(FP), R11
+	MOVD	R10, R0
+	MOVD	R9, R6
+	MOVD	R8, R5
+row:
+	SUBS	$1, R11, R11
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R6), (F1, F0)
+	FLDPQ	0(R4), (F11, F10)
+	FLDPQ	0(R3), (F9, F8)
+	FLDPQ	0(R2), (F7, F6)
+	FLDPQ	0(R1), (F5, F4)
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 0(R5)
+	ADD	$32, R0, R0
+	ADD	$32, R6, R6
+	ADD	$32, R5, R5
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R11
+	TST	R11, R11
+	BEQ	rowDone
+	MOVD	tail+40(FP), R11
+	MOVWU	64(R11), R11
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R6), (F1, F0)
+lanes2done:
+	TBZ	$3, R11, lanes3
+	FLDPQ	0(R4), (F11, F10)
+lanes3done:
+	TBZ	$3, R11, lanes4
+	FLDPQ	0(R3), (F9, F8)
+lanes4done:
+	TBZ	$3, R11, lanes5
+	FLDPQ	0(R2), (F7, F6)
+lanes5done:
+	TBZ	$3, R11, lanes6
+	FLDPQ	0(R1), (F5, F4)
+lanes6done:
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	TBZ	$3, R11, lanes7
+	FSTPQ	(F1, F0), 0(R5)
+lanes7done:
+rowDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R7, R7
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R6, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R6), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R6), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R6, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R6), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R11, lanes3low
+	FMOVQ	0(R4), F11
+	TBZ	$1, R11, lanes3highone
+	FMOVD	16(R4), F10
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V10.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	16(R4), F10
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	0(R4), F11
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V11.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	0(R4), F11
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R11, lanes4low
+	FMOVQ	0(R3), F9
+	TBZ	$1, R11, lanes4highone
+	FMOVD	16(R3), F8
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R3, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	16(R3), F8
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	0(R3), F9
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R3, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	0(R3), F9
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R11, lanes5low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R11, lanes5highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R11, lanes5done
+	ADD	$24, R2, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R11, lanes5done
+	FMOVS	16(R2), F6
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R11, lanes5one
+	FMOVD	0(R2), F7
+	TBZ	$0, R11, lanes5done
+	ADD	$8, R2, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R11, lanes5done
+	FMOVS	0(R2), F7
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R11, lanes6low
+	FMOVQ	0(R1), F5
+	TBZ	$1, R11, lanes6highone
+	FMOVD	16(R1), F4
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R11, lanes6done
+	FMOVS	16(R1), F4
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R11, lanes6one
+	FMOVD	0(R1), F5
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R11, lanes6done
+	FMOVS	0(R1), F5
+	B	lanes6done
+lanes7:
+	TBZ	$2, R11, lanes7low
+	FMOVQ	F1, 0(R5)
+	TBZ	$1, R11, lanes7highone
+	FMOVD	F0, 16(R5)
+	TBZ	$0, R11, lanes7done
+	ADD	$24, R5, R0
+	VST1	V0.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R11, lanes7done
+	FMOVS	F0, 16(R5)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R11, lanes7one
+	FMOVD	F1, 0(R5)
+	TBZ	$0, R11, lanes7done
+	ADD	$8, R5, R0
+	VST1	V1.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R11, lanes7done
+	FMOVS	F1, 0(R5)
+	B	lanes7done

@@ -27,6 +27,21 @@ func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int, ahea
 //go:noescape
 func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
+// normSumsRowsAVX2 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
+//
+//go:noescape
+func normSumsRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsRowsAVX2 computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToRowsAVX2 computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsToRowsAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
 // reluNormGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
 //
 //go:noescape
@@ -56,6 +71,21 @@ func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int, ah
 //
 //go:noescape
 func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
+
+// normSumsRowsAVX512 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
+//
+//go:noescape
+func normSumsRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsRowsAVX512 computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToRowsAVX512 computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsToRowsAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
 // reluNormGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
 //

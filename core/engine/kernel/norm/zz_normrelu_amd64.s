@@ -274,6 +274,239 @@ done:
 	VZEROUPPER
 	RET
 
+// func normSumsRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·normSumsRowsAVX2(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   sums+56(FP), DX
+	MOVQ   dots+64(FP), BX
+	MOVQ   mean+48(FP), SI
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (SI), Y0
+	ADDQ         $0x04, SI
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         vectors+24(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (R9), Y3
+	VMOVUPS     (R10), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+40(FP), R8
+	VMOVUPS     (R8), Y3
+	VMASKMOVPS  (R9), Y3, Y4
+	VMASKMOVPS  (R10), Y3, Y3
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y4, Y2
+
+rowDone:
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, (BX)
+	ADDQ         $0x04, BX
+	MOVQ         bytes+72(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func reluSumsRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·reluSumsRowsAVX2(SB), NOSPLIT, $0-88
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   sums+64(FP), BX
+	MOVQ   dots+72(FP), SI
+	MOVQ   mean+56(FP), DI
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), R8
+
+rows:
+	VBROADCASTSS (DI), Y1
+	ADDQ         $0x04, DI
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         vectors+32(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
+
+row:
+	DECQ        R9
+	JL          rowTail
+	VMOVUPS     (R10), Y4
+	VMOVUPS     (R11), Y5
+	VMOVUPS     (R12), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R9
+	TESTQ       R9, R9
+	JZ          rowDone
+	MOVQ        tail+48(FP), R9
+	VMOVUPS     (R9), Y4
+	VMASKMOVPS  (R10), Y4, Y5
+	VMASKMOVPS  (R11), Y4, Y6
+	VMASKMOVPS  (R12), Y4, Y4
+	VCMPPS      $0x16, Y0, Y4, Y4
+	VANDPS      Y4, Y6, Y6
+	VSUBPS      Y1, Y5, Y5
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y5, Y3
+
+rowDone:
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X1, X2, X1
+	VPERMILPS    $0xb1, X1, X2
+	VADDPS       X1, X2, X1
+	VMOVSS       X1, (BX)
+	ADDQ         $0x04, BX
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X3, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X1, X2, X1
+	VPERMILPS    $0xb1, X1, X2
+	VADDPS       X1, X2, X1
+	VMOVSS       X1, (SI)
+	ADDQ         $0x04, SI
+	MOVQ         bytes+80(FP), R9
+	ADDQ         R9, AX
+	ADDQ         R9, CX
+	ADDQ         R9, DX
+	DECQ         R8
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func reluSumsToRowsAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·reluSumsToRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   d+32(FP), BX
+	MOVQ   sums+72(FP), SI
+	MOVQ   dots+80(FP), DI
+	MOVQ   mean+64(FP), R8
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (R8), Y1
+	ADDQ         $0x04, R8
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         vectors+40(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+	MOVQ         BX, R14
+
+row:
+	DECQ        R10
+	JL          rowTail
+	VMOVUPS     (R11), Y4
+	VMOVUPS     (R12), Y5
+	VMOVUPS     (R13), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VMOVUPS     Y5, (R14)
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
+	ADDQ        $0x20, R14
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R10
+	TESTQ       R10, R10
+	JZ          rowDone
+	MOVQ        tail+56(FP), R10
+	VMOVUPS     (R10), Y4
+	VMASKMOVPS  (R11), Y4, Y5
+	VMASKMOVPS  (R12), Y4, Y6
+	VMASKMOVPS  (R13), Y4, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VMASKMOVPS  Y6, Y4, (R14)
+	VSUBPS      Y1, Y5, Y5
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y5, Y3
+
+rowDone:
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X1, X2, X1
+	VPERMILPS    $0xb1, X1, X2
+	VADDPS       X1, X2, X1
+	VMOVSS       X1, (SI)
+	ADDQ         $0x04, SI
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X3, X1, X1
+	VPERMILPS    $0x4e, X1, X2
+	VADDPS       X1, X2, X1
+	VPERMILPS    $0xb1, X1, X2
+	VADDPS       X1, X2, X1
+	VMOVSS       X1, (DI)
+	ADDQ         $0x04, DI
+	MOVQ         bytes+88(FP), R10
+	ADDQ         R10, AX
+	ADDQ         R10, CX
+	ADDQ         R10, DX
+	ADDQ         R10, BX
+	DECQ         R9
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func reluNormGradAVX2(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·reluNormGradAVX2(SB), NOSPLIT, $0-56
@@ -560,6 +793,251 @@ done:
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
 	MOVSS         X1, dot+60(FP)
+	VZEROUPPER
+	RET
+
+// func normSumsRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·normSumsRowsAVX512(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   sums+56(FP), DX
+	MOVQ   dots+64(FP), BX
+	MOVQ   mean+48(FP), SI
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (SI), Z0
+	ADDQ         $0x04, SI
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVQ         vectors+24(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (R9), Z3
+	VMOVUPS     (R10), Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+40(FP), R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (R9), K1, Z3
+	VMOVUPS.Z   (R10), K1, Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+
+rowDone:
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X3
+	VADDPS        X0, X3, X3
+	VPERMILPS     $0x4e, X3, X0
+	VADDPS        X3, X0, X3
+	VPERMILPS     $0xb1, X3, X0
+	VADDPS        X3, X0, X3
+	VMOVSS        X3, (DX)
+	ADDQ          $0x04, DX
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X3
+	VADDPS        X0, X3, X3
+	VPERMILPS     $0x4e, X3, X0
+	VADDPS        X3, X0, X3
+	VPERMILPS     $0xb1, X3, X0
+	VADDPS        X3, X0, X3
+	VMOVSS        X3, (BX)
+	ADDQ          $0x04, BX
+	MOVQ          bytes+72(FP), R8
+	ADDQ          R8, AX
+	ADDQ          R8, CX
+	DECQ          DI
+	JNZ           rows
+	VZEROUPPER
+	RET
+
+// func reluSumsRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·reluSumsRowsAVX512(SB), NOSPLIT, $0-88
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   sums+64(FP), BX
+	MOVQ   dots+72(FP), SI
+	MOVQ   mean+56(FP), DI
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), R8
+
+rows:
+	VBROADCASTSS (DI), Z1
+	ADDQ         $0x04, DI
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         vectors+32(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
+
+row:
+	DECQ        R9
+	JL          rowTail
+	VMOVUPS     (R10), Z4
+	VMOVUPS     (R11), Z5
+	VMOVUPS     (R12), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R9
+	TESTQ       R9, R9
+	JZ          rowDone
+	MOVQ        tail+48(FP), R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (R10), K1, Z4
+	VMOVUPS.Z   (R11), K1, Z5
+	VMOVUPS.Z   (R12), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+
+rowDone:
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y2, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VPERMILPS     $0x4e, X4, X1
+	VADDPS        X4, X1, X4
+	VPERMILPS     $0xb1, X4, X1
+	VADDPS        X4, X1, X4
+	VMOVSS        X4, (BX)
+	ADDQ          $0x04, BX
+	VEXTRACTF64X4 $0x01, Z3, Y1
+	VADDPS        Y3, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VPERMILPS     $0x4e, X4, X1
+	VADDPS        X4, X1, X4
+	VPERMILPS     $0xb1, X4, X1
+	VADDPS        X4, X1, X4
+	VMOVSS        X4, (SI)
+	ADDQ          $0x04, SI
+	MOVQ          bytes+80(FP), R9
+	ADDQ          R9, AX
+	ADDQ          R9, CX
+	ADDQ          R9, DX
+	DECQ          R8
+	JNZ           rows
+	VZEROUPPER
+	RET
+
+// func reluSumsToRowsAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·reluSumsToRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ   x+8(FP), AX
+	MOVQ   dy+16(FP), CX
+	MOVQ   y+24(FP), DX
+	MOVQ   d+32(FP), BX
+	MOVQ   sums+72(FP), SI
+	MOVQ   dots+80(FP), DI
+	MOVQ   mean+64(FP), R8
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (R8), Z1
+	ADDQ         $0x04, R8
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         vectors+40(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+	MOVQ         BX, R14
+
+row:
+	DECQ        R10
+	JL          rowTail
+	VMOVUPS     (R11), Z4
+	VMOVUPS     (R12), Z5
+	VMOVUPS     (R13), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS     Z5, (R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	ADDQ        $0x40, R14
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R10
+	TESTQ       R10, R10
+	JZ          rowDone
+	MOVQ        tail+56(FP), R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (R11), K1, Z4
+	VMOVUPS.Z   (R12), K1, Z5
+	VMOVUPS.Z   (R13), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VMOVUPS     Z5, K1, (R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+
+rowDone:
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y2, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VPERMILPS     $0x4e, X4, X1
+	VADDPS        X4, X1, X4
+	VPERMILPS     $0xb1, X4, X1
+	VADDPS        X4, X1, X4
+	VMOVSS        X4, (SI)
+	ADDQ          $0x04, SI
+	VEXTRACTF64X4 $0x01, Z3, Y1
+	VADDPS        Y3, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VPERMILPS     $0x4e, X4, X1
+	VADDPS        X4, X1, X4
+	VPERMILPS     $0xb1, X4, X1
+	VADDPS        X4, X1, X4
+	VMOVSS        X4, (DI)
+	ADDQ          $0x04, DI
+	MOVQ          bytes+88(FP), R10
+	ADDQ          R10, AX
+	ADDQ          R10, CX
+	ADDQ          R10, DX
+	ADDQ          R10, BX
+	DECQ          R9
+	JNZ           rows
 	VZEROUPPER
 	RET
 

@@ -27,6 +27,21 @@ func reluSumsNEON(y *float32, dy *float32, x *float32, mean float32, n int, ahea
 //go:noescape
 func reluSumsToNEON(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
+// normSumsRowsNEON computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
+//
+//go:noescape
+func normSumsRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsRowsNEON computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToRowsNEON computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean.
+//
+//go:noescape
+func reluSumsToRowsNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
 // reluNormGradNEON computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
 //
 //go:noescape

@@ -361,6 +361,504 @@ done:
 	FMOVS	F6, dot+60(FP)
 	RET
 
+// func normSumsRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·normSumsRowsNEON(SB), NOSPLIT, $0-80
+	MOVD	x+8(FP), R7
+	MOVD	dy+16(FP), R6
+	MOVD	sums+56(FP), R5
+	MOVD	dots+64(FP), R4
+	MOVD	mean+48(FP), R3
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R3), [V8.S4]
+	ADD	$4, R3, R3
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	vectors+24(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R1
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	$32, R0, R0
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+40(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	TBZ	$3, R8, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+rowDone:
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, 0(R5)
+	ADD	$4, R5, R5
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VEXT	$8, V4.B16, V4.B16, V0.B16
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	VREV64	V4.S4, V0.S4
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	FMOVS	F4, 0(R4)
+	ADD	$4, R4, R4
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R8, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+
+// func reluSumsRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluSumsRowsNEON(SB), NOSPLIT, $0-88
+	MOVD	x+8(FP), R9
+	MOVD	dy+16(FP), R8
+	MOVD	y+24(FP), R7
+	MOVD	sums+64(FP), R6
+	MOVD	dots+72(FP), R5
+	MOVD	mean+56(FP), R4
+	VMOVI	$0, V11.B16
+	MOVD	rows+0(FP), R3
+rows:
+	VLD1R	(R4), [V10.S4]
+	ADD	$4, R4, R4
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	MOVD	vectors+32(FP), R10
+	MOVD	R9, R0
+	MOVD	R8, R2
+	MOVD	R7, R1
+row:
+	SUBS	$1, R10, R10
+	BLT	rowTail
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R10
+	TST	R10, R10
+	BEQ	rowDone
+	MOVD	tail+48(FP), R10
+	MOVWU	64(R10), R10
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	TBZ	$3, R10, lanes2
+	FLDPQ	0(R2), (F3, F2)
+lanes2done:
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+rowDone:
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, 0(R6)
+	ADD	$4, R6, R6
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, 0(R5)
+	ADD	$4, R5, R5
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R3, R3
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R10, lanes2low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R10, lanes2highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R10, lanes2done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R10, lanes2done
+	FMOVS	16(R2), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R10, lanes2one
+	FMOVD	0(R2), F3
+	TBZ	$0, R10, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R10, lanes2done
+	FMOVS	0(R2), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+
+// func reluSumsToRowsNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluSumsToRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	x+8(FP), R11
+	MOVD	dy+16(FP), R10
+	MOVD	y+24(FP), R9
+	MOVD	d+32(FP), R8
+	MOVD	sums+72(FP), R7
+	MOVD	dots+80(FP), R6
+	MOVD	mean+64(FP), R5
+	VMOVI	$0, V11.B16
+	MOVD	rows+0(FP), R4
+rows:
+	VLD1R	(R5), [V10.S4]
+	ADD	$4, R5, R5
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	MOVD	vectors+40(FP), R12
+	MOVD	R11, R0
+	MOVD	R10, R3
+	MOVD	R9, R2
+	MOVD	R8, R1
+row:
+	SUBS	$1, R12, R12
+	BLT	rowTail
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R1)
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	$32, R0, R0
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+48(FP), R12
+	TST	R12, R12
+	BEQ	rowDone
+	MOVD	tail+56(FP), R12
+	MOVWU	64(R12), R12
+	TBZ	$3, R12, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	TBZ	$3, R12, lanes2
+	FLDPQ	0(R3), (F3, F2)
+lanes2done:
+	TBZ	$3, R12, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	TBZ	$3, R12, lanes4
+	FSTPQ	(F3, F2), 0(R1)
+lanes4done:
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+rowDone:
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, 0(R7)
+	ADD	$4, R7, R7
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, 0(R6)
+	ADD	$4, R6, R6
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R11, R11
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R12, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R12, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes2low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R12, lanes2highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	16(R3), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	0(R3), F3
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	0(R3), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R12, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R12, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R12, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R12, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R12, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R12, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R12, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R12, lanes4low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R12, lanes4highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R12, lanes4done
+	ADD	$24, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F2, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R12, lanes4one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R12, lanes4done
+	ADD	$8, R1, R0
+	VST1	V3.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F3, 0(R1)
+	B	lanes4done
+
 // func reluNormGradNEON(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
 TEXT ·reluNormGradNEON(SB), NOSPLIT, $0-56
 	MOVD	x+0(FP), R9

@@ -1,0 +1,119 @@
+package norm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+var groupShapes = []GroupShape{
+	{N: 2, C: 6, HW: 1, Groups: 2}, {N: 3, C: 140, HW: 1, Groups: 1}, {N: 2, C: 4, HW: 5, Groups: 4}, {N: 1, C: 6, HW: 16, Groups: 3},
+	{N: 3, C: 10, HW: 49, Groups: 5}, {N: 2, C: 130, HW: 17, Groups: 2}, {N: 2, C: 4, HW: 300, Groups: 2}, {N: 1, C: 3, HW: 260, Groups: 1},
+}
+
+// Groups of any number of channels and pixels, with a mean that is large against the
+// deviation, give what float64 gives, and nothing behind them is written.
+func TestGroupNorm(t *testing.T) {
+	for _, offset := range []float32{0, 30} {
+		for _, s := range groupShapes {
+			size := s.N * s.C * s.HW
+			x, dy := kerneltest.Random[float32](1, size), kerneltest.Random[float32](2, size)
+			gamma, beta := kerneltest.Random[float32](3, s.C), kerneltest.Random[float32](4, s.C)
+			for i := range x {
+				x[i] += offset
+			}
+			for _, affine := range []bool{true, false} {
+				if !affine {
+					gamma, beta = nil, nil
+				}
+				want := groupNormOf(&s, kerneltest.Widened(x), kerneltest.Widened(dy), kerneltest.Widened(gamma), kerneltest.Widened(beta), make([]float64, size), make([]float64, size))
+				kerneltest.AtEachLevel(t, func(t *testing.T) {
+					y, dx := kerneltest.Exactly[float32](size), kerneltest.Exactly[float32](size)
+					got := groupNormOf(&s, x, dy, gamma, beta, y.Room, dx.Room)
+					for i, name := range []string{"y", "mean", "invstd", "dx", "dgamma", "dbeta"} {
+						kerneltest.Nearly(t, fmt.Sprintf("%s of %+v around %v", name, s, offset), got[i], want[i], 1e-4)
+					}
+					y.Check(t, "y")
+					dx.Check(t, "dx")
+					copy(dx.Room, dy)
+					GroupNormGrad(&s, x, dx.Room, got[1], got[2], gamma, dx.Room, nil, nil, false)
+					kerneltest.Nearly(t, "dx over dy", dx.Room, want[3], 1e-4)
+				})
+			}
+		}
+	}
+}
+
+// groupNormOf runs forward and, twice into the same gradients, backward.
+func groupNormOf[T kernel.Float](s *GroupShape, x, dy, gamma, beta, y, dx []T) [][]T {
+	if len(gamma) == 0 {
+		gamma, beta = nil, nil
+	}
+	out := [][]T{y, make([]T, s.N*s.Groups), make([]T, s.N*s.Groups), dx, make([]T, s.C), make([]T, s.C)}
+	GroupNorm(s, x, gamma, beta, 1e-5, y, out[1], out[2])
+	GroupNormGrad(s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], false)
+	GroupNormGrad(s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], true)
+	return out
+}
+
+// A batch of features, whose planes have one element, gives what float64 gives in place of
+// planes: statistics of many rows, both gradients, with and without a ReLU.
+func TestBatchNormOfFeatures(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, n := range []int{2, 3, 64, 65, 150} {
+			for _, c := range []int{1, 7, 8, 17, 64, 130} {
+				testFeatures(t, n, c)
+				testNormReLU[float32](t, n, c, 1, 1e-4)
+			}
+		}
+	})
+}
+
+func testFeatures(t *testing.T, n, c int) {
+	t.Helper()
+	x, dy, gamma, beta := kerneltest.Random[float32](1, n*c), kerneltest.Random[float32](2, n*c), kerneltest.Random[float32](3, c), kerneltest.Random[float32](4, c)
+	for i := range x {
+		x[i] += float32(10 * (i % c % 7))
+	}
+	want := featuresOf(n, c, kerneltest.Widened(x), kerneltest.Widened(dy), kerneltest.Widened(gamma), kerneltest.Widened(beta))
+	for i, got := range featuresOf(n, c, x, dy, gamma, beta) {
+		name := []string{"mean", "variance", "y", "dx", "dgamma", "dbeta", "split dx"}[i]
+		if n == 2 && i > 2 {
+			continue // of two elements the gradient is 0 but for epsilon and rounding
+		}
+		kerneltest.Nearly(t, fmt.Sprintf("%s of %d rows of %d", name, n, c), got, want[i], 2e-4)
+	}
+}
+
+func featuresOf[T kernel.Float](n, c int, x, dy, gamma, beta []T) [][]T {
+	mean, variance, scale := make([]T, c), make([]T, c), make([]T, c)
+	BatchNormStats(n, c, 1, x, mean, variance)
+	for i := range scale {
+		scale[i] = 1 / (variance[i] + 0.5)
+	}
+	y, dx, split, dgamma, dbeta, sums, dots := make([]T, n*c), make([]T, n*c), make([]T, n*c), make([]T, c), make([]T, c), make([]T, c), make([]T, c)
+	BatchNormApply(n, c, 1, x, mean, scale, gamma, beta, y)
+	BatchNormGrad(n, c, 1, x, dy, mean, scale, gamma, dx, dgamma, dbeta, false)
+	BatchNormGrad(n, c, 1, x, dy, mean, scale, gamma, dx, dgamma, dbeta, true)
+	BatchNormGradReduce(n, c, 1, x, dy, mean, sums, dots)
+	BatchNormGradInput(n, c, 1, float64(n), x, dy, mean, scale, gamma, sums, dots, split)
+	return [][]T{mean, variance, y, dx, dgamma, dbeta, split}
+}
+
+// The bytes count what is read and what is written.
+func BenchmarkGroupNorm(b *testing.B) {
+	const n = 1 << 19
+	x, dy, y := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), make([]float32, n)
+	for _, hw := range []int{64, 1024} {
+		s := &GroupShape{N: n / (64 * hw), C: 64, HW: hw, Groups: 16}
+		gamma, beta, mean, invstd := make([]float32, s.C), make([]float32, s.C), make([]float32, s.N*s.Groups), make([]float32, s.N*s.Groups)
+		b.Run(fmt.Sprintf("forward/%d", hw), func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 8*n, func() { GroupNorm(s, x, gamma, beta, 1e-5, y, mean, invstd) })
+		})
+		b.Run(fmt.Sprintf("backward/%d", hw), func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 12*n, func() { GroupNormGrad(s, x, dy, mean, invstd, gamma, y, gamma, beta, true) })
+		})
+	}
+}
