@@ -79,7 +79,7 @@ def resnet18(nn):
 # all others are named as in torch.nn but for capitals and underscores.
 LAYERS = {
     "conv2d": ("LazyConv2d", ["out_channels", "kernel_size"]), "linear": ("LazyLinear", ["out_features"]),
-    "batchnorm2d": ("LazyBatchNorm2d", []),
+    "batchnorm1d": ("LazyBatchNorm1d", []), "batchnorm2d": ("LazyBatchNorm2d", []), "groupnorm": ("GroupNorm", ["num_groups", "num_channels"]),
 }
 
 

@@ -17,7 +17,6 @@ func groupNorms(r *rig) {
 }
 
 func groupNorm(r *rig, n, c, groups int, pixels []int) {
-	hw := 1
 	hw := tensor.Shape(pixels).Elems()
 	a, shape, each := op.GroupNormAttr{Eps: 1e-5, Groups: groups}, append([]int{n, c}, pixels...), c/groups*hw
 	// A group is to a group norm what a channel of one image is to a batch norm.

@@ -51,6 +51,16 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			norm.LayerNorm(n, c*hw, x, a, b, 1e-5, y, d, e)
 			norm.LayerNormGrad(n, c*hw, x, y, d, e, a, z, a, b, true)
 		},
+		"batch norm of features": func() {
+			norm.BatchNormStats(n*hw, c, 1, x, a, b)
+			norm.BatchNormReLU(n*hw, c, 1, x, a, b, d, e, nil, y)
+			norm.BatchNormReLUGrad(n*hw, c, 1, x, y, y, a, b, d, z, d, e, nil, true)
+		},
+		"group norm": func() {
+			s := norm.GroupShape{N: n, C: c, HW: hw, Groups: 1}
+			norm.GroupNorm(&s, x, a, b, 1e-5, y, d, e)
+			norm.GroupNormGrad(&s, x, y, d, e, a, z, a, b, true)
+		},
 		"pooling": func() {
 			pool.MaxPool2D(&p, x, y, idx)
 			pool.MaxPool2DGrad(&p, y, idx, z)

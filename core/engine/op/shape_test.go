@@ -62,6 +62,14 @@ func TestShapeErrors(t *testing.T) {
 			return err
 		}, "n (layernorm): normalized_shape is [3], but the input is [2, 4, 4]"},
 		{image(2, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("groupnorm").Build(&Site{G: g, Path: "n"}, Args{"num_groups": 3}, g.Input())
+			return err
+		}, "n (groupnorm): num_groups is 3, but the input has 2 channels, which is no multiple of it"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("batchnorm1d").Build(&Site{G: g, Path: "n"}, Args{}, g.Input())
+			return err
+		}, "n (batchnorm1d): needs features [channels] or signals [channels, length], got [2, 4, 4]"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
 			y, _ := Apply(g, Flatten, "f", nil, g.Input())
 			_, err := Apply(g, Add, "block", nil, g.Input(), y)
 			return err

@@ -70,6 +70,14 @@ CASES = [
          Train=dict(PerRankBatch=1, Epochs=2), Sampler=dict(Pad="none", Seed=5), DDP=dict(Uneven="stop"), Optimizer=dict(Name="adamw", LR=0.01, Maximize=True, AMSGrad=True), Schedule={}),
     dict(Name="samples without a class", World=2, Data=dict(Shape=[7], Classes=3, Train=24, Test=13, Gap=5), Model=dict(Name="mlp", Hidden=[6]),
          Train=dict(PerRankBatch=4, AccumulateSteps=2, Epochs=1, EvalBatch=3), Optimizer=dict(Name="sgd", LR=0.1, Momentum=0.9), Schedule={}),
+    dict(Name="norms of features, signals and groups", World=2, Data=dict(Shape=[6, 5], Classes=3, Train=22, Test=9),
+         Model=dict(Layers=[layer("batchnorm1d", Eps=1e-3), linear(4), layer("groupnorm", NumGroups=3), RELU, layer("groupnorm", NumGroups=6, Affine=False), FLAT, linear(9),
+                            layer("batchnorm1d", Momentum=0.3), RELU, layer("groupnorm", NumGroups=3, Eps=1e-2), linear(7), layer("batchnorm1d", Affine=False), linear(3)]),
+         Train=dict(PerRankBatch=4, Epochs=3), Optimizer=dict(Name="sgd", LR=0.1, Momentum=0.9), Schedule={}),
+    dict(Name="synchronised norms of features that join", World=3, Data=dict(Shape=[7, 3], Classes=3, Train=16, Test=8),
+         Model=dict(Layers=[layer("batchnorm1d"), FLAT, linear(8), layer("batchnorm1d"), RELU, linear(3)]),
+         Train=dict(PerRankBatch=2, Epochs=2), Sampler=dict(Pad="none"), DDP=dict(Uneven="join", DivideByInitial=False, SyncBatchNorm=True),
+         Optimizer=dict(Name="adamw", LR=0.01), Schedule={}),
 ]
 
 
@@ -105,8 +113,11 @@ def module(c, s):
         return nn.Conv2d(s[0], c["OutChannels"], c["KernelSize"], **pick(c, Stride="stride", Padding="padding", Dilation="dilation", Groups="groups", Bias="bias"))
     if kind == "linear":
         return nn.Linear(s[-1], c["OutFeatures"], **pick(c, Bias="bias"))
-    if kind == "batchnorm2d":
-        return nn.BatchNorm2d(s[0], **pick(c, Momentum="momentum", Eps="eps"))
+    if kind in ("batchnorm1d", "batchnorm2d"):
+        make = nn.BatchNorm1d if kind == "batchnorm1d" else nn.BatchNorm2d
+        return make(s[0], **pick(c, Momentum="momentum", Eps="eps", Affine="affine"))
+    if kind == "groupnorm":
+        return nn.GroupNorm(c["NumGroups"], s[0], **pick(c, Eps="eps", Affine="affine"))
     if kind == "layernorm":
         return nn.LayerNorm(c["NormShape"], **pick(c, Bias="bias"))
     if kind in ("maxpool2d", "avgpool2d"):

@@ -1,4 +1,4 @@
-// Batch and layer norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016).
+// Batch, layer and group norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016; Wu and He, 2018).
 //
 // Images are n·c planes of hw elements. Where channels lie side by side, hw is 1
 // and n counts the pixels of all images. A block looks at `lanes` channels at a
@@ -406,8 +406,13 @@ KERNEL sum_parts(const double* part, int shares, void* y, int type, int add) {
 	if (threadIdx.x == 0) store_grad(y, type, blockIdx.x, sum, add);
 }
 
+// parameter is the index of weight and bias for element j of a row. A layer norm has one per
+// column: groups and hw are 1. In a group norm a row is one of a sample's groups, with one
+// parameter for the hw elements of a channel.
+__device__ inline u32 parameter(u32 j, int cols, int groups, int hw) { return blockIdx.x % groups * (cols / hw) + j / hw; }
+
 // layer_norm has a block per row.
-KERNEL layer_norm(const elem* x, const void* weight, const void* bias, int type, int cols, double eps, elem* y, acc* mean, acc* invstd) {
+KERNEL layer_norm(const elem* x, const void* weight, const void* bias, int type, int cols, int groups, int hw, double eps, elem* y, acc* mean, acc* invstd) {
 	x += (i64)blockIdx.x * cols;
 	y += (i64)blockIdx.x * cols;
 	acc sum = 0;
@@ -421,8 +426,9 @@ KERNEL layer_norm(const elem* x, const void* weight, const void* bias, int type,
 	acc inv = (acc)(1 / sqrt((double)block_sum(square) / cols + eps));
 	for (u32 j = threadIdx.x; j < (u32)cols; j += BLOCK) {
 		acc v = (load(x, j) - mu) * inv;
-		if (weight) v *= (acc)load_as(weight, type, j);
-		if (bias) v += (acc)load_as(bias, type, j);
+		u32 p = parameter(j, cols, groups, hw);
+		if (weight) v *= (acc)load_as(weight, type, p);
+		if (bias) v += (acc)load_as(bias, type, p);
 		store(y, j, v);
 	}
 	if (threadIdx.x == 0) {
@@ -444,17 +450,34 @@ KERNEL layer_norm_grad_params(const elem* x, const elem* dy, const acc* mean, co
 	}
 }
 
-KERNEL layer_norm_grad_input(const elem* x, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, int cols, elem* dx) {
+// group_norm_grad_params has a block per channel.
+KERNEL group_norm_grad_params(const elem* x, const elem* dy, const acc* mean, const acc* invstd, int n, int c, int hw, int groups, void* dweight, void* dbias, int type, int add_weight, int add_bias) {
+	int ch = blockIdx.x, group = ch / (c / groups);
+	acc w = 0, b = 0;
+	for (u32 i = threadIdx.x; i < (u32)n * hw; i += BLOCK) {
+		i64 at = in_channel(i, c, hw, ch), row = (i64)(i / hw) * groups + group;
+		acc g = load(dy, at);
+		w += g * (load(x, at) - mean[row]) * invstd[row];
+		b += g;
+	}
+	w = block_sum(w);
+	b = block_sum(b);
+	if (threadIdx.x != 0) return;
+	if (dweight) store_grad(dweight, type, ch, w, add_weight);
+	if (dbias) store_grad(dbias, type, ch, b, add_bias);
+}
+
+KERNEL layer_norm_grad_input(const elem* x, const elem* dy, const acc* mean, const acc* invstd, const void* weight, int type, int cols, int groups, int hw, elem* dx) {
 	i64 row = (i64)blockIdx.x * cols;
 	acc mu = mean[blockIdx.x], inv = invstd[blockIdx.x], sum = 0, dot = 0;
 	for (u32 j = threadIdx.x; j < (u32)cols; j += BLOCK) {
-		acc g = load(dy, row + j) * (weight ? (acc)load_as(weight, type, j) : 1);
+		acc g = load(dy, row + j) * (weight ? (acc)load_as(weight, type, parameter(j, cols, groups, hw)) : 1);
 		sum += g;
 		dot += g * (load(x, row + j) - mu);
 	}
 	acc mean_dy = block_sum(sum) / cols, slope = block_sum(dot) / cols * inv * inv;
 	for (u32 j = threadIdx.x; j < (u32)cols; j += BLOCK) {
-		acc g = load(dy, row + j) * (weight ? (acc)load_as(weight, type, j) : 1);
+		acc g = load(dy, row + j) * (weight ? (acc)load_as(weight, type, parameter(j, cols, groups, hw)) : 1);
 		store(dx, row + j, (g - mean_dy - (load(x, row + j) - mu) * slope) * inv);
 	}
 }
