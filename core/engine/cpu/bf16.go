@@ -19,15 +19,19 @@ type native struct {
 	direct  []int // operands that the kernel takes as they are: inputs, and outputs as ^index
 }
 
-// nativeOf says how a step runs if all of its large operands are bfloat16.
-func nativeOf(s *plan.Step) native {
-	if !kernel.HasBF16() || len(s.In) == 0 || !isBF16(s.In[0]) {
+// nativeOf says how a step runs if all of its large operands are of a half type.
+func nativeOf(s *plan.Step) (n native) {
+	if len(s.In) == 0 || !s.In[0].Present() || !s.In[0].Spec.DType.Half() {
 		return native{}
 	}
-	if f := implementations[s.Op].bf16; f != nil {
-		return f(s)
+	known := implementations[s.Op]
+	if known.bf16 != nil && kernel.HasBF16() && isBF16(s.In[0]) {
+		n = known.bf16(s)
 	}
-	return native{}
+	if known.half != nil && n.bind == nil {
+		n = known.half(s)
+	}
+	return n
 }
 
 func isBF16(o plan.Operand) bool { return o.Present() && o.Spec.DType == tensor.BF16 }
@@ -67,12 +71,15 @@ func (n *native) workspace(s *plan.Step, threads int) int {
 }
 
 // half is input i as it is.
-func (b *binder[T]) half(i int) func(c *plan.Call) []uint16 {
+func (b *binder[T]) half(i int) func(c *plan.Call) []uint16 { return halves[uint16](b, i) }
+
+// halves is half for elements of any name.
+func halves[H ~uint16, T kernel.Float](b *binder[T], i int) func(c *plan.Call) []H {
 	at := b.m.place(&b.s.In[i])
 	if at.data != nil {
-		return always(tensor.View[uint16](at.data))
+		return always(tensor.View[H](at.data))
 	}
-	return func(c *plan.Call) []uint16 { return tensor.View[uint16](at.bytes(c)) }
+	return func(c *plan.Call) []H { return tensor.View[H](at.bytes(c)) }
 }
 
 // optionalHalf is half of an input that may be absent, and then nil.

@@ -11,9 +11,9 @@ import (
 )
 
 func init() {
-	implement(op.Conv2D, implementation{f32: bindConv[float32], f64: bindConv[float64], bf16: nativeConv, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: convScratch})
-	implement(op.Conv2DGradInput, implementation{f32: bindConvGradInput[float32], f64: bindConvGradInput[float64], bf16: nativeConv, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: convScratch})
-	implement(op.Conv2DGradWeight, implementation{f32: bindConvGradWeight[float32], f64: bindConvGradWeight[float64], bf16: nativeConv, blocks: cuts{along: images, of: []int{0, 1}}, scratch: convTermScratch, sums: true})
+	implement(op.Conv2D, implementation{f32: bindConv[float32], f64: bindConv[float64], bf16: nativeConv, half: halfConv, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: convScratch})
+	implement(op.Conv2DGradInput, implementation{f32: bindConvGradInput[float32], f64: bindConvGradInput[float64], bf16: nativeConv, half: halfConv, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: convScratch})
+	implement(op.Conv2DGradWeight, implementation{f32: bindConvGradWeight[float32], f64: bindConvGradWeight[float64], bf16: nativeConv, half: halfConv, blocks: cuts{along: images, of: []int{0, 1}}, scratch: convTermScratch, sums: true})
 	implement(op.Conv2DGradBias, implementation{f32: bindConvGradBias[float32], f64: bindConvGradBias[float64], blocks: cuts{along: channels, of: []int{0, ^0}}, sums: true})
 }
 

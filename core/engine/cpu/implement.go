@@ -18,6 +18,9 @@ type implementation struct {
 	// bf16 says how a step runs whose operands are bfloat16; nil: through float32.
 	bf16 func(s *plan.Step) native
 
+	// half is bf16 for both half types, at every level with vectors; nil: through blocks.
+	half func(s *plan.Step) native
+
 	// blocks says how a step on half types is cut; zero: it is not.
 	blocks cuts
 

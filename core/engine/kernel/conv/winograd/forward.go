@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
@@ -69,6 +70,10 @@ func (c *call[T]) readFilters(w []T, from, to int) {
 		}
 		return
 	}
+	if d, widen := widens[T](); widen {
+		c.readWidened(d, w, from, to)
+		return
+	}
 	const row = 4 * channelLanes
 	if !c.flipped { // each output channel's filters lie in one piece
 		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
@@ -77,6 +82,22 @@ func (c *call[T]) readFilters(w []T, from, to int) {
 	line := size * c.to * n
 	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
 		gatherPlanes(channelLanes, &w[(from*c.to+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
+	}
+}
+
+// readWidened is readFilters by way of float32.
+func (c *call[T]) readWidened(d tensor.DType, w []T, from, to int) {
+	const row = 4 * channelLanes
+	n := c.taps * c.taps
+	run := channelLanes * n // the filters between one channel and 16 others lie in one piece
+	if !c.flipped {
+		c.widen(d, w[(to*c.from+from)*n:], c.from*n, run)
+		gatherPlanes(n, &c.wide[0], 4*run, row, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, 0)
+		return
+	}
+	c.widen(d, w[(from*c.to+to)*n:], c.to*n, run)
+	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes {
+		gatherPlanes(channelLanes, &c.wide[tap], 4*n, 4*run, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, 0)
 	}
 }
 
@@ -102,7 +123,7 @@ func (c *call[T]) readImages(x []T, first, end int) {
 		for block := range c.from / channelLanes {
 			plane := x[(s.Image*c.from+block*channelLanes)*c.h*c.w:]
 			if top < bottom {
-				toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
+				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
 			}
 			for i := range s.Rows {
 				t.count, t.in = c.across, &c.frame[(s.Row+i)*c.step*c.width*channelLanes]
@@ -164,7 +185,7 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 				add = bias[to+block:][:channelLanes]
 			}
 			plane := y[(s.Image*c.to+to+block)*c.oh*c.ow:]
-			toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
+			c.toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
 		}
 	}
 }

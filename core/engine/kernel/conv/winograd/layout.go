@@ -9,16 +9,36 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// pixel is an element of an image that Winograd convolution reads and writes:
-// float32, or bfloat16.
-type pixel interface{ float32 | uint16 }
+// pixel is an element of an image that Winograd convolution reads and writes.
+type pixel interface{ float32 | Half }
+
+// Half is an element of an image of a half type: uint16 is a bfloat16.
+type Half interface{ uint16 | F16 }
+
+// F16 is a float16.
+type F16 uint16
+
+// widens says whether images are widened to float32, a few rows at a time, before they
+// are transposed, and from which type: where no kernel does both.
+func widens[T pixel]() (d tensor.DType, yes bool) {
+	var z T
+	switch any(z).(type) {
+	case F16:
+		return tensor.F16, true
+	case uint16:
+		return tensor.BF16, !kernel.HasBF16()
+	}
+	return tensor.F32, false
+}
 
 // tileSide is the side of a tile of outputs. Tiles of bfloat16 images are larger
 // where that takes fewer products: what float32 arithmetic loses with 10 or 11
 // points, at most 3e-4 of the outputs' root mean square, is a tenth of what rounding to
 // bfloat16 does, where it would be a hundred times the error of a float32 image.
 func tileSide[T pixel](p *geometry.Shape) int {
-	var z T
+	if d, yes := widens[T](); d != tensor.BF16 || yes { // the kernels for larger tiles are AVX512-BF16's
+		return outputSide
+	}
 	large := largeSide3
 	if p.R == 5 {
 		large = largeSide5
@@ -26,7 +46,7 @@ func tileSide[T pixel](p *geometry.Shape) int {
 	count := func(side int) int {
 		return products(p, side, p.OutH(), p.OutW()) + products(p, side, p.H, p.W)
 	}
-	if unsafe.Sizeof(z) == 4 || p.StrideH == 2 || count(large) >= count(outputSide) {
+	if p.StrideH == 2 || count(large) >= count(outputSide) {
 		return outputSide
 	}
 	return large
@@ -41,7 +61,45 @@ const (
 // toLanes copies h rows of w pixels of 16 planes, which lie plane elements apart,
 // to vectors of 16 channels, in rows of width vectors: one of every some rows.
 // Columns beyond w, up to a multiple of 16, become zero.
-func toLanes[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
+func (c *call[T]) toLanes(x []T, plane, h, w, every int, dst []float32, width int) {
+	d, widen := widens[T]()
+	if !widen {
+		gatherRows(x, plane, h, w, every, dst, width)
+		return
+	}
+	at := max(1, wideElems/(w*every))
+	for row := 0; row < h; row += at {
+		rows := min(at, h-row)
+		run := ((rows-1)*every + 1) * w
+		c.widen(d, x[row*every*w:], plane, run)
+		gatherRows(c.wide, run, rows, w, every, dst[row*width*channelLanes*every:], width)
+	}
+}
+
+// wideElems is how many elements of a plane are widened at once, if a row has no more.
+const wideElems = 512
+
+// wideRoom is the room for the rows of 16 planes in float32, and for 16 by 16 filters.
+func (c *call[T]) wideRoom() int {
+	if _, widen := widens[T](); !widen {
+		return 0
+	}
+	return channelLanes * max(wideElems, c.w, c.ow, channelLanes*c.taps*c.taps)
+}
+
+// widen copies runs of 16 planes side by side to c.wide.
+func (c *call[T]) widen(d tensor.DType, x []T, plane, run int) {
+	if plane == run {
+		convert.Widen(d, c.wide[:channelLanes*run], tensor.Bytes(x[:channelLanes*run]))
+		return
+	}
+	for i := range channelLanes {
+		convert.Widen(d, c.wide[i*run:][:run], tensor.Bytes(x[i*plane:][:run]))
+	}
+}
+
+// gatherRows is toLanes with a kernel for T.
+func gatherRows[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
 	size := int(unsafe.Sizeof(x[0]))
 	for col := 0; col < w; col += channelLanes {
 		gatherPlanes(h, &x[col], size*plane, size*w*every, kernel.FirstLanes(min(channelLanes, w-col)), &dst[col*channelLanes], 4*width*channelLanes*every, size*channelLanes*plane)
@@ -49,7 +107,33 @@ func toLanes[T pixel](x []T, plane, h, w, every int, dst []float32, width int) {
 }
 
 // toPlanes is the way back, with an addend per channel.
-func toPlanes[T pixel](src []float32, width, plane, h, w int, bias []float32, y []T) {
+func (c *call[T]) toPlanes(src []float32, width, plane, h, w int, bias []float32, y []T) {
+	d, widen := widens[T]()
+	if !widen {
+		scatterRows(src, width, plane, h, w, bias, y)
+		return
+	}
+	at := max(1, wideElems/w)
+	for row := 0; row < h; row += at {
+		run := min(at, h-row) * w
+		scatterRows(src[row*width*channelLanes:], width, run, run/w, w, bias, c.wide)
+		c.narrow(d, y[row*w:], plane, run)
+	}
+}
+
+// narrow rounds c.wide to runs of 16 planes.
+func (c *call[T]) narrow(d tensor.DType, y []T, plane, run int) {
+	if plane == run {
+		convert.Narrow(d, tensor.Bytes(y[:channelLanes*run]), c.wide[:channelLanes*run])
+		return
+	}
+	for i := range channelLanes {
+		convert.Narrow(d, tensor.Bytes(y[i*plane:][:run]), c.wide[i*run:][:run])
+	}
+}
+
+// scatterRows is toPlanes with a kernel for T.
+func scatterRows[T pixel](src []float32, width, plane, h, w int, bias []float32, y []T) {
 	size := int(unsafe.Sizeof(y[0]))
 	for col := 0; col < w; col += channelLanes {
 		scatterPlanes(h, &src[col*channelLanes], 4*width*channelLanes, &bias[0], &y[col], size*plane, size*w, kernel.FirstLanes(min(channelLanes, w-col)))
@@ -86,5 +170,7 @@ func copyRow[T pixel](src []T, dst []float32) {
 		copy(dst, src)
 	case []uint16:
 		convert.Widen(tensor.BF16, dst, tensor.Bytes(src))
+	case []F16:
+		convert.Widen(tensor.F16, dst, tensor.Bytes(src))
 	}
 }

@@ -61,7 +61,7 @@ func (c *call[T]) readGradients(dy []T, first, end int) {
 		bottom := min(c.oh, top+s.Rows*c.side)
 		for block := range c.to / channelLanes {
 			plane := dy[(s.Image*c.to+block*channelLanes)*c.oh*c.ow:]
-			toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
+			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
 				t.count, t.in = c.across, &c.lanes[(s.Row+i)*c.side*c.outWidth*channelLanes]
 				t.out = &c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes]

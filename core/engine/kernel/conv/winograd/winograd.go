@@ -178,6 +178,7 @@ type call[T pixel] struct {
 	filters        []float32
 	tapLanes       []float32
 	tmp            []float32
+	wide           []float32 // rows of 16 planes of a half type, where no kernel transposes them as they are
 }
 
 func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
@@ -277,7 +278,7 @@ const tmpElems = maxPoints * maxPoints * channelLanes
 
 // products holds the points of all channels of dy, or those of a block of outputs.
 func (c *call[T]) scratch(productBlocks int) int {
-	return c.frameElems() + c.lanesElems() + c.squares()*(c.pointElems(c.from/channelLanes)+c.pointElems(productBlocks)+c.filterElems()) + c.tapElems() + tmpElems
+	return c.frameElems() + c.lanesElems() + c.squares()*(c.pointElems(c.from/channelLanes)+c.pointElems(productBlocks)+c.filterElems()) + c.tapElems() + tmpElems + c.wideRoom()
 }
 
 // Scratch is the number of scratch elements that each direction needs.
@@ -299,6 +300,7 @@ func (c *call[T]) reserve(productBlocks int, scratch []float32) {
 	c.frame, c.lanes = cut(c.frameElems()), cut(c.lanesElems())
 	c.data, c.products = cut(c.squares()*c.pointElems(c.from/channelLanes)), cut(c.squares()*c.pointElems(productBlocks))
 	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
+	c.wide = cut(c.wideRoom())
 	clear(c.frame)
 	if c.points == 1 {
 		clear(c.lanes)
