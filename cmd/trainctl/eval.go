@@ -31,8 +31,26 @@ func evalCommand(s *services) *cobra.Command {
 			return err
 		}
 		return show(r, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s (step %d): loss %.4f, accuracy %.2f %% of %d samples\n", r.Checkpoint, r.Step, r.Loss, 100*r.Accuracy, r.Samples)
+			_, err := fmt.Fprintf(w, "%s (step %d): loss %.4f, %s\n", r.Checkpoint, r.Step, r.Loss, r.measures())
 			return err
 		})
 	})
+}
+
+// measures are what was measured besides the loss, and over what.
+func (r evalResult) measures() string {
+	var t string
+	if r.Perplexity != 0 {
+		t = fmt.Sprintf("perplexity %.4g, ", r.Perplexity)
+	}
+	if r.BitsPerByte != 0 {
+		t += fmt.Sprintf("%.4f bits per byte, ", r.BitsPerByte)
+	}
+	if !(r.Accuracy < 0) {
+		t += fmt.Sprintf("accuracy %.2f %% of ", 100*r.Accuracy)
+	}
+	if r.Tokens != 0 {
+		return t + fmt.Sprintf("%d tokens in %d samples", r.Tokens, r.Samples)
+	}
+	return t + fmt.Sprintf("%d samples", r.Samples)
 }

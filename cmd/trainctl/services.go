@@ -52,6 +52,11 @@ type evalResult struct {
 	Samples    int     `json:"samples"`
 	Loss       float64 `json:"loss"`
 	Accuracy   float64 `json:"accuracy"`
+
+	// As in event.EvalDone; 0: none.
+	Tokens      int     `json:"tokens,omitempty"`
+	Perplexity  float64 `json:"perplexity,omitempty"`
+	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
 }
 
 // plugins are the services of plugins.

@@ -142,7 +142,7 @@ func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
 		return evalResult{}, err
 	}
 	e, err := app.Evaluate(ctx, o)
-	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy}, err
+	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy, Tokens: e.Tokens, Perplexity: e.Perplexity, BitsPerByte: e.BitsPerByte}, err
 }
 
 // eventBytes is how far a reader of --events json may fall behind: some 30,000 steps.

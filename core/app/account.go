@@ -15,7 +15,7 @@ type account struct {
 
 	first, mark, last time.Time // steps of rank 0: the first, the last of the warm-up, the last
 	counted           int       // steps since the start or a restart
-	samples           int       // over all ranks, since mark
+	samples, tokens   int       // over all ranks, since mark
 }
 
 // warmup steps are left out of throughput, as in the ranks' own summary.
@@ -37,19 +37,16 @@ func (a *account) Emit(r event.Record) {
 		s.Name, s.WorldSize, s.Device, s.Backend, s.Precision = e.Name, e.WorldSize, e.Device, e.Backend, e.Precision
 	case *event.PlanMade:
 		s.Comm.Buckets, s.Comm.BytesPerStep = e.Buckets, e.BytesPerStep
-		a.counted, a.samples = 0, 0
+		a.counted, a.samples, a.tokens = 0, 0, 0
 	case *event.StepDone:
 		s.Steps, s.Epochs, s.Train.Loss = e.Step, e.Epoch, event.Number(e.LossMean)
-		a.step(r.Time, e.Samples)
+		a.step(r.Time, e)
 	case *event.EvalDone:
-		s.Eval = &event.EvalSummary{Loss: event.Number(e.Loss)}
-		if n := event.Number(e.Accuracy); n >= 0 {
-			s.Eval.Accuracy = &n
-		}
+		s.Eval = e.Summary()
 	}
 }
 
-func (a *account) step(at time.Time, samples int) {
+func (a *account) step(at time.Time, e *event.StepDone) {
 	a.counted++
 	a.last = at
 	if a.first.IsZero() {
@@ -60,7 +57,8 @@ func (a *account) step(at time.Time, samples int) {
 		a.mark = at
 		return
 	}
-	a.samples += samples
+	a.samples += e.Samples
+	a.tokens += e.Tokens
 }
 
 // Close does nothing.
@@ -74,6 +72,7 @@ func (a *account) close(status string, restarts int) event.Summary {
 	s.Time.TotalS = event.Number(time.Since(a.began).Seconds())
 	if span := a.last.Sub(a.mark).Seconds(); a.counted > warmup && span > 0 {
 		s.Train.SamplesPerSec = event.Number(float64(a.samples) / span)
+		s.Train.TokensPerSec = event.Number(float64(a.tokens) / span)
 	}
 	return s
 }

@@ -20,6 +20,11 @@ type Evaluation struct {
 	Samples    int
 	Loss       float64
 	Accuracy   float64 // negative: the model does not classify
+
+	// As in event.EvalDone; 0: none.
+	Tokens      int
+	Perplexity  float64
+	BitsPerByte float64
 }
 
 // Evaluate runs a checkpoint over the test split in this process, with the
@@ -59,6 +64,7 @@ func (e *Evaluation) take(ev event.Event) {
 		e.Checkpoint, e.Step = ev.Path, ev.Step
 	case *event.EvalDone:
 		e.Samples, e.Loss, e.Accuracy = ev.Samples, ev.Loss, ev.Accuracy
+		e.Tokens, e.Perplexity, e.BitsPerByte = ev.Tokens, ev.Perplexity, ev.BitsPerByte
 	}
 }
 

@@ -60,17 +60,32 @@ const (
 	Test
 )
 
+// IgnoreIndex is the class of a target that counts for nothing, neither in the loss nor
+// in gradients or accuracy: PyTorch's ignore_index.
+const IgnoreIndex = -100
+
 // DatasetSpec describes an open data set. It must be equal on all ranks, or the job ends.
 type DatasetSpec struct {
 	Source       string      // where it came from: "idx", "download", "generated", "synthetic", …
-	Input        tensor.Spec // one sample, without the batch dimension; F32 today
-	Target       tensor.Spec // one target: I32 scalar (class index; -100: none, the sample counts for nothing) or F32 of any shape (regression)
-	Classes      int         // number of classes; 0 for regression
-	ClassNames   []string
+	Input        tensor.Spec // one sample, without the batch dimension: F32, or I32 (indices, such as the tokens of a text)
+	Target       tensor.Spec // one target: I32 class indices, a scalar or one per position, or F32 of any shape (regression)
+	Vocabulary   int         // I32 inputs are in [0, Vocabulary); 0 for F32 inputs
+	Classes      int         // I32 targets are in [0, Classes), or [IgnoreIndex]; 0 for regression
+	ClassNames   []string    // of all classes, or none
 	TrainSamples int
 	TestSamples  int
+	TestBytes    int64  // bytes of text that the targets of the test split stand for, for bits per byte; 0: unknown
 	Fingerprint  string // hash over the content or its identity; resuming on other data is refused
 	Notice       string // shown as a warning if not empty ("training on generated digits: …")
+}
+
+// Tokens is the number of targets of a sample where each position has a class, as in
+// language modelling; 0 otherwise.
+func (s *DatasetSpec) Tokens() int {
+	if s.Target.DType != tensor.I32 || len(s.Target.Shape) == 0 {
+		return 0
+	}
+	return s.Target.Shape.Elems()
 }
 
 // Batch is one request for samples. It and its memory belong to the host, which

@@ -65,7 +65,8 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		}
 		total[agreement.SumLoss] += res.LossSum
 		total[agreement.SumCorrect] += float64(res.Correct)
-		total[agreement.SumRows] += float64(res.Counted)
+		total[agreement.SumCounted] += float64(res.Counted)
+		total[agreement.SumRows] += float64(res.Rows)
 	}
 	return total, nil
 }

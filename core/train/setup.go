@@ -249,7 +249,7 @@ func (t *Trainer) assemble() {
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
 	t.report = report.Report{
 		Events: t.Events, Started: t.Started, Classes: t.spec.Classes > 0, Scaled: t.policy.Dynamic || t.policy.Scale != 1,
-		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{},
+		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{}, Tokens: t.spec.Tokens(), TestBytes: t.spec.TestBytes,
 	}
 }
 

@@ -29,16 +29,16 @@ func (b *binder[T]) lossOut(loss graph.Op) (stats []float64, dx []T) {
 }
 
 func bindCrossEntropy[T kernel.Float](b *binder[T]) job {
-	s := b.s.In[0].Spec.Shape
+	rows, classes := op.Rows(b.s.In[0].Spec.Shape)
 	x, target := b.in(0), b.m.place(&b.s.In[1])
 	stats, dx := b.lossOut(op.CrossEntropy)
 	return func(c *plan.Call) {
 		t := tensor.View[int32](target.bytes(c))
-		if !b.m.check("target class", t, s[1], ignoreIndex) {
+		if !b.m.check("target class", t, classes, ignoreIndex) {
 			return
 		}
 		scale := T(c.GradScale / float64(countRows(t)))
-		sum, counted, correct := loss.SoftmaxCrossEntropy(s[0], s[1], x(c), t, ignoreIndex, 0, nil, dx, scale)
+		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, classes, x(c), t, ignoreIndex, 0, nil, dx, scale)
 		if stats != nil {
 			stats[0], stats[1], stats[2] = sum, float64(counted), float64(correct)
 		}

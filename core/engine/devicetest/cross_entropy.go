@@ -19,8 +19,8 @@ func crossEntropies(r *rig) {
 	if r.d != r.base {
 		r.t.Skip("losses are computed in f32 or f64 under every policy")
 	}
-	for _, s := range [][2]int{{1, 1}, {3, 10}, {100, 10}, {7, 1000}, {2, 257}, {2100, 3}} {
-		r.each(shapeName(s[:]...), func(r *rig) { crossEntropy(r, s[0], s[1]) })
+	for _, s := range [][]int{{1, 1}, {3, 10}, {100, 10}, {7, 1000}, {2, 257}, {2100, 3}, {4, 6, 65}, {2, 3, 2, 5}} {
+		r.each(shapeName(s...), func(r *rig) { crossEntropy(r, s) })
 	}
 	r.each("wrong_class", wrongClass)
 }
@@ -28,23 +28,28 @@ func crossEntropies(r *rig) {
 // stats is where a loss reports.
 func (r *rig) stats() *arg { return &arg{Operand: r.parts.StatsOperand()} }
 
-// classes is a batch of targets.
-func (r *rig) classes(t []int32) (*arg, []byte) {
-	b := tensor.New(tensor.I32, len(t))
+// classes is a batch of targets, of their number or of a given shape.
+func (r *rig) classes(t []int32, shape ...int) (*arg, []byte) {
+	if len(shape) == 0 {
+		shape = []int{len(t)}
+	}
+	b := tensor.New(tensor.I32, shape...)
 	copy(b.I32(), t)
-	r.parts.Target, r.parts.Batch = b.Spec(), len(t)
+	r.parts.Target, r.parts.Batch = b.Spec(), shape[0]
 	return &arg{Operand: plan.Operand{Spec: b.Spec(), Place: plan.PlaceTarget}}, b.Data
 }
 
 const ignored = -100 // PyTorch's ignore_index
 
-func crossEntropy(r *rig, rows, classes int) {
+// crossEntropy is the loss of logits of a shape, whose targets have all dimensions but the last.
+func crossEntropy(r *rig, shape []int) {
+	rows, classes := op.Rows(shape)
 	v := make([]float64, rows*classes)
 	for i := range v {
 		v[i] = 4 * r.rnd.NormFloat64()
 	}
 	v[0] = 95 // exp of it overflows single precision
-	x, target := r.given(v, rows, classes), make([]int32, rows)
+	x, target := r.given(v, shape...), make([]int32, rows)
 	for i := range target {
 		if target[i] = int32(r.rnd.IntN(classes)); i%5 == 4 {
 			target[i] = ignored
@@ -87,7 +92,7 @@ func crossEntropy(r *rig, rows, classes int) {
 		dx.mag[i] /= counted
 	}
 	loss.terms, dx.terms = functionTerms+counted, functionTerms+float64(classes)
-	tgt, data := r.classes(target)
+	tgt, data := r.classes(target, shape[:len(shape)-1]...)
 	check := func(res plan.Result) {
 		r.t.Helper()
 		if got := res.Loss * counted; res.Err != nil || !(math.Abs(got-loss.v[0]) <= loss.tolerance(r, 0, r.base)) || res.Correct != correct {
@@ -95,7 +100,7 @@ func crossEntropy(r *rig, rows, classes int) {
 		}
 	}
 	a := plan.Args{Target: data, LossScale: 2 * scale, LossDivisor: 2}
-	g := r.output(rows, classes)
+	g := r.output(shape...)
 	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats()})
 	check(r.run(a))
 	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats(), g})

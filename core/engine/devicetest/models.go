@@ -75,6 +75,7 @@ var nets = []model{
 	{"words", nn.Config{Layers: join(
 		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}},
 		[]nn.LayerConfig{linearTo(9)}, of("tanh", "dropout", "flatten"), []nn.LayerConfig{linearTo(10)}, of("sigmoid"), []nn.LayerConfig{linearTo(10)})}, words, class},
+	{"tokens", nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 8}}, {Type: "gelu"}, linearTo(10)}}, words, words},
 	{"pointwise", nn.Config{Layers: pointwiseLayers()}, thumbs, class},
 	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", Args: op.Args{"kernel_size": square(2)}}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
 }

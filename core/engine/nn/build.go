@@ -156,10 +156,15 @@ func (b *builder) freeze(paths []string) error {
 // loss ends the graph. Without a wish it follows the target's type.
 func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	shape := b.g.Shape(y)
-	if shape.Elems() != outputs {
-		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, but the data set needs %d outputs", shape, outputs)}}.Err()
-	}
 	target := b.g.Values[b.g.Target()].Spec
+	needs, all := fmt.Sprintf("%d outputs", outputs), outputs
+	if target.DType == tensor.I32 && len(target.Shape) > 0 {
+		needs = fmt.Sprintf("%v, a row for each of its targets", append(target.Shape.Clone(), outputs))
+		all *= target.Shape.Elems()
+	}
+	if shape.Elems() != all {
+		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, but the data set needs %s", shape, needs)}}.Err()
+	}
 	if name == "" {
 		name = string(op.MSE)
 		if target.DType == tensor.I32 {

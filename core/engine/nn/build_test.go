@@ -134,6 +134,11 @@ func TestBuildErrors(t *testing.T) {
 			t.Errorf("problems %v, want %q", err, c.want)
 		}
 	}
+	tokens := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{6}}
+	lookup := nn.Config{Layers: layers{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 4}}}}
+	if _, err := nn.Build(lookup, tokens, tokens, 10); err == nil || !strings.HasPrefix(err.Error(), "layers: the model gives [6, 4], but the data set needs [6, 10], a row for each of its targets") {
+		t.Errorf("error %v", err)
+	}
 	small := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 3, 3}}
 	if _, err := nn.Build(nn.Config{Name: "convnet"}, small, class, 10); err == nil ||
 		!strings.HasPrefix(err.Error(), "name: layer2.3 (maxpool2d): kernel 2 is larger than the 1×1 image with padding 0") {

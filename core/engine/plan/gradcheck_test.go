@@ -78,6 +78,8 @@ var gradCases = map[string]gradCase{
 	"dropout":             {layers: layers{layer("flatten"), linear(20), {Type: "dropout", Args: op.Args{"p": 0.3}}, linear(20), {Type: "dropout", Args: op.Args{"p": 0.5}}, linear(10)}},
 	"embedding": {layers: layers{{Type: "embedding", Args: op.Args{"num_embeddings": 7, "embedding_dim": 3}}, layer("flatten"), linear(10)},
 		in: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}},
+	"cross_entropy per token": {layers: layers{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 3}}, layer("tanh"), linear(10)},
+		in: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}, target: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}},
 	"residual identity": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{
 		{Type: "conv2d", Args: op.Args{"out_channels": 3, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}, layer("tanh")}}, layer("relu"), layer("flatten"), linear(10)}},
 	"residual shortcut": {layers: layers{conv(3, 3), {Type: "residual", Layers: layers{layer("tanh"), conv(4, 2), layer("batchnorm2d")},

@@ -98,9 +98,9 @@ type Args struct {
 type Result struct {
 	Loss    float64 // the criterion's value: the mean over rows, for MSE over elements
 	LossSum float64 // Loss times Counted, for weighing batches of different size
-	Correct int     // rows whose largest output is the target's; 0 for MSE
-	Counted int     // rows with a target; those of PyTorch's ignore_index, -100, add nothing to anything
-	Rows    int
+	Correct int     // targets that are the largest output of their row; 0 for MSE
+	Counted int     // class indices that count: those of PyTorch's ignore_index, -100, add nothing to anything; for MSE samples
+	Rows    int     // samples
 
 	// Err says what is wrong with the batch, a class or an index out of range, or
 	// how an exchange failed. The other fields and the gradients then mean nothing.
@@ -173,7 +173,10 @@ func (p *Program) result() Result {
 		err = p.call.Err
 	}
 	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
-	r.Counted = int(s.Counted) * r.Rows / p.plan.tgt.Shape.Elems()
+	r.Counted = int(s.Counted)
+	if p.plan.tgt.DType != tensor.I32 { // elements of targets
+		r.Counted = r.Counted * r.Rows / p.plan.tgt.Shape.Elems()
+	}
 	if s.Counted > 0 {
 		r.Loss = s.LossSum / s.Counted
 	}

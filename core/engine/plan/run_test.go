@@ -245,6 +245,43 @@ func TestIndexOutOfRange(t *testing.T) {
 	}
 }
 
+// The loss of targets per position is the mean over those that count, as PyTorch's over
+// flattened tensors.
+func TestLossPerToken(t *testing.T) {
+	tokens := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{4}}
+	g := build(t, nn.Config{Layers: layers{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 10}}}}, tokens, tokens)
+	r := newRig(t, g, plan.Options{Batch: 2, Train: true, DType: tensor.F64, Fuse: true}, 1)
+	w, dw := r.param(0)
+	for i := range w.Shape.Elems() {
+		w.Set(i, math.Sin(float64(i)))
+	}
+	in, target := []int32{0, 1, 2, 3, 1, 1, 9, 8}, []int32{1, 2, -100, 4, 1, 9, 8, -100}
+	res := r.prog.Run(plan.Args{Input: tensor.Bytes(in), Target: tensor.Bytes(target)})
+	sum, grad := 0.0, make([]float64, 100)
+	for i, c := range target {
+		if c < 0 {
+			continue
+		}
+		total := 0.0
+		for k := range 10 {
+			total += math.Exp(math.Sin(float64(10*in[i]) + float64(k)))
+		}
+		sum += math.Log(total) - math.Sin(float64(10*in[i]+c))
+		for k := range 10 {
+			grad[10*int(in[i])+k] += math.Exp(math.Sin(float64(10*in[i])+float64(k))) / total / 6
+		}
+		grad[10*in[i]+c] -= 1. / 6
+	}
+	if res.Err != nil || res.Rows != 2 || res.Counted != 6 || math.Abs(res.LossSum-sum) > 1e-12 || math.Abs(res.Loss-sum/6) > 1e-12 {
+		t.Errorf("%+v, want a sum of %v over 6 tokens", res, sum)
+	}
+	for i, want := range grad {
+		if math.Abs(dw.At(i)-want) > 1e-14 {
+			t.Fatalf("gradient %d is %v, want %v", i, dw.At(i), want)
+		}
+	}
+}
+
 // One weight used twice: its gradient is the sum, complete after the last use
 // in backward, and announced once.
 func TestSharedParameter(t *testing.T) {

@@ -31,9 +31,19 @@ func TestSpecOfAPluginIsChecked(t *testing.T) {
 	if _, err := specFromProto(good()); err != nil {
 		t.Fatal(err)
 	}
+	tokens := good()
+	tokens.Input.Dtype, tokens.Target.Shape = uint32(tensor.I32), tokens.Input.Shape
+	for _, tokens.Vocabulary = range []int64{300, 0} { // 0: a plugin older than the field
+		if s, err := specFromProto(tokens); err != nil || s.Vocabulary != int(tokens.Vocabulary) || s.Tokens() != s.Input.Shape.Elems() {
+			t.Errorf("tokens are %+v, %v", s, err)
+		}
+	}
 	for says, change := range map[string]func(*pb.OpenDatasetReply){
 		"-1 classes":             func(r *pb.OpenDatasetReply) { r.Classes = -1 },
 		"0 classes":              func(r *pb.OpenDatasetReply) { r.Classes = 0 },
+		"vocabulary of -1":       func(r *pb.OpenDatasetReply) { r.Vocabulary = -1 },
+		"vocabulary of 7 for":    func(r *pb.OpenDatasetReply) { r.Vocabulary = 7 },
+		"-3 bytes of text":       func(r *pb.OpenDatasetReply) { r.TestBytes = -3 },
 		"-1 training":            func(r *pb.OpenDatasetReply) { r.TrainSamples = -1 },
 		"1099511627776 training": func(r *pb.OpenDatasetReply) { r.TrainSamples = 1 << 40 },
 		"input shape":            func(r *pb.OpenDatasetReply) { r.Input.Shape = []int64{1, -2} },

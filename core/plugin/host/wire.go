@@ -56,7 +56,7 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	out := sdk.DatasetSpec{
 		Source: r.Source, Classes: int(r.Classes), ClassNames: r.ClassNames,
 		TrainSamples: int(r.TrainSamples), TestSamples: int(r.TestSamples),
-		Fingerprint: r.Fingerprint, Notice: r.Notice,
+		Fingerprint: r.Fingerprint, Notice: r.Notice, Vocabulary: int(r.Vocabulary), TestBytes: r.TestBytes,
 	}
 	var errIn, errTarget error
 	out.Input, errIn = tensorSpec("input", r.Input)
@@ -67,7 +67,21 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	if n := r.Classes; n < 0 || n > math.MaxInt32 || n == 0 && out.Target.DType == tensor.I32 {
 		errTarget = errors.Join(errTarget, fmt.Errorf("%d classes; int32 targets are indices of at least one class, other targets have 0", n))
 	}
-	return out, errors.Join(errIn, errTarget)
+	return out, errors.Join(errIn, errTarget, checkIndices(&out))
+}
+
+// checkIndices checks what concerns i32 inputs, such as tokens. A plugin that does not know
+// the field publishes a vocabulary of 0: its indices are checked by the layer that reads them.
+func checkIndices(s *sdk.DatasetSpec) error {
+	switch {
+	case s.Vocabulary < 0 || s.Vocabulary > math.MaxInt32:
+		return fmt.Errorf("a vocabulary of %d; it may have up to %d entries", s.Vocabulary, math.MaxInt32)
+	case s.Vocabulary > 0 && s.Input.DType != tensor.I32:
+		return fmt.Errorf("a vocabulary of %d for the input %v; only i32 inputs have one", s.Vocabulary, s.Input)
+	case s.TestBytes < 0:
+		return fmt.Errorf("%d bytes of text in the test split", s.TestBytes)
+	}
+	return nil
 }
 
 // maxSample bounds one sample, so that sizes cannot overflow.

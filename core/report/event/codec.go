@@ -132,6 +132,7 @@ func (e *StepDone) nulls(m map[string]json.RawMessage) {
 	nullNaN(m, "data_ms", &e.DataMS)
 	nullNaN(m, "comm_ms", &e.CommMS)
 	nullNaN(m, "samples_per_sec", &e.SamplesPerSec)
+	nullNaN(m, "tokens_per_sec", &e.TokensPerSec)
 	nullNaN(m, "grad_norm", &e.GradNorm)
 	nullNaN(m, "scale", &e.Scale)
 }
@@ -139,6 +140,8 @@ func (e *StepDone) nulls(m map[string]json.RawMessage) {
 func (e *EvalDone) nulls(m map[string]json.RawMessage) {
 	nullNaN(m, "loss", &e.Loss)
 	nullNaN(m, "accuracy", &e.Accuracy)
+	nullNaN(m, "perplexity", &e.Perplexity)
+	nullNaN(m, "bits_per_byte", &e.BitsPerByte)
 }
 
 func (e *RunDone) nulls(m map[string]json.RawMessage) { nullNaN(m, "loss", &e.Loss) }

@@ -125,19 +125,36 @@ type StepDone struct {
 	CommMS        float64 `json:"comm_ms"` // this rank waited for communication and for slower ranks
 	Samples       int     `json:"samples"` // over all ranks
 	SamplesPerSec float64 `json:"samples_per_sec"`
-	GradNorm      float64 `json:"grad_norm"` // before clipping; 0: not measured, left out
-	Scale         float64 `json:"scale"`     // loss scale; 0: none, left out
-	Skipped       bool    `json:"skipped"`   // left out when false
+	Tokens        int     `json:"tokens"`         // targets of the samples; 0: one per sample, left out, and so is the next
+	TokensPerSec  float64 `json:"tokens_per_sec"` // over all ranks
+	GradNorm      float64 `json:"grad_norm"`      // before clipping; 0: not measured, left out
+	Scale         float64 `json:"scale"`          // loss scale; 0: none, left out
+	Skipped       bool    `json:"skipped"`        // left out when false
 }
 
 // EvalDone follows an evaluation over the whole test split.
 type EvalDone struct {
 	Step     int     `json:"step"`
 	Epoch    int     `json:"epoch"`
-	Loss     float64 `json:"loss"`
+	Loss     float64 `json:"loss"`                     // of a sample, or of a token
 	Accuracy float64 `json:"accuracy" omit:"negative"` // negative: none, left out
 	Samples  int     `json:"samples"`
 	TookMS   float64 `json:"took_ms"`
+
+	// Of samples with a target per position.
+	Tokens      int     `json:"tokens,omitempty"`        // that count
+	Perplexity  float64 `json:"perplexity,omitempty"`    // exp(loss)
+	BitsPerByte float64 `json:"bits_per_byte,omitempty"` // 0: the data set does not know the bytes of its text
+}
+
+// Summary is the evaluation as summary.json has it.
+func (e *EvalDone) Summary() *EvalSummary {
+	s := &EvalSummary{Loss: Number(e.Loss), Perplexity: Number(e.Perplexity), BitsPerByte: Number(e.BitsPerByte)}
+	if !(e.Accuracy < 0) {
+		n := Number(e.Accuracy)
+		s.Accuracy = &n
+	}
+	return s
 }
 
 // CheckpointSaved reports that a checkpoint is durable.

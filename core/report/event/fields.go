@@ -24,6 +24,10 @@ func (e *StepDone) fields(w *encoder) {
 	w.float("comm_ms", e.CommMS)
 	w.integer("samples", int64(e.Samples))
 	w.float("samples_per_sec", e.SamplesPerSec)
+	if e.Tokens != 0 {
+		w.integer("tokens", int64(e.Tokens))
+		w.float("tokens_per_sec", e.TokensPerSec)
+	}
 	if e.GradNorm != 0 {
 		w.float("grad_norm", e.GradNorm)
 	}

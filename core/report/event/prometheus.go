@@ -115,6 +115,9 @@ func (p *Prometheus) text() []byte {
 	b.metric("data_wait_seconds", "gauge", "Part of the last step spent waiting for data.", p.step.DataMS/1e3)
 	b.metric("comm_exposed_seconds", "gauge", "Part of the last step that the rank waited for communication or for slower ranks.", p.step.CommMS/1e3)
 	b.metric("samples_per_second", "gauge", "Throughput of the last step over all ranks.", p.step.SamplesPerSec)
+	if p.step.Tokens != 0 {
+		b.metric("tokens_per_second", "gauge", "Tokens per second of the last step over all ranks.", p.step.TokensPerSec)
+	}
 	if p.step.Scale != 0 {
 		b.metric("loss_scale", "gauge", "Loss scale.", p.step.Scale)
 	}
@@ -125,6 +128,9 @@ func (p *Prometheus) text() []byte {
 		b.metric("eval_loss", "gauge", "Loss of the last evaluation.", p.eval.Loss)
 		if !(p.eval.Accuracy < 0) {
 			b.metric("eval_accuracy", "gauge", "Accuracy of the last evaluation.", p.eval.Accuracy)
+		}
+		if p.eval.Perplexity != 0 {
+			b.metric("eval_perplexity", "gauge", "Perplexity of the last evaluation.", p.eval.Perplexity)
 		}
 	}
 	b.metric("checkpoints_saved_total", "counter", "Checkpoints made durable.", float64(p.saved))

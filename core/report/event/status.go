@@ -72,6 +72,10 @@ func (w *window) speed() (float64, bool) {
 	return w.mean(func(e *StepDone) (float64, bool) { return e.SamplesPerSec, e.SamplesPerSec > 0 })
 }
 
+func (w *window) tokenSpeed() (float64, bool) {
+	return w.mean(func(e *StepDone) (float64, bool) { return e.TokensPerSec, e.TokensPerSec > 0 })
+}
+
 // notice is a line that stays on the screen.
 type notice struct {
 	text  string
@@ -241,7 +245,17 @@ func (s *status) evalText(e *EvalDone) string {
 	if !(e.Accuracy < 0) {
 		t += fmt.Sprintf("  accuracy %.2f %%", 100*e.Accuracy)
 	}
-	return t + fmt.Sprintf("  (%d samples, %.1f s)", e.Samples, e.TookMS/1000)
+	if e.Perplexity != 0 {
+		t += fmt.Sprintf("  perplexity %.4g", e.Perplexity)
+	}
+	if e.BitsPerByte != 0 {
+		t += fmt.Sprintf("  %.4f bits/byte", e.BitsPerByte)
+	}
+	seen := fmt.Sprintf("%d samples", e.Samples)
+	if e.Tokens != 0 {
+		seen += fmt.Sprintf(" of %d tokens", e.Tokens)
+	}
+	return t + fmt.Sprintf("  (%s, %.1f s)", seen, e.TookMS/1000)
 }
 
 // line is the one-line form.
@@ -299,6 +313,8 @@ func (s *status) fields() []string {
 	add(ok, "acc %.2f %%", 100*accuracy)
 	speed, ok := s.recent.speed()
 	add(ok, "%s samples/s", count(speed))
+	tokens, ok := s.recent.tokenSpeed()
+	add(ok, "%s tokens/s", count(tokens))
 	add(s.skipped > 0, "skipped %d", s.skipped)
 	add(true, "lr %.4g", e.LR)
 	add(e.Scale != 0, "scale %g", e.Scale)

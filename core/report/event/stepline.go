@@ -46,6 +46,10 @@ func decodeStep(line []byte) (Record, bool) {
 			e.Samples = int(s.integer(v))
 		case "samples_per_sec":
 			e.SamplesPerSec = s.float(v)
+		case "tokens":
+			e.Tokens = int(s.integer(v))
+		case "tokens_per_sec":
+			e.TokensPerSec = s.float(v)
 		case "grad_norm":
 			e.GradNorm = s.float(v)
 		case "scale":

@@ -20,6 +20,7 @@ func TestStepsAreDecodedAlikeBothWays(t *testing.T) {
 			Step: rapid.Int().Draw(t, "step"), Epoch: rapid.Int().Draw(t, "epoch"), Samples: rapid.Int().Draw(t, "samples"),
 			Loss: float.Draw(t, "loss"), LossMean: float.Draw(t, "mean"), Accuracy: float.Draw(t, "accuracy"), LR: float.Draw(t, "lr"),
 			StepMS: float.Draw(t, "ms"), DataMS: float.Draw(t, "data"), CommMS: float.Draw(t, "comm"), SamplesPerSec: float.Draw(t, "rate"),
+			Tokens: rapid.Int().Draw(t, "tokens"), TokensPerSec: float.Draw(t, "tokens rate"),
 			GradNorm: float.Draw(t, "norm"), Scale: float.Draw(t, "scale"), Skipped: rapid.Bool().Draw(t, "skipped"),
 		}})
 		want, err := decode(line)

@@ -53,7 +53,8 @@ type DatasetSummary struct {
 // TrainSummary sums up the steps.
 type TrainSummary struct {
 	Loss          Number `json:"loss"`
-	SamplesPerSec Number `json:"samples_per_sec"` // of all ranks, without the first ten steps
+	SamplesPerSec Number `json:"samples_per_sec"`          // of all ranks, without the first ten steps
+	TokensPerSec  Number `json:"tokens_per_sec,omitempty"` // 0: samples are no sequences
 	StepMSP50     Number `json:"step_ms_p50"`
 	StepMSP99     Number `json:"step_ms_p99"`
 }
@@ -62,6 +63,10 @@ type TrainSummary struct {
 type EvalSummary struct {
 	Loss     Number  `json:"loss"`
 	Accuracy *Number `json:"accuracy,omitempty"` // nil for a regression
+
+	// As in EvalDone.
+	Perplexity  Number `json:"perplexity,omitempty"`
+	BitsPerByte Number `json:"bits_per_byte,omitempty"`
 }
 
 // TimeSummary is in seconds.

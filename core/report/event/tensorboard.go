@@ -84,6 +84,12 @@ func (t *TensorBoard) Emit(r Record) {
 		if !(e.Accuracy < 0) {
 			t.scalar("val/accuracy", e.Accuracy)
 		}
+		if e.Perplexity != 0 {
+			t.scalar("val/perplexity", e.Perplexity)
+		}
+		if e.BitsPerByte != 0 {
+			t.scalar("val/bits_per_byte", e.BitsPerByte)
+		}
 		t.end()
 	default:
 		return
@@ -194,6 +200,9 @@ func (t *TensorBoard) step(at time.Time, e *StepDone) {
 		t.scalar("amp/scale", e.Scale)
 	}
 	t.scalar("perf/samples_per_sec", e.SamplesPerSec)
+	if e.Tokens != 0 {
+		t.scalar("perf/tokens_per_sec", e.TokensPerSec)
+	}
 	if e.StepMS > 0 {
 		t.scalar("perf/data_wait_pct", 100*e.DataMS/e.StepMS)
 		t.scalar("perf/comm_exposed_pct", 100*e.CommMS/e.StepMS)

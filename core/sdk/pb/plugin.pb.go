@@ -1266,6 +1266,8 @@ type OpenDatasetReply struct {
 	TestSamples   int64                  `protobuf:"varint,7,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
 	Fingerprint   string                 `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Notice        string                 `protobuf:"bytes,9,opt,name=notice,proto3" json:"notice,omitempty"`
+	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                // number of values of an i32 input; 0: the input is no index
+	TestBytes     int64                  `protobuf:"varint,11,opt,name=test_bytes,json=testBytes,proto3" json:"test_bytes,omitempty"` // of text that the targets of the test split stand for; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1361,6 +1363,20 @@ func (x *OpenDatasetReply) GetNotice() string {
 		return x.Notice
 	}
 	return ""
+}
+
+func (x *OpenDatasetReply) GetVocabulary() int64 {
+	if x != nil {
+		return x.Vocabulary
+	}
+	return 0
+}
+
+func (x *OpenDatasetReply) GetTestBytes() int64 {
+	if x != nil {
+		return x.TestBytes
+	}
+	return 0
 }
 
 type TensorSpec struct {
@@ -2692,7 +2708,7 @@ const file_plugin_proto_rawDesc = "" +
 	"world_size\x18\x04 \x01(\x03R\tworldSize\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\xd5\x02\n" +
+	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\x94\x03\n" +
 	"\x10OpenDatasetReply\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.trainctl.plugin.v1.TensorSpecR\x05input\x126\n" +
@@ -2703,7 +2719,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\rtrain_samples\x18\x06 \x01(\x03R\ftrainSamples\x12!\n" +
 	"\ftest_samples\x18\a \x01(\x03R\vtestSamples\x12 \n" +
 	"\vfingerprint\x18\b \x01(\tR\vfingerprint\x12\x16\n" +
-	"\x06notice\x18\t \x01(\tR\x06notice\"8\n" +
+	"\x06notice\x18\t \x01(\tR\x06notice\x12\x1e\n" +
+	"\n" +
+	"vocabulary\x18\n" +
+	" \x01(\x03R\n" +
+	"vocabulary\x12\x1d\n" +
+	"\n" +
+	"test_bytes\x18\v \x01(\x03R\ttestBytes\"8\n" +
 	"\n" +
 	"TensorSpec\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x14\n" +

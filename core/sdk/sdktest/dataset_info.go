@@ -92,26 +92,32 @@ func validSpec(spec sdk.DatasetSpec) error {
 	if spec.Fingerprint == "" {
 		complain("no Fingerprint, so a resume with other data would not be detected")
 	}
-	if spec.Input.DType != tensor.F32 || !positive(spec.Input.Shape) {
-		complain("Input %v, want f32 of positive dimensions", spec.Input)
+	if d := spec.Input.DType; d != tensor.F32 && d != tensor.I32 || !positive(spec.Input.Shape) {
+		complain("Input %v, want f32 or i32 of positive dimensions", spec.Input)
+	}
+	if indices := spec.Input.DType == tensor.I32; indices != (spec.Vocabulary > 0) {
+		complain("Input %v with a Vocabulary of %d; i32 inputs are indices in [0, Vocabulary), others have 0", spec.Input, spec.Vocabulary)
 	}
 	if spec.TrainSamples < 1 || spec.TestSamples < 0 {
 		complain("%d training and %d test samples", spec.TrainSamples, spec.TestSamples)
+	}
+	if spec.TestBytes < 0 || spec.TestBytes > 0 && spec.TestSamples == 0 {
+		complain("%d TestBytes in %d test samples", spec.TestBytes, spec.TestSamples)
 	}
 	if n := len(spec.ClassNames); n != 0 && n != spec.Classes {
 		complain("%d names for %d classes", n, spec.Classes)
 	}
 	switch {
-	case spec.Target.DType == tensor.I32 && len(spec.Target.Shape) == 0:
+	case spec.Target.DType == tensor.I32 && positive(spec.Target.Shape):
 		if spec.Classes < 1 {
-			complain("Target is a class index and Classes is %d", spec.Classes)
+			complain("Target %v has class indices and Classes is %d", spec.Target, spec.Classes)
 		}
 	case spec.Target.DType == tensor.F32 && positive(spec.Target.Shape):
 		if spec.Classes != 0 {
 			complain("Target is %v and Classes is %d, want 0", spec.Target, spec.Classes)
 		}
 	default:
-		complain("Target %v, want an i32 scalar or f32", spec.Target)
+		complain("Target %v, want i32 or f32 of positive dimensions", spec.Target)
 	}
 	return errors.Join(all...)
 }

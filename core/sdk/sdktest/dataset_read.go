@@ -83,24 +83,40 @@ func (d *opened) fill(ctx context.Context, split sdk.Split, epoch int, indices [
 	return s, s.intact()
 }
 
-// plausible checks that numbers are finite and classes in range.
+// plausible checks that numbers are finite, and indices and classes in range.
 func (s *slot) plausible(first int64) error {
-	for i, v := range tensor.View[float32](inner(s.input)) {
-		if !finite(v) {
-			return fmt.Errorf("sample %d: input element %d is %v", first+int64(i/s.spec.Input.Shape.Elems()), i%s.spec.Input.Shape.Elems(), v)
-		}
+	input := inRange{what: "input element", limit: s.spec.Vocabulary}
+	if err := input.check(s.spec.Input, inner(s.input), first); err != nil {
+		return err
 	}
-	if s.spec.Target.DType == tensor.F32 {
-		for i, v := range tensor.View[float32](inner(s.target)) {
+	target := inRange{what: "target", limit: s.spec.Classes, ignored: true}
+	return target.check(s.spec.Target, inner(s.target), first)
+}
+
+// inRange is what the elements of an input or a target may be: finite numbers, or indices
+// below a limit.
+type inRange struct {
+	what    string
+	limit   int
+	ignored bool // an index may be sdk.IgnoreIndex
+}
+
+func (r *inRange) check(spec tensor.Spec, data []byte, first int64) error {
+	each := spec.Shape.Elems()
+	fail := func(i int, v any) error {
+		return fmt.Errorf("sample %d: %s %d is %v", first+int64(i/each), r.what, i%each, v)
+	}
+	if spec.DType == tensor.F32 {
+		for i, v := range tensor.View[float32](data) {
 			if !finite(v) {
-				return fmt.Errorf("sample %d: the target is %v", first+int64(i/s.spec.Target.Shape.Elems()), v)
+				return fail(i, v)
 			}
 		}
 		return nil
 	}
-	for i, c := range tensor.View[int32](inner(s.target)) {
-		if c < 0 || int(c) >= s.spec.Classes {
-			return fmt.Errorf("sample %d: class %d is not in 0..%d", first+int64(i), c, s.spec.Classes-1)
+	for i, v := range tensor.View[int32](data) {
+		if (v < 0 || int(v) >= r.limit) && !(r.ignored && v == sdk.IgnoreIndex) {
+			return fmt.Errorf("%w, which is not in 0..%d", fail(i, v), r.limit-1)
 		}
 	}
 	return nil

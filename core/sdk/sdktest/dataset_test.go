@@ -24,6 +24,7 @@ type model struct {
 	calls   int
 	isOpen  bool
 	lenient bool // accept every option
+	read    func(*sdk.Batch)
 	gap     bool // leave every second input element as it was
 }
 
@@ -56,6 +57,13 @@ func (m *model) Fill(_ context.Context, b *sdk.Batch) error {
 		return errors.New("not open")
 	}
 	m.calls++
+	if m.read != nil {
+		m.read(b)
+		if m.fill != nil {
+			m.fill(m, b)
+		}
+		return nil
+	}
 	in, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
 	for i, index := range b.Indices {
 		in[2*i] = float32(index)
@@ -93,6 +101,29 @@ func TestSuitePassesAGoodDataset(t *testing.T) {
 	Dataset(t, options(func(*model) {}))
 }
 
+// tokens makes the model one of tokens: integer inputs, and a class for each position.
+func tokens(bend func(*model)) func(*model) {
+	return func(m *model) {
+		m.open = func(_ sdk.DatasetRequest, s sdk.DatasetSpec) (sdk.DatasetSpec, error) {
+			s.Input, s.Target = tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{2}}, tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{2}}
+			s.Vocabulary, s.Classes, s.TestBytes = 20, 20, 4
+			return s, nil
+		}
+		m.read = func(b *sdk.Batch) {
+			in, target := tensor.View[int32](b.Input), tensor.View[int32](b.Target)
+			for i, index := range b.Indices {
+				in[2*i], in[2*i+1] = int32(index), int32(b.Epoch)
+				target[2*i], target[2*i+1] = int32(b.Epoch), sdk.IgnoreIndex
+			}
+		}
+		bend(m)
+	}
+}
+
+func TestSuitePassesTokens(t *testing.T) {
+	Dataset(t, options(tokens(func(*model) {})))
+}
+
 func TestSuiteFindsFaults(t *testing.T) {
 	onFill := func(f func(*model, *sdk.Batch)) func(*model) { return func(m *model) { m.fill = f } }
 	onSpec := func(f func(sdk.DatasetRequest, *sdk.DatasetSpec)) func(*model) {
@@ -122,6 +153,17 @@ func TestSuiteFindsFaults(t *testing.T) {
 				tensor.View[int32](b.Target)[i] = 3
 			}
 		})},
+		"token out of range": {checkEverySample, tokens(func(m *model) {
+			m.fill = func(_ *model, b *sdk.Batch) { setToken(b.Input, 20) }
+		})},
+		"ignored input": {checkEverySample, tokens(func(m *model) {
+			m.fill = func(_ *model, b *sdk.Batch) { setToken(b.Input, sdk.IgnoreIndex) }
+		})},
+		"target out of range": {checkEverySample, tokens(func(m *model) {
+			m.fill = func(_ *model, b *sdk.Batch) { setToken(b.Target, -1) }
+		})},
+		"no vocabulary":         {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Input.DType = tensor.I32 })},
+		"vocabulary of numbers": {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Vocabulary = 5 })},
 		"position in the batch": {checkComposition, onFill(func(_ *model, b *sdk.Batch) {
 			for i := range b.Indices {
 				setInput(b, i, float32(i))
@@ -154,6 +196,12 @@ func TestSuiteFindsFaults(t *testing.T) {
 				t.Error("the suite did not notice")
 			}
 		})
+	}
+}
+
+func setToken(mem []byte, v int32) {
+	if len(mem) > 0 {
+		tensor.View[int32](mem)[0] = v
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -49,6 +50,9 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, usererr.Under("model", err)
 	}
+	if err = checkVocabulary(o.Graph, spec.Vocabulary); err != nil {
+		return nil, err
+	}
 	if o.Plan, err = s.Compile(o.Graph, policy, o.Batch, true, world); err != nil {
 		return nil, err
 	}
@@ -66,6 +70,21 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	o.Layout = newLayout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
 	o.Layout.add(world, o.Plan.Exchanges())
 	return o, o.addUsage(s.DDP, world)
+}
+
+// checkVocabulary returns an error if an embedding of the model's input has fewer rows than the
+// data set has tokens: some batch would fail, perhaps after hours.
+func checkVocabulary(g *graph.Graph, vocabulary int) error {
+	for _, n := range g.Forward() {
+		if n.Op != op.Embedding || n.In[0] != g.Input() {
+			continue
+		}
+		if rows := g.Shape(n.In[1])[0]; rows < vocabulary {
+			return usererr.Errorf("model", fmt.Sprintf("set its num_embeddings, or the vocabulary of the model, to %d or more", vocabulary),
+				"the embedding %q has %d rows, but the data set has tokens from 0 to %d", n.Layer, rows, vocabulary-1)
+		}
+	}
+	return nil
 }
 
 // addUsage reserves memory for the flags of the parameters that a step has used. It

@@ -1,11 +1,13 @@
 package outline
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -53,4 +55,23 @@ func outlineOf(t *testing.T, s Settings, world int) *Outline {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// A data set with more tokens than the embedding has rows is refused before the first step.
+func TestVocabularyFitsTheEmbedding(t *testing.T) {
+	s := resnet18()
+	s.Train.PerRankBatch = 2
+	s.Model = nn.Config{Layers: []nn.LayerConfig{
+		{Type: "embedding", Name: "wte", Args: op.Args{"num_embeddings": 65, "embedding_dim": 65}},
+	}}
+	row := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{8}}
+	spec := sdk.DatasetSpec{Input: row, Target: row, Vocabulary: 65, Classes: 65, TrainSamples: 10}
+	if _, err := New(s, spec, nil, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	spec.Vocabulary = 66
+	want := `model: the embedding "wte" has 65 rows, but the data set has tokens from 0 to 65`
+	if _, err := New(s, spec, nil, 1, 0); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
@@ -23,12 +24,15 @@ type Report struct {
 	Scaled   bool      // the loss has a scale
 	MaxSkips int       // train.max_skips
 
+	Tokens    int   // targets of a sample where they are per position; 0: one per sample
+	TestBytes int64 // of text, in the test split; 0: unknown
+
 	Stats     Stats
 	Metrics   Metrics
-	Planning  time.Duration  // how long planning took
-	done      event.StepDone // reused
-	warned    bool           // that the loss is not finite
-	evaluated bool           // in this process; metrics may be a checkpoint's
+	Planning  time.Duration   // how long planning took
+	done      event.StepDone  // reused
+	warned    bool            // that the loss is not finite
+	evaluated *event.EvalDone // the last in this process; metrics may be a checkpoint's
 }
 
 // Stats are what the summary is made of. Slices have their full capacity from
@@ -75,6 +79,8 @@ func (r *Report) Step(s Step) {
 		Samples: int(s.Totals[agreement.SumRows]), SamplesPerSec: s.Totals[agreement.SumRows] / s.Took.Seconds(),
 		GradNorm: s.Norm, Skipped: s.Skipped,
 	}
+	r.done.Tokens = r.Tokens * r.done.Samples
+	r.done.TokensPerSec = float64(r.Tokens) * r.done.SamplesPerSec
 	if r.Classes && s.Totals[agreement.SumCounted] > 0 {
 		r.done.Accuracy = s.Totals[agreement.SumCorrect] / s.Totals[agreement.SumCounted]
 	}
@@ -121,17 +127,27 @@ func (r *Report) warnLoss(loss float64, step int) {
 
 // Evaluation records and reports an evaluation at pos, by its totals over all ranks.
 func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, took time.Duration) {
-	e := event.EvalDone{
-		Step: pos.Step, Epoch: pos.LastEpoch(), Samples: int(totals[agreement.SumRows]),
-		Loss: totals[agreement.SumLoss] / totals[agreement.SumRows], Accuracy: -1, TookMS: event.Millis(took),
+	counted := totals[agreement.SumCounted]
+	e := &event.EvalDone{
+		Step: pos.Step, Epoch: pos.LastEpoch(), Samples: int(counted),
+		Loss: totals[agreement.SumLoss] / counted, Accuracy: -1, TookMS: event.Millis(took),
 	}
-	r.evaluated = true
+	r.evaluated = e
 	r.Metrics.Set("eval.loss", e.Loss, pos.Step)
 	if r.Classes {
-		e.Accuracy = totals[agreement.SumCorrect] / totals[agreement.SumRows]
+		e.Accuracy = totals[agreement.SumCorrect] / counted
 		r.Metrics.Set("eval.accuracy", e.Accuracy, pos.Step)
 	}
-	r.Events.Emit(&e)
+	if r.Tokens > 0 {
+		e.Samples, e.Tokens = int(totals[agreement.SumRows]), int(counted)
+		e.Perplexity = math.Exp(e.Loss)
+		r.Metrics.Set("eval.perplexity", e.Perplexity, pos.Step)
+	}
+	if r.TestBytes > 0 {
+		e.BitsPerByte = totals[agreement.SumLoss] / math.Ln2 / float64(r.TestBytes)
+		r.Metrics.Set("eval.bits_per_byte", e.BitsPerByte, pos.Step)
+	}
+	r.Events.Emit(e)
 }
 
 // Summarize fills in what the report knows of the run: training, times, the last evaluation.
@@ -143,15 +159,12 @@ func (r *Report) Summarize(s *event.Summary) {
 	}
 	if wall := st.last.Sub(st.mark).Seconds(); st.steps > warmup && wall > 0 {
 		s.Train.SamplesPerSec = event.Number(st.samples / wall)
+		s.Train.TokensPerSec = event.Number(float64(r.Tokens) * st.samples / wall)
 	}
 	s.Train.StepMSP50, s.Train.StepMSP99 = quantile(st.stepMS, 0.5), quantile(st.stepMS, 0.99)
 	s.Time.TrainS = event.Number(st.End.Sub(st.Begin).Seconds())
-	if r.evaluated {
-		s.Eval = &event.EvalSummary{Loss: event.Number(r.Metrics.Value("eval.loss"))}
-		if acc, ok := r.Metrics["eval.accuracy"]; ok {
-			n := event.Number(acc.Value)
-			s.Eval.Accuracy = &n
-		}
+	if r.evaluated != nil {
+		s.Eval = r.evaluated.Summary()
 	}
 }
 

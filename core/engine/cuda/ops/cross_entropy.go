@@ -28,7 +28,7 @@ func (b *binder) lossOut(loss graph.Op) (stats, dx driver.DevicePtr) {
 
 func bindCrossEntropy(b *binder) {
 	x := b.s.In[0].Spec
-	rows, classes := x.Shape[0], x.Shape[1]
+	rows, classes := op.Rows(x.Shape)
 	stats, dx := b.lossOut(op.CrossEntropy)
 	counted, each := b.scratch(8), b.scratch(16*rows)
 	fault := b.m.Fault
