@@ -7,7 +7,7 @@ import "math"
 // results are within half a unit in the last place, and 2⁻¹² of one.
 
 // The constants of Exp: k·ln 2 is taken off in two steps, and what is left, at
-// most ln 2 / 2, goes through a polynomial. Known to gen/exp.go.
+// most ln 2 / 2, goes through a polynomial. Known to gen/pointwise/exp.go.
 const (
 	expBound = 708                    // the exponential beyond is 0 or ∞ in float32
 	roundTo  = 3 << 51                // added to a number, it leaves an integer in the lowest bits

@@ -2,11 +2,11 @@ package elementwise
 
 import "math"
 
-// Functions of one float32, by the operations of gen/formula.go and gen/functions.go, one
+// Functions of one float32, by the operations of gen/pointwise/formula.go and gen/pointwise/functions.go, one
 // for one: a product is rounded before it is added, which the conversions say, so vectors
 // and plain Go give the same bits. Tests state how far each is from the function.
 
-// The constants of exponentials. Known to gen/formula.go.
+// The constants of exponentials. Known to gen/pointwise/formula.go.
 const (
 	magic      = 3<<22 + 127 // added to a number, it leaves an integer and the exponent of 1 in the lowest bits
 	tinyBias   = 64          // keeps results that are too small for float32 until they are multiplied

@@ -13,7 +13,7 @@ import (
 // moves a result by less than 2⁻¹²⁶ for each product.
 //
 // A packed panel holds pairs of bfloat16 where Gemm's holds float32, so that the
-// micro-kernels of both differ in one instruction (gen/gemm.go).
+// micro-kernels of both differ in one instruction (gen/gemm/gemm.go).
 
 // matrix16 is a matrix of bfloat16 of any element order: element (i, j) is at i·row + j·col.
 type matrix16 struct {

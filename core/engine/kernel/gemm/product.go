@@ -15,7 +15,7 @@ import (
 //   - across: A's rows lie aStep bytes apart as they do in a matrix, and the tile is
 //     transposed before it is written, so that its columns become rows of C.
 //
-// The layout is known to gen/product.go.
+// The layout is known to gen/gemm/product.go.
 type strip struct {
 	k, tiles     int
 	a            *float32

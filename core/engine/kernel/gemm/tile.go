@@ -5,7 +5,7 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // Tile is a call of a micro-kernel: mr rows of C by two vectors of columns. Row l
 // of B is read at the byte offset off[l] from b0 and b1, so that a packed panel
 // and the shifted views of an image look alike (the idea of Dukhan, "The Indirect
-// Convolution Algorithm", 2019). The layout is what gen/layout.go says.
+// Convolution Algorithm", 2019). The layout is what gen/gemm/families.go says.
 type Tile struct {
 	K      int         // products per sum
 	A      *float32    // k groups of mr values

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/mmcloughlin/avo/ir"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
 // choices are Go functions by folder. Each, vecX, calls kernel X of the instruction set
@@ -23,28 +25,20 @@ type choice struct {
 	isas                       []string
 }
 
-// chosen are the families that have such functions. In the others a written function
-// chooses by height or width of a tile, too.
-var chosen = []string{
-	"elementwise/elementwise", "elementwise/functions", "elementwise/rows", "elementwise/bf16", "loss/softmax", "convert/convert",
-	"reduce/reduce", "reduce/sums", "norm/norm", "norm/moments", "norm/layernorm", "norm/normrelu", "norm/normpool_strip", "norm/bf16_norm", "gemm/pack", "gemm/bf16_finish",
-	"conv/winograd/winograd", "conv/winograd/bf16_winograd", "conv/geometry/im2col", "conv/planes/plane_copies", "conv/winograd/taps", "pool/pool", "optimizer/update", "image/levels", "image/image", "random/noise",
-}
-
 // add adds the functions of a family.
-func (c choices) add(f family, file *ir.File) {
-	if !slices.Contains(chosen, f.folder+"/"+f.name) {
+func (c choices) add(f isa.Family, file *ir.File) {
+	if !f.Choose {
 		return
 	}
 	for _, fn := range file.Functions() {
-		i := slices.IndexFunc(f.isas, func(v isa) bool { return strings.HasSuffix(fn.Name, v.name) })
-		base, isa := strings.TrimSuffix(fn.Name, f.isas[i].name), f.isas[i].name
-		if j := slices.IndexFunc(c[f.folder], func(o choice) bool { return o.base == base }); j >= 0 {
-			c[f.folder][j].isas = append(c[f.folder][j].isas, isa)
+		i := slices.IndexFunc(f.ISAs, func(v isa.ISA) bool { return strings.HasSuffix(fn.Name, v.Name) })
+		base, level := strings.TrimSuffix(fn.Name, f.ISAs[i].Name), f.ISAs[i].Name
+		if j := slices.IndexFunc(c[f.Folder], func(o choice) bool { return o.base == base }); j >= 0 {
+			c[f.Folder][j].isas = append(c[f.Folder][j].isas, level)
 			continue
 		}
 		params, results, _ := strings.Cut(strings.TrimPrefix(fn.Signature.String(), "("), ")")
-		c[f.folder] = append(c[f.folder], choice{base, strings.TrimPrefix(fn.Doc[0], fn.Name+" "), params, results, []string{isa}})
+		c[f.Folder] = append(c[f.Folder], choice{base, strings.TrimPrefix(fn.Doc[0], fn.Name+" "), params, results, []string{level}})
 	}
 }
 
@@ -65,7 +59,7 @@ func (c choice) head() string {
 }
 
 // call is the call of the kernel of an instruction set.
-func (c choice) call(isa string) string {
+func (c choice) call(level string) string {
 	var args []string
 	for _, p := range strings.Split(c.params, ", ") {
 		name, typ, _ := strings.Cut(p, " ")
@@ -74,18 +68,18 @@ func (c choice) call(isa string) string {
 		}
 		args = append(args, name)
 	}
-	return fmt.Sprintf("%s%s(%s)", c.base, isa, strings.Join(args, ", "))
+	return fmt.Sprintf("%s%s(%s)", c.base, level, strings.Join(args, ", "))
 }
 
 // forNEON calls the kernel of arm64, if there is one.
 func (c choice) forNEON() string {
 	switch {
-	case !slices.Contains(c.isas, avx2.name) || slices.Contains(notForNEON, c.base):
+	case !slices.Contains(c.isas, isa.AVX2.Name) || slices.Contains(isa.NotForNEON, c.base):
 		return c.missing()
 	case c.results == "":
-		return c.call(neon.name)
+		return c.call(isa.NEON.Name)
 	}
-	return "return " + c.call(neon.name)
+	return "return " + c.call(isa.NEON.Name)
 }
 
 // missing is the body of a function for which there is no kernel.

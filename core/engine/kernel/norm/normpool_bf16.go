@@ -23,7 +23,7 @@ func rowsAtOnce(p *pool.Shape) int {
 	return 1
 }
 
-// halfPool is a call of the forward kernel over a plane. The layout is known to gen/bf16_normpool.go.
+// halfPool is a call of the forward kernel over a plane. The layout is known to gen/norm/bf16_normpool.go.
 type halfPool struct {
 	rows               int // of outputs, or pairs of them
 	x                  *uint16
@@ -106,7 +106,7 @@ func (t *halfPool) set(p *pool.Shape) {
 	}
 }
 
-// halfPoolGrad is a call of the backward kernels over a plane. The layout is known to gen/bf16_normpool.go.
+// halfPoolGrad is a call of the backward kernels over a plane. The layout is known to gen/norm/bf16_normpool.go.
 type halfPoolGrad struct {
 	rows                       int // of outputs
 	x                          *uint16

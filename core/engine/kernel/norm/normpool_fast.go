@@ -8,7 +8,7 @@ import (
 // poolGradTile is a call of the vector kernels of the backward pass of batch
 // norm, ReLU and 2×2 max pooling over a plane. Two rows of x are one run of
 // vectors; the last ends where the run ends, so that nothing is masked and no
-// load waits for a masked store. The layout is known to gen/normpool.go.
+// load waits for a masked store. The layout is known to gen/norm/normpool.go.
 type poolGradTile struct {
 	rows                       int // pooled ones
 	x                          *float32
@@ -58,7 +58,7 @@ func (t *poolGradTile) set(p *pool.Shape) (vectors int) {
 }
 
 // poolGradStrip is a call of the vector kernels for registers of 8 lanes: up to 8 columns
-// of pooled values over all rows of a plane. The layout is known to gen/normpool_strip.go.
+// of pooled values over all rows of a plane. The layout is known to gen/norm/normpool_strip.go.
 type poolGradStrip struct {
 	rows                       int // pooled ones
 	x                          *float32

@@ -83,7 +83,7 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 	}
 }
 
-// adamConstants are the numbers of one step; gen/update.go knows their order.
+// adamConstants are the numbers of one step; gen/pointwise/update.go knows their order.
 type adamConstants[T kernel.Float] struct {
 	shrink, decay, w1, w2, b2, stepSize, rootScale, eps T
 	b1                                                  T
@@ -101,7 +101,7 @@ func newAdamConstants[T kernel.Float](lr, beta1, beta2, eps, weightDecay float64
 	return s
 }
 
-// adamStep is a call of the vector kernel; its layout is known to gen/update.go.
+// adamStep is a call of the vector kernel; its layout is known to gen/pointwise/update.go.
 type adamStep struct {
 	p, grad, m, v *float32
 	n             int

@@ -3,7 +3,7 @@ package pool
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // poolTile is a call of the vector kernel of 2×2 max pooling with stride 2: up to
-// one vector of outputs in each of some rows. The layout is known to gen/pool.go.
+// one vector of outputs in each of some rows. The layout is known to gen/norm/pool.go.
 type poolTile struct {
 	rows      int
 	x         *float32 // first input row

@@ -4,7 +4,7 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // dotTile is a call of the micro-kernel of weight gradients: for the rows of dy
 // and the views of x of one tile, Σ over steps and lanes of dy·x. The layout is
-// known to gen/dot.go.
+// known to gen/conv/dot.go.
 type dotTile struct {
 	count  int      // steps
 	steps  *dotStep // count of them

@@ -17,7 +17,7 @@ import (
 
 // planeTile is a call of the micro-kernel for groups of vectors: y = bias + Σ weights·x, where
 // tap i sees x at the byte offset off[i]. Groups, vectors of a group and images lie as many
-// bytes apart as their steps say. The kernel counts in images. The layout is known to gen/planes.go.
+// bytes apart as their steps say. The kernel counts in images. The layout is known to gen/conv/planes.go.
 type planeTile struct {
 	images, xImage, yImage int
 	groups, xGroup, yGroup int
@@ -34,7 +34,7 @@ const planeViews = 9
 
 // planeDots is a call of the micro-kernel of weight gradients: out[i] = Σ dy·x[i] over vectors
 // of rows of images. Behind each row, and each image, addresses move on by as many bytes
-// more. The kernel counts in images. The layout is known to gen/planes.go.
+// more. The kernel counts in images. The layout is known to gen/conv/planes.go.
 type planeDots struct {
 	images, rows, vectors          int
 	xNext, xImage, dyNext, dyImage int
@@ -44,7 +44,7 @@ type planeDots struct {
 
 // planeCopy is a call of the copies of rows. All steps are bytes; vectors are the whole ones of a
 // row before its last, and tail and tail2 the lanes of the last. odd is the distance of the odd elements'
-// place. The kernel counts in images. The layout is known to gen/planes.go.
+// place. The kernel counts in images. The layout is known to gen/conv/planes.go.
 type planeCopy struct {
 	images, rows, vectors              int
 	src, dst                           *float32

@@ -63,7 +63,7 @@ const (
 
 // transform is a call of a kernel that turns count squares of vectors into
 // squares of another size. Rows, columns and steps are in bytes; tmp has room
-// for 64 vectors. The kernel counts in its fields. The layout is known to gen/winograd.go.
+// for 64 vectors. The kernel counts in its fields. The layout is known to gen/conv/winograd.go.
 type transform struct {
 	count                   int
 	in                      *float32
@@ -108,7 +108,7 @@ func (s pointShape) whole(tiles int) int {
 
 // pointTile is a call of the micro-kernel between transforms: count times as many rows
 // as it has, of one or two blocks of 16 channels. The sum runs over blocks times steps; behind each block
-// the address in A jumps. The kernel counts in its fields. The layout is known to gen/winograd.go.
+// the address in A jumps. The kernel counts in its fields. The layout is known to gen/conv/winograd.go.
 type pointTile struct {
 	count, blocks, steps, jump int
 	a                          *float32

@@ -1,0 +1,41 @@
+package conv
+
+import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+
+// Families are the kernels of this package, by the folders below core/engine/kernel.
+var Families = []isa.Family{
+	{Folder: "conv/direct", Name: "dot", Emit: dot, ISAs: isa.Each},
+	{Folder: "conv/planes", Name: "planes", Emit: planes, ISAs: isa.Each},
+	{Folder: "conv/planes", Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
+	{Folder: "conv/geometry", Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
+	{Folder: "conv/winograd", Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
+	{Folder: "conv/winograd", Name: "taps", Emit: tapSums, ISAs: isa.Narrow, Choose: true},
+	{Folder: "conv/direct", Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
+	{Folder: "conv/winograd", Name: "bf16_winograd", Emit: bf16Winograd, ISAs: isa.BF16, Choose: true},
+}
+
+// Layouts are the structs that these kernels read.
+var Layouts = []isa.Layout{
+	{Folder: "conv/direct", Name: "dotTile", Fields: []isa.Field{{Name: "count", Offset: dotCount}, {Name: "steps", Offset: dotSteps}, {Name: "dy", Offset: dotDY}, {Name: "stride", Offset: dotStride}, {Name: "x", Offset: dotX}, {Name: "out", Offset: dotOut}}},
+	{Folder: "conv/direct", Name: "dotStep", Fields: []isa.Field{{Name: "dy", Offset: 0}, {Name: "x", Offset: 4}, {Name: "lanes", Offset: 8}}},
+	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
+		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "groups", Offset: plGroups}, {Name: "xGroup", Offset: plXGroup}, {Name: "yGroup", Offset: plYGroup},
+		{Name: "taps", Offset: plTaps}, {Name: "off", Offset: plOff}, {Name: "weights", Offset: plWeights}, {Name: "bias", Offset: plBias}, {Name: "x", Offset: plX}, {Name: "y", Offset: plY}, {Name: "xStep", Offset: plXStep}, {Name: "yStep", Offset: plYStep},
+	}},
+	{Folder: "conv/planes", Name: "planeDots", Fields: []isa.Field{
+		{Name: "images", Offset: pdImages}, {Name: "rows", Offset: pdRows}, {Name: "vectors", Offset: pdVectors}, {Name: "xNext", Offset: pdXNext}, {Name: "xImage", Offset: pdXImage}, {Name: "dyNext", Offset: pdDYNext},
+		{Name: "dyImage", Offset: pdDYImg}, {Name: "dy", Offset: pdDY}, {Name: "out", Offset: pdOut}, {Name: "x", Offset: pdX},
+	}},
+	{Folder: "conv/planes", Name: "planeCopy", Fields: []isa.Field{
+		{Name: "images", Offset: pcImages}, {Name: "rows", Offset: pcRows}, {Name: "vectors", Offset: pcVectors}, {Name: "src", Offset: pcSrc}, {Name: "dst", Offset: pcDst}, {Name: "odd", Offset: pcOdd}, {Name: "srcImage", Offset: pcSrcImage},
+		{Name: "srcRow", Offset: pcSrcRow}, {Name: "dstImage", Offset: pcDstImage}, {Name: "dstRow", Offset: pcDstRow}, {Name: "tail", Offset: pcTail}, {Name: "tail2", Offset: pcTail2},
+	}},
+	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{
+		{Name: "count", Offset: trCount}, {Name: "in", Offset: trIn}, {Name: "inRow", Offset: trInRow}, {Name: "inCol", Offset: trInCol}, {Name: "inStep", Offset: trInStep},
+		{Name: "out", Offset: trOut}, {Name: "outRow", Offset: trOutRow}, {Name: "outCol", Offset: trOutCol}, {Name: "outStep", Offset: trOutStep}, {Name: "tmp", Offset: trTmp}, {Name: "part", Offset: trPart},
+	}},
+	{Folder: "conv/winograd", Name: "pointTile", Fields: []isa.Field{
+		{Name: "count", Offset: ptCount}, {Name: "blocks", Offset: ptBlocks}, {Name: "steps", Offset: ptSteps}, {Name: "jump", Offset: ptJump}, {Name: "a", Offset: ptA}, {Name: "aStep", Offset: ptAStep},
+		{Name: "b0", Offset: ptB0}, {Name: "b1", Offset: ptB1}, {Name: "c0", Offset: ptC0}, {Name: "c1", Offset: ptC1}, {Name: "cStep", Offset: ptCStep}, {Name: "add", Offset: ptAdd},
+	}},
+}

@@ -1,0 +1,25 @@
+package gemm
+
+import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+
+// Families are the kernels of this package, by the folders below core/engine/kernel.
+var Families = []isa.Family{
+	{Folder: "gemm", Name: "tile", Emit: gemm, ISAs: isa.Each},
+	{Folder: "gemm", Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
+	{Folder: "gemm", Name: "product", Emit: product, ISAs: isa.Each},
+	{Folder: "gemm", Name: "bf16_tile", Emit: bf16Gemm, ISAs: isa.BF16},
+	{Folder: "gemm", Name: "bf16_finish", Emit: bf16Finish, ISAs: isa.BF16, Choose: true},
+}
+
+// Layouts are the structs that these kernels read.
+var Layouts = []isa.Layout{
+	{Folder: "gemm", Name: "Tile", Fields: []isa.Field{
+		{Name: "K", Offset: tileK}, {Name: "A", Offset: tileA}, {Name: "B0", Offset: tileB0}, {Name: "B1", Offset: tileB1}, {Name: "Off", Offset: tileOff}, {Name: "C0", Offset: tileC0}, {Name: "C1", Offset: tileC1},
+		{Name: "Ldc", Offset: tileLdc}, {Name: "N0", Offset: tileN0}, {Name: "N1", Offset: tileN1}, {Name: "Bias", Offset: tileBias}, {Name: "Add", Offset: tileAdd},
+	}},
+	{Folder: "gemm", Name: "strip", Fields: []isa.Field{
+		{Name: "k", Offset: stripK}, {Name: "tiles", Offset: stripTiles}, {Name: "a", Offset: stripA}, {Name: "aStep", Offset: stripAStep}, {Name: "aNext", Offset: stripANext}, {Name: "b", Offset: stripB}, {Name: "bStep", Offset: stripBStep},
+		{Name: "c", Offset: stripC}, {Name: "ldc", Offset: stripLdc}, {Name: "n0", Offset: stripN0}, {Name: "n1", Offset: stripN1}, {Name: "gate", Offset: stripGate}, {Name: "bias", Offset: stripBias},
+		{Name: "biasNext", Offset: stripBiasNext}, {Name: "add", Offset: stripAdd}, {Name: "floor", Offset: stripFloor},
+	}},
+}

@@ -1,0 +1,60 @@
+package gemm
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// pack copies matrices to panels. Both kernels write whole vectors: what lies beyond a
+// panel's width is overwritten by its next row.
+var pack = isa.All(packAcross, packAlong)
+
+func packAcross(a *isa.Asm) {
+	a.Kernel("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",
+		"transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.")
+	rows, src, stride, k, dst, step := a.Gp("rows"), a.Gp("src"), a.Gp("stride"), a.Gp("k"), a.Gp("dst"), a.Gp("step")
+	tail, p, left, by, none := a.Gp("tail"), a.GP64(), a.GP64(), a.GP64(), a.GP64()
+	a.XORQ(none, none)
+	load, last := a.MaskedLoad(tail)
+	a.Label("block")
+	a.CMPQ(k, operand.U8(a.Lanes))
+	a.JG(operand.LabelRef("load"))
+	last()
+	a.Label("load")
+	a.MOVQ(src, p)
+	a.MOVQ(rows, left)
+	a.MOVQ(stride, by)
+	v := a.Vecs(a.Lanes)
+	for i := range v {
+		load(operand.Mem{Base: p}, v[i])
+		if i < a.Lanes-1 {
+			a.DECQ(left)
+			a.CMOVQEQ(none, by) // the last row stands for those that are not there
+			a.ADDQ(by, p)
+		}
+	}
+	for _, x := range a.Transpose(v) {
+		a.Move(x, operand.Mem{Base: dst})
+		a.ADDQ(step, dst)
+	}
+	a.ADDQ(operand.U8(4*a.Lanes), src)
+	a.SUBQ(operand.U8(a.Lanes), k)
+	a.JG(operand.LabelRef("block"))
+	a.Ret()
+}
+
+func packAlong(a *isa.Asm) {
+	a.Kernel("packAlong", "func(k int, src *float32, stride int, mask uintptr, dst *float32, step int)",
+		"copies the lanes of mask from k rows. stride and step are bytes.")
+	n, from, by, to, step, x := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Gp("step"), a.Vec()
+	load, masked := a.MaskedLoad(a.Gp("mask"))
+	masked()
+	a.Label("row")
+	load(operand.Mem{Base: from}, x)
+	a.Move(x, operand.Mem{Base: to})
+	a.ADDQ(by, from)
+	a.ADDQ(step, to)
+	a.CountDown(n, "row")
+	a.Ret()
+}

@@ -1,0 +1,301 @@
+package gemm
+
+import (
+	"bytes"
+	"fmt"
+	source "go/format"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of strip.
+const (
+	stripK, stripTiles                 = 0, 8
+	stripA, stripAStep, stripANext     = 16, 24, 32
+	stripB, stripBStep                 = 40, 48
+	stripC, stripLdc, stripN0, stripN1 = 56, 64, 72, 80
+	stripGate, stripBias               = 88, 96
+	stripBiasNext, stripAdd            = 104, 112
+	stripFloor                         = 120
+)
+
+// product emits the kernels of matrix products: strips of C, one tile below the
+// other, of every height and of one or two vectors. Two forms differ in how they
+// read A and write C.
+func product(a *isa.Asm) {
+	for mr := 1; mr <= a.TileRows; mr++ {
+		for vectors := 1; vectors <= 2; vectors++ {
+			along(a, mr, vectors)
+			across(a, mr, vectors)
+		}
+	}
+}
+
+// along reads the values of A for one k side by side, and those of the next k
+// aStep bytes later.
+func along(a *isa.Asm, mr, vectors int) {
+	a.Kernel(fmt.Sprintf("along%dx%d", mr, vectors), "func(strip *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie side by side.", mr, vectors))
+	t := a.Gp("strip")
+	aStart, aStep, bStep := a.Field(t, stripA), a.Field(t, stripAStep), a.Field(t, stripBStep)
+	c, ldc, tiles := a.Field(t, stripC), a.Field(t, stripLdc), a.Field(t, stripTiles)
+	gate := a.Field(t, stripGate)
+	acc := a.Vecs(vectors * mr)
+	a.Label("tile")
+	prefetchRows(a, c, ldc, mr, vectors)
+	for _, v := range acc {
+		a.Zero(v)
+	}
+	k, pa, pb := a.Field(t, stripK), a.GP64(), a.Field(t, stripB)
+	a.MOVQ(aStart, pa)
+	v, w := a.Vecs(vectors), a.Vecs(2)
+	a.Label("loop")
+	loadVectors(a, pb, 0, v)
+	for i := range mr {
+		a.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+		addProducts(a, v, w[i%2], acc[vectors*i:])
+	}
+	a.ADDQ(aStep, pa)
+	a.ADDQ(bStep, pb)
+	a.CountDown(k, "loop")
+	finishRows(a, t, c, ldc, gate, mr, vectors, acc)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, aStart)
+	a.CountDown(tiles, "tile")
+	a.Ret()
+}
+
+// prefetchRows asks for the rows of C that a tile writes in the end.
+func prefetchRows(a *isa.Asm, c, ldc reg.GPVirtual, mr, vectors int) {
+	p := a.GP64()
+	a.MOVQ(c, p)
+	for i := range mr {
+		for d := 0; d < 4*a.Lanes*vectors; d += 64 {
+			a.PREFETCHT0(operand.Mem{Base: p, Disp: d})
+		}
+		if i < mr-1 {
+			a.ADDQ(ldc, p)
+		}
+	}
+}
+
+func loadVectors(a *isa.Asm, p reg.GPVirtual, disp int, v []reg.VecVirtual) {
+	for i := range v {
+		a.Move(operand.Mem{Base: p, Disp: disp + 4*a.Lanes*i}, v[i])
+	}
+}
+
+func addProducts(a *isa.Asm, v []reg.VecVirtual, w reg.VecVirtual, acc []reg.VecVirtual) {
+	for i := range v {
+		a.Fma(v[i], w, acc[i])
+	}
+}
+
+// finishRows adds C to the sums if asked to, zeroes them where the gate is not
+// above zero, writes them, and leaves c and gate at the next tile.
+func finishRows(a *isa.Asm, t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
+	masks := []reg.Register{a.LaneMask(t, stripN0), a.LaneMask(t, stripN1)}[:vectors]
+	rows := func(p reg.GPVirtual, f func(m operand.Mem, mask reg.Register, v reg.VecVirtual)) {
+		for i := range mr {
+			for j, mask := range masks {
+				f(operand.Mem{Base: p, Disp: 4 * a.Lanes * j}, mask, acc[vectors*i+j])
+			}
+			a.ADDQ(ldc, p)
+		}
+	}
+	flag, p := a.Field(t, stripAdd), a.GP64()
+	a.TESTQ(flag, flag)
+	a.JZ(operand.LabelRef("gate"))
+	a.MOVQ(c, p)
+	rows(p, a.AddLanes)
+	a.Label("gate")
+	a.TESTQ(gate, gate)
+	a.JZ(operand.LabelRef("store"))
+	zero := a.Vec()
+	a.Zero(zero)
+	rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.GateLanes(m, mask, zero, v) })
+	a.Label("store")
+	a.StoreWays(masks, false, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+		for i := range mr {
+			for j := range masks {
+				store(acc[vectors*i+j], j, operand.Mem{Base: c, Disp: 4 * a.Lanes * j})
+			}
+			a.ADDQ(ldc, c)
+		}
+	})
+}
+
+// The rows that share a base register, reached by index, and how many bytes across looks ahead.
+const (
+	rowsPerBase = 3
+	lookAhead   = 256
+)
+
+// across reads the values of A for one k from mr rows aStep bytes apart, B from a
+// packed panel, and transposes each tile: its columns become rows of C.
+func across(a *isa.Asm, mr, vectors int) {
+	a.Kernel(fmt.Sprintf("across%dx%d", mr, vectors), "func(strip *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie apart, and C is written transposed.", mr, vectors))
+	t := a.Gp("strip")
+	c, tiles, lda := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep)
+	first, bias := a.Field(t, stripA), a.Field(t, stripBias)
+	acc := a.Vecs(vectors * mr)
+	a.Label("tile")
+	for i, v := range acc { // clearing a register counts as reading it, and there are none to spare around the loop
+		a.Spread(operand.Mem{Base: bias, Disp: 4 * (i / vectors)}, v)
+	}
+	base := rowBases(a, first, lda, mr)
+	k, pb := a.Field(t, stripK), a.Field(t, stripB)
+	step := func(s int) {
+		v, w := a.Vecs(vectors), a.Vecs(2)
+		loadVectors(a, pb, 4*a.Lanes*vectors*s, v)
+		for i := range mr {
+			a.Spread(rowAt(base, lda, i, 4*s), w[i%2])
+			addProducts(a, v, w[i%2], acc[vectors*i:])
+		}
+	}
+	advance := func(n int) {
+		for _, b := range base {
+			a.ADDQ(operand.U8(4*n), b)
+		}
+		a.ADDQ(operand.I32(4*a.Lanes*vectors*n), pb)
+	}
+	const unroll = 4
+	a.SUBQ(operand.U8(unroll), k)
+	a.JL(operand.LabelRef("rest"))
+	a.Label("loop")
+	for i := range mr {
+		a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
+	}
+	for s := range unroll {
+		step(s)
+	}
+	advance(unroll)
+	a.SUBQ(operand.U8(unroll), k)
+	a.JGE(operand.LabelRef("loop"))
+	a.Label("rest")
+	a.ADDQ(operand.U8(unroll), k)
+	a.JZ(operand.LabelRef("transpose"))
+	a.Label("one")
+	step(0)
+	advance(1)
+	a.CountDown(k, "one")
+	a.Label("transpose")
+	storeTransposed(a, t, c, mr, vectors, acc)
+	a.ADDQ(operand.U8(4*mr), c)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
+	a.CountDown(tiles, "tile")
+	a.Ret()
+}
+
+// rowBases are registers from which rowAt reaches mr rows.
+func rowBases(a *isa.Asm, first, lda reg.GPVirtual, mr int) []reg.GPVirtual {
+	base := []reg.GPVirtual{a.GP64()}
+	a.MOVQ(first, base[0])
+	for len(base)*rowsPerBase < mr {
+		b := a.GP64()
+		a.LEAQ(operand.Mem{Base: base[len(base)-1], Index: lda, Scale: 2}, b)
+		a.ADDQ(lda, b)
+		base = append(base, b)
+	}
+	return base
+}
+
+func rowAt(base []reg.GPVirtual, lda reg.GPVirtual, i, disp int) operand.Mem {
+	m := operand.Mem{Base: base[i/rowsPerBase], Disp: disp}
+	if s := i % rowsPerBase; s > 0 {
+		m.Index, m.Scale = lda, uint8(s)
+	}
+	return m
+}
+
+// storeTransposed writes the tile's columns, n0 of them, as rows of mr elements of C:
+// plus what C holds if asked to, and at least the floor.
+func storeTransposed(a *isa.Asm, t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
+	p, ldc, left := a.GP64(), a.Field(t, stripLdc), a.Field(t, stripN0)
+	a.MOVQ(c, p)
+	for h := range vectors {
+		v := make([]reg.VecVirtual, a.Lanes)
+		for i := range v {
+			if i < mr {
+				v[i] = acc[vectors*i+h]
+			} else { // a row that is not there
+				v[i] = a.Vec()
+				a.Copy(v[0], v[i])
+			}
+		}
+		columns := a.Transpose(v)
+		store, add := a.LaneMask(t, stripN1), a.Field(t, stripAdd)
+		for _, x := range columns {
+			addAndFloor(a, t, operand.Mem{Base: p}, add, x)
+			a.StoreSome(x, mr, store, operand.Mem{Base: p})
+			a.ADDQ(ldc, p)
+			a.DECQ(left)
+			a.JZ(operand.LabelRef("stored"))
+		}
+	}
+	a.Label("stored")
+}
+
+// ProductChoice writes the Go functions that choose among the kernels: a call
+// through a table would move the strip to the heap.
+func ProductChoice(dir string) error {
+	if err := writeProductChoice(filepath.Join(dir, "zz_product_choice_amd64.go"), isa.AVX2, isa.AVX512); err != nil {
+		return err
+	}
+	return writeProductChoice(filepath.Join(dir, "zz_product_choice_arm64.go"), isa.NEON)
+}
+
+func writeProductChoice(path string, isas ...isa.ISA) error {
+	var b bytes.Buffer
+	b.WriteString("// Code generated by command: gen. DO NOT EDIT.\n\npackage gemm\n")
+	if len(isas) > 1 {
+		b.WriteString("\nimport \"github.com/trainctl/trainctl/core/engine/kernel\"\n")
+	}
+	for _, form := range []string{"along", "across"} {
+		name := "run" + strings.ToUpper(form[:1]) + form[1:]
+		fmt.Fprintf(&b, "\n// %s runs the kernel of that many rows and vectors at the active level.\n", name)
+		if len(isas) > 1 {
+			fmt.Fprintf(&b, "func %s(rows, vectors int, t *strip) {\n\tif kernel.Wide() {\n\t\t%sAVX512(rows, vectors, t)\n\t} else {\n\t\t%sAVX2(rows, vectors, t)\n\t}\n}\n", name, name, name)
+		} else {
+			fmt.Fprintf(&b, "func %s(rows, vectors int, t *strip) {\n\t%s%s(rows, vectors, t)\n}\n", name, name, isas[0].Name)
+		}
+		for _, v := range isas {
+			fmt.Fprintf(&b, "\nfunc %s%s(rows, vectors int, t *strip) {\n\tswitch 2*rows + vectors {\n", name, v.Name)
+			for mr := 1; mr <= v.TileRows; mr++ {
+				for vectors := 1; vectors <= 2; vectors++ {
+					fmt.Fprintf(&b, "\tcase 2*%d + %d:\n\t\t%s%dx%d%s(t)\n", mr, vectors, form, mr, vectors, v.Name)
+				}
+			}
+			b.WriteString("\t}\n}\n")
+		}
+	}
+	text, err := source.Source(b.Bytes())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// addAndFloor adds the lanes of memory that add names, and raises the sum to the
+// floor; NaN stays.
+func addAndFloor(a *isa.Asm, t reg.GPVirtual, m operand.Mem, add reg.GPVirtual, x reg.VecVirtual) {
+	old := a.Vec()
+	if a.Lanes == 16 {
+		k := a.K()
+		a.KMOVW(add.As32(), k)
+		a.VADDPS(m, x, k, x)
+	} else {
+		a.VMOVUPS(operand.Mem{Base: add}, old) // the mask, then what it lets through
+		a.VMASKMOVPS(m, old, old)
+		a.VADDPS(old, x, x)
+	}
+	a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, old)
+	a.VMAXPS(x, old, x)
+}

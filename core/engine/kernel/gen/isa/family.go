@@ -1,0 +1,32 @@
+package isa
+
+// Family is the kernels of one pair of generated files, which lie in one package
+// below core/engine/kernel.
+type Family struct {
+	Folder, Name string
+	Emit         func(*Asm) // emits them for one instruction set
+	ISAs         []ISA      // the narrowest first
+	// Choose asks for Go functions that call the kernel of the active level. Without it, a
+	// written function chooses, by height or width of a tile, too.
+	Choose bool
+}
+
+// Instruction sets of a family. Those for AVX2 are compiled to NEON as well.
+var (
+	Each   = []ISA{AVX2, AVX512}
+	Wide   = []ISA{AVX512}     // needs more registers than AVX2 has
+	Narrow = []ISA{AVX2}       // replaces a wide one there
+	BF16   = []ISA{AVX512BF16} // multiplies bfloat16
+)
+
+// Field is a field of a struct, and the offset at which the assembly reads it.
+type Field struct {
+	Name   string
+	Offset int
+}
+
+// Layout is a struct that assembly of a folder's package reads.
+type Layout struct {
+	Folder, Name string
+	Fields       []Field
+}

@@ -1,0 +1,183 @@
+package isa
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// CountDown decrements n, and jumps to the label until it is 0.
+func (a *Asm) CountDown(n operand.Op, label string) {
+	a.DECQ(n)
+	a.JNZ(operand.LabelRef(label))
+}
+
+// Advance adds step to every pointer.
+func (a *Asm) Advance(step operand.Op, pointers ...reg.GPVirtual) {
+	for _, p := range pointers {
+		a.ADDQ(step, p)
+	}
+}
+
+// Blocks emits the loop of an elementwise kernel over n float32, a multiple of 16: body
+// runs once per register, with the byte offset of the block in off.
+func (a *Asm) Blocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	a.blocksOf(2, n, body)
+}
+
+// HalfBlocks is blocks for 16-bit elements.
+func (a *Asm) HalfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	a.blocksOf(1, n, body)
+}
+
+// Bytes is blocks for bytes.
+func (a *Asm) Bytes(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	a.blocksOf(0, n, body)
+}
+
+// blocksOf is blocks for elements of 1<<shift bytes.
+func (a *Asm) blocksOf(shift int, n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	off := a.GP64()
+	a.XORQ(off, off)
+	if shift > 0 {
+		a.SHLQ(operand.U8(shift), n)
+	}
+	a.Label("loop")
+	a.CMPQ(off, n)
+	a.JGE(operand.LabelRef("done"))
+	for d := 0; d < 16; d += a.Lanes {
+		body(off, d<<shift)
+	}
+	a.ADDQ(operand.U8(16<<shift), off)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("done")
+}
+
+// PowerOfTwo sets v to 1<<n, which takes CX.
+func (a *Asm) PowerOfTwo(n, v reg.GPVirtual) {
+	a.MOVQ(operand.U32(1), v)
+	a.MOVQ(n, reg.RCX)
+	a.SHLQ(reg.CL, v)
+}
+
+// blockMask is a mask register for blocks of up to size elements: all of them, or those
+// left in the last block.
+type blockMask struct {
+	a    *Asm
+	size int
+	bits reg.GPVirtual
+	k    reg.Register
+	load func(bits, k operand.Op)
+}
+
+// BlockMask starts with a mask of all of a block's elements, which load moves to a mask register.
+func (a *Asm) BlockMask(size int, load func(bits, k operand.Op)) blockMask {
+	m := blockMask{a, size, a.GP64(), a.K(), load}
+	a.MOVQ(operand.U32(uint64(1)<<size-1), m.bits)
+	load(m.bits.As32(), m.k)
+	return m
+}
+
+// Loop runs body for every block of n elements, with the mask of the block, and moves
+// the pointers on by one register.
+func (m blockMask) Loop(n reg.GPVirtual, pointers []reg.GPVirtual, body func(k reg.Register)) {
+	a := m.a
+	a.Label("loop")
+	a.CMPQ(n, operand.U8(m.size))
+	a.JGE(operand.LabelRef("body"))
+	a.PowerOfTwo(n, m.bits)
+	a.DECQ(m.bits)
+	m.load(m.bits.As32(), m.k)
+	a.Label("body")
+	body(m.k)
+	a.Advance(operand.U8(64), pointers...)
+	a.SUBQ(operand.U8(m.size), n)
+	a.JG(operand.LabelRef("loop"))
+}
+
+// OverPlane calls body for every vector, in fours and then one by one. Lanes
+// beyond the end hold rest. What lies ahead, if that is given, is prefetched.
+func (a *Asm) OverPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int), rest reg.VecVirtual) {
+	for _, v := range clear {
+		a.Zero(v)
+	}
+	p, n := a.GP64(), a.Gp("vectors")
+	a.MOVQ(x, p)
+	v := a.Vecs(4)
+	prefetch := func(disp int) {
+		if ahead != nil && disp%64 == 0 {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1, Disp: disp})
+		}
+	}
+	a.Label(label + "4")
+	a.SUBQ(operand.U8(4), n)
+	a.JL(operand.LabelRef(label + "Ones"))
+	for i := range 4 {
+		prefetch(4 * i * a.Lanes)
+		a.Move(operand.Mem{Base: p, Disp: 4 * i * a.Lanes}, v[i])
+		body(v[i], i)
+	}
+	a.ADDQ(operand.U32(16*a.Lanes), p)
+	a.JMP(operand.LabelRef(label + "4"))
+	a.Label(label + "Ones")
+	a.ADDQ(operand.U8(4), n)
+	a.Label(label + "1")
+	a.DECQ(n)
+	a.JL(operand.LabelRef(label + "Tail"))
+	prefetch(0)
+	a.Move(operand.Mem{Base: p}, v[0])
+	body(v[0], 0)
+	a.ADDQ(operand.U8(4*a.Lanes), p)
+	a.JMP(operand.LabelRef(label + "1"))
+	a.Label(label + "Tail")
+	tail := a.Gp("tail")
+	a.loadOr(operand.Mem{Base: p}, tail, rest, v[0])
+	body(v[0], 1)
+}
+
+// EachRow runs body for each of the parameter rows, and moves the pointers on by the parameter bytes.
+func (a *Asm) EachRow(body func(), pointers ...reg.GPVirtual) {
+	rows := a.Gp("rows")
+	a.Label("rows")
+	body()
+	a.Advance(a.Gp("bytes"), pointers...)
+	a.CountDown(rows, "rows")
+	a.Ret()
+}
+
+// Row runs body for every vector of a row, and for the lanes of tail if there is a rest, with pointers to it.
+func (a *Asm) Row(label string, pointers []reg.GPVirtual, body func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
+	p, n := make([]reg.GPVirtual, len(pointers)), a.Gp("vectors")
+	for i, from := range pointers {
+		p[i] = a.GP64()
+		a.MOVQ(from, p[i])
+	}
+	a.Label(label)
+	a.DECQ(n)
+	a.JL(operand.LabelRef(label + "Tail"))
+	body(p, func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
+	a.Advance(operand.U8(4*a.Lanes), p...)
+	a.JMP(operand.LabelRef(label))
+	a.Label(label + "Tail")
+	rest := a.Gp("rest")
+	a.TESTQ(rest, rest)
+	a.JZ(operand.LabelRef(label + "Done"))
+	load, store := a.lanesOf(a.Gp("tail"))
+	body(p, load, store)
+	a.Label(label + "Done")
+}
+
+// RowFactors copies a float32 from each of the pointers to every lane, and moves them on.
+func (a *Asm) RowFactors(pointers []reg.GPVirtual) []reg.VecVirtual {
+	v := a.Vecs(len(pointers))
+	for i, p := range pointers {
+		a.Spread(operand.Mem{Base: p}, v[i])
+	}
+	a.Advance(operand.U8(4), pointers...)
+	return v
+}
+
+// StoreOne stores the first lane of v, and moves p on.
+func (a *Asm) StoreOne(v reg.VecVirtual, p reg.GPVirtual) {
+	a.storeFirst(v, operand.Mem{Base: p})
+	a.Advance(operand.U8(4), p)
+}

@@ -1,0 +1,718 @@
+package isa
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// This file is the instruction sets of x86: what a register is, how an operation is
+// spelt, and what takes other instructions in each. Kernels that are written with
+// nothing else go to another architecture by another such file.
+//
+// Operands stand as in Go's assembler, sources before the destination: sub(x, y, dst)
+// is dst = y − x.
+
+// ISA is a vector extension: how many float32 a register holds, and the tiles that its
+// register file has room for.
+type ISA struct {
+	Name             string
+	Lanes            int
+	TileRows         int // of a product: with two vectors of columns of B and two broadcasts of A
+	DotRows, DotCols int // of a weight gradient
+	Points           pointShape
+}
+
+// pointShape is the tiles of the products between the transforms of Winograd: their
+// heights, which together make any number of tiles of pixels and the 16 channels of a
+// block, and up to how many blocks of 16 columns; sums over tiles take unroll at a time.
+type pointShape struct {
+	Rows           [2]int
+	Blocks, Unroll int
+}
+
+var (
+	AVX2   = ISA{"AVX2", 8, 6, 3, 3, pointShape{[2]int{6, 5}, 1, 2}}
+	AVX512 = ISA{"AVX512", 16, 14, 4, 6, pointShape{[2]int{8}, 2, 4}}
+	// avx512bf16 is AVX-512 with products of bfloat16 pairs. Only its own families
+	// are written for it; everything else it has from AVX-512. A 5×5 filter has five
+	// times five taps.
+	AVX512BF16 = ISA{"BF16", 16, 14, 4, 5, pointShape{}}
+)
+
+// float32, one operation for each lane; max and min give x where either is NaN.
+
+func (a *Asm) Add(x, y, dst operand.Op)  { a.VADDPS(x, y, dst) }
+func (a *Asm) Sub(x, y, dst operand.Op)  { a.VSUBPS(x, y, dst) }
+func (a *Asm) Mul(x, y, dst operand.Op)  { a.VMULPS(x, y, dst) }
+func (a *Asm) Div(x, y, dst operand.Op)  { a.VDIVPS(x, y, dst) }
+func (a *Asm) Sqrt(x, dst operand.Op)    { a.VSQRTPS(x, dst) }
+func (a *Asm) Max(x, y, dst operand.Op)  { a.VMAXPS(x, y, dst) }
+func (a *Asm) Min(x, y, dst operand.Op)  { a.VMINPS(x, y, dst) }
+func (a *Asm) And(x, y, dst operand.Op)  { a.VANDPS(x, y, dst) }
+func (a *Asm) Or(x, y, dst operand.Op)   { a.VORPS(x, y, dst) }
+func (a *Asm) Fma(x, y, sum operand.Op)  { a.VFMADD231PS(x, y, sum) }
+func (a *Asm) Fnma(x, y, sum operand.Op) { a.VFNMADD231PS(x, y, sum) }
+
+// mulFactor, fmaFactor and fnmaFactor multiply by a constant in memory, of which there are
+// factorCopies side by side: AVX-512 reads a single one into every lane.
+
+func (a *Asm) FactorCopies() int {
+	if a.Lanes == 16 {
+		return 1
+	}
+	return a.Lanes
+}
+
+func (a *Asm) MulFactor(m operand.Mem, x, dst operand.Op) {
+	if a.Lanes == 16 {
+		a.VMULPS_BCST(m, x, dst)
+	} else {
+		a.VMULPS(m, x, dst)
+	}
+}
+
+func (a *Asm) FmaFactor(m operand.Mem, x, sum operand.Op) {
+	if a.Lanes == 16 {
+		a.VFMADD231PS_BCST(m, x, sum)
+	} else {
+		a.VFMADD231PS(m, x, sum)
+	}
+}
+
+func (a *Asm) FnmaFactor(m operand.Mem, x, sum operand.Op) {
+	if a.Lanes == 16 {
+		a.VFNMADD231PS_BCST(m, x, sum)
+	} else {
+		a.VFNMADD231PS(m, x, sum)
+	}
+}
+
+// float64, in half as many lanes; widen64 is the way there.
+
+func (a *Asm) Add64(x, y, dst operand.Op)  { a.VADDPD(x, y, dst) }
+func (a *Asm) Sub64(x, y, dst operand.Op)  { a.VSUBPD(x, y, dst) }
+func (a *Asm) Mul64(x, y, dst operand.Op)  { a.VMULPD(x, y, dst) }
+func (a *Asm) Div64(x, y, dst operand.Op)  { a.VDIVPD(x, y, dst) }
+func (a *Asm) Fma64(x, y, sum operand.Op)  { a.VFMADD231PD(x, y, sum) }
+func (a *Asm) Fnma64(x, y, sum operand.Op) { a.VFNMADD231PD(x, y, sum) }
+func (a *Asm) Widen64(x, dst operand.Op)   { a.VCVTPS2PD(x, dst) }
+
+// Spread copies a float32 of memory, or the lowest of a register, to every lane; spreadInt
+// a 32-bit integer.
+func (a *Asm) Spread(from, to operand.Op)    { a.VBROADCASTSS(from, to) }
+func (a *Asm) SpreadInt(from, to operand.Op) { a.VPBROADCASTD(from, to) }
+func (a *Asm) AddInt(x, y, dst operand.Op)   { a.VPADDD(x, y, dst) }
+func (a *Asm) ToFloat(x, dst operand.Op)     { a.VCVTDQ2PS(x, dst) }
+
+// ShiftLeft shifts 32-bit integers.
+func (a *Asm) ShiftLeft(n int, x, dst operand.Op) { a.VPSLLD(operand.U8(n), x, dst) }
+
+// BySign takes the lanes of negative where x has its sign bit set, and those of other elsewhere.
+func (a *Asm) BySign(x, negative, other reg.VecVirtual) reg.VecVirtual {
+	v := a.Vec()
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VPMOVD2M(x, k)
+		a.VBLENDMPS(negative, other, k, v)
+	} else {
+		a.VBLENDVPS(x, negative, other, v)
+	}
+	return v
+}
+
+// Above takes the lanes of yes where x > y, and those of no elsewhere, as where either is NaN; atLeast where x ≥ y.
+func (a *Asm) Above(x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	return a.choose(isGreater, x, y, yes, no)
+}
+
+func (a *Asm) AtLeast(x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	const notLess = 0x1d
+	return a.choose(notLess, x, y, yes, no)
+}
+
+func (a *Asm) choose(predicate int, x, y, yes, no reg.VecVirtual) reg.VecVirtual {
+	v := a.Vec()
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(predicate), y, x, k)
+		a.VBLENDMPS(yes, no, k, v)
+	} else {
+		m := a.Vec()
+		a.VCMPPS(operand.U8(predicate), y, x, m)
+		a.VBLENDVPS(m, yes, no, v)
+	}
+	return v
+}
+
+// Move loads or stores a register, from and to any address; copy goes between registers.
+func (a *Asm) Move(from, to operand.Op) { a.VMOVUPS(from, to) }
+func (a *Asm) Copy(from, to operand.Op) { a.VMOVAPS(from, to) }
+
+// loadOr loads the lanes of a mask, whose form is that of kernel.Mask, and takes the others from rest.
+func (a *Asm) loadOr(m operand.Mem, tail reg.GPVirtual, rest, v reg.VecVirtual) {
+	if a.Lanes == 16 {
+		k := a.K()
+		a.KMOVW(tail.As32(), k)
+		a.VMOVAPS(rest, v)
+		a.VMOVUPS(m, k, v)
+		return
+	}
+	mask := a.Vec()
+	a.VMOVUPS(operand.Mem{Base: tail}, mask)
+	a.VMASKMOVPS(m, mask, v)
+	a.VBLENDVPS(mask, v, rest, v)
+}
+
+func (a *Asm) Vec() reg.VecVirtual {
+	if a.Lanes == 16 {
+		return a.ZMM()
+	}
+	return a.YMM()
+}
+
+// Zero clears a vector register.
+func (a *Asm) Zero(v reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VPXORD(v, v, v)
+	} else {
+		a.VXORPS(v, v, v)
+	}
+}
+
+// Ret returns to Go code, whose SSE instructions are slow while the upper halves
+// of the registers are in use.
+func (a *Asm) Ret() {
+	a.VZEROUPPER()
+	a.RET()
+}
+
+// FoldTo128 combines the 128-bit parts of v with add. All its instructions reach
+// the upper 16 registers.
+func (a *Asm) FoldTo128(v reg.VecVirtual, add func(...operand.Op)) reg.VecVirtual {
+	y := v
+	extract := a.VEXTRACTF128
+	if a.Lanes == 16 {
+		extract = func(i, y, x operand.Op) { a.VEXTRACTF32X4(i, y, x) }
+		y = a.YMM()
+		a.VEXTRACTF64X4(operand.U8(1), v, y)
+		add(v.AsY(), y, y)
+	}
+	x := a.XMM()
+	extract(operand.U8(1), y.AsY(), x)
+	add(y.AsX(), x, x)
+	return x
+}
+
+// Passed loads dy where y > 0 or NaN, and zeros elsewhere.
+func (a *Asm) Passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
+	a.VMOVUPS(y, g)
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(NotLessOrEqual), zero, g, k)
+		a.VMOVUPS_Z(dy, k, g)
+	} else {
+		a.VCMPPS(operand.U8(NotLessOrEqual), zero, g, g)
+		a.VANDPS(dy, g, g)
+	}
+}
+
+// KeepAbove replaces g by zeros but where y > 0 or NaN, and takes y.
+func (a *Asm) KeepAbove(y, zero, g reg.VecVirtual) {
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, k)
+		a.VMOVAPS_Z(g, k, g)
+		return
+	}
+	a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, y)
+	a.VANDPS(y, g, g)
+}
+
+// Lower is the half of a register that 16-bit elements of its lanes take.
+func (a *Asm) Lower(v reg.VecVirtual) reg.VecVirtual {
+	if a.Lanes == 16 {
+		return v.AsY().(reg.VecVirtual)
+	}
+	return v.AsX().(reg.VecVirtual)
+}
+
+// PackBF16 rounds to bfloat16: ties to even, NaN quiet with its payload's upper bits.
+func (a *Asm) PackBF16() func(reg.VecVirtual) {
+	one, bias, quiet := a.Vec(), a.Vec(), a.Vec()
+	a.Ones(one)
+	a.VPSLLD(operand.U8(6), one, quiet)
+	a.VPSLLD(operand.U8(15), one, bias)
+	a.VPSUBD(one, bias, bias) // 0x7fff
+	top, up := a.Vec(), a.Vec()
+	roundUp := func(v reg.VecVirtual) {
+		a.VPADDD(bias, v, v)
+		a.VPADDD(up, v, v)
+		a.VPSRLD(operand.U8(16), v, v)
+	}
+	return func(v reg.VecVirtual) {
+		a.VPSRLD(operand.U8(16), v, top)
+		if a.Lanes == 16 {
+			k := a.K()
+			a.VCMPPS(operand.U8(isNaN), v, v, k)
+			a.VPANDD(one, top, up)
+			roundUp(v)
+			a.VPORD(quiet, top, k, v)
+			a.VPMOVDW(v, a.Lower(v))
+			return
+		}
+		nan := a.Vec()
+		a.VCMPPS(operand.U8(isNaN), v, v, nan)
+		a.VPAND(one, top, up)
+		roundUp(v)
+		a.VPOR(quiet, top, top)
+		a.VBLENDVPS(nan, top, v, v)
+		a.VPACKUSDW(v, v, v)
+		a.VPERMQ(operand.U8(0b00001000), v, v)
+	}
+}
+
+// SplitPairs loads two vectors of a row, and gives its even and its odd elements.
+func (a *Asm) SplitPairs(x reg.GPVirtual, lo, hi reg.Register, evens, one reg.VecVirtual, before func(reg.VecVirtual)) (even, odd reg.VecVirtual) {
+	v0, v1 := a.Vec(), a.Vec()
+	first, second := operand.Mem{Base: x}, operand.Mem{Base: x, Disp: 4 * a.Lanes}
+	even, odd = a.Vec(), a.Vec()
+	if a.Lanes == 16 {
+		a.VMOVUPS_Z(first, lo, v0)
+		a.VMOVUPS_Z(second, hi, v1)
+		before(v0)
+		before(v1)
+		odds := a.Vec()
+		a.VPADDD(evens, one, odds)
+		a.VMOVAPS(v0, even)
+		a.VPERMT2PS(v1, evens, even)
+		a.VMOVAPS(v0, odd)
+		a.VPERMT2PS(v1, odds, odd)
+		return even, odd
+	}
+	a.VMASKMOVPS(first, lo, v0)
+	a.VMASKMOVPS(second, hi, v1)
+	before(v0)
+	before(v1)
+	a.VSHUFPS(operand.U8(0b10001000), v1, v0, even)
+	a.VPERMPD(operand.U8(0b11011000), even, even)
+	a.VSHUFPS(operand.U8(0b11011101), v1, v0, odd)
+	a.VPERMPD(operand.U8(0b11011000), odd, odd)
+	return even, odd
+}
+
+// KeepMax replaces best and its place where v is greater, or NaN.
+func (a *Asm) KeepMax(v, place, best, at reg.VecVirtual) {
+	if a.Lanes == 16 {
+		k, nan := a.K(), a.K()
+		a.VCMPPS(operand.U8(isGreater), best, v, k)
+		a.VCMPPS(operand.U8(isNaN), v, v, nan)
+		a.KORW(nan, k, k)
+		a.VMOVAPS(v, k, best)
+		a.VMOVDQU32(place, k, at)
+		return
+	}
+	k, nan := a.Vec(), a.Vec()
+	a.VCMPPS(operand.U8(isGreater), best, v, k)
+	a.VCMPPS(operand.U8(isNaN), v, v, nan)
+	a.VORPS(nan, k, k)
+	a.VBLENDVPS(k, v, best, best)
+	a.VBLENDVPS(k, place, at, at)
+}
+
+// Stored is a mask in the form that storeLanes takes: itself, or how many lanes it has.
+func (a *Asm) Stored(mask reg.Register) reg.Register {
+	if a.ISA != AVX2 {
+		return mask
+	}
+	n := a.GP64()
+	a.VMOVMSKPS(mask, n.As32())
+	a.POPCNTL(n.As32(), n.As32())
+	return n
+}
+
+// StoreLanes writes the first lanes of v, which it may overwrite. AVX2 writes a whole
+// register, or pieces of 4, 2 and 1: a masked store takes some processors 12 cycles.
+func (a *Asm) StoreLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
+	if a.ISA != AVX2 {
+		a.storeMasked(v, n, m)
+		return
+	}
+	a.stores++
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, a.stores) }
+	a.CMPQ(n, operand.U8(8))
+	a.JNE(operand.LabelRef(label("part")))
+	a.VMOVUPS(v, m)
+	a.JMP(operand.LabelRef(label("stored")))
+	a.Label(label("part"))
+	p := a.GP64()
+	a.LEAQ(m, p)
+	for size := 4; size > 0; size /= 2 {
+		after := label("stored")
+		if size > 1 {
+			after = label(fmt.Sprintf("without%d_", size))
+		}
+		a.TESTQ(operand.U32(size), n)
+		a.JZ(operand.LabelRef(after))
+		a.StorePiece(v, size, operand.Mem{Base: p})
+		if size > 1 {
+			a.NextPiece(v, size)
+			a.ADDQ(operand.U8(4*size), p)
+			a.Label(after)
+		}
+	}
+	a.Label(label("stored"))
+}
+
+// storeMasked writes the lanes of a mask.
+func (a *Asm) storeMasked(v reg.VecVirtual, mask reg.Register, m operand.Mem) {
+	if a.Lanes == 16 {
+		a.VMOVUPS(v, mask, m)
+	} else {
+		a.VMASKMOVPS(v, mask, m)
+	}
+}
+
+// StorePiece writes the first 8, 4, 2 or 1 lanes of v.
+func (a *Asm) StorePiece(v reg.VecVirtual, n int, m operand.Mem) {
+	switch n {
+	case 8:
+		a.Move(v, m)
+	case 4:
+		a.Move(v.AsX(), m)
+	case 2:
+		a.VMOVLPS(v.AsX(), m)
+	case 1:
+		a.VMOVSS(v.AsX(), m)
+	}
+}
+
+// NextPiece moves the lanes behind the first 4 or 2 to the front.
+func (a *Asm) NextPiece(v reg.VecVirtual, n int) {
+	if n == 4 {
+		a.VEXTRACTF128(operand.U8(1), v, v.AsX())
+	} else {
+		a.VPSRLDQ(operand.U8(4*n), v.AsX(), v.AsX())
+	}
+}
+
+// StoreWays emits body with a way to store the lanes of mask i, and ends at the label. AVX2's
+// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes,
+// and stores others in pieces if they are often used.
+func (a *Asm) StoreWays(masks []reg.Register, often bool, end string, body func(way string, store func(v reg.VecVirtual, i int, m operand.Mem))) {
+	if a.ISA == AVX2 {
+		all, some := a.GP32(), a.GP32()
+		a.VMOVMSKPS(masks[0], all)
+		for _, m := range masks[1:] {
+			a.VMOVMSKPS(m, some)
+			a.ANDL(some, all)
+		}
+		a.CMPL(all, operand.U8(0xff))
+		a.JNE(operand.LabelRef("some"))
+		body("All", func(v reg.VecVirtual, _ int, m operand.Mem) { a.Move(v, m) })
+		a.JMP(operand.LabelRef(end))
+		a.Label("some")
+	}
+	if often {
+		var lanes []reg.Register
+		for _, m := range masks {
+			lanes = append(lanes, a.Stored(m))
+		}
+		body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.StoreLanes(v, lanes[i], m) })
+	} else {
+		body("", func(v reg.VecVirtual, i int, m operand.Mem) { a.storeMasked(v, masks[i], m) })
+	}
+	a.Label(end)
+}
+
+// StoreSome stores the first n lanes of v, for which all but AVX2 take their mask; v is lost.
+func (a *Asm) StoreSome(v reg.VecVirtual, n int, mask reg.Register, m operand.Mem) {
+	if a.ISA != AVX2 {
+		a.storeMasked(v, mask, m)
+		return
+	}
+	x := v.AsX()
+	if n >= 4 {
+		a.VMOVUPS(x, m)
+		if n > 4 {
+			a.VEXTRACTF128(operand.U8(1), v, x)
+		}
+		m, n = m.Offset(16), n-4
+	}
+	switch n {
+	case 1:
+		a.VMOVSS(x, m)
+	case 2, 3:
+		a.VMOVSD(x, m)
+		if n == 3 {
+			a.VEXTRACTPS(operand.U8(2), x, m.Offset(8))
+		}
+	}
+}
+
+// LoadLanes loads the lanes of a mask, and zeros elsewhere.
+func (a *Asm) LoadLanes(m operand.Mem, n reg.Register, v reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VMOVUPS_Z(m, n, v)
+	} else {
+		a.VMASKMOVPS(m, n, v)
+	}
+}
+
+// SplitPairsOf leaves the even elements of two vectors of eight in x, and the odd ones in y.
+func (a *Asm) SplitPairsOf(x, y reg.VecVirtual) {
+	odd := a.Vec()
+	a.VSHUFPS(operand.U8(0b11011101), y, x, odd)
+	a.VSHUFPS(operand.U8(0b10001000), y, x, x)
+	a.VPERMPD(operand.U8(0b11011000), x, x)
+	a.VPERMPD(operand.U8(0b11011000), odd, y)
+}
+
+// JoinPairs is the way back.
+func (a *Asm) JoinPairs(x, y reg.VecVirtual) {
+	lower, upper := a.Vec(), a.Vec()
+	a.VUNPCKLPS(y, x, lower)
+	a.VUNPCKHPS(y, x, upper)
+	a.VPERM2F128(operand.U8(0x20), upper, lower, x)
+	a.VPERM2F128(operand.U8(0x31), upper, lower, y)
+}
+
+func (a *Asm) AddLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VADDPS(m, v, mask, v)
+		return
+	}
+	old := a.Vec()
+	a.VMASKMOVPS(m, mask, old)
+	a.VADDPS(old, v, v)
+}
+
+// GateLanes zeroes the lanes of v where memory is not above zero; NaN lets them be.
+func (a *Asm) GateLanes(m operand.Mem, mask reg.Register, zero, v reg.VecVirtual) {
+	y := a.Vec()
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VMOVUPS_Z(m, mask, y)
+		a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, k)
+		a.VMOVAPS_Z(v, k, v)
+		return
+	}
+	a.VMASKMOVPS(m, mask, y)
+	a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, y)
+	a.VANDPS(y, v, v)
+}
+
+// Transpose transposes as many vectors as they have lanes.
+func (a *Asm) Transpose(v []reg.VecVirtual) []reg.VecVirtual {
+	if a.Lanes == 16 {
+		return a.Transpose16(v)
+	}
+	return a.transpose8(v)
+}
+
+// interleave replaces vectors i and j by the results of lo and hi, which each take elements of both.
+func (a *Asm) interleave(v []reg.VecVirtual, lo, hi func(...operand.Op), i, j int) {
+	t := a.Vec()
+	lo(v[j], v[i], t)
+	hi(v[j], v[i], v[j])
+	v[i] = t
+}
+
+// transposeFours transposes blocks of 4×4 elements: every four vectors then hold columns
+// 0, 1, 2 and 3 of each 128-bit part.
+func (a *Asm) transposeFours(v []reg.VecVirtual) {
+	for i := 0; i < len(v); i += 2 {
+		a.interleave(v, a.VUNPCKLPS, a.VUNPCKHPS, i, i+1)
+	}
+	for i := 0; i < len(v); i += 4 {
+		a.interleave(v, a.VUNPCKLPD, a.VUNPCKHPD, i, i+2)
+		a.interleave(v, a.VUNPCKLPD, a.VUNPCKHPD, i+1, i+3)
+		v[i+1], v[i+2] = v[i+2], v[i+1]
+	}
+}
+
+// shuffleParts is an instruction that picks 128-bit parts of two vectors.
+func (a *Asm) shuffleParts(choice int) func(...operand.Op) {
+	if a.Lanes == 16 {
+		return func(ops ...operand.Op) { a.VSHUFF32X4(operand.U8(choice), ops[0], ops[1], ops[2]) }
+	}
+	return func(ops ...operand.Op) { a.VPERM2F128(operand.U8(choice), ops[0], ops[1], ops[2]) }
+}
+
+// transpose8 transposes 8 vectors of 8.
+func (a *Asm) transpose8(v []reg.VecVirtual) []reg.VecVirtual {
+	a.transposeFours(v)
+	for i := range 4 {
+		a.interleave(v, a.shuffleParts(0x20), a.shuffleParts(0x31), i, i+4)
+	}
+	return v
+}
+
+// Transpose16 transposes 16 vectors of 16.
+func (a *Asm) Transpose16(v []reg.VecVirtual) []reg.VecVirtual {
+	a.transposeFours(v)
+	for i := range 4 {
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i, i+4)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i+8, i+12)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i, i+8)
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i+4, i+12)
+	}
+	out := make([]reg.VecVirtual, 16)
+	for i := range 4 {
+		out[i], out[i+4], out[i+8], out[i+12] = v[i], v[i+4], v[i+8], v[i+12]
+	}
+	return out
+}
+
+func (a *Asm) Xor(x, y, dst reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VPXORQ(x, y, dst)
+	} else {
+		a.VPXOR(x, y, dst)
+	}
+}
+
+// Clip stores 32 sums as bytes.
+func (a *Asm) Clip(sums []reg.VecVirtual, dst reg.GPVirtual) {
+	for _, s := range sums {
+		a.VPSRAD(operand.U8(22), s, s)
+	}
+	if a.Lanes == 16 {
+		zero := a.Vec()
+		a.Zero(zero)
+		for i, s := range sums {
+			a.VPMAXSD(zero, s, s)
+			a.VPMOVUSDB(s, operand.Mem{Base: dst, Disp: 16 * i})
+		}
+		return
+	}
+	// Packing works within halves: words come as 0 2 1 3, and bytes in fours.
+	const evenThenOdd = 0xd8
+	a.VPACKUSDW(sums[1], sums[0], sums[0])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
+	a.VPACKUSDW(sums[3], sums[2], sums[2])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[2], sums[2])
+	a.VPACKUSWB(sums[2], sums[0], sums[0])
+	a.VPERMQ(operand.U8(evenThenOdd), sums[0], sums[0])
+	a.VMOVUPS(sums[0], operand.Mem{Base: dst})
+}
+
+// MaskedLoad returns a load of whole vectors, which after use of narrow loads
+// the lanes of a laneCount alone.
+func (a *Asm) MaskedLoad(lanes reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), narrow func()) {
+	if a.Lanes == 16 {
+		mask, all := a.K(), a.GP64()
+		a.MOVQ(operand.U32(0xffff), all)
+		a.KMOVW(all.As32(), mask)
+		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, func() { a.KMOVW(lanes.As32(), mask) }
+	}
+	mask := a.Vec()
+	a.VPCMPEQD(mask, mask, mask)
+	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func() { a.VMOVUPS(operand.Mem{Base: lanes}, mask) }
+}
+
+// lanesOf returns a load and a store of the lanes of a mask, whose form is that of kernel.Mask.
+// Other lanes are loaded as 0.
+func (a *Asm) lanesOf(m reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+	if a.Lanes == 16 {
+		k := a.K()
+		a.KMOVW(m.As32(), k)
+		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, k, v) }, func(v reg.VecVirtual, m operand.Mem) { a.VMOVUPS(v, k, m) }
+	}
+	mask := a.Vec()
+	a.VMOVUPS(operand.Mem{Base: m}, mask)
+	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func(v reg.VecVirtual, m operand.Mem) { a.VMASKMOVPS(v, mask, m) }
+}
+
+// storeFirst stores the first lane.
+func (a *Asm) storeFirst(v reg.VecVirtual, m operand.Mem) { a.VMOVSS(v.AsX(), m) }
+
+// LaneMask loads the mask of the first lanes: a mask register, or sign bits from
+// the table that pair points into.
+func (a *Asm) LaneMask(t reg.GPVirtual, offset int) reg.Register {
+	n := a.Field(t, offset)
+	if a.Lanes == 16 {
+		k := a.K()
+		a.KMOVW(n.As32(), k)
+		return k
+	}
+	v := a.Vec()
+	a.VMOVUPS(operand.Mem{Base: n}, v)
+	return v
+}
+
+// StepMask loads the step's mask, and returns the masked load of dy.
+func (a *Asm) StepMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), fma) {
+	if a.ISA == AVX512BF16 {
+		return a.pairMask(steps)
+	}
+	mask := a.LaneMask(steps, 8)
+	if a.Lanes == 16 {
+		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, fma{
+			Load: func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
+			Add:  func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
+		}
+	}
+	load := func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }
+	return load, fma{Load: load, Add: func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, acc) }}
+}
+
+// Total adds up the lanes of v.
+func (a *Asm) Total(v reg.VecVirtual) reg.VecVirtual {
+	x := a.FoldTo128(v, a.VADDPS)
+	y := a.XMM()
+	for _, swap := range []operand.U8{0b01001110, 0b10110001} {
+		a.VPERMILPS(swap, x, y)
+		a.VADDPS(x, y, x)
+	}
+	return x
+}
+
+// Weights copies a vector's worth of int32 from the four at m, of which d are passed.
+func (a *Asm) Weights(m operand.Mem, d int, w reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VBROADCASTI32X4(m, w)
+		return
+	}
+	a.VPBROADCASTQ(m.Offset(4*d), w)
+}
+
+// fma is how a step reads x and adds products, so that lanes outside the row,
+// which may hold anything, do not count.
+type fma struct {
+	Load func(m operand.Mem, v reg.VecVirtual)
+	Add  func(g, x, acc reg.VecVirtual)
+}
+
+// Ones sets every 32-bit lane to 1.
+func (a *Asm) Ones(v reg.VecVirtual) {
+	r, x := a.GP32(), a.XMM()
+	a.MOVL(operand.U32(1), r)
+	a.VMOVD(r, x)
+	a.SpreadInt(x, v)
+}
+
+const NotLessOrEqual = 22 // VCMPPS predicate NLE_UQ: true for NaN
+
+// Fold adds up four vectors.
+func (a *Asm) Fold(v []reg.VecVirtual) reg.VecVirtual {
+	a.Add(v[1], v[0], v[0])
+	a.Add(v[3], v[2], v[2])
+	a.Add(v[2], v[0], v[0])
+	return v[0]
+}
+
+// KeepPositive clears g where y ≤ 0.
+func (a *Asm) KeepPositive(y, g reg.VecVirtual) {
+	zero, k := a.Vec(), a.K()
+	a.Zero(zero)
+	a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, k)
+	a.VMOVAPS_Z(g, k, g)
+}
+
+// VCMPPS predicates: greater, false for NaN; and either is NaN.
+const (
+	isGreater = 30
+	isNaN     = 3
+)

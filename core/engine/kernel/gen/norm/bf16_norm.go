@@ -1,0 +1,100 @@
+package norm
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// bf16Norm emits the passes of batch norm over planes of bfloat16 with an even
+// number of pixels. A gate that stands for none is a vector of ones and a step of 0.
+func bf16Norm(a *isa.Asm) {
+	order := a.WordOrder("halfNormOrder")
+	halfNorm(a, order)
+	halfNormSums(a)
+	halfNormGrad(a, order)
+}
+
+func halfNorm(a *isa.Asm, order operand.Mem) {
+	a.Kernel("halfNorm", "func(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int)",
+		"computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.")
+	x, r, step, y, n := a.Gp("x"), a.Gp("residual"), a.Gp("residualStep"), a.Gp("y"), a.Gp("pairs")
+	f, floor, high, interleave := affine{a.Splat("mean"), a.Splat("scale"), a.Splat("shift")}, a.Splat("floor"), a.HighHalves(), a.Vec()
+	a.VMOVUPS(order, interleave)
+	pairs16(a, n, []reg.GPVirtual{x, y}, func(k reg.Register) {
+		xs, rs := loadPairs16(a, x, k, high), loadPairs16(a, r, k, high)
+		for i, v := range xs {
+			applyAffine(a, f, v)
+			a.VADDPS(rs[i], v, v)
+			a.VMAXPS(v, floor, v) // of floor and NaN, the second operand
+		}
+		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: y})
+		a.ADDQ(step, r)
+	})
+	a.Ret()
+}
+
+func halfNormSums(a *isa.Asm) {
+	a.Kernel("halfNormSums", "func(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32)",
+		"adds up dy and dy·(x−mean) where gate is not ≤ 0.")
+	x, dy, gate, step, n := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("pairs")
+	mean, high := a.Splat("mean"), a.HighHalves()
+	sums, dots, ahead := a.Vecs(2), a.Vecs(2), a.Gp("ahead")
+	for _, v := range append(dots, sums...) {
+		a.Zero(v)
+	}
+	pairs16(a, n, []reg.GPVirtual{x, dy}, func(k reg.Register) {
+		for _, p := range []reg.GPVirtual{x, dy, gate} {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
+		}
+		xs, ds, gates := loadPairs16(a, x, k, high), loadPairs16(a, dy, k, high), loadPairs16(a, gate, k, high)
+		for i, v := range xs {
+			a.KeepPositive(gates[i], ds[i])
+			a.VSUBPS(mean, v, v)
+			a.VADDPS(ds[i], sums[i], sums[i])
+			a.VFMADD231PS(ds[i], v, dots[i])
+		}
+		a.ADDQ(step, gate)
+	})
+	a.VADDPS(sums[1], sums[0], sums[0])
+	a.VADDPS(dots[1], dots[0], dots[0])
+	a.Store(a.Total(sums[0]).AsX(), a.Return("sum"))
+	a.Store(a.Total(dots[0]).AsX(), a.Return("dot"))
+	a.Ret()
+}
+
+func halfNormGrad(a *isa.Asm, order operand.Mem) {
+	a.Kernel("halfNormGrad", "func(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int)",
+		"computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.")
+	x, dy, gate, step, n := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("pairs")
+	dx := a.Gp("dx")
+	slope, offset := a.Splat("slope"), a.Splat("offset")
+	scale, high, interleave := a.Splat("scale"), a.HighHalves(), a.Vec()
+	a.VMOVUPS(order, interleave)
+	pairs16(a, n, []reg.GPVirtual{x, dy, dx}, func(k reg.Register) {
+		xs, ds, gates := loadPairs16(a, x, k, high), loadPairs16(a, dy, k, high), loadPairs16(a, gate, k, high)
+		for i, v := range xs {
+			a.KeepPositive(gates[i], ds[i])
+			a.VFMADD213PS(offset, slope, v)
+			a.VFMADD231PS(ds[i], scale, v)
+		}
+		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: dx})
+		a.ADDQ(step, gate)
+	})
+	a.Ret()
+}
+
+// loadPairs16 loads pairs of pixels, and gives the left and the right ones.
+func loadPairs16(a *isa.Asm, p reg.GPVirtual, k reg.Register, high reg.VecVirtual) []reg.VecVirtual {
+	v := a.Vec()
+	a.VMOVUPS_Z(operand.Mem{Base: p}, k, v)
+	left, right := a.SplitPairs16(v, high)
+	return []reg.VecVirtual{left, right}
+}
+
+// pairs16 runs body for every 16 of n pairs, with the mask of those that are left, and
+// moves the pointers on.
+func pairs16(a *isa.Asm, n reg.GPVirtual, pointers []reg.GPVirtual, body func(k reg.Register)) {
+	a.BlockMask(16, a.KMOVW).Loop(n, pointers, body)
+}

@@ -1,0 +1,46 @@
+package norm
+
+import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+
+// Families are the kernels of this package, by the folders below core/engine/kernel.
+var Families = []isa.Family{
+	{Folder: "reduce", Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true},
+	{Folder: "pool", Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
+	{Folder: "norm", Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
+	{Folder: "norm", Name: "moments", Emit: moments, ISAs: isa.Each, Choose: true},
+	{Folder: "norm", Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
+	{Folder: "norm", Name: "normrelu", Emit: normReLU, ISAs: isa.Each, Choose: true},
+	{Folder: "norm", Name: "normpool", Emit: normPool, ISAs: isa.Wide},
+	{Folder: "norm", Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},
+	{Folder: "norm", Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},
+	{Folder: "norm", Name: "bf16_normpool", Emit: bf16NormPool, ISAs: isa.BF16},
+}
+
+// Layouts are the structs that these kernels read.
+var Layouts = []isa.Layout{
+	{Folder: "pool", Name: "poolTile", Fields: []isa.Field{
+		{Name: "rows", Offset: poolRows}, {Name: "x", Offset: poolX}, {Name: "stride", Offset: poolStride}, {Name: "y", Offset: poolY}, {Name: "idx", Offset: poolIdx}, {Name: "outStride", Offset: poolOut},
+		{Name: "lo", Offset: poolLo}, {Name: "hi", Offset: poolHi}, {Name: "n", Offset: poolN}, {Name: "at", Offset: poolAt}, {Name: "w", Offset: poolW}, {Name: "evens", Offset: poolEvens},
+		{Name: "mean", Offset: poolMean}, {Name: "scale", Offset: poolScale}, {Name: "shift", Offset: poolShift},
+	}},
+	{Folder: "norm", Name: "poolGradTile", Fields: []isa.Field{
+		{Name: "rows", Offset: pgRows}, {Name: "x", Offset: pgX}, {Name: "stride", Offset: pgStride}, {Name: "dy", Offset: pgDY}, {Name: "y", Offset: pgY}, {Name: "idx", Offset: pgIdx}, {Name: "outStride", Offset: pgOut},
+		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "mean", Offset: pgMean}, {Name: "meanDy", Offset: pgMeanDY}, {Name: "slope", Offset: pgSlope}, {Name: "scale", Offset: pgScale},
+		{Name: "dx", Offset: pgDX}, {Name: "sum", Offset: pgSum}, {Name: "dot", Offset: pgDot}, {Name: "lane", Offset: pgLane}, {Name: "place", Offset: pgPlace},
+	}},
+	{Folder: "norm", Name: "poolGradStrip", Fields: []isa.Field{
+		{Name: "rows", Offset: psRows}, {Name: "x", Offset: psX}, {Name: "width", Offset: psWidth}, {Name: "dy", Offset: psDY}, {Name: "y", Offset: psY}, {Name: "idx", Offset: psIdx}, {Name: "outStride", Offset: psOut}, {Name: "dx", Offset: psDX},
+		{Name: "from", Offset: psFrom}, {Name: "n", Offset: psN}, {Name: "left", Offset: psLeft}, {Name: "right", Offset: psRight}, {Name: "mean", Offset: psMean}, {Name: "meanDy", Offset: psMeanDY}, {Name: "slope", Offset: psSlope},
+		{Name: "scale", Offset: psScale}, {Name: "sum", Offset: psSum}, {Name: "dot", Offset: psDot}, {Name: "ahead", Offset: psAhead}, {Name: "outAhead", Offset: psOutAhead}, {Name: "step", Offset: psStep}, {Name: "place", Offset: psPlace},
+	}},
+	{Folder: "norm", Name: "halfPool", Fields: []isa.Field{
+		{Name: "rows", Offset: hpRows}, {Name: "x", Offset: hpX}, {Name: "stride", Offset: hpStride}, {Name: "second", Offset: hpSecond}, {Name: "y", Offset: hpY}, {Name: "idx", Offset: hpIdx}, {Name: "out", Offset: hpOut},
+		{Name: "load", Offset: hpLoad}, {Name: "store", Offset: hpStore}, {Name: "last", Offset: hpLast}, {Name: "lastStore", Offset: hpLastStore}, {Name: "mean", Offset: hpMean}, {Name: "scale", Offset: hpScale},
+		{Name: "shift", Offset: hpShift}, {Name: "sign", Offset: hpSign}, {Name: "width", Offset: hpWidth}, {Name: "base", Offset: hpBase}, {Name: "next", Offset: hpNext}, {Name: "upper", Offset: hpUpper}, {Name: "lower", Offset: hpLower},
+	}},
+	{Folder: "norm", Name: "halfPoolGrad", Fields: []isa.Field{
+		{Name: "rows", Offset: hgRows}, {Name: "x", Offset: hgX}, {Name: "stride", Offset: hgStride}, {Name: "second", Offset: hgSecond}, {Name: "y", Offset: hgY}, {Name: "dy", Offset: hgDY}, {Name: "idx", Offset: hgIdx}, {Name: "out", Offset: hgOut},
+		{Name: "load", Offset: hgLoad}, {Name: "n", Offset: hgN}, {Name: "dx", Offset: hgDX}, {Name: "mean", Offset: hgMean}, {Name: "slope", Offset: hgSlope}, {Name: "offset", Offset: hgOffset}, {Name: "scale", Offset: hgScale},
+		{Name: "width", Offset: hgWidth}, {Name: "next", Offset: hgNext}, {Name: "sum", Offset: hgSum}, {Name: "dot", Offset: hgDot}, {Name: "lane", Offset: hgLane}, {Name: "place", Offset: hgPlace},
+	}},
+}

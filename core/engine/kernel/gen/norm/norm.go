@@ -1,0 +1,291 @@
+package norm
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
+var (
+	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, groupGradRows, columnMoments, columnSums, columnAffine, columnGrad)
+	sums = isa.All(sum, sumSqDiff, sumAndDot)
+)
+
+// affine is (x−mean)·scale + shift.
+type affine struct{ mean, scale, shift reg.VecVirtual }
+
+func applyAffine(a *isa.Asm, f affine, v reg.VecVirtual) {
+	a.Sub(f.mean, v, v)
+	a.Mul(f.scale, v, v)
+	a.Add(f.shift, v, v)
+}
+
+func subMulAdd(a *isa.Asm) {
+	a.Kernel("subMulAdd", "func(x *float32, mean, scale, shift float32, y *float32, n int)",
+		"computes y = (x−mean)·scale + shift. n is a multiple of 16.")
+	x, y, f, v := a.Gp("x"), a.Gp("y"), affine{a.Splat("mean"), a.Splat("scale"), a.Splat("shift")}, a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		a.Move(isa.Offset(x, off, d), v)
+		applyAffine(a, f, v)
+		a.Move(v, isa.Offset(y, off, d))
+	})
+	a.Ret()
+}
+
+func normGrad(a *isa.Asm) {
+	a.Kernel("normGrad", "func(x, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale. n is a multiple of 16.")
+	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
+	f := newNormGradient(a)
+	v, g := a.Vec(), a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		f.input(isa.Offset(x, off, d), v)
+		a.Move(isa.Offset(dy, off, d), g)
+		f.output(v, g)
+		a.Move(g, isa.Offset(dx, off, d))
+	})
+	a.Ret()
+}
+
+// subMulAddRows is subMulAdd of planes that lie side by side, to the bit.
+func subMulAddRows(a *isa.Asm) {
+	a.Kernel("subMulAddRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
+		"computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.")
+	x, y := a.Gp("x"), a.Gp("y")
+	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("scale"), a.Gp("shift")}
+	a.EachRow(func() {
+		v := a.RowFactors(factors)
+		f := affine{v[0], v[1], v[2]}
+		a.Row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v := a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			applyAffine(a, f, v)
+			store(v, operand.Mem{Base: p[1]})
+		})
+	}, x, y)
+}
+
+// normGradRows is normGrad of planes that lie side by side, to the bit.
+func normGradRows(a *isa.Asm) {
+	a.Kernel("normGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.")
+	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
+	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("meanDy"), a.Gp("slope"), a.Gp("scale")}
+	a.EachRow(func() {
+		v := a.RowFactors(factors)
+		f := normGradient{a, v[0], v[1], v[2], v[3]}
+		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			f.slopes(v)
+			load(operand.Mem{Base: p[1]}, g)
+			f.output(v, g)
+			store(g, operand.Mem{Base: p[2]})
+		})
+	}, x, dy, dx)
+}
+
+// groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
+// where its statistics do not.
+func groupGradRows(a *isa.Asm) {
+	a.Kernel("groupGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, gain, slope, shift, dx *float32, bytes int)",
+		"computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.")
+	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
+	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("gain"), a.Gp("slope"), a.Gp("shift")}
+	a.EachRow(func() {
+		f := a.RowFactors(factors)
+		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, g)
+			a.Sub(f[0], v, v)
+			a.Mul(f[2], v, v)
+			a.Mul(f[1], g, g)
+			a.Add(v, g, g)
+			a.Add(f[3], g, g)
+			store(g, operand.Mem{Base: p[2]})
+		})
+	}, x, dy, dx)
+}
+
+// Columns are the channels of a batch norm whose planes have one element: rows are samples,
+// and what belongs to a channel lies along a row.
+
+// overColumns emits a kernel that runs body for every vector of every row. Pointers by the
+// first names move on from row to row; those by the others start again at each.
+func overColumns(a *isa.Asm, along, across []string, body func(rows, columns []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
+	var moving []reg.GPVirtual
+	for _, name := range along {
+		moving = append(moving, a.Gp(name))
+	}
+	a.EachRow(func() {
+		all := append([]reg.GPVirtual{}, moving...)
+		for _, name := range across {
+			all = append(all, a.Gp(name))
+		}
+		a.Row("row", all, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			m := make([]operand.Mem, len(p))
+			for i := range p {
+				m[i] = operand.Mem{Base: p[i]}
+			}
+			body(m[:len(along)], m[len(along):], load, store)
+		})
+	}, moving...)
+}
+
+func columnMoments(a *isa.Asm) {
+	a.Kernel("columnMoments", "func(rows int, x *float32, vectors, rest int, tail uintptr, center, sums, squares *float32, bytes int)",
+		"adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.")
+	overColumns(a, []string{"x"}, []string{"center", "sums", "squares"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, w := a.Vec(), a.Vec()
+		load(r[0], v)
+		load(c[0], w)
+		a.Sub(w, v, v)
+		load(c[1], w)
+		a.Add(v, w, w)
+		store(w, c[1])
+		load(c[2], w)
+		a.Fma(v, v, w)
+		store(w, c[2])
+	})
+}
+
+func columnSums(a *isa.Asm) {
+	a.Kernel("columnSums", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
+		"adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "dy"}, []string{"mean", "sums", "dots"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, g, w := a.Vec(), a.Vec(), a.Vec()
+		load(r[0], v)
+		load(r[1], g)
+		load(c[0], w)
+		a.Sub(w, v, v)
+		load(c[1], w)
+		a.Add(g, w, w)
+		store(w, c[1])
+		load(c[2], w)
+		a.Fma(g, v, w)
+		store(w, c[2])
+	})
+}
+
+func columnAffine(a *isa.Asm) {
+	a.Kernel("columnAffine", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
+		"computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "y"}, []string{"mean", "scale", "shift"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		f, v := affine{a.Vec(), a.Vec(), a.Vec()}, a.Vec()
+		load(r[0], v)
+		load(c[0], f.mean)
+		load(c[1], f.scale)
+		load(c[2], f.shift)
+		applyAffine(a, f, v)
+		store(v, r[1])
+	})
+}
+
+func columnGrad(a *isa.Asm) {
+	a.Kernel("columnGrad", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.")
+	overColumns(a, []string{"x", "dy", "dx"}, []string{"mean", "meanDy", "slope", "scale"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		f, v, g := normGradient{a, a.Vec(), a.Vec(), a.Vec(), a.Vec()}, a.Vec(), a.Vec()
+		load(r[0], v)
+		load(r[1], g)
+		for i, w := range []reg.VecVirtual{f.mean, f.meanDy, f.slope, f.scale} {
+			load(c[i], w)
+		}
+		f.slopes(v)
+		f.output(v, g)
+		store(g, r[2])
+	})
+}
+
+// normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.
+type normGradient struct {
+	a                          *isa.Asm
+	mean, meanDy, slope, scale reg.VecVirtual
+}
+
+func newNormGradient(a *isa.Asm) normGradient {
+	return normGradient{a, a.Splat("mean"), a.Splat("meanDy"), a.Splat("slope"), a.Splat("scale")}
+}
+
+// input loads x and computes (x−mean)·slope.
+func (f normGradient) input(x operand.Mem, v reg.VecVirtual) {
+	f.a.Move(x, v)
+	f.slopes(v)
+}
+
+func (f normGradient) slopes(v reg.VecVirtual) {
+	f.a.Sub(f.mean, v, v)
+	f.a.Mul(f.slope, v, v)
+}
+
+// output replaces dy by the gradient.
+func (f normGradient) output(v, dy reg.VecVirtual) {
+	f.a.Sub(f.meanDy, dy, dy)
+	f.a.Sub(v, dy, dy)
+	f.a.Mul(f.scale, dy, dy)
+}
+
+// eachDouble calls body for each part of the block at disp that fills a register
+// once widened to float64, with the number of the part in the block.
+func eachDouble(a *isa.Asm, disp int, body func(disp, part int)) {
+	for h := range 2 {
+		body(disp+2*a.Lanes*h, disp/(4*a.Lanes)*2+h)
+	}
+}
+
+// newSums is a set of independent float64 accumulators, one per part of a block.
+func newSums(a *isa.Asm) []reg.VecVirtual {
+	acc := a.Vecs(32 / a.Lanes)
+	for _, v := range acc {
+		a.Zero(v)
+	}
+	return acc
+}
+
+func sum(a *isa.Asm) {
+	a.Kernel("sum", "func(x *float32, n int) (total float64)", "is Σx in float64. n is a multiple of 16.")
+	x, acc, v := a.Gp("x"), newSums(a), a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		eachDouble(a, d, func(d, part int) {
+			a.Widen64(isa.Offset(x, off, d), v)
+			a.Add64(v, acc[part], acc[part])
+		})
+	})
+	a.ReturnSum(acc, "total")
+	a.Ret()
+}
+
+func sumSqDiff(a *isa.Asm) {
+	a.Kernel("sumSqDiff", "func(x *float32, mean float64, n int) (total float64)", "is Σ(x−mean)² in float64. n is a multiple of 16.")
+	x, mean, acc, v := a.Gp("x"), a.Splat64("mean"), newSums(a), a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		eachDouble(a, d, func(d, part int) {
+			a.Widen64(isa.Offset(x, off, d), v)
+			a.Sub64(mean, v, v)
+			a.Fma64(v, v, acc[part])
+		})
+	})
+	a.ReturnSum(acc, "total")
+	a.Ret()
+}
+
+func sumAndDot(a *isa.Asm) {
+	a.Kernel("sumAndDot", "func(dy, x *float32, mean float64, n int) (total, dot float64)",
+		"is Σdy and Σdy·(x−mean) in float64. n is a multiple of 16.")
+	dy, x, mean, sums, dots, g, v := a.Gp("dy"), a.Gp("x"), a.Splat64("mean"), newSums(a), newSums(a), a.Vec(), a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		eachDouble(a, d, func(d, part int) {
+			a.Widen64(isa.Offset(dy, off, d), g)
+			a.Widen64(isa.Offset(x, off, d), v)
+			a.Sub64(mean, v, v)
+			a.Add64(g, sums[part], sums[part])
+			a.Fma64(g, v, dots[part])
+		})
+	})
+	a.ReturnSum(sums, "total")
+	a.ReturnSum(dots, "dot")
+	a.Ret()
+}
