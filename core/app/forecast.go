@@ -59,7 +59,7 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	s := outline.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP}
+	s := outline.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Recompute: recomputes(f.machine.Device)}
 	f.outline, err = outline.New(s, f.spec, &f.policy, f.world, 0)
 	return err
 }
@@ -234,7 +234,9 @@ func (f *forecaster) layers(r *forecast.Report) {
 	flops := map[string]int64{}
 	for _, s := range p.Steps() {
 		r.Totals.FLOPs += s.FLOPs
-		flops[s.Layer+" "+string(op.Plain(s.Op))] += s.FLOPs
+		if !s.Again {
+			flops[s.Layer+" "+string(op.Plain(s.Op))] += s.FLOPs
+		}
 	}
 	before := g.Input()
 	for _, n := range g.Forward() {

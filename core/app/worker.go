@@ -233,8 +233,8 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
-		BackendRestarts: c.Backend.Restarts,
-		Text:            string(c.Resolved()), Common: c.Common(),
+		BackendRestarts: c.Backend.Restarts, Recompute: recomputes(d.Device.Name()),
+		Text: string(c.Resolved()), Common: c.Common(),
 	}
 	var all usererr.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {
@@ -249,6 +249,10 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
 	return s, all.Err()
 }
+
+// recomputes reports whether plans for a device make cheap activations again in backward. On
+// processors the time is that of reading them from memory; on GPUs it has not been measured.
+func recomputes(device string) bool { return device != "cuda" }
 
 // rootCause removes fx's description of constructors from an error.
 func rootCause(err error) error { return dig.RootCause(err) }

@@ -22,6 +22,11 @@ func nativeNorm(s *plan.Step) native {
 			n.scratch = c
 		}
 		return n
+	case op.BatchNormAgain, op.NormReLUAgain:
+		if len(s.In) > 5 && s.In[5].Present() && !isBF16(s.In[5]) {
+			return native{}
+		}
+		return native{bind: bindNormAgainBF16, direct: []int{0, 5, ^0}}
 	case op.BatchNormGrad:
 		if isBF16(s.In[1]) {
 			return native{bind: bindNormGradBF16, direct: []int{0, 1, ^0}}
@@ -50,6 +55,19 @@ func bindNormBF16(b *binder[float32]) job {
 		stats(c)
 		apply(c)
 	}
+}
+
+func bindNormAgainBF16(b *binder[float32]) job {
+	n, ch, hw := planes(b.s.In[0].Spec.Shape)
+	x, weight, bias, mean, invstd, residual, y := b.half(0), b.in(1), b.in(2), b.in(3), b.in(4), b.optionalHalf(5), b.halfOut(0)
+	relu, image := b.s.Op == op.NormReLUAgain, ch*hw
+	return b.split(n, 1, func(c *plan.Call, _, lo, hi int) {
+		r := residual(c)
+		if r != nil {
+			r = r[lo*image:]
+		}
+		norm.BatchNormApplyBF16(hi-lo, ch, hw, x(c)[lo*image:], mean(c), invstd(c), weight(c), bias(c), r, relu, y[lo*image:])
+	})
 }
 
 // normStatsBF16 finds what a batch norm of bfloat16 images normalises with: the

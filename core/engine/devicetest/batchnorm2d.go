@@ -132,6 +132,17 @@ func (b *bn) train(r *rig) {
 	r.do(op.BatchNorm, b.attr, b.inputs(), []*arg{y, mu, inv})
 	r.check("y", y, b.apply(mean, variance, mag))
 	b.statistics(r, mean, variance, mag, float64(b.n*b.hw), mu, inv)
+	b.again(r, op.BatchNormAgain, y, mu, inv)
+}
+
+// again checks that a normalised image y is made again from the batch's mean and 1/σ,
+// with the same bits, and with a residual if there is one.
+func (b *bn) again(r *rig, op graph.Op, y, mu, inv *arg, residual ...*arg) {
+	r.t.Helper()
+	first := r.now(y)
+	second := r.output(b.x.Spec.Shape...)
+	r.do(op, b.attr, append([]*arg{b.x, b.weight, b.bias, mu, inv}, residual...), []*arg{second})
+	r.same("y made again", second, first)
 }
 
 func batchNorm(r *rig, s [4]int, params tensor.DType) {

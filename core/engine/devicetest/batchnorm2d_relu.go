@@ -52,6 +52,7 @@ func normReLU(r *rig, s [4]int, added bool) {
 	r.do(op.NormReLU, b.attr, in, []*arg{y, mu, inv})
 	r.check("y in training", y, clip(b.apply(mean, variance, mag), residual))
 	b.statistics(r, mean, variance, mag, float64(b.n*b.hw), mu, inv)
+	b.again(r, op.NormReLUAgain, y, mu, inv, residual)
 	normReLUGrad(r, b, mean, variance, added)
 }
 

@@ -21,7 +21,7 @@ func init() {
 			return sameShape(in, attr)
 		},
 		Gradient: addGradient,
-		Steps:    []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true}},
+		Steps:    []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true, Again: Again{Add, []int{0, 1}}}},
 	})
 }
 

@@ -14,6 +14,10 @@ const (
 	BatchNorm     graph.Op = "batchnorm2d"
 	BatchNormGrad graph.Op = "batchnorm2d_grad"
 
+	// BatchNormAgain normalises once more with known statistics: it reads x, weight,
+	// bias, mean and 1/σ.
+	BatchNormAgain graph.Op = "batchnorm2d_again"
+
 	// The same over the batches of all ranks, in plans only. Operands are those
 	// above; passes that fuse know nothing of them.
 	SyncBatchNorm     graph.Op = "sync_batchnorm2d"
@@ -33,18 +37,22 @@ func init() {
 		Build: buildBatchNorm2D, Outputs: batchNormOutputs, Gradient: normGradient,
 		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
 		Steps: []Step{
-			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true},
+			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true, Again: Again{BatchNormAgain, normAgain}},
 			{Op: BatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true, AnyLayout: true},
+			{Op: BatchNormAgain, Cost: PerElement(2), InPlace: []int{0}, Mixed: true, AnyLayout: true},
 		},
 	})
 	define(Definition{
 		Name: SyncBatchNorm, Doc: "batchnorm2d over the batches of all ranks",
 		Steps: []Step{
-			{Op: SyncBatchNorm, Cost: PerElement(7), AnyLayout: true, Exchange: &Exchange{Gather: true, Len: channelSums}},
+			{Op: SyncBatchNorm, Cost: PerElement(7), AnyLayout: true, Exchange: &Exchange{Gather: true, Len: channelSums}, Again: Again{BatchNormAgain, normAgain}},
 			{Op: SyncBatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, AnyLayout: true, Exchange: &Exchange{Len: gradientSums}},
 		},
 	})
 }
+
+// normAgain is x, weight, bias, and the batch's mean and 1/σ of a batch norm.
+var normAgain = []int{0, 1, 2, ^1, ^2}
 
 var (
 	epsKey      = Key{Name: "eps", Kind: Float, Default: 1e-5, Positive: true, Doc: "added to the variance; default 1e-5"}

@@ -12,6 +12,9 @@ const (
 	// NormReLUGrad reads x, the ReLU's output and its gradient, mean, 1/σ and the
 	// weight. It writes dx, dweight, dbias, and if asked for the gradient that passes the ReLU.
 	NormReLUGrad graph.Op = "batchnorm2d+relu_grad"
+
+	// NormReLUAgain makes the output again: it reads x, weight, bias, mean, 1/σ, and the residual if there is one.
+	NormReLUAgain graph.Op = "batchnorm2d+relu_again"
 )
 
 // Batch norm, ReLU and max pooling, fused.
@@ -35,8 +38,9 @@ func init() {
 	define(Definition{
 		Name: NormReLU, Doc: "batchnorm2d, an optional add, and the following relu",
 		Steps: []Step{
-			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true},
+			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true, Again: Again{NormReLUAgain, append(normAgain, 6)}},
 			{Op: NormReLUGrad, Cost: PerElement(10), InPlace: []int{2}, AnyLayout: true},
+			{Op: NormReLUAgain, Cost: PerElement(3), InPlace: []int{0, 5}, AnyLayout: true},
 		},
 	})
 	define(Definition{

@@ -21,7 +21,10 @@ func init() {
 		Build:    buildDropout,
 		Outputs:  dropoutOutputs,
 		Gradient: func(b *graph.Backward, n *graph.Node) { b.Through(n, DropoutGrad, n.Out[1]) },
-		Steps:    []Step{{Op: Dropout, Cost: PerElement(1), InPlace: []int{0}}, {Op: DropoutGrad, Cost: PerElement(1), InPlace: []int{1}}},
+		Steps: []Step{
+			{Op: Dropout, Cost: PerElement(1), InPlace: []int{0}, Again: Again{DropoutGrad, []int{^1, 0}}}, // which applies the mask, too
+			{Op: DropoutGrad, Cost: PerElement(1), InPlace: []int{1}},
+		},
 	})
 }
 

@@ -72,6 +72,18 @@ type Step struct {
 
 	// Exchange is what the step exchanges with other ranks; nil: nothing.
 	Exchange *Exchange
+
+	// Again is how backward makes the first output again, where it is not kept
+	// since forward; zero: it is always kept.
+	Again Again
+}
+
+// Again is a step that makes the first output of another one again, with the same
+// bits, in about the time of a pass over memory. It has the attributes of the other step, and
+// all of its outputs if it is the same operation, otherwise one.
+type Again struct {
+	Op graph.Op
+	In []int // what it reads of the other step: input i, or as ^i output i
 }
 
 // Exchange is a vector of float64 that a step works out together with the same

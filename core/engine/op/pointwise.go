@@ -28,6 +28,9 @@ const (
 // of its keys, with a string's place in its Enum.
 type Scalars [2]float64
 
+// cheap functions, of so many operations, take no longer than reading their output from memory.
+const cheap = 2
+
 // definePointwise completes the definition of a pointwise function and enters it.
 // Keys are floats, or strings with an Enum.
 func definePointwise(d Definition) {
@@ -46,6 +49,9 @@ func definePointwise(d Definition) {
 	d.Steps = []Step{
 		{Op: d.Name, Cost: PerElement(p.FLOPs[0]), InPlace: []int{0}, AnyLayout: true},
 		{Op: GradOp(d.Name), Cost: PerElement(p.FLOPs[1]), InPlace: []int{1}, AnyLayout: true},
+	}
+	if p.FLOPs[0] <= cheap {
+		d.Steps[0].Again = Again{d.Name, []int{0}}
 	}
 	for i := range d.Steps {
 		if p.FLOPs[i] == 0 { // forgotten, which is not for free

@@ -27,6 +27,7 @@ type draft struct {
 	attr     any
 	in, out  []int
 	branch   int
+	again    bool
 	complete []int
 }
 

@@ -67,6 +67,9 @@ func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 			continue
 		}
 		for _, slot := range known.InPlace {
+			if slot >= len(s.in) || s.in[slot] == absent {
+				continue
+			}
 			in := m[l.vals[s.in[slot]].alias]
 			if in == nil || in == out || in.last != i || in.size != out.size || l.readTwice(s, slot) {
 				continue

@@ -40,6 +40,7 @@ type Step struct {
 	Train    bool   // batch statistics and dropout are on
 	In, Out  []Operand
 	Branch   int   // of the graph, left out with it; 0: none
+	Again    bool  // in backward, makes again what a step of forward has made
 	Complete []int // parameters whose gradient is complete after this step, in order
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written

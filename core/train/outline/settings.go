@@ -37,6 +37,8 @@ type Settings struct {
 	BackendRestarts int
 	PrecisionOpts   sdk.Options
 
+	Recompute bool // plans make cheap activations again in backward
+
 	Timeline bool // record what this rank does when
 
 	Text   string   // resolved configuration as TOML, kept in checkpoints
@@ -51,7 +53,7 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 		return nil, err
 	}
 	p, err := plan.Compile(g, plan.Options{
-		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse,
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Recompute && c.Run.Fuse,
 		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
 	})
 	if err != nil {

@@ -194,6 +194,11 @@ KERNEL bn_running(const void* running_mean, const void* running_var, int type, i
 	}
 }
 
+// bn_known makes scale and shift of a batch's 1/σ as update does.
+KERNEL bn_known(const acc* invstd, int c, const void* weight, const void* bias, int type, acc* scale, acc* shift) {
+	each(ch, c) set_affine(ch, invstd[ch], weight, bias, type, scale, shift);
+}
+
 // channels_of are the channels of elements i to i+3.
 struct Channels {
 	u32 ch[4];

@@ -9,6 +9,7 @@ import (
 func init() {
 	implement(op.BatchNorm, bindBatchNorm)
 	implement(op.BatchNormGrad, bindBatchNormGrad)
+	implement(op.BatchNormAgain, func(b *binder) { b.normApply(b.normKnown(), 0, 0) })
 }
 
 func bindBatchNorm(b *binder) { b.normApply(b.normStats(b.s.Attr.(op.BatchNormAttr), 1), 0, 0) }
@@ -34,6 +35,17 @@ func (b *binder) normStats(a op.BatchNormAttr, at int) affine {
 	}
 	f := b.newAffine(b.scratch(8 * c))
 	b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, f.mean, b.in(1), b.in(2), f.scale, f.shift)
+	return f
+}
+
+// normKnown is what inputs 1 to 4 say: weight, bias, mean and 1/σ.
+func (b *binder) normKnown() affine {
+	c, t := b.s.In[0].Spec.Shape[1], typeOf(b.s.In, 1)
+	if !b.s.In[1].Present() {
+		t = typeOf(b.s.In, 2)
+	}
+	f := b.newAffine(b.in(3))
+	b.launch(b.s.In[0].Spec.DType, "bn_known", grid(c), 1, b.in(4), c, b.in(1), b.in(2), t, f.scale, f.shift)
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 func init() {
 	implement(op.NormReLU, bindNormReLU)
 	implement(op.NormReLUGrad, bindNormReLUGrad)
+	implement(op.NormReLUAgain, func(b *binder) { b.normApply(b.normKnown(), b.in(5), 1) })
 }
 
 // bindNormReLU adds the residual and clips on the way to memory.

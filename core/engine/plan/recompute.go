@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+// longestChain is how many steps run one after the other to make a value again. Each
+// needs memory while the others are made, so long chains win nothing.
+const longestChain = 4
+
+// recomputing lets backward make values again just before it reads them, where
+// forward has kept what they were made of anyway: an activation from the input of its
+// function, a normalised image from the convolution's output and the statistics.
+type recomputing struct {
+	l        *lowering
+	backward int         // first step of backward
+	maker    map[int]int // by value: the step whose first output it is
+	last     map[int]int // by value: the last step that reads it
+	chain    map[int]int // by value that can be made again: the steps it takes
+	dropped  map[int]bool
+	made     map[int]int // by value: what has been made again
+}
+
+// recompute replaces what is read in backward but need not be kept since forward.
+// Results stay the same to the bit.
+func (l *lowering) recompute() {
+	r := &recomputing{
+		l: l, backward: l.firstBackward(), maker: map[int]int{}, last: map[int]int{},
+		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{},
+	}
+	r.survey()
+	for i := range l.steps[:r.backward] {
+		r.decide(i)
+	}
+	back := l.steps[r.backward:]
+	l.steps = slices.Clip(l.steps[:r.backward])
+	for _, d := range back {
+		for k, v := range d.in {
+			d.in[k] = r.replaced(v)
+		}
+		l.steps = append(l.steps, d)
+	}
+}
+
+func (l *lowering) firstBackward() int {
+	return 1 + slices.IndexFunc(l.steps, func(d draft) bool { return op.Of(d.op).Loss })
+}
+
+func (r *recomputing) survey() {
+	for i, d := range r.l.steps {
+		for _, v := range d.in {
+			if v != absent {
+				r.last[r.root(v)] = i
+			}
+		}
+		if i < r.backward && d.out[0] != absent && r.l.vals[d.out[0]].place == PlaceArena {
+			r.maker[r.root(d.out[0])] = i
+		}
+	}
+}
+
+func (r *recomputing) root(v int) int { return r.l.vals[v].alias }
+
+// decide drops the first output of forward step i if it can be made again.
+func (r *recomputing) decide(i int) {
+	d := &r.l.steps[i]
+	again := op.StepOf(d.op).Again
+	if again.Op == "" || d.out[0] == absent || r.l.vals[d.out[0]].place != PlaceArena {
+		return
+	}
+	v, length := r.root(d.out[0]), 0
+	for _, u := range d.operands(again.In) {
+		if u == absent || r.l.vals[u].place != PlaceArena {
+			continue
+		}
+		u = r.root(u)
+		n, ok := r.chain[u]
+		if r.kept(u) && !r.dropped[u] {
+			n, ok = 0, r.last[u] >= r.last[v]
+		}
+		if !ok {
+			return
+		}
+		length = max(length, n+1)
+	}
+	if length > 0 && length <= longestChain { // not what is made of parameters alone, as their casts
+		r.chain[v] = length
+		r.dropped[v] = r.kept(v) && r.inBranch(v, d.branch)
+	}
+}
+
+// kept reports whether backward reads what forward has made.
+func (r *recomputing) kept(v int) bool { return r.last[v] >= r.backward }
+
+// inBranch reports whether a value is made in every run in which a step of
+// backward reads it.
+func (r *recomputing) inBranch(v, branch int) bool {
+	return branch == 0 || !slices.ContainsFunc(r.l.steps[r.backward:], func(d draft) bool {
+		return d.branch != branch && slices.ContainsFunc(d.in, func(u int) bool { return u != absent && r.root(u) == v })
+	})
+}
+
+// operands are inputs i and outputs ^i of a step, absent ones where it has fewer.
+func (d *draft) operands(which []int) (vals []int) {
+	for _, i := range which {
+		list := d.in
+		if i < 0 {
+			i, list = ^i, d.out
+		}
+		v := absent
+		if i < len(list) {
+			v = list[i]
+		}
+		vals = append(vals, v)
+	}
+	return vals
+}
+
+// replaced is what a step reads for v: v itself, or what has been made again.
+func (r *recomputing) replaced(v int) int {
+	if v == absent || !r.dropped[r.root(v)] {
+		return v
+	}
+	return r.renamed(v, r.again(r.root(v)))
+}
+
+// renamed is v in the memory of a value that was made again.
+func (r *recomputing) renamed(v, memory int) int {
+	if v == r.root(v) {
+		return memory
+	}
+	w := r.l.declare(r.l.vals[v].spec, PlaceArena, 0)
+	r.l.vals[w].alias = memory
+	return w
+}
+
+// again appends the steps that make a value again, once.
+func (r *recomputing) again(v int) int {
+	if w, ok := r.made[v]; ok {
+		return w
+	}
+	d := r.l.steps[r.maker[v]]
+	again := op.StepOf(d.op).Again
+	in := d.operands(again.In)
+	for k, u := range in {
+		if u != absent && r.l.vals[u].place == PlaceArena && (r.dropped[r.root(u)] || !r.kept(r.root(u))) {
+			in[k] = r.renamed(u, r.again(r.root(u)))
+		}
+	}
+	out := d.out[:1]
+	if again.Op == d.op {
+		out = d.out
+	}
+	copies := make([]int, len(out))
+	for k, u := range out {
+		if copies[k] = absent; u != absent {
+			copies[k] = r.l.declare(r.l.vals[u].spec, PlaceArena, 0)
+		}
+	}
+	r.l.steps = append(r.l.steps, draft{op: again.Op, layer: d.layer, attr: d.attr, in: in, out: copies, branch: d.branch, again: true})
+	r.made[v] = copies[0]
+	return copies[0]
+}

@@ -1,0 +1,128 @@
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+	"pgregory.net/rapid"
+)
+
+// recomputed are networks that have what can be made again: normalised images with
+// and without ReLU, residuals, functions of one element, layer norms, dropout and branches.
+func recomputed() map[string]nn.Config {
+	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 16, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}
+	residual := func(name string, shortcut layers, inner ...nn.LayerConfig) nn.LayerConfig {
+		return nn.LayerConfig{Type: "residual", Name: name, Layers: inner, Shortcut: shortcut}
+	}
+	norm, relu := layer("batchnorm2d"), layer("relu")
+	wide := nn.LayerConfig{Type: "layernorm", Args: op.Args{"normalized_shape": []int{28}}}
+	return map[string]nn.Config{
+		"residual": {Layers: layers{same, norm, relu,
+			residual("a", nil, same, norm, relu, same, norm), relu,
+			residual("b", layers{same, norm}, same, norm, relu, same, norm), relu,
+			residual("c", nil, same, norm, relu, same, norm), relu,
+			residual("d", nil, same, norm, relu, same, norm), relu,
+			layer("flatten"), linear(10)}},
+		"relu6": {Layers: layers{same, norm, layer("relu6"),
+			residual("a", nil, same, norm, layer("relu6"), same, norm),
+			same, norm, layer("leaky_relu"), layer("dropout"), same, layer("flatten"), linear(10)}},
+		"layernorm": {Layers: layers{same, residual("a", nil, wide, linear(60), layer("gelu"), linear(28)),
+			residual("b", nil, wide, linear(60), layer("silu"), layer("dropout"), linear(28)), layer("flatten"), linear(10)}},
+		"layerdrop": {Layers: layers{same, norm, relu,
+			{Type: "residual", Name: "a", Args: op.Args{"layerdrop": 0.5}, Layers: layers{same, norm, relu, same, norm}}, relu,
+			{Type: "residual", Name: "b", Args: op.Args{"layerdrop": 0.5}, Layers: layers{same, norm, relu, same, norm}}, relu,
+			same, layer("flatten"), linear(10)}},
+	}
+}
+
+// What backward makes again has the bits of what forward made, so a plan that
+// recomputes gives the same losses, gradients and statistics, with a smaller arena.
+func TestRecomputeKeepsBits(t *testing.T) {
+	for name, cfg := range recomputed() {
+		for _, opt := range []plan.Options{{Fuse: true}, {}, {DType: tensor.F64, Fuse: true}, {Policy: autocast(tensor.BF16), Fuse: true}, {Policy: autocast(tensor.F16)}} {
+			recomputes(t, name, cfg, opt)
+		}
+	}
+}
+
+// recomputes compares two training runs of a model with and without recomputation.
+func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options) {
+	t.Helper()
+	opt.Batch, opt.Train = 4, true
+	g := build(t, cfg, digits, class)
+	kept := newRig(t, g, opt, 3)
+	opt.Recompute = true
+	again := newRig(t, g, opt, 3)
+	if !slices.ContainsFunc(again.p.Steps(), func(s plan.Step) bool { return s.Again }) {
+		t.Errorf("%s, %+v: nothing is made again", name, opt)
+	}
+	if a, b := again.p.ArenaBytes(), kept.p.ArenaBytes(); a >= b {
+		t.Errorf("%s, %+v: an arena of %d bytes, and %d if everything is kept", name, opt, a, b)
+	}
+	sameRuns(t, name, again, kept)
+}
+
+// sameRuns gives two programs of a model the same batches.
+func sameRuns(t testing.TB, name string, a, b *rig) {
+	t.Helper()
+	for step := range 3 {
+		x, y := goldenBatch(step, 4)
+		args := plan.Args{Input: x, Target: y, Seed: 5, Step: uint64(step)}
+		if got, want := a.prog.Run(args), b.prog.Run(args); got != want {
+			t.Errorf("%s, step %d: %+v, want %+v", name, step, got, want)
+		}
+		for i := range a.st.Grads {
+			if !slices.Equal(a.st.Grads[i].Data, b.st.Grads[i].Data) {
+				t.Fatalf("%s, step %d: other gradients of %s", name, step, a.g.Params()[i].Name)
+			}
+		}
+		for i, e := range a.g.StateDict() {
+			if !slices.Equal(a.st.Tensors[i].Data, b.st.Tensors[i].Data) {
+				t.Fatalf("%s, step %d: another %s", name, step, e.Name)
+			}
+		}
+	}
+	if !slices.Equal(a.p.GradOrder(), b.p.GradOrder()) {
+		t.Errorf("%s: gradients complete in order %v, want %v", name, a.p.GradOrder(), b.p.GradOrder())
+	}
+}
+
+// Networks that fusion looks for, drawn at random, keep their bits too.
+func TestRecomputeKeepsBitsOfDrawnModels(t *testing.T) {
+	model := rapid.Custom(drawBlocks)
+	for seed := range 12 {
+		g := build(t, nn.Config{Layers: model.Example(seed)}, digits, class)
+		for _, opt := range []plan.Options{{Fuse: true}, {Fuse: seed%2 == 0, Policy: autocast(tensor.BF16)}} {
+			opt.Batch, opt.Train = 4, true
+			kept := newRig(t, g, opt, 3)
+			opt.Recompute = true
+			sameRuns(t, "drawn", newRig(t, g, opt, 3), kept)
+		}
+	}
+}
+
+// A chain of residuals is made again link by link only as far as that frees
+// memory; what needs longer chains is kept.
+func TestRecomputeEndsLongChains(t *testing.T) {
+	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 8, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}
+	ls := layers{same}
+	for range 12 {
+		ls = append(ls, nn.LayerConfig{Type: "residual", Layers: layers{same, layer("batchnorm2d")}}, layer("relu"))
+	}
+	g := build(t, nn.Config{Layers: append(ls, layer("flatten"), linear(10))}, digits, class)
+	p := must(plan.Compile(g, plan.Options{Batch: 4, Train: true, Fuse: true, Recompute: true}))
+	run, longest := 0, 0
+	for _, s := range p.Steps() {
+		if run++; !s.Again {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	if longest < 2 || longest > 4 {
+		t.Errorf("%d values are made again one from the other", longest)
+	}
+}
