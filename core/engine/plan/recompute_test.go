@@ -32,6 +32,7 @@ func recomputed() map[string]nn.Config {
 			same, norm, layer("leaky_relu"), layer("dropout"), same, layer("flatten"), linear(10)}},
 		"layernorm": {Layers: layers{same, residual("a", nil, wide, linear(60), layer("gelu"), linear(28)),
 			residual("b", nil, wide, linear(60), layer("silu"), layer("dropout"), linear(28)), layer("flatten"), linear(10)}},
+		"groupnorm": {Layers: layers{same, {Type: "groupnorm", Args: op.Args{"num_groups": 4}}, same, {Type: "groupnorm", Args: op.Args{"num_groups": 2}}, layer("leaky_relu"), same, layer("flatten"), linear(10)}},
 		"layerdrop": {Layers: layers{same, norm, relu,
 			{Type: "residual", Name: "a", Args: op.Args{"layerdrop": 0.5}, Layers: layers{same, norm, relu, same, norm}}, relu,
 			{Type: "residual", Name: "b", Args: op.Args{"layerdrop": 0.5}, Layers: layers{same, norm, relu, same, norm}}, relu,
