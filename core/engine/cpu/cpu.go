@@ -32,6 +32,9 @@ func (*Device) Name() string { return "cpu" }
 // Workspace is the scratch memory of a step: what its kernel needs on each thread, and
 // a float32 copy of each operand of a half type.
 func (d *Device) Workspace(s *plan.Step) int {
+	if implementations[s.Op].raw != nil {
+		return 0
+	}
 	if direct := nativeOf(s); direct.bind != nil {
 		return direct.workspace(s, d.workers.size())
 	}
@@ -89,6 +92,9 @@ func bind(m *memory, s *plan.Step, d tensor.DType) (job, error) {
 		return bindCast(m, s), nil
 	case "":
 		return func(*plan.Call) {}, nil
+	}
+	if raw := implementations[s.Op].raw; raw != nil {
+		return raw(&binder[float32]{m: m, s: s}), nil
 	}
 	if d == tensor.F64 {
 		return bindAs[float64](m, s)

@@ -15,6 +15,9 @@ type implementation struct {
 	f32 func(*binder[float32]) job
 	f64 func(*binder[float64]) job
 
+	// raw moves elements without looking at them, whatever their type; no other field is then set.
+	raw func(*binder[float32]) job
+
 	// bf16 says how a step runs whose operands are bfloat16; nil: through float32.
 	bf16 func(s *plan.Step) native
 

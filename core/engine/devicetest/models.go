@@ -47,6 +47,12 @@ func of(types ...string) (l []nn.LayerConfig) {
 	return l
 }
 
+// reads names the inputs of a layer.
+func reads(l nn.LayerConfig, inputs ...string) nn.LayerConfig {
+	l.Inputs = inputs
+	return l
+}
+
 func join(parts ...[]nn.LayerConfig) (l []nn.LayerConfig) {
 	for _, p := range parts {
 		l = append(l, p...)
@@ -76,6 +82,11 @@ var nets = []model{
 		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}},
 		[]nn.LayerConfig{linearTo(9)}, of("tanh", "dropout", "flatten"), []nn.LayerConfig{linearTo(10)}, of("sigmoid"), []nn.LayerConfig{linearTo(10)})}, words, class},
 	{"tokens", nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 8}}, {Type: "gelu"}, linearTo(10)}}, words, words},
+	{"branches", nn.Config{Layers: join(
+		[]nn.LayerConfig{conv(4, 3, 1, true), {Type: "split", Name: "cut", Args: op.Args{"sizes": []int{1, 3}}}, reads(conv(3, 3, 1, true), "cut.0"), reads(of("tanh")[0], "cut.1"), reads(of("multiply")[0], "2", "3"),
+			reads(of("concat")[0], "4", "0"), {Type: "permute", Args: op.Args{"dims": []int{0, 2, 3, 1}}}, linearTo(5), {Type: "reshape", Args: op.Args{"shape": []int{27, 15}}}, linearTo(4)},
+		of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
+	{"reshaped", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 1, true), {Type: "maxpool2d", Args: op.Args{"kernel_size": square(2)}}, {Type: "reshape", Args: op.Args{"shape": []int{16, 2, 2}}}, conv(6, 3, 1, true)}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"pointwise", nn.Config{Layers: pointwiseLayers()}, thumbs, class},
 	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", Args: op.Args{"kernel_size": square(2)}}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
 }

@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Sum is the one operation that differentiation adds of its own: it adds up the
 // gradients that arrive for one value.
@@ -46,7 +49,7 @@ func (g *Graph) Differentiate() error {
 // wanted reports whether a node's gradient leads to a parameter: it has to
 // have a trained input, and a gradient coming in unless it is the loss itself.
 func (b *Backward) wanted(n *Node) bool {
-	if n.Out[0] != b.g.stats && b.grad[n.Out[0]] == None {
+	if n.Out[0] != b.g.stats && !slices.ContainsFunc(n.Out, func(v ValueID) bool { return b.grad[v] != None }) {
 		return false
 	}
 	for _, v := range n.In {
@@ -76,6 +79,9 @@ func (g *Graph) dependsOnParams() []bool {
 
 // In is the gradient that arrives for the node's first output.
 func (b *Backward) In(n *Node) ValueID { return b.grad[n.Out[0]] }
+
+// Grad is the gradient that arrives for a value, None if none does.
+func (b *Backward) Grad(v ValueID) ValueID { return b.grad[v] }
 
 // Fresh declares a gradient value of the shape of v.
 func (b *Backward) Fresh(v ValueID) ValueID {

@@ -38,6 +38,13 @@ func TestInputsThatCannotBe(t *testing.T) {
 		{layers{reads("relu", "a"), {Type: "residual", Name: "r", LayerDrop: ptr(0.5), Layers: layers{reads("relu", "c"), reads("add", "d", "c", "a")}}, reads("add", "e", "r", "r.c")},
 			[]string{`layers[1].layers[1].inputs[1]: layers that layerdrop may leave out cannot read "a" by name, nor be read from outside`,
 				`layers[2].inputs[1]: layers that layerdrop may leave out cannot read "r.c" by name`}},
+		{layers{{Type: "split", Name: "cut", Args: op.Args{"chunks": 2}}, reads("relu", "a")},
+			[]string{`layers[0]: layer "cut" has several outputs, and what follows it does not say which one it reads (give the next layer inputs, such as ["cut.0"])`}},
+		{layers{{Type: "split", Name: "cut", Args: op.Args{"chunks": 2, "sizes": []int{1}}}, reads("concat", "a", "cut", "cut.1")}, []string{
+			"layers[0].chunks: split needs either chunks or sizes", `layers[1].inputs[0]: layer "cut" has several outputs (name one of them, such as "cut.0")`}},
+		{layers{{Type: "concat", Inputs: []string{"input", "input"}, Args: op.Args{"dim": 0}}, {Type: "permute", Args: op.Args{"dims": []int{1, 0}}}, {Type: "permute", Args: op.Args{"dims": []int{0, 3, 1}}}, {Type: "reshape", Args: op.Args{"shape": []int{-1, 0, -1}}}},
+			[]string{"layers[0].dim: dimension 0 is the batch (count from 1, or from −1 for the last)", "layers[1].dims: [1 0] moves dimension 0, the batch (put 0 first)",
+				"layers[2].dims: [0 3 1] does not have each of 0 to 2 once", "layers[3].shape: only one dimension may be −1, 2 are", "layers[3].shape[1]: 0 is not a size"}},
 	} {
 		var got []string
 		for _, p := range (nn.Config{Layers: c.layers}).Problems() {

@@ -18,6 +18,9 @@ func init() {
 			if x, y := in[0].Spec.Shape, in[1].Spec.Shape; !x.Equal(y) {
 				return nil, fmt.Errorf("the layers give %v and the shortcut %v; fix: add layers to the shortcut that give the same shape", x, y)
 			}
+			if err := floating(in); err != nil {
+				return nil, err
+			}
 			return sameShape(in, attr)
 		},
 		Gradient: addGradient,

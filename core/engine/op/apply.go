@@ -100,6 +100,16 @@ func sameShape(in []graph.Value, _ any) ([]graph.Value, error) {
 	return []graph.Value{output(in[0].Spec.Shape...)}, nil
 }
 
+// floating refuses indices where arithmetic needs numbers.
+func floating(in []graph.Value) error {
+	for _, x := range in {
+		if x.Spec.DType != tensor.F32 {
+			return fmt.Errorf("needs floating-point inputs, got %v; an embedding may be missing", x.Spec)
+		}
+	}
+	return nil
+}
+
 // images are the channels, height and width of an input.
 func images(in graph.Value) (c, h, w int, err error) {
 	s := in.Spec.Shape

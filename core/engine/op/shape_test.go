@@ -74,6 +74,36 @@ func TestShapeErrors(t *testing.T) {
 			_, err := Apply(g, Add, "block", nil, g.Input(), y)
 			return err
 		}, "block (add): the layers give [2, 4, 4] and the shortcut [32]"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			y, _ := Apply(g, Flatten, "f", nil, g.Input())
+			_, err := Layer("concat").Join(&Site{G: g, Path: "cat"}, Args{}, []graph.ValueID{g.Input(), y})
+			return err
+		}, "cat (concat): cannot join [2, 4, 4] and [32]: they may differ in dimension 1 alone"},
+		{image(2, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("concat").Join(&Site{G: g, Path: "cat"}, Args{"dim": 4}, []graph.ValueID{g.Input(), g.Input()})
+			return err
+		}, "cat (concat): dim is 4, but a batch of [2, 4, 4] has dimensions 0 to 3"},
+		{image(6, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("split").Join(&Site{G: g, Path: "s"}, Args{"sizes": []int{2, 3}}, []graph.ValueID{g.Input()})
+			return err
+		}, "s (split): sizes [2 3] add up to 5, but dimension 1 of [6, 4, 4] is 6"},
+		{image(6, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("split").Join(&Site{G: g, Path: "s"}, Args{"chunks": 4}, []graph.ValueID{g.Input()})
+			return err
+		}, "s (split): dimension 1 of [6, 4, 4] is not divisible into 4 parts"},
+		{image(6, 4, 4), func(g *graph.Graph) error {
+			y, _ := Apply(g, AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 4}, g.Input())
+			_, err := Apply(g, Multiply, "m", nil, g.Input(), y)
+			return err
+		}, "m (multiply): cannot multiply [6, 4, 4] by [6, 1, 4]: the shapes differ"},
+		{image(6, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("reshape").Build(&Site{G: g, Path: "r"}, Args{"shape": []int{5, -1}}, g.Input())
+			return err
+		}, "r (reshape): [6, 4, 4] has 96 elements, which do not fit shape [5, -1]"},
+		{image(6, 4, 4), func(g *graph.Graph) error {
+			_, err := Layer("permute").Build(&Site{G: g, Path: "p"}, Args{"dims": []int{0, 2, 1}}, g.Input())
+			return err
+		}, "p (permute): 3 dims given, but a batch of [6, 4, 4] has 4"},
 		{flat, func(g *graph.Graph) error {
 			_, err := Apply(g, Embedding, "e", nil, g.Input(), g.NewParam("w", graph.Table, 0, 7, 3))
 			return err

@@ -30,6 +30,16 @@ func reads(l nn.LayerConfig, inputs ...string) nn.LayerConfig {
 	return l
 }
 
+func named(name string, l nn.LayerConfig) nn.LayerConfig {
+	l.Name = name
+	return l
+}
+
+func with(l nn.LayerConfig, args op.Args) nn.LayerConfig {
+	l.Args = args
+	return l
+}
+
 // dropped is a residual whose layers half of the passes leave out.
 func dropped(ls ...nn.LayerConfig) nn.LayerConfig {
 	return nn.LayerConfig{Type: "residual", LayerDrop: ptr(0.5), Layers: ls}
@@ -90,6 +100,13 @@ var gradCases = map[string]gradCase{
 	"sequential": {layers: layers{{Type: "sequential", Name: "body", Layers: layers{layer("flatten"), linear(5), layer("tanh")}}, linear(10)}},
 	"two branches": {layers: layers{{Type: "conv2d", Name: "stem", Args: conv(3, 3).Args}, layer("tanh"), conv(2, 2), reads(conv(2, 2), "stem"), reads(layer("sigmoid"), "stem"),
 		reads(layer("add"), "2", "3"), layer("flatten"), linear(6), {Type: "flatten", Name: "flat", Inputs: []string{"4"}}, linear(6), reads(layer("add"), "7", "9", "7"), linear(10)}},
+	"concat and split": {layers: layers{named("stem", conv(3, 3)), {Type: "split", Name: "cut", Args: op.Args{"sizes": []int{1, 2}}}, reads(layer("tanh"), "cut.1"), reads(layer("concat"), "2", "stem", "cut.0"),
+		{Type: "split", Name: "half", Args: op.Args{"chunks": 2, "dim": -2}}, reads(layer("flatten"), "half.1"), linear(10)}},
+	"multiply": {layers: layers{named("stem", conv(3, 3)), reads(layer("multiply"), "stem", "stem"), named("gate", with(layer("adaptive_avgpool2d"), op.Args{"output_size": pair(1, 1)})),
+		reads(layer("multiply"), "stem", "gate"), named("row", with(layer("adaptive_avgpool2d"), op.Args{"output_size": pair(4, 1)})), reads(layer("multiply"), "3", "row"), layer("flatten"), linear(10)}},
+	"permute and reshape": {layers: layers{conv(4, 3), with(layer("permute"), op.Args{"dims": []int{0, 2, 3, 1}}), linear(3), with(layer("permute"), op.Args{"dims": []int{0, 3, 1, 2}}),
+		with(layer("reshape"), op.Args{"shape": []int{6, -1}}), linear(5), with(layer("permute"), op.Args{"dims": []int{0, 2, 1}}), linear(2),
+		with(layer("reshape"), op.Args{"shape": []int{1, 10, 1}}), with(layer("permute"), op.Args{"dims": []int{0, 3, 2, 1}}), layer("flatten"), linear(10)}},
 	"mse": {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }
 

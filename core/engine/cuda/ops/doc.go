@@ -7,6 +7,6 @@
 // convolutions and cuBLASLt matrix products where they can (product.go); kernels
 // compute the rest.
 //
-// It imports core/engine/cuda, core/engine/graph, core/engine/op, core/engine/plan
+// It imports core/engine/cuda, core/engine/graph, core/engine/kernel/move, core/engine/op, core/engine/plan
 // and core/tensor. Start with bind.go.
 package ops

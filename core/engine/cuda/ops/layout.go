@@ -24,13 +24,15 @@ func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] 
 // read and write (see planar), so that one of them does not decide for a network.
 type layouts struct {
 	lib    *library.Libraries
+	shapes []tensor.Shape // by value
 	parent []int
 	keep   []bool  // by root: stays in planes
 	gain   []int64 // by root: FLOPs of convolutions with a plan for channels last, less those without
 	now    map[place]int
 }
 
-func (l *layouts) value() int {
+func (l *layouts) value(shape tensor.Shape) int {
+	l.shapes = append(l.shapes, shape)
 	l.parent = append(l.parent, len(l.parent))
 	l.keep, l.gain = append(l.keep, false), append(l.gain, 0)
 	return len(l.parent) - 1
@@ -107,7 +109,7 @@ func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *
 	case !o.Present():
 	case o.Place != plan.PlaceArena:
 		if image && !isFilter && s.Op != op.Cast {
-			v := l.value()
+			v := l.value(o.Spec.Shape)
 			l.keep[v] = true
 			l.into(set, v)
 		}
@@ -143,11 +145,14 @@ func (l *layouts) read(o *plan.Operand) int {
 	if !ok {
 		return l.write(o)
 	}
+	if !l.shapes[v].Equal(o.Spec.Shape) { // reshaped, in the order of planes
+		l.keep[l.root(v)] = true
+	}
 	return v
 }
 
 func (l *layouts) write(o *plan.Operand) int {
-	v := l.value()
+	v := l.value(o.Spec.Shape)
 	l.now[placeOf(o)] = v
 	return v
 }

@@ -1,0 +1,94 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/graph"
+)
+
+// Concatenation and its gradient, which cuts the gradient into parts.
+const Concat, ConcatGrad graph.Op = "concat", "concat_grad"
+
+// PartsAttr says how a tensor is made of parts, or cut into them.
+type PartsAttr struct {
+	Axis  int   // dimension of a sample, from 0
+	Sizes []int // of the parts along it
+}
+
+func init() {
+	define(Definition{
+		Name: Concat, Doc: "joins layers along one dimension, in which alone they may differ", Apex: Promote,
+		Keys: []Key{dimKey}, Check: checkDim,
+		Join: buildConcat, Inputs: [2]int{2, Most}, Outputs: concatOutputs, Gradient: concatGradient,
+		Steps: []Step{{Op: Concat, Cost: PerElement(0)}, {Op: ConcatGrad, Cost: PerElement(0)}},
+	})
+}
+
+// dimKey counts as PyTorch does, so the batch is 0 and the channels of images are 1.
+var dimKey = Key{Name: "dim", Min: -8, Doc: "dimension as PyTorch counts it: 0 is the batch, −1 the last; default 1"}
+
+func checkDim(a Args, l *usererr.List) {
+	if a.int("dim", 1) == 0 {
+		l.Addf("dim", "count from 1, or from −1 for the last", "dimension 0 is the batch")
+	}
+}
+
+// axis is the dimension of a sample that the key dim means for x.
+func (s *Site) axis(op graph.Op, a Args, x graph.ValueID) (int, error) {
+	shape, dim := s.G.Shape(x), a.int("dim", 1)
+	at := dim - 1
+	if dim < 0 {
+		at = dim + len(shape)
+	}
+	if at < 0 || at >= len(shape) {
+		return 0, fmt.Errorf("%s (%s): dim is %d, but a batch of %v has dimensions 0 to %d", s.Path, op, dim, shape, len(shape))
+	}
+	return at, nil
+}
+
+func buildConcat(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
+	axis, err := s.axis(Concat, a, in[0])
+	if err != nil {
+		return graph.None, err
+	}
+	parts := PartsAttr{Axis: axis}
+	for _, x := range in {
+		parts.Sizes = append(parts.Sizes, s.dim(x, axis))
+	}
+	return s.apply(Concat, parts, in...)
+}
+
+func concatOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	axis, out := attr.(PartsAttr).Axis, in[0].Spec.Shape.Clone()
+	for _, x := range in[1:] {
+		have := x.Spec.Shape.Clone()
+		if len(have) == len(out) {
+			have[axis] = out[axis]
+		}
+		if !have.Equal(out) {
+			return nil, fmt.Errorf("cannot join %v and %v: they may differ in dimension %d alone", in[0].Spec.Shape, x.Spec.Shape, axis+1)
+		}
+		out[axis] += x.Spec.Shape[axis]
+	}
+	if err := floating(in); err != nil {
+		return nil, err
+	}
+	return []graph.Value{output(out...)}, nil
+}
+
+// concatGradient gives each input its part, unless it needs none.
+func concatGradient(b *graph.Backward, n *graph.Node) {
+	parts := make([]graph.ValueID, len(n.In))
+	for i, x := range n.In {
+		if parts[i] = graph.None; b.Needs(x) {
+			parts[i] = b.Fresh(x)
+		}
+	}
+	b.Emit(n, ConcatGrad, []graph.ValueID{b.In(n)}, parts)
+	for i, x := range n.In {
+		if parts[i] != graph.None {
+			b.Deliver(n, x, parts[i])
+		}
+	}
+}
