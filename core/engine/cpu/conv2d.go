@@ -17,23 +17,26 @@ func init() {
 	implement(op.Conv2DGradBias, implementation{f32: bindConvGradBias[float32], f64: bindConvGradBias[float64], blocks: cuts{along: channels, of: []int{0, ^0}}, sums: true})
 }
 
-// convTermScratch has room for a term of the gradient beside, where threads share it.
+// convTermScratch has room for a term of the gradient beside, where threads share images.
 func convTermScratch(s *plan.Step, threads int) int {
 	n := convScratch(s, threads)
-	if threads > 1 {
+	if shares := convShares(s, threads); len(shares) > 1 && !shares[0].ByChannels() {
 		n += s.Out[0].Spec.Shape.Elems()
 	}
 	return n
 }
 
-// convScratch is what a convolution's kernel needs for the largest share of the images.
-func convScratch(s *plan.Step, threads int) int {
-	p := convGeometry(s)
-	p.N = (p.N + threads - 1) / threads
-	if scratchSize(s) == 8 {
-		return convScratchOf[float64](s.Op, &p)
+// convScratch is what a convolution's kernel needs for the largest share.
+func convScratch(s *plan.Step, threads int) (n int) {
+	shares := convShares(s, threads)
+	for i := range shares {
+		if scratchSize(s) == 8 {
+			n = max(n, convScratchOf[float64](s.Op, &shares[i].Shape))
+		} else {
+			n = max(n, convScratchOf[float32](s.Op, &shares[i].Shape))
+		}
 	}
-	return convScratchOf[float32](s.Op, &p)
+	return n
 }
 
 func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
@@ -44,6 +47,21 @@ func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
 		return conv.GradWeightScratch[T](p)
 	}
 	return conv.ForwardScratch[T](p)
+}
+
+// convShares are the threads' parts of a convolution.
+func convShares(s *plan.Step, threads int) []conv.Share {
+	d := conv.ToOutput
+	switch s.Op {
+	case op.Conv2DGradInput:
+		d = conv.ToInput
+	case op.Conv2DGradWeight:
+		d = conv.ToWeight
+	}
+	if scratchSize(s) == 8 {
+		return conv.Shares[float64](convGeometry(s), d, threads)
+	}
+	return conv.Shares[float32](convGeometry(s), d, threads)
 }
 
 // convGeometry reads a convolution's sizes from whichever of its tensors the step has.
@@ -68,24 +86,36 @@ func convGeometry(s *plan.Step) conv.Shape {
 func bindConv[T kernel.Float](b *binder[T]) job {
 	p, x, w, bias, scratch := convGeometry(b.s), b.in(0), b.in(1), b.in(2), b.scratches()
 	y, _ := b.out(0)
-	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
-	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		conv.Forward(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return b.convJobs(func(c *plan.Call, part int, s *conv.Share) {
+		conv.Forward(&s.Shape, x(c)[s.Image*in:], w(c), bias(c), y[s.Image*out:], scratch[part])
 	})
 }
 
 func bindConvGradInput[T kernel.Float](b *binder[T]) job {
 	p, dy, w, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
 	dx, _ := b.out(0)
-	in, out, parts := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.convParts(p)
-	return b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		conv.GradInput(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return b.convJobs(func(c *plan.Call, part int, s *conv.Share) {
+		conv.GradInput(&s.Shape, dy(c)[s.Image*out:], w(c), dx[s.Image*in:], scratch[part])
 	})
+}
+
+// convJobs runs a convolution's shares on the threads.
+func (b *binder[T]) convJobs(run func(c *plan.Call, part int, s *conv.Share)) job {
+	shares := convShares(b.s, b.m.workers.size())
+	return b.split(len(shares), 1, func(c *plan.Call, part, _, _ int) { run(c, part, &shares[part]) })
 }
 
 func bindConvGradWeight[T kernel.Float](b *binder[T]) job {
 	p, x, dy, scratch := convGeometry(b.s), b.in(0), b.in(1), b.scratches()
 	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	if shares := convShares(b.s, b.m.workers.size()); shares[0].ByChannels() {
+		dw, add := b.out(0)
+		return b.convJobs(func(c *plan.Call, part int, s *conv.Share) {
+			conv.GradWeight(&s.Shape, x(c), dy(c), dw, scratch[part], add(c))
+		})
+	}
 	return b.convTerms(p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool) {
 		conv.GradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
 	})
@@ -106,10 +136,15 @@ func (b *binder[T]) convTerms(p conv.Shape, scratch [][]T, run func(c *plan.Call
 	share := b.split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
 		run(c, &parts[part], lo, terms[part], scratch[part], part == 0 && add(c))
 	})
+	sum := b.split(len(dw), shareElems, func(_ *plan.Call, _, lo, hi int) {
+		for _, term := range terms[1:] {
+			elementwise.AddTo(dw[lo:hi], term[lo:hi])
+		}
+	})
 	return func(c *plan.Call) {
 		share(c)
-		for _, term := range terms[1:] {
-			elementwise.AddTo(dw, term)
+		if len(terms) > 1 {
+			sum(c)
 		}
 	}
 }

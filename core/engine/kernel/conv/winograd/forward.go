@@ -54,7 +54,7 @@ func (c *call[T]) setFilters(w []T, from, ins, to, outs int) {
 	}
 	for block := 0; block < outs; block += channelLanes {
 		for part := 0; part < ins; part += channelLanes {
-			c.readFilters(w, from+part, to+block)
+			c.readFilters(w, from+part, c.first+to+block)
 			t.count, t.in, t.out = channelLanes, firstTap, &c.filters[block*ins+part*channelLanes]
 			filterToPoints(c.taps, c.points, &t)
 		}
@@ -66,7 +66,7 @@ func (c *call[T]) readFilters(w []T, from, to int) {
 	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
 	if c.flipped && n == 1 {
 		for i := range channelLanes {
-			copyRow(w[(from+i)*c.to+to:], c.tapLanes[i*channelLanes:][:channelLanes])
+			copyRow(w[(from+i)*c.all+to:], c.tapLanes[i*channelLanes:][:channelLanes])
 		}
 		return
 	}
@@ -79,9 +79,9 @@ func (c *call[T]) readFilters(w []T, from, to int) {
 		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
 		return
 	}
-	line := size * c.to * n
+	line := size * c.all * n
 	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
-		gatherPlanes(channelLanes, &w[(from*c.to+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
+		gatherPlanes(channelLanes, &w[(from*c.all+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
 	}
 }
 
@@ -182,9 +182,9 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 			}
 			add := zeros[:]
 			if bias != nil {
-				add = bias[to+block:][:channelLanes]
+				add = bias[c.first+to+block:][:channelLanes]
 			}
-			plane := y[(s.Image*c.to+to+block)*c.oh*c.ow:]
+			plane := y[(s.Image*c.all+c.first+to+block)*c.oh*c.ow:]
 			c.toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
 		}
 	}

@@ -60,7 +60,7 @@ func (c *call[T]) readGradients(dy []T, first, end int) {
 		top := s.Row * c.side
 		bottom := min(c.oh, top+s.Rows*c.side)
 		for block := range c.to / channelLanes {
-			plane := dy[(s.Image*c.to+block*channelLanes)*c.oh*c.ow:]
+			plane := dy[(s.Image*c.all+c.first+block*channelLanes)*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
 				t.count, t.in = c.across, &c.lanes[(s.Row+i)*c.side*c.outWidth*channelLanes]
@@ -113,7 +113,7 @@ func (c *call[T]) writeFilters(dw []float32, from, ins, to, outs int, add bool) 
 		for part := 0; part < ins; part += channelLanes {
 			t.count, t.in, t.out = channelLanes, &c.filters[block*ins+part*channelLanes], &c.tapLanes[0]
 			pointsTo(c.points, c.taps, &t)
-			dst := &dw[((to+block)*c.from+from+part)*n]
+			dst := &dw[((c.first+to+block)*c.from+from+part)*n]
 			if add {
 				vecLanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
 			} else {

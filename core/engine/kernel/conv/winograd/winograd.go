@@ -162,6 +162,7 @@ type call[T pixel] struct {
 	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels
+	first, all     int // the call computes to channels of all, from first on
 	h, w, oh, ow   int
 	padH, padW     int
 	across, down   int  // tiles per image
@@ -192,6 +193,9 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 	if gradInput {
 		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
+	}
+	if c.first, c.all = p.Channels.First, p.Channels.All; c.all == 0 {
+		c.all = c.to
 	}
 	switch {
 	case picks(p):
