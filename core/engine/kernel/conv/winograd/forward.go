@@ -95,7 +95,7 @@ func (c *call[T]) readWidened(d tensor.DType, w []T, from, to int) {
 		gatherPlanes(n, &c.wide[0], 4*run, row, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, 0)
 		return
 	}
-	c.widen(d, w[(from*c.to+to)*n:], c.to*n, run)
+	c.widen(d, w[(from*c.all+to)*n:], c.all*n, run)
 	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes {
 		gatherPlanes(channelLanes, &c.wide[tap], 4*n, 4*run, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, 0)
 	}
