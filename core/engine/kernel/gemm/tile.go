@@ -49,6 +49,12 @@ func EvenRows(m, most int) int {
 	return (m + panels - 1) / panels
 }
 
+// PackVectors copies k rows of so many vectors to panels of one vector each, which begin next
+// elements apart; stride, between rows of src, is elements.
+func PackVectors(k, vectors int, src *float32, stride int, dst *float32, next int) {
+	vecPackVectors(k, vectors, src, 4*stride, dst, 4*next)
+}
+
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
 // of dst, are bytes.
 func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {

@@ -22,6 +22,15 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	}
 }
 
+// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
+func vecPackVectors(k int, vectors int, src *float32, stride int, dst *float32, next int) {
+	if kernel.Wide() {
+		packVectorsAVX512(k, vectors, src, stride, dst, next)
+	} else {
+		packVectorsAVX2(k, vectors, src, stride, dst, next)
+	}
+}
+
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
 func vecFinishRow(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	finishRowBF16(x, bias, biasStep, floor, y, n)

@@ -14,6 +14,11 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	packAlongNEON(k, src, stride, uintptr(mask), dst, step)
 }
 
+// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
+func vecPackVectors(k int, vectors int, src *float32, stride int, dst *float32, next int) {
+	packVectorsNEON(k, vectors, src, stride, dst, next)
+}
+
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
 func vecFinishRow(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	kernel.NoVectors()

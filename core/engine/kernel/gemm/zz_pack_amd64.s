@@ -121,6 +121,38 @@ row:
 	VZEROUPPER
 	RET
 
+// func packVectorsAVX2(k int, vectors int, src *float32, stride int, dst *float32, next int)
+// Requires: AVX, MMX+
+TEXT ·packVectorsAVX2(SB), NOSPLIT, $0-48
+	MOVQ k+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ stride+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ next+40(FP), SI
+	MOVQ vectors+8(FP), DI
+	MOVQ DI, R9
+	SHLQ $0x05, R9
+
+row:
+	MOVQ vectors+8(FP), R10
+	MOVQ CX, DI
+	MOVQ BX, R8
+
+vector:
+	PREFETCHT0 (DI)(R9*1)
+	VMOVUPS    (DI), Y0
+	VMOVUPS    Y0, (R8)
+	ADDQ       $0x20, DI
+	ADDQ       SI, R8
+	DECQ       R10
+	JNZ        vector
+	ADDQ       DX, CX
+	ADDQ       $0x20, BX
+	DECQ       AX
+	JNZ        row
+	VZEROUPPER
+	RET
+
 // func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
 // Requires: AVX, AVX512F, CMOV
 TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-56
@@ -327,5 +359,37 @@ row:
 	ADDQ      SI, BX
 	DECQ      AX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func packVectorsAVX512(k int, vectors int, src *float32, stride int, dst *float32, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·packVectorsAVX512(SB), NOSPLIT, $0-48
+	MOVQ k+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ stride+24(FP), DX
+	MOVQ dst+32(FP), BX
+	MOVQ next+40(FP), SI
+	MOVQ vectors+8(FP), DI
+	MOVQ DI, R9
+	SHLQ $0x06, R9
+
+row:
+	MOVQ vectors+8(FP), R10
+	MOVQ CX, DI
+	MOVQ BX, R8
+
+vector:
+	PREFETCHT0 (DI)(R9*1)
+	VMOVUPS    (DI), Z0
+	VMOVUPS    Z0, (R8)
+	ADDQ       $0x40, DI
+	ADDQ       SI, R8
+	DECQ       R10
+	JNZ        vector
+	ADDQ       DX, CX
+	ADDQ       $0x40, BX
+	DECQ       AX
+	JNZ        row
 	VZEROUPPER
 	RET

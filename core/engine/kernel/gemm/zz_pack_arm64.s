@@ -383,3 +383,31 @@ lanes1one:
 	TBZ	$0, R6, lanes1done
 	FMOVS	0(R4), F1
 	B	lanes1done
+
+// func packVectorsNEON(k int, vectors int, src *float32, stride int, dst *float32, next int)
+TEXT ·packVectorsNEON(SB), NOSPLIT, $0-48
+	MOVD	k+0(FP), R9
+	MOVD	src+16(FP), R8
+	MOVD	stride+24(FP), R7
+	MOVD	dst+32(FP), R6
+	MOVD	next+40(FP), R5
+	MOVD	vectors+8(FP), R4
+	LSL	$5, R4, R4
+row:
+	MOVD	vectors+8(FP), R3
+	MOVD	R8, R2
+	MOVD	R6, R1
+vector:
+	ADD	R4<<0, R2, R0
+	PRFM	0(R0), PLDL1KEEP
+	FLDPQ	0(R2), (F1, F0)
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R2, R2
+	ADD	R5, R1, R1
+	SUBS	$1, R3, R3
+	BNE	vector
+	ADD	R7, R8, R8
+	ADD	$32, R6, R6
+	SUBS	$1, R9, R9
+	BNE	row
+	RET

@@ -117,24 +117,61 @@ type tiles struct {
 	gemm.TileShape
 	in, out          int
 	pixels           int
-	between, outStep int // elements from an image to the next
-	offsets          []int32
+	between, outStep int       // elements from an image to the next
+	block            int       // vectors of pixels that are worked on at once
+	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
+	offsets          []int32   // byte offsets of its rows
 	weights          []float32
 	bias             []float32
 }
 
-// tilesScratch is the room for the offsets and the packed weights, behind which packing writes
+// blockElems bounds the pixels that are copied at once, so that they stay in L1.
+const blockElems = 1 << 12
+
+// packsPixels reports whether a product of out rows copies what it reads: for many rows, so that it
+// is read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
+func packsPixels(out, pixels int) bool {
+	const page = 4096 / 4
+	return pixels >= page && out >= 32 || kernel.Lanes() < kernel.Block && out >= 64
+}
+
+// tileBlock is how many vectors of pixels are worked on at once.
+func tileBlock(in, out, pixels int) int {
+	if !packsPixels(out, pixels) {
+		return 2
+	}
+	return max(2, blockElems/panelElems(in)&^1)
+}
+
+// panelElems is the distance of the panels of in rows: an odd number of cache lines, so that
+// what lies side by side in a row goes to different sets.
+func panelElems(in int) int {
+	return (kernel.CeilDiv(in*kernel.Lanes(), kernel.Block) | 1) * kernel.Block
+}
+
+// tilesScratch is the room for the offsets, a block of pixels and the packed weights, behind which packing writes
 // up to a square of vectors.
-func tilesScratch(in, out int) int { return in + in*out + kernel.Block*kernel.Block }
+func tilesScratch(in, out, pixels int) int {
+	n := min(in, gemm.BlockK) + in*out + kernel.Block*kernel.Block
+	if packsPixels(out, pixels) {
+		n += tileBlock(in, out, pixels) * panelElems(in)
+	}
+	return n
+}
 
 // newTiles packs the weights of out rows: element (o, i) is at o·row + i·col.
 func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) tiles {
-	t := tiles{TileShape: gemm.TileShapes[kernel.Current()], in: in, out: out, pixels: pixels}
-	t.offsets = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), in)
-	for i := range t.offsets {
-		t.offsets[i] = int32(4 * i * pixels)
+	t := tiles{TileShape: gemm.TileShapes[kernel.Current()], in: in, out: out, pixels: pixels, block: tileBlock(in, out, pixels)}
+	step := pixels
+	t.offsets, room = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), min(in, gemm.BlockK)), room[min(in, gemm.BlockK):]
+	if packsPixels(out, pixels) {
+		n := t.block * panelElems(in)
+		t.packed, room, step = room[:n], room[n:], t.Lanes
 	}
-	t.weights = room[in:]
+	for i := range t.offsets {
+		t.offsets[i] = int32(4 * i * step)
+	}
+	t.weights = room
 	height := gemm.EvenRows(out, t.Rows)
 	for l := 0; l < in; l += gemm.BlockK {
 		k := min(gemm.BlockK, in-l)
@@ -146,39 +183,66 @@ func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) ti
 // run computes images from x to y.
 func (c *tiles) run(images int, x, y []float32) {
 	perImage := kernel.CeilDiv(c.pixels, c.Lanes)
-	for v := 0; v < perImage*images; v += 2 {
-		from0, to0, n0 := c.vector(v, perImage)
-		from1, to1, n1 := from0, to0, 0
-		if v+1 < perImage*images {
-			from1, to1, n1 = c.vector(v+1, perImage)
-		}
-		t := gemm.Tile{Ldc: 4 * c.pixels, N0: kernel.FirstLanes(n0), N1: kernel.FirstLanes(n1)}
-		for l := 0; l < c.in; l += gemm.BlockK {
-			t.K, t.Off = min(gemm.BlockK, c.in-l), &c.offsets[l]
-			t.B0, t.B1 = &x[from0], &x[from1]
-			c.column(&t, l, y[to0:], y[to1:])
+	for v := 0; v < perImage*images; v += c.block {
+		c.runBlock(v, min(c.block, perImage*images-v), perImage, x, y)
+	}
+}
+
+// runBlock computes count vectors of pixels from the first on.
+func (c *tiles) runBlock(first, count, perImage int, x, y []float32) {
+	if c.packed != nil {
+		c.pack(first, count, perImage, x)
+	}
+	height := gemm.EvenRows(c.out, c.Rows)
+	for l := 0; l < c.in; l += gemm.BlockK {
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels}
+		if l > 0 {
 			t.Add = 1
 		}
+		for i := 0; i < c.out; i += height {
+			t.A = &c.weights[l*c.out+i*t.K]
+			if t.Bias = nil; c.bias != nil && l == 0 {
+				t.Bias = &c.bias[i]
+			}
+			rows := min(height, c.out-i)
+			for v := 0; v < count; v += 2 {
+				var n int
+				t.B0, t.C0, n = c.column(first, v, l, perImage, x, y[i*c.pixels:])
+				t.N0, t.B1, t.C1, t.N1 = kernel.FirstLanes(n), t.B0, t.C0, kernel.FirstLanes(0)
+				if v+1 < count {
+					t.B1, t.C1, n = c.column(first, v+1, l, perImage, x, y[i*c.pixels:])
+					t.N1 = kernel.FirstLanes(n)
+				}
+				gemm.RunTile(rows, &t)
+			}
+		}
 	}
+}
+
+// pack copies what a block of vectors sees to panels.
+func (c *tiles) pack(first, count, perImage int, x []float32) {
+	panel := panelElems(c.in)
+	for v := 0; v < count; {
+		from, _, _ := c.vector(first+v, perImage)
+		n := min(count-v, perImage-(first+v)%perImage)
+		gemm.PackVectors(c.in, n, &x[from], c.pixels, &c.packed[v*panel], panel)
+		v += n
+	}
+}
+
+// column is where vector v of a block lies: in x or its panel, from input l on, and in y; and how many of its pixels count.
+func (c *tiles) column(first, v, l, perImage int, x, y []float32) (b, to *float32, n int) {
+	from, at, n := c.vector(first+v, perImage)
+	if c.packed != nil {
+		return &c.packed[v*panelElems(c.in)+l*c.Lanes], &y[at], n
+	}
+	return &x[from+l*c.pixels], &y[at], n
 }
 
 // vector is the place of a vector of pixels: in x, in y, and how many.
 func (c *tiles) vector(v, perImage int) (from, to, n int) {
 	image, col := v/perImage, v%perImage*c.Lanes
 	return image*c.between + col, image*c.outStep + col, min(c.Lanes, c.pixels-col)
-}
-
-// column computes a pair of vectors of every row, over the inputs from l on.
-func (c *tiles) column(t *gemm.Tile, l int, y0, y1 []float32) {
-	height := gemm.EvenRows(c.out, c.Rows)
-	weights := c.weights[l*c.out:]
-	for i := 0; i < c.out; i += height {
-		t.A, t.C0, t.C1 = &weights[i*t.K], &y0[i*c.pixels], &y1[i*c.pixels]
-		if t.Bias = nil; c.bias != nil && l == 0 {
-			t.Bias = &c.bias[i]
-		}
-		gemm.RunTile(min(height, c.out-i), t)
-	}
 }
 
 // runSafely is run for the last images of x, behind which vectors must not read: the
@@ -206,9 +270,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	switch d {
 	case geometry.ToOutput:
-		return n + tilesScratch(m.rows, kg)
+		return n + tilesScratch(m.rows, kg, m.pixels)
 	case geometry.ToInput:
-		return n + tilesScratch(kg, m.rows) + kg*m.pixels + kernel.Block
+		return n + tilesScratch(kg, m.rows, m.pixels) + kg*m.pixels + kernel.Block
 	}
 	d16 := m.deep()
 	return n + d16.elems(kg) + d16.elems(m.rows) + gemm.GemmScratch(kg, m.rows, d16.images*m.pixels)

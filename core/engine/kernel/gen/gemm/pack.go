@@ -1,14 +1,41 @@
 package gemm
 
 import (
+	"math/bits"
+
 	"github.com/mmcloughlin/avo/operand"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// pack copies matrices to panels. Both kernels write whole vectors: what lies beyond a
+// pack copies matrices to panels. The kernels write whole vectors: what lies beyond a
 // panel's width is overwritten by its next row.
-var pack = isa.All(packAcross, packAlong)
+var pack = isa.All(packAcross, packAlong, packVectors)
+
+// packVectors reads whole rows, as memory likes it, and prefetches what follows them.
+func packVectors(a *isa.Asm) {
+	a.Kernel("packVectors", "func(k, vectors int, src *float32, stride int, dst *float32, next int)",
+		"copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.")
+	k, src, stride, dst, next := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Gp("next")
+	from, to, ahead, x := a.GP64(), a.GP64(), a.GP64(), a.Vec()
+	a.MOVQ(a.Gp("vectors"), ahead)
+	a.SHLQ(operand.U8(2+bits.Len(uint(a.Lanes-1))), ahead)
+	a.Label("row")
+	left := a.Gp("vectors")
+	a.MOVQ(src, from)
+	a.MOVQ(dst, to)
+	a.Label("vector")
+	a.PREFETCHT0(isa.Offset(from, ahead, 0))
+	a.Move(operand.Mem{Base: from}, x)
+	a.Move(x, operand.Mem{Base: to})
+	a.Advance(operand.U8(4*a.Lanes), from)
+	a.ADDQ(next, to)
+	a.CountDown(left, "vector")
+	a.ADDQ(stride, src)
+	a.Advance(operand.U8(4*a.Lanes), dst)
+	a.CountDown(k, "row")
+	a.Ret()
+}
 
 func packAcross(a *isa.Asm) {
 	a.Kernel("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",
