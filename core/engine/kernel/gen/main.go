@@ -55,6 +55,9 @@ func main() {
 	if err := gemm.ProductChoice(filepath.Join(*out, "gemm")); err != nil {
 		log.Fatal(err)
 	}
+	if err := writeNumbered(*out, conv.Numbered); err != nil {
+		log.Fatal(err)
+	}
 	if err := writeLayouts(*out, slices.Concat(gemm.Layouts, conv.Layouts, norm.Layouts, pointwise.Layouts)); err != nil {
 		log.Fatal(err)
 	}

@@ -14,29 +14,31 @@ const (
 
 // Cost is the estimated cycles of a direction of p. See package cost.
 func Cost(p *geometry.Shape, d geometry.Direction) float64 {
-	f := inputFrame(p)
-	out := newPlaneOut(p.OutH(), p.OutW(), f.width)
-	channels, taps := p.C, float64(p.R*p.S)
-	moves := float64(p.H) * planeRow * float64(kernel.CeilDiv(p.W, 8))
-	planes, calls := p.K, 1.0
+	f, h, w := inputFrame(p), p.OutH(), p.OutW()
+	channels, planes, taps, calls := p.C, p.K, float64(p.R*p.S), 1.0
+	moves := float64(p.H) * planeRow * float64(kernel.CeilDiv(p.W, narrow))
 	if d == geometry.ToInput {
-		g := newPlaneGrad(p)
-		f, out, channels, planes = g.planeFrame, g.out(p.H), p.K, p.C
-		taps *= float64(p.K/p.C) / float64(p.StrideH)
-		calls = float64(p.StrideH * p.StrideW)
+		f = newPlaneGrad(p).planeFrame
+		h, w = kernel.CeilDiv(p.H, p.StrideH), kernel.CeilDiv(p.W, p.StrideW)
+		channels, planes, calls = p.K, p.C, float64(p.StrideH*p.StrideW)
+		moves = float64(p.OutH()) * planeRow * float64(kernel.CeilDiv(p.OutW(), narrow))
+		taps *= float64(p.K / p.C)
 	}
-	if f.stepW > 2 || d == geometry.ToInput && p.StrideW > 2 {
+	out := f.out(h, w)
+	results := 0.0
+	if out.long > 0 || d == geometry.ToInput && p.StrideW > 1 {
+		results = float64(h) * calls * planeRow * float64(kernel.CeilDiv(w, narrow))
+	}
+	if p.StrideW > 2 {
 		moves += cost.ElemCopies * float64(p.H*p.W)
 	}
-	vectors := float64(out.elems()) / float64(kernel.Block) // of 512 bits
-	if out.long > 0 || d == geometry.ToInput && p.StrideW > 1 {
-		moves += float64(out.h) * planeRow * float64(kernel.CeilDiv(out.w, 8))
+	perImage := float64(h*kernel.CeilDiv(w, out.lanes)*out.lanes) / kernel.Block // vectors of 512 bits
+	if out.long > 0 {
+		perImage = float64(out.elems()) / float64(out.images) / kernel.Block
 	}
-	work := 1.1 * vectors * taps
 	if d == geometry.ToWeight {
-		calls = float64(kernel.CeilDiv(p.R*p.S, planeViews))
-		work = 1.1 * vectors * calls * planeViews
+		calls = float64(p.StrideH * kernel.CeilDiv(p.S, 3))
 	}
-	batch := float64(f.batch(p.N, 1))
-	return float64(p.N)*(float64(channels)*moves+float64(planes)*(work+calls*planeCalls/batch)) + planeCalls*float64(p.N)/batch*float64(planes+channels)
+	work := 1.2*perImage*taps + calls*planeCalls/float64(f.images)
+	return float64(p.N) * (float64(channels)*moves + float64(planes)*(work+results))
 }

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func framePlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·framePlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -27,14 +27,16 @@ row:
 	JZ    last
 
 vector:
-	VMOVUPS (R9), Y1
-	VMOVUPS Y1, (R10)
-	ADDQ    $0x20, R9
-	ADDQ    $0x20, R10
-	DECQ    R8
-	JNZ     vector
+	PREFETCHT0 4096(R9)
+	VMOVUPS    (R9), Y1
+	VMOVUPS    Y1, (R10)
+	ADDQ       $0x20, R9
+	ADDQ       $0x20, R10
+	DECQ       R8
+	JNZ        vector
 
 last:
+	PREFETCHT0 4096(R9)
 	VMASKMOVPS (R9), Y0, Y1
 	VMOVUPS    Y1, (R10)
 	ADDQ       56(AX), SI
@@ -49,7 +51,7 @@ last:
 	RET
 
 // func cutPlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX, POPCNT
+// Requires: AVX, MMX+, POPCNT
 TEXT ·cutPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -73,21 +75,23 @@ row:
 	JZ    last
 
 vector:
-	VMOVUPS (R9), Y1
-	VMOVUPS Y1, (R10)
-	ADDQ    $0x20, R9
-	ADDQ    $0x20, R10
-	DECQ    R8
-	JNZ     vector
+	PREFETCHT0 4096(R10)
+	VMOVUPS    (R9), Y1
+	VMOVUPS    Y1, (R10)
+	ADDQ       $0x20, R9
+	ADDQ       $0x20, R10
+	DECQ       R8
+	JNZ        vector
 
 last:
-	VMOVUPS   (R9), Y1
-	VMOVMSKPS Y0, R8
-	POPCNTL   R8, R8
-	CMPQ      R8, $0x08
-	JNE       part1
-	VMOVUPS   Y1, (R10)
-	JMP       stored1
+	PREFETCHT0 4096(R10)
+	VMOVUPS    (R9), Y1
+	VMOVMSKPS  Y0, R8
+	POPCNTL    R8, R8
+	CMPQ       R8, $0x08
+	JNE        part1
+	VMOVUPS    Y1, (R10)
+	JMP        stored1
 
 part1:
 	LEAQ         (R10), R9
@@ -122,7 +126,7 @@ stored1:
 	RET
 
 // func splitPlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·splitPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -146,20 +150,22 @@ row:
 	JZ    last
 
 vector:
-	VMOVUPS (R10), Y2
-	VMOVUPS 32(R10), Y3
-	VSHUFPS $0xdd, Y3, Y2, Y4
-	VSHUFPS $0x88, Y3, Y2, Y2
-	VPERMPD $0xd8, Y2, Y2
-	VPERMPD $0xd8, Y4, Y3
-	VMOVUPS Y2, (R11)
-	VMOVUPS Y3, (R11)(BX*1)
-	ADDQ    $0x40, R10
-	ADDQ    $0x20, R11
-	DECQ    R9
-	JNZ     vector
+	PREFETCHT0 4096(R10)
+	VMOVUPS    (R10), Y2
+	VMOVUPS    32(R10), Y3
+	VSHUFPS    $0xdd, Y3, Y2, Y4
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y4, Y3
+	VMOVUPS    Y2, (R11)
+	VMOVUPS    Y3, (R11)(BX*1)
+	ADDQ       $0x40, R10
+	ADDQ       $0x20, R11
+	DECQ       R9
+	JNZ        vector
 
 last:
+	PREFETCHT0 4096(R10)
 	VMASKMOVPS (R10), Y0, Y2
 	VMASKMOVPS 32(R10), Y1, Y3
 	VSHUFPS    $0xdd, Y3, Y2, Y4
@@ -180,7 +186,7 @@ last:
 	RET
 
 // func joinPlanesAVX2(planeCopy *planeCopy)
-// Requires: AVX, POPCNT
+// Requires: AVX, MMX+, POPCNT
 TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -204,6 +210,7 @@ row:
 	JZ    last
 
 vector:
+	PREFETCHT0 4096(R11)
 	VMOVUPS    (R10), Y2
 	VMOVUPS    (R10)(BX*1), Y3
 	VUNPCKLPS  Y3, Y2, Y4
@@ -218,6 +225,7 @@ vector:
 	JNZ        vector
 
 last:
+	PREFETCHT0 4096(R11)
 	VMOVUPS    (R10), Y2
 	VMOVUPS    (R10)(BX*1), Y3
 	VUNPCKLPS  Y3, Y2, Y4

@@ -20,6 +20,7 @@ row:
 	TST	R2, R2
 	BEQ	last
 vector:
+	PRFM	4096(R1), PLDL1KEEP
 	FLDPQ	0(R1), (F1, F0)
 	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
@@ -27,6 +28,7 @@ vector:
 	SUBS	$1, R2, R2
 	BNE	vector
 last:
+	PRFM	4096(R1), PLDL1KEEP
 	TBZ	$3, R9, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
@@ -91,6 +93,7 @@ row:
 	TST	R2, R2
 	BEQ	last
 vector:
+	PRFM	4096(R0), PLDL1KEEP
 	FLDPQ	0(R1), (F1, F0)
 	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
@@ -98,6 +101,7 @@ vector:
 	SUBS	$1, R2, R2
 	BNE	vector
 last:
+	PRFM	4096(R0), PLDL1KEEP
 	FLDPQ	0(R1), (F1, F0)
 	TBZ	$3, R9, lanes1
 	FSTPQ	(F1, F0), 0(R0)
@@ -163,6 +167,7 @@ row:
 	TST	R3, R3
 	BEQ	last
 vector:
+	PRFM	4096(R2), PLDL1KEEP
 	FLDPQ	0(R2), (F5, F4)
 	FLDPQ	32(R2), (F3, F2)
 	VUZP2	V3.S4, V5.S4, V1.S4
@@ -184,6 +189,7 @@ vector:
 	SUBS	$1, R3, R3
 	BNE	vector
 last:
+	PRFM	4096(R2), PLDL1KEEP
 	TBZ	$3, R12, lanes1
 	FLDPQ	0(R2), (F5, F4)
 lanes1done:
@@ -294,6 +300,7 @@ row:
 	TST	R3, R3
 	BEQ	last
 vector:
+	PRFM	4096(R1), PLDL1KEEP
 	FLDPQ	0(R2), (F1, F4)
 	ADD	R7<<0, R2, R0
 	FLDPQ	0(R0), (F5, F0)
@@ -311,6 +318,7 @@ vector:
 	SUBS	$1, R3, R3
 	BNE	vector
 last:
+	PRFM	4096(R1), PLDL1KEEP
 	FLDPQ	0(R2), (F1, F4)
 	ADD	R7<<0, R2, R0
 	FLDPQ	0(R0), (F5, F0)

@@ -2,52 +2,122 @@
 
 package planes
 
-// planeTile8AVX2 computes groups of 8 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile8AVX2 computes tiles of 8 rows by 1 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile8AVX2(planeTile *planeTile)
 
-// planeTile4AVX2 computes groups of 4 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile7AVX2 computes tiles of 7 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile7AVX2(planeTile *planeTile)
+
+// planeTile6AVX2 computes tiles of 6 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile6AVX2(planeTile *planeTile)
+
+// planeTile5AVX2 computes tiles of 5 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile5AVX2(planeTile *planeTile)
+
+// planeTile4AVX2 computes tiles of 4 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile4AVX2(planeTile *planeTile)
 
-// planeTile2AVX2 computes groups of 2 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile3AVX2 computes tiles of 3 rows by 2 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile3AVX2(planeTile *planeTile)
+
+// planeTile2AVX2 computes tiles of 2 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile2AVX2(planeTile *planeTile)
 
-// planeTile1AVX2 computes groups of 1 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile1AVX2 computes tiles of 1 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile1AVX2(planeTile *planeTile)
 
-// planeDotsAVX2 computes the sums over a plane of several images of dy times 9 views of x.
+// planeDots1AVX2 computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
 //
 //go:noescape
-func planeDotsAVX2(planeDots *planeDots)
+func planeDots1AVX2(planeDots *planeDots)
 
-// planeTile8AVX512 computes groups of 8 vectors of a plane of several images: a bias, and products with every tap.
+// planeDots2AVX2 computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+//
+//go:noescape
+func planeDots2AVX2(planeDots *planeDots)
+
+// planeDots3AVX2 computes the sums over planes of several images of dy times 3 views of x, and 2 below each of them.
+//
+//go:noescape
+func planeDots3AVX2(planeDots *planeDots)
+
+// planeDots4AVX2 computes the sums over planes of several images of dy times 2 views of x, and 3 below each of them.
+//
+//go:noescape
+func planeDots4AVX2(planeDots *planeDots)
+
+// planeTile8AVX512 computes tiles of 8 rows by 1 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile8AVX512(planeTile *planeTile)
 
-// planeTile4AVX512 computes groups of 4 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile7AVX512 computes tiles of 7 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile7AVX512(planeTile *planeTile)
+
+// planeTile6AVX512 computes tiles of 6 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile6AVX512(planeTile *planeTile)
+
+// planeTile5AVX512 computes tiles of 5 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile5AVX512(planeTile *planeTile)
+
+// planeTile4AVX512 computes tiles of 4 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile4AVX512(planeTile *planeTile)
 
-// planeTile2AVX512 computes groups of 2 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile3AVX512 computes tiles of 3 rows by 2 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile3AVX512(planeTile *planeTile)
+
+// planeTile2AVX512 computes tiles of 2 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile2AVX512(planeTile *planeTile)
 
-// planeTile1AVX512 computes groups of 1 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile1AVX512 computes tiles of 1 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile1AVX512(planeTile *planeTile)
 
-// planeDotsAVX512 computes the sums over a plane of several images of dy times 9 views of x.
+// planeDots1AVX512 computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
 //
 //go:noescape
-func planeDotsAVX512(planeDots *planeDots)
+func planeDots1AVX512(planeDots *planeDots)
+
+// planeDots2AVX512 computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+//
+//go:noescape
+func planeDots2AVX512(planeDots *planeDots)
+
+// planeDots3AVX512 computes the sums over planes of several images of dy times 3 views of x, and 2 below each of them.
+//
+//go:noescape
+func planeDots3AVX512(planeDots *planeDots)
+
+// planeDots4AVX512 computes the sums over planes of several images of dy times 2 views of x, and 3 below each of them.
+//
+//go:noescape
+func planeDots4AVX512(planeDots *planeDots)

@@ -2,27 +2,62 @@
 
 package planes
 
-// planeTile8NEON computes groups of 8 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile8NEON computes tiles of 8 rows by 1 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile8NEON(planeTile *planeTile)
 
-// planeTile4NEON computes groups of 4 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile7NEON computes tiles of 7 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile7NEON(planeTile *planeTile)
+
+// planeTile6NEON computes tiles of 6 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile6NEON(planeTile *planeTile)
+
+// planeTile5NEON computes tiles of 5 rows by 1 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile5NEON(planeTile *planeTile)
+
+// planeTile4NEON computes tiles of 4 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile4NEON(planeTile *planeTile)
 
-// planeTile2NEON computes groups of 2 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile3NEON computes tiles of 3 rows by 2 vectors of planes of several images: a bias, and products with every tap.
+//
+//go:noescape
+func planeTile3NEON(planeTile *planeTile)
+
+// planeTile2NEON computes tiles of 2 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile2NEON(planeTile *planeTile)
 
-// planeTile1NEON computes groups of 1 vectors of a plane of several images: a bias, and products with every tap.
+// planeTile1NEON computes tiles of 1 rows by 2 vectors of planes of several images: a bias, and products with every tap.
 //
 //go:noescape
 func planeTile1NEON(planeTile *planeTile)
 
-// planeDotsNEON computes the sums over a plane of several images of dy times 9 views of x.
+// planeDots1NEON computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
 //
 //go:noescape
-func planeDotsNEON(planeDots *planeDots)
+func planeDots1NEON(planeDots *planeDots)
+
+// planeDots2NEON computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+//
+//go:noescape
+func planeDots2NEON(planeDots *planeDots)
+
+// planeDots3NEON computes the sums over planes of several images of dy times 3 views of x, and 2 below each of them.
+//
+//go:noescape
+func planeDots3NEON(planeDots *planeDots)
+
+// planeDots4NEON computes the sums over planes of several images of dy times 2 views of x, and 3 below each of them.
+//
+//go:noescape
+func planeDots4NEON(planeDots *planeDots)

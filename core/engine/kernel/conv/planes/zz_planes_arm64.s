@@ -4,369 +4,2873 @@
 
 // func planeTile8NEON(planeTile *planeTile)
 TEXT ·planeTile8NEON(SB), NOSPLIT, $0-8
-	MOVD	planeTile+0(FP), R11
-	MOVD	80(R11), R10
-	MOVD	88(R11), R9
-	MOVD	96(R11), R8
-image:
-	MOVD	24(R11), R7
-	MOVD	R10, R6
-	MOVD	R9, R5
-group:
-	ADD	$72, R11, R0
-	VLD1R	(R0), [V18.S4]
-	VMOV	V18.B16, V17.B16
-	VMOV	V18.B16, V16.B16
-	VMOV	V17.B16, V15.B16
-	VMOV	V18.B16, V14.B16
-	VMOV	V17.B16, V13.B16
-	VMOV	V18.B16, V12.B16
-	VMOV	V17.B16, V11.B16
-	VMOV	V18.B16, V10.B16
-	VMOV	V17.B16, V9.B16
-	VMOV	V18.B16, V8.B16
-	VMOV	V17.B16, V7.B16
-	VMOV	V18.B16, V6.B16
-	VMOV	V17.B16, V5.B16
-	VMOV	V18.B16, V4.B16
-	VMOV	V17.B16, V3.B16
-	MOVD	48(R11), R4
-	MOVD	56(R11), R3
-	MOVD	64(R11), R2
-tap:
-	MOVW	0(R3), R1
-	ADD	R6, R1, R1
-	FMOVS	0(R2), F2
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f821032 // fmla v18.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821011 // fmla v17.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821030 // fmla v16.4s, v1.4s, v2.s[0]
-	WORD	$0x4f82100f // fmla v15.4s, v0.4s, v2.s[0]
-	ADD	R8<<1, R1, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f82102e // fmla v14.4s, v1.4s, v2.s[0]
-	WORD	$0x4f82100d // fmla v13.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f82102c // fmla v12.4s, v1.4s, v2.s[0]
-	WORD	$0x4f82100b // fmla v11.4s, v0.4s, v2.s[0]
-	ADD	R8<<1, R1, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f82102a // fmla v10.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821009 // fmla v9.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821028 // fmla v8.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821007 // fmla v7.4s, v0.4s, v2.s[0]
-	ADD	R8<<1, R1, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f821026 // fmla v6.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821005 // fmla v5.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821024 // fmla v4.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821003 // fmla v3.4s, v0.4s, v2.s[0]
-	ADD	$4, R3, R3
-	ADD	$4, R2, R2
-	SUBS	$1, R4, R4
-	BNE	tap
-	MOVD	R5, R2
-	MOVD	104(R11), R1
-	FSTPQ	(F18, F17), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F16, F15), 0(R0)
-	ADD	R1<<1, R2, R2
-	FSTPQ	(F14, F13), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F12, F11), 0(R0)
-	ADD	R1<<1, R2, R2
-	FSTPQ	(F10, F9), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
-	ADD	R1<<1, R2, R2
-	FSTPQ	(F6, F5), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
-	MOVD	32(R11), R0
-	ADD	R0, R6, R6
-	MOVD	40(R11), R0
-	ADD	R0, R5, R5
-	SUBS	$1, R7, R7
-	BNE	group
-	MOVD	8(R11), R0
-	ADD	R0, R10, R10
-	MOVD	16(R11), R0
-	ADD	R0, R9, R9
-	MOVD	0(R11), R0
-	SUBS	$1, R0, R0
-	MOVD	R0, 0(R11)
-	BNE	image
-	RET
-
-// func planeTile4NEON(planeTile *planeTile)
-TEXT ·planeTile4NEON(SB), NOSPLIT, $0-8
-	MOVD	planeTile+0(FP), R11
-	MOVD	80(R11), R10
-	MOVD	88(R11), R9
-	MOVD	96(R11), R8
-image:
-	MOVD	24(R11), R7
-	MOVD	R10, R6
-	MOVD	R9, R5
-group:
-	ADD	$72, R11, R0
-	VLD1R	(R0), [V10.S4]
-	VMOV	V10.B16, V9.B16
-	VMOV	V10.B16, V8.B16
-	VMOV	V9.B16, V7.B16
-	VMOV	V10.B16, V6.B16
-	VMOV	V9.B16, V5.B16
-	VMOV	V10.B16, V4.B16
-	VMOV	V9.B16, V3.B16
-	MOVD	48(R11), R4
-	MOVD	56(R11), R3
-	MOVD	64(R11), R2
-tap:
-	MOVW	0(R3), R1
-	ADD	R6, R1, R1
-	FMOVS	0(R2), F2
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f82102a // fmla v10.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821009 // fmla v9.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821028 // fmla v8.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821007 // fmla v7.4s, v0.4s, v2.s[0]
-	ADD	R8<<1, R1, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f821026 // fmla v6.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821005 // fmla v5.4s, v0.4s, v2.s[0]
-	ADD	R8<<0, R1, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821024 // fmla v4.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821003 // fmla v3.4s, v0.4s, v2.s[0]
-	ADD	$4, R3, R3
-	ADD	$4, R2, R2
-	SUBS	$1, R4, R4
-	BNE	tap
-	MOVD	R5, R2
-	MOVD	104(R11), R1
-	FSTPQ	(F10, F9), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
-	ADD	R1<<1, R2, R2
-	FSTPQ	(F6, F5), 0(R2)
-	ADD	R1<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
-	MOVD	32(R11), R0
-	ADD	R0, R6, R6
-	MOVD	40(R11), R0
-	ADD	R0, R5, R5
-	SUBS	$1, R7, R7
-	BNE	group
-	MOVD	8(R11), R0
-	ADD	R0, R10, R10
-	MOVD	16(R11), R0
-	ADD	R0, R9, R9
-	MOVD	0(R11), R0
-	SUBS	$1, R0, R0
-	MOVD	R0, 0(R11)
-	BNE	image
-	RET
-
-// func planeTile2NEON(planeTile *planeTile)
-TEXT ·planeTile2NEON(SB), NOSPLIT, $0-8
-	MOVD	planeTile+0(FP), R10
-	MOVD	80(R10), R9
-	MOVD	88(R10), R8
-	MOVD	96(R10), R7
-image:
-	MOVD	24(R10), R6
-	MOVD	R9, R5
-	MOVD	R8, R4
-group:
-	ADD	$72, R10, R0
-	VLD1R	(R0), [V6.S4]
-	VMOV	V6.B16, V5.B16
-	VMOV	V6.B16, V4.B16
-	VMOV	V5.B16, V3.B16
-	MOVD	48(R10), R3
-	MOVD	56(R10), R2
-	MOVD	64(R10), R1
-tap:
-	MOVW	0(R2), R0
-	ADD	R5, R0, R0
-	FMOVS	0(R1), F2
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821026 // fmla v6.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821005 // fmla v5.4s, v0.4s, v2.s[0]
-	ADD	R7<<0, R0, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821024 // fmla v4.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821003 // fmla v3.4s, v0.4s, v2.s[0]
-	ADD	$4, R2, R2
-	ADD	$4, R1, R1
-	SUBS	$1, R3, R3
-	BNE	tap
-	MOVD	104(R10), R0
-	FSTPQ	(F6, F5), 0(R4)
-	ADD	R0<<0, R4, R0
-	FSTPQ	(F4, F3), 0(R0)
-	MOVD	32(R10), R0
-	ADD	R0, R5, R5
-	MOVD	40(R10), R0
-	ADD	R0, R4, R4
-	SUBS	$1, R6, R6
-	BNE	group
-	MOVD	8(R10), R0
-	ADD	R0, R9, R9
-	MOVD	16(R10), R0
-	ADD	R0, R8, R8
-	MOVD	0(R10), R0
-	SUBS	$1, R0, R0
-	MOVD	R0, 0(R10)
-	BNE	image
-	RET
-
-// func planeTile1NEON(planeTile *planeTile)
-TEXT ·planeTile1NEON(SB), NOSPLIT, $0-8
 	MOVD	planeTile+0(FP), R9
-	MOVD	80(R9), R8
-	MOVD	88(R9), R7
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
 image:
-	MOVD	24(R9), R6
-	MOVD	R8, R5
-	MOVD	R7, R4
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
 group:
-	ADD	$72, R9, R0
-	VLD1R	(R0), [V4.S4]
-	VMOV	V4.B16, V3.B16
-	MOVD	48(R9), R3
-	MOVD	56(R9), R2
-	MOVD	64(R9), R1
-tap:
-	MOVW	0(R2), R0
-	ADD	R5, R0, R0
-	FMOVS	0(R1), F2
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V21.S4]
+	VMOV	V21.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V21.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V21.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VMOV	V21.B16, V7.B16
+	VMOV	V20.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851035 // fmla v21.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851014 // fmla v20.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4f821024 // fmla v4.4s, v1.4s, v2.s[0]
-	WORD	$0x4f821003 // fmla v3.4s, v0.4s, v2.s[0]
-	ADD	$4, R2, R2
-	ADD	$4, R1, R1
-	SUBS	$1, R3, R3
-	BNE	tap
-	FSTPQ	(F4, F3), 0(R4)
-	MOVD	32(R9), R0
-	ADD	R0, R5, R5
-	MOVD	40(R9), R0
-	ADD	R0, R4, R4
-	SUBS	$1, R6, R6
-	BNE	group
-	MOVD	8(R9), R0
-	ADD	R0, R8, R8
-	MOVD	16(R9), R0
+	WORD	$0x4f851033 // fmla v19.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851012 // fmla v18.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841035 // fmla v21.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841014 // fmla v20.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851031 // fmla v17.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851010 // fmla v16.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841035 // fmla v21.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841014 // fmla v20.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F21, F20), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F19, F18), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F17, F16), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
 	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
 	MOVD	0(R9), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R9)
 	BNE	image
 	RET
 
-// func planeDotsNEON(planeDots *planeDots)
-TEXT ·planeDotsNEON(SB), NOSPLIT, $0-8
-	MOVD	planeDots+0(FP), R14
-	VMOVI	$0, V21.B16
-	VMOVI	$0, V20.B16
-	MOVD	72(R14), R13
+// func planeTile7NEON(planeTile *planeTile)
+TEXT ·planeTile7NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	VMOV	V19.B16, V17.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V19.B16, V15.B16
+	VMOV	V18.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V18.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	VMOV	V18.B16, V10.B16
+	VMOV	V19.B16, V9.B16
+	VMOV	V18.B16, V8.B16
+	VMOV	V19.B16, V7.B16
+	VMOV	V18.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851033 // fmla v19.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851012 // fmla v18.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851031 // fmla v17.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851010 // fmla v16.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F19, F18), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F17, F16), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile6NEON(planeTile *planeTile)
+TEXT ·planeTile6NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	VMOV	V16.B16, V10.B16
+	VMOV	V17.B16, V9.B16
+	VMOV	V16.B16, V8.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V16.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851031 // fmla v17.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851010 // fmla v16.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F17, F16), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile5NEON(planeTile *planeTile)
+TEXT ·planeTile5NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	VMOV	V15.B16, V13.B16
+	VMOV	V14.B16, V12.B16
+	VMOV	V15.B16, V11.B16
+	VMOV	V14.B16, V10.B16
+	VMOV	V15.B16, V9.B16
+	VMOV	V14.B16, V8.B16
+	VMOV	V15.B16, V7.B16
+	VMOV	V14.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile4NEON(planeTile *planeTile)
+TEXT ·planeTile4NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V21.S4]
+	VMOV	V21.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V21.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V21.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VMOV	V21.B16, V7.B16
+	VMOV	V20.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851035 // fmla v21.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851014 // fmla v20.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851033 // fmla v19.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851012 // fmla v18.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841035 // fmla v21.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841014 // fmla v20.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851031 // fmla v17.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851010 // fmla v16.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841035 // fmla v21.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841014 // fmla v20.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841033 // fmla v19.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841012 // fmla v18.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831035 // fmla v21.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831014 // fmla v20.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831033 // fmla v19.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831012 // fmla v18.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F21, F20), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F19, F18), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F17, F16), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	MOVD	R6, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile3NEON(planeTile *planeTile)
+TEXT ·planeTile3NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	VMOV	V16.B16, V10.B16
+	VMOV	V17.B16, V9.B16
+	VMOV	V16.B16, V8.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V16.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851031 // fmla v17.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851010 // fmla v16.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102f // fmla v15.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100e // fmla v14.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841031 // fmla v17.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841010 // fmla v16.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831031 // fmla v17.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831010 // fmla v16.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102f // fmla v15.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100e // fmla v14.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F17, F16), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F15, F14), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	MOVD	R6, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile2NEON(planeTile *planeTile)
+TEXT ·planeTile2NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	VMOV	V13.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	VMOV	V13.B16, V9.B16
+	VMOV	V12.B16, V8.B16
+	VMOV	V13.B16, V7.B16
+	VMOV	V12.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f85102d // fmla v13.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100c // fmla v12.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f84102d // fmla v13.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100c // fmla v12.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84102b // fmla v11.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100a // fmla v10.4s, v0.4s, v4.s[0]
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f83102d // fmla v13.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100c // fmla v12.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f83102b // fmla v11.4s, v1.4s, v3.s[0]
+	WORD	$0x4f83100a // fmla v10.4s, v0.4s, v3.s[0]
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	152(R9), R3
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F11, F10), 0(R1)
+	MOVD	R6, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R3, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeTile1NEON(planeTile *planeTile)
+TEXT ·planeTile1NEON(SB), NOSPLIT, $0-8
+	MOVD	planeTile+0(FP), R9
+	MOVD	144(R9), R8
+	MOVD	128(R9), R0
+	MOVD	R0, 176(R9)
+	MOVD	136(R9), R0
+	MOVD	R0, 184(R9)
+image:
+	MOVD	176(R9), R0
+	MOVD	R0, 192(R9)
+	MOVD	184(R9), R0
+	MOVD	R0, 200(R9)
+	MOVD	24(R9), R0
+	MOVD	R0, 168(R9)
+block:
+	MOVD	192(R9), R7
+	MOVD	200(R9), R6
+	MOVD	48(R9), R5
+group:
+	ADD	$120, R9, R0
+	VLD1R	(R0), [V9.S4]
+	VMOV	V9.B16, V8.B16
+	VMOV	V9.B16, V7.B16
+	VMOV	V8.B16, V6.B16
+	MOVD	104(R9), R4
+	MOVD	112(R9), R3
+	MOVD	96(R9), R2
+	TST	R2, R2
+	BEQ	below4
+columns4:
+	FMOVS	0(R3), F5
+	FMOVS	4(R3), F4
+	FMOVS	8(R3), F3
+	FMOVS	12(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851029 // fmla v9.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851008 // fmla v8.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f851027 // fmla v7.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851006 // fmla v6.4s, v0.4s, v5.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$16, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns4
+below4:
+	MOVD	88(R9), R2
+	TST	R2, R2
+	BEQ	below3
+columns3:
+	FMOVS	0(R3), F4
+	FMOVS	4(R3), F3
+	FMOVS	8(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841029 // fmla v9.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841008 // fmla v8.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	ADD	R8<<1, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$12, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns3
+below3:
+	MOVD	80(R9), R2
+	TST	R2, R2
+	BEQ	below2
+columns2:
+	FMOVS	0(R3), F3
+	FMOVS	4(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831029 // fmla v9.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831008 // fmla v8.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f831027 // fmla v7.4s, v1.4s, v3.s[0]
+	WORD	$0x4f831006 // fmla v6.4s, v0.4s, v3.s[0]
+	ADD	R8<<0, R1, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$8, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns2
+below2:
+	MOVD	72(R9), R2
+	TST	R2, R2
+	BEQ	below1
+columns1:
+	FMOVS	0(R3), F2
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821029 // fmla v9.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821008 // fmla v8.4s, v0.4s, v2.s[0]
+	MOVW	0(R4), R1
+	ADD	R7, R1, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f821027 // fmla v7.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821006 // fmla v6.4s, v0.4s, v2.s[0]
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	SUBS	$1, R2, R2
+	BNE	columns1
+below1:
+	MOVD	160(R9), R2
+	MOVD	R6, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F9, F8), 0(R1)
+	MOVD	R6, R1
+	MOVD	40(R9), R0
+	ADD	R0, R1, R1
+	ADD	R2<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	FSTPQ	(F7, F6), 0(R1)
+	MOVD	56(R9), R0
+	ADD	R0, R7, R7
+	MOVD	64(R9), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R5, R5
+	BNE	group
+	MOVD	32(R9), R1
+	MOVD	192(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R9)
+	MOVD	200(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R9)
+	MOVD	168(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 168(R9)
+	BNE	block
+	MOVD	8(R9), R1
+	MOVD	176(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 176(R9)
+	MOVD	16(R9), R1
+	MOVD	184(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 184(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	image
+	RET
+
+// func planeDots1NEON(planeDots *planeDots)
+TEXT ·planeDots1NEON(SB), NOSPLIT, $0-8
+	MOVD	planeDots+0(FP), R12
 	VMOVI	$0, V19.B16
 	VMOVI	$0, V18.B16
-	MOVD	80(R14), R12
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	MOVD	88(R14), R11
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	MOVD	96(R14), R10
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	MOVD	104(R14), R9
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	MOVD	112(R14), R8
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	MOVD	120(R14), R7
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	MOVD	128(R14), R6
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	MOVD	136(R14), R5
-	MOVD	56(R14), R4
-	MOVD	ZR, R3
+	MOVD	96(R12), R11
+	MOVD	104(R12), R10
+	MOVD	112(R12), R9
+	MOVD	120(R12), R8
+	MOVD	128(R12), R7
+	MOVD	136(R12), R6
+	MOVD	144(R12), R5
+	MOVD	152(R12), R4
+	MOVD	64(R12), R0
+	MOVD	R0, 80(R12)
 image:
-	MOVD	8(R14), R2
+	MOVD	24(R12), R0
+	MOVD	R0, 32(R12)
+block:
+	MOVD	72(R12), R3
+	MOVD	80(R12), R2
+	MOVD	40(R12), R1
 row:
-	MOVD	16(R14), R1
-vector:
-	FLDPQ	0(R4), (F3, F2)
-	ADD	R3<<0, R13, R0
-	FLDPQ	0(R0), (F1, F0)
-	VFMLA	V1.S4, V3.S4, V21.S4
-	VFMLA	V0.S4, V2.S4, V20.S4
-	ADD	R3<<0, R12, R0
+	PRFM	4096(R2), PLDL1KEEP
+	FLDPQ	0(R2), (F3, F2)
+	ADD	R3<<0, R11, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V19.S4
 	VFMLA	V0.S4, V2.S4, V18.S4
-	ADD	R3<<0, R11, R0
+	ADD	R3<<0, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V17.S4
 	VFMLA	V0.S4, V2.S4, V16.S4
-	ADD	R3<<0, R10, R0
+	ADD	R3<<0, R9, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V15.S4
 	VFMLA	V0.S4, V2.S4, V14.S4
-	ADD	R3<<0, R9, R0
+	ADD	R3<<0, R8, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V13.S4
 	VFMLA	V0.S4, V2.S4, V12.S4
-	ADD	R3<<0, R8, R0
+	ADD	R3<<0, R7, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V2.S4, V10.S4
-	ADD	R3<<0, R7, R0
+	ADD	R3<<0, R6, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V9.S4
 	VFMLA	V0.S4, V2.S4, V8.S4
-	ADD	R3<<0, R6, R0
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V7.S4
 	VFMLA	V0.S4, V2.S4, V6.S4
-	ADD	R3<<0, R5, R0
+	ADD	R3<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V3.S4, V5.S4
 	VFMLA	V0.S4, V2.S4, V4.S4
-	ADD	$32, R4, R4
-	ADD	$32, R3, R3
+	MOVD	48(R12), R0
+	ADD	R0, R3, R3
+	MOVD	56(R12), R0
+	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
-	BNE	vector
-	MOVD	24(R14), R0
-	ADD	R0, R3, R3
-	MOVD	40(R14), R0
-	ADD	R0, R4, R4
-	SUBS	$1, R2, R2
 	BNE	row
-	MOVD	32(R14), R0
-	ADD	R0, R3, R3
-	MOVD	48(R14), R0
-	ADD	R0, R4, R4
-	MOVD	0(R14), R0
+	MOVD	72(R12), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 72(R12)
+	MOVD	80(R12), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 80(R12)
+	MOVD	32(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R14)
+	MOVD	R0, 32(R12)
+	BNE	block
+	MOVD	8(R12), R1
+	MOVD	72(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 72(R12)
+	MOVD	16(R12), R1
+	MOVD	80(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R12)
+	MOVD	0(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R12)
 	BNE	image
-	MOVD	64(R14), R0
+	MOVD	88(R12), R0
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 0(R0)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 4(R0)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 8(R0)
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	FMOVS	F12, 12(R0)
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, 16(R0)
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, 20(R0)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, 24(R0)
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VEXT	$8, V4.B16, V4.B16, V0.B16
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	VREV64	V4.S4, V0.S4
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	FMOVS	F4, 28(R0)
+	RET
+
+// func planeDots2NEON(planeDots *planeDots)
+TEXT ·planeDots2NEON(SB), NOSPLIT, $0-8
+	MOVD	planeDots+0(FP), R8
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	MOVD	96(R8), R7
+	MOVD	104(R8), R6
+	MOVD	112(R8), R5
+	MOVD	120(R8), R4
+	MOVD	64(R8), R0
+	MOVD	R0, 80(R8)
+image:
+	MOVD	24(R8), R0
+	MOVD	R0, 32(R8)
+block:
+	MOVD	72(R8), R3
+	MOVD	80(R8), R2
+	MOVD	40(R8), R1
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+row:
+	PRFM	4096(R2), PLDL1KEEP
+	FLDPQ	0(R2), (F5, F4)
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V21.S4
+	VFMLA	V0.S4, V4.S4, V20.S4
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V19.S4
+	VFMLA	V0.S4, V4.S4, V18.S4
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V15.S4
+	VFMLA	V0.S4, V4.S4, V14.S4
+	VFMLA	V1.S4, V3.S4, V7.S4
+	VFMLA	V0.S4, V2.S4, V6.S4
+	MOVD	48(R8), R0
+	ADD	R0, R3, R3
+	VMOV	V5.B16, V3.B16
+	VMOV	V4.B16, V2.B16
+	MOVD	56(R8), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V3.S4, V7.S4
+	VFMLA	V0.S4, V2.S4, V6.S4
+	MOVD	72(R8), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 72(R8)
+	MOVD	80(R8), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 80(R8)
+	MOVD	32(R8), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 32(R8)
+	BNE	block
+	MOVD	8(R8), R1
+	MOVD	72(R8), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 72(R8)
+	MOVD	16(R8), R1
+	MOVD	80(R8), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R8)
+	MOVD	0(R8), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R8)
+	BNE	image
+	MOVD	88(R8), R0
 	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
 	VEXT	$8, V20.B16, V20.B16, V0.B16
 	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
@@ -415,10 +2919,373 @@ vector:
 	VREV64	V6.S4, V0.S4
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
 	FMOVS	F6, 28(R0)
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	VEXT	$8, V4.B16, V4.B16, V0.B16
-	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
-	VREV64	V4.S4, V0.S4
-	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
-	FMOVS	F4, 32(R0)
+	RET
+
+// func planeDots3NEON(planeDots *planeDots)
+TEXT ·planeDots3NEON(SB), NOSPLIT, $0-8
+	MOVD	planeDots+0(FP), R7
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	MOVD	96(R7), R6
+	MOVD	104(R7), R5
+	MOVD	112(R7), R4
+	MOVD	64(R7), R0
+	MOVD	R0, 80(R7)
+image:
+	MOVD	24(R7), R0
+	MOVD	R0, 32(R7)
+block:
+	MOVD	72(R7), R3
+	MOVD	80(R7), R2
+	MOVD	40(R7), R1
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+row:
+	PRFM	4096(R2), PLDL1KEEP
+	FLDPQ	0(R2), (F7, F6)
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V25.S4
+	VFMLA	V0.S4, V6.S4, V24.S4
+	VFMLA	V1.S4, V5.S4, V19.S4
+	VFMLA	V0.S4, V4.S4, V18.S4
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V23.S4
+	VFMLA	V0.S4, V6.S4, V22.S4
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V21.S4
+	VFMLA	V0.S4, V6.S4, V20.S4
+	VFMLA	V1.S4, V5.S4, V15.S4
+	VFMLA	V0.S4, V4.S4, V14.S4
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	MOVD	48(R7), R0
+	ADD	R0, R3, R3
+	VMOV	V5.B16, V3.B16
+	VMOV	V4.B16, V2.B16
+	VMOV	V7.B16, V5.B16
+	VMOV	V6.B16, V4.B16
+	MOVD	56(R7), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V19.S4
+	VFMLA	V0.S4, V4.S4, V18.S4
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V15.S4
+	VFMLA	V0.S4, V4.S4, V14.S4
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	MOVD	48(R7), R0
+	ADD	R0, R3, R3
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V13.S4
+	VFMLA	V0.S4, V4.S4, V12.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V11.S4
+	VFMLA	V0.S4, V4.S4, V10.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V5.S4, V9.S4
+	VFMLA	V0.S4, V4.S4, V8.S4
+	MOVD	72(R7), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 72(R7)
+	MOVD	80(R7), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 80(R7)
+	MOVD	32(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 32(R7)
+	BNE	block
+	MOVD	8(R7), R1
+	MOVD	72(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 72(R7)
+	MOVD	16(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
+	MOVD	0(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R7)
+	BNE	image
+	MOVD	88(R7), R0
+	WORD	$0x4e39d718 // fadd v24.4s, v24.4s, v25.4s
+	VEXT	$8, V24.B16, V24.B16, V0.B16
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	VREV64	V24.S4, V0.S4
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	FMOVS	F24, 0(R0)
+	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
+	VEXT	$8, V22.B16, V22.B16, V0.B16
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	VREV64	V22.S4, V0.S4
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	FMOVS	F22, 4(R0)
+	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
+	VEXT	$8, V20.B16, V20.B16, V0.B16
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	VREV64	V20.S4, V0.S4
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	FMOVS	F20, 8(R0)
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 12(R0)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 16(R0)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 20(R0)
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	FMOVS	F12, 24(R0)
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, 28(R0)
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, 32(R0)
+	RET
+
+// func planeDots4NEON(planeDots *planeDots)
+TEXT ·planeDots4NEON(SB), NOSPLIT, $0-8
+	MOVD	planeDots+0(FP), R6
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	MOVD	96(R6), R5
+	MOVD	104(R6), R4
+	MOVD	64(R6), R0
+	MOVD	R0, 80(R6)
+image:
+	MOVD	24(R6), R0
+	MOVD	R0, 32(R6)
+block:
+	MOVD	72(R6), R3
+	MOVD	80(R6), R2
+	MOVD	40(R6), R1
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+row:
+	PRFM	4096(R2), PLDL1KEEP
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V9.S4, V25.S4
+	VFMLA	V0.S4, V8.S4, V24.S4
+	VFMLA	V1.S4, V7.S4, V21.S4
+	VFMLA	V0.S4, V6.S4, V20.S4
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V9.S4, V23.S4
+	VFMLA	V0.S4, V8.S4, V22.S4
+	VFMLA	V1.S4, V7.S4, V19.S4
+	VFMLA	V0.S4, V6.S4, V18.S4
+	VFMLA	V1.S4, V5.S4, V15.S4
+	VFMLA	V0.S4, V4.S4, V14.S4
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	MOVD	48(R6), R0
+	ADD	R0, R3, R3
+	VMOV	V5.B16, V3.B16
+	VMOV	V4.B16, V2.B16
+	VMOV	V7.B16, V5.B16
+	VMOV	V6.B16, V4.B16
+	VMOV	V9.B16, V7.B16
+	VMOV	V8.B16, V6.B16
+	MOVD	56(R6), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V21.S4
+	VFMLA	V0.S4, V6.S4, V20.S4
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V13.S4
+	VFMLA	V0.S4, V2.S4, V12.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V19.S4
+	VFMLA	V0.S4, V6.S4, V18.S4
+	VFMLA	V1.S4, V5.S4, V15.S4
+	VFMLA	V0.S4, V4.S4, V14.S4
+	VFMLA	V1.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V2.S4, V10.S4
+	MOVD	48(R6), R0
+	ADD	R0, R3, R3
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V17.S4
+	VFMLA	V0.S4, V6.S4, V16.S4
+	VFMLA	V1.S4, V5.S4, V13.S4
+	VFMLA	V0.S4, V4.S4, V12.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V15.S4
+	VFMLA	V0.S4, V6.S4, V14.S4
+	VFMLA	V1.S4, V5.S4, V11.S4
+	VFMLA	V0.S4, V4.S4, V10.S4
+	MOVD	48(R6), R0
+	ADD	R0, R3, R3
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V13.S4
+	VFMLA	V0.S4, V6.S4, V12.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	MOVD	72(R6), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 72(R6)
+	MOVD	80(R6), R0
+	ADD	$32, R0, R0
+	MOVD	R0, 80(R6)
+	MOVD	32(R6), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 32(R6)
+	BNE	block
+	MOVD	8(R6), R1
+	MOVD	72(R6), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 72(R6)
+	MOVD	16(R6), R1
+	MOVD	80(R6), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R6)
+	MOVD	0(R6), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R6)
+	BNE	image
+	MOVD	88(R6), R0
+	WORD	$0x4e39d718 // fadd v24.4s, v24.4s, v25.4s
+	VEXT	$8, V24.B16, V24.B16, V0.B16
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	VREV64	V24.S4, V0.S4
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	FMOVS	F24, 0(R0)
+	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
+	VEXT	$8, V22.B16, V22.B16, V0.B16
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	VREV64	V22.S4, V0.S4
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	FMOVS	F22, 4(R0)
+	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
+	VEXT	$8, V20.B16, V20.B16, V0.B16
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	VREV64	V20.S4, V0.S4
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	FMOVS	F20, 8(R0)
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 12(R0)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 16(R0)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 20(R0)
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	FMOVS	F12, 24(R0)
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, 28(R0)
 	RET

@@ -14,17 +14,24 @@ var Families = []isa.Family{
 	{Folder: "conv/winograd", Name: "bf16_winograd", Emit: bf16Winograd, ISAs: isa.BF16, Choose: true},
 }
 
+// Numbered are those of them that generated functions choose from.
+var Numbered = []isa.Numbered{
+	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
+	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
+}
+
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
 	{Folder: "conv/direct", Name: "dotTile", Fields: []isa.Field{{Name: "count", Offset: dotCount}, {Name: "steps", Offset: dotSteps}, {Name: "dy", Offset: dotDY}, {Name: "stride", Offset: dotStride}, {Name: "x", Offset: dotX}, {Name: "out", Offset: dotOut}}},
 	{Folder: "conv/direct", Name: "dotStep", Fields: []isa.Field{{Name: "dy", Offset: 0}, {Name: "x", Offset: 4}, {Name: "lanes", Offset: 8}}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
-		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "groups", Offset: plGroups}, {Name: "xGroup", Offset: plXGroup}, {Name: "yGroup", Offset: plYGroup},
-		{Name: "taps", Offset: plTaps}, {Name: "off", Offset: plOff}, {Name: "weights", Offset: plWeights}, {Name: "bias", Offset: plBias}, {Name: "x", Offset: plX}, {Name: "y", Offset: plY}, {Name: "xStep", Offset: plXStep}, {Name: "yStep", Offset: plYStep},
+		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "blocks", Offset: plBlocks}, {Name: "block", Offset: plBlock}, {Name: "next", Offset: plNext},
+		{Name: "groups", Offset: plGroups}, {Name: "xGroup", Offset: plXGroup}, {Name: "yGroup", Offset: plYGroup}, {Name: "columns", Offset: plColumns}, {Name: "off", Offset: plOff}, {Name: "weights", Offset: plWeights}, {Name: "bias", Offset: plBias},
+		{Name: "x", Offset: plX}, {Name: "y", Offset: plY}, {Name: "xStep", Offset: plXStep}, {Name: "yStep", Offset: plYStep}, {Name: "ahead", Offset: plAhead}, {Name: "left", Offset: plLeft}, {Name: "xAt", Offset: plXAt}, {Name: "yAt", Offset: plYAt}, {Name: "xBlock", Offset: plXBlock}, {Name: "yBlock", Offset: plYBlock},
 	}},
 	{Folder: "conv/planes", Name: "planeDots", Fields: []isa.Field{
-		{Name: "images", Offset: pdImages}, {Name: "rows", Offset: pdRows}, {Name: "vectors", Offset: pdVectors}, {Name: "xNext", Offset: pdXNext}, {Name: "xImage", Offset: pdXImage}, {Name: "dyNext", Offset: pdDYNext},
-		{Name: "dyImage", Offset: pdDYImg}, {Name: "dy", Offset: pdDY}, {Name: "out", Offset: pdOut}, {Name: "x", Offset: pdX},
+		{Name: "images", Offset: pdImages}, {Name: "xImage", Offset: pdXImage}, {Name: "dyImage", Offset: pdDYImage}, {Name: "blocks", Offset: pdBlocks}, {Name: "left", Offset: pdLeft}, {Name: "rows", Offset: pdRows},
+		{Name: "xRow", Offset: pdXRow}, {Name: "dyRow", Offset: pdDYRow}, {Name: "dy", Offset: pdDY}, {Name: "off", Offset: pdOff}, {Name: "at", Offset: pdAt}, {Name: "out", Offset: pdOut}, {Name: "x", Offset: pdX},
 	}},
 	{Folder: "conv/planes", Name: "planeCopy", Fields: []isa.Field{
 		{Name: "images", Offset: pcImages}, {Name: "rows", Offset: pcRows}, {Name: "vectors", Offset: pcVectors}, {Name: "src", Offset: pcSrc}, {Name: "dst", Offset: pcDst}, {Name: "odd", Offset: pcOdd}, {Name: "srcImage", Offset: pcSrcImage},

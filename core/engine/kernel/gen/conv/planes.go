@@ -12,67 +12,138 @@ import (
 // Offsets of the fields of planeTile, planeDots and planeCopy.
 const (
 	plImages, plXImage, plYImage          = 0, 8, 16
-	plGroups, plXGroup, plYGroup          = 24, 32, 40
-	plTaps, plOff, plWeights, plBias      = 48, 56, 64, 72
-	plX, plY, plXStep, plYStep            = 80, 88, 96, 104
-	pdImages, pdRows, pdVectors           = 0, 8, 16
-	pdXNext, pdXImage, pdDYNext, pdDYImg  = 24, 32, 40, 48
-	pdDY, pdOut, pdX                      = 56, 64, 72
+	plBlocks, plBlock, plNext             = 24, 32, 40
+	plGroups, plXGroup, plYGroup          = 48, 56, 64
+	plColumns, plOff, plWeights, plBias   = 72, 104, 112, 120
+	plX, plY, plXStep, plYStep            = 128, 136, 144, 152
+	plAhead, plLeft, plXAt, plYAt         = 160, 168, 176, 184
+	plXBlock, plYBlock                    = 192, 200
+	pdImages, pdXImage, pdDYImage         = 0, 8, 16
+	pdBlocks, pdLeft, pdRows              = 24, 32, 40
+	pdXRow, pdDYRow, pdDY, pdOff          = 48, 56, 64, 72
+	pdAt, pdOut, pdX                      = 80, 88, 96
 	pcImages, pcRows, pcVectors           = 0, 8, 16
 	pcSrc, pcDst, pcOdd                   = 24, 32, 40
 	pcSrcImage, pcSrcRow                  = 48, 56
 	pcDstImage, pcDstRow, pcTail, pcTail2 = 64, 72, 80, 88
 )
 
-// planeViews is how many views of x a call of planeDots takes: the taps of a 3×3 filter.
-const planeViews = 9
+// columnTaps is how many taps below each other the kernels of depthwise convolution take at
+// most; planeViews, by their number less one, how many such columns those of weight gradients.
+const columnTaps = 4
+
+var planeViews = [columnTaps]int{8, 4, 3, 2}
+
+// page is how far ahead of what they read and write kernels prefetch. Planes of
+// some sizes begin pages, where the hardware's prefetchers start anew.
+const page = 4096
 
 // planes emits the micro-kernels of depthwise convolution, whose vectors are pixels of one plane.
 func planes(a *isa.Asm) {
-	for _, vectors := range []int{8, 4, 2, 1} {
-		planeTile(a, vectors)
+	for rows := 8; rows > 0; rows-- {
+		planeTile(a, rows)
 	}
-	planeDots(a)
+	for taps := 1; taps <= columnTaps; taps++ {
+		planeDots(a, taps)
+	}
 }
 
-// planeTile computes groups of vectors that lie a step apart.
-func planeTile(a *isa.Asm, vectors int) {
-	a.Kernel(fmt.Sprintf("planeTile%d", vectors), "func(planeTile *byte)",
-		fmt.Sprintf("computes groups of %d vectors of a plane of several images: a bias, and products with every tap.", vectors))
+// planeTile computes tiles of rows of vectors. Low tiles are two vectors wide: their sums
+// would have to wait for each other.
+func planeTile(a *isa.Asm, rows int) {
+	wide := 1
+	if rows <= 4 {
+		wide = 2
+	}
+	a.Kernel(fmt.Sprintf("planeTile%d", rows), "func(planeTile *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors of planes of several images: a bias, and products with every tap.", rows, wide))
 	t := a.Gp("planeTile")
-	x, y, step := a.Field(t, plX), a.Field(t, plY), a.Field(t, plXStep)
+	x, y, step := a.GP64(), a.GP64(), a.Field(t, plXStep)
+	copyFields(a, t, [2]int{plX, plXAt}, [2]int{plY, plYAt})
 	a.Label("image")
-	from, to, groups := a.GP64(), a.GP64(), a.Field(t, plGroups)
-	a.MOVQ(x, from)
-	a.MOVQ(y, to)
+	copyFields(a, t, [2]int{plXAt, plXBlock}, [2]int{plYAt, plYBlock}, [2]int{plBlocks, plLeft})
+	a.Label("block")
+	a.MOVQ(operand.Mem{Base: t, Disp: plXBlock}, x)
+	a.MOVQ(operand.Mem{Base: t, Disp: plYBlock}, y)
+	groups := a.Field(t, plGroups)
 	a.Label("group")
-	acc := a.Vecs(vectors)
+	acc := a.Vecs(wide * rows)
 	a.Spread(operand.Mem{Base: t, Disp: plBias}, acc[0])
 	for _, v := range acc[1:] {
 		a.Copy(acc[0], v)
 	}
-	taps, table, weights, off := a.Field(t, plTaps), a.Field(t, plOff), a.Field(t, plWeights), a.GP64()
-	w, v := a.Vec(), a.Vecs(min(vectors, 4))
-	a.Label("tap")
-	a.MOVLQSX(operand.Mem{Base: table}, off)
-	a.ADDQ(from, off)
-	a.Spread(operand.Mem{Base: weights}, w)
-	eachApart(a, off, step, vectors, func(i int, m operand.Mem) {
-		a.Move(m, v[i%len(v)])
-		a.Fma(v[i%len(v)], w, acc[i])
-	})
-	a.Advance(operand.U8(4), table, weights)
-	a.CountDown(taps, "tap")
-	at := a.GP64()
-	a.MOVQ(to, at)
-	eachApart(a, at, a.Field(t, plYStep), vectors, func(i int, m operand.Mem) { a.Move(acc[i], m) })
-	a.ADDQ(operand.Mem{Base: t, Disp: plXGroup}, from)
-	a.ADDQ(operand.Mem{Base: t, Disp: plYGroup}, to)
+	table, weights := a.Field(t, plOff), a.Field(t, plWeights)
+	for taps := columnTaps; taps > 0; taps-- {
+		columnTapsOf(a, t, taps, rows, wide, x, step, table, weights, acc)
+	}
+	at, by, ahead := a.GP64(), a.Field(t, plYStep), a.Field(t, plAhead)
+	for half := range wide {
+		a.MOVQ(y, at)
+		if half > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: plNext}, at)
+		}
+		for i := range rows {
+			a.PREFETCHT0(operand.Mem{Base: at, Index: ahead, Scale: 1})
+			a.Move(acc[half*rows+i], operand.Mem{Base: at})
+			if i < rows-1 {
+				a.ADDQ(by, at)
+			}
+		}
+	}
+	a.ADDQ(operand.Mem{Base: t, Disp: plXGroup}, x)
+	a.ADDQ(operand.Mem{Base: t, Disp: plYGroup}, y)
 	a.CountDown(groups, "group")
-	a.ADDQ(operand.Mem{Base: t, Disp: plXImage}, x)
-	a.ADDQ(operand.Mem{Base: t, Disp: plYImage}, y)
+	block := a.Field(t, plBlock)
+	a.ADDQ(block, operand.Mem{Base: t, Disp: plXBlock})
+	a.ADDQ(block, operand.Mem{Base: t, Disp: plYBlock})
+	a.CountDown(operand.Mem{Base: t, Disp: plLeft}, "block")
+	addFields(a, t, [2]int{plXImage, plXAt}, [2]int{plYImage, plYAt})
 	a.CountDown(operand.Mem{Base: t, Disp: plImages}, "image")
 	a.Ret()
+}
+
+// copyFields copies fields of the struct at t to others, and addFields adds them.
+func copyFields(a *isa.Asm, t reg.GPVirtual, fields ...[2]int) {
+	for _, f := range fields {
+		a.MOVQ(a.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
+	}
+}
+
+func addFields(a *isa.Asm, t reg.GPVirtual, fields ...[2]int) {
+	for _, f := range fields {
+		a.ADDQ(a.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
+	}
+}
+
+// columnTapsOf adds the products of the columns of that many taps. A row of x is loaded once for
+// all of a column's taps.
+func columnTapsOf(a *isa.Asm, t reg.GPVirtual, taps, rows, wide int, x, step, table, weights reg.GPVirtual, acc []reg.VecVirtual) {
+	loop, below := fmt.Sprintf("columns%d", taps), fmt.Sprintf("below%d", taps)
+	left, p := a.Field(t, plColumns+8*(taps-1)), a.GP64()
+	w, v := a.Vecs(taps), a.Vecs(2)
+	a.TESTQ(left, left)
+	a.JZ(operand.LabelRef(below))
+	a.Label(loop)
+	for i := range w {
+		a.Spread(operand.Mem{Base: weights, Disp: 4 * i}, w[i])
+	}
+	for half := range wide {
+		a.MOVLQSX(operand.Mem{Base: table}, p)
+		a.ADDQ(x, p)
+		if half > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: plNext}, p)
+		}
+		eachApart(a, p, step, rows+taps-1, func(i int, m operand.Mem) {
+			a.Move(m, v[i%2])
+			for tap := max(0, i-rows+1); tap <= min(i, taps-1); tap++ {
+				a.Fma(v[i%2], w[tap], acc[half*rows+i-tap])
+			}
+		})
+	}
+	a.Advance(operand.U8(4), table)
+	a.Advance(operand.U8(4*taps), weights)
+	a.CountDown(left, loop)
+	a.Label(below)
 }
 
 // eachApart calls f for n places from p on, a step apart; p moves on.
@@ -89,36 +160,62 @@ func eachApart(a *isa.Asm, p, step reg.GPVirtual, n int, f func(i int, m operand
 	}
 }
 
-// planeDots sums the products of a plane of dy with views of x, over images, rows and vectors.
-func planeDots(a *isa.Asm) {
-	a.Kernel("planeDots", "func(planeDots *byte)",
-		fmt.Sprintf("computes the sums over a plane of several images of dy times %d views of x.", planeViews))
+// planeDots sums the products of planes of dy with views of x, and with what lies below them:
+// the rows of dy that were read last meet the next row of x.
+func planeDots(a *isa.Asm, taps int) {
+	views := planeViews[taps-1]
+	a.Kernel(fmt.Sprintf("planeDots%d", taps), "func(planeDots *byte)",
+		fmt.Sprintf("computes the sums over planes of several images of dy times %d views of x, and %d below each of them.", views, taps-1))
 	t := a.Gp("planeDots")
-	acc := a.Vecs(planeViews)
-	x := make([]reg.GPVirtual, planeViews)
+	acc := a.Vecs(views * taps)
+	for _, v := range acc {
+		a.Zero(v)
+	}
+	x := make([]reg.GPVirtual, views)
 	for i := range x {
-		a.Zero(acc[i])
 		x[i] = a.Field(t, pdX+8*i)
 	}
-	dy, off := a.Field(t, pdDY), a.GP64()
-	a.XORQ(off, off)
-	a.Label("image")
-	rows := a.Field(t, pdRows)
-	a.Label("row")
-	left, g, v := a.Field(t, pdVectors), a.Vec(), a.Vecs(3)
-	a.Label("vector")
-	a.Move(operand.Mem{Base: dy}, g)
-	for i := range x {
-		a.Move(isa.Offset(x[i], off, 0), v[i%3])
-		a.Fma(v[i%3], g, acc[i])
+	dy, off, g, v := a.GP64(), a.GP64(), a.Vecs(taps), a.Vecs(2)
+	// products multiplies the next row of x with those rows of dy that it meets from tap on.
+	products := func(tap int) {
+		for i := range x {
+			a.Move(isa.Offset(x[i], off, 0), v[i%2])
+			for j := tap; j < taps; j++ {
+				row := j
+				if tap > 0 {
+					row = j - tap + 1
+				}
+				a.Fma(v[i%2], g[row], acc[j*views+i])
+			}
+		}
+		a.ADDQ(operand.Mem{Base: t, Disp: pdXRow}, off)
 	}
-	a.Advance(operand.U8(4*a.Lanes), dy, off)
-	a.CountDown(left, "vector")
-	a.ADDQ(operand.Mem{Base: t, Disp: pdXNext}, off)
-	a.ADDQ(operand.Mem{Base: t, Disp: pdDYNext}, dy)
+	copyFields(a, t, [2]int{pdDY, pdAt})
+	a.Label("image")
+	copyFields(a, t, [2]int{pdBlocks, pdLeft})
+	a.Label("block")
+	a.MOVQ(operand.Mem{Base: t, Disp: pdOff}, off)
+	a.MOVQ(operand.Mem{Base: t, Disp: pdAt}, dy)
+	rows := a.Field(t, pdRows)
+	for _, before := range g[1:] {
+		a.Zero(before)
+	}
+	a.Label("row")
+	a.PREFETCHT0(operand.Mem{Base: dy, Disp: page})
+	a.Move(operand.Mem{Base: dy}, g[0])
+	products(0)
+	for j := taps - 1; j > 0; j-- {
+		a.Copy(g[j-1], g[j])
+	}
+	a.ADDQ(operand.Mem{Base: t, Disp: pdDYRow}, dy)
 	a.CountDown(rows, "row")
-	a.ADDQ(operand.Mem{Base: t, Disp: pdXImage}, off)
-	a.ADDQ(operand.Mem{Base: t, Disp: pdDYImg}, dy)
+	for tap := 1; tap < taps; tap++ {
+		products(tap)
+	}
+	a.ADDQ(operand.U8(4*a.Lanes), operand.Mem{Base: t, Disp: pdOff})
+	a.ADDQ(operand.U8(4*a.Lanes), operand.Mem{Base: t, Disp: pdAt})
+	a.CountDown(operand.Mem{Base: t, Disp: pdLeft}, "block")
+	addFields(a, t, [2]int{pdXImage, pdOff}, [2]int{pdDYImage, pdAt})
 	a.CountDown(operand.Mem{Base: t, Disp: pdImages}, "image")
 	out := a.Field(t, pdOut)
 	for i, v := range acc {
@@ -132,6 +229,7 @@ func planeDots(a *isa.Asm) {
 func planeCopies(a *isa.Asm) {
 	planeRows(a, "framePlanes", "copies rows of planes to frames. It may write zeros behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
 		v := a.Vec()
+		a.PREFETCHT0(from.Offset(page))
 		if tails == nil {
 			a.Move(from, v)
 		} else {
@@ -141,11 +239,13 @@ func planeCopies(a *isa.Asm) {
 	}, 1, 1)
 	planeRows(a, "cutPlanes", "copies rows out of frames. It may read behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
 		v := a.Vec()
+		a.PREFETCHT0(to.Offset(page))
 		a.Move(from, v)
 		storeAll(a, v, tails, 0, to)
 	}, 1, 1)
 	planeRows(a, "splitPlanes", "copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
 		v := a.Vecs(2)
+		a.PREFETCHT0(from.Offset(page))
 		for i := range v {
 			if m := from.Offset(4 * a.Lanes * i); tails == nil {
 				a.Move(m, v[i])
@@ -159,6 +259,7 @@ func planeCopies(a *isa.Asm) {
 	}, 2, 1)
 	planeRows(a, "joinPlanes", "copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
 		v := a.Vecs(2)
+		a.PREFETCHT0(to.Offset(page))
 		a.Move(from, v[0])
 		a.Move(odd, v[1])
 		a.JoinPairs(v[0], v[1])

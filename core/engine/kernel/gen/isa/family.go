@@ -30,3 +30,10 @@ type Layout struct {
 	Folder, Name string
 	Fields       []Field
 }
+
+// Numbered are kernels of one purpose for the numbers 1 to Most, such as the rows of a tile, for AVX2 and
+// AVX-512. A generated function, runX for the base x, chooses between them on every architecture.
+type Numbered struct {
+	Folder, Base, Doc string
+	Most              int
+}

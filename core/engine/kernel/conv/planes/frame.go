@@ -1,0 +1,90 @@
+package planes
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
+// planeElems bounds the frames that are worked on at once, so that they stay in the L1 cache.
+const planeElems = 1 << 11
+
+// narrow is the lanes of the narrowest vectors, which rows of copies are written in.
+const narrow = 8
+
+// planeFrame is where the planes of one channel of some images lie side by side: [phases of rows][phases of
+// columns][rows][width]. Element (0, 0) of a plane is top and left elements from the corner,
+// before the split.
+type planeFrame struct {
+	stepH, stepW, top, left int
+	h, w                    int // of what is copied: the rest is never looked at
+	images, rows            int
+	pitch, width            int // elements from an image to the next, and of a row
+	phase                   int // elements
+	copies                  [maxStride]frameCopy
+}
+
+// newPlaneFrame is for planes of h×w of whose phases rows×columns are looked at by rows of out
+// pixels, of as many of images as the cache has room for beside those of other channels.
+func newPlaneFrame(images, channels, h, w, stepH, stepW, top, left, rows, columns, out int) planeFrame {
+	f := planeFrame{stepH: stepH, stepW: stepW, top: top, left: left, rows: rows}
+	shared := left / stepW // zeros that end an image, and begin the next
+	last := min(columns-1, (left+w-1)/stepW)
+	f.h, f.w = min(h, rows*stepH-top), min(w, (last+1)*stepW-left)
+	f.pitch = max(columns-shared, last+1, out)
+	f.images = min(images, max(1, planeElems/(channels*stepH*stepW*rows*f.pitch)))
+	f.width = f.images*f.pitch + shared + narrow
+	f.phase = rows*f.width + kernel.Block
+	return f
+}
+
+// elems is the size of the frame.
+func (f *planeFrame) elems() int { return f.stepH*f.stepW*f.phase + kernel.Block }
+
+// at is the place that an element of the first image's padded plane has in the frame.
+func (f *planeFrame) at(row, col int) int {
+	return (row%f.stepH*f.stepW+col%f.stepW)*f.phase + row/f.stepH*f.width + col/f.stepW
+}
+
+// frameCopy is how the rows of one phase get into a frame.
+type frameCopy struct {
+	planeCopy
+	from, to int // elements
+}
+
+// prepare lists the copies from planes of rows of n elements, between elements apart.
+func (f *planeFrame) prepare(between, n int) {
+	for i := range min(f.stepH, f.h) {
+		c := frameCopy{from: i * n, to: f.at(f.top+i, f.left)}
+		c.planeCopy = planeCopy{rows: kernel.CeilDiv(f.h-i, f.stepH), srcImage: 4 * between, srcRow: 4 * f.stepH * n, dstImage: 4 * f.pitch, dstRow: 4 * f.width}
+		c.setWidth(f.w, min(f.stepW, 2))
+		c.odd = 4 * (f.at(f.top+i, f.left+1) - c.to)
+		f.copies[i] = c
+	}
+}
+
+// fill copies planes into a cleared frame.
+func (f *planeFrame) fill(images int, x, frame []float32) {
+	for i := range min(f.stepH, f.h) {
+		c := &f.copies[i]
+		c.images, c.src, c.dst = images, &x[c.from], &frame[c.to]
+		switch f.stepW {
+		case 1:
+			vecFramePlanes(&c.planeCopy)
+		case 2:
+			vecSplitPlanes(&c.planeCopy)
+		default:
+			f.split(&c.planeCopy, i, x[c.from:], frame)
+		}
+	}
+}
+
+// split is fill for the rows i, i+stepH and so on, one element after the other.
+func (f *planeFrame) split(c *planeCopy, i int, x, frame []float32) {
+	for image := range c.images {
+		for r := range c.rows {
+			from := x[(image*c.srcImage+r*c.srcRow)/4:][:f.w]
+			for j, v := range from {
+				frame[image*f.pitch+f.at(f.top+i+r*f.stepH, f.left+j)] = v
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package planes
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// dotsOut is how dy is read for the gradient of weights: from its place, where rows are whole
+// vectors, and else from a frame as wide as that of x.
+type dotsOut struct {
+	p      *geometry.Shape
+	f      *planeFrame
+	h, w   int
+	lanes  int
+	blocks int // vectors of a row
+	framed bool
+	calls  []dotsCall
+}
+
+func newDotsOut(p *geometry.Shape, f *planeFrame) dotsOut {
+	o := dotsOut{p: p, f: f, h: p.OutH(), w: p.OutW(), lanes: kernel.Lanes()}
+	o.framed = o.w%narrow > 0
+	all := o.w
+	if o.framed {
+		all = (f.images-1)*f.pitch + o.w
+	}
+	if kernel.CeilDiv(all, o.lanes)*o.lanes > kernel.CeilDiv(all, narrow)*narrow {
+		o.lanes = narrow
+	}
+	o.blocks = kernel.CeilDiv(all, o.lanes)
+	return o
+}
+
+// line is the elements between the rows of a frame of dy.
+func (o *dotsOut) line() int { return o.blocks*o.lanes + narrow }
+
+// GradWeight writes or adds the gradient of the weights to dw.
+func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	f, taps, plane := inputFrame(p), p.R*p.S, p.OutH()*p.OutW()
+	o := newDotsOut(p, &f)
+	f.prepare(p.C*p.H*p.W, p.W)
+	scratch = o.listCalls(scratch)
+	frame, grads := scratch[:f.elems()], scratch[f.elems():][:o.h*o.line()]
+	clear(frame)
+	clear(grads)
+	if !accumulate {
+		clear(dw[:p.K*taps])
+	}
+	for n := 0; n < p.N; n += f.images {
+		images := min(f.images, p.N-n)
+		if images < f.images { // images of the batch before are zero in dy
+			clear(grads)
+		}
+		for k := range p.K {
+			if multiplier := p.K / p.C; k%multiplier == 0 {
+				f.fill(images, x[(n*p.C+k/multiplier)*p.H*p.W:], frame)
+			}
+			from, to := dy[(n*p.K+k)*plane:], dw[k*taps:][:taps]
+			if !o.framed {
+				o.columns(images, p.K*plane, o.w, frame, from, to)
+				continue
+			}
+			c := planeCopy{images: images, rows: o.h, src: &from[0], srcImage: 4 * p.K * plane, srcRow: 4 * o.w, dst: &grads[0], dstImage: 4 * f.pitch, dstRow: 4 * o.line()}
+			c.setWidth(o.w, 1)
+			vecFramePlanes(&c)
+			o.columns(1, 0, o.line(), frame, grads, to)
+		}
+	}
+}
+
+// dotsCall is a call of the micro-kernel for some columns of taps, one row of the frame after every other.
+type dotsCall struct {
+	height, views int32
+	every         int32
+	dw, row       int32 // the first weight, and the distance of those below it
+	x             [8]int32
+}
+
+const dotsCallElems = int(unsafe.Sizeof(dotsCall{}) / 4)
+
+// listCalls fills calls, for which there is room in scratch.
+func (o *dotsOut) listCalls(scratch []float32) []float32 {
+	p := o.p
+	o.calls = unsafe.Slice((*dotsCall)(unsafe.Pointer(&scratch[0])), p.R*p.S)[:0]
+	for a := range p.StrideH {
+		h := filterRows(p, a)
+		for done := 0; done < h.N; {
+			rest := h.N - done
+			c := dotsCall{every: 1, row: int32(h.EveryTap * p.S), height: int32(kernel.CeilDiv(rest, kernel.CeilDiv(rest, columnTaps)))}
+			if h.N > 1 {
+				c.every = int32(h.EveryTap * p.DilationH() / p.StrideH)
+			}
+			first := h.FirstTap + done*h.EveryTap
+			for s := 0; s < p.S; s += int(c.views) {
+				c.dw, c.views = int32(first*p.S+s), int32(min(planeViews[c.height-1], p.S-s))
+				for i := range c.x {
+					c.x[i] = int32(o.f.at(first*p.DilationH(), (s+min(i, int(c.views)-1))*p.DilationW()))
+				}
+				o.calls = append(o.calls, c)
+			}
+			done += int(c.height)
+		}
+	}
+	return scratch[p.R*p.S*dotsCallElems:]
+}
+
+// columns adds the sums of every tap to dw, from images of dy whose rows lie line elements apart.
+func (o *dotsOut) columns(images, image, line int, frame, dy, dw []float32) {
+	var sums [columnTaps * columnTaps]float32
+	t := planeDots{xImage: 4 * (o.f.pitch - o.blocks*o.lanes), dyImage: 4 * (image - o.blocks*o.lanes), out: &sums[0]}
+	for i := range o.calls {
+		c := &o.calls[i]
+		every, height, views := int(c.every), int(c.height), planeViews[c.height-1]
+		for j, x := range c.x[:views] {
+			t.x[j] = &frame[x]
+		}
+		t.xRow, t.dyRow = 4*every*o.f.width, 4*every*line
+		for e := range min(every, o.h) {
+			t.images, t.blocks, t.rows = images, o.blocks, o.h
+			if every > 1 {
+				t.rows = kernel.CeilDiv(o.h-e, every)
+			}
+			t.off, t.dy = 4*e*o.f.width, &dy[e*line]
+			runPlaneDots(o.lanes, height, &t)
+			for j := range height {
+				to := dw[int(c.dw)+j*int(c.row):]
+				for k, v := range sums[j*views:][:c.views] {
+					to[k] += v
+				}
+			}
+		}
+	}
+}
