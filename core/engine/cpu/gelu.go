@@ -6,7 +6,10 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
-func init() { pointwise(op.GELU, gelu[float32], gelu[float64], geluGrad[float32], geluGrad[float64]) }
+func init() {
+	pointwise(op.GELU, gelu[float32], gelu[float64], geluGrad[float32], geluGrad[float64])
+	keepSlope(op.GELU, func(x, y []float32, s op.Scalars) { elementwise.GELUAndSlope(x, y, s[0] == 1) })
+}
 
 func gelu[T kernel.Float](x, y []T, s op.Scalars) { elementwise.GELU(x, y, s[0] == 1) }
 

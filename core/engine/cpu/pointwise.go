@@ -3,8 +3,10 @@ package cpu
 import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // pointwise enters a function of one element and its gradient, each for float32
@@ -23,6 +25,24 @@ var (
 	ofOne = cuts{along: elements, of: []int{0, ^0}}
 	ofTwo = cuts{along: elements, of: []int{0, 1, ^0}}
 )
+
+// keepSlope enters a kernel that replaces x by the slope, for steps in float32 that allow it.
+// Their gradients then multiply.
+func keepSlope(o graph.Op, f func(x, y []float32, s op.Scalars)) {
+	either := func(o graph.Op, slope func(*binder[float32]) job) {
+		i := implementations[o]
+		whole := i.f32
+		i.f32 = func(b *binder[float32]) job {
+			if b.s.KeepSlope && b.s.In[0].Spec.DType == tensor.F32 {
+				return slope(b)
+			}
+			return whole(b)
+		}
+		implement(o, i)
+	}
+	either(o, unary(f))
+	either(op.GradOp(o), binary(func(slope, dy, dx []float32, _ op.Scalars) { elementwise.Mul(slope, dy, dx) }))
+}
 
 // shareElems is how many elements of a pointwise step stay together on one thread:
 // fewer take less time than starting a second one.

@@ -7,4 +7,5 @@ import (
 
 func init() {
 	pointwise(op.SiLU, plain(elementwise.SiLU[float32]), plain(elementwise.SiLU[float64]), plainGrad(elementwise.SiLUGrad[float32]), plainGrad(elementwise.SiLUGrad[float64]))
+	keepSlope(op.SiLU, func(x, y []float32, _ op.Scalars) { elementwise.SiLUAndSlope(x, y) })
 }

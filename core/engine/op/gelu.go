@@ -11,6 +11,6 @@ func init() {
 		Keys: []Key{
 			{Name: "approximate", Kind: String, Enum: []string{"none", "tanh"}, Noun: "approximation", Doc: "`\"none\"` (default) or `\"tanh\"`"},
 		},
-		Pointwise: Pointwise{Saved: SavedInput, FLOPs: [2]int64{8, 12}},
+		Pointwise: Pointwise{Saved: SavedInput, FLOPs: [2]int64{8, 12}, Slope: true},
 	})
 }

@@ -11,6 +11,7 @@ import (
 type Pointwise struct {
 	Saved Saved
 	FLOPs [2]int64 // for each element, forward and backward, roughly
+	Slope bool     // of a saved input: the slope costs little where the function is computed
 }
 
 // Saved is what a pointwise function keeps for its gradient.

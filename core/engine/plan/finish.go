@@ -7,7 +7,7 @@ func (l *lowering) finish() []Step {
 	steps := make([]Step, len(l.steps))
 	written := map[int]bool{}
 	for i, d := range l.steps {
-		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete}
+		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete, KeepSlope: d.slope}
 		for _, v := range d.in {
 			s.In = append(s.In, l.operand(v, false))
 		}

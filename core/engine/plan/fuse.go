@@ -43,3 +43,30 @@ func (l *lowering) fuseLoss() {
 		}
 	}
 }
+
+// keepSlopes marks pointwise functions that may leave their slope for the gradient. It comes
+// after recompute, which decides whether both read the same memory.
+func (l *lowering) keepSlopes() {
+	for i := range l.steps {
+		if op.Of(l.steps[i].op).Pointwise.Slope {
+			l.keepSlope(i)
+		}
+	}
+}
+
+// keepSlope marks the pointwise function of step i and its gradient, if no other step reads
+// their input. A half type would round the slope.
+func (l *lowering) keepSlope(i int) {
+	f := &l.steps[i]
+	x := f.in[0]
+	if v := l.vals[x]; v.place != PlaceArena || v.spec.DType.Half() {
+		return
+	}
+	readers := l.readers(x)
+	if len(readers) != 2 || readers[0] != i {
+		return
+	}
+	if grad := &l.steps[readers[1]]; grad.op == op.GradOp(f.op) && grad.in[0] == x && grad.branch == f.branch {
+		f.slope, grad.slope = true, true
+	}
+}

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -154,4 +155,28 @@ func TestNormReLUFusion(t *testing.T) {
 			sameTensor(t, name+" "+g.Params()[i].Name, fused.st.Grads[i], plain.st.Grads[i], 0)
 		}
 	}
+}
+
+// A function whose slope takes the place of its input trains to the bits of the plan without
+// fusion. An input that another step reads stays.
+func TestSlopesReplaceInputsThatNobodyElseReads(t *testing.T) {
+	tanh := nn.LayerConfig{Type: "gelu", Args: op.Args{"approximate": "tanh"}}
+	cfg := nn.Config{Layers: layers{
+		layer("flatten"), layer("gelu"), linear(33), layer("gelu"), linear(17), layer("silu"), linear(9), tanh, linear(8), {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}, layer("silu"), linear(8),
+		{Type: "residual", Name: "r", Layers: layers{layer("gelu"), linear(8)}},
+		linear(10)}}
+	g := build(t, cfg, digits, class)
+	fused := newRig(t, g, plan.Options{Batch: 4, Train: true, Fuse: true}, 3)
+	plain := newRig(t, g, plan.Options{Batch: 4, Train: true}, 3)
+	kept := map[string]int{}
+	for _, s := range fused.p.Steps() {
+		if s.KeepSlope {
+			kept[s.Layer]++
+		}
+	}
+	if want := map[string]int{"3": 2, "5": 2, "7": 2, "10": 2}; !maps.Equal(kept, want) {
+		t.Errorf("slopes are kept by steps %v, want %v", kept, want)
+	}
+	sameRuns(t, "fused", fused, plain)
+	sameRuns(t, "fused, with values made again", newRig(t, g, plan.Options{Batch: 4, Train: true, Fuse: true, Recompute: true}, 3), plain)
 }

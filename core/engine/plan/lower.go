@@ -28,6 +28,7 @@ type draft struct {
 	in, out  []int
 	branch   int
 	again    bool
+	slope    bool // Step.KeepSlope
 	complete []int
 }
 

@@ -84,6 +84,9 @@ func compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if opt.Recompute && opt.Train {
 		l.recompute()
 	}
+	if opt.Fuse {
+		l.keepSlopes()
+	}
 	l.completions()
 	arena := l.place()
 	p := &Plan{

@@ -44,4 +44,8 @@ type Step struct {
 	Complete []int // parameters whose gradient is complete after this step, in order
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written
+
+	// KeepSlope is set for a pointwise function and its gradient that alone read the input. A
+	// device may then replace the input by the slope in the one step, and multiply in the other.
+	KeepSlope bool
 }

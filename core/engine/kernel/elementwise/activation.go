@@ -45,6 +45,18 @@ func zipped[T kernel.Float](saved, dy, dx []T, vec func(saved, dy, dx *float32, 
 	}
 }
 
+// withSlope computes y = f(x), and replaces x by the slope, which is grad for dy = 1.
+func withSlope(x, y []float32, vec func(x, y *float32, n int), f func(x float32) float32, grad func(x, dy float32) float32) {
+	y = y[:len(x)]
+	n := kernel.Head(len(x))
+	if n > 0 {
+		vec(&x[0], &y[0], n)
+	}
+	for i := n; i < len(x); i++ {
+		y[i], x[i] = f(x[i]), grad(x[i], 1)
+	}
+}
+
 // ReLU computes y = max(x, 0); NaN stays NaN. y may be x.
 func ReLU[T kernel.Float](x, y []T) {
 	y = y[:len(x)]
@@ -148,6 +160,10 @@ func SiLUGrad[T kernel.Float](x, dy, dx []T) {
 		return d * s * (1 + v*(1-s))
 	})
 }
+
+// SiLUAndSlope computes y = SiLU(x) and replaces x by SiLU'(x), to the bits of SiLU and of
+// SiLUGrad for dy = 1. y is not x.
+func SiLUAndSlope(x, y []float32) { withSlope(x, y, vecSiluAndSlope, silu32, siluGrad32) }
 
 // Softplus computes y = log(1 + exp(beta·x)) / beta, and x where beta·x is above
 // the threshold. y may be x.

@@ -35,9 +35,40 @@ func TestElementwiseBits(t *testing.T) {
 		"GELUGrad in place": func(a, _, dst []float32) { GELUGrad(a, dst, dst, false) },
 		"GELU, tanh":        func(a, _, dst []float32) { GELU(a, dst, true) },
 		"GELUGrad, tanh":    func(a, b, dst []float32) { GELUGrad(a, b, dst, true) },
+		"GELUAndSlope":      func(a, _, dst []float32) { GELUAndSlope(a, dst, false) },
+		"GELUAndSlope tanh": func(a, _, dst []float32) { GELUAndSlope(a, dst, true) },
+		"SiLUAndSlope":      func(a, _, dst []float32) { SiLUAndSlope(a, dst) },
 		"Softplus":          func(a, _, dst []float32) { Softplus(a, dst, 0.7, 15) },
 		"SoftplusGrad":      func(a, b, dst []float32) { SoftplusGrad(a, b, dst, 0.7, 15) },
 	})
+}
+
+// A function that leaves its slope gives the bits of the function and of its gradient.
+func TestSlopesAreThoseOfGradients(t *testing.T) {
+	type unary func(x, y []float32)
+	type binary func(x, dy, dx []float32)
+	for _, c := range []struct {
+		name    string
+		f, both unary
+		grad    binary
+	}{
+		{"SiLU", SiLU[float32], SiLUAndSlope, SiLUGrad[float32]},
+		{"GELU", func(x, y []float32) { GELU(x, y, false) }, func(x, y []float32) { GELUAndSlope(x, y, false) }, func(x, dy, dx []float32) { GELUGrad(x, dy, dx, false) }},
+		{"GELU, tanh", func(x, y []float32) { GELU(x, y, true) }, func(x, y []float32) { GELUAndSlope(x, y, true) }, func(x, dy, dx []float32) { GELUGrad(x, dy, dx, true) }},
+	} {
+		kerneltest.AtEachLevel(t, func(t *testing.T) {
+			for n := range 70 {
+				x, dy := kerneltest.Awkward(uint64(n), n), kerneltest.Random[float32](2, n)
+				want, wantDx, y, dx := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+				c.f(x, want)
+				c.grad(x, dy, wantDx)
+				c.both(x, y)
+				Mul(x, dy, dx)
+				kerneltest.SameBits(t, c.name, y, want)
+				kerneltest.SameBits(t, c.name+"'s gradient", dx, wantDx)
+			}
+		})
+	}
 }
 
 func TestBiasGrad(t *testing.T) {

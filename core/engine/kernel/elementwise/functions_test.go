@@ -70,6 +70,16 @@ func TestSlopesAreAccurate(t *testing.T) {
 func BenchmarkFunctions(b *testing.B) {
 	const n = 1 << 15
 	x, dy, y := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), make([]float32, n)
+	for name, f := range map[string]func(){
+		"SiLUAndSlope": func() { SiLUAndSlope(x, y) }, "GELUAndSlope": func() { GELUAndSlope(x, y, false) }, "GELUTanhAndSlope": func() { GELUAndSlope(x, y, true) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 12*n, func() {
+				copy(x, dy)
+				f()
+			})
+		})
+	}
 	for _, c := range []struct {
 		name string
 		f, g func()

@@ -84,6 +84,21 @@ func vecGeluTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	geluTanhGradNEON(saved, dy, dx, n)
 }
 
+// vecSiluAndSlope computes y = x·σ(x), and replaces x by the slope there. n is a multiple of 16.
+func vecSiluAndSlope(x *float32, y *float32, n int) {
+	siluAndSlopeNEON(x, y, n)
+}
+
+// vecGeluAndSlope computes y = x·Φ(x), and replaces x by the slope there. n is a multiple of 16.
+func vecGeluAndSlope(x *float32, y *float32, n int) {
+	geluAndSlopeNEON(x, y, n)
+}
+
+// vecGeluTanhAndSlope computes y = x·σ(2u(x)), and replaces x by the slope there. n is a multiple of 16.
+func vecGeluTanhAndSlope(x *float32, y *float32, n int) {
+	geluTanhAndSlopeNEON(x, y, n)
+}
+
 // vecSoftplus computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
 func vecSoftplus(x *float32, y *float32, n int, beta float32, threshold float32) {
 	softplusNEON(x, y, n, beta, threshold)

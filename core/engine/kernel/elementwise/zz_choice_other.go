@@ -86,6 +86,21 @@ func vecGeluTanhGrad(saved *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 
+// vecSiluAndSlope computes y = x·σ(x), and replaces x by the slope there. n is a multiple of 16.
+func vecSiluAndSlope(x *float32, y *float32, n int) {
+	kernel.NoVectors()
+}
+
+// vecGeluAndSlope computes y = x·Φ(x), and replaces x by the slope there. n is a multiple of 16.
+func vecGeluAndSlope(x *float32, y *float32, n int) {
+	kernel.NoVectors()
+}
+
+// vecGeluTanhAndSlope computes y = x·σ(2u(x)), and replaces x by the slope there. n is a multiple of 16.
+func vecGeluTanhAndSlope(x *float32, y *float32, n int) {
+	kernel.NoVectors()
+}
+
 // vecSoftplus computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
 func vecSoftplus(x *float32, y *float32, n int, beta float32, threshold float32) {
 	kernel.NoVectors()

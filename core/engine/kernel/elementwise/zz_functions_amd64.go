@@ -52,6 +52,21 @@ func geluGradAVX2(saved *float32, dy *float32, dx *float32, n int)
 //go:noescape
 func geluTanhGradAVX2(saved *float32, dy *float32, dx *float32, n int)
 
+// siluAndSlopeAVX2 computes y = x·σ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func siluAndSlopeAVX2(x *float32, y *float32, n int)
+
+// geluAndSlopeAVX2 computes y = x·Φ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluAndSlopeAVX2(x *float32, y *float32, n int)
+
+// geluTanhAndSlopeAVX2 computes y = x·σ(2u(x)), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluTanhAndSlopeAVX2(x *float32, y *float32, n int)
+
 // softplusAVX2 computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
 //
 //go:noescape
@@ -131,6 +146,21 @@ func geluGradAVX512(saved *float32, dy *float32, dx *float32, n int)
 //
 //go:noescape
 func geluTanhGradAVX512(saved *float32, dy *float32, dx *float32, n int)
+
+// siluAndSlopeAVX512 computes y = x·σ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func siluAndSlopeAVX512(x *float32, y *float32, n int)
+
+// geluAndSlopeAVX512 computes y = x·Φ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluAndSlopeAVX512(x *float32, y *float32, n int)
+
+// geluTanhAndSlopeAVX512 computes y = x·σ(2u(x)), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluTanhAndSlopeAVX512(x *float32, y *float32, n int)
 
 // softplusAVX512 computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
 //

@@ -1425,6 +1425,7 @@ loop:
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
 	VSUBPS    Y2, Y3, Y3
 	VBLENDVPS Y0, Y2, Y3, Y2
+	VMULPS    Y2, Y0, Y3
 	VMULPS    functionConstantsAVX2<>+2176(SB), Y6, Y6
 	VMULPS    Y6, Y0, Y0
 	VADDPS    Y0, Y2, Y0
@@ -1491,6 +1492,7 @@ loop:
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
 	VSUBPS    Y2, Y3, Y3
 	VBLENDVPS Y0, Y2, Y3, Y2
+	VMULPS    Y2, Y0, Y3
 	VMULPS    functionConstantsAVX2<>+2176(SB), Y6, Y6
 	VMULPS    Y6, Y0, Y0
 	VADDPS    Y0, Y2, Y0
@@ -1621,6 +1623,397 @@ loop:
 	VMULPS    Y1, Y0, Y0
 	VMOVUPS   Y0, 32(DX)(SI*1)
 	ADDQ      $0x40, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func siluAndSlopeAVX2(x *float32, y *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·siluAndSlopeAVX2(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Y0
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMINPS    Y1, Y2, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
+	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
+	VSUBPS    Y3, Y1, Y1
+	VSUBPS    Y4, Y1, Y1
+	VMULPS    Y1, Y1, Y3
+	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
+	VMULPS    Y1, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    Y3, Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
+	VMULPS    Y1, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    Y3, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VPSLLD    $0x17, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
+	VMULPS    Y2, Y4, Y4
+	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
+	VBLENDVPS Y0, Y4, Y1, Y1
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
+	VDIVPS    Y2, Y1, Y1
+	VMULPS    Y1, Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y3
+	VDIVPS    Y3, Y2, Y2
+	VMULPS    Y2, Y4, Y3
+	VBLENDVPS Y0, Y3, Y2, Y4
+	VBLENDVPS Y0, Y2, Y3, Y2
+	VMULPS    Y2, Y0, Y0
+	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
+	VMULPS    Y0, Y4, Y0
+	VMOVUPS   Y1, (CX)(BX*1)
+	VMOVUPS   Y0, (AX)(BX*1)
+	VMOVUPS   32(AX)(BX*1), Y0
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMINPS    Y1, Y2, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
+	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
+	VSUBPS    Y3, Y1, Y1
+	VSUBPS    Y4, Y1, Y1
+	VMULPS    Y1, Y1, Y3
+	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
+	VMULPS    Y1, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    Y3, Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
+	VMULPS    Y1, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
+	VADDPS    Y5, Y4, Y4
+	VMULPS    Y3, Y4, Y4
+	VADDPS    Y1, Y4, Y4
+	VPSLLD    $0x17, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
+	VMULPS    Y2, Y4, Y4
+	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
+	VBLENDVPS Y0, Y4, Y1, Y1
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
+	VDIVPS    Y2, Y1, Y1
+	VMULPS    Y1, Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y3
+	VDIVPS    Y3, Y2, Y2
+	VMULPS    Y2, Y4, Y3
+	VBLENDVPS Y0, Y3, Y2, Y4
+	VBLENDVPS Y0, Y2, Y3, Y2
+	VMULPS    Y2, Y0, Y0
+	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
+	VMULPS    Y0, Y4, Y0
+	VMOVUPS   Y1, 32(CX)(BX*1)
+	VMOVUPS   Y0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluAndSlopeAVX2(x *float32, y *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·geluAndSlopeAVX2(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Y0
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
+	VMINPS    Y1, Y2, Y1
+	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
+	VSUBPS    Y2, Y1, Y3
+	VADDPS    Y2, Y1, Y4
+	VMULPS    Y4, Y3, Y3
+	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VMULPS    Y2, Y2, Y2
+	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VADDPS    Y3, Y6, Y6
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
+	VSUBPS    Y3, Y2, Y2
+	VSUBPS    Y6, Y2, Y2
+	VMULPS    Y2, Y2, Y3
+	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VADDPS    Y2, Y5, Y5
+	VPSLLD    $0x17, Y4, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
+	VMULPS    Y2, Y5, Y2
+	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
+	VDIVPS    Y3, Y2, Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VSUBPS    Y1, Y2, Y2
+	VBLENDVPS Y0, Y1, Y2, Y1
+	VMULPS    Y1, Y0, Y2
+	VMULPS    functionConstantsAVX2<>+2176(SB), Y5, Y5
+	VMULPS    Y5, Y0, Y0
+	VADDPS    Y0, Y1, Y0
+	VMOVUPS   Y2, (CX)(BX*1)
+	VMOVUPS   Y0, (AX)(BX*1)
+	VMOVUPS   32(AX)(BX*1), Y0
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
+	VMINPS    Y1, Y2, Y1
+	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
+	VSUBPS    Y2, Y1, Y3
+	VADDPS    Y2, Y1, Y4
+	VMULPS    Y4, Y3, Y3
+	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VMULPS    Y2, Y2, Y2
+	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VADDPS    Y3, Y6, Y6
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
+	VSUBPS    Y3, Y2, Y2
+	VSUBPS    Y6, Y2, Y2
+	VMULPS    Y2, Y2, Y3
+	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VADDPS    Y2, Y5, Y5
+	VPSLLD    $0x17, Y4, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
+	VMULPS    Y2, Y5, Y2
+	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
+	VDIVPS    Y3, Y2, Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VSUBPS    Y1, Y2, Y2
+	VBLENDVPS Y0, Y1, Y2, Y1
+	VMULPS    Y1, Y0, Y2
+	VMULPS    functionConstantsAVX2<>+2176(SB), Y5, Y5
+	VMULPS    Y5, Y0, Y0
+	VADDPS    Y0, Y1, Y0
+	VMOVUPS   Y2, 32(CX)(BX*1)
+	VMOVUPS   Y0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluTanhAndSlopeAVX2(x *float32, y *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·geluTanhAndSlopeAVX2(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Y0
+	VMULPS    Y0, Y0, Y1
+	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
+	VMINPS    Y2, Y3, Y2
+	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
+	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
+	VSUBPS    Y4, Y2, Y2
+	VSUBPS    Y5, Y2, Y2
+	VMULPS    Y2, Y2, Y4
+	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VADDPS    Y2, Y5, Y5
+	VPSLLD    $0x17, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VBLENDVPS Y1, Y5, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
+	VDIVPS    Y3, Y2, Y2
+	VMULPS    Y2, Y0, Y2
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
+	VDIVPS    Y4, Y3, Y3
+	VMULPS    Y3, Y5, Y4
+	VBLENDVPS Y1, Y4, Y3, Y5
+	VBLENDVPS Y1, Y3, Y4, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
+	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMINPS    Y3, Y4, Y3
+	VMULPS    Y3, Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    Y1, Y5, Y1
+	VMULPS    Y1, Y0, Y0
+	VMULPS    Y0, Y3, Y3
+	VADDPS    Y3, Y5, Y0
+	VMOVUPS   Y2, (CX)(BX*1)
+	VMOVUPS   Y0, (AX)(BX*1)
+	VMOVUPS   32(AX)(BX*1), Y0
+	VMULPS    Y0, Y0, Y1
+	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
+	VMINPS    Y2, Y3, Y2
+	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
+	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
+	VSUBPS    Y4, Y2, Y2
+	VSUBPS    Y5, Y2, Y2
+	VMULPS    Y2, Y2, Y4
+	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMULPS    Y2, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    Y6, Y5, Y5
+	VMULPS    Y4, Y5, Y5
+	VADDPS    Y2, Y5, Y5
+	VPSLLD    $0x17, Y3, Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VBLENDVPS Y1, Y5, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
+	VDIVPS    Y3, Y2, Y2
+	VMULPS    Y2, Y0, Y2
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
+	VDIVPS    Y4, Y3, Y3
+	VMULPS    Y3, Y5, Y4
+	VBLENDVPS Y1, Y4, Y3, Y5
+	VBLENDVPS Y1, Y3, Y4, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
+	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMINPS    Y3, Y4, Y3
+	VMULPS    Y3, Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    Y1, Y5, Y1
+	VMULPS    Y1, Y0, Y0
+	VMULPS    Y0, Y3, Y3
+	VADDPS    Y3, Y5, Y0
+	VMOVUPS   Y2, 32(CX)(BX*1)
+	VMOVUPS   Y0, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
 	JMP       loop
 
 done:
@@ -3154,6 +3547,7 @@ loop:
 	VSUBPS    Z2, Z3, Z3
 	VPMOVD2M  Z0, K1
 	VBLENDMPS Z2, Z3, K1, Z4
+	VMULPS    Z4, Z0, Z2
 	VMULPS    functionConstantsAVX512<>+2176(SB), Z7, Z7
 	VMULPS    Z7, Z0, Z0
 	VADDPS    Z0, Z4, Z0
@@ -3234,6 +3628,237 @@ loop:
 	VMULPS    Z1, Z0, Z0
 	VMOVUPS   Z0, (DX)(SI*1)
 	ADDQ      $0x40, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func siluAndSlopeAVX512(x *float32, y *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·siluAndSlopeAVX512(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Z0
+	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
+	VMOVUPS   functionConstantsAVX512<>+64(SB), Z2
+	VMINPS    Z1, Z2, Z1
+	VORPS     functionConstantsAVX512<>+128(SB), Z1, Z1
+	VMULPS    functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS    functionConstantsAVX512<>+256(SB), Z2, Z2
+	VSUBPS    functionConstantsAVX512<>+256(SB), Z2, Z6
+	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
+	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z6
+	VSUBPS    Z6, Z1, Z1
+	VSUBPS    Z7, Z1, Z1
+	VMULPS    Z1, Z1, Z6
+	VMULPS    functionConstantsAVX512<>+448(SB), Z6, Z7
+	VMOVUPS   functionConstantsAVX512<>+512(SB), Z8
+	VMULPS    Z1, Z8, Z8
+	VADDPS    functionConstantsAVX512<>+576(SB), Z8, Z8
+	VADDPS    Z8, Z7, Z7
+	VMULPS    Z6, Z7, Z7
+	VMOVUPS   functionConstantsAVX512<>+640(SB), Z8
+	VMULPS    Z1, Z8, Z8
+	VADDPS    functionConstantsAVX512<>+704(SB), Z8, Z8
+	VADDPS    Z8, Z7, Z7
+	VMULPS    Z6, Z7, Z7
+	VADDPS    Z1, Z7, Z7
+	VPSLLD    $0x17, Z2, Z2
+	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z7
+	VMULPS    Z2, Z7, Z7
+	VMULPS    functionConstantsAVX512<>+832(SB), Z7, Z7
+	VMOVUPS   functionConstantsAVX512<>+768(SB), Z1
+	VPMOVD2M  Z0, K1
+	VBLENDMPS Z7, Z1, K1, Z3
+	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z1
+	VDIVPS    Z1, Z3, Z1
+	VMULPS    Z1, Z0, Z1
+	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
+	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z6
+	VDIVPS    Z6, Z2, Z2
+	VMULPS    Z2, Z7, Z6
+	VPMOVD2M  Z0, K1
+	VBLENDMPS Z6, Z2, K1, Z4
+	VPMOVD2M  Z0, K1
+	VBLENDMPS Z2, Z6, K1, Z5
+	VMULPS    Z5, Z0, Z0
+	VADDPS    functionConstantsAVX512<>+768(SB), Z0, Z0
+	VMULPS    Z0, Z4, Z0
+	VMOVUPS   Z1, (CX)(BX*1)
+	VMOVUPS   Z0, (AX)(BX*1)
+	ADDQ      $0x40, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluAndSlopeAVX512(x *float32, y *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·geluAndSlopeAVX512(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Z0
+	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
+	VMOVUPS   functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS    Z1, Z2, Z1
+	VANDPS    functionConstantsAVX512<>+1216(SB), Z1, Z2
+	VSUBPS    Z2, Z1, Z4
+	VADDPS    Z2, Z1, Z5
+	VMULPS    Z5, Z4, Z4
+	VMULPS    functionConstantsAVX512<>+1280(SB), Z4, Z4
+	VMULPS    Z2, Z2, Z2
+	VMULPS    functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS    functionConstantsAVX512<>+192(SB), Z2, Z5
+	VADDPS    functionConstantsAVX512<>+256(SB), Z5, Z5
+	VSUBPS    functionConstantsAVX512<>+256(SB), Z5, Z6
+	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
+	VADDPS    Z4, Z7, Z7
+	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z4
+	VSUBPS    Z4, Z2, Z2
+	VSUBPS    Z7, Z2, Z2
+	VMULPS    Z2, Z2, Z4
+	VMULPS    functionConstantsAVX512<>+448(SB), Z4, Z6
+	VMOVUPS   functionConstantsAVX512<>+512(SB), Z7
+	VMULPS    Z2, Z7, Z7
+	VADDPS    functionConstantsAVX512<>+576(SB), Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	VMULPS    Z4, Z6, Z6
+	VMOVUPS   functionConstantsAVX512<>+640(SB), Z7
+	VMULPS    Z2, Z7, Z7
+	VADDPS    functionConstantsAVX512<>+704(SB), Z7, Z7
+	VADDPS    Z7, Z6, Z6
+	VMULPS    Z4, Z6, Z6
+	VADDPS    Z2, Z6, Z6
+	VPSLLD    $0x17, Z5, Z5
+	VADDPS    functionConstantsAVX512<>+768(SB), Z6, Z6
+	VMULPS    Z5, Z6, Z6
+	VMOVUPS   functionConstantsAVX512<>+1408(SB), Z2
+	VMULPS    Z1, Z2, Z2
+	VADDPS    functionConstantsAVX512<>+1472(SB), Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VADDPS    functionConstantsAVX512<>+1536(SB), Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VADDPS    functionConstantsAVX512<>+1600(SB), Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VADDPS    functionConstantsAVX512<>+1664(SB), Z2, Z2
+	VMULPS    Z2, Z6, Z2
+	VMOVUPS   functionConstantsAVX512<>+1728(SB), Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    functionConstantsAVX512<>+1792(SB), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    functionConstantsAVX512<>+1856(SB), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    functionConstantsAVX512<>+1920(SB), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    functionConstantsAVX512<>+1984(SB), Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    functionConstantsAVX512<>+768(SB), Z4, Z4
+	VDIVPS    Z4, Z2, Z1
+	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS    Z1, Z2, Z2
+	VPMOVD2M  Z0, K1
+	VBLENDMPS Z1, Z2, K1, Z3
+	VMULPS    Z3, Z0, Z1
+	VMULPS    functionConstantsAVX512<>+2176(SB), Z6, Z6
+	VMULPS    Z6, Z0, Z0
+	VADDPS    Z0, Z3, Z0
+	VMOVUPS   Z1, (CX)(BX*1)
+	VMOVUPS   Z0, (AX)(BX*1)
+	ADDQ      $0x40, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluTanhAndSlopeAVX512(x *float32, y *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·geluTanhAndSlopeAVX512(SB), NOSPLIT, $0-24
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SHLQ $0x02, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (AX)(BX*1), Z0
+	VMULPS    Z0, Z0, Z1
+	VMULPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS    functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VANDPS    functionConstantsAVX512<>+0(SB), Z1, Z5
+	VMOVUPS   functionConstantsAVX512<>+64(SB), Z6
+	VMINPS    Z5, Z6, Z5
+	VORPS     functionConstantsAVX512<>+128(SB), Z5, Z5
+	VMULPS    functionConstantsAVX512<>+192(SB), Z5, Z6
+	VADDPS    functionConstantsAVX512<>+256(SB), Z6, Z6
+	VSUBPS    functionConstantsAVX512<>+256(SB), Z6, Z7
+	VMULPS    functionConstantsAVX512<>+320(SB), Z7, Z8
+	VMULPS    functionConstantsAVX512<>+384(SB), Z7, Z7
+	VSUBPS    Z7, Z5, Z5
+	VSUBPS    Z8, Z5, Z5
+	VMULPS    Z5, Z5, Z7
+	VMULPS    functionConstantsAVX512<>+448(SB), Z7, Z8
+	VMOVUPS   functionConstantsAVX512<>+512(SB), Z9
+	VMULPS    Z5, Z9, Z9
+	VADDPS    functionConstantsAVX512<>+576(SB), Z9, Z9
+	VADDPS    Z9, Z8, Z8
+	VMULPS    Z7, Z8, Z8
+	VMOVUPS   functionConstantsAVX512<>+640(SB), Z9
+	VMULPS    Z5, Z9, Z9
+	VADDPS    functionConstantsAVX512<>+704(SB), Z9, Z9
+	VADDPS    Z9, Z8, Z8
+	VMULPS    Z7, Z8, Z8
+	VADDPS    Z5, Z8, Z8
+	VPSLLD    $0x17, Z6, Z6
+	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z8
+	VMULPS    Z6, Z8, Z8
+	VMULPS    functionConstantsAVX512<>+832(SB), Z8, Z8
+	VMOVUPS   functionConstantsAVX512<>+768(SB), Z5
+	VPMOVD2M  Z1, K1
+	VBLENDMPS Z8, Z5, K1, Z2
+	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z5
+	VDIVPS    Z5, Z2, Z5
+	VMULPS    Z5, Z0, Z5
+	VMOVUPS   functionConstantsAVX512<>+768(SB), Z6
+	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z7
+	VDIVPS    Z7, Z6, Z6
+	VMULPS    Z6, Z8, Z7
+	VPMOVD2M  Z1, K1
+	VBLENDMPS Z7, Z6, K1, Z3
+	VPMOVD2M  Z1, K1
+	VBLENDMPS Z6, Z7, K1, Z4
+	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
+	VMOVUPS   functionConstantsAVX512<>+2240(SB), Z6
+	VMINPS    Z1, Z6, Z1
+	VMULPS    Z1, Z1, Z1
+	VMULPS    functionConstantsAVX512<>+2304(SB), Z1, Z1
+	VADDPS    functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS    Z4, Z3, Z6
+	VMULPS    Z6, Z0, Z0
+	VMULPS    Z0, Z1, Z1
+	VADDPS    Z1, Z3, Z0
+	VMOVUPS   Z5, (CX)(BX*1)
+	VMOVUPS   Z0, (AX)(BX*1)
+	ADDQ      $0x40, BX
 	JMP       loop
 
 done:

@@ -52,6 +52,21 @@ func geluGradNEON(saved *float32, dy *float32, dx *float32, n int)
 //go:noescape
 func geluTanhGradNEON(saved *float32, dy *float32, dx *float32, n int)
 
+// siluAndSlopeNEON computes y = x·σ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func siluAndSlopeNEON(x *float32, y *float32, n int)
+
+// geluAndSlopeNEON computes y = x·Φ(x), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluAndSlopeNEON(x *float32, y *float32, n int)
+
+// geluTanhAndSlopeNEON computes y = x·σ(2u(x)), and replaces x by the slope there. n is a multiple of 16.
+//
+//go:noescape
+func geluTanhAndSlopeNEON(x *float32, y *float32, n int)
+
 // softplusNEON computes y = log(1+exp(beta·x))/beta, or x where beta·x > threshold. n is a multiple of 16.
 //
 //go:noescape

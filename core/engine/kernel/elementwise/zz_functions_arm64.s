@@ -2642,6 +2642,860 @@ loop:
 done:
 	RET
 
+// func siluAndSlopeNEON(x *float32, y *float32, n int)
+TEXT ·siluAndSlopeNEON(SB), NOSPLIT, $0-24
+	MOVD	$functionConstantsNEON<>(SB), R1
+	MOVD	x+0(FP), R6
+	MOVD	y+8(FP), R5
+	MOVD	n+16(FP), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F12, F11)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V6.B16
+	VAND	V0.B16, V11.B16, V5.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V5.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V2.B16
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	FLDPQ	768(R1), (F7, F6)
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc68 // fmul v8.4s, v3.4s, v0.4s
+	WORD	$0x4f210587 // sshr v7.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V7.B16
+	WORD	$0x4f210566 // sshr v6.4s, v11.4s, #31
+	VBSL	V0.B16, V8.B16, V6.B16
+	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
+	VBSL	V4.B16, V1.B16, V3.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V8.B16, V0.B16, V1.B16
+	WORD	$0x6e23dd80 // fmul v0.4s, v12.4s, v3.4s
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
+	WORD	$0x6e20dce0 // fmul v0.4s, v7.4s, v0.4s
+	WORD	$0x6e21dcc1 // fmul v1.4s, v6.4s, v1.4s
+	ADD	R3<<0, R5, R0
+	FSTPQ	(F5, F2), 0(R0)
+	FSTPQ	(F0, F1), 0(R2)
+	FLDPQ	32(R2), (F12, F11)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V6.B16
+	VAND	V0.B16, V11.B16, V5.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V5.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V2.B16
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	FLDPQ	768(R1), (F7, F6)
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc68 // fmul v8.4s, v3.4s, v0.4s
+	WORD	$0x4f210587 // sshr v7.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V7.B16
+	WORD	$0x4f210566 // sshr v6.4s, v11.4s, #31
+	VBSL	V0.B16, V8.B16, V6.B16
+	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
+	VBSL	V4.B16, V1.B16, V3.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V8.B16, V0.B16, V1.B16
+	WORD	$0x6e23dd80 // fmul v0.4s, v12.4s, v3.4s
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
+	WORD	$0x6e20dce0 // fmul v0.4s, v7.4s, v0.4s
+	WORD	$0x6e21dcc1 // fmul v1.4s, v6.4s, v1.4s
+	FSTPQ	(F5, F2), 32(R0)
+	FSTPQ	(F0, F1), 32(R2)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
+// func geluAndSlopeNEON(x *float32, y *float32, n int)
+TEXT ·geluAndSlopeNEON(SB), NOSPLIT, $0-24
+	MOVD	$functionConstantsNEON<>(SB), R1
+	MOVD	x+0(FP), R6
+	MOVD	y+8(FP), R5
+	MOVD	n+16(FP), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F14, F13)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V14.B16, V12.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	FMOVQ	1152(R1), F2
+	FMOVQ	1168(R1), F1
+	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
+	VBSL	V12.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	FMOVQ	1216(R1), F0
+	VAND	V0.B16, V12.B16, V1.B16
+	VAND	V0.B16, V11.B16, V0.B16
+	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
+	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
+	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
+	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
+	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
+	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
+	FMOVQ	1280(R1), F2
+	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
+	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
+	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
+	FMOVQ	1344(R1), F0
+	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
+	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
+	FMOVQ	384(R1), F6
+	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
+	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
+	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	1408(R1), F2
+	FMOVQ	1424(R1), F0
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1472(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1536(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1600(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1664(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
+	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
+	FMOVQ	1728(R1), F2
+	FMOVQ	1744(R1), F1
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1792(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1856(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1920(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1984(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21fca2 // fdiv v2.4s, v5.4s, v1.4s
+	FLDPQ	768(R1), (F5, F1)
+	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
+	WORD	$0x4ea2d421 // fsub v1.4s, v1.4s, v2.4s
+	WORD	$0x4f2105c6 // sshr v6.4s, v14.4s, #31
+	VBSL	V5.B16, V0.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V1.B16, V2.B16, V5.B16
+	WORD	$0x6e26ddc2 // fmul v2.4s, v14.4s, v6.4s
+	WORD	$0x6e25dda1 // fmul v1.4s, v13.4s, v5.4s
+	FMOVQ	2176(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x6e24ddc0 // fmul v0.4s, v14.4s, v4.4s
+	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
+	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
+	WORD	$0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	ADD	R3<<0, R5, R0
+	FSTPQ	(F2, F1), 0(R0)
+	FSTPQ	(F0, F3), 0(R2)
+	FLDPQ	32(R2), (F14, F13)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V14.B16, V12.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	FMOVQ	1152(R1), F2
+	FMOVQ	1168(R1), F1
+	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
+	VBSL	V12.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	FMOVQ	1216(R1), F0
+	VAND	V0.B16, V12.B16, V1.B16
+	VAND	V0.B16, V11.B16, V0.B16
+	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
+	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
+	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
+	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
+	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
+	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
+	FMOVQ	1280(R1), F2
+	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
+	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
+	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
+	FMOVQ	1344(R1), F0
+	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
+	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
+	FMOVQ	384(R1), F6
+	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
+	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
+	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	1408(R1), F2
+	FMOVQ	1424(R1), F0
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1472(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1536(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1600(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	FMOVQ	1664(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
+	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
+	FMOVQ	1728(R1), F2
+	FMOVQ	1744(R1), F1
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1792(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1856(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1920(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	1984(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21fca2 // fdiv v2.4s, v5.4s, v1.4s
+	FLDPQ	768(R1), (F5, F1)
+	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
+	WORD	$0x4ea2d421 // fsub v1.4s, v1.4s, v2.4s
+	WORD	$0x4f2105c6 // sshr v6.4s, v14.4s, #31
+	VBSL	V5.B16, V0.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V1.B16, V2.B16, V5.B16
+	WORD	$0x6e26ddc2 // fmul v2.4s, v14.4s, v6.4s
+	WORD	$0x6e25dda1 // fmul v1.4s, v13.4s, v5.4s
+	FMOVQ	2176(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x6e24ddc0 // fmul v0.4s, v14.4s, v4.4s
+	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
+	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
+	WORD	$0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	FSTPQ	(F2, F1), 32(R0)
+	FSTPQ	(F0, F3), 32(R2)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
+// func geluTanhAndSlopeNEON(x *float32, y *float32, n int)
+TEXT ·geluTanhAndSlopeNEON(SB), NOSPLIT, $0-24
+	MOVD	$functionConstantsNEON<>(SB), R1
+	MOVD	x+0(FP), R6
+	MOVD	y+8(FP), R5
+	MOVD	n+16(FP), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F14, F13)
+	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
+	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
+	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V6.B16
+	VAND	V0.B16, V11.B16, V5.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V5.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V2.B16
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
+	FLDPQ	768(R1), (F7, F5)
+	FMOVQ	768(R1), F2
+	WORD	$0x4e22d486 // fadd v6.4s, v4.4s, v2.4s
+	WORD	$0x4e22d462 // fadd v2.4s, v3.4s, v2.4s
+	WORD	$0x6e26fce6 // fdiv v6.4s, v7.4s, v6.4s
+	WORD	$0x6e22fca5 // fdiv v5.4s, v5.4s, v2.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc67 // fmul v7.4s, v3.4s, v5.4s
+	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
+	VBSL	V6.B16, V4.B16, V3.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V5.B16, V7.B16, V2.B16
+	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
+	VBSL	V4.B16, V6.B16, V8.B16
+	VMOV	V8.B16, V4.B16
+	WORD	$0x4f21056a // sshr v10.4s, v11.4s, #31
+	VBSL	V7.B16, V5.B16, V10.B16
+	FMOVQ	0(R1), F5
+	VAND	V5.B16, V14.B16, V9.B16
+	VAND	V5.B16, V13.B16, V8.B16
+	FMOVQ	2240(R1), F7
+	FMOVQ	2256(R1), F6
+	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
+	VBSL	V9.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V9.B16
+	WORD	$0x6ea6e505 // fcmgt v5.4s, v8.4s, v6.4s
+	VBSL	V8.B16, V6.B16, V5.B16
+	VMOV	V5.B16, V8.B16
+	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
+	FMOVQ	2304(R1), F6
+	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
+	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	FMOVQ	2112(R1), F6
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
+	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
+	WORD	$0x6e2adc46 // fmul v6.4s, v2.4s, v10.4s
+	WORD	$0x6e24ddc4 // fmul v4.4s, v14.4s, v4.4s
+	WORD	$0x6e26dda6 // fmul v6.4s, v13.4s, v6.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
+	ADD	R3<<0, R5, R0
+	FSTPQ	(F1, F0), 0(R0)
+	FSTPQ	(F3, F2), 0(R2)
+	FLDPQ	32(R2), (F14, F13)
+	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
+	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
+	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V6.B16
+	VAND	V0.B16, V11.B16, V5.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	512(R1), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	576(R1), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	704(R1), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V5.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V0.B16, V3.B16, V2.B16
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
+	FLDPQ	768(R1), (F7, F5)
+	FMOVQ	768(R1), F2
+	WORD	$0x4e22d486 // fadd v6.4s, v4.4s, v2.4s
+	WORD	$0x4e22d462 // fadd v2.4s, v3.4s, v2.4s
+	WORD	$0x6e26fce6 // fdiv v6.4s, v7.4s, v6.4s
+	WORD	$0x6e22fca5 // fdiv v5.4s, v5.4s, v2.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc67 // fmul v7.4s, v3.4s, v5.4s
+	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
+	VBSL	V6.B16, V4.B16, V3.B16
+	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
+	VBSL	V5.B16, V7.B16, V2.B16
+	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
+	VBSL	V4.B16, V6.B16, V8.B16
+	VMOV	V8.B16, V4.B16
+	WORD	$0x4f21056a // sshr v10.4s, v11.4s, #31
+	VBSL	V7.B16, V5.B16, V10.B16
+	FMOVQ	0(R1), F5
+	VAND	V5.B16, V14.B16, V9.B16
+	VAND	V5.B16, V13.B16, V8.B16
+	FMOVQ	2240(R1), F7
+	FMOVQ	2256(R1), F6
+	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
+	VBSL	V9.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V9.B16
+	WORD	$0x6ea6e505 // fcmgt v5.4s, v8.4s, v6.4s
+	VBSL	V8.B16, V6.B16, V5.B16
+	VMOV	V5.B16, V8.B16
+	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
+	FMOVQ	2304(R1), F6
+	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
+	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	FMOVQ	2112(R1), F6
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
+	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
+	WORD	$0x6e2adc46 // fmul v6.4s, v2.4s, v10.4s
+	WORD	$0x6e24ddc4 // fmul v4.4s, v14.4s, v4.4s
+	WORD	$0x6e26dda6 // fmul v6.4s, v13.4s, v6.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
+	FSTPQ	(F1, F0), 32(R0)
+	FSTPQ	(F3, F2), 32(R2)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
 // func softplusNEON(x *float32, y *float32, n int, beta float32, threshold float32)
 TEXT ·softplusNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1

@@ -177,14 +177,15 @@ func (f *formula) decay(x reg.VecVirtual) reg.VecVirtual {
 	return e
 }
 
-func (f *formula) sigmoid(x reg.VecVirtual) reg.VecVirtual {
-	e := f.decay(x)
+func (f *formula) sigmoid(x reg.VecVirtual) reg.VecVirtual { return f.sigmoidFrom(x, f.decay(x)) }
+
+// sigmoidFrom is σ(x), given exp(−|x|).
+func (f *formula) sigmoidFrom(x, e reg.VecVirtual) reg.VecVirtual {
 	return f.over(f.BySign(x, e, f.load(1)), f.plus(e, f.Value(1)))
 }
 
-// sigmoids gives σ(x) and σ(−x), from 1/(1+e).
-func (f *formula) sigmoids(x reg.VecVirtual) (at, opposite reg.VecVirtual) {
-	e := f.decay(x)
+// sigmoids gives σ(x) and σ(−x), from 1/(1+e) with e = exp(−|x|).
+func (f *formula) sigmoids(x, e reg.VecVirtual) (at, opposite reg.VecVirtual) {
 	share := f.over(f.load(1), f.plus(e, f.Value(1)))
 	less := f.times(e, share)
 	return f.BySign(x, less, share), f.BySign(x, share, less)

@@ -39,8 +39,33 @@ func functions(a *isa.Asm) {
 	} {
 		f.binary(m.name, m.doc, m.of)
 	}
+	for _, m := range []struct {
+		name, doc string
+		of        func(x reg.VecVirtual) (y, slope reg.VecVirtual)
+	}{
+		{"siluAndSlope", "x·σ(x)", f.siluAndSlope},
+		{"geluAndSlope", "x·Φ(x)", f.geluAndSlope},
+		{"geluTanhAndSlope", "x·σ(2u(x))", f.geluTanhAndSlope},
+	} {
+		f.andSlope(m.name, m.doc, m.of)
+	}
 	f.softplus()
 	f.clipped()
+}
+
+// andSlope emits a function that leaves its slope in place of its argument. Both have the
+// bits of the function alone and of its gradient for dy = 1.
+func (f *formula) andSlope(name, doc string, of func(x reg.VecVirtual) (y, slope reg.VecVirtual)) {
+	f.Kernel(name, "func(x, y *float32, n int)", "computes y = "+doc+", and replaces x by the slope there. n is a multiple of 16.")
+	x, y := f.Gp("x"), f.Gp("y")
+	f.Blocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
+		v := f.Vec()
+		f.Move(isa.Offset(x, off, d), v)
+		value, slope := of(v)
+		f.Move(value, isa.Offset(y, off, d))
+		f.Move(slope, isa.Offset(x, off, d))
+	})
+	f.Ret()
 }
 
 // unary emits a function of one argument.
@@ -114,10 +139,16 @@ func (f *formula) gelu(x reg.VecVirtual) reg.VecVirtual {
 }
 
 func (f *formula) geluSlope(x reg.VecVirtual) reg.VecVirtual {
+	_, slope := f.geluAndSlope(x)
+	return slope
+}
+
+func (f *formula) geluAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
 	e, tail := f.normalTail(x)
 	share := f.BySign(x, tail, f.minus(f.load(1), tail))
+	y = f.times(x, share)
 	f.Mul(f.Value(0x1p-64/math.Sqrt(2*math.Pi)), e, e)
-	return f.plus(share, f.times(x, e))
+	return y, f.plus(share, f.times(x, e))
 }
 
 // The polynomial 2u(x) = x·(geluLinear + geluCube·x²) of GELU's tanh form.
@@ -134,8 +165,20 @@ func (f *formula) cubic(x reg.VecVirtual) reg.VecVirtual {
 }
 
 func (f *formula) geluTanhSlope(x reg.VecVirtual) reg.VecVirtual {
+	u := f.cubic(x)
+	return f.geluTanhSlopeFrom(x, u, f.decay(u))
+}
+
+func (f *formula) geluTanhAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
+	u := f.cubic(x)
+	e := f.decay(u)
+	return f.times(x, f.sigmoidFrom(u, e)), f.geluTanhSlopeFrom(x, u, e)
+}
+
+// geluTanhSlopeFrom is the slope, given 2u(x) and exp(−|2u(x)|).
+func (f *formula) geluTanhSlopeFrom(x, u, e reg.VecVirtual) reg.VecVirtual {
 	const bound = 32
-	at, opposite := f.sigmoids(f.cubic(x))
+	at, opposite := f.sigmoids(u, e)
 	size := f.size(x, bound)
 	slope := f.times(f.times(size, size), f.Value(3*geluCube))
 	f.Add(f.Value(geluLinear), slope, slope)
@@ -144,7 +187,17 @@ func (f *formula) geluTanhSlope(x reg.VecVirtual) reg.VecVirtual {
 }
 
 func (f *formula) siluSlope(x reg.VecVirtual) reg.VecVirtual {
-	at, opposite := f.sigmoids(x)
+	return f.siluSlopeFrom(x, f.decay(x))
+}
+
+func (f *formula) siluAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
+	e := f.decay(x)
+	return f.times(x, f.sigmoidFrom(x, e)), f.siluSlopeFrom(x, e)
+}
+
+// siluSlopeFrom is the slope, given exp(−|x|).
+func (f *formula) siluSlopeFrom(x, e reg.VecVirtual) reg.VecVirtual {
+	at, opposite := f.sigmoids(x, e)
 	return f.times(at, f.plus(f.times(x, opposite), f.Value(1)))
 }
 
