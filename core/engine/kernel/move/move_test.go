@@ -1,7 +1,6 @@
 package move
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 )
@@ -54,7 +53,7 @@ func TestRows(t *testing.T) {
 	dst, src := []byte("..........."), []byte("abcdefgh")
 	Rows(3, 2, dst[1:], 4, src, 3)
 	Rows(2, 1, dst, 5, nil, 0)
-	if want := "\x00ab..\x00e..gh"; fmt.Sprintf("%s", dst) != want {
+	if want := "\x00ab..\x00e..gh"; string(dst) != want {
 		t.Errorf("%q, want %q", dst, want)
 	}
 }
