@@ -87,6 +87,9 @@ var nets = []model{
 			reads(of("concat")[0], "4", "0"), {Type: "permute", Args: op.Args{"dims": []int{0, 2, 3, 1}}}, linearTo(5), {Type: "reshape", Args: op.Args{"shape": []int{27, 15}}}, linearTo(4)},
 		of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
 	{"reshaped", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 1, true), {Type: "maxpool2d", Args: op.Args{"kernel_size": square(2)}}, {Type: "reshape", Args: op.Args{"shape": []int{16, 2, 2}}}, conv(6, 3, 1, true)}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, thumbs, class},
+	{"attention", nn.Config{Layers: join(
+		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "residual", Layers: join([]nn.LayerConfig{{Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}, linearTo(16),
+			{Type: "attention", Args: op.Args{"heads": 4, "kv_heads": 2, "causal": true, "rope_theta": 1e4, "dropout": 0.1}}, linearTo(8)})}}, of("flatten"), []nn.LayerConfig{linearTo(10)})}, words, class},
 	{"pointwise", nn.Config{Layers: pointwiseLayers()}, thumbs, class},
 	{"regression", nn.Config{Layers: join([]nn.LayerConfig{conv(4, 3, 2, true), {Type: "avgpool2d", Args: op.Args{"kernel_size": square(2)}}}, of("relu", "flatten"), []nn.LayerConfig{linearTo(3)}), Loss: "mse"}, thumbs, numbers},
 }

@@ -31,13 +31,18 @@ func init() {
 var dropoutP = Key{Name: "p", Kind: Float, Default: 0.5, Range: [2]float64{0, 1}, Doc: "probability; default 0.5"}
 
 func buildDropout(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
-	var before uint64
+	return s.apply(Dropout, DropoutAttr{P: a.float(dropoutP), Layer: s.randomLayer()}, x)
+}
+
+// randomLayer is the random stream of a layer that is about to be added: the
+// number of those before it that draw numbers.
+func (s *Site) randomLayer() (before uint64) {
 	for _, n := range s.G.Nodes {
-		if n.Op == Dropout {
+		if definitions[n.Op].Random {
 			before++
 		}
 	}
-	return s.apply(Dropout, DropoutAttr{P: a.float(dropoutP), Layer: before}, x)
+	return before
 }
 
 // dropoutOutputs gives y, and the mask.

@@ -107,6 +107,10 @@ var gradCases = map[string]gradCase{
 	"permute and reshape": {layers: layers{conv(4, 3), with(layer("permute"), op.Args{"dims": []int{0, 2, 3, 1}}), linear(3), with(layer("permute"), op.Args{"dims": []int{0, 3, 1, 2}}),
 		with(layer("reshape"), op.Args{"shape": []int{6, -1}}), linear(5), with(layer("permute"), op.Args{"dims": []int{0, 2, 1}}), linear(2),
 		with(layer("reshape"), op.Args{"shape": []int{1, 10, 1}}), with(layer("permute"), op.Args{"dims": []int{0, 3, 2, 1}}), layer("flatten"), linear(10)}},
+	"attention": {layers: layers{with(layer("reshape"), op.Args{"shape": []int{10, 6}}), linear(24), with(layer("attention"), op.Args{"heads": 2, "causal": true}), linear(8),
+		{Type: "attention", Args: op.Args{"heads": 2, "kv_heads": 1, "dropout": 0.2, "rope_theta": 100.0}}, layer("flatten"), linear(10)}},
+	"grouped attention": {layers: layers{named("x", with(layer("reshape"), op.Args{"shape": []int{10, 6}})), named("q", linear(8)), reads(named("k", linear(4)), "x"), reads(named("v", linear(4)), "x"),
+		reads(with(layer("attention"), op.Args{"heads": 4, "kv_heads": 2, "causal": true, "rope_theta": 10000.0}), "q", "k", "v"), layer("flatten"), linear(10)}},
 	"mse": {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }
 

@@ -193,6 +193,8 @@ func param(a any) unsafe.Pointer {
 		return unsafe.Pointer(&v)
 	case library.Geometry:
 		return unsafe.Pointer(&v)
+	case attentionHeads:
+		return unsafe.Pointer(&v)
 	case normTargets:
 		return unsafe.Pointer(&v)
 	}

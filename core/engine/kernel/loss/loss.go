@@ -32,7 +32,7 @@ func SoftmaxCrossEntropy[T kernel.Float](rows, classes int, logits []T, target [
 				panic(fmt.Sprintf("loss.SoftmaxCrossEntropy: row %d has target %d, outside [0, %d)", r, t, classes))
 			}
 			counted++
-			peak := largest(x)
+			peak := Largest(x)
 			if isArgmax(x, int(t), peak) {
 				correct++
 			}
@@ -56,7 +56,7 @@ func crossEntropyRow[T kernel.Float](x []T, peak T, target int, smoothing float6
 		}
 		mean /= classes
 	}
-	sum := expSum(x, peak, dx)
+	sum := ExpSum(x, peak, dx)
 	logSum := math.Log(sum)
 	loss := (1 - smoothing) * (logSum - wanted)
 	if smoothing != 0 {

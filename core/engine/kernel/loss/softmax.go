@@ -7,8 +7,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// largest is the largest of x that is not NaN, or −∞.
-func largest[T kernel.Float](x []T) T {
+// Largest is the largest of x that is not NaN, or −∞.
+func Largest[T kernel.Float](x []T) T {
 	if kernel.Vectors[T](len(x)) {
 		groups, full, tail := kernel.Octets(len(x))
 		return T(vecLargest(groups, full, tail, kernel.Ptr32(x)))
@@ -22,9 +22,9 @@ func largest[T kernel.Float](x []T) T {
 	return top
 }
 
-// expSum is Σexp(x−peak), and stores each exponential in y if that is not nil.
+// ExpSum is Σexp(x−peak), and stores each exponential in y if that is not nil.
 // Float32 ones add up as vectors do: eight sums of every eighth.
-func expSum[T kernel.Float](x []T, peak T, y []T) float64 {
+func ExpSum[T kernel.Float](x []T, peak T, y []T) float64 {
 	if kernel.Vectors[T](len(x)) {
 		groups, full, tail := kernel.Octets(len(x))
 		return vecExpSum(groups, full, tail, kernel.Ptr32(x), float64(peak), kernel.Ptr32(y))

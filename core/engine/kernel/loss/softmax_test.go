@@ -10,13 +10,13 @@ import (
 // The parts of a softmax give the bits of the reference.
 func TestSoftmaxBits(t *testing.T) {
 	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
-		"expSum":      func(a, _, dst []float32) { expSum(a, 0.5, dst) },
+		"expSum":      func(a, _, dst []float32) { ExpSum(a, 0.5, dst) },
 		"softmaxGrad": func(_, _, dst []float32) { softmaxGrad(dst, 1.7, 0.1, 0.3) },
 	})
 }
 
 func TestExpSumRounds(t *testing.T) {
-	kerneltest.IsRounded(t, "exp", func(x, y []float32) { expSum(x, 0, y) }, math.Exp)
+	kerneltest.IsRounded(t, "exp", func(x, y []float32) { ExpSum(x, 0, y) }, math.Exp)
 }
 
 // Rows of any length give the same loss and gradient, bit for bit, at every level.
@@ -51,8 +51,8 @@ func TestLargest(t *testing.T) {
 			for _, v := range []float32{x[0], float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 				x[n/2] = v
 				var want float32
-				kerneltest.Reference(func() { want = largest(x) })
-				if got := largest(x); got != want {
+				kerneltest.Reference(func() { want = Largest(x) })
+				if got := Largest(x); got != want {
 					t.Errorf("of %d with %v in the middle it is %v, want %v", n, v, got, want)
 				}
 			}

@@ -27,10 +27,15 @@ func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 // on (seed, stream, i) alone: however the work is split, the mask is the same.
 // The counter is (i/4, stream), the key the seed, and i%4 picks the word.
 func DropoutMask(seed, stream uint64, p float64, mask []uint8) {
+	DropoutMaskFrom(seed, stream, p, 0, mask)
+}
+
+// DropoutMaskFrom is DropoutMask for the values from index first on, a multiple of 4.
+func DropoutMaskFrom(seed, stream uint64, p float64, first uint64, mask []uint8) {
 	drop := uint64(p * (1 << 32)) // words below are dropped
 	key := [2]uint32{uint32(seed), uint32(seed >> 32)}
 	for i := 0; i < len(mask); i += 4 {
-		block := uint64(i / 4)
+		block := first/4 + uint64(i/4)
 		words := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(stream), uint32(stream >> 32)}, key)
 		for j := range min(4, len(mask)-i) {
 			mask[i+j] = 0
