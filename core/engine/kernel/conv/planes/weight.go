@@ -10,7 +10,6 @@ import (
 // dotsOut is how dy is read for the gradient of weights: from its place, where rows are whole
 // vectors, and else from a frame as wide as that of x.
 type dotsOut struct {
-	p      *geometry.Shape
 	f      *planeFrame
 	h, w   int
 	lanes  int
@@ -20,7 +19,7 @@ type dotsOut struct {
 }
 
 func newDotsOut(p *geometry.Shape, f *planeFrame) dotsOut {
-	o := dotsOut{p: p, f: f, h: p.OutH(), w: p.OutW(), lanes: kernel.Lanes()}
+	o := dotsOut{f: f, h: p.OutH(), w: p.OutW(), lanes: kernel.Lanes()}
 	o.framed = o.w%narrow > 0
 	all := o.w
 	if o.framed {
@@ -41,7 +40,7 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	f, taps, plane := inputFrame(p), p.R*p.S, p.OutH()*p.OutW()
 	o := newDotsOut(p, &f)
 	f.prepare(p.C*p.H*p.W, p.W)
-	scratch = o.listCalls(scratch)
+	o.calls, scratch = f.dotsCalls(p, scratch)
 	frame, grads := scratch[:f.elems()], scratch[f.elems():][:o.h*o.line()]
 	clear(frame)
 	clear(grads)
@@ -80,10 +79,9 @@ type dotsCall struct {
 
 const dotsCallElems = int(unsafe.Sizeof(dotsCall{}) / 4)
 
-// listCalls fills calls, for which there is room in scratch.
-func (o *dotsOut) listCalls(scratch []float32) []float32 {
-	p := o.p
-	o.calls = unsafe.Slice((*dotsCall)(unsafe.Pointer(&scratch[0])), p.R*p.S)[:0]
+// dotsCalls lists them in scratch.
+func (f *planeFrame) dotsCalls(p *geometry.Shape, scratch []float32) (calls []dotsCall, rest []float32) {
+	calls = unsafe.Slice((*dotsCall)(unsafe.Pointer(&scratch[0])), p.R*p.S)[:0]
 	for a := range p.StrideH {
 		h := filterRows(p, a)
 		for done := 0; done < h.N; {
@@ -96,14 +94,14 @@ func (o *dotsOut) listCalls(scratch []float32) []float32 {
 			for s := 0; s < p.S; s += int(c.views) {
 				c.dw, c.views = int32(first*p.S+s), int32(min(planeViews[c.height-1], p.S-s))
 				for i := range c.x {
-					c.x[i] = int32(o.f.at(first*p.DilationH(), (s+min(i, int(c.views)-1))*p.DilationW()))
+					c.x[i] = int32(f.at(first*p.DilationH(), (s+min(i, int(c.views)-1))*p.DilationW()))
 				}
-				o.calls = append(o.calls, c)
+				calls = append(calls, c)
 			}
 			done += int(c.height)
 		}
 	}
-	return scratch[p.R*p.S*dotsCallElems:]
+	return calls, scratch[p.R*p.S*dotsCallElems:]
 }
 
 // columns adds the sums of every tap to dw, from images of dy whose rows lie line elements apart.
