@@ -10,13 +10,13 @@ import (
 
 func init() {
 	scratch := func(s *plan.Step, _ int) int { return gemm.GemmScratch(product(s)) }
-	forward := implementation{f32: bindLinear[float32], f64: bindLinear[float64], bf16: nativeLinear, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: scratch}
-	gradInput := implementation{f32: bindLinearGradInput[float32], f64: bindLinearGradInput[float64], bf16: nativeLinear, blocks: cuts{along: images, of: []int{0, 2, ^0}}, scratch: scratch}
+	forward := implementation{f32: bindLinear[float32], f64: bindLinear[float64], half: nativeLinear, blocks: cuts{along: images, of: []int{0, ^0}}, scratch: scratch}
+	gradInput := implementation{f32: bindLinearGradInput[float32], f64: bindLinearGradInput[float64], half: nativeLinear, blocks: cuts{along: images, of: []int{0, 2, ^0}}, scratch: scratch}
 	implement(op.Linear, forward)
 	implement(op.LinearReLU, forward)
 	implement(op.LinearGradInput, gradInput)
 	implement(op.LinearGradInputReLU, gradInput)
-	implement(op.LinearGradWeight, implementation{f32: bindLinearGradWeight[float32], f64: bindLinearGradWeight[float64], bf16: nativeLinear, blocks: cuts{along: images, of: []int{0, 1}}, scratch: scratch, sums: true})
+	implement(op.LinearGradWeight, implementation{f32: bindLinearGradWeight[float32], f64: bindLinearGradWeight[float64], half: nativeLinear, blocks: cuts{along: images, of: []int{0, 1}}, scratch: scratch, sums: true})
 	implement(op.LinearGradBias, implementation{f32: bindLinearGradBias[float32], f64: bindLinearGradBias[float64], blocks: cuts{along: images, of: []int{0}}, sums: true})
 }
 
@@ -95,7 +95,7 @@ func bindLinearGradBias[T kernel.Float](b *binder[T]) job {
 
 func nativeLinear(s *plan.Step) native {
 	m, n, k := product(s)
-	if !isBF16(s.In[1]) {
+	if !kernel.HasBF16Products() || !isBF16(s.In[0]) || !isBF16(s.In[1]) {
 		return native{}
 	}
 	if s.Op == op.LinearGradWeight {

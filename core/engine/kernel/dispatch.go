@@ -21,9 +21,10 @@ const (
 	AVX2             // 256-bit vectors, FMA3 and F16C
 	AVX512           // 512-bit vectors: F, BW, DQ and VL
 	AVX512BF16       // AVX512, and products of bfloat16 for kernels that read it
+	NEONBF16         // NEON, and products of pairs of bfloat16 (FEAT_BF16)
 )
 
-var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16"}
+var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16", NEONBF16: "neonbf16"}
 
 // String is the level's name in EnvCPU.
 func (l Level) String() string { return levelNames[l] }
@@ -32,11 +33,22 @@ func (l Level) String() string { return levelNames[l] }
 const EnvCPU = "TRAINCTL_CPU"
 
 // chosen and activeErr are written before main starts; active and bf16Dots by
-// tests too. Float32 kernels know nothing above AVX512.
+// tests too.
 var (
 	chosen, activeErr = resolve(os.Getenv(EnvCPU), available())
-	active, bf16Dots  = min(chosen, AVX512), chosen == AVX512BF16
+	active, bf16Dots  = chosen.float32()
 )
+
+// float32 is the level of float32 kernels, and whether there are products of bfloat16 besides.
+func (l Level) float32() (level Level, dots bool) {
+	switch l {
+	case AVX512BF16:
+		return AVX512, true
+	case NEONBF16:
+		return NEON, true
+	}
+	return l, false
+}
 
 // Active is the level that this process uses, or the error that the first
 // kernel would panic with: EnvCPU asks for what this CPU does not have.
@@ -62,7 +74,7 @@ func resolve(want string, have []Level) (Level, error) {
 // for tests and measurements of the levels below the best: no kernel may run meanwhile.
 func Force(l Level) (restore func()) {
 	level, dots := active, bf16Dots
-	active, bf16Dots = min(l, AVX512), l == AVX512BF16
+	active, bf16Dots = l.float32()
 	return func() { active, bf16Dots = level, dots }
 }
 
@@ -82,6 +94,10 @@ func Wide() bool { return active == AVX512 }
 // the active level. Plain Go does the same elsewhere, slower than widening to
 // float32, which is what the CPU device does then.
 func HasBF16() bool { return Current() == AVX512 && bf16Dots }
+
+// HasBF16Products reports whether there are matrix products of bfloat16 that need no
+// widening at the active level.
+func HasBF16Products() bool { return Current() > Generic && bf16Dots }
 
 // HasVectors reports whether T has vector kernels at the active level.
 func HasVectors[T Float]() bool { return Is32[T]() && Current() != Generic }

@@ -1,4 +1,9 @@
 package kernel
 
-// available is the same everywhere: every arm64 that Go runs on has NEON.
-func available() []Level { return []Level{NEON, Generic} }
+// available is the same everywhere but for FEAT_BF16: every arm64 that Go runs on has NEON.
+func available() []Level {
+	if hasBF16() {
+		return []Level{NEONBF16, NEON, Generic}
+	}
+	return []Level{NEON, Generic}
+}

@@ -10,7 +10,8 @@ import (
 // Products of bfloat16 matrices with float32 sums, two to a lane: VDPBF16PS adds
 // x[2l]·y[2l] + x[2l+1]·y[2l+1] to a float32. It takes subnormal numbers for
 // zeros and rounds each sum to nearest even without regard for MXCSR, which
-// moves a result by less than 2⁻¹²⁶ for each product.
+// moves a result by less than 2⁻¹²⁶ for each product. NEON's BFDOT does the same, but rounds
+// the sum of both products, and then that with the float32, to odd.
 //
 // A packed panel holds pairs of bfloat16 where Gemm's holds float32, so that the
 // micro-kernels of both differ in one instruction (gen/gemm/gemm.go).
@@ -36,7 +37,7 @@ func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16,
 		}
 		return
 	}
-	if !kernel.HasBF16() {
+	if !kernel.HasBF16Products() {
 		gemmWidened(transA, transB, m, n, k, a, lda, b, ldb, c, ldc, scratch, accumulate)
 		return
 	}
@@ -55,7 +56,7 @@ func GemmBF16(transA, transB bool, m, n, k int, a []uint16, lda int, b []uint16,
 
 // GemmBF16Scratch is the number of scratch elements that GemmBF16 needs for these dimensions.
 func GemmBF16Scratch(m, n, k int) int {
-	if !kernel.HasBF16() {
+	if !kernel.HasBF16Products() {
 		return m*k + k*n + GemmScratch(m, n, k)
 	}
 	return GemmScratch(m, n, kernel.CeilDiv(k, 2))
@@ -100,7 +101,7 @@ type gemmPairs struct {
 
 // run is gemmCall.run over pairs.
 func (g *gemmPairs) run(scratch []float32) {
-	s, pairs := TileShapes[kernel.AVX512], kernel.CeilDiv(g.k, 2)
+	s, pairs := TileShapes[kernel.Current()], kernel.CeilDiv(g.k, 2)
 	height := EvenRows(g.m, s.Rows)
 	mc := min(g.m, blockM/height*height)
 	depth := EvenRows(pairs, BlockK)
@@ -110,10 +111,10 @@ func (g *gemmPairs) run(scratch []float32) {
 		nc := min(blockN, g.n-j)
 		for l := 0; l < pairs; l += depth {
 			kc := min(depth, pairs-l)
-			g.b.pack(j, 2*l, nc, g.k, kc, s.cols, packedB)
+			g.b.pack(s, j, 2*l, nc, g.k, kc, s.cols, packedB)
 			for i := 0; i < g.m; i += mc {
 				rows := min(mc, g.m-i)
-				g.a.pack(i, 2*l, rows, g.k, kc, height, packedA)
+				g.a.pack(s, i, 2*l, rows, g.k, kc, height, packedA)
 				g.block(s, rows, nc, kc, height, packedA, packedB, g.c[i*g.ldc+j:], g.add || l > 0)
 			}
 		}
@@ -127,7 +128,7 @@ func (g *gemmPairs) block(s TileShape, m, n, pairs, height int, a, b, c []float3
 		for i := 0; i < m; i += height {
 			rows := min(height, m-i)
 			t := Tile{
-				K: pairs, A: &a[i*pairs], B0: &b[j*pairs], B1: &b[j*pairs+s.Lanes], Off: &pairOffsets[0],
+				K: pairs, A: &a[i*pairs], B0: &b[j*pairs], B1: &b[j*pairs+s.Lanes], Off: &pairOffsets[kernel.Current()][0],
 				C0: &c[i*g.ldc+j], C1: &c[i*g.ldc+j], Ldc: 4 * g.ldc, N0: kernel.FirstLanes(min(cols, s.Lanes)), N1: kernel.FirstLanes(max(cols-s.Lanes, 0)),
 			}
 			if cols > s.Lanes {
@@ -141,40 +142,42 @@ func (g *gemmPairs) block(s TileShape, m, n, pairs, height int, a, b, c []float3
 	}
 }
 
-// pairOffsets are the byte offsets of the rows of a packed panel of B.
-var pairOffsets = func() (t [BlockK]int32) {
-	for i := range t {
-		t[i] = int32(4 * TileShapes[kernel.AVX512].cols * i)
+// pairOffsets are the byte offsets of the rows of a packed panel of B at each level.
+var pairOffsets = func() (t [len(TileShapes)][BlockK]int32) {
+	for level := range t {
+		for i := range t[level] {
+			t[level][i] = int32(4 * TileShapes[level].cols * i)
+		}
 	}
 	return t
 }()
 
 // pack copies rows [i, i+m) of columns from l on, as panels of height rows: pairs
-// groups of one pair of neighbours in a row per row. Beyond column k are zeros. A panel of 32
-// rows is filled up; others are as high as the rows that are left.
-func (a matrix16) pack(i, l, m, k, pairs, height int, dst []float32) {
+// groups of one pair of neighbours in a row per row. Beyond column k are zeros. A panel as
+// high as the tile is wide is filled up; others are as high as the rows that are left.
+func (a matrix16) pack(s TileShape, i, l, m, k, pairs, height int, dst []float32) {
 	for p := 0; p < m; p += height {
 		rows := min(height, m-p)
 		step := rows
-		if height == maxTileCols {
+		if height == s.cols {
 			step = height
 		}
-		for half := 0; half < rows; half += kernel.Block {
-			a.packLanes(i+p+half, l, min(kernel.Block, rows-half), k, pairs, step, dst[p*pairs+half:])
+		for part := 0; part < rows; part += s.Lanes {
+			a.packLanes(i+p+part, l, min(s.Lanes, rows-part), k, pairs, step, dst[p*pairs+part:])
 		}
 	}
 }
 
-// packLanes copies up to 16 rows of pairs, step pairs apart. Its last store may reach
-// 15 pairs beyond them.
+// packLanes copies up to a vector of rows of pairs, step pairs apart. Its last store may
+// reach a vector less one pair beyond them.
 func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {
 	full := min(pairs, (k-l)/2)
 	if full > 0 {
 		from := &a.data[i*a.row+l*a.col]
 		if a.col == 1 {
-			vecPackAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, kernel.FirstLanes((full-1)%kernel.Block+1), &dst[0], 4*step)
+			vecPackAcross(rows, (*float32)(unsafe.Pointer(from)), 2*a.row, full, kernel.FirstLanes((full-1)%kernel.Lanes()+1), &dst[0], 4*step)
 		} else {
-			PackPairs(full, from, &a.data[i*a.row+(l+1)*a.col], 4*a.col, kernel.FirstLanes(rows), &dst[0], 4*step)
+			PackPairs(full, from, &a.data[i*a.row+(l+1)*a.col], 4*a.col, rows, &dst[0], 4*step)
 		}
 	}
 	if full < pairs { // an odd last column has a zero for its neighbour

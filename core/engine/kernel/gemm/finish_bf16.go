@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -75,9 +77,12 @@ func (f *FinishBF16) rows(m, n int, x []float32, y []uint16, ldy int) {
 		if f.Gate != nil {
 			gate = f.Gate[i*ldy:][:n]
 		}
-		if kernel.HasBF16() {
+		switch {
+		case kernel.HasBF16():
 			f.vectorRow(from, gate, to)
-		} else {
+		case gate == nil && kernel.HasBF16Products():
+			f.narrowRow(from, to)
+		default:
 			f.row(from, gate, to)
 		}
 	}
@@ -99,6 +104,28 @@ func (f *FinishBF16) row(x []float32, gate, y []uint16) {
 			}
 		}
 		y[j] = kernel.RoundBF16(v)
+	}
+}
+
+// narrowRow is row without a gate with the kernels for float32.
+func (f *FinishBF16) narrowRow(x []float32, y []uint16) {
+	var room [256]float32
+	bias := f.Bias
+	for len(x) > 0 {
+		part := room[:copy(room[:], x)]
+		if bias != nil {
+			elementwise.AddTo(part, bias[:len(part)])
+			bias = bias[len(part):]
+		}
+		if f.ReLU {
+			elementwise.ReLU(part, part)
+		}
+		for i, bits := range tensor.View[uint32](tensor.Bytes(part)) { // subnormal numbers become zeros
+			normal := int32(bits&0x7f800000+0x7f800000) >> 31
+			part[i] = math.Float32frombits(bits & (uint32(normal) | 1<<31))
+		}
+		convert.Narrow(tensor.BF16, tensor.Bytes(y[:len(part)]), part)
+		x, y = x[len(part):], y[len(part):]
 	}
 }
 

@@ -2,10 +2,10 @@ package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// PackPairs interleaves the lanes of n of pairs of rows; stride, between pairs, and step
-// are bytes.
-func PackPairs(pairs int, even, odd *uint16, stride int, n kernel.Mask, dst *float32, step int) {
-	packPairsBF16(pairs, even, odd, stride, uintptr(n), dst, step)
+// PackPairs interleaves the first n elements of pairs of rows; stride, between pairs, and step
+// are bytes. A whole vector is written.
+func PackPairs(pairs int, even, odd *uint16, stride, n int, dst *float32, step int) {
+	packPairsBF16(pairs, even, odd, stride, uintptr(kernel.FirstLanes(n)), dst, step)
 }
 
 // runPairTile computes a tile of the given height from pairs of bfloat16.

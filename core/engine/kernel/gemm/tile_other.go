@@ -1,12 +1,11 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// PackPairs interleaves the lanes of n of pairs of rows; stride, between pairs, and step
-// are bytes.
-func PackPairs(pairs int, even, odd *uint16, stride int, n kernel.Mask, dst *float32, step int) {
+// PackPairs has no version here.
+func PackPairs(pairs int, even, odd *uint16, stride, n int, dst *float32, step int) {
 	kernel.NoVectors()
 }
 

@@ -39,6 +39,12 @@ func main() {
 	flag.Parse()
 	calls := choices{}
 	for _, f := range families {
+		if slices.Contains(f.ISAs, isa.NEONBF16) {
+			if err := compileNEON(f, isa.NEONBF16, *out); err != nil {
+				log.Fatalf("%s/%s for arm64: %v", f.Folder, f.Name, err)
+			}
+			continue
+		}
 		if err := write(f, *out, calls); err != nil {
 			log.Fatalf("%s/%s: %v", f.Folder, f.Name, err)
 		}

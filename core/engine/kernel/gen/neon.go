@@ -18,8 +18,13 @@ func writeNEON(f isa.Family, dir string) error {
 	if !slices.Contains(f.ISAs, isa.AVX2) {
 		return nil
 	}
+	return compileNEON(f, isa.NEON, dir)
+}
+
+// compileNEON writes them for one level of arm64.
+func compileNEON(f isa.Family, level isa.ISA, dir string) error {
 	ctx := build.NewContext()
-	f.Emit(&isa.Asm{Context: ctx, ISA: isa.NEON})
+	f.Emit(&isa.Asm{Context: ctx, ISA: level})
 	file, err := ctx.Result()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -50,7 +51,10 @@ func NeedBF16(t testing.TB) {
 // vectors if this CPU has those. What lies between widens to float32 as plain Go does.
 func AtBF16Levels(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, l := range []kernel.Level{kernel.Generic, kernel.AVX512BF16} {
+	for _, l := range []kernel.Level{kernel.Generic, kernel.AVX512BF16, kernel.NEONBF16} {
+		if arm := runtime.GOARCH == "arm64"; l == kernel.AVX512BF16 && arm || l == kernel.NEONBF16 && !arm {
+			continue
+		}
 		t.Run(l.String(), func(t *testing.T) {
 			if !slices.Contains(kernel.Available(), l) {
 				t.Skipf("this CPU has no %v", l)

@@ -231,7 +231,7 @@ func (c *callBF16) pairRows(rows int, even, odd []uint16, to int) {
 		if odd != nil {
 			b = &odd[col]
 		}
-		gemm.PackPairs(rows, a, b, 2*c.W, kernel.FirstLanes(min(kernel.Block, c.W-col)), &c.image[to+col], 4*c.Width)
+		gemm.PackPairs(rows, a, b, 2*c.W, min(kernel.Block, c.W-col), &c.image[to+col], 4*c.Width)
 	}
 }
 

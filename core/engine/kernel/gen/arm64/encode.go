@@ -71,6 +71,8 @@ var ops = map[string]op{
 	"sqxtun 4h": {0x2e612800, "4h/4s", ""}, "sqxtun2 8h": {0x6e612800, "8h/4s", ""},
 	"sqxtun 8b": {0x2e212800, "8b/8h", ""}, "sqxtun2 16b": {0x6e212800, "16b/8h", ""},
 	"xtn 2s": {0x0ea12800, "2s/2d", ""},
+
+	"bfdot 4s": {0x6e40fc00, "4s/8h", ""}, // of FEAT_BF16
 }
 
 // neon emits an instruction of ops; the first register is the destination, which some
@@ -96,7 +98,7 @@ func (c *code) neon(name string, regs ...Reg) {
 
 // readsDestination are the instructions that keep or add to what is in the destination.
 var readsDestination = map[string]bool{
-	"fmla": true, "fmls": true, "mla": true, "bsl": true, "fcvtn2": true, "sqxtun2": true,
+	"fmla": true, "fmls": true, "mla": true, "bfdot": true, "bsl": true, "fcvtn2": true, "sqxtun2": true,
 }
 
 // goSpelling has the sources first, in reverse.
@@ -128,10 +130,14 @@ func (c *code) word(bits uint32, text string, regs ...Reg) {
 	c.add(inst{text: text, regs: regs, defs: regs[:1], uses: regs[1:], falls: true, encoding: &encoding{bits, registerFields[:len(regs)]}})
 }
 
-// byElement emits d = d ± n·m[0], or n·m[0], of float32.
+// byElement emits d = d ± n·m[0], or n·m[0], of float32; bfdot of pairs of bfloat16.
 func (c *code) byElement(mnemonic string, d, n, m Reg) {
-	bits := map[string]uint32{"fmla": 0x4f801000, "fmls": 0x4f805000, "fmul": 0x4f809000}[mnemonic]
-	i := inst{text: mnemonic + " v{0}.4s, v{1}.4s, v{2}.s[0]", regs: []Reg{d, n, m}, defs: []Reg{d}, uses: []Reg{n, m}, falls: true, encoding: &encoding{bits, registerFields}}
+	bits := map[string]uint32{"fmla": 0x4f801000, "fmls": 0x4f805000, "fmul": 0x4f809000, "bfdot": 0x4f40f000}[mnemonic]
+	operands := " v{0}.4s, v{1}.4s, v{2}.s[0]"
+	if mnemonic == "bfdot" {
+		operands = " v{0}.4s, v{1}.8h, v{2}.2h[0]"
+	}
+	i := inst{text: mnemonic + operands, regs: []Reg{d, n, m}, defs: []Reg{d}, uses: []Reg{n, m}, falls: true, encoding: &encoding{bits, registerFields}}
 	if mnemonic != "fmul" {
 		i.uses = i.regs
 	}

@@ -23,7 +23,7 @@ func everyWord() []inst {
 		}
 		c.neon(name, regs[:n]...)
 	}
-	for _, name := range []string{"fmla", "fmls", "fmul"} {
+	for _, name := range []string{"fmla", "fmls", "fmul", "bfdot"} {
 		c.byElement(name, regs[0], regs[1], regs[2])
 	}
 	for _, name := range []string{"shl", "ushr", "sshr"} {

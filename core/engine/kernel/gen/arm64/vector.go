@@ -34,7 +34,7 @@ var logic = map[string]string{
 var broadcasts = map[string]byte{"VBROADCASTSS": 's', "VPBROADCASTD": 's', "VBROADCASTSD": 'd', "VPBROADCASTQ": 'd'}
 
 // byElement are those that NEON has with a scalar for one of the sources.
-var byElement = map[string]string{"VFMADD231PS": "fmla", "VFNMADD231PS": "fmls", "VMULPS": "fmul"}
+var byElement = map[string]string{"VFMADD231PS": "fmla", "VFNMADD231PS": "fmls", "VMULPS": "fmul", "VDPBF16PS": "bfdot"}
 
 // fused are multiply-adds; the digits say which operands are multiplied, and which is added.
 var fused = map[string]struct {
@@ -43,6 +43,7 @@ var fused = map[string]struct {
 }{
 	"VFMADD231PS": {"fmla 4s", "231"}, "VFNMADD231PS": {"fmls 4s", "231"}, "VFMADD213PS": {"fmla 4s", "213"}, "VFNMADD213PS": {"fmls 4s", "213"},
 	"VFMADD132PS": {"fmla 4s", "132"},
+	"VDPBF16PS":   {"bfdot 4s", "231"},
 	"VFMADD231PD": {"fmla 2d", "231"}, "VFNMADD231PD": {"fmls 2d", "231"}, "VFMADD213PD": {"fmla 2d", "213"}, "VFNMADD213PD": {"fmls 2d", "213"},
 	"VFMADD132PD": {"fmla 2d", "132"},
 }

@@ -9,6 +9,7 @@ var Families = []isa.Family{
 	{Folder: "gemm", Name: "product", Emit: product, ISAs: isa.Each},
 	{Folder: "gemm", Name: "bf16_tile", Emit: bf16Gemm, ISAs: isa.BF16},
 	{Folder: "gemm", Name: "bf16_finish", Emit: bf16Finish, ISAs: isa.BF16, Choose: true},
+	{Folder: "gemm", Name: "bfdot_tile", Emit: bfdotGemm, ISAs: isa.BFDOT},
 }
 
 // Layouts are the structs that these kernels read.

@@ -37,7 +37,7 @@ func (a *Asm) roundTwo(low, high, dst reg.VecVirtual) {
 
 // MulAdd is acc += x·y in the isa's own products.
 func (a *Asm) MulAdd(x, y, acc reg.VecVirtual) {
-	if a.ISA == AVX512BF16 {
+	if a.ISA == AVX512BF16 || a.ISA == NEONBF16 {
 		a.dotPairs(x, y, acc)
 		return
 	}

@@ -17,6 +17,7 @@ var (
 	Wide   = []ISA{AVX512}     // needs more registers than AVX2 has
 	Narrow = []ISA{AVX2}       // replaces a wide one there
 	BF16   = []ISA{AVX512BF16} // multiplies bfloat16
+	BFDOT  = []ISA{NEONBF16}   // does so on arm64
 )
 
 // Field is a field of a struct, and the offset at which the assembly reads it.

@@ -104,6 +104,10 @@ var NotForNEON = []string{"tapSums3x2"}
 // for NEON.
 var NEON = AVX2.as("NEON")
 
+// NEONBF16 is NEON with FEAT_BF16: its products are of pairs of bfloat16. Only its own
+// families are written for it.
+var NEONBF16 = AVX2.as("NEONBF16")
+
 func (v ISA) as(name string) ISA {
 	v.Name = name
 	return v

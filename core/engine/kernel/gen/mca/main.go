@@ -24,12 +24,13 @@ import (
 type core struct {
 	name, cpu string
 	pipes     float64
+	bf16      bool // has FEAT_BF16
 }
 
 // LLVM models every core of Apple's as its first of 64 bits, with three pipes; M1 and
 // later have four.
 var cores = []core{
-	{"Neoverse N1", "neoverse-n1", 2}, {"Neoverse V1", "neoverse-v1", 4}, {"Neoverse V2", "neoverse-v2", 4}, {"Apple", "apple-m1", 3},
+	{"Neoverse N1", "neoverse-n1", 2, false}, {"Neoverse V1", "neoverse-v1", 4, true}, {"Neoverse V2", "neoverse-v2", 4, true}, {"Apple", "apple-m2", 3, true},
 }
 
 // kernels are functions by package, with what they are.
@@ -37,6 +38,7 @@ var kernels = []struct{ folder, function, what string }{
 	{"gemm", "along6x2NEON", "product, A's rows side by side"},
 	{"gemm", "across6x2NEON", "product, A's rows apart"},
 	{"gemm", "tile6NEON", "product, direct convolution"},
+	{"gemm", "tile6NEONBF16", "product of bfloat16, by `bfdot`"},
 	{"conv/winograd", "pointRows6x1NEON", "Winograd's products, forward, 6 rows"},
 	{"conv/winograd", "pointRows5x1NEON", "the same, 5 rows"},
 	{"conv/winograd", "pointCols6x1NEON", "Winograd's products, weight gradient, 6 rows"},
@@ -53,21 +55,24 @@ func main() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "conv.test")
-	build(program)
+	build(dir, "gemm", "conv")
 	fmt.Print("| kernel | loop | multiply-adds |")
 	for _, c := range cores {
 		fmt.Printf(" %s |", c.name)
 	}
 	fmt.Println("\n|---|---|---|" + strings.Repeat("---|", len(cores)))
 	for _, k := range kernels {
-		body := innerLoop(disassemble(program, k.folder+"."+k.function))
+		body := innerLoop(disassemble(filepath.Join(dir, programOf(k.function)), k.folder+"."+k.function))
 		n := multiplyAdds(body)
 		if n == 0 {
 			log.Fatalf("%s.%s is no kernel with multiply-adds in a loop: correct the list in mca/main.go", k.folder, k.function)
 		}
 		fmt.Printf("| `%s` | %s | %d |", k.function, k.what, n)
 		for _, c := range cores {
+			if !c.bf16 && ofBF16(k.function) {
+				fmt.Print(" – |")
+				continue
+			}
 			bound, cycles := float64(n)/c.pipes, modelled(body, c.cpu)
 			fmt.Printf(" %.1f / %.1f = %.0f %% |", bound, cycles, 100*bound/cycles)
 		}
@@ -75,14 +80,26 @@ func main() {
 	}
 }
 
-// build makes the test binary of convolution for arm64, which uses all of these kernels.
-func build(path string) {
-	cmd := exec.Command("go", "test", "-c", "-o", path, "./conv")
-	cmd.Dir, cmd.Env, cmd.Stderr = "..", append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0"), os.Stderr
-	if err := cmd.Run(); err != nil {
-		log.Fatalf("building the tests of conv: %v", err)
+// build makes the test binaries of packages for arm64 in a folder.
+func build(dir string, packages ...string) {
+	for _, p := range packages {
+		cmd := exec.Command("go", "test", "-c", "-o", filepath.Join(dir, p), "./"+p)
+		cmd.Dir, cmd.Env, cmd.Stderr = "..", append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0"), os.Stderr
+		if err := cmd.Run(); err != nil {
+			log.Fatalf("building the tests of %s: %v", p, err)
+		}
 	}
 }
+
+// programOf is the test binary that has a kernel: conv's has all but the products of bfloat16.
+func programOf(function string) string {
+	if ofBF16(function) {
+		return "gemm"
+	}
+	return "conv"
+}
+
+func ofBF16(function string) bool { return strings.HasSuffix(function, "BF16") }
 
 // instruction is one line of a disassembly; target is where it branches to, or 0.
 type instruction struct {
@@ -98,7 +115,7 @@ var (
 func disassemble(program, function string) (list []instruction) {
 	const packages = "github.com/trainctl/trainctl/core/engine/kernel/"
 	symbol := packages + function + ".abi0"
-	out, err := exec.Command("llvm-objdump"+*suffix, "-d", "--no-show-raw-insn", "--disassemble-symbols="+symbol, program).Output()
+	out, err := exec.Command("llvm-objdump"+*suffix, "-d", "--mattr=+bf16", "--no-show-raw-insn", "--disassemble-symbols="+symbol, program).Output()
 	if err != nil {
 		log.Fatalf("llvm-objdump%s: %v; install LLVM 19 or later, and name its suffix by -suffix", *suffix, err)
 	}
@@ -128,7 +145,7 @@ func innerLoop(code []instruction) (best []instruction) {
 
 func multiplyAdds(body []instruction) (n int) {
 	for _, i := range body {
-		if strings.HasPrefix(i.text, "fmla") {
+		if strings.HasPrefix(i.text, "fmla") || strings.HasPrefix(i.text, "bfdot") {
 			n++
 		}
 	}
