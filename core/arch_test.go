@@ -31,6 +31,8 @@ var layers = [][]string{
 	{"core/engine/plan", "core/plugin/flight", "core/plugin/output"},
 	{"core/engine/cuda/memory", "core/engine/cuda/library"},
 	{"core/engine/cuda/ops", "core/engine/cuda/optimizer"},
+	{"core/engine/cpu/bind"},
+	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
 	{"core/train/ddp", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
 	{"core/train/recovery", "core/train/outline"},
@@ -252,5 +254,32 @@ func TestPartsOfTheTrainingLoopAreSmall(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// mostFiles is how many Go files a folder may have, tests and generated ones counted: a
+// package with more holds several ideas, each of which has a folder of its own.
+const mostFiles = 40
+
+func TestFoldersAreSmall(t *testing.T) {
+	files := map[string]int{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
+			return filepath.SkipDir
+		case !d.IsDir() && strings.HasSuffix(path, ".go"):
+			files[filepath.Dir(path)]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, n := range files {
+		if n > mostFiles {
+			t.Errorf("%s has %d Go files, at most %d may lie in a folder: move an idea to a package of its own", dir, n, mostFiles)
+		}
 	}
 }

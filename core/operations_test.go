@@ -39,7 +39,7 @@ func TestOperationsAreComplete(t *testing.T) {
 				lacks("core/engine/op/%s.go", "the step %s has no Cost, which buckets and forecasts need", s.Op)
 			}
 			if !slices.Contains(onCPU, s.Op) {
-				lacks("core/engine/cpu/%s.go", "the CPU does not implement %s", s.Op)
+				lacks("core/engine/cpu/ops/%s.go", "the CPU does not implement %s", s.Op)
 			}
 			switch {
 			case slices.Contains(onGPU, s.Op):

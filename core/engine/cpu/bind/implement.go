@@ -1,0 +1,81 @@
+package bind
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Implementation is how the processor runs one operation of a plan.
+type Implementation struct {
+	F32 func(*Binder[float32]) Job
+	F64 func(*Binder[float64]) Job
+
+	// Raw moves elements without looking at them, whatever their type; no other field is then set.
+	Raw func(*Binder[float32]) Job
+
+	// BF16 says how a step runs whose operands are bfloat16; nil: through float32.
+	BF16 func(s *plan.Step) Native
+
+	// Half is BF16 for both half types, at every level with vectors; nil: through blocks.
+	Half func(s *plan.Step) Native
+
+	// Blocks says how a step on half types is cut; zero: it is not.
+	Blocks Cuts
+
+	// Scratch is the elements that the kernel asks for on each of some threads; nil: none.
+	Scratch func(s *plan.Step, threads int) int
+
+	// Sums: the first output is a parameter's gradient, which the kernel sums in
+	// float32 and nothing else reads.
+	Sums bool
+}
+
+var implementations = map[graph.Op]Implementation{}
+
+// Implement enters how an operation runs; each file calls it from init.
+func Implement(op graph.Op, i Implementation) { implementations[op] = i }
+
+// Override replaces how an operation runs in float32 by what f makes of it.
+func Override(op graph.Op, f func(func(*Binder[float32]) Job) func(*Binder[float32]) Job) {
+	i := implementations[op]
+	i.F32 = f(i.F32)
+	implementations[op] = i
+}
+
+// Operations lists the steps that the processor runs, sorted.
+func Operations() []graph.Op { return append(slices.Sorted(maps.Keys(implementations)), op.Cast) }
+
+// binding is the function that prepares an operation, nil for an unknown one.
+func binding[T kernel.Float](op graph.Op) func(*Binder[T]) Job {
+	i := implementations[op]
+	if f, ok := any(i.F32).(func(*Binder[T]) Job); ok {
+		return f
+	}
+	f, _ := any(i.F64).(func(*Binder[T]) Job)
+	return f
+}
+
+// scratchElems is the number of scratch elements that a step's kernel asks for
+// on each of some threads.
+func scratchElems(s *plan.Step, threads int) int {
+	if f := implementations[s.Op].Scratch; f != nil {
+		return f(s, threads)
+	}
+	return 0
+}
+
+// ScratchSize is the size of the elements that a step computes in.
+func ScratchSize(s *plan.Step) int {
+	for i := range s.In {
+		if s.In[i].Spec.DType == tensor.F64 {
+			return 8
+		}
+	}
+	return 4
+}

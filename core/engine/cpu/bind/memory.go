@@ -1,0 +1,95 @@
+package bind
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+// Arena is the memory that programs share: only one runs at a time.
+type Arena struct {
+	Data    []byte // activations
+	Work    []byte // scratch of one step
+	Running atomic.Bool
+}
+
+// fault is the first index of a batch that is out of range; limit 0 for none.
+type fault struct {
+	what             string
+	at, value, Limit int
+}
+
+// Check reports whether all of v are within [0, limit), or are ignored, and
+// remembers the first that is not.
+func (m *Memory) Check(what string, v []int32, limit int, ignore int32) bool {
+	for i, x := range v {
+		if (x < 0 || int(x) >= limit) && x != ignore {
+			if m.Fault.Limit == 0 {
+				m.Fault = fault{what, i, int(x), limit}
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// TakeFault is the first index out of range since it was last called, as an error.
+func (m *Memory) TakeFault() error {
+	f := m.Fault
+	if f.Limit == 0 {
+		return nil
+	}
+	m.Fault = fault{}
+	return fmt.Errorf("cpu: %s: element %d of the batch is %d, outside 0 to %d", f.what, f.at, f.value, f.Limit-1)
+}
+
+// Memory is what the operands of one bound plan lie in.
+type Memory struct {
+	State   plan.State
+	Arena   *Arena
+	Workers *WorkerPool
+	Fault   fault
+
+	// Of a block of a step (blocks.go): copies of operands, and whether another block
+	// of this run came before.
+	copies map[*plan.Operand][]byte
+	Again  *bool
+}
+
+// Fixed is the memory of an operand that stays where it is from call to call;
+// nil for the batch.
+func (m *Memory) Fixed(o *plan.Operand) []byte {
+	if p, ok := m.copies[o]; ok {
+		return p
+	}
+	switch o.Place {
+	case plan.PlaceArena:
+		return m.Arena.Data[o.Offset:][:o.Spec.Bytes()]
+	case plan.PlaceState:
+		return m.State.Tensors[o.Index].Data
+	case plan.PlaceGrad:
+		return m.State.Grads[o.Index].Data
+	}
+	return nil
+}
+
+// Place finds an operand's memory, per call if it has to.
+type Place struct {
+	kind plan.Place
+	Data []byte // nil for the batch
+}
+
+// Place finds an operand's memory.
+func (m *Memory) Place(o *plan.Operand) Place { return Place{o.Place, m.Fixed(o)} }
+
+// Bytes is the memory during a call.
+func (p *Place) Bytes(c *plan.Call) []byte {
+	switch p.kind {
+	case plan.PlaceInput:
+		return c.Input
+	case plan.PlaceTarget:
+		return c.Target
+	}
+	return p.Data
+}

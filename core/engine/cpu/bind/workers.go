@@ -1,0 +1,202 @@
+package bind
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/shm"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+// idle is how long a worker looks for the next step's work before it ends.
+// Waking a sleeping core takes as long as half a step of a small model; most
+// steps follow each other within a few microseconds.
+const idle = 200 * time.Microsecond
+
+// skip is how many steps a worker does not wait for after another process has computed on
+// its core. Starting a worker again takes 70 to 100 µs, as long as many steps, so a
+// moment's disturbance must not cost that in the next 64 of them.
+const skip = 2
+
+// nap is how long the caller sleeps before it checks again whether the last part
+// is done, on a machine with more runnable goroutines than cores.
+const nap = 20 * time.Microsecond
+
+// WorkerPool runs the parts of a step on several threads. The number of threads
+// determines the parts, and sums over parts are added in order, so results are
+// the same from run to run, whichever thread computes a part. Workers and the
+// caller take parts until none is left, so the caller never waits for a worker
+// that has not started. Workers stay between steps and end after a short idle
+// time, so a pool need not be closed. A nil pool is one thread.
+type WorkerPool struct {
+	threads int
+	workers []*worker
+	work    func(part int)
+	next    atomic.Uint64 // run, parts and the next part to take, in 32, 16 and 16 bits
+	left    atomic.Int32  // parts that are not done
+	runs    uint64
+	wait    shm.Spinner // of the caller, for the last part
+	done    func() bool
+}
+
+// worker is a goroutine that starts when there is work and ends when idle.
+type worker struct {
+	pool    *WorkerPool
+	running atomic.Bool
+	spin    shm.Spinner
+	run     func() // prepared, so that starting one allocates nothing
+	open    func() bool
+}
+
+// NewWorkerPool returns a pool of so many threads, nil for one.
+func NewWorkerPool(threads int) *WorkerPool {
+	if threads < 2 {
+		return nil
+	}
+	p := &WorkerPool{threads: threads, wait: shm.Spinner{For: idle, Skip: skip}}
+	p.done = p.finished
+	for range threads - 1 {
+		w := &worker{pool: p, spin: shm.Spinner{For: idle, Skip: skip}}
+		w.run, w.open = w.loop, p.look
+		p.workers = append(p.workers, w)
+	}
+	return p
+}
+
+// Size is the number of threads.
+func (p *WorkerPool) Size() int {
+	if p == nil {
+		return 1
+	}
+	return p.threads
+}
+
+// run calls work for every part, and returns when all are done. parts is at most
+// the number of threads.
+func (p *WorkerPool) run(parts int, work func(part int)) {
+	p.work = work
+	p.left.Store(int32(parts))
+	p.runs++
+	p.next.Store(p.runs<<32 | uint64(parts)<<16)
+	for _, w := range p.workers[:parts-1] {
+		if w.running.CompareAndSwap(false, true) {
+			go w.run()
+		}
+	}
+	p.take()
+	for !p.wait.Until(p.done) { // a worker computes its last part, and other goroutines need the cores
+		time.Sleep(nap)
+	}
+}
+
+// take runs parts until none is left to start.
+func (p *WorkerPool) take() {
+	for {
+		o := p.next.Load()
+		next, parts := o&0xffff, o>>16&0xffff
+		if next >= parts {
+			return
+		}
+		if p.next.CompareAndSwap(o, o+1) {
+			p.work(int(next))
+			p.left.Add(-1)
+		}
+	}
+}
+
+// open reports whether there is a part to start.
+func (p *WorkerPool) open() bool {
+	o := p.next.Load()
+	return o&0xffff < o>>16&0xffff
+}
+
+// finished reports whether all parts are done, and lets other goroutines run.
+func (p *WorkerPool) finished() bool {
+	if p.left.Load() == 0 {
+		return true
+	}
+	runtime.Gosched()
+	return p.left.Load() == 0
+}
+
+// look is open for a waiting worker: it lets other goroutines run.
+func (p *WorkerPool) look() bool {
+	if p.open() {
+		return true
+	}
+	runtime.Gosched()
+	return p.open()
+}
+
+// loop takes parts while there are any. A worker that ends checks once more for
+// parts that were added while it still counted as running.
+func (w *worker) loop() {
+	for {
+		for w.spin.Until(w.open) {
+			w.pool.take()
+		}
+		w.running.Store(false)
+		if !w.pool.open() || !w.running.CompareAndSwap(false, true) {
+			return
+		}
+		w.pool.take()
+	}
+}
+
+// share is one of the parts of n things, in units that stay together.
+func share(n, unit, parts, part int) (lo, hi int) {
+	units := (n + unit - 1) / unit
+	return min(n, units*part/parts*unit), min(n, units*(part+1)/parts*unit)
+}
+
+// parts is how many threads work on n units.
+func (b *Binder[T]) parts(n int) int { return min(n, b.Memory.Workers.Size()) }
+
+// Split runs a kernel over n things, in units that stay together: all at once
+// with one thread, else a share per thread.
+func (b *Binder[T]) Split(n, unit int, run func(c *plan.Call, part, lo, hi int)) Job {
+	parts := b.parts((n + unit - 1) / unit)
+	if parts == 1 {
+		return func(c *plan.Call) { run(c, 0, 0, n) }
+	}
+	var call *plan.Call
+	workers := b.Memory.Workers
+	work := func(part int) {
+		lo, hi := share(n, unit, parts, part)
+		run(call, part, lo, hi)
+	}
+	return func(c *plan.Call) {
+		call = c
+		workers.run(parts, work)
+	}
+}
+
+// Scratches is the scratch memory of the step's kernel, once per thread.
+func (b *Binder[T]) Scratches() [][]T {
+	s := make([][]T, b.Memory.Workers.Size())
+	for i := range s {
+		s[i] = b.Scratch()
+	}
+	return s
+}
+
+// ConvParts are the geometries of each thread's share of the images.
+func (b *Binder[T]) ConvParts(p conv.Shape) []conv.Shape {
+	return Shares(b, p, func(p *conv.Shape) *int { return &p.N })
+}
+
+// Shares are copies of a geometry with each thread's share of the images; images points
+// to their number.
+func Shares[T kernel.Float, P any](b *Binder[T], p P, images func(*P) *int) []P {
+	n := *images(&p)
+	parts := make([]P, b.parts(n))
+	for i := range parts {
+		lo, hi := share(n, 1, len(parts), i)
+		parts[i] = p
+		*images(&parts[i]) = hi - lo
+	}
+	return parts
+}

@@ -1,0 +1,70 @@
+package bind
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Every part of every run is done exactly once before run returns, whether
+// workers run, are starting, or have ended.
+func TestWorkerPoolDoesEveryPartOnce(t *testing.T) {
+	defer goleak.VerifyNone(t) // workers end by themselves
+	for _, threads := range []int{2, 3, 8} {
+		c := NewWorkerPool(threads)
+		done := make([]atomic.Int32, threads)
+		for i := range 2000 {
+			parts := 1 + i%threads
+			c.run(parts, func(part int) { done[part].Add(1) })
+			for p := range done {
+				want := int32(0)
+				if p < parts {
+					want = 1
+				}
+				if n := done[p].Swap(0); n != want {
+					t.Fatalf("%d threads, run %d of %d parts: part %d done %d times", threads, i, parts, p, n)
+				}
+			}
+			if i%500 == 0 {
+				waitForIdle(t, c)
+			}
+		}
+	}
+}
+
+// waitForIdle returns when no worker runs.
+func waitForIdle(t *testing.T, c *WorkerPool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for _, h := range c.workers {
+		for h.running.Load() {
+			if time.Now().After(deadline) {
+				t.Fatal("a worker without work does not end")
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// A worker that never starts does not delay the caller.
+func TestWorkerPoolNeedsNoWorker(t *testing.T) {
+	c := NewWorkerPool(3)
+	for _, h := range c.workers {
+		h.running.Store(true)
+	}
+	n := 0
+	c.run(3, func(int) { n++ })
+	if n != 3 {
+		t.Errorf("%d parts done, want 3", n)
+	}
+}
+
+func TestWorkerPoolDoesNotAllocate(t *testing.T) {
+	c, work := NewWorkerPool(2), func(int) {}
+	if n := testing.AllocsPerRun(200, func() { c.run(2, work) }); n != 0 {
+		t.Errorf("%v allocations per run", n)
+	}
+}

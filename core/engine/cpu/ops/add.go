@@ -1,0 +1,11 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/cpu/bind"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/op"
+)
+
+func init() {
+	bind.Implement(op.Add, bind.Implementation{F32: binary(plainGrad(elementwise.Add[float32])), F64: binary(plainGrad(elementwise.Add[float64])), BF16: bf16Binary(elementwise.AddBF16), Blocks: ofTwo})
+}

@@ -1,0 +1,198 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/cpu/bind"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+func init() {
+	bind.Implement(op.Conv2D, bind.Implementation{F32: bindConv[float32], F64: bindConv[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch})
+	bind.Implement(op.Conv2DGradInput, bind.Implementation{F32: bindConvGradInput[float32], F64: bindConvGradInput[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch})
+	bind.Implement(op.Conv2DGradWeight, bind.Implementation{F32: bindConvGradWeight[float32], F64: bindConvGradWeight[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1}}, Scratch: convTermScratch, Sums: true})
+	bind.Implement(op.Conv2DGradBias, bind.Implementation{F32: bindConvGradBias[float32], F64: bindConvGradBias[float64], Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, ^0}}, Sums: true})
+}
+
+// convTermScratch has room for a term of the gradient beside, where threads share images.
+func convTermScratch(s *plan.Step, threads int) int {
+	n := convScratch(s, threads)
+	if shares := convShares(s, threads); len(shares) > 1 && !shares[0].ByChannels() {
+		n += s.Out[0].Spec.Shape.Elems()
+	}
+	return n
+}
+
+// convScratch is what a convolution's kernel needs for the largest share.
+func convScratch(s *plan.Step, threads int) (n int) {
+	shares := convShares(s, threads)
+	for i := range shares {
+		if bind.ScratchSize(s) == 8 {
+			n = max(n, convScratchOf[float64](s.Op, &shares[i].Shape))
+		} else {
+			n = max(n, convScratchOf[float32](s.Op, &shares[i].Shape))
+		}
+	}
+	return n
+}
+
+func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
+	switch step {
+	case op.Conv2DGradInput:
+		return conv.GradInputScratch[T](p)
+	case op.Conv2DGradWeight:
+		return conv.GradWeightScratch[T](p)
+	}
+	return conv.ForwardScratch[T](p)
+}
+
+// convShares are the threads' parts of a convolution.
+func convShares(s *plan.Step, threads int) []conv.Share {
+	d := conv.ToOutput
+	switch s.Op {
+	case op.Conv2DGradInput:
+		d = conv.ToInput
+	case op.Conv2DGradWeight:
+		d = conv.ToWeight
+	}
+	if bind.ScratchSize(s) == 8 {
+		return conv.Shares[float64](convGeometry(s), d, threads)
+	}
+	return conv.Shares[float32](convGeometry(s), d, threads)
+}
+
+// convGeometry reads a convolution's sizes from whichever of its tensors the step has.
+func convGeometry(s *plan.Step) conv.Shape {
+	var x, w tensor.Shape
+	switch s.Op {
+	case op.Conv2D:
+		x, w = s.In[0].Spec.Shape, s.In[1].Spec.Shape
+	case op.Conv2DGradInput:
+		x, w = s.Out[0].Spec.Shape, s.In[1].Spec.Shape
+	case op.Conv2DGradWeight:
+		x, w = s.In[0].Spec.Shape, s.Out[0].Spec.Shape
+	}
+	a := s.Attr.(op.Conv2DAttr)
+	return conv.Shape{
+		N: x[0], C: x[1], H: x[2], W: x[3], K: w[0], R: w[2], S: w[3],
+		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
+		DilH: a.Dilation[0], DilW: a.Dilation[1], Groups: a.Groups,
+	}
+}
+
+func bindConv[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	p, x, w, bias, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.In(2), b.Scratches()
+	y, _ := b.Out(0)
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
+		conv.Forward(&s.Shape, x(c)[s.Image*in:], w(c), bias(c), y[s.Image*out:], scratch[part])
+	})
+}
+
+func bindConvGradInput[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	p, dy, w, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.Scratches()
+	dx, _ := b.Out(0)
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
+		conv.GradInput(&s.Shape, dy(c)[s.Image*out:], w(c), dx[s.Image*in:], scratch[part])
+	})
+}
+
+// convJobs runs a convolution's shares on the threads.
+func convJobs[T kernel.Float](b *bind.Binder[T], run func(c *plan.Call, part int, s *conv.Share)) bind.Job {
+	shares := convShares(b.Step, b.Memory.Workers.Size())
+	return b.Split(len(shares), 1, func(c *plan.Call, part, _, _ int) { run(c, part, &shares[part]) })
+}
+
+func bindConvGradWeight[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	p, x, dy, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.Scratches()
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	if shares := convShares(b.Step, b.Memory.Workers.Size()); shares[0].ByChannels() {
+		dw, add := b.Out(0)
+		return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
+			conv.GradWeight(&s.Shape, x(c), dy(c), dw, scratch[part], add(c))
+		})
+	}
+	return convTerms(b, p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool) {
+		conv.GradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
+	})
+}
+
+// convTerms lets the first thread write a convolution's weight gradient and the
+// others terms of their own at the end of their scratch, which are then added in
+// order. run gets its share's geometry and first image.
+func convTerms[T kernel.Float](b *bind.Binder[T], p conv.Shape, scratch [][]T, run func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool)) bind.Job {
+	dw, add := b.Out(0)
+	parts := b.ConvParts(p)
+	terms := make([][]T, len(parts))
+	for i := range terms {
+		if terms[i] = dw; i > 0 {
+			terms[i] = scratch[i][len(scratch[i])-len(dw):]
+		}
+	}
+	share := b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		run(c, &parts[part], lo, terms[part], scratch[part], part == 0 && add(c))
+	})
+	sum := b.Split(len(dw), shareElems, func(_ *plan.Call, _, lo, hi int) {
+		for _, term := range terms[1:] {
+			elementwise.AddTo(dw[lo:hi], term[lo:hi])
+		}
+	})
+	return func(c *plan.Call) {
+		share(c)
+		if len(terms) > 1 {
+			sum(c)
+		}
+	}
+}
+
+// bindConvGradBias needs of the geometry only what dy [N, K, OH, OW] tells.
+func bindConvGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	s := b.Step.In[0].Spec.Shape
+	p := conv.Shape{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
+	dy := b.In(0)
+	db, add := b.Out(0)
+	return func(c *plan.Call) { conv.GradBias(&p, dy(c), db, add(c)) }
+}
+
+func nativeConv(s *plan.Step) bind.Native {
+	p := convGeometry(s)
+	switch {
+	case !bind.IsBF16(s.In[1]):
+	case s.Op == op.Conv2D && conv.FastForwardBF16(&p) && bind.IsBF16(s.Out[0]):
+		return bind.Native{Bind: bindConvBF16, Scratch: conv.BF16Scratch(&p), Direct: []int{0, 1, ^0}}
+	case s.Op == op.Conv2DGradInput && conv.FastGradInputBF16(&p) && bind.IsBF16(s.Out[0]):
+		return bind.Native{Bind: bindConvGradInputBF16, Scratch: conv.BF16Scratch(&p), Direct: []int{0, 1, ^0}}
+	case s.Op == op.Conv2DGradWeight && conv.FastGradWeightBF16(&p):
+		return bind.Native{Bind: bindConvGradWeightBF16, Scratch: conv.BF16Scratch(&p), Term: s.Out[0].Spec.Shape.Elems(), Direct: []int{0, 1}}
+	}
+	return bind.Native{}
+}
+
+func bindConvBF16(b *bind.Binder[float32]) bind.Job {
+	p, x, w, bias, scratch := convGeometry(b.Step), b.Half(0), b.Half(1), b.In(2), b.Scratches()
+	y, in, out, parts := b.HalfOut(0), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p)
+	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		conv.ForwardBF16(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
+	})
+}
+
+func bindConvGradInputBF16(b *bind.Binder[float32]) bind.Job {
+	p, dy, w, scratch := convGeometry(b.Step), b.Half(0), b.Half(1), b.Scratches()
+	dx, in, out, parts := b.HalfOut(0), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p)
+	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		conv.GradInputBF16(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
+	})
+}
+
+func bindConvGradWeightBF16(b *bind.Binder[float32]) bind.Job {
+	p, x, dy, scratch := convGeometry(b.Step), b.Half(0), b.Half(1), b.Scratches()
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return convTerms(b, p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []float32, add bool) {
+		conv.GradWeightBF16(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
+	})
+}

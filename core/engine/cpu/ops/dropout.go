@@ -1,0 +1,41 @@
+package ops
+
+import (
+	"github.com/trainctl/trainctl/core/engine/cpu/bind"
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/random"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/plan"
+)
+
+func init() {
+	bind.Implement(op.Dropout, bind.Implementation{F32: bindDropout[float32], F64: bindDropout[float64]})
+	bind.Implement(op.DropoutGrad, bind.Implementation{F32: bindDropoutGrad[float32], F64: bindDropoutGrad[float64], Blocks: ofTwo})
+}
+
+// bindDropout draws the mask anew in every call, from the run's seed, the call's
+// stream and the layer.
+func bindDropout[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	a := b.Step.Attr.(op.DropoutAttr)
+	x, mask, scale := b.In(0), bind.Index[uint8](b.Memory, &b.Step.Out[1]), dropoutScale[T](a.P)
+	y, _ := b.Out(0)
+	return func(c *plan.Call) {
+		random.DropoutMask(c.Seed, c.Stream|a.Layer, a.P, mask)
+		elementwise.Dropout(mask, scale, x(c), y)
+	}
+}
+
+func bindDropoutGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	mask, dy, scale := bind.Index[uint8](b.Memory, &b.Step.In[0]), b.In(1), dropoutScale[T](b.Step.Attr.(op.DropoutAttr).P)
+	dx, _ := b.Out(0)
+	return func(c *plan.Call) { elementwise.Dropout(mask, scale, dy(c), dx) }
+}
+
+// dropoutScale keeps the expectation; with p = 1 nothing is left to scale.
+func dropoutScale[T kernel.Float](p float64) T {
+	if p >= 1 {
+		return 0
+	}
+	return T(1 / (1 - p))
+}
