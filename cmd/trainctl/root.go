@@ -57,7 +57,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 		return &usageError{err.Error(), cmd.CommandPath()}
 	})
 	root.AddCommand(
-		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s),
+		runCommand(s), workerCommand(s), planCommand(s), evalCommand(s), configCommand(s), dataCommand(s),
 		ckptCommand(), pluginsCommand(s), benchCommand(s), doctorCommand(s), envCommand(), logsCommand(), secretCommand(), versionCommand(),
 	)
 	return root

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/imagefolder"
 	"github.com/trainctl/trainctl/plugins/datasets/mnist"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
+	"github.com/trainctl/trainctl/plugins/datasets/text"
 )
 
 // Builtin is a data set and its name.
@@ -24,5 +25,6 @@ func Builtins(fs afero.Fs) []Builtin {
 		{"imagefolder", func() sdk.Dataset { return imagefolder.New(fs) }},
 		{"mnist", func() sdk.Dataset { return mnist.New(fs) }},
 		{"synthetic", func() sdk.Dataset { return synthetic.New() }},
+		{"text", func() sdk.Dataset { return text.New(fs) }},
 	}
 }

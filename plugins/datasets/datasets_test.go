@@ -84,6 +84,18 @@ func images(t *testing.T) string {
 	return root
 }
 
+// prose is a folder with two texts, of one and of several bytes for a character.
+func prose(t *testing.T) string {
+	t.Helper()
+	root, fs := t.TempDir(), afero.NewOsFs()
+	for name, line := range map[string]string{"a.txt": "The ranks add what they have.\n", "b.txt": "Zoë wartet – wie üblich.\n"} {
+		if err := afero.WriteFile(fs, filepath.Join(root, name), bytes.Repeat([]byte(line), 60), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
 // TestContractThroughTheWire runs the data sets in processes of their own.
 func TestContractThroughTheWire(t *testing.T) {
 	t.Setenv("TRAINCTL_DATA", "")
@@ -99,6 +111,8 @@ func TestContractThroughTheWire(t *testing.T) {
 		{"cifar10", "", drawn, map[string]map[string]any{"augment": {"augment": "heavy"}}},
 		{"imagefolder", "", map[string]any{"root": images(t), "size": 24}, map[string]map[string]any{"root": {"root": "/none"}}},
 		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
+		{"text", "", map[string]any{"files": []any{prose(t)}, "tokenizer": "chars", "context": 16, "validation": 0.25}, map[string]map[string]any{"files": {"files": []any{"/none"}}}},
+		{"text", "inline", map[string]any{"context": 64, "validation": 0.97, "tokenizer": "chars"}, nil},
 		{"synthetic", "inline", computed, nil}, // what a plugin without shared memory gets
 	}
 	for _, c := range cases {
