@@ -44,11 +44,15 @@ sum1:
 	JMP     sum1
 
 sumTail:
-	MOVQ         tail+24(FP), SI
-	VMOVUPS      (SI), Y6
-	VMASKMOVPS   (BX), Y6, Y5
-	VBLENDVPS    Y6, Y5, Y0, Y5
-	VADDPS       Y5, Y2, Y2
+	MOVQ       tail+24(FP), SI
+	TESTQ      SI, SI
+	JZ         sumDone
+	VMOVUPS    (SI), Y6
+	VMASKMOVPS (BX), Y6, Y5
+	VBLENDVPS  Y6, Y5, Y0, Y5
+	VADDPS     Y5, Y2, Y2
+
+sumDone:
 	VADDPS       Y2, Y1, Y1
 	VADDPS       Y4, Y3, Y3
 	VADDPS       Y3, Y1, Y1
@@ -109,11 +113,15 @@ sum1:
 	JMP     sum1
 
 sumTail:
-	MOVQ          tail+24(FP), SI
-	KMOVW         SI, K1
-	VMOVAPS       Z0, Z5
-	VMOVUPS       (BX), K1, Z5
-	VADDPS        Z5, Z2, Z2
+	MOVQ    tail+24(FP), SI
+	TESTQ   SI, SI
+	JZ      sumDone
+	KMOVW   SI, K1
+	VMOVAPS Z0, Z5
+	VMOVUPS (BX), K1, Z5
+	VADDPS  Z5, Z2, Z2
+
+sumDone:
 	VADDPS        Z2, Z1, Z1
 	VADDPS        Z4, Z3, Z3
 	VADDPS        Z3, Z1, Z1

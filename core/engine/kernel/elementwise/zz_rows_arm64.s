@@ -48,6 +48,8 @@ sum1:
 	B	sum1
 sumTail:
 	MOVD	tail+24(FP), R0
+	TST	R0, R0
+	BEQ	sumDone
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes1
@@ -61,6 +63,7 @@ lanes1done:
 	VMOV	V0.B16, V2.B16
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+sumDone:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
 	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s

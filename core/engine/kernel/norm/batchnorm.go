@@ -20,26 +20,36 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 		columnStats(lo, hi, n, c, x, mean, variance)
 		return
 	}
-	size := newPlaneSize[T](hw, c*hw)
-	channelMoments(lo, hi, n, c, hw, func(at int) moments {
-		if plane := x[at:][:hw]; kernel.HasVectors[T]() {
-			return planeMoments(kernel.As32(plane), &size)
-		}
-		return momentsRef(x[at:][:hw])
+	if !kernel.HasVectors[T]() {
+		channelMoments(lo, hi, n, c, hw, 1, func(at, _ int) moments { return momentsRef(x[at:][:hw]) }, mean, variance)
+		return
+	}
+	together := max(1, shortPlanes/hw)
+	size := newPlaneSize(hw, c*hw)
+	if together > 1 {
+		size.ahead = hw // the next channel's planes are the next to come
+	}
+	channelMoments(lo, hi, n, c, hw, together, func(at, planes int) moments {
+		return planeMoments(planes, kernel.As32(x[at:][:(planes-1)*c*hw+hw]), &size)
 	}, mean, variance)
 }
 
-// channelMoments merges the moments of planes, given by the offset of each, to those of
-// the channels [lo, hi).
-func channelMoments[T kernel.Float](lo, hi, n, c, hw int, plane func(at int) moments, mean, variance []T) {
+// shortPlanes is how many elements of a channel's planes have their moments taken together:
+// sums across a vector take as long as dozens of elements.
+const shortPlanes = 1024
+
+// channelMoments merges the moments of planes to those of the channels [lo, hi). f gives
+// those of up to so many planes of a channel together, from the offset of the first.
+func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, planes int) moments, mean, variance []T) {
 	var ms [mostChannels]moments
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
 		clear(m)
-		for i := range n {
-			w := newMergeWeights(i, hw)
+		for i := 0; i < n; i += together {
+			planes := min(together, n-i)
+			w := newMergeWeights(i, planes, hw)
 			for ch := range m {
-				m[ch].merge(plane((i*c+lo+ch)*hw), w)
+				m[ch].merge(f((i*c+lo+ch)*hw, planes), w)
 			}
 		}
 		for ch, m := range m {
@@ -66,13 +76,13 @@ func channelBlock(n, hw, images int) int {
 // moments are the mean of some values and the sum of their squared distances from it.
 type moments struct{ mean, square float64 }
 
-// mergeWeights are those of the moments of one more plane: its share of all values, and
+// mergeWeights are those of the moments of more planes: their share of all values, and
 // the factor of the squared distance of the means.
 type mergeWeights struct{ share, distance float64 }
 
-// newMergeWeights is for a plane of hw values after i others.
-func newMergeWeights(i, hw int) mergeWeights {
-	share := 1 / float64(i+1)
+// newMergeWeights is for planes of hw values after i others.
+func newMergeWeights(i, planes, hw int) mergeWeights {
+	share := float64(planes) / float64(i+planes)
 	return mergeWeights{share, float64(i*hw) * share}
 }
 
@@ -90,30 +100,34 @@ func momentsRef[T kernel.Float](x []T) moments {
 	return moments{mean, reduce.SumSqDiff64(x, mean)}
 }
 
-// planeSize is what the vector kernels have to know of a plane: whole vectors,
-// lanes of one more, and how many elements the plane to come is ahead.
+// planeSize is what the vector kernels have to know of a plane: whole vectors, lanes of one
+// more if there are any, elements, those from one plane to the next, and how far ahead to
+// prefetch.
 type planeSize struct {
-	vectors int
-	tail    kernel.Mask
-	share   float64 // of one element
-	ahead   int
+	vectors           int
+	tail              kernel.Mask
+	hw, stride, ahead int
 }
 
-// newPlaneSize is for planes of hw elements, if there are vectors.
-func newPlaneSize[T kernel.Float](hw, ahead int) planeSize {
-	if !kernel.HasVectors[T]() {
+// newPlaneSize is for planes of hw elements that lie stride elements apart, if there are vectors.
+func newPlaneSize(hw, stride int) planeSize {
+	if kernel.Lanes() == 0 {
 		return planeSize{}
 	}
-	lanes := kernel.Lanes()
-	return planeSize{hw / lanes, kernel.FirstLanes(hw % lanes), 1 / float64(hw), ahead}
+	s := planeSize{vectors: hw / kernel.Lanes(), hw: hw, stride: stride, ahead: stride}
+	if rest := hw % kernel.Lanes(); rest > 0 {
+		s.tail = kernel.FirstLanes(rest)
+	}
+	return s
 }
 
-// planeMoments takes two passes in float32: the second measures from a mean that
+// planeMoments takes two passes in float32 over planes: the second measures from a mean that
 // is nearly right, and so corrects it.
-func planeMoments(x []float32, s *planeSize) moments {
-	mean, diff, square := vecMoments(&x[0], s.vectors, s.tail, float32(s.share), 4*s.ahead)
+func planeMoments(planes int, x []float32, s *planeSize) moments {
+	share := 1 / float64(planes*s.hw)
+	mean, diff, square := vecMoments(planes, &x[0], s.vectors, s.tail, float32(share), 4*s.stride, 4*s.ahead)
 	d := float64(diff)
-	return moments{float64(mean) + d*s.share, float64(square) - d*d*s.share}
+	return moments{float64(mean) + d*share, float64(square) - d*d*share}
 }
 
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may

@@ -54,10 +54,10 @@ func columnMoments[T kernel.Float](s columns, x []T) (ms [mostChannels]moments) 
 			center[j] += sums[j] / T(rows)
 		}
 		pass()
-		share := float64(rows) / float64(i+rows)
+		w := newMergeWeights(i, rows, 1)
 		for j := range s.count {
 			d := float64(sums[j])
-			ms[j].merge(moments{float64(center[j]) + d/float64(rows), float64(squares[j]) - d*d/float64(rows)}, mergeWeights{share, float64(i) * share})
+			ms[j].merge(moments{float64(center[j]) + d/float64(rows), float64(squares[j]) - d*d/float64(rows)}, w)
 		}
 	}
 	return ms

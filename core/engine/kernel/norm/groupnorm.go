@@ -18,11 +18,11 @@ func (s *GroupShape) each() int { return s.C / s.Groups }
 // [n, groups] are kept for the gradient. y may be x. Wu and He, "Group Normalization" (2018).
 func GroupNorm[T kernel.Float](s *GroupShape, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
 	size := s.each() * s.HW
-	group := newPlaneSize[T](size, size)
+	group := newPlaneSize(size, size)
 	for i := range s.N * s.Groups {
 		var m moments
 		if part := x[i*size:][:size]; kernel.HasVectors[T]() {
-			m = planeMoments(kernel.As32(part), &group)
+			m = planeMoments(1, kernel.As32(part), &group)
 		} else {
 			m = momentsRef(part)
 		}

@@ -9,18 +9,37 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // BatchNormReLU computes y = max((x − mean)·invstd·gamma + beta + residual, 0) of
 // x [n, c, hw]; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormReLU[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, residual, y []T) {
-	if inColumns[T](hw) {
-		var scale, shift [mostChannels]T
-		for lo := 0; lo < c; lo += mostChannels {
-			hi := min(lo+mostChannels, c)
-			affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-			columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], from(residual, lo), true, y[lo:])
-		}
+	if !kernel.HasVectors[T]() {
+		eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
+			normReLU(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, y[at:][:hw])
+		})
 		return
 	}
-	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
-		normReLU(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, y[at:][:hw])
-	})
+	var scale, shift [applyChannels]T
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		if hw == 1 {
+			columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], from(residual, lo), true, y[lo:])
+			continue
+		}
+		for i := range n {
+			at := (i*c + lo) * hw
+			normReLUPlanes(hi-lo, hw, x[at:], from(residual, at), mean[lo:], scale[:], shift[:], y[at:])
+		}
+	}
+}
+
+// normReLUPlanes is normReLU of planes of float32 that lie side by side; r may be nil.
+func normReLUPlanes[T kernel.Float](planes, hw int, x, r, mean, scale, shift, y []T) {
+	lanes := kernel.Lanes()
+	vectors, rest, tail := hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes)
+	px, py, center, factor, addend := kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(scale), kernel.Ptr32(shift)
+	if r == nil {
+		vecNormReLURows(planes, px, vectors, rest, tail, center, factor, addend, py, 4*hw)
+		return
+	}
+	vecNormAddReLURows(planes, px, kernel.Ptr32(r), vectors, rest, tail, center, factor, addend, py, 4*hw)
 }
 
 // BatchNormReLUGrad is the backward pass: from x, the output y and its gradient
@@ -87,9 +106,13 @@ func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, m
 		return
 	}
 	for i := range n {
-		if whole != nil && kernel.HasVectors[T]() {
+		if kernel.HasVectors[T]() {
 			at := (i*c + lo) * hw
-			normGradPlanes(hi-lo, hw, x[at:], whole[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
+			if whole != nil {
+				normGradPlanes(hi-lo, hw, x[at:], whole[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
+			} else {
+				reluNormGradPlanes(hi-lo, hw, x[at:], y[at:], dy[at:], mean[lo:], meanDy[:], slope[:], scale[:], dx[at:])
+			}
 			continue
 		}
 		for ch := lo; ch < hi; ch++ {
@@ -106,6 +129,13 @@ func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, m
 	}
 }
 
+// reluNormGradPlanes is reluNormGrad of planes of float32 that lie side by side.
+func reluNormGradPlanes[T kernel.Float](planes, hw int, x, y, dy, mean, meanDy, slope, scale, dx []T) {
+	lanes := kernel.Lanes()
+	vecReLUNormGradRows(planes, kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes),
+		kernel.Ptr32(mean), kernel.Ptr32(meanDy), kernel.Ptr32(slope), kernel.Ptr32(scale), kernel.Ptr32(dx), 4*hw)
+}
+
 // dyOrGated is the gradient of the norm's output where it lies in memory: dy without a ReLU,
 // d where it was written; else nil.
 func dyOrGated[T any](y, dy, d []T) []T {
@@ -115,17 +145,8 @@ func dyOrGated[T any](y, dy, d []T) []T {
 	return d
 }
 
-// normReLU computes a plane; r may be nil.
+// normReLU computes a plane in plain Go; r may be nil.
 func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
-	switch n := kernel.HeadOf[T](len(x)); {
-	case n == 0:
-	case r == nil:
-		vecNormReLU(kernel.Ptr32(x), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
-		x, y = x[n:], y[n:]
-	default:
-		vecNormAddReLU(kernel.Ptr32(x), kernel.Ptr32(r), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
-		x, y, r = x[n:], y[n:], r[n:]
-	}
 	for i, v := range x {
 		v = T((v-mean)*scale) + shift
 		if r != nil {
@@ -142,7 +163,7 @@ func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
 // dy, or what passes the ReLU with output y, which is stored if there is a place for it. The
 // planes to come are so many elements ahead.
 func planesSums[T kernel.Float](hw, ahead int, x, y, dy, mean, d []T, sums, dots []float64) {
-	const short = 256 // longer planes have kernels that add up more at a time
+	const short = 128 // longer planes have kernels that add up more at a time
 	if hw <= short && kernel.HasVectors[T]() {
 		shortSums(hw, x, y, dy, mean, d, sums, dots)
 		return
@@ -206,13 +227,9 @@ func reluSums[T kernel.Float](y, dy, x []T, mean T, d []T, ahead int) (sum, dot 
 	return sum, dot
 }
 
-// reluNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale of a plane.
+// reluNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale of a plane in plain Go.
 func reluNormGrad[T kernel.Float](x, y, dy []T, mean, meanDy, slope, scale T, dx []T) {
-	done := kernel.HeadOf[T](len(x))
-	if done > 0 {
-		vecReLUNormGrad(kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.Ptr32(dx), done)
-	}
-	for i := done; i < len(x); i++ {
+	for i := range x {
 		var g T
 		if !(y[i] <= 0) {
 			g = dy[i]

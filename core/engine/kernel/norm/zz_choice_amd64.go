@@ -85,12 +85,12 @@ func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tai
 	}
 }
 
-// vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
-func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
+// vecMoments is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+func vecMoments(planes int, x *float32, vectors int, tail kernel.Mask, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32) {
 	if kernel.Wide() {
-		return momentsAVX512(x, vectors, uintptr(tail), inverse, ahead)
+		return momentsAVX512(planes, x, vectors, uintptr(tail), inverse, bytes, ahead)
 	}
-	return momentsAVX2(x, vectors, uintptr(tail), inverse, ahead)
+	return momentsAVX2(planes, x, vectors, uintptr(tail), inverse, bytes, ahead)
 }
 
 // vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
@@ -108,24 +108,6 @@ func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invs
 		layerNormGradRowsAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
 	} else {
 		layerNormGradRowsAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
-	}
-}
-
-// vecNormReLU computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormReLU(x *float32, mean float32, scale float32, shift float32, y *float32, n int) {
-	if kernel.Wide() {
-		normReLUAVX512(x, mean, scale, shift, y, n)
-	} else {
-		normReLUAVX2(x, mean, scale, shift, y, n)
-	}
-}
-
-// vecNormAddReLU computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormAddReLU(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int) {
-	if kernel.Wide() {
-		normAddReLUAVX512(x, r, mean, scale, shift, y, n)
-	} else {
-		normAddReLUAVX2(x, r, mean, scale, shift, y, n)
 	}
 }
 
@@ -180,12 +162,30 @@ func vecReLUSumsToRows(rows int, x *float32, dy *float32, y *float32, d *float32
 	}
 }
 
-// vecReLUNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
-func vecReLUNormGrad(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int) {
+// vecNormReLURows computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormReLURows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
 	if kernel.Wide() {
-		reluNormGradAVX512(x, y, dy, mean, meanDy, slope, scale, dx, n)
+		normReLURowsAVX512(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
 	} else {
-		reluNormGradAVX2(x, y, dy, mean, meanDy, slope, scale, dx, n)
+		normReLURowsAVX2(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
+// vecNormAddReLURows computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormAddReLURows(rows int, x *float32, r *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		normAddReLURowsAVX512(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	} else {
+		normAddReLURowsAVX2(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
+// vecReLUNormGradRows computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
+func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		reluNormGradRowsAVX512(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	} else {
+		reluNormGradRowsAVX2(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 	}
 }
 

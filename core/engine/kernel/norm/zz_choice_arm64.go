@@ -49,9 +49,9 @@ func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tai
 	columnGradNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
-// vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
-func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
-	return momentsNEON(x, vectors, uintptr(tail), inverse, ahead)
+// vecMoments is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+func vecMoments(planes int, x *float32, vectors int, tail kernel.Mask, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32) {
+	return momentsNEON(planes, x, vectors, uintptr(tail), inverse, bytes, ahead)
 }
 
 // vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
@@ -62,16 +62,6 @@ func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.M
 // vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
 func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
 	layerNormGradRowsNEON(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
-}
-
-// vecNormReLU computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormReLU(x *float32, mean float32, scale float32, shift float32, y *float32, n int) {
-	normReLUNEON(x, mean, scale, shift, y, n)
-}
-
-// vecNormAddReLU computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormAddReLU(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int) {
-	normAddReLUNEON(x, r, mean, scale, shift, y, n)
 }
 
 // vecNormSums is Σdy and Σdy·(x−mean). n is a multiple of 16.
@@ -104,9 +94,19 @@ func vecReLUSumsToRows(rows int, x *float32, dy *float32, y *float32, d *float32
 	reluSumsToRowsNEON(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
 }
 
-// vecReLUNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
-func vecReLUNormGrad(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int) {
-	reluNormGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
+// vecNormReLURows computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormReLURows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	normReLURowsNEON(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+}
+
+// vecNormAddReLURows computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormAddReLURows(rows int, x *float32, r *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	normAddReLURowsNEON(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+}
+
+// vecReLUNormGradRows computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
+func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	reluNormGradRowsNEON(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
 // vecStripSums adds up dy and dy·(x−mean).

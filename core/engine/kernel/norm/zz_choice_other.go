@@ -51,8 +51,8 @@ func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tai
 	kernel.NoVectors()
 }
 
-// vecMoments is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
-func vecMoments(x *float32, vectors int, tail kernel.Mask, inverse float32, ahead int) (mean float32, diff float32, square float32) {
+// vecMoments is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+func vecMoments(planes int, x *float32, vectors int, tail kernel.Mask, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32) {
 	kernel.NoVectors()
 	return
 }
@@ -64,16 +64,6 @@ func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.M
 
 // vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
 func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	kernel.NoVectors()
-}
-
-// vecNormReLU computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormReLU(x *float32, mean float32, scale float32, shift float32, y *float32, n int) {
-	kernel.NoVectors()
-}
-
-// vecNormAddReLU computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
-func vecNormAddReLU(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int) {
 	kernel.NoVectors()
 }
 
@@ -110,8 +100,18 @@ func vecReLUSumsToRows(rows int, x *float32, dy *float32, y *float32, d *float32
 	kernel.NoVectors()
 }
 
-// vecReLUNormGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
-func vecReLUNormGrad(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int) {
+// vecNormReLURows computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormReLURows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecNormAddReLURows computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormAddReLURows(rows int, x *float32, r *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUNormGradRows computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
+func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	kernel.NoVectors()
 }
 

@@ -64,11 +64,15 @@ sum1:
 	JMP     sum1
 
 sumTail:
-	MOVQ         tail+32(FP), R8
-	VMOVUPS      (R8), Y6
-	VMASKMOVPS   (DI), Y6, Y2
-	VBLENDVPS    Y6, Y2, Y0, Y2
-	VADDPS       Y2, Y3, Y3
+	MOVQ       tail+32(FP), R8
+	TESTQ      R8, R8
+	JZ         sumDone
+	VMOVUPS    (R8), Y6
+	VMASKMOVPS (DI), Y6, Y2
+	VBLENDVPS  Y6, Y2, Y0, Y2
+	VADDPS     Y2, Y3, Y3
+
+sumDone:
 	VBROADCASTSS inverse+40(FP), Y2
 	VADDPS       Y3, Y1, Y1
 	VADDPS       Y5, Y4, Y4
@@ -128,13 +132,17 @@ diff1:
 	JMP         diff1
 
 diffTail:
-	MOVQ         tail+32(FP), R8
-	VMOVUPS      (R8), Y11
-	VMASKMOVPS   (DI), Y11, Y4
-	VBLENDVPS    Y11, Y4, Y1, Y4
-	VSUBPS       Y1, Y4, Y4
-	VADDPS       Y4, Y8, Y8
-	VFMADD231PS  Y4, Y4, Y5
+	MOVQ        tail+32(FP), R8
+	TESTQ       R8, R8
+	JZ          diffDone
+	VMOVUPS     (R8), Y11
+	VMASKMOVPS  (DI), Y11, Y4
+	VBLENDVPS   Y11, Y4, Y1, Y4
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y4, Y8, Y8
+	VFMADD231PS Y4, Y4, Y5
+
+diffDone:
 	VBROADCASTSS eps+44(FP), Y4
 	VADDPS       Y8, Y3, Y3
 	VADDPS       Y10, Y9, Y9
@@ -175,6 +183,50 @@ diffTail:
 	MOVQ         AX, R10
 	MOVQ         R8, R8
 	MOVQ         CX, R11
+
+applyGroup:
+	SUBQ    $0x04, R9
+	JL      applyOnes
+	VMOVUPS (R10), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y3, Y2, Y2
+	VMOVUPS (DI), Y4
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS (R8), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS Y2, (R11)
+	VMOVUPS 32(R10), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y3, Y2, Y2
+	VMOVUPS 32(DI), Y4
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS 32(R8), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS Y2, 32(R11)
+	VMOVUPS 64(R10), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y3, Y2, Y2
+	VMOVUPS 64(DI), Y4
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS 64(R8), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS Y2, 64(R11)
+	VMOVUPS 96(R10), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y3, Y2, Y2
+	VMOVUPS 96(DI), Y4
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS 96(R8), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS Y2, 96(R11)
+	ADDQ    $0x00000080, R10
+	ADDQ    $0x00000080, DI
+	ADDQ    $0x00000080, R8
+	ADDQ    $0x00000080, R11
+	JMP     applyGroup
+
+applyOnes:
+	ADDQ $0x04, R9
 
 apply:
 	DECQ    R9
@@ -241,6 +293,79 @@ rows:
 	MOVQ         AX, R12
 	MOVQ         CX, R13
 	MOVQ         R9, R9
+
+sumsGroup:
+	SUBQ        $0x04, R11
+	JL          sumsOnes
+	VMOVUPS     (R12), Y4
+	VMOVUPS     (R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     (R10), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, (R10)
+	VMOVUPS     (R8), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y4, Y6, Y3
+	VMULPS      Y4, Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VMOVUPS     (R9), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, (R9)
+	VMOVUPS     32(R12), Y4
+	VMOVUPS     32(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     32(R10), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 32(R10)
+	VMOVUPS     32(R8), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y4, Y6, Y3
+	VMULPS      Y4, Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VMOVUPS     32(R9), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 32(R9)
+	VMOVUPS     64(R12), Y4
+	VMOVUPS     64(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     64(R10), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 64(R10)
+	VMOVUPS     64(R8), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y4, Y6, Y3
+	VMULPS      Y4, Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VMOVUPS     64(R9), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 64(R9)
+	VMOVUPS     96(R12), Y4
+	VMOVUPS     96(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     96(R10), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 96(R10)
+	VMOVUPS     96(R8), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y4, Y6, Y3
+	VMULPS      Y4, Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VMOVUPS     96(R9), Y6
+	VADDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, 96(R9)
+	ADDQ        $0x00000080, R12
+	ADDQ        $0x00000080, R13
+	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R10
+	JMP         sumsGroup
+
+sumsOnes:
+	ADDQ $0x04, R11
 
 sums:
 	DECQ        R11
@@ -314,6 +439,58 @@ sumsDone:
 	MOVQ         AX, R10
 	MOVQ         CX, R11
 	MOVQ         DX, R12
+
+inputGroup:
+	SUBQ    $0x04, R9
+	JL      inputOnes
+	VMOVUPS (R10), Y4
+	VMOVUPS (R11), Y5
+	VMOVUPS (R8), Y6
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y3, Y4, Y4
+	VMULPS  Y6, Y5, Y5
+	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y5, (R12)
+	VMOVUPS 32(R10), Y4
+	VMOVUPS 32(R11), Y5
+	VMOVUPS 32(R8), Y6
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y3, Y4, Y4
+	VMULPS  Y6, Y5, Y5
+	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y5, 32(R12)
+	VMOVUPS 64(R10), Y4
+	VMOVUPS 64(R11), Y5
+	VMOVUPS 64(R8), Y6
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y3, Y4, Y4
+	VMULPS  Y6, Y5, Y5
+	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y5, 64(R12)
+	VMOVUPS 96(R10), Y4
+	VMOVUPS 96(R11), Y5
+	VMOVUPS 96(R8), Y6
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y3, Y4, Y4
+	VMULPS  Y6, Y5, Y5
+	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y4, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y5, 96(R12)
+	ADDQ    $0x00000080, R10
+	ADDQ    $0x00000080, R11
+	ADDQ    $0x00000080, R8
+	ADDQ    $0x00000080, R12
+	JMP     inputGroup
+
+inputOnes:
+	ADDQ $0x04, R9
 
 input:
 	DECQ    R9
@@ -423,11 +600,15 @@ sum1:
 	JMP     sum1
 
 sumTail:
-	MOVQ          tail+32(FP), R8
-	KMOVW         R8, K1
-	VMOVAPS       Z0, Z1
-	VMOVUPS       (DI), K1, Z1
-	VADDPS        Z1, Z3, Z3
+	MOVQ    tail+32(FP), R8
+	TESTQ   R8, R8
+	JZ      sumDone
+	KMOVW   R8, K1
+	VMOVAPS Z0, Z1
+	VMOVUPS (DI), K1, Z1
+	VADDPS  Z1, Z3, Z3
+
+sumDone:
 	VBROADCASTSS  inverse+40(FP), Z6
 	VADDPS        Z3, Z2, Z2
 	VADDPS        Z5, Z4, Z4
@@ -489,13 +670,17 @@ diff1:
 	JMP         diff1
 
 diffTail:
-	MOVQ          tail+32(FP), R8
-	KMOVW         R8, K1
-	VMOVAPS       Z1, Z6
-	VMOVUPS       (DI), K1, Z6
-	VSUBPS        Z1, Z6, Z6
-	VADDPS        Z6, Z8, Z8
-	VFMADD231PS   Z6, Z6, Z12
+	MOVQ        tail+32(FP), R8
+	TESTQ       R8, R8
+	JZ          diffDone
+	KMOVW       R8, K1
+	VMOVAPS     Z1, Z6
+	VMOVUPS     (DI), K1, Z6
+	VSUBPS      Z1, Z6, Z6
+	VADDPS      Z6, Z8, Z8
+	VFMADD231PS Z6, Z6, Z12
+
+diffDone:
 	VBROADCASTSS  eps+44(FP), Z16
 	VADDPS        Z8, Z7, Z7
 	VADDPS        Z10, Z9, Z9
@@ -540,6 +725,50 @@ diffTail:
 	MOVQ          AX, R10
 	MOVQ          R8, R8
 	MOVQ          CX, R11
+
+applyGroup:
+	SUBQ    $0x04, R9
+	JL      applyOnes
+	VMOVUPS (R10), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z15, Z6, Z6
+	VMOVUPS (DI), Z16
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS (R8), Z16
+	VADDPS  Z16, Z6, Z6
+	VMOVUPS Z6, (R11)
+	VMOVUPS 64(R10), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z15, Z6, Z6
+	VMOVUPS 64(DI), Z16
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS 64(R8), Z16
+	VADDPS  Z16, Z6, Z6
+	VMOVUPS Z6, 64(R11)
+	VMOVUPS 128(R10), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z15, Z6, Z6
+	VMOVUPS 128(DI), Z16
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS 128(R8), Z16
+	VADDPS  Z16, Z6, Z6
+	VMOVUPS Z6, 128(R11)
+	VMOVUPS 192(R10), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z15, Z6, Z6
+	VMOVUPS 192(DI), Z16
+	VMULPS  Z16, Z6, Z6
+	VMOVUPS 192(R8), Z16
+	VADDPS  Z16, Z6, Z6
+	VMOVUPS Z6, 192(R11)
+	ADDQ    $0x00000100, R10
+	ADDQ    $0x00000100, DI
+	ADDQ    $0x00000100, R8
+	ADDQ    $0x00000100, R11
+	JMP     applyGroup
+
+applyOnes:
+	ADDQ $0x04, R9
 
 apply:
 	DECQ    R9
@@ -606,6 +835,79 @@ rows:
 	MOVQ         AX, R12
 	MOVQ         CX, R13
 	MOVQ         R9, R9
+
+sumsGroup:
+	SUBQ        $0x04, R11
+	JL          sumsOnes
+	VMOVUPS     (R12), Z4
+	VMOVUPS     (R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VMOVUPS     (R10), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, (R10)
+	VMOVUPS     (R8), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      Z6, Z2, Z2
+	VFMADD231PS Z4, Z6, Z3
+	VMULPS      Z4, Z5, Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     (R9), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, (R9)
+	VMOVUPS     64(R12), Z4
+	VMOVUPS     64(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VMOVUPS     64(R10), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 64(R10)
+	VMOVUPS     64(R8), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      Z6, Z2, Z2
+	VFMADD231PS Z4, Z6, Z3
+	VMULPS      Z4, Z5, Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     64(R9), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 64(R9)
+	VMOVUPS     128(R12), Z4
+	VMOVUPS     128(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VMOVUPS     128(R10), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 128(R10)
+	VMOVUPS     128(R8), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      Z6, Z2, Z2
+	VFMADD231PS Z4, Z6, Z3
+	VMULPS      Z4, Z5, Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     128(R9), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 128(R9)
+	VMOVUPS     192(R12), Z4
+	VMOVUPS     192(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VMOVUPS     192(R10), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 192(R10)
+	VMOVUPS     192(R8), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      Z6, Z2, Z2
+	VFMADD231PS Z4, Z6, Z3
+	VMULPS      Z4, Z5, Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     192(R9), Z6
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 192(R9)
+	ADDQ        $0x00000100, R12
+	ADDQ        $0x00000100, R13
+	ADDQ        $0x00000100, R8
+	ADDQ        $0x00000100, R9
+	ADDQ        $0x00000100, R10
+	JMP         sumsGroup
+
+sumsOnes:
+	ADDQ $0x04, R11
 
 sums:
 	DECQ        R11
@@ -683,6 +985,58 @@ sumsDone:
 	MOVQ          AX, R10
 	MOVQ          CX, R11
 	MOVQ          DX, R12
+
+inputGroup:
+	SUBQ    $0x04, R9
+	JL      inputOnes
+	VMOVUPS (R10), Z6
+	VMOVUPS (R11), Z7
+	VMOVUPS (R8), Z8
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMULPS  Z8, Z7, Z7
+	VSUBPS  Z4, Z7, Z7
+	VSUBPS  Z6, Z7, Z7
+	VMULPS  Z1, Z7, Z7
+	VMOVUPS Z7, (R12)
+	VMOVUPS 64(R10), Z6
+	VMOVUPS 64(R11), Z7
+	VMOVUPS 64(R8), Z8
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMULPS  Z8, Z7, Z7
+	VSUBPS  Z4, Z7, Z7
+	VSUBPS  Z6, Z7, Z7
+	VMULPS  Z1, Z7, Z7
+	VMOVUPS Z7, 64(R12)
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 128(R11), Z7
+	VMOVUPS 128(R8), Z8
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMULPS  Z8, Z7, Z7
+	VSUBPS  Z4, Z7, Z7
+	VSUBPS  Z6, Z7, Z7
+	VMULPS  Z1, Z7, Z7
+	VMOVUPS Z7, 128(R12)
+	VMOVUPS 192(R10), Z6
+	VMOVUPS 192(R11), Z7
+	VMOVUPS 192(R8), Z8
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMULPS  Z8, Z7, Z7
+	VSUBPS  Z4, Z7, Z7
+	VSUBPS  Z6, Z7, Z7
+	VMULPS  Z1, Z7, Z7
+	VMOVUPS Z7, 192(R12)
+	ADDQ    $0x00000100, R10
+	ADDQ    $0x00000100, R11
+	ADDQ    $0x00000100, R8
+	ADDQ    $0x00000100, R12
+	JMP     inputGroup
+
+inputOnes:
+	ADDQ $0x04, R9
 
 input:
 	DECQ    R9

@@ -69,6 +69,8 @@ sum1:
 	B	sum1
 sumTail:
 	MOVD	tail+32(FP), R0
+	TST	R0, R0
+	BEQ	sumDone
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes1
@@ -82,6 +84,7 @@ lanes1done:
 	VMOV	V0.B16, V2.B16
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+sumDone:
 	FMOVS	inverse+40(FP), F0
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
@@ -165,6 +168,8 @@ diff1:
 	B	diff1
 diffTail:
 	MOVD	tail+32(FP), R0
+	TST	R0, R0
+	BEQ	diffDone
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes2
@@ -182,6 +187,7 @@ lanes2done:
 	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V9.S4
 	VFMLA	V2.S4, V2.S4, V8.S4
+diffDone:
 	FMOVS	eps+44(FP), F0
 	VDUP	V0.S[0], V0.S4
 	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
@@ -235,6 +241,64 @@ lanes2done:
 	MOVD	vectors+16(FP), R10
 	MOVD	R9, R0
 	MOVD	R8, R1
+applyGroup:
+	SUBS	$4, R10, R10
+	BLT	applyOnes
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ	0(R3), (F3, F2)
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	FLDPQ	0(R2), (F3, F2)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 0(R1)
+	FLDPQ	32(R0), (F5, F4)
+	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ	32(R3), (F3, F2)
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	FLDPQ	32(R2), (F3, F2)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 32(R1)
+	FLDPQ	64(R0), (F5, F4)
+	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ	64(R3), (F3, F2)
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	FLDPQ	64(R2), (F3, F2)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 64(R1)
+	FLDPQ	96(R0), (F5, F4)
+	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ	96(R3), (F3, F2)
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	FLDPQ	96(R2), (F3, F2)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	applyGroup
+applyOnes:
+	ADD	$4, R10, R10
 apply:
 	SUBS	$1, R10, R10
 	BLT	applyTail
@@ -466,6 +530,109 @@ rows:
 	MOVD	vectors+40(FP), R11
 	MOVD	R10, R0
 	MOVD	R9, R4
+sumsGroup:
+	SUBS	$4, R11, R11
+	BLT	sumsOnes
+	FLDPQ	0(R0), (F7, F6)
+	FLDPQ	0(R4), (F5, F4)
+	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
+	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 0(R1)
+	FLDPQ	0(R3), (F3, F2)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V7.S4, V3.S4, V1.S4
+	VFMLA	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
+	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
+	FLDPQ	0(R2), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 0(R2)
+	FLDPQ	32(R0), (F7, F6)
+	FLDPQ	32(R4), (F5, F4)
+	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
+	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
+	FLDPQ	32(R1), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 32(R1)
+	FLDPQ	32(R3), (F3, F2)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V7.S4, V3.S4, V1.S4
+	VFMLA	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
+	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
+	FLDPQ	32(R2), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 32(R2)
+	FLDPQ	64(R0), (F7, F6)
+	FLDPQ	64(R4), (F5, F4)
+	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
+	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
+	FLDPQ	64(R1), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 64(R1)
+	FLDPQ	64(R3), (F3, F2)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V7.S4, V3.S4, V1.S4
+	VFMLA	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
+	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
+	FLDPQ	64(R2), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 64(R2)
+	FLDPQ	96(R0), (F7, F6)
+	FLDPQ	96(R4), (F5, F4)
+	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
+	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
+	FLDPQ	96(R1), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 96(R1)
+	FLDPQ	96(R3), (F3, F2)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V7.S4, V3.S4, V1.S4
+	VFMLA	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
+	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
+	FLDPQ	96(R2), (F3, F2)
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FSTPQ	(F3, F2), 96(R2)
+	ADD	$128, R0, R0
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	sumsGroup
+sumsOnes:
+	ADD	$4, R11, R11
 sums:
 	SUBS	$1, R11, R11
 	BLT	sumsTail
@@ -570,6 +737,80 @@ sumsDone:
 	MOVD	R10, R0
 	MOVD	R9, R3
 	MOVD	R8, R1
+inputGroup:
+	SUBS	$4, R4, R4
+	BLT	inputOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
+	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
+	FSTPQ	(F3, F2), 0(R1)
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R3), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
+	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
+	FSTPQ	(F3, F2), 32(R1)
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
+	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
+	FSTPQ	(F3, F2), 64(R1)
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R3), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
+	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
+	FSTPQ	(F3, F2), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	inputGroup
+inputOnes:
+	ADD	$4, R4, R4
 input:
 	SUBS	$1, R4, R4
 	BLT	inputTail

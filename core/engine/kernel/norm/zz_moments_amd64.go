@@ -2,12 +2,12 @@
 
 package norm
 
-// momentsAVX2 is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+// momentsAVX2 is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
-func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+func momentsAVX2(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
 
-// momentsAVX512 is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+// momentsAVX512 is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
-func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+func momentsAVX512(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)

@@ -2,55 +2,85 @@
 
 #include "textflag.h"
 
-// func momentsAVX2(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+// func momentsAVX2(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
-TEXT ·momentsAVX2(SB), NOSPLIT, $0-52
-	MOVQ         x+0(FP), AX
-	MOVQ         ahead+32(FP), CX
-	MOVSS        inverse+24(FP), X0
+TEXT ·momentsAVX2(SB), NOSPLIT, $0-68
+	MOVQ         ahead+48(FP), AX
+	MOVSS        inverse+32(FP), X0
 	VBROADCASTSS X0, Y1
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	MOVQ         vectors+8(FP), BX
-	MOVQ         AX, DX
+	MOVQ         x+8(FP), CX
+	MOVQ         planes+0(FP), DX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         tail+24(FP), SI
+	CMPQ         BX, $0x02
+	JNE          sumPlanes
+	TESTQ        SI, SI
+	JNZ          sumPlanes
+	MOVQ         bytes+40(FP), AX
+
+sumBlocks:
+	VMOVUPS (CX), Y0
+	VADDPS  Y0, Y2, Y2
+	VMOVUPS 32(CX), Y0
+	VADDPS  Y0, Y3, Y3
+	ADDQ    AX, CX
+	DECQ    DX
+	JNZ     sumBlocks
+	JMP     sumAll
+
+sumPlanes:
+	MOVQ vectors+16(FP), SI
+	MOVQ CX, BX
 
 sum4:
-	SUBQ       $0x04, BX
+	SUBQ       $0x04, SI
 	JL         sumOnes
-	PREFETCHT1 (DX)(CX*1)
-	VMOVUPS    (DX), Y6
+	PREFETCHT1 (BX)(AX*1)
+	VMOVUPS    (BX), Y6
 	VADDPS     Y6, Y2, Y2
-	VMOVUPS    32(DX), Y6
+	VMOVUPS    32(BX), Y6
 	VADDPS     Y6, Y3, Y3
-	PREFETCHT1 64(DX)(CX*1)
-	VMOVUPS    64(DX), Y6
+	PREFETCHT1 64(BX)(AX*1)
+	VMOVUPS    64(BX), Y6
 	VADDPS     Y6, Y4, Y4
-	VMOVUPS    96(DX), Y6
+	VMOVUPS    96(BX), Y6
 	VADDPS     Y6, Y5, Y5
-	ADDQ       $0x00000080, DX
+	ADDQ       $0x00000080, BX
 	JMP        sum4
 
 sumOnes:
-	ADDQ $0x04, BX
+	ADDQ $0x04, SI
 
 sum1:
-	DECQ       BX
+	DECQ       SI
 	JL         sumTail
-	PREFETCHT1 (DX)(CX*1)
-	VMOVUPS    (DX), Y6
+	PREFETCHT1 (BX)(AX*1)
+	VMOVUPS    (BX), Y6
 	VADDPS     Y6, Y2, Y2
-	ADDQ       $0x20, DX
+	ADDQ       $0x20, BX
 	JMP        sum1
 
 sumTail:
-	MOVQ         tail+16(FP), CX
-	VMOVUPS      (CX), Y7
-	VMASKMOVPS   (DX), Y7, Y6
-	VBLENDVPS    Y7, Y6, Y0, Y6
-	VADDPS       Y6, Y3, Y3
+	MOVQ       tail+24(FP), SI
+	TESTQ      SI, SI
+	JZ         sumDone
+	VMOVUPS    (SI), Y7
+	VMASKMOVPS (BX), Y7, Y6
+	VBLENDVPS  Y7, Y6, Y0, Y6
+	VADDPS     Y6, Y3, Y3
+
+sumDone:
+	MOVQ bytes+40(FP), BX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  sumPlanes
+
+sumAll:
 	VADDPS       Y3, Y2, Y2
 	VADDPS       Y5, Y4, Y4
 	VADDPS       Y4, Y2, Y2
@@ -70,11 +100,17 @@ sumTail:
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         vectors+8(FP), CX
+	MOVQ         x+8(FP), AX
+	MOVQ         planes+0(FP), CX
+	MOVQ         vectors+16(FP), DX
+	MOVQ         tail+24(FP), BX
+	CMPQ         DX, $0x02
+	JNE          diffPlanes
+	TESTQ        BX, BX
+	JNZ          diffPlanes
+	MOVQ         bytes+40(FP), DX
 
-diff4:
-	SUBQ        $0x04, CX
-	JL          diffOnes
+diffBlocks:
 	VMOVUPS     (AX), Y9
 	VSUBPS      Y1, Y9, Y9
 	VADDPS      Y9, Y0, Y0
@@ -83,39 +119,69 @@ diff4:
 	VSUBPS      Y1, Y9, Y9
 	VADDPS      Y9, Y2, Y2
 	VFMADD231PS Y9, Y9, Y6
-	VMOVUPS     64(AX), Y9
-	VSUBPS      Y1, Y9, Y9
-	VADDPS      Y9, Y3, Y3
-	VFMADD231PS Y9, Y9, Y7
-	VMOVUPS     96(AX), Y9
-	VSUBPS      Y1, Y9, Y9
-	VADDPS      Y9, Y4, Y4
-	VFMADD231PS Y9, Y9, Y8
-	ADDQ        $0x00000080, AX
-	JMP         diff4
-
-diffOnes:
-	ADDQ $0x04, CX
-
-diff1:
+	ADDQ        DX, AX
 	DECQ        CX
-	JL          diffTail
-	VMOVUPS     (AX), Y9
+	JNZ         diffBlocks
+	JMP         diffAll
+
+diffPlanes:
+	MOVQ vectors+16(FP), BX
+	MOVQ AX, DX
+
+diff4:
+	SUBQ        $0x04, BX
+	JL          diffOnes
+	VMOVUPS     (DX), Y9
 	VSUBPS      Y1, Y9, Y9
 	VADDPS      Y9, Y0, Y0
 	VFMADD231PS Y9, Y9, Y5
-	ADDQ        $0x20, AX
+	VMOVUPS     32(DX), Y9
+	VSUBPS      Y1, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VFMADD231PS Y9, Y9, Y6
+	VMOVUPS     64(DX), Y9
+	VSUBPS      Y1, Y9, Y9
+	VADDPS      Y9, Y3, Y3
+	VFMADD231PS Y9, Y9, Y7
+	VMOVUPS     96(DX), Y9
+	VSUBPS      Y1, Y9, Y9
+	VADDPS      Y9, Y4, Y4
+	VFMADD231PS Y9, Y9, Y8
+	ADDQ        $0x00000080, DX
+	JMP         diff4
+
+diffOnes:
+	ADDQ $0x04, BX
+
+diff1:
+	DECQ        BX
+	JL          diffTail
+	VMOVUPS     (DX), Y9
+	VSUBPS      Y1, Y9, Y9
+	VADDPS      Y9, Y0, Y0
+	VFMADD231PS Y9, Y9, Y5
+	ADDQ        $0x20, DX
 	JMP         diff1
 
 diffTail:
-	MOVQ         tail+16(FP), CX
-	VMOVUPS      (CX), Y10
-	VMASKMOVPS   (AX), Y10, Y9
-	VBLENDVPS    Y10, Y9, Y1, Y9
-	VSUBPS       Y1, Y9, Y9
-	VADDPS       Y9, Y2, Y2
-	VFMADD231PS  Y9, Y9, Y6
-	MOVSS        X1, mean+40(FP)
+	MOVQ        tail+24(FP), BX
+	TESTQ       BX, BX
+	JZ          diffDone
+	VMOVUPS     (BX), Y10
+	VMASKMOVPS  (DX), Y10, Y9
+	VBLENDVPS   Y10, Y9, Y1, Y9
+	VSUBPS      Y1, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VFMADD231PS Y9, Y9, Y6
+
+diffDone:
+	MOVQ bytes+40(FP), DX
+	ADDQ DX, AX
+	DECQ CX
+	JNZ  diffPlanes
+
+diffAll:
+	MOVSS        X1, mean+56(FP)
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y4, Y3, Y3
 	VADDPS       Y3, Y0, Y0
@@ -125,7 +191,7 @@ diffTail:
 	VADDPS       X1, X0, X1
 	VPERMILPS    $0xb1, X1, X0
 	VADDPS       X1, X0, X1
-	MOVSS        X1, diff+44(FP)
+	MOVSS        X1, diff+60(FP)
 	VADDPS       Y6, Y5, Y5
 	VADDPS       Y8, Y7, Y7
 	VADDPS       Y7, Y5, Y5
@@ -135,61 +201,89 @@ diffTail:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+48(FP)
+	MOVSS        X0, square+64(FP)
 	VZEROUPPER
 	RET
 
-// func momentsAVX512(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+// func momentsAVX512(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
 // Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
-TEXT ·momentsAVX512(SB), NOSPLIT, $0-52
-	MOVQ         x+0(FP), AX
-	MOVQ         ahead+32(FP), CX
-	MOVSS        inverse+24(FP), X1
+TEXT ·momentsAVX512(SB), NOSPLIT, $0-68
+	MOVQ         ahead+48(FP), AX
+	MOVSS        inverse+32(FP), X1
 	VBROADCASTSS X1, Z1
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z5, Z5, Z5
-	MOVQ         vectors+8(FP), BX
-	MOVQ         AX, DX
+	MOVQ         x+8(FP), CX
+	MOVQ         planes+0(FP), DX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         tail+24(FP), SI
+	CMPQ         BX, $0x01
+	JNE          sumPlanes
+	TESTQ        SI, SI
+	JNZ          sumPlanes
+	MOVQ         bytes+40(FP), AX
+
+sumBlocks:
+	VMOVUPS (CX), Z0
+	VADDPS  Z0, Z2, Z2
+	ADDQ    AX, CX
+	DECQ    DX
+	JNZ     sumBlocks
+	JMP     sumAll
+
+sumPlanes:
+	MOVQ vectors+16(FP), SI
+	MOVQ CX, BX
 
 sum4:
-	SUBQ       $0x04, BX
+	SUBQ       $0x04, SI
 	JL         sumOnes
-	PREFETCHT1 (DX)(CX*1)
-	VMOVUPS    (DX), Z14
+	PREFETCHT1 (BX)(AX*1)
+	VMOVUPS    (BX), Z14
 	VADDPS     Z14, Z2, Z2
-	PREFETCHT1 64(DX)(CX*1)
-	VMOVUPS    64(DX), Z14
+	PREFETCHT1 64(BX)(AX*1)
+	VMOVUPS    64(BX), Z14
 	VADDPS     Z14, Z3, Z3
-	PREFETCHT1 128(DX)(CX*1)
-	VMOVUPS    128(DX), Z14
+	PREFETCHT1 128(BX)(AX*1)
+	VMOVUPS    128(BX), Z14
 	VADDPS     Z14, Z4, Z4
-	PREFETCHT1 192(DX)(CX*1)
-	VMOVUPS    192(DX), Z14
+	PREFETCHT1 192(BX)(AX*1)
+	VMOVUPS    192(BX), Z14
 	VADDPS     Z14, Z5, Z5
-	ADDQ       $0x00000100, DX
+	ADDQ       $0x00000100, BX
 	JMP        sum4
 
 sumOnes:
-	ADDQ $0x04, BX
+	ADDQ $0x04, SI
 
 sum1:
-	DECQ       BX
+	DECQ       SI
 	JL         sumTail
-	PREFETCHT1 (DX)(CX*1)
-	VMOVUPS    (DX), Z14
+	PREFETCHT1 (BX)(AX*1)
+	VMOVUPS    (BX), Z14
 	VADDPS     Z14, Z2, Z2
-	ADDQ       $0x40, DX
+	ADDQ       $0x40, BX
 	JMP        sum1
 
 sumTail:
-	MOVQ          tail+16(FP), CX
-	KMOVW         CX, K1
-	VMOVAPS       Z0, Z14
-	VMOVUPS       (DX), K1, Z14
-	VADDPS        Z14, Z3, Z3
+	MOVQ    tail+24(FP), SI
+	TESTQ   SI, SI
+	JZ      sumDone
+	KMOVW   SI, K1
+	VMOVAPS Z0, Z14
+	VMOVUPS (BX), K1, Z14
+	VADDPS  Z14, Z3, Z3
+
+sumDone:
+	MOVQ bytes+40(FP), BX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  sumPlanes
+
+sumAll:
 	VADDPS        Z3, Z2, Z2
 	VADDPS        Z5, Z4, Z4
 	VADDPS        Z4, Z2, Z2
@@ -211,52 +305,84 @@ sumTail:
 	VPXORD        Z7, Z7, Z7
 	VPXORD        Z8, Z8, Z8
 	VPXORD        Z9, Z9, Z9
-	MOVQ          vectors+8(FP), CX
+	MOVQ          x+8(FP), AX
+	MOVQ          planes+0(FP), CX
+	MOVQ          vectors+16(FP), DX
+	MOVQ          tail+24(FP), BX
+	CMPQ          DX, $0x01
+	JNE           diffPlanes
+	TESTQ         BX, BX
+	JNZ           diffPlanes
+	MOVQ          bytes+40(FP), DX
 
-diff4:
-	SUBQ        $0x04, CX
-	JL          diffOnes
+diffBlocks:
 	VMOVUPS     (AX), Z0
 	VSUBPS      Z1, Z0, Z0
 	VADDPS      Z0, Z6, Z6
 	VFMADD231PS Z0, Z0, Z10
-	VMOVUPS     64(AX), Z0
+	ADDQ        DX, AX
+	DECQ        CX
+	JNZ         diffBlocks
+	JMP         diffAll
+
+diffPlanes:
+	MOVQ vectors+16(FP), BX
+	MOVQ AX, DX
+
+diff4:
+	SUBQ        $0x04, BX
+	JL          diffOnes
+	VMOVUPS     (DX), Z0
+	VSUBPS      Z1, Z0, Z0
+	VADDPS      Z0, Z6, Z6
+	VFMADD231PS Z0, Z0, Z10
+	VMOVUPS     64(DX), Z0
 	VSUBPS      Z1, Z0, Z0
 	VADDPS      Z0, Z7, Z7
 	VFMADD231PS Z0, Z0, Z11
-	VMOVUPS     128(AX), Z0
+	VMOVUPS     128(DX), Z0
 	VSUBPS      Z1, Z0, Z0
 	VADDPS      Z0, Z8, Z8
 	VFMADD231PS Z0, Z0, Z12
-	VMOVUPS     192(AX), Z0
+	VMOVUPS     192(DX), Z0
 	VSUBPS      Z1, Z0, Z0
 	VADDPS      Z0, Z9, Z9
 	VFMADD231PS Z0, Z0, Z13
-	ADDQ        $0x00000100, AX
+	ADDQ        $0x00000100, DX
 	JMP         diff4
 
 diffOnes:
-	ADDQ $0x04, CX
+	ADDQ $0x04, BX
 
 diff1:
-	DECQ        CX
+	DECQ        BX
 	JL          diffTail
-	VMOVUPS     (AX), Z0
+	VMOVUPS     (DX), Z0
 	VSUBPS      Z1, Z0, Z0
 	VADDPS      Z0, Z6, Z6
 	VFMADD231PS Z0, Z0, Z10
-	ADDQ        $0x40, AX
+	ADDQ        $0x40, DX
 	JMP         diff1
 
 diffTail:
-	MOVQ          tail+16(FP), CX
-	KMOVW         CX, K1
-	VMOVAPS       Z1, Z0
-	VMOVUPS       (AX), K1, Z0
-	VSUBPS        Z1, Z0, Z0
-	VADDPS        Z0, Z7, Z7
-	VFMADD231PS   Z0, Z0, Z11
-	MOVSS         X1, mean+40(FP)
+	MOVQ        tail+24(FP), BX
+	TESTQ       BX, BX
+	JZ          diffDone
+	KMOVW       BX, K1
+	VMOVAPS     Z1, Z0
+	VMOVUPS     (DX), K1, Z0
+	VSUBPS      Z1, Z0, Z0
+	VADDPS      Z0, Z7, Z7
+	VFMADD231PS Z0, Z0, Z11
+
+diffDone:
+	MOVQ bytes+40(FP), DX
+	ADDQ DX, AX
+	DECQ CX
+	JNZ  diffPlanes
+
+diffAll:
+	MOVSS         X1, mean+56(FP)
 	VADDPS        Z7, Z6, Z6
 	VADDPS        Z9, Z8, Z8
 	VADDPS        Z8, Z6, Z6
@@ -268,7 +394,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+44(FP)
+	MOVSS         X1, diff+60(FP)
 	VADDPS        Z11, Z10, Z10
 	VADDPS        Z13, Z12, Z12
 	VADDPS        Z12, Z10, Z10
@@ -280,6 +406,6 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+48(FP)
+	MOVSS         X1, square+64(FP)
 	VZEROUPPER
 	RET

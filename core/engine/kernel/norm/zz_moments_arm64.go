@@ -2,7 +2,7 @@
 
 package norm
 
-// momentsNEON is a value near the mean of x, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
+// momentsNEON is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
-func momentsNEON(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
+func momentsNEON(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)

@@ -2,11 +2,10 @@
 
 #include "textflag.h"
 
-// func momentsNEON(x *float32, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
-TEXT ·momentsNEON(SB), NOSPLIT, $0-52
-	MOVD	x+0(FP), R4
-	MOVD	ahead+32(FP), R3
-	FMOVS	inverse+24(FP), F0
+// func momentsNEON(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
+TEXT ·momentsNEON(SB), NOSPLIT, $0-68
+	MOVD	ahead+48(FP), R5
+	FMOVS	inverse+32(FP), F0
 	VDUP	V0.S[0], V20.S4
 	VMOVI	$0, V12.B16
 	VMOVI	$0, V11.B16
@@ -17,12 +16,33 @@ TEXT ·momentsNEON(SB), NOSPLIT, $0-52
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	MOVD	vectors+8(FP), R2
+	MOVD	x+8(FP), R4
+	MOVD	planes+0(FP), R3
+	MOVD	vectors+16(FP), R1
+	MOVD	tail+24(FP), R0
+	CMP	$2, R1
+	BNE	sumPlanes
+	TST	R0, R0
+	BNE	sumPlanes
+	MOVD	bytes+40(FP), R0
+sumBlocks:
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	ADD	R0, R4, R4
+	SUBS	$1, R3, R3
+	BNE	sumBlocks
+	B	sumAll
+sumPlanes:
+	MOVD	vectors+16(FP), R2
 	MOVD	R4, R1
 sum4:
 	SUBS	$4, R2, R2
 	BLT	sumOnes
-	ADD	R3<<0, R1, R0
+	ADD	R5<<0, R1, R0
 	PRFM	0(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F3, F2)
 	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
@@ -44,7 +64,7 @@ sumOnes:
 sum1:
 	SUBS	$1, R2, R2
 	BLT	sumTail
-	ADD	R3<<0, R1, R0
+	ADD	R5<<0, R1, R0
 	PRFM	0(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F3, F2)
 	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
@@ -52,7 +72,9 @@ sum1:
 	ADD	$32, R1, R1
 	B	sum1
 sumTail:
-	MOVD	tail+16(FP), R0
+	MOVD	tail+24(FP), R0
+	TST	R0, R0
+	BEQ	sumDone
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes1
@@ -66,6 +88,12 @@ lanes1done:
 	VMOV	V0.B16, V2.B16
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+sumDone:
+	MOVD	bytes+40(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R3, R3
+	BNE	sumPlanes
+sumAll:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
 	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
@@ -95,60 +123,92 @@ lanes1done:
 	VMOVI	$0, V14.B16
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	MOVD	vectors+8(FP), R0
-diff4:
-	SUBS	$4, R0, R0
-	BLT	diffOnes
-	FLDPQ	0(R4), (F3, F2)
-	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	FLDPQ	32(R4), (F1, F0)
+	MOVD	x+8(FP), R3
+	MOVD	planes+0(FP), R2
+	MOVD	vectors+16(FP), R1
+	MOVD	tail+24(FP), R0
+	CMP	$2, R1
+	BNE	diffPlanes
+	TST	R0, R0
+	BNE	diffPlanes
+	MOVD	bytes+40(FP), R0
+diffBlocks:
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V11.S4
+	VFMLA	V0.S4, V0.S4, V10.S4
+	FLDPQ	32(R3), (F1, F0)
 	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
 	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
 	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V9.S4
 	VFMLA	V0.S4, V0.S4, V8.S4
-	FLDPQ	64(R4), (F1, F0)
-	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V7.S4
-	VFMLA	V0.S4, V0.S4, V6.S4
-	FLDPQ	96(R4), (F1, F0)
-	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V5.S4
-	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	$128, R4, R4
-	B	diff4
-diffOnes:
-	ADD	$4, R0, R0
-diff1:
-	SUBS	$1, R0, R0
-	BLT	diffTail
-	FLDPQ	0(R4), (F3, F2)
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	diffBlocks
+	B	diffAll
+diffPlanes:
+	MOVD	vectors+16(FP), R0
+	MOVD	R3, R1
+diff4:
+	SUBS	$4, R0, R0
+	BLT	diffOnes
+	FLDPQ	0(R1), (F3, F2)
 	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
 	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
 	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
 	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V11.S4
 	VFMLA	V2.S4, V2.S4, V10.S4
-	ADD	$32, R4, R4
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	$128, R1, R1
+	B	diff4
+diffOnes:
+	ADD	$4, R0, R0
+diff1:
+	SUBS	$1, R0, R0
+	BLT	diffTail
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	ADD	$32, R1, R1
 	B	diff1
 diffTail:
-	MOVD	tail+16(FP), R0
+	MOVD	tail+24(FP), R0
+	TST	R0, R0
+	BEQ	diffDone
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes2
-	FLDPQ	0(R4), (F3, F2)
+	FLDPQ	0(R1), (F3, F2)
 lanes2done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V20.B16, V3.B16, V0.B16
@@ -162,7 +222,13 @@ lanes2done:
 	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V9.S4
 	VFMLA	V2.S4, V2.S4, V8.S4
-	FMOVS	F20, mean+40(FP)
+diffDone:
+	MOVD	bytes+40(FP), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	diffPlanes
+diffAll:
+	FMOVS	F20, mean+56(FP)
 	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
 	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
 	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
@@ -174,7 +240,7 @@ lanes2done:
 	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
 	VREV64	V18.S4, V0.S4
 	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
-	FMOVS	F18, diff+44(FP)
+	FMOVS	F18, diff+60(FP)
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
 	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
@@ -186,7 +252,7 @@ lanes2done:
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
-	FMOVS	F10, square+48(FP)
+	FMOVS	F10, square+64(FP)
 	RET
 lanes1:
 	VMOVI	$0, V3.B16
@@ -218,25 +284,25 @@ lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
 	TBZ	$2, R0, lanes2low
-	FMOVQ	0(R4), F3
+	FMOVQ	0(R1), F3
 	TBZ	$1, R0, lanes2highone
-	FMOVD	16(R4), F2
+	FMOVD	16(R1), F2
 	TBZ	$0, R0, lanes2done
-	ADD	$24, R4, R0
+	ADD	$24, R1, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2highone:
 	TBZ	$0, R0, lanes2done
-	FMOVS	16(R4), F2
+	FMOVS	16(R1), F2
 	B	lanes2done
 lanes2low:
 	TBZ	$1, R0, lanes2one
-	FMOVD	0(R4), F3
+	FMOVD	0(R1), F3
 	TBZ	$0, R0, lanes2done
-	ADD	$8, R4, R0
+	ADD	$8, R1, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
 	TBZ	$0, R0, lanes2done
-	FMOVS	0(R4), F3
+	FMOVS	0(R1), F3
 	B	lanes2done

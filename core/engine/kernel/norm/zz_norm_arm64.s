@@ -112,6 +112,46 @@ rows:
 	MOVD	vectors+16(FP), R8
 	MOVD	R7, R0
 	MOVD	R6, R1
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
 row:
 	SUBS	$1, R8, R8
 	BLT	rowTail
@@ -225,6 +265,67 @@ rows:
 	MOVD	R10, R0
 	MOVD	R9, R2
 	MOVD	R8, R1
+rowGroup:
+	SUBS	$4, R11, R11
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R11, R11
 row:
 	SUBS	$1, R11, R11
 	BLT	rowTail
@@ -378,6 +479,67 @@ rows:
 	MOVD	R10, R0
 	MOVD	R9, R2
 	MOVD	R8, R1
+rowGroup:
+	SUBS	$4, R11, R11
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R11, R11
 row:
 	SUBS	$1, R11, R11
 	BLT	rowTail
@@ -518,6 +680,64 @@ rows:
 	MOVD	squares+56(FP), R1
 	MOVD	vectors+16(FP), R6
 	MOVD	R5, R0
+rowGroup:
+	SUBS	$4, R6, R6
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R2)
+	FLDPQ	32(R1), (F1, F0)
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 64(R2)
+	FLDPQ	64(R1), (F1, F0)
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R3), (F1, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 96(R2)
+	FLDPQ	96(R1), (F1, F0)
+	VFMLA	V3.S4, V3.S4, V1.S4
+	VFMLA	V2.S4, V2.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R6, R6
 row:
 	SUBS	$1, R6, R6
 	BLT	rowTail
@@ -739,6 +959,69 @@ rows:
 	MOVD	vectors+24(FP), R8
 	MOVD	R7, R0
 	MOVD	R6, R4
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R4), (F3, F2)
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R4), (F3, F2)
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R2)
+	FLDPQ	32(R1), (F1, F0)
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R4), (F3, F2)
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 64(R2)
+	FLDPQ	64(R1), (F1, F0)
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R4), (F3, F2)
+	FLDPQ	96(R3), (F1, F0)
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 96(R2)
+	FLDPQ	96(R1), (F1, F0)
+	VFMLA	V3.S4, V5.S4, V1.S4
+	VFMLA	V2.S4, V4.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
 row:
 	SUBS	$1, R8, R8
 	BLT	rowTail
@@ -992,6 +1275,61 @@ rows:
 	MOVD	vectors+16(FP), R8
 	MOVD	R7, R0
 	MOVD	R6, R4
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R3), (F7, F6)
+	FLDPQ	0(R2), (F5, F4)
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R4)
+	FLDPQ	32(R0), (F1, F0)
+	FLDPQ	32(R3), (F7, F6)
+	FLDPQ	32(R2), (F5, F4)
+	FLDPQ	32(R1), (F3, F2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R4)
+	FLDPQ	64(R0), (F1, F0)
+	FLDPQ	64(R3), (F7, F6)
+	FLDPQ	64(R2), (F5, F4)
+	FLDPQ	64(R1), (F3, F2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 64(R4)
+	FLDPQ	96(R0), (F1, F0)
+	FLDPQ	96(R3), (F7, F6)
+	FLDPQ	96(R2), (F5, F4)
+	FLDPQ	96(R1), (F3, F2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 96(R4)
+	ADD	$128, R0, R0
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
 row:
 	SUBS	$1, R8, R8
 	BLT	rowTail
@@ -1190,6 +1528,87 @@ rows:
 	MOVD	R10, R0
 	MOVD	R9, R6
 	MOVD	R8, R5
+rowGroup:
+	SUBS	$4, R11, R11
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R6), (F1, F0)
+	FLDPQ	0(R4), (F11, F10)
+	FLDPQ	0(R3), (F9, F8)
+	FLDPQ	0(R2), (F7, F6)
+	FLDPQ	0(R1), (F5, F4)
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 0(R5)
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R6), (F1, F0)
+	FLDPQ	32(R4), (F11, F10)
+	FLDPQ	32(R3), (F9, F8)
+	FLDPQ	32(R2), (F7, F6)
+	FLDPQ	32(R1), (F5, F4)
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 32(R5)
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R6), (F1, F0)
+	FLDPQ	64(R4), (F11, F10)
+	FLDPQ	64(R3), (F9, F8)
+	FLDPQ	64(R2), (F7, F6)
+	FLDPQ	64(R1), (F5, F4)
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 64(R5)
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R6), (F1, F0)
+	FLDPQ	96(R4), (F11, F10)
+	FLDPQ	96(R3), (F9, F8)
+	FLDPQ	96(R2), (F7, F6)
+	FLDPQ	96(R1), (F5, F4)
+	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
+	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 96(R5)
+	ADD	$128, R0, R0
+	ADD	$128, R6, R6
+	ADD	$128, R5, R5
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R11, R11
 row:
 	SUBS	$1, R11, R11
 	BLT	rowTail

@@ -2,16 +2,6 @@
 
 package norm
 
-// normReLUAVX2 computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
-//
-//go:noescape
-func normReLUAVX2(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
-
-// normAddReLUAVX2 computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
-//
-//go:noescape
-func normAddReLUAVX2(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
-
 // normSumsAVX2 is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
 //go:noescape
@@ -42,20 +32,20 @@ func reluSumsRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int
 //go:noescape
 func reluSumsToRowsAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
-// reluNormGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
+// normReLURowsAVX2 computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
 //
 //go:noescape
-func reluNormGradAVX2(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
+func normReLURowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
-// normReLUAVX512 computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
+// normAddReLURowsAVX2 computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
 //
 //go:noescape
-func normReLUAVX512(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
+func normAddReLURowsAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
-// normAddReLUAVX512 computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
+// reluNormGradRowsAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 //
 //go:noescape
-func normAddReLUAVX512(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
+func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
 // normSumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
@@ -87,7 +77,17 @@ func reluSumsRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors i
 //go:noescape
 func reluSumsToRowsAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
-// reluNormGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
+// normReLURowsAVX512 computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
 //
 //go:noescape
-func reluNormGradAVX512(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
+func normReLURowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normAddReLURowsAVX512 computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+//
+//go:noescape
+func normAddReLURowsAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// reluNormGradRowsAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
+//
+//go:noescape
+func reluNormGradRowsAVX512(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

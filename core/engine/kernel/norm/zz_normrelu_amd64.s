@@ -2,85 +2,6 @@
 
 #include "textflag.h"
 
-// func normReLUAVX2(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
-// Requires: AVX, AVX2, SSE
-TEXT ·normReLUAVX2(SB), NOSPLIT, $0-40
-	MOVQ         x+0(FP), AX
-	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        scale+12(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVSS        shift+16(FP), X2
-	VBROADCASTSS X2, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         n+32(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x02, DX
-
-loop:
-	CMPQ    BX, DX
-	JGE     done
-	VMOVUPS (AX)(BX*1), Y4
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y2, Y4, Y4
-	VMAXPS  Y4, Y3, Y4
-	VMOVUPS Y4, (CX)(BX*1)
-	VMOVUPS 32(AX)(BX*1), Y4
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y2, Y4, Y4
-	VMAXPS  Y4, Y3, Y4
-	VMOVUPS Y4, 32(CX)(BX*1)
-	ADDQ    $0x40, BX
-	JMP     loop
-
-done:
-	VZEROUPPER
-	RET
-
-// func normAddReLUAVX2(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
-// Requires: AVX, AVX2, SSE
-TEXT ·normAddReLUAVX2(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        scale+20(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVSS        shift+24(FP), X2
-	VBROADCASTSS X2, Y2
-	MOVQ         r+8(FP), DX
-	VXORPS       Y3, Y3, Y3
-	MOVQ         n+40(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
-
-loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Y4
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y2, Y4, Y4
-	VADDPS  (DX)(SI*1), Y4, Y4
-	VMAXPS  Y4, Y3, Y4
-	VMOVUPS Y4, (CX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y4
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y2, Y4, Y4
-	VADDPS  32(DX)(SI*1), Y4, Y4
-	VMAXPS  Y4, Y3, Y4
-	VMOVUPS Y4, 32(CX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
-
-done:
-	VZEROUPPER
-	RET
-
 // func normSumsAVX2(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·normSumsAVX2(SB), NOSPLIT, $0-48
@@ -294,6 +215,36 @@ rows:
 	MOVQ         AX, R9
 	MOVQ         CX, R10
 
+rowGroup:
+	SUBQ        $0x04, R8
+	JL          rowOnes
+	VMOVUPS     (R9), Y3
+	VMOVUPS     (R10), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     32(R9), Y3
+	VMOVUPS     32(R10), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     64(R9), Y3
+	VMOVUPS     64(R10), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     96(R9), Y3
+	VMOVUPS     96(R10), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R10
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
 row:
 	DECQ        R8
 	JL          rowTail
@@ -364,6 +315,49 @@ rows:
 	MOVQ         AX, R10
 	MOVQ         CX, R11
 	MOVQ         DX, R12
+
+rowGroup:
+	SUBQ        $0x04, R9
+	JL          rowOnes
+	VMOVUPS     (R10), Y4
+	VMOVUPS     (R11), Y5
+	VMOVUPS     (R12), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     32(R10), Y4
+	VMOVUPS     32(R11), Y5
+	VMOVUPS     32(R12), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     64(R10), Y4
+	VMOVUPS     64(R11), Y5
+	VMOVUPS     64(R12), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     96(R10), Y4
+	VMOVUPS     96(R11), Y5
+	VMOVUPS     96(R12), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $0x00000080, R10
+	ADDQ        $0x00000080, R11
+	ADDQ        $0x00000080, R12
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
 
 row:
 	DECQ        R9
@@ -446,6 +440,54 @@ rows:
 	MOVQ         DX, R13
 	MOVQ         BX, R14
 
+rowGroup:
+	SUBQ        $0x04, R10
+	JL          rowOnes
+	VMOVUPS     (R11), Y4
+	VMOVUPS     (R12), Y5
+	VMOVUPS     (R13), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VMOVUPS     Y5, (R14)
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     32(R11), Y4
+	VMOVUPS     32(R12), Y5
+	VMOVUPS     32(R13), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VMOVUPS     Y5, 32(R14)
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     64(R11), Y4
+	VMOVUPS     64(R12), Y5
+	VMOVUPS     64(R13), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VMOVUPS     Y5, 64(R14)
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     96(R11), Y4
+	VMOVUPS     96(R12), Y5
+	VMOVUPS     96(R13), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VMOVUPS     Y5, 96(R14)
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	ADDQ        $0x00000080, R11
+	ADDQ        $0x00000080, R12
+	ADDQ        $0x00000080, R13
+	ADDQ        $0x00000080, R14
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R10
+
 row:
 	DECQ        R10
 	JL          rowTail
@@ -507,119 +549,336 @@ rowDone:
 	VZEROUPPER
 	RET
 
-// func reluNormGradAVX2(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
-// Requires: AVX, AVX2, SSE
-TEXT ·reluNormGradAVX2(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         y+8(FP), CX
-	MOVQ         dy+16(FP), DX
-	MOVQ         dx+40(FP), BX
-	MOVSS        mean+24(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+28(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVSS        slope+32(FP), X2
-	VBROADCASTSS X2, Y2
-	MOVSS        scale+36(FP), X3
-	VBROADCASTSS X3, Y3
-	VXORPS       Y4, Y4, Y4
-	MOVQ         n+48(FP), SI
-	XORQ         DI, DI
-	SHLQ         $0x02, SI
+// func normReLURowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX
+TEXT ·normReLURowsAVX2(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   y+64(FP), CX
+	MOVQ   mean+40(FP), DX
+	MOVQ   scale+48(FP), BX
+	MOVQ   shift+56(FP), SI
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), DI
 
-loop:
-	CMPQ    DI, SI
-	JGE     done
-	VMOVUPS (CX)(DI*1), Y6
-	VCMPPS  $0x16, Y4, Y6, Y6
-	VANDPS  (DX)(DI*1), Y6, Y6
-	VMOVUPS (AX)(DI*1), Y5
-	VSUBPS  Y0, Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VSUBPS  Y1, Y6, Y6
-	VSUBPS  Y5, Y6, Y6
-	VMULPS  Y3, Y6, Y6
-	VMOVUPS Y6, (BX)(DI*1)
-	VMOVUPS 32(CX)(DI*1), Y6
-	VCMPPS  $0x16, Y4, Y6, Y6
-	VANDPS  32(DX)(DI*1), Y6, Y6
-	VMOVUPS 32(AX)(DI*1), Y5
-	VSUBPS  Y0, Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VSUBPS  Y1, Y6, Y6
-	VSUBPS  Y5, Y6, Y6
-	VMULPS  Y3, Y6, Y6
-	VMOVUPS Y6, 32(BX)(DI*1)
-	ADDQ    $0x40, DI
-	JMP     loop
+rows:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (BX), Y2
+	VBROADCASTSS (SI), Y3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
 
-done:
+rowGroup:
+	SUBQ    $0x04, R8
+	JL      rowOnes
+	VMOVUPS (R9), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, (R10)
+	VMOVUPS 32(R9), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 32(R10)
+	VMOVUPS 64(R9), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 64(R10)
+	VMOVUPS 96(R9), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 96(R10)
+	ADDQ    $0x00000080, R9
+	ADDQ    $0x00000080, R10
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, (R10)
+	ADDQ    $0x20, R9
+	ADDQ    $0x20, R10
+	JMP     row
+
+rowTail:
+	MOVQ       rest+24(FP), R8
+	TESTQ      R8, R8
+	JZ         rowDone
+	MOVQ       tail+32(FP), R8
+	VMOVUPS    (R8), Y4
+	VMASKMOVPS (R9), Y4, Y5
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VMAXPS     Y5, Y0, Y5
+	VMASKMOVPS Y5, Y4, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func normReLUAVX512(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
-// Requires: AVX, AVX512F, SSE
-TEXT ·normReLUAVX512(SB), NOSPLIT, $0-40
-	MOVQ         x+0(FP), AX
-	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        scale+12(FP), X2
-	VBROADCASTSS X2, Z2
-	MOVSS        shift+16(FP), X3
-	VBROADCASTSS X3, Z3
-	VPXORD       Z1, Z1, Z1
-	MOVQ         n+32(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x02, DX
+// func normAddReLURowsAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX
+TEXT ·normAddReLURowsAVX2(SB), NOSPLIT, $0-88
+	MOVQ   x+8(FP), AX
+	MOVQ   y+72(FP), CX
+	MOVQ   r+16(FP), DX
+	MOVQ   mean+48(FP), BX
+	MOVQ   scale+56(FP), SI
+	MOVQ   shift+64(FP), DI
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), R8
 
-loop:
-	CMPQ    BX, DX
-	JGE     done
-	VMOVUPS (AX)(BX*1), Z4
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VADDPS  Z3, Z4, Z4
-	VMAXPS  Z4, Z1, Z4
-	VMOVUPS Z4, (CX)(BX*1)
-	ADDQ    $0x40, BX
-	JMP     loop
+rows:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (DI), Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
 
-done:
+rowGroup:
+	SUBQ    $0x04, R9
+	JL      rowOnes
+	VMOVUPS (R10), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS (R12), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, (R11)
+	VMOVUPS 32(R10), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS 32(R12), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 32(R11)
+	VMOVUPS 64(R10), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS 64(R12), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 64(R11)
+	VMOVUPS 96(R10), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS 96(R12), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 96(R11)
+	ADDQ    $0x00000080, R10
+	ADDQ    $0x00000080, R11
+	ADDQ    $0x00000080, R12
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
+
+row:
+	DECQ    R9
+	JL      rowTail
+	VMOVUPS (R10), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS (R12), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, (R11)
+	ADDQ    $0x20, R10
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, R12
+	JMP     row
+
+rowTail:
+	MOVQ       rest+32(FP), R9
+	TESTQ      R9, R9
+	JZ         rowDone
+	MOVQ       tail+40(FP), R9
+	VMOVUPS    (R9), Y4
+	VMASKMOVPS (R10), Y4, Y5
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VMASKMOVPS (R12), Y4, Y1
+	VADDPS     Y1, Y5, Y5
+	VMAXPS     Y5, Y0, Y5
+	VMASKMOVPS Y5, Y4, (R11)
+
+rowDone:
+	MOVQ bytes+80(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	ADDQ R9, DX
+	DECQ R8
+	JNZ  rows
 	VZEROUPPER
 	RET
 
-// func normAddReLUAVX512(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
-// Requires: AVX, AVX512F, SSE
-TEXT ·normAddReLUAVX512(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        scale+20(FP), X2
-	VBROADCASTSS X2, Z2
-	MOVSS        shift+24(FP), X3
-	VBROADCASTSS X3, Z3
-	MOVQ         r+8(FP), DX
-	VPXORD       Z1, Z1, Z1
-	MOVQ         n+40(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x02, BX
+// func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX
+TEXT ·reluNormGradRowsAVX2(SB), NOSPLIT, $0-104
+	MOVQ   x+8(FP), AX
+	MOVQ   y+16(FP), CX
+	MOVQ   dy+24(FP), DX
+	MOVQ   dx+88(FP), BX
+	MOVQ   mean+56(FP), SI
+	MOVQ   meanDy+64(FP), DI
+	MOVQ   slope+72(FP), R8
+	MOVQ   scale+80(FP), R9
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), R10
 
-loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z4
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VADDPS  Z3, Z4, Z4
-	VADDPS  (DX)(SI*1), Z4, Z4
-	VMAXPS  Z4, Z1, Z4
-	VMOVUPS Z4, (CX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+rows:
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (R9), Y4
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R9
+	MOVQ         vectors+32(FP), R11
+	MOVQ         AX, R12
+	MOVQ         CX, R13
+	MOVQ         DX, R14
+	MOVQ         BX, R15
 
-done:
+rowGroup:
+	SUBQ    $0x04, R11
+	JL      rowOnes
+	VMOVUPS (R12), Y5
+	VMOVUPS (R13), Y6
+	VMOVUPS (R14), Y7
+	VCMPPS  $0x16, Y0, Y6, Y6
+	VANDPS  Y6, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, (R15)
+	VMOVUPS 32(R12), Y5
+	VMOVUPS 32(R13), Y6
+	VMOVUPS 32(R14), Y7
+	VCMPPS  $0x16, Y0, Y6, Y6
+	VANDPS  Y6, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, 32(R15)
+	VMOVUPS 64(R12), Y5
+	VMOVUPS 64(R13), Y6
+	VMOVUPS 64(R14), Y7
+	VCMPPS  $0x16, Y0, Y6, Y6
+	VANDPS  Y6, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, 64(R15)
+	VMOVUPS 96(R12), Y5
+	VMOVUPS 96(R13), Y6
+	VMOVUPS 96(R14), Y7
+	VCMPPS  $0x16, Y0, Y6, Y6
+	VANDPS  Y6, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, 96(R15)
+	ADDQ    $0x00000080, R12
+	ADDQ    $0x00000080, R13
+	ADDQ    $0x00000080, R14
+	ADDQ    $0x00000080, R15
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R11
+
+row:
+	DECQ    R11
+	JL      rowTail
+	VMOVUPS (R12), Y5
+	VMOVUPS (R13), Y6
+	VMOVUPS (R14), Y7
+	VCMPPS  $0x16, Y0, Y6, Y6
+	VANDPS  Y6, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, (R15)
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, R13
+	ADDQ    $0x20, R14
+	ADDQ    $0x20, R15
+	JMP     row
+
+rowTail:
+	MOVQ       rest+40(FP), R11
+	TESTQ      R11, R11
+	JZ         rowDone
+	MOVQ       tail+48(FP), R11
+	VMOVUPS    (R11), Y5
+	VMASKMOVPS (R12), Y5, Y6
+	VMASKMOVPS (R13), Y5, Y7
+	VMASKMOVPS (R14), Y5, Y8
+	VCMPPS     $0x16, Y0, Y7, Y7
+	VANDPS     Y7, Y8, Y8
+	VSUBPS     Y1, Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VSUBPS     Y2, Y8, Y8
+	VSUBPS     Y6, Y8, Y8
+	VMULPS     Y4, Y8, Y8
+	VMASKMOVPS Y8, Y5, (R15)
+
+rowDone:
+	MOVQ bytes+96(FP), R11
+	ADDQ R11, AX
+	ADDQ R11, CX
+	ADDQ R11, DX
+	ADDQ R11, BX
+	DECQ R10
+	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -816,6 +1075,36 @@ rows:
 	MOVQ         AX, R9
 	MOVQ         CX, R10
 
+rowGroup:
+	SUBQ        $0x04, R8
+	JL          rowOnes
+	VMOVUPS     (R9), Z3
+	VMOVUPS     (R10), Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+	VMOVUPS     64(R9), Z3
+	VMOVUPS     64(R10), Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+	VMOVUPS     128(R9), Z3
+	VMOVUPS     128(R10), Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+	VMOVUPS     192(R9), Z3
+	VMOVUPS     192(R10), Z4
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z4, Z1, Z1
+	VFMADD231PS Z4, Z3, Z2
+	ADDQ        $0x00000100, R9
+	ADDQ        $0x00000100, R10
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
 row:
 	DECQ        R8
 	JL          rowTail
@@ -890,6 +1179,49 @@ rows:
 	MOVQ         AX, R10
 	MOVQ         CX, R11
 	MOVQ         DX, R12
+
+rowGroup:
+	SUBQ        $0x04, R9
+	JL          rowOnes
+	VMOVUPS     (R10), Z4
+	VMOVUPS     (R11), Z5
+	VMOVUPS     (R12), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     64(R10), Z4
+	VMOVUPS     64(R11), Z5
+	VMOVUPS     64(R12), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     128(R10), Z4
+	VMOVUPS     128(R11), Z5
+	VMOVUPS     128(R12), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     192(R10), Z4
+	VMOVUPS     192(R11), Z5
+	VMOVUPS     192(R12), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ        $0x00000100, R10
+	ADDQ        $0x00000100, R11
+	ADDQ        $0x00000100, R12
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
 
 row:
 	DECQ        R9
@@ -976,6 +1308,54 @@ rows:
 	MOVQ         DX, R13
 	MOVQ         BX, R14
 
+rowGroup:
+	SUBQ        $0x04, R10
+	JL          rowOnes
+	VMOVUPS     (R11), Z4
+	VMOVUPS     (R12), Z5
+	VMOVUPS     (R13), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS     Z5, (R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     64(R11), Z4
+	VMOVUPS     64(R12), Z5
+	VMOVUPS     64(R13), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS     Z5, 64(R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     128(R11), Z4
+	VMOVUPS     128(R12), Z5
+	VMOVUPS     128(R13), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS     Z5, 128(R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     192(R11), Z4
+	VMOVUPS     192(R12), Z5
+	VMOVUPS     192(R13), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VMOVUPS     Z5, 192(R14)
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	ADDQ        $0x00000100, R11
+	ADDQ        $0x00000100, R12
+	ADDQ        $0x00000100, R13
+	ADDQ        $0x00000100, R14
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, R10
+
 row:
 	DECQ        R10
 	JL          rowTail
@@ -1041,42 +1421,335 @@ rowDone:
 	VZEROUPPER
 	RET
 
-// func reluNormGradAVX512(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
-// Requires: AVX, AVX512F, SSE
-TEXT ·reluNormGradAVX512(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         y+8(FP), CX
-	MOVQ         dy+16(FP), DX
-	MOVQ         dx+40(FP), BX
-	MOVSS        mean+24(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+28(FP), X2
-	VBROADCASTSS X2, Z2
-	MOVSS        slope+32(FP), X3
-	VBROADCASTSS X3, Z3
-	MOVSS        scale+36(FP), X4
-	VBROADCASTSS X4, Z4
-	VPXORD       Z1, Z1, Z1
-	MOVQ         n+48(FP), SI
-	XORQ         DI, DI
-	SHLQ         $0x02, SI
+// func normReLURowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·normReLURowsAVX512(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   y+64(FP), CX
+	MOVQ   mean+40(FP), DX
+	MOVQ   scale+48(FP), BX
+	MOVQ   shift+56(FP), SI
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), DI
 
-loop:
-	CMPQ      DI, SI
-	JGE       done
-	VMOVUPS   (CX)(DI*1), Z6
-	VCMPPS    $0x16, Z1, Z6, K1
-	VMOVUPS.Z (DX)(DI*1), K1, Z6
-	VMOVUPS   (AX)(DI*1), Z5
-	VSUBPS    Z0, Z5, Z5
+rows:
+	VBROADCASTSS (DX), Z1
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+rowGroup:
+	SUBQ    $0x04, R8
+	JL      rowOnes
+	VMOVUPS (R9), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (R10)
+	VMOVUPS 64(R9), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 64(R10)
+	VMOVUPS 128(R9), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 128(R10)
+	VMOVUPS 192(R9), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 192(R10)
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x00000100, R10
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (R10)
+	ADDQ    $0x40, R9
+	ADDQ    $0x40, R10
+	JMP     row
+
+rowTail:
+	MOVQ      rest+24(FP), R8
+	TESTQ     R8, R8
+	JZ        rowDone
+	MOVQ      tail+32(FP), R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (R9), K1, Z4
+	VSUBPS    Z1, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VADDPS    Z3, Z4, Z4
+	VMAXPS    Z4, Z0, Z4
+	VMOVUPS   Z4, K1, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normAddReLURowsAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·normAddReLURowsAVX512(SB), NOSPLIT, $0-88
+	MOVQ   x+8(FP), AX
+	MOVQ   y+72(FP), CX
+	MOVQ   r+16(FP), DX
+	MOVQ   mean+48(FP), BX
+	MOVQ   scale+56(FP), SI
+	MOVQ   shift+64(FP), DI
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), R8
+
+rows:
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (DI), Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
+
+rowGroup:
+	SUBQ    $0x04, R9
+	JL      rowOnes
+	VMOVUPS (R10), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS (R12), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (R11)
+	VMOVUPS 64(R10), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS 64(R12), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 64(R11)
+	VMOVUPS 128(R10), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS 128(R12), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 128(R11)
+	VMOVUPS 192(R10), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS 192(R12), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 192(R11)
+	ADDQ    $0x00000100, R10
+	ADDQ    $0x00000100, R11
+	ADDQ    $0x00000100, R12
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
+
+row:
+	DECQ    R9
+	JL      rowTail
+	VMOVUPS (R10), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS (R12), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (R11)
+	ADDQ    $0x40, R10
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, R12
+	JMP     row
+
+rowTail:
+	MOVQ      rest+32(FP), R9
+	TESTQ     R9, R9
+	JZ        rowDone
+	MOVQ      tail+40(FP), R9
+	KMOVW     R9, K1
+	VMOVUPS.Z (R10), K1, Z4
+	VSUBPS    Z1, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VADDPS    Z3, Z4, Z4
+	VMOVUPS.Z (R12), K1, Z1
+	VADDPS    Z1, Z4, Z4
+	VMAXPS    Z4, Z0, Z4
+	VMOVUPS   Z4, K1, (R11)
+
+rowDone:
+	MOVQ bytes+80(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	ADDQ R9, DX
+	DECQ R8
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func reluNormGradRowsAVX512(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·reluNormGradRowsAVX512(SB), NOSPLIT, $0-104
+	MOVQ   x+8(FP), AX
+	MOVQ   y+16(FP), CX
+	MOVQ   dy+24(FP), DX
+	MOVQ   dx+88(FP), BX
+	MOVQ   mean+56(FP), SI
+	MOVQ   meanDy+64(FP), DI
+	MOVQ   slope+72(FP), R8
+	MOVQ   scale+80(FP), R9
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), R10
+
+rows:
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	VBROADCASTSS (R8), Z3
+	VBROADCASTSS (R9), Z4
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R9
+	MOVQ         vectors+32(FP), R11
+	MOVQ         AX, R12
+	MOVQ         CX, R13
+	MOVQ         DX, R14
+	MOVQ         BX, R15
+
+rowGroup:
+	SUBQ      $0x04, R11
+	JL        rowOnes
+	VMOVUPS   (R12), Z5
+	VMOVUPS   (R13), Z6
+	VMOVUPS   (R14), Z7
+	VCMPPS    $0x16, Z0, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
 	VMULPS    Z3, Z5, Z5
-	VSUBPS    Z2, Z6, Z6
-	VSUBPS    Z5, Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VMOVUPS   Z6, (BX)(DI*1)
-	ADDQ      $0x40, DI
-	JMP       loop
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, (R15)
+	VMOVUPS   64(R12), Z5
+	VMOVUPS   64(R13), Z6
+	VMOVUPS   64(R14), Z7
+	VCMPPS    $0x16, Z0, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, 64(R15)
+	VMOVUPS   128(R12), Z5
+	VMOVUPS   128(R13), Z6
+	VMOVUPS   128(R14), Z7
+	VCMPPS    $0x16, Z0, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, 128(R15)
+	VMOVUPS   192(R12), Z5
+	VMOVUPS   192(R13), Z6
+	VMOVUPS   192(R14), Z7
+	VCMPPS    $0x16, Z0, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, 192(R15)
+	ADDQ      $0x00000100, R12
+	ADDQ      $0x00000100, R13
+	ADDQ      $0x00000100, R14
+	ADDQ      $0x00000100, R15
+	JMP       rowGroup
 
-done:
+rowOnes:
+	ADDQ $0x04, R11
+
+row:
+	DECQ      R11
+	JL        rowTail
+	VMOVUPS   (R12), Z5
+	VMOVUPS   (R13), Z6
+	VMOVUPS   (R14), Z7
+	VCMPPS    $0x16, Z0, Z6, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, (R15)
+	ADDQ      $0x40, R12
+	ADDQ      $0x40, R13
+	ADDQ      $0x40, R14
+	ADDQ      $0x40, R15
+	JMP       row
+
+rowTail:
+	MOVQ      rest+40(FP), R11
+	TESTQ     R11, R11
+	JZ        rowDone
+	MOVQ      tail+48(FP), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R12), K1, Z5
+	VMOVUPS.Z (R13), K1, Z6
+	VMOVUPS.Z (R14), K1, Z7
+	VCMPPS    $0x16, Z0, Z6, K2
+	VMOVAPS.Z Z7, K2, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z7, K1, (R15)
+
+rowDone:
+	MOVQ bytes+96(FP), R11
+	ADDQ R11, AX
+	ADDQ R11, CX
+	ADDQ R11, DX
+	ADDQ R11, BX
+	DECQ R10
+	JNZ  rows
 	VZEROUPPER
 	RET

@@ -2,16 +2,6 @@
 
 package norm
 
-// normReLUNEON computes y = max((x−mean)·scale + shift, 0), NaN staying NaN. n is a multiple of 16.
-//
-//go:noescape
-func normReLUNEON(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
-
-// normAddReLUNEON computes y = max((x−mean)·scale + shift + r, 0), NaN staying NaN. n is a multiple of 16.
-//
-//go:noescape
-func normAddReLUNEON(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
-
 // normSumsNEON is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
 //go:noescape
@@ -42,7 +32,17 @@ func reluSumsRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int
 //go:noescape
 func reluSumsToRowsNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
-// reluNormGradNEON computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.
+// normReLURowsNEON computes y = max((x−mean)·scale + shift, 0) of rows of bytes, each with its own factors, NaN staying NaN.
 //
 //go:noescape
-func reluNormGradNEON(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
+func normReLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normAddReLURowsNEON computes y = max((x−mean)·scale + shift + r, 0) of rows of bytes, each with its own factors, NaN staying NaN.
+//
+//go:noescape
+func normAddReLURowsNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// reluNormGradRowsNEON computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
+//
+//go:noescape
+func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)

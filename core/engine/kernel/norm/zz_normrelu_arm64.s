@@ -2,118 +2,6 @@
 
 #include "textflag.h"
 
-// func normReLUNEON(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
-TEXT ·normReLUNEON(SB), NOSPLIT, $0-40
-	MOVD	x+0(FP), R5
-	MOVD	y+24(FP), R4
-	FMOVS	mean+8(FP), F0
-	VDUP	V0.S[0], V6.S4
-	FMOVS	scale+12(FP), F0
-	VDUP	V0.S[0], V5.S4
-	FMOVS	shift+16(FP), F0
-	VDUP	V0.S[0], V4.S4
-	VMOVI	$0, V3.B16
-	MOVD	n+32(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
-loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R1
-	FLDPQ	0(R1), (F2, F1)
-	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
-	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x6ea2e460 // fcmgt v0.4s, v3.4s, v2.4s
-	VBSL	V2.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6ea1e460 // fcmgt v0.4s, v3.4s, v1.4s
-	VBSL	V1.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V1.B16
-	ADD	R2<<0, R4, R0
-	FSTPQ	(F2, F1), 0(R0)
-	FLDPQ	32(R1), (F2, F1)
-	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
-	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x6ea2e460 // fcmgt v0.4s, v3.4s, v2.4s
-	VBSL	V2.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6ea1e460 // fcmgt v0.4s, v3.4s, v1.4s
-	VBSL	V1.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V1.B16
-	FSTPQ	(F2, F1), 32(R0)
-	ADD	$64, R2, R2
-	B	loop
-done:
-	RET
-
-// func normAddReLUNEON(x *float32, r *float32, mean float32, scale float32, shift float32, y *float32, n int)
-TEXT ·normAddReLUNEON(SB), NOSPLIT, $0-48
-	MOVD	x+0(FP), R7
-	MOVD	y+32(FP), R6
-	FMOVS	mean+16(FP), F0
-	VDUP	V0.S[0], V7.S4
-	FMOVS	scale+20(FP), F0
-	VDUP	V0.S[0], V6.S4
-	FMOVS	shift+24(FP), F0
-	VDUP	V0.S[0], V5.S4
-	MOVD	r+8(FP), R5
-	VMOVI	$0, V4.B16
-	MOVD	n+40(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
-loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e25d442 // fadd v2.4s, v2.4s, v5.4s
-	ADD	R3<<0, R5, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6ea3e480 // fcmgt v0.4s, v4.4s, v3.4s
-	VBSL	V3.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e480 // fcmgt v0.4s, v4.4s, v2.4s
-	VBSL	V2.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	ADD	R3<<0, R6, R0
-	FSTPQ	(F3, F2), 0(R0)
-	FLDPQ	32(R2), (F3, F2)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e25d442 // fadd v2.4s, v2.4s, v5.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6ea3e480 // fcmgt v0.4s, v4.4s, v3.4s
-	VBSL	V3.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e480 // fcmgt v0.4s, v4.4s, v2.4s
-	VBSL	V2.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FSTPQ	(F3, F2), 32(R0)
-	ADD	$64, R3, R3
-	B	loop
-done:
-	RET
-
 // func normSumsNEON(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 TEXT ·normSumsNEON(SB), NOSPLIT, $0-48
 	MOVD	dy+0(FP), R7
@@ -379,6 +267,46 @@ rows:
 	MOVD	vectors+24(FP), R8
 	MOVD	R7, R0
 	MOVD	R6, R1
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	$128, R0, R0
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
 row:
 	SUBS	$1, R8, R8
 	BLT	rowTail
@@ -506,6 +434,75 @@ rows:
 	MOVD	R9, R0
 	MOVD	R8, R2
 	MOVD	R7, R1
+rowGroup:
+	SUBS	$4, R10, R10
+	BLT	rowOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R2), (F3, F2)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R2), (F3, F2)
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R2), (F3, F2)
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R10, R10
 row:
 	SUBS	$1, R10, R10
 	BLT	rowTail
@@ -679,6 +676,80 @@ rows:
 	MOVD	R10, R3
 	MOVD	R9, R2
 	MOVD	R8, R1
+rowGroup:
+	SUBS	$4, R12, R12
+	BLT	rowOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R1)
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R3), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	FSTPQ	(F3, F2), 32(R1)
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	FSTPQ	(F3, F2), 64(R1)
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R3), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	FSTPQ	(F3, F2), 96(R1)
+	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R12, R12
 row:
 	SUBS	$1, R12, R12
 	BLT	rowTail
@@ -859,72 +930,713 @@ lanes4one:
 	FMOVS	F3, 0(R1)
 	B	lanes4done
 
-// func reluNormGradNEON(x *float32, y *float32, dy *float32, mean float32, meanDy float32, slope float32, scale float32, dx *float32, n int)
-TEXT ·reluNormGradNEON(SB), NOSPLIT, $0-56
-	MOVD	x+0(FP), R9
-	MOVD	y+8(FP), R8
-	MOVD	dy+16(FP), R7
-	MOVD	dx+40(FP), R6
-	FMOVS	mean+24(FP), F0
-	VDUP	V0.S[0], V8.S4
-	FMOVS	meanDy+28(FP), F0
-	VDUP	V0.S[0], V7.S4
-	FMOVS	slope+32(FP), F0
-	VDUP	V0.S[0], V6.S4
-	FMOVS	scale+36(FP), F0
-	VDUP	V0.S[0], V5.S4
-	VMOVI	$0, V4.B16
-	MOVD	n+48(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
-loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F3, F2)
-	WORD	$0x6e23e483 // fcmge v3.4s, v4.4s, v3.4s
-	WORD	$0x6e205863 // mvn v3.16b, v3.16b
-	WORD	$0x6e22e482 // fcmge v2.4s, v4.4s, v2.4s
-	WORD	$0x6e205842 // mvn v2.16b, v2.16b
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F1, F0)
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	ADD	R4<<0, R9, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
-	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F3, F2), 0(R0)
-	FLDPQ	32(R3), (F3, F2)
-	WORD	$0x6e23e483 // fcmge v3.4s, v4.4s, v3.4s
-	WORD	$0x6e205863 // mvn v3.16b, v3.16b
-	WORD	$0x6e22e482 // fcmge v2.4s, v4.4s, v2.4s
-	WORD	$0x6e205842 // mvn v2.16b, v2.16b
-	FLDPQ	32(R2), (F1, F0)
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
-	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
-	FSTPQ	(F3, F2), 32(R0)
-	ADD	$64, R4, R4
-	B	loop
-done:
+// func normReLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·normReLURowsNEON(SB), NOSPLIT, $0-80
+	MOVD	x+8(FP), R7
+	MOVD	y+64(FP), R6
+	MOVD	mean+40(FP), R5
+	MOVD	scale+48(FP), R4
+	MOVD	shift+56(FP), R3
+	VMOVI	$0, V6.B16
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R5), [V5.S4]
+	FMOVS	0(R4), F4
+	VLD1R	(R3), [V3.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R1
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R1)
+	FLDPQ	32(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 32(R1)
+	FLDPQ	64(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 64(R1)
+	FLDPQ	96(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+32(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1e4c2 // fcmgt v2.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4c2 // fcmgt v2.4s, v6.4s, v0.4s
+	VBSL	V0.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	TBZ	$3, R8, lanes2
+	FSTPQ	(F1, F0), 0(R1)
+lanes2done:
+rowDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R2, R2
+	BNE	rows
 	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R8, lanes2low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R8, lanes2highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F0, 16(R1)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F1, 0(R1)
+	B	lanes2done
+
+// func normAddReLURowsNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·normAddReLURowsNEON(SB), NOSPLIT, $0-88
+	MOVD	x+8(FP), R9
+	MOVD	y+72(FP), R8
+	MOVD	r+16(FP), R7
+	MOVD	mean+48(FP), R6
+	MOVD	scale+56(FP), R5
+	MOVD	shift+64(FP), R4
+	VMOVI	$0, V7.B16
+	MOVD	rows+0(FP), R3
+rows:
+	VLD1R	(R6), [V6.S4]
+	FMOVS	0(R5), F5
+	VLD1R	(R4), [V4.S4]
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	MOVD	vectors+24(FP), R10
+	MOVD	R9, R0
+	MOVD	R8, R2
+	MOVD	R7, R1
+rowGroup:
+	SUBS	$4, R10, R10
+	BLT	rowOnes
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R2)
+	FLDPQ	32(R0), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 32(R2)
+	FLDPQ	64(R0), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 64(R2)
+	FLDPQ	96(R0), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 96(R2)
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R10, R10
+row:
+	SUBS	$1, R10, R10
+	BLT	rowTail
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R2)
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R10
+	TST	R10, R10
+	BEQ	rowDone
+	MOVD	tail+40(FP), R10
+	MOVWU	64(R10), R10
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4f859021 // fmul v1.4s, v1.4s, v5.s[0]
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	TBZ	$3, R10, lanes2
+	FLDPQ	0(R1), (F3, F2)
+lanes2done:
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x6ea1e4e2 // fcmgt v2.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4e2 // fcmgt v2.4s, v7.4s, v0.4s
+	VBSL	V0.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	TBZ	$3, R10, lanes3
+	FSTPQ	(F1, F0), 0(R2)
+lanes3done:
+rowDone:
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R3, R3
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R10, lanes2low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R10, lanes2highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R10, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R10, lanes2done
+	FMOVS	16(R1), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R10, lanes2one
+	FMOVD	0(R1), F3
+	TBZ	$0, R10, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R10, lanes2done
+	FMOVS	0(R1), F3
+	B	lanes2done
+lanes3:
+	TBZ	$2, R10, lanes3low
+	FMOVQ	F1, 0(R2)
+	TBZ	$1, R10, lanes3highone
+	FMOVD	F0, 16(R2)
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R2, R0
+	VST1	V0.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	F0, 16(R2)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	F1, 0(R2)
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R2, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	F1, 0(R2)
+	B	lanes3done
+
+// func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+TEXT ·reluNormGradRowsNEON(SB), NOSPLIT, $0-104
+	MOVD	x+8(FP), R12
+	MOVD	y+16(FP), R11
+	MOVD	dy+24(FP), R10
+	MOVD	dx+88(FP), R9
+	MOVD	mean+56(FP), R8
+	MOVD	meanDy+64(FP), R7
+	MOVD	slope+72(FP), R6
+	MOVD	scale+80(FP), R5
+	VMOVI	$0, V10.B16
+	MOVD	rows+0(FP), R4
+rows:
+	VLD1R	(R8), [V9.S4]
+	VLD1R	(R7), [V8.S4]
+	FMOVS	0(R6), F7
+	FMOVS	0(R5), F6
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	MOVD	vectors+32(FP), R13
+	MOVD	R12, R0
+	MOVD	R11, R3
+	MOVD	R10, R2
+	MOVD	R9, R1
+rowGroup:
+	SUBS	$4, R13, R13
+	BLT	rowOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R3), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R3), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R13, R13
+row:
+	SUBS	$1, R13, R13
+	BLT	rowTail
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R13
+	TST	R13, R13
+	BEQ	rowDone
+	MOVD	tail+48(FP), R13
+	MOVWU	64(R13), R13
+	TBZ	$3, R13, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	TBZ	$3, R13, lanes2
+	FLDPQ	0(R3), (F3, F2)
+lanes2done:
+	TBZ	$3, R13, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	TBZ	$3, R13, lanes4
+	FSTPQ	(F1, F0), 0(R1)
+lanes4done:
+rowDone:
+	MOVD	bytes+96(FP), R0
+	ADD	R0, R12, R12
+	ADD	R0, R11, R11
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R13, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R13, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R13, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R13, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R13, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R13, lanes2low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R13, lanes2highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R13, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R13, lanes2done
+	FMOVS	16(R3), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R13, lanes2one
+	FMOVD	0(R3), F3
+	TBZ	$0, R13, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R13, lanes2done
+	FMOVS	0(R3), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R13, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R13, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R13, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R13, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R13, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R13, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R13, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R13, lanes4low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R13, lanes4highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R13, lanes4done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F0, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R13, lanes4one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R13, lanes4done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F1, 0(R1)
+	B	lanes4done

@@ -95,7 +95,8 @@ func (m blockMask) Loop(n reg.GPVirtual, pointers []reg.GPVirtual, body func(k r
 }
 
 // OverPlane calls body for every vector, in fours and then one by one. Lanes
-// beyond the end hold rest. What lies ahead, if that is given, is prefetched.
+// beyond the end hold rest; there are none if tail is 0. What lies ahead, if that is given, is
+// prefetched.
 func (a *Asm) OverPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVirtual, body func(v reg.VecVirtual, acc int), rest reg.VecVirtual) {
 	for _, v := range clear {
 		a.Zero(v)
@@ -130,8 +131,11 @@ func (a *Asm) OverPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVir
 	a.JMP(operand.LabelRef(label + "1"))
 	a.Label(label + "Tail")
 	tail := a.Gp("tail")
+	a.TESTQ(tail, tail)
+	a.JZ(operand.LabelRef(label + "Done"))
 	a.loadOr(operand.Mem{Base: p}, tail, rest, v[0])
 	body(v[0], 1)
+	a.Label(label + "Done")
 }
 
 // EachRow runs body for each of the parameter rows, and moves the pointers on by the parameter bytes.
@@ -144,17 +148,32 @@ func (a *Asm) EachRow(body func(), pointers ...reg.GPVirtual) {
 	a.Ret()
 }
 
-// Row runs body for every vector of a row, and for the lanes of tail if there is a rest, with pointers to it.
+// Row runs body for every vector of a row, in fours and then one by one, and for the lanes of tail if there is a rest, with pointers to it.
 func (a *Asm) Row(label string, pointers []reg.GPVirtual, body func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
 	p, n := make([]reg.GPVirtual, len(pointers)), a.Gp("vectors")
 	for i, from := range pointers {
 		p[i] = a.GP64()
 		a.MOVQ(from, p[i])
 	}
+	whole := func(i int) {
+		at := func(m operand.Mem) operand.Mem { return m.Offset(4 * a.Lanes * i) }
+		body(p, func(m operand.Mem, v reg.VecVirtual) { a.Move(at(m), v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, at(m)) })
+	}
+	const group = 4
+	a.Label(label + "Group")
+	a.SUBQ(operand.U8(group), n)
+	a.JL(operand.LabelRef(label + "Ones"))
+	for i := range group {
+		whole(i)
+	}
+	a.Advance(operand.U32(4*a.Lanes*group), p...)
+	a.JMP(operand.LabelRef(label + "Group"))
+	a.Label(label + "Ones")
+	a.ADDQ(operand.U8(group), n)
 	a.Label(label)
 	a.DECQ(n)
 	a.JL(operand.LabelRef(label + "Tail"))
-	body(p, func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
+	whole(0)
 	a.Advance(operand.U8(4*a.Lanes), p...)
 	a.JMP(operand.LabelRef(label))
 	a.Label(label + "Tail")

@@ -116,10 +116,7 @@ func groupGradRows(a *isa.Asm) {
 // overColumns emits a kernel that runs body for every vector of every row. Pointers by the
 // first names move on from row to row; those by the others start again at each.
 func overColumns(a *isa.Asm, along, across []string, body func(rows, columns []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
-	var moving []reg.GPVirtual
-	for _, name := range along {
-		moving = append(moving, a.Gp(name))
-	}
+	moving := pointers(a, along)
 	a.EachRow(func() {
 		all := append([]reg.GPVirtual{}, moving...)
 		for _, name := range across {

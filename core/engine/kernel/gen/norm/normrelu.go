@@ -12,40 +12,15 @@ import (
 // normReLU emits batch norm with a ReLU behind it, each way. The bits are those of
 // the separate passes.
 func normReLU(a *isa.Asm) {
-	normReLUForward(a, false)
-	normReLUForward(a, true)
 	gradSums(a, false, false)
 	gradSums(a, true, false)
 	gradSums(a, true, true)
 	gradSumsRows(a, false, false)
 	gradSumsRows(a, true, false)
 	gradSumsRows(a, true, true)
-	reluNormGrad(a)
-}
-
-// normReLUForward relies on VMAXPS giving its first operand here when either is NaN.
-func normReLUForward(a *isa.Asm, residual bool) {
-	name, signature, doc := "normReLU", "func(x *float32, mean, scale, shift float32, y *float32, n int)", "(x−mean)·scale + shift"
-	if residual {
-		name, signature, doc = "normAddReLU", "func(x, r *float32, mean, scale, shift float32, y *float32, n int)", "(x−mean)·scale + shift + r"
-	}
-	a.Kernel(name, signature, "computes y = max("+doc+", 0), NaN staying NaN. n is a multiple of 16.")
-	x, y, f, zero, v := a.Gp("x"), a.Gp("y"), affine{a.Splat("mean"), a.Splat("scale"), a.Splat("shift")}, a.Vec(), a.Vec()
-	var r reg.GPVirtual
-	if residual {
-		r = a.Gp("r")
-	}
-	a.Zero(zero)
-	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
-		a.Move(isa.Offset(x, off, d), v)
-		applyAffine(a, f, v)
-		if residual {
-			a.Add(isa.Offset(r, off, d), v, v)
-		}
-		a.Max(v, zero, v)
-		a.Move(v, isa.Offset(y, off, d))
-	})
-	a.Ret()
+	normReLURows(a, false)
+	normReLURows(a, true)
+	reluNormGradRows(a)
 }
 
 // aheadOf are pointers as many bytes ahead as the function's parameter of that name says.
@@ -133,10 +108,7 @@ func gradSumsRows(a *isa.Asm, relu, store bool) {
 	}
 	a.Kernel(name, "func(rows int, "+strings.Join(params, ", ")+" *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
 		"computes "+doc+" of rows of bytes, each with its own mean.")
-	var moving []reg.GPVirtual
-	for _, p := range params {
-		moving = append(moving, a.Gp(p))
-	}
+	moving := pointers(a, params)
 	sums, dots, means, zero := a.Gp("sums"), a.Gp("dots"), []reg.GPVirtual{a.Gp("mean")}, a.Vec()
 	a.Zero(zero)
 	a.EachRow(func() {
@@ -164,18 +136,61 @@ func gradSumsRows(a *isa.Asm, relu, store bool) {
 	}, moving...)
 }
 
-func reluNormGrad(a *isa.Asm) {
-	a.Kernel("reluNormGrad", "func(x, y, dy *float32, mean, meanDy, slope, scale float32, dx *float32, n int)",
-		"computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0. n is a multiple of 16.")
-	x, y, dy, dx := a.Gp("x"), a.Gp("y"), a.Gp("dy"), a.Gp("dx")
-	f := newNormGradient(a)
-	zero, v, g := a.Vec(), a.Vec(), a.Vec()
+// normReLURows relies on VMAXPS giving its first operand here when either is NaN.
+func normReLURows(a *isa.Asm, residual bool) {
+	name, signature, doc, params := "normReLURows", "x *float32", "(x−mean)·scale + shift", []string{"x", "y"}
+	if residual {
+		name, signature, doc, params = "normAddReLURows", "x, r *float32", "(x−mean)·scale + shift + r", []string{"x", "y", "r"}
+	}
+	a.Kernel(name, "func(rows int, "+signature+", vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
+		"computes y = max("+doc+", 0) of rows of bytes, each with its own factors, NaN staying NaN.")
+	moving, zero := pointers(a, params), a.Vec()
+	factors := pointers(a, []string{"mean", "scale", "shift"})
 	a.Zero(zero)
-	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
-		a.Passed(isa.Offset(y, off, d), isa.Offset(dy, off, d), zero, g)
-		f.input(isa.Offset(x, off, d), v)
-		f.output(v, g)
-		a.Move(g, isa.Offset(dx, off, d))
-	})
-	a.Ret()
+	a.EachRow(func() {
+		v := a.RowFactors(factors)
+		f := affine{v[0], v[1], v[2]}
+		a.Row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v := a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			applyAffine(a, f, v)
+			if residual {
+				r := a.Vec()
+				load(operand.Mem{Base: p[2]}, r)
+				a.Add(r, v, v)
+			}
+			a.Max(v, zero, v)
+			store(v, operand.Mem{Base: p[1]})
+		})
+	}, moving...)
+}
+
+func reluNormGradRows(a *isa.Asm) {
+	a.Kernel("reluNormGradRows", "func(rows int, x, y, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.")
+	moving, zero := pointers(a, []string{"x", "y", "dy", "dx"}), a.Vec()
+	factors := pointers(a, []string{"mean", "meanDy", "slope", "scale"})
+	a.Zero(zero)
+	a.EachRow(func() {
+		v := a.RowFactors(factors)
+		f := normGradient{a, v[0], v[1], v[2], v[3]}
+		a.Row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, y, g := a.Vec(), a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, y)
+			load(operand.Mem{Base: p[2]}, g)
+			a.KeepAbove(y, zero, g)
+			f.slopes(v)
+			f.output(v, g)
+			store(g, operand.Mem{Base: p[3]})
+		})
+	}, moving...)
+}
+
+// pointers are parameters by their names.
+func pointers(a *isa.Asm, names []string) (p []reg.GPVirtual) {
+	for _, name := range names {
+		p = append(p, a.Gp(name))
+	}
+	return p
 }
