@@ -104,7 +104,7 @@ func parts[T any](p *part, key string, one func(*part) (T, error)) (all []T, err
 	}
 	var list []part
 	if err := json.Unmarshal(members[key], &list); err != nil {
-		return nil, fmt.Errorf("Sequence: %q: %w", key, err)
+		return nil, fmt.Errorf("%s: %q: %w", p.Type, key, err)
 	}
 	for i := range list {
 		more, err := parts(&list[i], key, one)
