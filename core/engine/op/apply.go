@@ -32,7 +32,7 @@ func Apply(g *graph.Graph, op graph.Op, layer string, attr any, in ...graph.Valu
 			values[i] = g.Values[id]
 		}
 	}
-	outputs, err := d.Outputs(values, attr)
+	outputs, err := d.outputs(values, attr)
 	if err != nil {
 		return graph.None, fmt.Errorf("%s (%s): %w", layer, op, err)
 	}
@@ -41,6 +41,15 @@ func Apply(g *graph.Graph, op graph.Op, layer string, attr any, in ...graph.Valu
 		g.SetLoss(in[0], out[0])
 	}
 	return out[0], nil
+}
+
+// outputs are those that Outputs gives. An input that is integers, the data set's, is for an
+// embedding alone: everything else would take their bits for numbers.
+func (d *Definition) outputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	if d.Name != Embedding && len(in) > 0 && in[0].Kind == graph.Input && in[0].Spec.DType == tensor.I32 {
+		return nil, fmt.Errorf("needs floating-point inputs, got %v; an embedding may be missing", in[0].Spec)
+	}
+	return d.Outputs(in, attr)
 }
 
 // apply adds the operation of a layer.

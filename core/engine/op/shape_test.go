@@ -108,6 +108,10 @@ func TestShapeErrors(t *testing.T) {
 			_, err := Apply(g, Embedding, "e", nil, g.Input(), g.NewParam("w", graph.Table, 0, 7, 3))
 			return err
 		}, "e (embedding): needs int32 indices, got f32[12]"},
+		{tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{12}}, func(g *graph.Graph) error {
+			_, err := Apply(g, Flatten, "f", nil, g.Input())
+			return err
+		}, "f (flatten): needs floating-point inputs, got i32[12]; an embedding may be missing"},
 		{image(2, 4, 4), func(g *graph.Graph) error {
 			_, err := Apply(g, CrossEntropy, "loss", nil, g.Input(), g.Target())
 			return err
