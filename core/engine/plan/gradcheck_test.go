@@ -111,7 +111,12 @@ var gradCases = map[string]gradCase{
 		{Type: "attention", Args: op.Args{"heads": 2, "kv_heads": 1, "dropout": 0.2, "rope_theta": 100.0}}, layer("flatten"), linear(10)}},
 	"grouped attention": {layers: layers{named("x", with(layer("reshape"), op.Args{"shape": []int{10, 6}})), named("q", linear(8)), reads(named("k", linear(4)), "x"), reads(named("v", linear(4)), "x"),
 		reads(with(layer("attention"), op.Args{"heads": 4, "kv_heads": 2, "causal": true, "rope_theta": 10000.0}), "q", "k", "v"), layer("flatten"), linear(10)}},
-	"mse": {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
+	"rmsnorm":            {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}}), linear(10)}},
+	"rmsnorm first":      {layers: layers{with(layer("rmsnorm"), op.Args{"normalized_shape": []int{6, 5}}), layer("flatten"), linear(10)}},
+	"rmsnorm plain":      {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}, "elementwise_affine": false}), linear(10)}},
+	"softmax":            {layers: layers{linear(7), layer("softmax"), layer("flatten"), linear(10)}},
+	"position_embedding": {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("position_embedding"), with(layer("position_embedding"), op.Args{"num_positions": 15}), layer("flatten"), linear(10)}},
+	"mse":                {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }
 
 // Every operation's gradient, as the plan computes it in float64, is the slope

@@ -49,19 +49,6 @@ __device__ inline acc weight_of(const Heads& g, const Call* call, u64 row, int k
 	return (u64)words[i % 4] >= g.drop ? (acc)g.kept : 0;
 }
 
-template <class T> __device__ T block_max(T v) {
-	__shared__ T buf[BLOCK];
-	u32 t = threadIdx.x;
-	__syncthreads(); // the last call's result may still be read
-	buf[t] = v;
-	__syncthreads();
-	for (u32 s = BLOCK / 2; s > 0; s /= 2) {
-		if (t < s && buf[t + s] > buf[t]) buf[t] = buf[t + s];
-		__syncthreads();
-	}
-	return buf[0];
-}
-
 // attention has blocks of x queries and y heads of all samples.
 KERNEL attention(const elem* q, const elem* k, const elem* v, elem* y, acc* lse, Heads g, const Call* call) {
 	__shared__ acc p[BLOCK];

@@ -216,6 +216,20 @@ template <class T> __device__ T block_sum(T v) {
 template <class T> __device__ T block_sum(T v) { return lane_sum(v, 1); }
 #endif
 
+// block_max is the largest over all threads of a block.
+template <class T> __device__ T block_max(T v) {
+	__shared__ T buf[BLOCK];
+	u32 t = threadIdx.x;
+	__syncthreads(); // the last call's result may still be read
+	buf[t] = v;
+	__syncthreads();
+	for (u32 s = BLOCK / 2; s > 0; s /= 2) {
+		if (t < s && buf[t + s] > buf[t]) buf[t] = buf[t + s];
+		__syncthreads();
+	}
+	return buf[0];
+}
+
 // block_sum_pairs adds up n pairs of numbers over all threads of a block.
 __device__ inline void block_sum_pairs(const double* pairs, int n, double* a, double* b) {
 	double first = 0, second = 0;

@@ -1,0 +1,59 @@
+package norm
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// RMSNorm divides each row of x [rows, cols] by the root of its mean square and
+// applies gamma [cols] (nil for none); invrms [rows] is kept for the gradient.
+// y may be x. Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
+func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrms []T) {
+	elementwise.DotRows(rows, cols, x, x, invrms)
+	for r := range rows {
+		invrms[r] = T(1 / math.Sqrt(float64(invrms[r])/float64(cols)+eps))
+	}
+	elementwise.MulRows(rows, cols, x, invrms, y)
+	for r := range rows {
+		if gamma != nil {
+			elementwise.Mul(y[r*cols:][:cols], gamma, y[r*cols:][:cols])
+		}
+	}
+}
+
+// RMSNormGrad overwrites dx, and writes or adds dgamma (nil where it is not
+// wanted, as gamma may be). dx may be dy.
+func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamma []T, accumulate bool) {
+	if !accumulate {
+		clear(dgamma)
+	}
+	var dot [1]T
+	for r, inv := range invrms[:rows] {
+		xr, g, d := x[r*cols:][:cols], dy[r*cols:][:cols], dx[r*cols:][:cols]
+		if dgamma != nil {
+			addScaledProducts(dgamma, inv, g, xr)
+		}
+		if gamma != nil {
+			elementwise.Mul(g, gamma, d)
+		} else {
+			copy(d, g)
+		}
+		elementwise.DotRows(1, cols, d, xr, dot[:])
+		elementwise.Scale(d, inv)
+		elementwise.Axpy(d, -inv*inv*inv*dot[0]/T(cols), xr)
+	}
+}
+
+// addScaledProducts adds factor·a·b to sum, a block at a time.
+func addScaledProducts[T kernel.Float](sum []T, factor T, a, b []T) {
+	const block = 512
+	var products [block]T
+	for len(sum) > 0 {
+		n := min(block, len(sum))
+		elementwise.Mul(a[:n], b[:n], products[:n])
+		elementwise.Axpy(sum[:n], factor, products[:n])
+		sum, a, b = sum[n:], a[n:], b[n:]
+	}
+}
