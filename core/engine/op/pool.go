@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // PoolAttr holds the arguments of a pooling, each as height and width.
@@ -68,3 +69,65 @@ func (a PoolAttr) out(i, in int) int {
 
 // inputGradient is the rule of what needs nothing but the gradient that comes in.
 func inputGradient(b *graph.Backward, n *graph.Node) { b.Through(n, GradOp(n.Op)) }
+
+// Max pooling and its gradient.
+const MaxPool, MaxPoolGrad graph.Op = "maxpool2d", "maxpool2d_grad"
+
+func init() {
+	define(Definition{
+		Name: MaxPool, Doc: "max pooling",
+		Keys:     []Key{kernelSize, poolStride, padding, ceilMode},
+		Build:    buildPool(MaxPool),
+		Outputs:  maxPoolOutputs,
+		Gradient: func(b *graph.Backward, n *graph.Node) { b.Through(n, MaxPoolGrad, n.Out[1]) },
+		Steps:    []Step{{Op: MaxPool, Cost: PerElement(1), AnyLayout: true}, {Op: MaxPoolGrad, Cost: PerElement(0), AnyLayout: true}},
+	})
+}
+
+// maxPoolOutputs gives each window's maximum of x [C, H, W], and its place.
+func maxPoolOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	shape, err := attr.(PoolAttr).pooled(in[0])
+	return []graph.Value{output(shape...), outputAs(tensor.I32, shape...)}, err
+}
+
+// Average pooling and its gradient.
+const AvgPool, AvgPoolGrad graph.Op = "avgpool2d", "avgpool2d_grad"
+
+func init() {
+	define(Definition{
+		Name: AvgPool, Doc: "average pooling",
+		Keys: []Key{kernelSize, poolStride, padding, ceilMode,
+			{Name: "count_include_pad", Kind: Bool, Doc: "include padding in the average; default true"}},
+		Build: buildPool(AvgPool), Outputs: avgPoolOutputs, Gradient: inputGradient,
+		Steps: []Step{{Op: AvgPool, Cost: PerElement(1), AnyLayout: true}, {Op: AvgPoolGrad, Cost: PerElement(1), AnyLayout: true}},
+	})
+}
+
+func avgPoolOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	shape, err := attr.(PoolAttr).pooled(in[0])
+	return []graph.Value{output(shape...)}, err
+}
+
+// Adaptive average pooling and its gradient.
+const AdaptiveAvgPool, AdaptiveAvgPoolGrad graph.Op = "adaptive_avgpool2d", "adaptive_avgpool2d_grad"
+
+// AdaptiveAvgPoolAttr is the height and width of the output.
+type AdaptiveAvgPoolAttr [2]int
+
+func init() {
+	define(Definition{
+		Name: AdaptiveAvgPool, Doc: "average pooling to a fixed output size",
+		Keys: []Key{{Name: "output_size", Kind: Pairs, Min: 1, Required: true, Doc: "output size, pair; required"}},
+		Build: func(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+			return s.apply(AdaptiveAvgPool, AdaptiveAvgPoolAttr(a.pair("output_size", 1)), x)
+		},
+		Outputs: adaptiveAvgPoolOutputs, Gradient: inputGradient,
+		Steps: []Step{{Op: AdaptiveAvgPool, Cost: PerElement(1), AnyLayout: true}, {Op: AdaptiveAvgPoolGrad, Cost: PerElement(1), AnyLayout: true}},
+	})
+}
+
+func adaptiveAvgPoolOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
+	c, _, _, err := images(in[0])
+	size := attr.(AdaptiveAvgPoolAttr)
+	return []graph.Value{output(c, size[0], size[1])}, err
+}
