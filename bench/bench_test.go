@@ -2,14 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/config"
 )
 
@@ -25,14 +24,7 @@ func TestOnlyTrainctlWithoutTorch(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	r := testjson.Read[report](t, file)
 	if m := r.Cases[0].Trainctl[0]; m.SamplesPerSec <= 0 || m.FirstStepS <= 0 || m.PeakRSS <= 0 {
 		t.Errorf("%+v", m)
 	}

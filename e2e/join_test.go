@@ -67,7 +67,7 @@ func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.Train(t).Expect(t, 0)
-	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	endpoint := rendezvous(t)
 	first := p.Node(0, endpoint, "--nproc-per-node", "1").Start(t)
 	listening(t, endpoint)
 

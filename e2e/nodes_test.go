@@ -16,12 +16,15 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
+// rendezvous is an endpoint on loopback that nobody listens at.
+func rendezvous(t *testing.T) string { return fmt.Sprint("127.0.0.1:", rig.FreePort(t)) }
+
 // Two launchers of one rank each train the same bits as one of two.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.Train(t).Expect(t, 0)
-	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	endpoint := rendezvous(t)
 	other := p.Node(1, endpoint, "--nproc-per-node", "1").Start(t)
 	p.Node(0, endpoint, "--nproc-per-node", "1").Start(t).Wait(t).Expect(t, 0).Prints(t, "ok after 8 steps")
 	other.Wait(t).Expect(t, 0).Prints(t, "ok: the job succeeded", filepath.Join(p.Dir, "runs", "job", "2"))
@@ -33,7 +36,7 @@ func TestTwoNodes(t *testing.T) {
 func TestNodesShareARunDirectory(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	endpoint := rendezvous(t)
 	shared := []string{"--nproc-per-node", "1", "--run-dir", filepath.Join(p.Dir, "runs")}
 	other := p.Node(1, endpoint, shared...).Start(t)
 	p.Node(0, endpoint, shared...).Start(t).Wait(t).Expect(t, 0)
@@ -54,7 +57,7 @@ func TestNodesShareARunDirectory(t *testing.T) {
 func TestNodesThatDisagree(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	endpoint := rendezvous(t)
 	other := p.Node(1, endpoint, append(rig.Set("optimizer.lr=0.5"), "--nproc-per-node", "1")...).Start(t)
 	p.Node(0, endpoint, "--nproc-per-node", "1").Start(t).Wait(t).Expect(t, 2).Prints(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
 	other.Wait(t).Expect(t, 2).Prints(t, "optimizer.lr = 0.1, node 1 has optimizer.lr = 0.5")
@@ -64,7 +67,7 @@ func TestNodesThatDisagree(t *testing.T) {
 func TestNodesWithoutData(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
+	endpoint := rendezvous(t)
 	args := append(rig.Set("dataset.plugin=imagefolder", `dataset.options={root="nowhere"}`, `model={name="mlp"}`), "--nproc-per-node", "2")
 	other := p.Node(1, endpoint, args...).Start(t)
 	for _, r := range []rig.Result{p.Node(0, endpoint, args...).Start(t).Wait(t), other.Wait(t)} {

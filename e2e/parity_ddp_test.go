@@ -32,19 +32,11 @@ layers = [
   { type = "flatten" },
   { name = "fc", type = "linear", out_features = 5 },
 ]
-[optimizer]
-name = "sgd"
-lr = 0.05
-momentum = 0.9
 [train]
 global_batch = 24
 max_steps = 15
 epochs = 2
-[checkpoint]
-every = "100 epochs"
-[metrics]
-tensorboard = false
-`
+` + momentumTables
 
 // With synchronised batch norms the number of ranks changes nothing: not the
 // weights, not the running statistics. Without them it does.

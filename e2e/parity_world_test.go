@@ -20,6 +20,10 @@ test_samples = 203
 [model]
 name = "mlp"
 hidden = [64, 32]
+` + momentumTables
+
+// momentumTables are an optimizer, and no output but what the tests compare.
+const momentumTables = `
 [optimizer]
 name = "sgd"
 lr = 0.05

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
@@ -44,14 +44,7 @@ func TestOnlyTrainctlWithoutTorch(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	r := testjson.Read[report](t, file)
 	if len(r.Places) != 2 || len(r.Places[0].Rounds) != 2 {
 		t.Fatalf("%+v", r)
 	}

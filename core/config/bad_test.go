@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/golden"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 )
@@ -90,24 +90,8 @@ func TestBad(t *testing.T) {
 			checkPositions(t, string(text), report.Diagnostics)
 			types, _ := nn.Types() // which grow with every operation
 			text = bytes.ReplaceAll(got.Bytes(), []byte(strings.Join(types, ", ")), []byte("{types of layers}"))
-			golden(t, strings.TrimSuffix(file, ".toml")+".want", text)
+			golden.Compare(t, strings.TrimSuffix(file, ".toml")+".want", text, *update)
 		})
-	}
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 

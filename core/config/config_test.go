@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/golden"
 	"github.com/trainctl/trainctl/core/job/launch"
 )
 
@@ -55,7 +56,7 @@ func TestGood(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, strings.TrimSuffix(file, ".toml")+".want", c.Show())
+			golden.Compare(t, strings.TrimSuffix(file, ".toml")+".want", c.Show(), *update)
 			sameAgain(t, c)
 		})
 	}

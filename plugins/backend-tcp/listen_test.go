@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/loopback"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
@@ -184,7 +185,7 @@ func TestTLS(t *testing.T) {
 		ok     bool
 	}{"same": {"secret", "job", true}, "other secret": {"guess", "job", false}, "other job": {"secret", "other", false}} {
 		t.Run(name, func(t *testing.T) {
-			near, far := sockets(t)
+			near, far := loopback.Pair(t)
 			ours, err := tlsKeys([]byte("secret"), "job")
 			if err != nil {
 				t.Fatal(err)
@@ -215,22 +216,6 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-}
-
-// sockets are the two ends of a connection.
-func sockets(t *testing.T) (near, far net.Conn) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if near, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	return near, far
 }
 
 // One rank with TLS and one without do not connect, and both report why.

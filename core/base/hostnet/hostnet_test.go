@@ -9,23 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/core/base/loopback"
 )
 
 // connected is a connection over loopback. A net.Pipe will not do: without a buffer,
 // one end's alert waits for the other, which is still writing its certificate.
 func connected(t *testing.T) (near, far net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if near, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	near, far = loopback.Pair(t)
 	for _, c := range []net.Conn{near, far} {
 		t.Cleanup(func() { c.Close() })
 		c.SetDeadline(time.Now().Add(time.Minute))

@@ -3,10 +3,9 @@ package forecast
 import (
 	"bytes"
 	"flag"
-	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/trainctl/trainctl/core/base/golden"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata; read the difference")
@@ -63,25 +62,9 @@ func TestGolden(t *testing.T) {
 			if err := r.JSON(&js); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "testdata/"+name+".txt", text.Bytes())
-			golden(t, "testdata/"+name+".json", js.Bytes())
+			golden.Compare(t, "testdata/"+name+".txt", text.Bytes(), *update)
+			golden.Compare(t, "testdata/"+name+".json", js.Bytes(), *update)
 		})
-	}
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 

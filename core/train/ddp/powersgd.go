@@ -177,12 +177,22 @@ func (s *powerSGD) project() {
 	for _, r := range s.rest {
 		at += copy(s.first[at:], s.grad[r.at:][:r.n])
 	}
+	s.factors(false, s.second, s.first)
+}
+
+// factors multiplies each gradient, or its transpose, with the orthonormalised factor in from. The
+// result, divided for the sum over ranks, is the other factor.
+func (s *powerSGD) factors(transposed bool, from, to []float32) {
 	for _, m := range s.mats {
-		q := s.second[m.q:][:m.cols*m.r]
-		orthonormalise(q, m.cols, m.r)
-		gemm.Gemm(false, false, m.rows, m.r, m.cols, 1, s.grad[m.at:], m.cols, q, m.r, 0, s.first[m.p:], m.r, s.scratch)
+		in, out, rows, cols := m.q, m.p, m.rows, m.cols
+		if transposed {
+			in, out, rows, cols = m.p, m.q, m.cols, m.rows
+		}
+		factor := from[in:][:cols*m.r]
+		orthonormalise(factor, cols, m.r)
+		gemm.Gemm(transposed, false, rows, m.r, cols, 1, s.grad[m.at:], m.cols, factor, m.r, 0, to[out:], m.r, s.scratch)
 	}
-	elementwise.Scale(s.first, 1/float32(s.over))
+	elementwise.Scale(to, 1/float32(s.over))
 }
 
 // answer takes the sum of the first message and fills the second.
@@ -191,12 +201,7 @@ func (s *powerSGD) answer() {
 	for _, r := range s.rest {
 		at += copy(s.grad[r.at:][:r.n], s.first[at:])
 	}
-	for _, m := range s.mats {
-		p := s.first[m.p:][:m.rows*m.r]
-		orthonormalise(p, m.rows, m.r)
-		gemm.Gemm(true, false, m.cols, m.r, m.rows, 1, s.grad[m.at:], m.cols, p, m.r, 0, s.second[m.q:], m.r, s.scratch)
-	}
-	elementwise.Scale(s.second, 1/float32(s.over))
+	s.factors(true, s.first, s.second)
 }
 
 // restore takes the sum of the second message and puts the product in place.

@@ -51,18 +51,11 @@ func NeedBF16(t testing.TB) {
 // vectors if this CPU has those. What lies between widens to float32 as plain Go does.
 func AtBF16Levels(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, l := range []kernel.Level{kernel.Generic, kernel.AVX512BF16, kernel.NEONBF16} {
-		if arm := runtime.GOARCH == "arm64"; l == kernel.AVX512BF16 && arm || l == kernel.NEONBF16 && !arm {
-			continue
-		}
-		t.Run(l.String(), func(t *testing.T) {
-			if !slices.Contains(kernel.Available(), l) {
-				t.Skipf("this CPU has no %v", l)
-			}
-			defer kernel.Force(l)()
-			f(t)
-		})
+	own := kernel.AVX512BF16
+	if runtime.GOARCH == "arm64" {
+		own = kernel.NEONBF16
 	}
+	atLevels(t, []kernel.Level{kernel.Generic, own}, f)
 }
 
 // ToBF16 rounds to bfloat16, and gives the values that are left.

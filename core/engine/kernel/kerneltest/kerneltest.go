@@ -50,10 +50,17 @@ func BenchBandwidth(b *testing.B, bytes int, f func()) {
 // this CPU lacks.
 func AtEachLevel(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, l := range []kernel.Level{kernel.Generic, kernel.NEON, kernel.AVX2, kernel.AVX512} {
-		if l != kernel.Generic && (l == kernel.NEON) != (runtime.GOARCH == "arm64") {
-			continue
-		}
+	levels := []kernel.Level{kernel.Generic, kernel.AVX2, kernel.AVX512}
+	if runtime.GOARCH == "arm64" {
+		levels = []kernel.Level{kernel.Generic, kernel.NEON}
+	}
+	atLevels(t, levels, f)
+}
+
+// atLevels skips, with the reason, levels that this CPU lacks.
+func atLevels(t *testing.T, levels []kernel.Level, f func(t *testing.T)) {
+	t.Helper()
+	for _, l := range levels {
 		t.Run(l.String(), func(t *testing.T) {
 			if !slices.Contains(kernel.Available(), l) {
 				t.Skipf("this CPU has no %v", l)

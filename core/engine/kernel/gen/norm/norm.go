@@ -138,15 +138,21 @@ func columnMoments(a *isa.Asm) {
 	overColumns(a, []string{"x"}, []string{"center", "sums", "squares"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 		v, w := a.Vec(), a.Vec()
 		load(r[0], v)
-		load(c[0], w)
-		a.Sub(w, v, v)
-		load(c[1], w)
-		a.Add(v, w, w)
-		store(w, c[1])
-		load(c[2], w)
-		a.Fma(v, v, w)
-		store(w, c[2])
+		columnTotals(a, c, v, v, w, load, store)
 	})
+}
+
+// columnTotals adds g to the first sums, and g·(v − c[0]) to the second; v may be g, and is then
+// centered in both.
+func columnTotals(a *isa.Asm, c []operand.Mem, v, g, w reg.VecVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+	load(c[0], w)
+	a.Sub(w, v, v)
+	load(c[1], w)
+	a.Add(g, w, w)
+	store(w, c[1])
+	load(c[2], w)
+	a.Fma(g, v, w)
+	store(w, c[2])
 }
 
 func columnSums(a *isa.Asm) {
@@ -156,14 +162,7 @@ func columnSums(a *isa.Asm) {
 		v, g, w := a.Vec(), a.Vec(), a.Vec()
 		load(r[0], v)
 		load(r[1], g)
-		load(c[0], w)
-		a.Sub(w, v, v)
-		load(c[1], w)
-		a.Add(g, w, w)
-		store(w, c[1])
-		load(c[2], w)
-		a.Fma(g, v, w)
-		store(w, c[2])
+		columnTotals(a, c, v, g, w, load, store)
 	})
 }
 

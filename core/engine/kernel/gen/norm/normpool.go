@@ -64,18 +64,27 @@ func normPoolSums(a *isa.Asm, p *spread) {
 	}
 }
 
-func normPoolGrad(a *isa.Asm, p *spread) {
-	mean, meanDy, slope, scale := broadcast(a, p.t, pgMean), broadcast(a, p.t, pgMeanDY), broadcast(a, p.t, pgSlope), broadcast(a, p.t, pgScale)
-	sums := a.Vec()
+// gradientOf loads the factors of a batch norm's gradient from fields at these offsets, and begins a
+// sum. gradient replaces x by (g − meanDy − (x−mean)·slope)·scale, and spoils g.
+func gradientOf(a *isa.Asm, t reg.GPVirtual, atMean, atMeanDy, atSlope, atScale int) (gradient func(g, x reg.VecVirtual), sums reg.VecVirtual) {
+	mean, meanDy, slope, scale := broadcast(a, t, atMean), broadcast(a, t, atMeanDy), broadcast(a, t, atSlope), broadcast(a, t, atScale)
+	sums = a.Vec()
 	a.Zero(sums)
-	p.store = true
-	p.perRow = func(reg.VecVirtual) {}
-	p.perVector = func(g, x reg.VecVirtual, isLast bool) {
+	return func(g, x reg.VecVirtual) {
 		a.Sub(mean, x, x)
 		a.Mul(slope, x, x)
 		a.Sub(meanDy, g, g)
 		a.Sub(x, g, x)
 		a.Mul(scale, x, x)
+	}, sums
+}
+
+func normPoolGrad(a *isa.Asm, p *spread) {
+	gradient, sums := gradientOf(a, p.t, pgMean, pgMeanDY, pgSlope, pgScale)
+	p.store = true
+	p.perRow = func(reg.VecVirtual) {}
+	p.perVector = func(g, x reg.VecVirtual, isLast bool) {
+		gradient(g, x)
 		if isLast {
 			a.VADDPS(x, sums, p.last, sums)
 		} else {

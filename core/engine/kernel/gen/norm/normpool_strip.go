@@ -64,17 +64,11 @@ func stripSums(a *isa.Asm, s *strip, _ bool) {
 }
 
 func stripGrad(a *isa.Asm, s *strip, whole bool) {
-	mean, meanDy, slope, scale := broadcast(a, s.t, psMean), broadcast(a, s.t, psMeanDY), broadcast(a, s.t, psSlope), broadcast(a, s.t, psScale)
-	sums := a.Vec()
-	a.Zero(sums)
+	gradient, sums := gradientOf(a, s.t, psMean, psMeanDY, psSlope, psScale)
 	s.store = true
 	s.perRow = func(reg.VecVirtual) {}
 	s.perVector = func(g, x reg.VecVirtual, right int) {
-		a.Sub(mean, x, x)
-		a.Mul(slope, x, x)
-		a.Sub(meanDy, g, g)
-		a.Sub(x, g, x)
-		a.Mul(scale, x, x)
+		gradient(g, x)
 		if !whole {
 			a.VANDPS(sideMask(a, s.t, right), x, x)
 		}

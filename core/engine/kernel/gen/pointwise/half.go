@@ -41,8 +41,13 @@ func halfSums(a *isa.Asm) {
 func narrow(a *isa.Asm, f format) {
 	a.Kernel(f.name+"From32", "func(src *float32, dst *uint16, n int)", "rounds float32. n is a multiple of 16.")
 	src, dst, pack, v := a.Gp("src"), a.Gp("dst"), f.prepare(), a.Vec()
+	roundBlocks(a, dst, pack, v, func(off reg.GPVirtual, d int) { a.Move(at32(src, off, d), v) })
+}
+
+// roundBlocks emits the loop that rounds v, after body, to dst.
+func roundBlocks(a *isa.Asm, dst reg.GPVirtual, pack func(reg.VecVirtual), v reg.VecVirtual, body func(off reg.GPVirtual, d int)) {
 	a.HalfBlocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
-		a.Move(at32(src, off, d), v)
+		body(off, d)
 		pack(v)
 		storeHalf(a, v, isa.Offset(dst, off, d))
 	})
@@ -63,14 +68,11 @@ func addHalf(a *isa.Asm, f format) {
 	a.Kernel(f.name+"Add", "func(dst, src *uint16, n int)", "computes dst += src in float32, rounded once. n is a multiple of 16.")
 	dst, src, pack := a.Gp("dst"), a.Gp("src"), f.prepare()
 	x, y := a.Vec(), a.Vec()
-	a.HalfBlocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+	roundBlocks(a, dst, pack, x, func(off reg.GPVirtual, d int) {
 		f.load(isa.Offset(dst, off, d), x)
 		f.load(isa.Offset(src, off, d), y)
 		a.Add(y, x, x)
-		pack(x)
-		storeHalf(a, x, isa.Offset(dst, off, d))
 	})
-	a.Ret()
 }
 
 func accumulate(a *isa.Asm, f format) {
