@@ -1,18 +1,28 @@
 package conv
 
-import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
-var Families = []isa.Family{
-	{Folder: "conv/direct", Name: "dot", Emit: dot, ISAs: isa.Each},
-	{Folder: "conv/planes", Name: "planes", Emit: planes, ISAs: isa.Each},
-	{Folder: "conv/planes", Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
-	{Folder: "conv/geometry", Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
-	{Folder: "conv/winograd", Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
-	{Folder: "conv/winograd", Name: "taps", Emit: tapSums, ISAs: isa.Narrow, Choose: true},
-	{Folder: "conv/direct", Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
-	{Folder: "conv/winograd", Name: "bf16_winograd", Emit: bf16Winograd, ISAs: isa.BF16, Choose: true},
-}
+var Families = slices.Concat(
+	isa.In("conv/direct",
+		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
+		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
+	),
+	isa.In("conv/planes",
+		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
+		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
+	),
+	isa.In("conv/geometry", isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true}),
+	isa.In("conv/winograd",
+		isa.Family{Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "taps", Emit: tapSums, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "bf16_winograd", Emit: bf16Winograd, ISAs: isa.BF16, Choose: true},
+	),
+)
 
 // Numbered are those of them that generated functions choose from.
 var Numbered = []isa.Numbered{

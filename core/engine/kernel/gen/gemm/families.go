@@ -3,14 +3,14 @@ package gemm
 import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
-var Families = []isa.Family{
-	{Folder: "gemm", Name: "tile", Emit: gemm, ISAs: isa.Each},
-	{Folder: "gemm", Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
-	{Folder: "gemm", Name: "product", Emit: product, ISAs: isa.Each},
-	{Folder: "gemm", Name: "bf16_tile", Emit: bf16Gemm, ISAs: isa.BF16},
-	{Folder: "gemm", Name: "bf16_finish", Emit: bf16Finish, ISAs: isa.BF16, Choose: true},
-	{Folder: "gemm", Name: "bfdot_tile", Emit: bfdotGemm, ISAs: isa.BFDOT},
-}
+var Families = isa.In("gemm",
+	isa.Family{Name: "tile", Emit: gemm, ISAs: isa.Each},
+	isa.Family{Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
+	isa.Family{Name: "product", Emit: product, ISAs: isa.Each},
+	isa.Family{Name: "bf16_tile", Emit: bf16Gemm, ISAs: isa.BF16},
+	isa.Family{Name: "bf16_finish", Emit: bf16Finish, ISAs: isa.BF16, Choose: true},
+	isa.Family{Name: "bfdot_tile", Emit: bfdotGemm, ISAs: isa.BFDOT},
+)
 
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{

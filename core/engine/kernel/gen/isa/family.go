@@ -11,6 +11,14 @@ type Family struct {
 	Choose bool
 }
 
+// In are families of one folder.
+func In(folder string, families ...Family) []Family {
+	for i := range families {
+		families[i].Folder = folder
+	}
+	return families
+}
+
 // Instruction sets of a family. Those for AVX2 are compiled to NEON as well.
 var (
 	Each   = []ISA{AVX2, AVX512}

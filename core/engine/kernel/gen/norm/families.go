@@ -1,20 +1,26 @@
 package norm
 
-import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
-var Families = []isa.Family{
-	{Folder: "reduce", Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true},
-	{Folder: "pool", Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
-	{Folder: "norm", Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
-	{Folder: "norm", Name: "moments", Emit: moments, ISAs: isa.Each, Choose: true},
-	{Folder: "norm", Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
-	{Folder: "norm", Name: "normrelu", Emit: normReLU, ISAs: isa.Each, Choose: true},
-	{Folder: "norm", Name: "normpool", Emit: normPool, ISAs: isa.Wide},
-	{Folder: "norm", Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},
-	{Folder: "norm", Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},
-	{Folder: "norm", Name: "bf16_normpool", Emit: bf16NormPool, ISAs: isa.BF16},
-}
+var Families = slices.Concat(
+	isa.In("reduce", isa.Family{Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true}),
+	isa.In("pool", isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true}),
+	isa.In("norm",
+		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "moments", Emit: moments, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "normrelu", Emit: normReLU, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "normpool", Emit: normPool, ISAs: isa.Wide},
+		isa.Family{Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},
+		isa.Family{Name: "bf16_normpool", Emit: bf16NormPool, ISAs: isa.BF16},
+	),
+)
 
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{

@@ -1,23 +1,33 @@
 package pointwise
 
-import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+import (
+	"slices"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
-var Families = []isa.Family{
-	{Folder: "peak", Name: "peak", Emit: peak, ISAs: isa.Each},
-	{Folder: "peak", Name: "bf16_peak", Emit: peak, ISAs: isa.BF16},
-	{Folder: "elementwise", Name: "elementwise", Emit: elementwise, ISAs: isa.Each, Choose: true},
-	{Folder: "elementwise", Name: "functions", Emit: functions, ISAs: isa.Each, Choose: true},
-	{Folder: "elementwise", Name: "rows", Emit: rowSums, ISAs: isa.Each, Choose: true},
-	{Folder: "elementwise", Name: "bf16", Emit: bf16Elementwise, ISAs: isa.BF16, Choose: true},
-	{Folder: "loss", Name: "softmax", Emit: softmax, ISAs: isa.Each, Choose: true},
-	{Folder: "convert", Name: "convert", Emit: halfConversions, ISAs: isa.Each, Choose: true},
-	{Folder: "reduce", Name: "reduce", Emit: halfSums, ISAs: isa.Each, Choose: true},
-	{Folder: "optimizer", Name: "update", Emit: update, ISAs: isa.Each, Choose: true},
-	{Folder: "image", Name: "levels", Emit: levels, ISAs: isa.Each, Choose: true},
-	{Folder: "image", Name: "image", Emit: images, ISAs: isa.Each, Choose: true},
-	{Folder: "random", Name: "noise", Emit: noise, ISAs: isa.Each, Choose: true},
-}
+var Families = slices.Concat(
+	isa.In("peak",
+		isa.Family{Name: "peak", Emit: peak, ISAs: isa.Each},
+		isa.Family{Name: "bf16_peak", Emit: peak, ISAs: isa.BF16},
+	),
+	isa.In("elementwise",
+		isa.Family{Name: "elementwise", Emit: elementwise, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "functions", Emit: functions, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "rows", Emit: rowSums, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "bf16", Emit: bf16Elementwise, ISAs: isa.BF16, Choose: true},
+	),
+	isa.In("loss", isa.Family{Name: "softmax", Emit: softmax, ISAs: isa.Each, Choose: true}),
+	isa.In("convert", isa.Family{Name: "convert", Emit: halfConversions, ISAs: isa.Each, Choose: true}),
+	isa.In("reduce", isa.Family{Name: "reduce", Emit: halfSums, ISAs: isa.Each, Choose: true}),
+	isa.In("optimizer", isa.Family{Name: "update", Emit: update, ISAs: isa.Each, Choose: true}),
+	isa.In("image",
+		isa.Family{Name: "levels", Emit: levels, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "image", Emit: images, ISAs: isa.Each, Choose: true},
+	),
+	isa.In("random", isa.Family{Name: "noise", Emit: noise, ISAs: isa.Each, Choose: true}),
+)
 
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
