@@ -65,9 +65,7 @@ func TestWorkerInABatchScript(t *testing.T) {
 // the reason on its own terminal, and the job trains what it would without them.
 func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.Train(t).Expect(t, 0)
-	endpoint := rendezvous(t)
+	p, endpoint := compared(t)
 	first := p.Node(0, endpoint, "--nproc-per-node", "1").Start(t)
 	listening(t, endpoint)
 

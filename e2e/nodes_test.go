@@ -19,12 +19,18 @@ import (
 // rendezvous is an endpoint on loopback that nobody listens at.
 func rendezvous(t *testing.T) string { return fmt.Sprint("127.0.0.1:", rig.FreePort(t)) }
 
+// compared is a place where a run of one node has ended, whose bits others are compared with, and an
+// endpoint for them.
+func compared(t *testing.T) (*place, string) {
+	p := newPlace(t)
+	p.Train(t).Expect(t, 0)
+	return p, rendezvous(t)
+}
+
 // Two launchers of one rank each train the same bits as one of two.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.Train(t).Expect(t, 0)
-	endpoint := rendezvous(t)
+	p, endpoint := compared(t)
 	other := p.Node(1, endpoint, "--nproc-per-node", "1").Start(t)
 	p.Node(0, endpoint, "--nproc-per-node", "1").Start(t).Wait(t).Expect(t, 0).Prints(t, "ok after 8 steps")
 	other.Wait(t).Expect(t, 0).Prints(t, "ok: the job succeeded", filepath.Join(p.Dir, "runs", "job", "2"))

@@ -12,15 +12,7 @@ import (
 
 // normTables are a model whose batch norms see images of few pixels, so that a
 // rank's own statistics are far from those of all.
-const normTables = `
-[dataset]
-plugin = "synthetic"
-[dataset.options]
-shape = [2, 9, 9]
-classes = 5
-train_samples = 240
-test_samples = 50
-[model]
+var normTables = synthetic("[2, 9, 9]", 5, 240, 50) + `[model]
 layers = [
   { name = "conv1", type = "conv2d", out_channels = 6, kernel_size = 3, bias = false },
   { name = "bn1", type = "batchnorm2d" },

@@ -11,17 +11,10 @@ import (
 
 // Six steps an epoch on two ranks, the last one short, and everything that
 // has state: dropout, batch norm, momentum, a schedule with warm-up.
-const resumeTables = `
+var resumeTables = `
 [launch]
 nproc_per_node = 2
-[dataset]
-plugin = "synthetic"
-[dataset.options]
-shape = [1, 8, 8]
-classes = 4
-train_samples = 90
-test_samples = 30
-[train]
+` + synthetic("[1, 8, 8]", 4, 90, 30) + `[train]
 epochs = 2
 per_rank_batch = 8
 [model]

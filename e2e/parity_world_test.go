@@ -9,18 +9,15 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-const mlpTables = `
-[dataset]
-plugin = "synthetic"
-[dataset.options]
-shape = [1, 12, 12]
-classes = 10
-train_samples = 1000
-test_samples = 203
-[model]
+var mlpTables = synthetic("[1, 12, 12]", 10, 1000, 203) + `[model]
 name = "mlp"
 hidden = [64, 32]
 ` + momentumTables
+
+// synthetic are the tables of a generated data set of images of that shape.
+func synthetic(shape string, classes, train, test int) string {
+	return fmt.Sprintf("[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = %s\nclasses = %d\ntrain_samples = %d\ntest_samples = %d\n", shape, classes, train, test)
+}
 
 // momentumTables are an optimizer, and no output but what the tests compare.
 const momentumTables = `

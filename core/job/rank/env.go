@@ -3,6 +3,7 @@ package rank
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -204,14 +205,18 @@ func (r *reader) text(name string) string {
 	return v
 }
 
-func (r *reader) number(name string) int {
+func (r *reader) number(name string) int { return r.upTo(math.MaxInt, "number from 0 up", name) }
+
+// upTo reads a number from 0 to most, which a message calls what.
+func (r *reader) upTo(most int, what, name string) int {
 	v := r.text(name)
 	if v == "" {
 		return 0
 	}
 	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 {
-		r.fail(name, "%s is %q, not a number from 0 up", name, v)
+	if err != nil || n < 0 || n > most {
+		r.fail(name, "%s is %q, not a %s", name, v, what)
+		return 0
 	}
 	return n
 }
@@ -233,15 +238,4 @@ func (r *reader) textOr(otherwise string, names ...string) string {
 }
 
 // port reads a port and refuses what no socket could use.
-func (r *reader) port(name string) int {
-	v := r.text(name)
-	if v == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 || n > 65535 {
-		r.fail(name, "%s is %q, not a port in 0..65535", name, v)
-		return 0
-	}
-	return n
-}
+func (r *reader) port(name string) int { return r.upTo(65535, "port in 0..65535", name) }

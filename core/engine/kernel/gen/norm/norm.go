@@ -1,6 +1,8 @@
 package norm
 
 import (
+	"strings"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -69,42 +71,45 @@ func subMulAddRows(a *isa.Asm) {
 
 // normGradRows is normGrad of planes that lie side by side, to the bit.
 func normGradRows(a *isa.Asm) {
-	a.Kernel("normGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
-		"computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.")
-	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
-	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("meanDy"), a.Gp("slope"), a.Gp("scale")}
-	a.EachRow(func() {
-		v := a.RowFactors(factors)
-		f := normGradient{a, v[0], v[1], v[2], v[3]}
-		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
+	gradRows(a, "normGradRows", "computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.", []string{"mean", "meanDy", "slope", "scale"},
+		func(r []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func()) {
+			f := normGradient{a, r[0], r[1], r[2], r[3]}
+			loadV()
 			f.slopes(v)
-			load(operand.Mem{Base: p[1]}, g)
+			loadG()
 			f.output(v, g)
-			store(g, operand.Mem{Base: p[2]})
 		})
-	}, x, dy, dx)
 }
 
 // groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
 // where its statistics do not.
 func groupGradRows(a *isa.Asm) {
-	a.Kernel("groupGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, gain, slope, shift, dx *float32, bytes int)",
-		"computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.")
-	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
-	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("gain"), a.Gp("slope"), a.Gp("shift")}
-	a.EachRow(func() {
-		f := a.RowFactors(factors)
-		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, g)
+	gradRows(a, "groupGradRows", "computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.", []string{"mean", "gain", "slope", "shift"},
+		func(f []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func()) {
+			loadV()
+			loadG()
 			a.Sub(f[0], v, v)
 			a.Mul(f[2], v, v)
 			a.Mul(f[1], g, g)
 			a.Add(v, g, g)
 			a.Add(f[3], g, g)
+		})
+}
+
+// gradRows emits a gradient of rows with factors of their own. body loads a vector of x to v and of dy
+// to g, and replaces g by that of dx.
+func gradRows(a *isa.Asm, name, doc string, names []string, body func(factors []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func())) {
+	a.Kernel(name, "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, "+strings.Join(names, ", ")+", dx *float32, bytes int)", doc)
+	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
+	var factors []reg.GPVirtual
+	for _, n := range names {
+		factors = append(factors, a.Gp(n))
+	}
+	a.EachRow(func() {
+		f := a.RowFactors(factors)
+		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.Vec(), a.Vec()
+			body(f, v, g, func() { load(operand.Mem{Base: p[0]}, v) }, func() { load(operand.Mem{Base: p[1]}, g) })
 			store(g, operand.Mem{Base: p[2]})
 		})
 	}, x, dy, dx)
