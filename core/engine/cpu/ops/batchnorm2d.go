@@ -12,8 +12,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.BatchNorm, bind.Implementation{F32: bindBatchNorm[float32], F64: bindBatchNorm[float64], BF16: nativeNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}, Moved: []int{3, 4}}, Scratch: runningScratch})
-	bind.Implement(op.BatchNormGrad, bind.Implementation{F32: bindBatchNormGrad[float32], F64: bindBatchNormGrad[float64], BF16: nativeNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}}, Scratch: unwantedGrad})
+	bind.Implement(op.BatchNorm, bind.Implementation{F32: bindBatchNorm[float32], F64: bindBatchNorm[float64], BF16: nativeNorm, Half: halfNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}, Moved: []int{3, 4}}, Scratch: runningScratch})
+	bind.Implement(op.BatchNormGrad, bind.Implementation{F32: bindBatchNormGrad[float32], F64: bindBatchNormGrad[float64], BF16: nativeNorm, Half: halfNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2}}, Scratch: unwantedGrad})
 }
 
 // runningScratch is room for 1/σ of the running statistics, in evaluation.

@@ -10,10 +10,10 @@ import (
 )
 
 func init() {
-	bind.Implement(op.NormReLU, bind.Implementation{F32: bindNormReLU[float32], F64: bindNormReLU[float64], BF16: nativeNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 6, ^0, ^1, ^2}, Moved: []int{3, 4}}, Scratch: runningScratch})
-	bind.Implement(op.NormReLUGrad, bind.Implementation{F32: bindNormReLUGrad[float32], F64: bindNormReLUGrad[float64], BF16: nativeNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, ^0, ^1, ^2, ^3}}})
+	bind.Implement(op.NormReLU, bind.Implementation{F32: bindNormReLU[float32], F64: bindNormReLU[float64], BF16: nativeNorm, Half: halfNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 6, ^0, ^1, ^2}, Moved: []int{3, 4}}, Scratch: runningScratch})
+	bind.Implement(op.NormReLUGrad, bind.Implementation{F32: bindNormReLUGrad[float32], F64: bindNormReLUGrad[float64], BF16: nativeNorm, Half: halfNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, ^0, ^1, ^2, ^3}}})
 	for _, again := range []graph.Op{op.BatchNormAgain, op.NormReLUAgain} {
-		bind.Implement(again, bind.Implementation{F32: bindNormAgain[float32], F64: bindNormAgain[float64], BF16: nativeNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, ^0}}})
+		bind.Implement(again, bind.Implementation{F32: bindNormAgain[float32], F64: bindNormAgain[float64], BF16: nativeNorm, Half: halfNorm, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, ^0}}})
 	}
 }
 

@@ -189,6 +189,126 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	}
 }
 
+// vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	if kernel.Wide() {
+		f16ApplyAVX512(x, mean, scale, shift, floor, y, n)
+	} else {
+		f16ApplyAVX2(x, mean, scale, shift, floor, y, n)
+	}
+}
+
+// vecF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	if kernel.Wide() {
+		f16AddApplyAVX512(x, r, mean, scale, shift, floor, y, n)
+	} else {
+		f16AddApplyAVX2(x, r, mean, scale, shift, floor, y, n)
+	}
+}
+
+// vecF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return f16SumsAVX512(dy, x, mean, n)
+	}
+	return f16SumsAVX2(dy, x, mean, n)
+}
+
+// vecF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return f16ReLUSumsAVX512(y, dy, x, mean, n)
+	}
+	return f16ReLUSumsAVX2(y, dy, x, mean, n)
+}
+
+// vecF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return f16ReLUSumsToAVX512(y, dy, x, d, mean, n)
+	}
+	return f16ReLUSumsToAVX2(y, dy, x, d, mean, n)
+}
+
+// vecF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	if kernel.Wide() {
+		f16GradAVX512(x, dy, mean, meanDy, slope, scale, dx, n)
+	} else {
+		f16GradAVX2(x, dy, mean, meanDy, slope, scale, dx, n)
+	}
+}
+
+// vecF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	if kernel.Wide() {
+		f16ReLUGradAVX512(x, y, dy, mean, meanDy, slope, scale, dx, n)
+	} else {
+		f16ReLUGradAVX2(x, y, dy, mean, meanDy, slope, scale, dx, n)
+	}
+}
+
+// vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	if kernel.Wide() {
+		bf16ApplyAVX512(x, mean, scale, shift, floor, y, n)
+	} else {
+		bf16ApplyAVX2(x, mean, scale, shift, floor, y, n)
+	}
+}
+
+// vecBF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	if kernel.Wide() {
+		bf16AddApplyAVX512(x, r, mean, scale, shift, floor, y, n)
+	} else {
+		bf16AddApplyAVX2(x, r, mean, scale, shift, floor, y, n)
+	}
+}
+
+// vecBF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecBF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return bf16SumsAVX512(dy, x, mean, n)
+	}
+	return bf16SumsAVX2(dy, x, mean, n)
+}
+
+// vecBF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecBF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return bf16ReLUSumsAVX512(y, dy, x, mean, n)
+	}
+	return bf16ReLUSumsAVX2(y, dy, x, mean, n)
+}
+
+// vecBF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecBF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	if kernel.Wide() {
+		return bf16ReLUSumsToAVX512(y, dy, x, d, mean, n)
+	}
+	return bf16ReLUSumsToAVX2(y, dy, x, d, mean, n)
+}
+
+// vecBF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecBF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	if kernel.Wide() {
+		bf16GradAVX512(x, dy, mean, meanDy, slope, scale, dx, n)
+	} else {
+		bf16GradAVX2(x, dy, mean, meanDy, slope, scale, dx, n)
+	}
+}
+
+// vecBF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	if kernel.Wide() {
+		bf16ReLUGradAVX512(x, y, dy, mean, meanDy, slope, scale, dx, n)
+	} else {
+		bf16ReLUGradAVX2(x, y, dy, mean, meanDy, slope, scale, dx, n)
+	}
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
 func vecStripSums(poolGradStrip *poolGradStrip) {
 	stripSumsAVX2(poolGradStrip)

@@ -109,6 +109,76 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	reluNormGradRowsNEON(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
+// vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	f16ApplyNEON(x, mean, scale, shift, floor, y, n)
+}
+
+// vecF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	f16AddApplyNEON(x, r, mean, scale, shift, floor, y, n)
+}
+
+// vecF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	return f16SumsNEON(dy, x, mean, n)
+}
+
+// vecF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	return f16ReLUSumsNEON(y, dy, x, mean, n)
+}
+
+// vecF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	return f16ReLUSumsToNEON(y, dy, x, d, mean, n)
+}
+
+// vecF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	f16GradNEON(x, dy, mean, meanDy, slope, scale, dx, n)
+}
+
+// vecF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	f16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
+}
+
+// vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	bf16ApplyNEON(x, mean, scale, shift, floor, y, n)
+}
+
+// vecBF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	bf16AddApplyNEON(x, r, mean, scale, shift, floor, y, n)
+}
+
+// vecBF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecBF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	return bf16SumsNEON(dy, x, mean, n)
+}
+
+// vecBF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecBF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	return bf16ReLUSumsNEON(y, dy, x, mean, n)
+}
+
+// vecBF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecBF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	return bf16ReLUSumsToNEON(y, dy, x, d, mean, n)
+}
+
+// vecBF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecBF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	bf16GradNEON(x, dy, mean, meanDy, slope, scale, dx, n)
+}
+
+// vecBF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	bf16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
 func vecStripSums(poolGradStrip *poolGradStrip) {
 	stripSumsNEON(poolGradStrip)

@@ -115,6 +115,82 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	kernel.NoVectors()
 }
 
+// vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecBF16AddApply computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+func vecBF16AddApply(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecBF16Sums is Σdy and Σdy·(x−mean). n is a multiple of 16.
+func vecBF16Sums(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecBF16ReLUSums is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+func vecBF16ReLUSums(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecBF16ReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+func vecBF16ReLUSumsTo(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32) {
+	kernel.NoVectors()
+	return
+}
+
+// vecBF16Grad computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+func vecBF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecBF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
+	kernel.NoVectors()
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
 func vecStripSums(poolGradStrip *poolGradStrip) {
 	kernel.NoVectors()

@@ -47,6 +47,76 @@ func normAddReLURowsAVX2(rows int, x *float32, r *float32, vectors int, rest int
 //go:noescape
 func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// f16ApplyAVX2 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ApplyAVX2(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16AddApplyAVX2 computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16AddApplyAVX2(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16SumsAVX2 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func f16SumsAVX2(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsAVX2(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsToAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsToAVX2(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16GradAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// f16ReLUGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ApplyAVX2 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ApplyAVX2(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16AddApplyAVX2 computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16AddApplyAVX2(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16SumsAVX2 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func bf16SumsAVX2(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsAVX2(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsToAVX2 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsToAVX2(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16GradAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ReLUGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
 // normSumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
 //
 //go:noescape
@@ -91,3 +161,73 @@ func normAddReLURowsAVX512(rows int, x *float32, r *float32, vectors int, rest i
 //
 //go:noescape
 func reluNormGradRowsAVX512(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// f16ApplyAVX512 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ApplyAVX512(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16AddApplyAVX512 computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16AddApplyAVX512(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16SumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func f16SumsAVX512(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsAVX512(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsToAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsToAVX512(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16GradAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// f16ReLUGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ApplyAVX512 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ApplyAVX512(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16AddApplyAVX512 computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16AddApplyAVX512(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16SumsAVX512 is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func bf16SumsAVX512(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsAVX512(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsToAVX512 is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsToAVX512(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16GradAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ReLUGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)

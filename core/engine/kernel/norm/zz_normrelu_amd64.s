@@ -882,6 +882,884 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func f16ApplyAVX2(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX2, F16C, SSE
+TEXT ·f16ApplyAVX2(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVSS        mean+8(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        scale+12(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        shift+16(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        floor+20(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVQ         n+32(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (AX)(BX*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y2, Y4, Y4
+	VMAXPS    Y4, Y3, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	VMOVDQU   X4, (CX)(BX*1)
+	VCVTPH2PS 16(AX)(BX*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y2, Y4, Y4
+	VMAXPS    Y4, Y3, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	VMOVDQU   X4, 16(CX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16AddApplyAVX2(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX2, F16C, SSE
+TEXT ·f16AddApplyAVX2(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         y+32(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        scale+20(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        shift+24(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        floor+28(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVQ         r+8(FP), DX
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VCVTPH2PS (AX)(SI*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y2, Y4, Y4
+	VCVTPH2PS (DX)(SI*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VMAXPS    Y4, Y3, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	VMOVDQU   X4, (CX)(SI*1)
+	VCVTPH2PS 16(AX)(SI*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y2, Y4, Y4
+	VCVTPH2PS 16(DX)(SI*1), Y5
+	VADDPS    Y5, Y4, Y4
+	VMAXPS    Y4, Y3, Y4
+	VCVTPS2PH $0x00, Y4, X4
+	VMOVDQU   X4, 16(CX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16SumsAVX2(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, F16C, FMA3, SSE
+TEXT ·f16SumsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VCVTPH2PS   (AX)(BX*1), Y5
+	VCVTPH2PS   (CX)(BX*1), Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y1, Y1
+	VFMADD231PS Y5, Y6, Y3
+	VCVTPH2PS   16(AX)(BX*1), Y5
+	VCVTPH2PS   16(CX)(BX*1), Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x20, BX
+	JMP         loop
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+32(FP)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+36(FP)
+	VZEROUPPER
+	RET
+
+// func f16ReLUSumsAVX2(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, F16C, FMA3, SSE
+TEXT ·f16ReLUSumsAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ        SI, BX
+	JGE         done
+	VCVTPH2PS   (AX)(SI*1), Y6
+	VCVTPH2PS   (DX)(SI*1), Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VCVTPH2PS   (CX)(SI*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y7, Y4
+	VCVTPH2PS   16(AX)(SI*1), Y6
+	VCVTPH2PS   16(DX)(SI*1), Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VCVTPH2PS   16(CX)(SI*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y7, Y5
+	ADDQ        $0x20, SI
+	JMP         loop
+
+done:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+40(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+44(FP)
+	VZEROUPPER
+	RET
+
+// func f16ReLUSumsToAVX2(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, F16C, FMA3, SSE
+TEXT ·f16ReLUSumsToAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+32(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+24(FP), BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         n+40(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ        DI, SI
+	JGE         done
+	VCVTPH2PS   (AX)(DI*1), Y6
+	VCVTPH2PS   (DX)(DI*1), Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VCVTPH2PS   (CX)(DI*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y7, Y4
+	VCVTPS2PH   $0x00, Y6, X6
+	VMOVDQU     X6, (BX)(DI*1)
+	VCVTPH2PS   16(AX)(DI*1), Y6
+	VCVTPH2PS   16(DX)(DI*1), Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VCVTPH2PS   16(CX)(DI*1), Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y7, Y5
+	VCVTPS2PH   $0x00, Y6, X6
+	VMOVDQU     X6, 16(BX)(DI*1)
+	ADDQ        $0x20, DI
+	JMP         loop
+
+done:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+48(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func f16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX2, F16C, SSE
+TEXT ·f16GradAVX2(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        meanDy+20(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        slope+24(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        scale+28(FP), X3
+	VBROADCASTSS X3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VCVTPH2PS (CX)(SI*1), Y5
+	VCVTPH2PS (AX)(SI*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y2, Y4, Y4
+	VSUBPS    Y1, Y5, Y5
+	VSUBPS    Y4, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VCVTPS2PH $0x00, Y5, X5
+	VMOVDQU   X5, (DX)(SI*1)
+	VCVTPH2PS 16(CX)(SI*1), Y5
+	VCVTPH2PS 16(AX)(SI*1), Y4
+	VSUBPS    Y0, Y4, Y4
+	VMULPS    Y2, Y4, Y4
+	VSUBPS    Y1, Y5, Y5
+	VSUBPS    Y4, Y5, Y5
+	VMULPS    Y3, Y5, Y5
+	VCVTPS2PH $0x00, Y5, X5
+	VMOVDQU   X5, 16(DX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX2, F16C, SSE
+TEXT ·f16ReLUGradAVX2(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        meanDy+28(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        slope+32(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        scale+36(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVQ         y+8(FP), BX
+	VXORPS       Y4, Y4, Y4
+	MOVQ         n+48(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VCVTPH2PS (CX)(DI*1), Y6
+	VCVTPH2PS (BX)(DI*1), Y5
+	VCMPPS    $0x16, Y4, Y5, Y5
+	VANDPS    Y5, Y6, Y6
+	VCVTPH2PS (AX)(DI*1), Y5
+	VSUBPS    Y0, Y5, Y5
+	VMULPS    Y2, Y5, Y5
+	VSUBPS    Y1, Y6, Y6
+	VSUBPS    Y5, Y6, Y6
+	VMULPS    Y3, Y6, Y6
+	VCVTPS2PH $0x00, Y6, X6
+	VMOVDQU   X6, (DX)(DI*1)
+	VCVTPH2PS 16(CX)(DI*1), Y6
+	VCVTPH2PS 16(BX)(DI*1), Y5
+	VCMPPS    $0x16, Y4, Y5, Y5
+	VANDPS    Y5, Y6, Y6
+	VCVTPH2PS 16(AX)(DI*1), Y5
+	VSUBPS    Y0, Y5, Y5
+	VMULPS    Y2, Y5, Y5
+	VSUBPS    Y1, Y6, Y6
+	VSUBPS    Y5, Y6, Y6
+	VMULPS    Y3, Y6, Y6
+	VCVTPS2PH $0x00, Y6, X6
+	VMOVDQU   X6, 16(DX)(DI*1)
+	ADDQ      $0x20, DI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16ApplyAVX2(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·bf16ApplyAVX2(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVSS        mean+8(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        scale+12(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        shift+16(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        floor+20(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	MOVQ         n+32(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (AX)(BX*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMULPS    Y1, Y9, Y9
+	VADDPS    Y2, Y9, Y9
+	VMAXPS    Y9, Y3, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, (CX)(BX*1)
+	VPMOVZXWD 16(AX)(BX*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMULPS    Y1, Y9, Y9
+	VADDPS    Y2, Y9, Y9
+	VMAXPS    Y9, Y3, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, 16(CX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16AddApplyAVX2(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·bf16AddApplyAVX2(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         y+32(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        scale+20(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        shift+24(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        floor+28(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	MOVQ         r+8(FP), DX
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXWD (AX)(SI*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMULPS    Y1, Y9, Y9
+	VADDPS    Y2, Y9, Y9
+	VPMOVZXWD (DX)(SI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VADDPS    Y7, Y9, Y9
+	VMAXPS    Y9, Y3, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, (CX)(SI*1)
+	VPMOVZXWD 16(AX)(SI*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VSUBPS    Y0, Y9, Y9
+	VMULPS    Y1, Y9, Y9
+	VADDPS    Y2, Y9, Y9
+	VPMOVZXWD 16(DX)(SI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VADDPS    Y7, Y9, Y9
+	VMAXPS    Y9, Y3, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, 16(CX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16SumsAVX2(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·bf16SumsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VPMOVZXWD   (AX)(BX*1), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VPMOVZXWD   (CX)(BX*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y1, Y1
+	VFMADD231PS Y5, Y6, Y3
+	VPMOVZXWD   16(AX)(BX*1), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VPMOVZXWD   16(CX)(BX*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VSUBPS      Y0, Y6, Y6
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y6, Y4
+	ADDQ        $0x20, BX
+	JMP         loop
+
+done:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+32(FP)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+36(FP)
+	VZEROUPPER
+	RET
+
+// func bf16ReLUSumsAVX2(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·bf16ReLUSumsAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ        SI, BX
+	JGE         done
+	VPMOVZXWD   (AX)(SI*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   (DX)(SI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VPMOVZXWD   (CX)(SI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y7, Y4
+	VPMOVZXWD   16(AX)(SI*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   16(DX)(SI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VPMOVZXWD   16(CX)(SI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y7, Y5
+	ADDQ        $0x20, SI
+	JMP         loop
+
+done:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+40(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+44(FP)
+	VZEROUPPER
+	RET
+
+// func bf16ReLUSumsToAVX2(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·bf16ReLUSumsToAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+32(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y8
+	VPSLLD       $0x06, Y8, Y10
+	VPSLLD       $0x0f, Y8, Y9
+	VPSUBD       Y8, Y9, Y9
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         n+40(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ        DI, SI
+	JGE         done
+	VPMOVZXWD   (AX)(DI*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   (DX)(DI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VPMOVZXWD   (CX)(DI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y2, Y2
+	VFMADD231PS Y6, Y7, Y4
+	VPSRLD      $0x10, Y6, Y7
+	VCMPPS      $0x03, Y6, Y6, Y12
+	VPAND       Y8, Y7, Y11
+	VPADDD      Y9, Y6, Y6
+	VPADDD      Y11, Y6, Y6
+	VPSRLD      $0x10, Y6, Y6
+	VPOR        Y10, Y7, Y7
+	VBLENDVPS   Y12, Y7, Y6, Y6
+	VPACKUSDW   Y6, Y6, Y6
+	VPERMQ      $0x08, Y6, Y6
+	VMOVDQU     X6, (BX)(DI*1)
+	VPMOVZXWD   16(AX)(DI*1), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   16(DX)(DI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VCMPPS      $0x16, Y1, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VPMOVZXWD   16(CX)(DI*1), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y7, Y5
+	VPSRLD      $0x10, Y6, Y7
+	VCMPPS      $0x03, Y6, Y6, Y12
+	VPAND       Y8, Y7, Y11
+	VPADDD      Y9, Y6, Y6
+	VPADDD      Y11, Y6, Y6
+	VPSRLD      $0x10, Y6, Y6
+	VPOR        Y10, Y7, Y7
+	VBLENDVPS   Y12, Y7, Y6, Y6
+	VPACKUSDW   Y6, Y6, Y6
+	VPERMQ      $0x08, Y6, Y6
+	VMOVDQU     X6, 16(BX)(DI*1)
+	ADDQ        $0x20, DI
+	JMP         loop
+
+done:
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, total+48(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func bf16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·bf16GradAVX2(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        meanDy+20(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        slope+24(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        scale+28(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	VXORPS       Y7, Y7, Y7
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXWD (CX)(SI*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VPMOVZXWD (AX)(SI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VSUBPS    Y0, Y7, Y7
+	VMULPS    Y2, Y7, Y7
+	VSUBPS    Y1, Y9, Y9
+	VSUBPS    Y7, Y9, Y9
+	VMULPS    Y3, Y9, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, (DX)(SI*1)
+	VPMOVZXWD 16(CX)(SI*1), Y9
+	VPSLLD    $0x10, Y9, Y9
+	VPMOVZXWD 16(AX)(SI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VSUBPS    Y0, Y7, Y7
+	VMULPS    Y2, Y7, Y7
+	VSUBPS    Y1, Y9, Y9
+	VSUBPS    Y7, Y9, Y9
+	VMULPS    Y3, Y9, Y9
+	VPSRLD    $0x10, Y9, Y7
+	VCMPPS    $0x03, Y9, Y9, Y10
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y9, Y9
+	VPADDD    Y8, Y9, Y9
+	VPSRLD    $0x10, Y9, Y9
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y10, Y7, Y9, Y9
+	VPACKUSDW Y9, Y9, Y9
+	VPERMQ    $0x08, Y9, Y9
+	VMOVDQU   X9, 16(DX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·bf16ReLUGradAVX2(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        meanDy+28(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        slope+32(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        scale+36(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	MOVQ         y+8(FP), BX
+	VXORPS       Y9, Y9, Y9
+	MOVQ         n+48(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VPMOVZXWD (CX)(DI*1), Y10
+	VPSLLD    $0x10, Y10, Y10
+	VPMOVZXWD (BX)(DI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VCMPPS    $0x16, Y9, Y7, Y7
+	VANDPS    Y7, Y10, Y10
+	VPMOVZXWD (AX)(DI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VSUBPS    Y0, Y7, Y7
+	VMULPS    Y2, Y7, Y7
+	VSUBPS    Y1, Y10, Y10
+	VSUBPS    Y7, Y10, Y10
+	VMULPS    Y3, Y10, Y10
+	VPSRLD    $0x10, Y10, Y7
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y10, Y10
+	VPADDD    Y8, Y10, Y10
+	VPSRLD    $0x10, Y10, Y10
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y11, Y7, Y10, Y10
+	VPACKUSDW Y10, Y10, Y10
+	VPERMQ    $0x08, Y10, Y10
+	VMOVDQU   X10, (DX)(DI*1)
+	VPMOVZXWD 16(CX)(DI*1), Y10
+	VPSLLD    $0x10, Y10, Y10
+	VPMOVZXWD 16(BX)(DI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VCMPPS    $0x16, Y9, Y7, Y7
+	VANDPS    Y7, Y10, Y10
+	VPMOVZXWD 16(AX)(DI*1), Y7
+	VPSLLD    $0x10, Y7, Y7
+	VSUBPS    Y0, Y7, Y7
+	VMULPS    Y2, Y7, Y7
+	VSUBPS    Y1, Y10, Y10
+	VSUBPS    Y7, Y10, Y10
+	VMULPS    Y3, Y10, Y10
+	VPSRLD    $0x10, Y10, Y7
+	VCMPPS    $0x03, Y10, Y10, Y11
+	VPAND     Y4, Y7, Y8
+	VPADDD    Y5, Y10, Y10
+	VPADDD    Y8, Y10, Y10
+	VPSRLD    $0x10, Y10, Y10
+	VPOR      Y6, Y7, Y7
+	VBLENDVPS Y11, Y7, Y10, Y10
+	VPACKUSDW Y10, Y10, Y10
+	VPERMQ    $0x08, Y10, Y10
+	VMOVDQU   X10, 16(DX)(DI*1)
+	ADDQ      $0x20, DI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func normSumsAVX512(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 // Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·normSumsAVX512(SB), NOSPLIT, $0-48
@@ -1751,5 +2629,692 @@ rowDone:
 	ADDQ R11, BX
 	DECQ R10
 	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func f16ApplyAVX512(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·f16ApplyAVX512(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVSS        mean+8(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        scale+12(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVSS        shift+16(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        floor+20(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVQ         n+32(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (AX)(BX*1), Z4
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    Z2, Z4, Z4
+	VMAXPS    Z4, Z3, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VMOVDQU   Y4, (CX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16AddApplyAVX512(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·f16AddApplyAVX512(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         y+32(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        scale+20(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVSS        shift+24(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        floor+28(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVQ         r+8(FP), DX
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VCVTPH2PS (AX)(SI*1), Z4
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    Z2, Z4, Z4
+	VCVTPH2PS (DX)(SI*1), Z5
+	VADDPS    Z5, Z4, Z4
+	VMAXPS    Z4, Z3, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	VMOVDQU   Y4, (CX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16SumsAVX512(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·f16SumsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VCVTPH2PS   (AX)(BX*1), Z1
+	VCVTPH2PS   (CX)(BX*1), Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      Z1, Z2, Z2
+	VFMADD231PS Z1, Z4, Z3
+	ADDQ        $0x20, BX
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+32(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+36(FP)
+	VZEROUPPER
+	RET
+
+// func f16ReLUSumsAVX512(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·f16ReLUSumsAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ        SI, BX
+	JGE         done
+	VCVTPH2PS   (AX)(SI*1), Z4
+	VCVTPH2PS   (DX)(SI*1), Z5
+	VCMPPS      $0x16, Z1, Z5, K1
+	VMOVAPS.Z   Z4, K1, Z4
+	VCVTPH2PS   (CX)(SI*1), Z5
+	VSUBPS      Z0, Z5, Z5
+	VADDPS      Z4, Z2, Z2
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $0x20, SI
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+40(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+44(FP)
+	VZEROUPPER
+	RET
+
+// func f16ReLUSumsToAVX512(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·f16ReLUSumsToAVX512(SB), NOSPLIT, $0-56
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+32(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+24(FP), BX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+40(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ        DI, SI
+	JGE         done
+	VCVTPH2PS   (AX)(DI*1), Z4
+	VCVTPH2PS   (DX)(DI*1), Z5
+	VCMPPS      $0x16, Z1, Z5, K1
+	VMOVAPS.Z   Z4, K1, Z4
+	VCVTPH2PS   (CX)(DI*1), Z5
+	VSUBPS      Z0, Z5, Z5
+	VADDPS      Z4, Z2, Z2
+	VFMADD231PS Z4, Z5, Z3
+	VCVTPS2PH   $0x00, Z4, Y4
+	VMOVDQU     Y4, (BX)(DI*1)
+	ADDQ        $0x20, DI
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+48(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func f16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·f16GradAVX512(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        meanDy+20(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        slope+24(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVSS        scale+28(FP), X4
+	VBROADCASTSS X4, Z4
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VCVTPH2PS (CX)(SI*1), Z5
+	VCVTPH2PS (AX)(SI*1), Z1
+	VSUBPS    Z0, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z2, Z5, Z5
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z4, Z5, Z5
+	VCVTPS2PH $0x00, Z5, Y5
+	VMOVDQU   Y5, (DX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func f16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·f16ReLUGradAVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        meanDy+28(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        slope+32(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVSS        scale+36(FP), X4
+	VBROADCASTSS X4, Z4
+	MOVQ         y+8(FP), BX
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+48(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VCVTPH2PS (CX)(DI*1), Z6
+	VCVTPH2PS (BX)(DI*1), Z5
+	VCMPPS    $0x16, Z1, Z5, K1
+	VMOVAPS.Z Z6, K1, Z6
+	VCVTPH2PS (AX)(DI*1), Z5
+	VSUBPS    Z0, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z6, Z6
+	VSUBPS    Z5, Z6, Z6
+	VMULPS    Z4, Z6, Z6
+	VCVTPS2PH $0x00, Z6, Y6
+	VMOVDQU   Y6, (DX)(DI*1)
+	ADDQ      $0x20, DI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16ApplyAVX512(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·bf16ApplyAVX512(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVSS        mean+8(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        scale+12(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVSS        shift+16(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        floor+20(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Z4
+	VPSLLD       $0x06, Z4, Z6
+	VPSLLD       $0x0f, Z4, Z5
+	VPSUBD       Z4, Z5, Z5
+	MOVQ         n+32(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ      BX, DX
+	JGE       done
+	VPMOVZXWD (AX)(BX*1), Z9
+	VPSLLD    $0x10, Z9, Z9
+	VSUBPS    Z0, Z9, Z9
+	VMULPS    Z1, Z9, Z9
+	VADDPS    Z2, Z9, Z9
+	VMAXPS    Z9, Z3, Z9
+	VPSRLD    $0x10, Z9, Z7
+	VCMPPS    $0x03, Z9, Z9, K1
+	VPANDD    Z4, Z7, Z8
+	VPADDD    Z5, Z9, Z9
+	VPADDD    Z8, Z9, Z9
+	VPSRLD    $0x10, Z9, Z9
+	VPORD     Z6, Z7, K1, Z9
+	VPMOVDW   Z9, Y9
+	VMOVDQU   Y9, (CX)(BX*1)
+	ADDQ      $0x20, BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16AddApplyAVX512(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·bf16AddApplyAVX512(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         y+32(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        scale+20(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVSS        shift+24(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        floor+28(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Z4
+	VPSLLD       $0x06, Z4, Z6
+	VPSLLD       $0x0f, Z4, Z5
+	VPSUBD       Z4, Z5, Z5
+	MOVQ         r+8(FP), DX
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXWD (AX)(SI*1), Z9
+	VPSLLD    $0x10, Z9, Z9
+	VSUBPS    Z0, Z9, Z9
+	VMULPS    Z1, Z9, Z9
+	VADDPS    Z2, Z9, Z9
+	VPMOVZXWD (DX)(SI*1), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VADDPS    Z7, Z9, Z9
+	VMAXPS    Z9, Z3, Z9
+	VPSRLD    $0x10, Z9, Z7
+	VCMPPS    $0x03, Z9, Z9, K1
+	VPANDD    Z4, Z7, Z8
+	VPADDD    Z5, Z9, Z9
+	VPADDD    Z8, Z9, Z9
+	VPSRLD    $0x10, Z9, Z9
+	VPORD     Z6, Z7, K1, Z9
+	VPMOVDW   Z9, Y9
+	VMOVDQU   Y9, (CX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16SumsAVX512(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·bf16SumsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dy+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x01, DX
+
+loop:
+	CMPQ        BX, DX
+	JGE         done
+	VPMOVZXWD   (AX)(BX*1), Z1
+	VPSLLD      $0x10, Z1, Z1
+	VPMOVZXWD   (CX)(BX*1), Z4
+	VPSLLD      $0x10, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      Z1, Z2, Z2
+	VFMADD231PS Z1, Z4, Z3
+	ADDQ        $0x20, BX
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+32(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+36(FP)
+	VZEROUPPER
+	RET
+
+// func bf16ReLUSumsAVX512(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·bf16ReLUSumsAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ        SI, BX
+	JGE         done
+	VPMOVZXWD   (AX)(SI*1), Z4
+	VPSLLD      $0x10, Z4, Z4
+	VPMOVZXWD   (DX)(SI*1), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VCMPPS      $0x16, Z1, Z5, K1
+	VMOVAPS.Z   Z4, K1, Z4
+	VPMOVZXWD   (CX)(SI*1), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VSUBPS      Z0, Z5, Z5
+	VADDPS      Z4, Z2, Z2
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $0x20, SI
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+40(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+44(FP)
+	VZEROUPPER
+	RET
+
+// func bf16ReLUSumsToAVX512(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+// Requires: AVX, AVX512F, AVX512VL, SSE
+TEXT ·bf16ReLUSumsToAVX512(SB), NOSPLIT, $0-56
+	MOVQ         dy+8(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVSS        mean+32(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         y+0(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Z6
+	VPSLLD       $0x06, Z6, Z8
+	VPSLLD       $0x0f, Z6, Z7
+	VPSUBD       Z6, Z7, Z7
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         n+40(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ        DI, SI
+	JGE         done
+	VPMOVZXWD   (AX)(DI*1), Z4
+	VPSLLD      $0x10, Z4, Z4
+	VPMOVZXWD   (DX)(DI*1), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VCMPPS      $0x16, Z1, Z5, K1
+	VMOVAPS.Z   Z4, K1, Z4
+	VPMOVZXWD   (CX)(DI*1), Z5
+	VPSLLD      $0x10, Z5, Z5
+	VSUBPS      Z0, Z5, Z5
+	VADDPS      Z4, Z2, Z2
+	VFMADD231PS Z4, Z5, Z3
+	VPSRLD      $0x10, Z4, Z5
+	VCMPPS      $0x03, Z4, Z4, K1
+	VPANDD      Z6, Z5, Z9
+	VPADDD      Z7, Z4, Z4
+	VPADDD      Z9, Z4, Z4
+	VPSRLD      $0x10, Z4, Z4
+	VPORD       Z8, Z5, K1, Z4
+	VPMOVDW     Z4, Y4
+	VMOVDQU     Y4, (BX)(DI*1)
+	ADDQ        $0x20, DI
+	JMP         loop
+
+done:
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, total+48(FP)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, dot+52(FP)
+	VZEROUPPER
+	RET
+
+// func bf16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·bf16GradAVX512(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
+	MOVSS        mean+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        meanDy+20(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        slope+24(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVSS        scale+28(FP), X4
+	VBROADCASTSS X4, Z4
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	VPSLLD       $0x06, Z5, Z7
+	VPSLLD       $0x0f, Z5, Z6
+	VPSUBD       Z5, Z6, Z6
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXWD (CX)(SI*1), Z9
+	VPSLLD    $0x10, Z9, Z9
+	VPMOVZXWD (AX)(SI*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VSUBPS    Z0, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z2, Z9, Z9
+	VSUBPS    Z1, Z9, Z9
+	VMULPS    Z4, Z9, Z9
+	VPSRLD    $0x10, Z9, Z1
+	VCMPPS    $0x03, Z9, Z9, K1
+	VPANDD    Z5, Z1, Z8
+	VPADDD    Z6, Z9, Z9
+	VPADDD    Z8, Z9, Z9
+	VPSRLD    $0x10, Z9, Z9
+	VPORD     Z7, Z1, K1, Z9
+	VPMOVDW   Z9, Y9
+	VMOVDQU   Y9, (DX)(SI*1)
+	ADDQ      $0x20, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func bf16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·bf16ReLUGradAVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
+	MOVSS        mean+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        meanDy+28(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        slope+32(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVSS        scale+36(FP), X4
+	VBROADCASTSS X4, Z4
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	VPSLLD       $0x06, Z5, Z7
+	VPSLLD       $0x0f, Z5, Z6
+	VPSUBD       Z5, Z6, Z6
+	MOVQ         y+8(FP), BX
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+48(FP), SI
+	XORQ         DI, DI
+	SHLQ         $0x01, SI
+
+loop:
+	CMPQ      DI, SI
+	JGE       done
+	VPMOVZXWD (CX)(DI*1), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VPMOVZXWD (BX)(DI*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VCMPPS    $0x16, Z1, Z8, K1
+	VMOVAPS.Z Z10, K1, Z10
+	VPMOVZXWD (AX)(DI*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VSUBPS    Z0, Z8, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z2, Z10, Z10
+	VSUBPS    Z8, Z10, Z10
+	VMULPS    Z4, Z10, Z10
+	VPSRLD    $0x10, Z10, Z8
+	VCMPPS    $0x03, Z10, Z10, K1
+	VPANDD    Z5, Z8, Z9
+	VPADDD    Z6, Z10, Z10
+	VPADDD    Z9, Z10, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPORD     Z7, Z8, K1, Z10
+	VPMOVDW   Z10, Y10
+	VMOVDQU   Y10, (DX)(DI*1)
+	ADDQ      $0x20, DI
+	JMP       loop
+
+done:
 	VZEROUPPER
 	RET

@@ -46,3 +46,73 @@ func normAddReLURowsNEON(rows int, x *float32, r *float32, vectors int, rest int
 //
 //go:noescape
 func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// f16ApplyNEON computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16AddApplyNEON computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16AddApplyNEON(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// f16SumsNEON is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func f16SumsNEON(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsNEON is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsNEON(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16ReLUSumsToNEON is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUSumsToNEON(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// f16GradNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// f16ReLUGradNEON computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func f16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ApplyNEON computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16AddApplyNEON computes y = max((x−mean)·scale + shift + r, floor), NaN staying NaN, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16AddApplyNEON(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+
+// bf16SumsNEON is Σdy and Σdy·(x−mean). n is a multiple of 16.
+//
+//go:noescape
+func bf16SumsNEON(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsNEON is Σd and Σd·(x−mean), where d is dy where y > 0. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsNEON(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16ReLUSumsToNEON is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUSumsToNEON(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+
+// bf16GradNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16ReLUGradNEON computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
+//
+//go:noescape
+func bf16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)

@@ -1640,3 +1640,1434 @@ lanes4one:
 	TBZ	$0, R13, lanes4done
 	FMOVS	F1, 0(R1)
 	B	lanes4done
+
+// func f16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+TEXT ·f16ApplyNEON(SB), NOSPLIT, $0-40
+	MOVD	x+0(FP), R5
+	MOVD	y+24(FP), R4
+	FMOVS	mean+8(FP), F0
+	VDUP	V0.S[0], V6.S4
+	FMOVS	scale+12(FP), F0
+	VDUP	V0.S[0], V5.S4
+	FMOVS	shift+16(FP), F0
+	VDUP	V0.S[0], V4.S4
+	FMOVS	floor+20(FP), F0
+	VDUP	V0.S[0], V3.S4
+	MOVD	n+32(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x6ea2e460 // fcmgt v0.4s, v3.4s, v2.4s
+	VBSL	V2.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e460 // fcmgt v0.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216822 // fcvtn2 v2.8h, v1.4s
+	ADD	R2<<0, R4, R0
+	FMOVQ	F2, 0(R0)
+	FMOVQ	16(R1), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x6ea2e460 // fcmgt v0.4s, v3.4s, v2.4s
+	VBSL	V2.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e460 // fcmgt v0.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216822 // fcvtn2 v2.8h, v1.4s
+	FMOVQ	F2, 16(R0)
+	ADD	$32, R2, R2
+	B	loop
+done:
+	RET
+
+// func f16AddApplyNEON(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+TEXT ·f16AddApplyNEON(SB), NOSPLIT, $0-48
+	MOVD	x+0(FP), R7
+	MOVD	y+32(FP), R6
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V7.S4
+	FMOVS	scale+20(FP), F0
+	VDUP	V0.S[0], V6.S4
+	FMOVS	shift+24(FP), F0
+	VDUP	V0.S[0], V5.S4
+	FMOVS	floor+28(FP), F0
+	VDUP	V0.S[0], V4.S4
+	MOVD	r+8(FP), R5
+	MOVD	n+40(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e25d442 // fadd v2.4s, v2.4s, v5.4s
+	ADD	R3<<0, R5, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x6ea3e480 // fcmgt v0.4s, v4.4s, v3.4s
+	VBSL	V3.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e480 // fcmgt v0.4s, v4.4s, v2.4s
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	ADD	R3<<0, R6, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	WORD	$0x4e25d442 // fadd v2.4s, v2.4s, v5.4s
+	FMOVQ	16(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x6ea3e480 // fcmgt v0.4s, v4.4s, v3.4s
+	VBSL	V3.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e480 // fcmgt v0.4s, v4.4s, v2.4s
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R3, R3
+	B	loop
+done:
+	RET
+
+// func f16SumsNEON(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·f16SumsNEON(SB), NOSPLIT, $0-40
+	MOVD	dy+0(FP), R5
+	MOVD	x+8(FP), R4
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V12.S4
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	n+24(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	ADD	R2<<0, R4, R0
+	FMOVQ	0(R0), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x4eacd421 // fsub v1.4s, v1.4s, v12.4s
+	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V7.S4
+	VFMLA	V2.S4, V1.S4, V6.S4
+	FMOVQ	16(R1), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	FMOVQ	16(R0), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x4eacd421 // fsub v1.4s, v1.4s, v12.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V5.S4
+	VFMLA	V2.S4, V1.S4, V4.S4
+	ADD	$32, R2, R2
+	B	loop
+done:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, total+32(FP)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, dot+36(FP)
+	RET
+
+// func f16ReLUSumsNEON(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·f16ReLUSumsNEON(SB), NOSPLIT, $0-48
+	MOVD	dy+8(FP), R7
+	MOVD	x+16(FP), R6
+	FMOVS	mean+24(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	y+0(FP), R5
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	n+32(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	ADD	R3<<0, R5, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	ADD	R3<<0, R6, R0
+	FMOVQ	0(R0), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V7.S4
+	VFMLA	V2.S4, V1.S4, V6.S4
+	FMOVQ	16(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	FMOVQ	16(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	FMOVQ	16(R0), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V5.S4
+	VFMLA	V2.S4, V1.S4, V4.S4
+	ADD	$32, R3, R3
+	B	loop
+done:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, total+40(FP)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, dot+44(FP)
+	RET
+
+// func f16ReLUSumsToNEON(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·f16ReLUSumsToNEON(SB), NOSPLIT, $0-56
+	MOVD	dy+8(FP), R9
+	MOVD	x+16(FP), R8
+	FMOVS	mean+32(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	y+0(FP), R7
+	MOVD	d+24(FP), R6
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	n+40(FP), R5
+	MOVD	ZR, R4
+	LSL	$1, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R9, R3
+	FMOVQ	0(R3), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	ADD	R4<<0, R7, R2
+	FMOVQ	0(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	ADD	R4<<0, R8, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V7.S4
+	VFMLA	V2.S4, V1.S4, V6.S4
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	ADD	R4<<0, R6, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R3), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	FMOVQ	16(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	FMOVQ	16(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V5.S4
+	VFMLA	V2.S4, V1.S4, V4.S4
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R4, R4
+	B	loop
+done:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, total+48(FP)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, dot+52(FP)
+	RET
+
+// func f16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+TEXT ·f16GradNEON(SB), NOSPLIT, $0-48
+	MOVD	x+0(FP), R7
+	MOVD	dy+8(FP), R6
+	MOVD	dx+32(FP), R5
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V7.S4
+	FMOVS	meanDy+20(FP), F0
+	VDUP	V0.S[0], V6.S4
+	FMOVS	slope+24(FP), F0
+	VDUP	V0.S[0], V5.S4
+	FMOVS	scale+28(FP), F0
+	VDUP	V0.S[0], V4.S4
+	MOVD	n+40(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R6, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	ADD	R3<<0, R7, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4ea7d400 // fsub v0.4s, v0.4s, v7.4s
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x6e25dc00 // fmul v0.4s, v0.4s, v5.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	ADD	R3<<0, R5, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R2), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	FMOVQ	16(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4ea7d400 // fsub v0.4s, v0.4s, v7.4s
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x6e25dc00 // fmul v0.4s, v0.4s, v5.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R3, R3
+	B	loop
+done:
+	RET
+
+// func f16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+TEXT ·f16ReLUGradNEON(SB), NOSPLIT, $0-56
+	MOVD	x+0(FP), R9
+	MOVD	dy+16(FP), R8
+	MOVD	dx+40(FP), R7
+	FMOVS	mean+24(FP), F0
+	VDUP	V0.S[0], V8.S4
+	FMOVS	meanDy+28(FP), F0
+	VDUP	V0.S[0], V7.S4
+	FMOVS	slope+32(FP), F0
+	VDUP	V0.S[0], V6.S4
+	FMOVS	scale+36(FP), F0
+	VDUP	V0.S[0], V5.S4
+	MOVD	y+8(FP), R6
+	VMOVI	$0, V4.B16
+	MOVD	n+48(FP), R5
+	MOVD	ZR, R4
+	LSL	$1, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R8, R3
+	FMOVQ	0(R3), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	ADD	R4<<0, R6, R2
+	FMOVQ	0(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	ADD	R4<<0, R9, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	ADD	R4<<0, R7, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R3), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	FMOVQ	16(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	FMOVQ	16(R1), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R4, R4
+	B	loop
+done:
+	RET
+
+// func bf16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+TEXT ·bf16ApplyNEON(SB), NOSPLIT, $0-40
+	MOVD	x+0(FP), R5
+	MOVD	y+24(FP), R4
+	FMOVS	mean+8(FP), F0
+	VDUP	V0.S[0], V16.S4
+	FMOVS	scale+12(FP), F0
+	VDUP	V0.S[0], V15.S4
+	FMOVS	shift+16(FP), F0
+	VDUP	V0.S[0], V14.S4
+	FMOVS	floor+20(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V12.S4
+	WORD	$0x4f265589 // shl v9.4s, v12.4s, #6
+	WORD	$0x4f265588 // shl v8.4s, v12.4s, #6
+	WORD	$0x4f2f558b // shl v11.4s, v12.4s, #15
+	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
+	VSUB	V12.S4, V11.S4, V11.S4
+	VSUB	V12.S4, V10.S4, V10.S4
+	MOVD	n+32(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
+	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
+	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
+	VBSL	V3.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V2.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	ADD	R2<<0, R4, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R1), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
+	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
+	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
+	VBSL	V3.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V2.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R2, R2
+	B	loop
+done:
+	RET
+
+// func bf16AddApplyNEON(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
+TEXT ·bf16AddApplyNEON(SB), NOSPLIT, $0-48
+	MOVD	x+0(FP), R7
+	MOVD	y+32(FP), R6
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V16.S4
+	FMOVS	scale+20(FP), F0
+	VDUP	V0.S[0], V15.S4
+	FMOVS	shift+24(FP), F0
+	VDUP	V0.S[0], V14.S4
+	FMOVS	floor+28(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V12.S4
+	WORD	$0x4f265589 // shl v9.4s, v12.4s, #6
+	WORD	$0x4f265588 // shl v8.4s, v12.4s, #6
+	WORD	$0x4f2f558b // shl v11.4s, v12.4s, #15
+	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
+	VSUB	V12.S4, V11.S4, V11.S4
+	VSUB	V12.S4, V10.S4, V10.S4
+	MOVD	r+8(FP), R5
+	MOVD	n+40(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
+	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
+	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	ADD	R3<<0, R5, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
+	VBSL	V3.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V2.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	ADD	R3<<0, R6, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
+	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
+	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	FMOVQ	16(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
+	VBSL	V3.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V2.B16, V13.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R3, R3
+	B	loop
+done:
+	RET
+
+// func bf16SumsNEON(dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·bf16SumsNEON(SB), NOSPLIT, $0-40
+	MOVD	dy+0(FP), R5
+	MOVD	x+8(FP), R4
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V12.S4
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	n+24(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	ADD	R2<<0, R4, R0
+	FMOVQ	0(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x4eacd421 // fsub v1.4s, v1.4s, v12.4s
+	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V7.S4
+	VFMLA	V2.S4, V1.S4, V6.S4
+	FMOVQ	16(R1), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	FMOVQ	16(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x4eacd421 // fsub v1.4s, v1.4s, v12.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V5.S4
+	VFMLA	V2.S4, V1.S4, V4.S4
+	ADD	$32, R2, R2
+	B	loop
+done:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, total+32(FP)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, dot+36(FP)
+	RET
+
+// func bf16ReLUSumsNEON(y *uint16, dy *uint16, x *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·bf16ReLUSumsNEON(SB), NOSPLIT, $0-48
+	MOVD	dy+8(FP), R7
+	MOVD	x+16(FP), R6
+	FMOVS	mean+24(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	y+0(FP), R5
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	n+32(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	ADD	R3<<0, R5, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	ADD	R3<<0, R6, R0
+	FMOVQ	0(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V7.S4
+	VFMLA	V2.S4, V1.S4, V6.S4
+	FMOVQ	16(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	FMOVQ	16(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	FMOVQ	16(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eadd400 // fsub v0.4s, v0.4s, v13.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V0.S4, V5.S4
+	VFMLA	V2.S4, V1.S4, V4.S4
+	ADD	$32, R3, R3
+	B	loop
+done:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, total+40(FP)
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	VEXT	$8, V6.B16, V6.B16, V0.B16
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	VREV64	V6.S4, V0.S4
+	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
+	FMOVS	F6, dot+44(FP)
+	RET
+
+// func bf16ReLUSumsToNEON(y *uint16, dy *uint16, x *uint16, d *uint16, mean float32, n int) (total float32, dot float32)
+TEXT ·bf16ReLUSumsToNEON(SB), NOSPLIT, $0-56
+	MOVD	dy+8(FP), R9
+	MOVD	x+16(FP), R8
+	FMOVS	mean+32(FP), F0
+	VDUP	V0.S[0], V22.S4
+	MOVD	y+0(FP), R7
+	MOVD	d+24(FP), R6
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V10.S4
+	WORD	$0x4f265547 // shl v7.4s, v10.4s, #6
+	WORD	$0x4f265546 // shl v6.4s, v10.4s, #6
+	WORD	$0x4f2f5549 // shl v9.4s, v10.4s, #15
+	WORD	$0x4f2f5548 // shl v8.4s, v10.4s, #15
+	VSUB	V10.S4, V9.S4, V9.S4
+	VSUB	V10.S4, V8.S4, V8.S4
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	MOVD	n+40(FP), R5
+	MOVD	ZR, R4
+	LSL	$1, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R9, R3
+	FMOVQ	0(R3), F0
+	WORD	$0x2f10a40c // ushll v12.4s, v0.4h, #0
+	WORD	$0x6f10a40b // ushll2 v11.4s, v0.8h, #0
+	WORD	$0x4f30558c // shl v12.4s, v12.4s, #16
+	WORD	$0x4f30556b // shl v11.4s, v11.4s, #16
+	ADD	R4<<0, R7, R2
+	FMOVQ	0(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V12.B16, V12.B16
+	VAND	V1.B16, V11.B16, V11.B16
+	ADD	R4<<0, R8, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
+	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
+	WORD	$0x4e2cd694 // fadd v20.4s, v20.4s, v12.4s
+	WORD	$0x4e2bd673 // fadd v19.4s, v19.4s, v11.4s
+	VFMLA	V12.S4, V0.S4, V16.S4
+	VFMLA	V11.S4, V1.S4, V15.S4
+	WORD	$0x6f300585 // ushr v5.4s, v12.4s, #16
+	WORD	$0x6f300564 // ushr v4.4s, v11.4s, #16
+	WORD	$0x4e2ce581 // fcmeq v1.4s, v12.4s, v12.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2be560 // fcmeq v0.4s, v11.4s, v11.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V10.B16, V5.B16, V3.B16
+	VAND	V10.B16, V4.B16, V2.B16
+	VADD	V9.S4, V12.S4, V12.S4
+	VADD	V8.S4, V11.S4, V11.S4
+	VADD	V3.S4, V12.S4, V12.S4
+	VADD	V2.S4, V11.S4, V11.S4
+	WORD	$0x6f30058c // ushr v12.4s, v12.4s, #16
+	WORD	$0x6f30056b // ushr v11.4s, v11.4s, #16
+	VORR	V7.B16, V5.B16, V5.B16
+	VORR	V6.B16, V4.B16, V4.B16
+	VBSL	V12.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V12.B16
+	VBSL	V11.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x2e612980 // sqxtun v0.4h, v12.4s
+	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
+	VMOV	V0.B16, V12.B16
+	WORD	$0x2e612960 // sqxtun v0.4h, v11.4s
+	WORD	$0x6e612960 // sqxtun2 v0.8h, v11.4s
+	VMOV	V0.B16, V11.B16
+	VZIP1	V11.D2, V12.D2, V12.D2
+	ADD	R4<<0, R6, R0
+	FMOVQ	F12, 0(R0)
+	FMOVQ	16(R3), F0
+	WORD	$0x2f10a40c // ushll v12.4s, v0.4h, #0
+	WORD	$0x6f10a40b // ushll2 v11.4s, v0.8h, #0
+	WORD	$0x4f30558c // shl v12.4s, v12.4s, #16
+	WORD	$0x4f30556b // shl v11.4s, v11.4s, #16
+	FMOVQ	16(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V12.B16, V12.B16
+	VAND	V1.B16, V11.B16, V11.B16
+	FMOVQ	16(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
+	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
+	WORD	$0x4e2cd652 // fadd v18.4s, v18.4s, v12.4s
+	WORD	$0x4e2bd631 // fadd v17.4s, v17.4s, v11.4s
+	VFMLA	V12.S4, V0.S4, V14.S4
+	VFMLA	V11.S4, V1.S4, V13.S4
+	WORD	$0x6f300585 // ushr v5.4s, v12.4s, #16
+	WORD	$0x6f300564 // ushr v4.4s, v11.4s, #16
+	WORD	$0x4e2ce581 // fcmeq v1.4s, v12.4s, v12.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2be560 // fcmeq v0.4s, v11.4s, v11.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V10.B16, V5.B16, V3.B16
+	VAND	V10.B16, V4.B16, V2.B16
+	VADD	V9.S4, V12.S4, V12.S4
+	VADD	V8.S4, V11.S4, V11.S4
+	VADD	V3.S4, V12.S4, V12.S4
+	VADD	V2.S4, V11.S4, V11.S4
+	WORD	$0x6f30058c // ushr v12.4s, v12.4s, #16
+	WORD	$0x6f30056b // ushr v11.4s, v11.4s, #16
+	VORR	V7.B16, V5.B16, V5.B16
+	VORR	V6.B16, V4.B16, V4.B16
+	VBSL	V12.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V12.B16
+	VBSL	V11.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x2e612980 // sqxtun v0.4h, v12.4s
+	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
+	VMOV	V0.B16, V12.B16
+	WORD	$0x2e612960 // sqxtun v0.4h, v11.4s
+	WORD	$0x6e612960 // sqxtun2 v0.8h, v11.4s
+	VMOV	V0.B16, V11.B16
+	VZIP1	V11.D2, V12.D2, V12.D2
+	FMOVQ	F12, 16(R0)
+	ADD	$32, R4, R4
+	B	loop
+done:
+	WORD	$0x4e32d694 // fadd v20.4s, v20.4s, v18.4s
+	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	VEXT	$8, V19.B16, V19.B16, V0.B16
+	WORD	$0x4e33d413 // fadd v19.4s, v0.4s, v19.4s
+	VREV64	V19.S4, V0.S4
+	WORD	$0x4e33d413 // fadd v19.4s, v0.4s, v19.4s
+	FMOVS	F19, total+48(FP)
+	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	VEXT	$8, V15.B16, V15.B16, V0.B16
+	WORD	$0x4e2fd40f // fadd v15.4s, v0.4s, v15.4s
+	VREV64	V15.S4, V0.S4
+	WORD	$0x4e2fd40f // fadd v15.4s, v0.4s, v15.4s
+	FMOVS	F15, dot+52(FP)
+	RET
+
+// func bf16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+TEXT ·bf16GradNEON(SB), NOSPLIT, $0-48
+	MOVD	x+0(FP), R7
+	MOVD	dy+8(FP), R6
+	MOVD	dx+32(FP), R5
+	FMOVS	mean+16(FP), F0
+	VDUP	V0.S[0], V16.S4
+	FMOVS	meanDy+20(FP), F0
+	VDUP	V0.S[0], V15.S4
+	FMOVS	slope+24(FP), F0
+	VDUP	V0.S[0], V14.S4
+	FMOVS	scale+28(FP), F0
+	VDUP	V0.S[0], V13.S4
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V12.S4
+	WORD	$0x4f265589 // shl v9.4s, v12.4s, #6
+	WORD	$0x4f265588 // shl v8.4s, v12.4s, #6
+	WORD	$0x4f2f558b // shl v11.4s, v12.4s, #15
+	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
+	VSUB	V12.S4, V11.S4, V11.S4
+	VSUB	V12.S4, V10.S4, V10.S4
+	MOVD	n+40(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R6, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	ADD	R3<<0, R7, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
+	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
+	WORD	$0x4eafd442 // fsub v2.4s, v2.4s, v15.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	ADD	R3<<0, R5, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R2), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	FMOVQ	16(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
+	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
+	WORD	$0x4eafd442 // fsub v2.4s, v2.4s, v15.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R3, R3
+	B	loop
+done:
+	RET
+
+// func bf16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+TEXT ·bf16ReLUGradNEON(SB), NOSPLIT, $0-56
+	MOVD	x+0(FP), R9
+	MOVD	dy+16(FP), R8
+	MOVD	dx+40(FP), R7
+	FMOVS	mean+24(FP), F0
+	VDUP	V0.S[0], V17.S4
+	FMOVS	meanDy+28(FP), F0
+	VDUP	V0.S[0], V16.S4
+	FMOVS	slope+32(FP), F0
+	VDUP	V0.S[0], V15.S4
+	FMOVS	scale+36(FP), F0
+	VDUP	V0.S[0], V14.S4
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V13.S4
+	WORD	$0x4f2655aa // shl v10.4s, v13.4s, #6
+	WORD	$0x4f2655a9 // shl v9.4s, v13.4s, #6
+	WORD	$0x4f2f55ac // shl v12.4s, v13.4s, #15
+	WORD	$0x4f2f55ab // shl v11.4s, v13.4s, #15
+	VSUB	V13.S4, V12.S4, V12.S4
+	VSUB	V13.S4, V11.S4, V11.S4
+	MOVD	y+8(FP), R6
+	VMOVI	$0, V4.B16
+	MOVD	n+48(FP), R5
+	MOVD	ZR, R4
+	LSL	$1, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R8, R3
+	FMOVQ	0(R3), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	ADD	R4<<0, R6, R2
+	FMOVQ	0(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	ADD	R4<<0, R9, R1
+	FMOVQ	0(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
+	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6f300468 // ushr v8.4s, v3.4s, #16
+	WORD	$0x6f300447 // ushr v7.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V13.B16, V8.B16, V6.B16
+	VAND	V13.B16, V7.B16, V5.B16
+	VADD	V12.S4, V3.S4, V3.S4
+	VADD	V11.S4, V2.S4, V2.S4
+	VADD	V6.S4, V3.S4, V3.S4
+	VADD	V5.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V10.B16, V8.B16, V8.B16
+	VORR	V9.B16, V7.B16, V7.B16
+	VBSL	V3.B16, V8.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	ADD	R4<<0, R7, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R3), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	FMOVQ	16(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V3.B16, V3.B16
+	VAND	V1.B16, V2.B16, V2.B16
+	FMOVQ	16(R1), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
+	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6f300468 // ushr v8.4s, v3.4s, #16
+	WORD	$0x6f300447 // ushr v7.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V13.B16, V8.B16, V6.B16
+	VAND	V13.B16, V7.B16, V5.B16
+	VADD	V12.S4, V3.S4, V3.S4
+	VADD	V11.S4, V2.S4, V2.S4
+	VADD	V6.S4, V3.S4, V3.S4
+	VADD	V5.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V10.B16, V8.B16, V8.B16
+	VORR	V9.B16, V7.B16, V7.B16
+	VBSL	V3.B16, V8.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R4, R4
+	B	loop
+done:
+	RET

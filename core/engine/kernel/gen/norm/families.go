@@ -14,7 +14,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "moments", Emit: moments, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "normrelu", Emit: normReLU, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "normrelu", Emit: isa.All(normReLU, bothHalves), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normpool", Emit: normPool, ISAs: isa.Wide},
 		isa.Family{Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},

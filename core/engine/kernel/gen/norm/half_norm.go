@@ -1,0 +1,136 @@
+package norm
+
+import (
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/pointwise"
+)
+
+// bothHalves emits the passes of batch norm over planes of both half types, which compute
+// what float32's passes do of the widened values, and round what they write once.
+func bothHalves(a *isa.Asm) {
+	for _, f := range pointwise.FormatsOf(a) {
+		h := halfType{a, f}
+		h.apply(false)
+		h.apply(true)
+		h.sums(false, false)
+		h.sums(true, false)
+		h.sums(true, true)
+		h.grad(false)
+		h.grad(true)
+	}
+}
+
+// halfType emits the passes for one half type.
+type halfType struct {
+	*isa.Asm
+	format pointwise.Format
+}
+
+// load widens a vector at the byte offset off of a pointer.
+func (h halfType) load(p, off reg.GPVirtual, disp int, v reg.VecVirtual) {
+	h.format.Load(isa.Offset(p, off, disp), v)
+}
+
+// apply relies on Max giving its first operand here when either is NaN.
+func (h halfType) apply(residual bool) {
+	name, params, doc := "Apply", "x *uint16", "(x−mean)·scale + shift"
+	if residual {
+		name, params, doc = "AddApply", "x, r *uint16", "(x−mean)·scale + shift + r"
+	}
+	h.Kernel(h.format.Name+name, "func("+params+", mean, scale, shift, floor float32, y *uint16, n int)",
+		"computes y = max("+doc+", floor), NaN staying NaN, rounded once. n is a multiple of 16.")
+	x, y, f, floor := h.Gp("x"), h.Gp("y"), affine{h.Splat("mean"), h.Splat("scale"), h.Splat("shift")}, h.Splat("floor")
+	pack, v, w := h.format.Prepare(), h.Vec(), h.Vec()
+	var r reg.GPVirtual
+	if residual {
+		r = h.Gp("r")
+	}
+	pointwise.RoundBlocks(h.Asm, y, pack, v, func(off reg.GPVirtual, d int) {
+		h.load(x, off, d, v)
+		applyAffine(h.Asm, f, v)
+		if residual {
+			h.load(r, off, d, w)
+			h.Add(w, v, v)
+		}
+		h.Max(v, floor, v)
+	})
+}
+
+// sums are of dy as it is, of what passes the ReLU, or of that while it is stored.
+func (h halfType) sums(relu, store bool) {
+	name, params, doc := "Sums", "dy, x *uint16", "Σdy and Σdy·(x−mean)"
+	switch {
+	case store:
+		name, params, doc = "ReLUSumsTo", "y, dy, x, d *uint16", "Σd and Σd·(x−mean), where d is dy where y > 0, and stores d"
+	case relu:
+		name, params, doc = "ReLUSums", "y, dy, x *uint16", "Σd and Σd·(x−mean), where d is dy where y > 0"
+	}
+	h.Kernel(h.format.Name+name, "func("+params+", mean float32, n int) (total, dot float32)", "is "+doc+". n is a multiple of 16.")
+	dy, x, mean, zero := h.Gp("dy"), h.Gp("x"), h.Splat("mean"), h.Vec()
+	parts := 16 / h.Lanes
+	sums, dots, g, v := h.Vecs(parts), h.Vecs(parts), h.Vec(), h.Vec()
+	var y, to reg.GPVirtual
+	var pack func(reg.VecVirtual)
+	if relu {
+		y = h.Gp("y")
+	}
+	if store {
+		to, pack = h.Gp("d"), h.format.Prepare()
+	}
+	for _, z := range append(append([]reg.VecVirtual{zero}, sums...), dots...) {
+		h.Zero(z)
+	}
+	h.HalfBlocks(h.Gp("n"), func(off reg.GPVirtual, d int) {
+		part := d / (2 * h.Lanes)
+		h.load(dy, off, d, g)
+		if relu {
+			h.load(y, off, d, v)
+			h.KeepAbove(v, zero, g)
+		}
+		h.load(x, off, d, v)
+		h.Sub(mean, v, v)
+		h.Add(g, sums[part], sums[part])
+		h.Fma(g, v, dots[part])
+		if store {
+			pack(g)
+			pointwise.StoreHalf(h.Asm, g, isa.Offset(to, off, d))
+		}
+	})
+	for i := 1; i < parts; i++ {
+		h.Add(sums[i], sums[0], sums[0])
+		h.Add(dots[i], dots[0], dots[0])
+	}
+	h.Store(h.Total(sums[0]).AsX(), h.Return("total"))
+	h.Store(h.Total(dots[0]).AsX(), h.Return("dot"))
+	h.Ret()
+}
+
+// grad is the gradient of the norm's input.
+func (h halfType) grad(relu bool) {
+	name, params, doc := "Grad", "x, dy *uint16", "(dy − meanDy − (x−mean)·slope)·scale"
+	if relu {
+		name, params, doc = "ReLUGrad", "x, y, dy *uint16", "(d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0"
+	}
+	h.Kernel(h.format.Name+name, "func("+params+", mean, meanDy, slope, scale float32, dx *uint16, n int)",
+		"computes dx = "+doc+", rounded once. n is a multiple of 16.")
+	x, dy, dx := h.Gp("x"), h.Gp("dy"), h.Gp("dx")
+	f, pack := newNormGradient(h.Asm), h.format.Prepare()
+	zero, v, g := h.Vec(), h.Vec(), h.Vec()
+	var y reg.GPVirtual
+	if relu {
+		y = h.Gp("y")
+	}
+	h.Zero(zero)
+	pointwise.RoundBlocks(h.Asm, dx, pack, g, func(off reg.GPVirtual, d int) {
+		h.load(dy, off, d, g)
+		if relu {
+			h.load(y, off, d, v)
+			h.KeepAbove(v, zero, g)
+		}
+		h.load(x, off, d, v)
+		f.slopes(v)
+		f.output(v, g)
+	})
+}

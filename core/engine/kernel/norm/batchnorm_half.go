@@ -1,0 +1,198 @@
+package norm
+
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/tensor"
+)
+
+// Batch norm of images of a half type [n, c, hw] at every level with vectors, with a
+// residual and a ReLU behind it if there are any. It computes what float32's passes do of
+// the widened values and rounds once. Statistics and what is per channel stay float32. d
+// names the half type; bfloat16 has further kernels where AVX512-BF16 is (batchnorm_bf16.go).
+
+// Planes of a half type that these kernels are for: smaller ones are left to float32's,
+// which take many in one call, and larger ones do not fit into the L1 cache in float32.
+const (
+	leastHalf = 128
+	mostHalf  = 4096
+)
+
+// TakesHalf reports whether planes of hw elements go this way at the active level.
+func TakesHalf(hw int) bool {
+	return kernel.Current() != kernel.Generic && leastHalf <= hw && hw <= mostHalf
+}
+
+// BatchNormStatsHalfOf is BatchNormStatsOf of planes of a half type.
+func BatchNormStatsHalfOf(d tensor.DType, lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
+	var room [mostHalf]float32
+	plane, size := room[:hw], newPlaneSize(hw, 0)
+	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int) moments {
+		convert.Widen(d, plane, tensor.Bytes(x[at:][:hw]))
+		return planeMoments(1, plane, &size)
+	}, mean, variance)
+}
+
+// BatchNormApplyHalf computes y = (x − mean)·invstd·gamma + beta + residual, and its ReLU
+// if asked for, rounded once; gamma, beta and residual may be nil. y may be x or residual.
+func BatchNormApplyHalf(d tensor.DType, n, c, hw int, x []uint16, mean, invstd, gamma, beta []float32, residual []uint16, relu bool, y []uint16) {
+	floor := float32(math.Inf(-1))
+	if relu {
+		floor = 0
+	}
+	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift float32) {
+		halfPlane{d, x[at:][:hw], nil, nil, y[at:][:hw]}.apply(part(residual, at, hw), mean[ch], scale, shift, floor)
+	})
+}
+
+// BatchNormGradHalfOf is the backward pass of the channels [lo, hi) of c, as
+// BatchNormReLUGradOf is for float32: y is nil without a ReLU, and d, if not nil, receives
+// the part of dy that passes it.
+func BatchNormGradHalfOf(t tensor.DType, lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+		end := min(lo+block, hi)
+		var sums, dots [mostChannels]float64
+		for i := range n {
+			for ch := lo; ch < end; ch++ {
+				at := (i*c + ch) * hw
+				a, b := halfPlane{t, x[at:][:hw], part(y, at, hw), dy[at:][:hw], part(d, at, hw)}.sums(mean[ch])
+				sums[ch-lo] += a
+				dots[ch-lo] += b
+			}
+		}
+		gate, from := y, dy
+		if d != nil {
+			gate, from = nil, d
+		}
+		count := float64(n * hw)
+		var meanDy, slope, scale [mostChannels]float32
+		for ch := lo; ch < end; ch++ {
+			j := ch - lo
+			storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
+			storeGrad(dbeta, ch, sums[j], accumulate)
+			scale[j], _ = affine(ch, invstd, gamma, nil)
+			meanDy[j], slope[j] = float32(sums[j]/count), float32(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
+		}
+		for i := range n {
+			for ch := lo; ch < end; ch++ {
+				at, j := (i*c+ch)*hw, ch-lo
+				halfPlane{t, x[at:][:hw], part(gate, at, hw), from[at:][:hw], dx[at:][:hw]}.grad(mean[ch], meanDy[j], slope[j], scale[j])
+			}
+		}
+	}
+}
+
+// halfPlane is a plane of x, with that of a ReLU's output and of a gradient where a pass
+// reads them, and that of what it writes.
+type halfPlane struct {
+	d        tensor.DType
+	x, y, dy []uint16
+	to       []uint16
+}
+
+// apply computes to = max((x−mean)·scale + shift + r, floor); r may be nil.
+func (p halfPlane) apply(r []uint16, mean, scale, shift, floor float32) {
+	n := kernel.Head(len(p.x))
+	switch {
+	case n == 0:
+	case p.d == tensor.F16 && r == nil:
+		vecF16Apply(&p.x[0], mean, scale, shift, floor, &p.to[0], n)
+	case p.d == tensor.F16:
+		vecF16AddApply(&p.x[0], &r[0], mean, scale, shift, floor, &p.to[0], n)
+	case r == nil:
+		vecBF16Apply(&p.x[0], mean, scale, shift, floor, &p.to[0], n)
+	default:
+		vecBF16AddApply(&p.x[0], &r[0], mean, scale, shift, floor, &p.to[0], n)
+	}
+	for i := n; i < len(p.x); i++ {
+		v := float32((p.wide(p.x, i)-mean)*scale) + shift
+		if r != nil {
+			v += p.wide(r, i)
+		}
+		if v <= floor { // a NaN stays
+			v = floor
+		}
+		p.round(i, v)
+	}
+}
+
+// sums is Σd and Σd·(x−mean), where d is the part of dy that passes the ReLU, and stores d
+// if it has a place.
+func (p halfPlane) sums(mean float32) (sum, dot float64) {
+	n := kernel.Head(len(p.x))
+	if n > 0 {
+		a, b := p.vectorSums(mean, n)
+		sum, dot = float64(a), float64(b)
+	}
+	for i := n; i < len(p.x); i++ {
+		g := p.passed(i)
+		sum += float64(g)
+		dot += float64(g) * (float64(p.wide(p.x, i)) - float64(mean))
+		if p.to != nil {
+			p.round(i, g)
+		}
+	}
+	return sum, dot
+}
+
+func (p halfPlane) vectorSums(mean float32, n int) (sum, dot float32) {
+	half := p.d == tensor.F16
+	switch {
+	case p.y == nil && half:
+		return vecF16Sums(&p.dy[0], &p.x[0], mean, n)
+	case p.y == nil:
+		return vecBF16Sums(&p.dy[0], &p.x[0], mean, n)
+	case p.to == nil && half:
+		return vecF16ReLUSums(&p.y[0], &p.dy[0], &p.x[0], mean, n)
+	case p.to == nil:
+		return vecBF16ReLUSums(&p.y[0], &p.dy[0], &p.x[0], mean, n)
+	case half:
+		return vecF16ReLUSumsTo(&p.y[0], &p.dy[0], &p.x[0], &p.to[0], mean, n)
+	}
+	return vecBF16ReLUSumsTo(&p.y[0], &p.dy[0], &p.x[0], &p.to[0], mean, n)
+}
+
+// grad computes to = (d − meanDy − (x−mean)·slope)·scale.
+func (p halfPlane) grad(mean, meanDy, slope, scale float32) {
+	n := kernel.Head(len(p.x))
+	switch half := p.d == tensor.F16; {
+	case n == 0:
+	case p.y == nil && half:
+		vecF16Grad(&p.x[0], &p.dy[0], mean, meanDy, slope, scale, &p.to[0], n)
+	case p.y == nil:
+		vecBF16Grad(&p.x[0], &p.dy[0], mean, meanDy, slope, scale, &p.to[0], n)
+	case half:
+		vecF16ReLUGrad(&p.x[0], &p.y[0], &p.dy[0], mean, meanDy, slope, scale, &p.to[0], n)
+	default:
+		vecBF16ReLUGrad(&p.x[0], &p.y[0], &p.dy[0], mean, meanDy, slope, scale, &p.to[0], n)
+	}
+	for i := n; i < len(p.x); i++ {
+		p.round(i, (p.passed(i)-meanDy-float32((p.wide(p.x, i)-mean)*slope))*scale)
+	}
+}
+
+// wide is an element of a plane.
+func (p halfPlane) wide(x []uint16, i int) float32 {
+	if p.d == tensor.F16 {
+		return tensor.F32FromF16(x[i])
+	}
+	return tensor.F32FromBF16(x[i])
+}
+
+// passed is an element of dy, or 0 where the ReLU is closed.
+func (p halfPlane) passed(i int) float32 {
+	if p.y != nil && p.wide(p.y, i) <= 0 {
+		return 0
+	}
+	return p.wide(p.dy, i)
+}
+
+func (p halfPlane) round(i int, v float32) {
+	if p.d == tensor.F16 {
+		p.to[i] = tensor.F16FromF32(v)
+	} else {
+		p.to[i] = tensor.BF16FromF32(v)
+	}
+}
