@@ -116,6 +116,7 @@ var gradCases = map[string]gradCase{
 	"rmsnorm plain":      {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}, "elementwise_affine": false}), linear(10)}},
 	"softmax":            {layers: layers{linear(7), layer("softmax"), layer("flatten"), linear(10)}},
 	"position_embedding": {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("position_embedding"), with(layer("position_embedding"), op.Args{"num_positions": 15}), layer("flatten"), linear(10)}},
+	"upsample":           {layers: layers{conv(2, 3), with(layer("upsample"), op.Args{"scale_factor": 2}), with(layer("upsample"), op.Args{"scale_factor": 3, "mode": "bilinear"}), with(layer("avgpool2d"), op.Args{"kernel_size": pair(5, 5)}), layer("flatten"), linear(10)}},
 	"mse":                {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
 }
 
