@@ -108,13 +108,16 @@ func NewChars(names []string) (*Chars, error) {
 // CharsOf has the characters of texts, in the order of their code points.
 func CharsOf(texts ...string) (*Chars, error) {
 	seen := map[rune]bool{}
+	var common [utf8.RuneSelf]bool // of those that are one byte
 	for _, t := range texts {
 		if err := CheckUTF8(t); err != nil {
 			return nil, err
 		}
 		for _, r := range t {
-			if !seen[r] {
+			if r >= utf8.RuneSelf {
 				seen[r] = true
+			} else if !common[r] {
+				common[r], seen[r] = true, true
 			}
 		}
 	}
