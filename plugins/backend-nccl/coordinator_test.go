@@ -144,7 +144,7 @@ func TestCoordinatorReportsRefusals(t *testing.T) {
 	}
 	stranger := r[1].group
 	stranger.Secret = []byte("guess")
-	if _, err := dial(t.Context(), stranger, address); !errors.Is(err, hostnet.ErrStranger) {
+	if _, err := dial(t.Context(), stranger, address); !errors.Is(err, hostnet.ErrUnauthenticated) {
 		t.Errorf("with another secret: %v", err)
 	}
 	log.wait(t, "does not know the job's secret: it has a different one")

@@ -78,5 +78,5 @@ func handshake(to *json.Encoder, from *json.Decoder, g sdk.Group) error {
 // final reports whether another attempt would get the same answer. A connection that is
 // closed without an answer may have been dropped in favour of others.
 func final(err error) bool {
-	return errors.As(err, new(*refusal)) || errors.Is(err, hostnet.ErrStranger)
+	return errors.As(err, new(*refusal)) || errors.Is(err, hostnet.ErrUnauthenticated)
 }

@@ -302,7 +302,7 @@ func (j *joining) release(rank, stream int) {
 // refusalCause classifies refusals: the log gets one line a minute of each class.
 func refusalCause(err error) string {
 	if no := (refusal{}); errors.As(err, &no) {
-		return no.verdict.String()
+		return no.reply.String()
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Every message of the handshake has a fixed size, so a stranger can make this
-// process read only a few dozen bytes:
+// Every message of the handshake has a fixed size, so a peer without the secret
+// can make this process read only a few dozen bytes:
 //
 //	dialer    magic, nonce D
 //	listener  nonce L, HMAC(secret, "listener" D L)
 //	dialer    hello, HMAC(secret, "dialer" D L hello)
-//	listener  verdict, HMAC(secret, "verdict" D L verdict)
+//	listener  reply, HMAC(secret, "verdict" D L reply)
 //
 // Only the third message is parsed, and only after its proof was verified.
 // Both nonces are in every proof, so a recorded message cannot be used again. With
@@ -71,11 +71,11 @@ func parseHello(raw []byte) (h hello) {
 	return h
 }
 
-// verdict is the listener's answer.
-type verdict byte
+// reply is the listener's answer.
+type reply byte
 
 const (
-	welcome verdict = 1 + iota
+	welcome reply = 1 + iota
 	wrongJob
 	wrongGeneration
 	wrongEpoch
@@ -85,7 +85,7 @@ const (
 	duplicate
 )
 
-func (v verdict) String() string {
+func (v reply) String() string {
 	names := [...]string{welcome: "welcome", wrongJob: "another job", wrongGeneration: "another generation of the job",
 		wrongEpoch: "another epoch, from before or after a restart of a backend",
 		wrongWorld: "another world size", wrongRank: "a rank that is not expected here",
@@ -93,11 +93,11 @@ func (v verdict) String() string {
 	if int(v) < len(names) && v > 0 {
 		return names[v]
 	}
-	return fmt.Sprintf("verdict %d", byte(v))
+	return fmt.Sprintf("reply %d", byte(v))
 }
 
-// verdictOn compares a caller's hello with what this rank expects.
-func (b *Backend) verdictOn(h hello) verdict {
+// replyTo compares a caller's hello with what this rank expects.
+func (b *Backend) replyTo(h hello) reply {
 	mine := b.hello(int(h.from), int(h.stream))
 	switch {
 	case h.job != mine.job:
@@ -129,12 +129,12 @@ func (b *Backend) dialHandshake(c net.Conn, to, stream int) error {
 	if _, err := c.Write(append([]byte(magic), nonces[:nonceSize]...)); err != nil {
 		return err
 	}
-	var reply [nonceSize + macSize]byte
-	if _, err := io.ReadFull(c, reply[:]); err != nil {
+	var challenge [nonceSize + macSize]byte
+	if _, err := io.ReadFull(c, challenge[:]); err != nil {
 		return hungUp(err)
 	}
-	copy(nonces[nonceSize:], reply[:nonceSize])
-	if !hmac.Equal(reply[nonceSize:], b.proof("listener", nonces[:], nil)) {
+	copy(nonces[nonceSize:], challenge[:nonceSize])
+	if !hmac.Equal(challenge[nonceSize:], b.proof("listener", nonces[:], nil)) {
 		return errNoProof
 	}
 	h := b.hello(to, stream).encode()
@@ -148,14 +148,14 @@ func (b *Backend) dialHandshake(c net.Conn, to, stream int) error {
 	if !hmac.Equal(answer[1:], b.proof("verdict", nonces[:], answer[:1])) {
 		return errNoProof
 	}
-	if v := verdict(answer[0]); v != welcome {
+	if v := reply(answer[0]); v != welcome {
 		return refusal{v}
 	}
 	return nil
 }
 
 // refusal is final: another attempt would get the same answer.
-type refusal struct{ verdict }
+type refusal struct{ reply }
 
 func (r refusal) Error() string { return "it refused this rank as " + r.String() }
 
@@ -183,7 +183,7 @@ func (b *Backend) receive(c net.Conn, claim func(rank, stream int) bool) (h hell
 		return h, errNoProof
 	}
 	h = parseHello(second[:helloSize])
-	v := b.verdictOn(h)
+	v := b.replyTo(h)
 	if v == welcome && !claim(int(h.from), int(h.stream)) {
 		v = duplicate
 	}

@@ -50,7 +50,7 @@ func Refusal(err error) (cause, text string) {
 		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
 	case errors.Is(err, ErrOtherSecret), HungUpOnUs(err):
 		return CauseOtherSecret, "does not know the job's secret: it has a different one"
-	case errors.Is(err, ErrStranger):
+	case errors.Is(err, ErrUnauthenticated):
 		return "secret", "does not know the job's secret"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "silence", "did not prove in time that it knows the job's secret"

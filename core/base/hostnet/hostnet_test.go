@@ -33,7 +33,7 @@ func TestTLSKnowsItsOwn(t *testing.T) {
 	}{
 		"same": {"secret", "store", "job", nil}, "another job's name": {"secret", "store", "another", nil},
 		"other secret": {"guess", "store", "another", ErrOtherSecret}, "no name": {"guess", "store", "", ErrOtherSecret},
-		"other secret, same name": {"guess", "store", "job", ErrSameName}, "other purpose": {"secret", "mesh", "job", ErrStranger},
+		"other secret, same name": {"guess", "store", "job", ErrSameName}, "other purpose": {"secret", "mesh", "job", ErrUnauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, err := NewTLS([]byte("secret"), "store", "job")

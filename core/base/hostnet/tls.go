@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// ErrStranger reports a peer that speaks TLS and does not know the secret.
-var ErrStranger = errors.New("it does not know the job's secret")
+// ErrUnauthenticated reports a peer that speaks TLS and does not know the secret.
+var ErrUnauthenticated = errors.New("it does not know the job's secret")
 
-// ErrOtherSecret is an ErrStranger for a peer with the same label and another secret.
-var ErrOtherSecret = fmt.Errorf("%w: it has a different one", ErrStranger)
+// ErrOtherSecret is an ErrUnauthenticated for a peer with the same label and another secret.
+var ErrOtherSecret = fmt.Errorf("%w: it has a different one", ErrUnauthenticated)
 
 // ErrSameName is an ErrOtherSecret for a peer whose job has the same name as ours
 // (NewTLS): most probably our job, on a host that was given another secret.
@@ -88,11 +88,11 @@ func config(mine tls.Certificate, theirs ed25519.PublicKey, label, tag string) *
 		VerifyConnection: func(s tls.ConnectionState) error {
 			switch shown := s.PeerCertificates; {
 			case len(shown) != 1:
-				return ErrStranger
+				return ErrUnauthenticated
 			case theirs.Equal(shown[0].PublicKey):
 				return nil
 			case shown[0].Subject.CommonName != commonName(label):
-				return ErrStranger
+				return ErrUnauthenticated
 			case tag != "" && shown[0].Subject.SerialNumber == tag:
 				return ErrSameName
 			}

@@ -111,7 +111,7 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	switch err := conn.Handshake(); {
 	case errors.Is(err, hostnet.ErrOtherSecret):
 		return &SecretError{Addr: conn.RemoteAddr().String(), sameJob: errors.Is(err, hostnet.ErrSameName)}
-	case errors.Is(err, hostnet.ErrStranger):
+	case errors.Is(err, hostnet.ErrUnauthenticated):
 		return ErrNotThisJob
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrNotThisJob, err)

@@ -37,9 +37,6 @@ type Comparison struct {
 	Differences []Difference
 }
 
-// Equal reports whether nothing differs.
-func (c *Comparison) Equal() bool { return len(c.Differences) == 0 }
-
 // Compare compares the models of two snapshots, and with whole also their other tensors
 // and the manifest entries about the run, except times and versions. Names of tensors may differ by "module.".
 func Compare(a, b *Snapshot, whole bool, tol Tolerance) (*Comparison, error) {

@@ -63,7 +63,7 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 
 // Choose is the algorithm that computes a direction at the active level in float32:
 // the one that the model of package cost finds cheapest. It does not depend on the number of
-// images, so that shares of a batch, and an evaluation, go the same way.
+// images, so that shares of a batch, and an evaluation, use the same algorithm.
 func Choose(p *Shape, d Direction) Algorithm {
 	if forced < algorithms && Takes(p, forced, d) {
 		return forced

@@ -17,7 +17,7 @@ import (
 // with an odd number of rows then multiplies one row by zero; what is not finite
 // there spreads one row further than its filter.
 
-// TakesBF16 reports whether a convolution of from to to channels can go this way.
+// TakesBF16 reports whether a convolution of from to to channels can be computed by this algorithm.
 func TakesBF16(p *geometry.Shape, from, to int) bool {
 	const most = 1 << 16 // pairs of weights, to stay in L2
 	vertical := from%2 > 0

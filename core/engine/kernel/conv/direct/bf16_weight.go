@@ -10,7 +10,7 @@ import (
 // dotColsBF16 is how many views of x the micro-kernel of bfloat16 takes.
 const dotColsBF16 = 5
 
-// TakesWeightBF16 reports whether the weight gradient goes the direct way: where
+// TakesWeightBF16 reports whether the weight gradient is computed directly: where
 // rows of pixels fill their vectors.
 func TakesWeightBF16(p *geometry.Shape) bool {
 	ow := p.OutW()

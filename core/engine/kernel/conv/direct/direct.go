@@ -13,7 +13,7 @@ import (
 // No column matrix exists. The gradient for the input is the same convolution
 // with the filters flipped, over dy in a frame of its own.
 
-// Takes reports whether a direction can be computed this way at the active level.
+// Takes reports whether a direction can be computed directly at the active level.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
 	return p.FitsFrame() && (d != geometry.ToWeight || takesWeight(p))
 }

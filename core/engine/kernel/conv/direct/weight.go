@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// takesWeight reports whether the weight gradient goes the direct way: where
+// takesWeight reports whether the weight gradient is computed directly: where
 // rows fill their vectors, since lanes beyond a row's end do nothing.
 func takesWeight(p *geometry.Shape) bool {
 	if !p.FitsFrame() {

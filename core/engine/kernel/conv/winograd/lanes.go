@@ -14,7 +14,7 @@ import (
 // bandVectors bounds the vectors of 16 channels of a band, so that it stays in L1.
 const bandVectors = 256
 
-// TakesLanes reports whether the weight gradient goes this way.
+// TakesLanes reports whether LanesGradWeight computes the weight gradient.
 func TakesLanes(p *geometry.Shape) bool {
 	return kernel.Current() == kernel.AVX2 && p.FitsFrame() && p.GroupCount() == 1 && p.DilationW() == 1 &&
 		p.S >= 3 && p.S <= 7 && p.K%channelLanes == 0

@@ -118,10 +118,10 @@ type pointTile struct {
 	add                        int
 }
 
-// Takes reports whether this way works, and pays, at the active level.
+// Takes reports whether Winograd can compute p at the active level and saves enough products to pay.
 func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
 
-// takesTiles is winograd for tiles of side×side outputs.
+// takesTiles is Takes for tiles of side×side outputs.
 func takesTiles(p *geometry.Shape, side int) bool {
 	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 && p.DilationH() == 1 && p.DilationW() == 1 &&
 		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (stride1(p, side) || stride2(p) || picks(p))
@@ -134,8 +134,8 @@ func stride1(p *geometry.Shape, side int) bool {
 		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W
 }
 
-// stride2 is for the layers that halve an image's sides. Columns, the
-// other way, lose so much that saving a fifth of the products pays.
+// stride2 is for the layers that halve an image's sides. The alternative, im2col, is so much
+// slower that saving a fifth of the products pays.
 func stride2(p *geometry.Shape) bool {
 	tiles := kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide)
 	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 &&
