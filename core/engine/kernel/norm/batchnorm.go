@@ -21,7 +21,7 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 		return
 	}
 	if !kernel.HasVectors[T]() {
-		channelMoments(lo, hi, n, c, hw, 1, func(at, _ int) moments { return momentsRef(x[at:][:hw]) }, mean, variance)
+		channelMoments(lo, hi, n, c, hw, 1, func(at, _ int, _ bool, _ float64) moments { return momentsRef(x[at:][:hw]) }, mean, variance)
 		return
 	}
 	together := max(1, shortPlanes/hw)
@@ -29,27 +29,40 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 	if together > 1 {
 		size.ahead = hw // the next channel's planes are the next to come
 	}
-	channelMoments(lo, hi, n, c, hw, together, func(at, planes int) moments {
-		return planeMoments(planes, kernel.As32(x[at:][:(planes-1)*c*hw+hw]), &size)
+	channelMoments(lo, hi, n, c, hw, together, func(at, planes int, known bool, mean float64) moments {
+		data := kernel.As32(x[at:][:(planes-1)*c*hw+hw])
+		if !known {
+			return planeMoments(planes, data, &size)
+		}
+		return momentsAround(planes, data, float32(mean), &size)
 	}, mean, variance)
 }
 
 // shortPlanes is how many elements of a channel's planes have their moments taken together:
-// sums across a vector take as long as dozens of elements.
-const shortPlanes = 1024
+// sums across a vector take as long as dozens of elements. The first few planes give a mean
+// from which the others are measured in one pass: planes often lie a multiple of a page apart,
+// so that caches do not keep many for a second one.
+const (
+	shortPlanes = 1024
+	firstPlanes = 8
+)
 
 // channelMoments merges the moments of planes to those of the channels [lo, hi). f gives
-// those of up to so many planes of a channel together, from the offset of the first.
-func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, planes int) moments, mean, variance []T) {
+// those of up to so many planes of a channel together, from the offset of the first. Where
+// they are more than one, the mean of the planes before is known for all but the first few.
+func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, planes int, known bool, mean float64) moments, mean, variance []T) {
 	var ms [mostChannels]moments
 	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
 		m := ms[:min(block, hi-lo)]
 		clear(m)
-		for i := 0; i < n; i += together {
-			planes := min(together, n-i)
+		for i, planes := 0, 0; i < n; i += planes {
+			planes = min(together, n-i)
+			if i == 0 {
+				planes = min(planes, firstPlanes)
+			}
 			w := newMergeWeights(i, planes, hw)
 			for ch := range m {
-				m[ch].merge(f((i*c+lo+ch)*hw, planes), w)
+				m[ch].merge(f((i*c+lo+ch)*hw, planes, i > 0 && together > 1, m[ch].mean), w)
 			}
 		}
 		for ch, m := range m {
@@ -128,6 +141,14 @@ func planeMoments(planes int, x []float32, s *planeSize) moments {
 	mean, diff, square := vecMoments(planes, &x[0], s.vectors, s.tail, float32(share), 4*s.stride, 4*s.ahead)
 	d := float64(diff)
 	return moments{float64(mean) + d*share, float64(square) - d*d*share}
+}
+
+// momentsAround takes one pass, in which it measures from a center that should be near the mean.
+func momentsAround(planes int, x []float32, center float32, s *planeSize) moments {
+	share := 1 / float64(planes*s.hw)
+	diff, square := vecMomentsAround(planes, &x[0], s.vectors, s.tail, center, 4*s.stride, 4*s.ahead)
+	d := float64(diff)
+	return moments{float64(center) + d*share, float64(square) - d*d*share}
 }
 
 // BatchNormApply computes y = (x − mean)·invstd·gamma + beta; gamma and beta may

@@ -1,6 +1,7 @@
 package norm
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -75,4 +76,29 @@ func TestPlanesBits(t *testing.T) {
 			dx.Check(t, "dx")
 		}
 	})
+}
+
+// Statistics of many small planes are those of float64, also where the first planes, from
+// whose mean the others are measured, are unlike them.
+func TestStatisticsOfSmallPlanes(t *testing.T) {
+	const n, c = 70, 3
+	for _, hw := range []int{4, 15, 16, 17, 49, 64, 100, 196} {
+		x := kerneltest.Random[float32](uint64(hw), n*c*hw)
+		for i := range x {
+			switch image := i / (c * hw); {
+			case i/hw%c == 0:
+				x[i] += 100
+			case i/hw%c == 1 && image < 9:
+				x[i] = 1e-3*x[i] - 50
+			}
+		}
+		wantMean, want := make([]float64, c), make([]float64, c)
+		BatchNormStats(n, c, hw, kerneltest.Widened(x), wantMean, want)
+		kerneltest.AtEachLevel(t, func(t *testing.T) {
+			mean, variance := make([]float32, c), make([]float32, c)
+			BatchNormStats(n, c, hw, x, mean, variance)
+			kerneltest.Nearly(t, fmt.Sprintf("means of planes of %d", hw), mean, wantMean, 1e-6)
+			kerneltest.Nearly(t, fmt.Sprintf("variances of planes of %d", hw), variance, want, 1e-5)
+		})
+	}
 }

@@ -65,7 +65,7 @@ func momentsBF16(x []uint16, ahead int) moments {
 
 // BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes.
 func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
-	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int) moments { return momentsBF16(x[at:][:hw], c*hw) }, mean, variance)
+	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int, _ bool, _ float64) moments { return momentsBF16(x[at:][:hw], c*hw) }, mean, variance)
 }
 
 // BatchNormReLUPoolBF16 is BatchNormReLUPool of bfloat16 images, rounded once.

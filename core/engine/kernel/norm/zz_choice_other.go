@@ -57,6 +57,12 @@ func vecMoments(planes int, x *float32, vectors int, tail kernel.Mask, inverse f
 	return
 }
 
+// vecMomentsAround is Σ(x−center) and Σ(x−center)² of planes that lie bytes apart.
+func vecMomentsAround(planes int, x *float32, vectors int, tail kernel.Mask, center float32, bytes int, ahead int) (diff float32, square float32) {
+	kernel.NoVectors()
+	return
+}
+
 // vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
 func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
 	kernel.NoVectors()

@@ -7,7 +7,17 @@ package norm
 //go:noescape
 func momentsAVX2(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
 
+// momentsAroundAVX2 is Σ(x−center) and Σ(x−center)² of planes that lie bytes apart.
+//
+//go:noescape
+func momentsAroundAVX2(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)
+
 // momentsAVX512 is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.
 //
 //go:noescape
 func momentsAVX512(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
+
+// momentsAroundAVX512 is Σ(x−center) and Σ(x−center)² of planes that lie bytes apart.
+//
+//go:noescape
+func momentsAroundAVX512(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)

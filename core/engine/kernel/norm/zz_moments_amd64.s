@@ -205,6 +205,127 @@ diffAll:
 	VZEROUPPER
 	RET
 
+// func momentsAroundAVX2(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·momentsAroundAVX2(SB), NOSPLIT, $0-64
+	MOVQ         ahead+48(FP), AX
+	MOVSS        center+32(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	MOVQ         x+8(FP), CX
+	MOVQ         planes+0(FP), DX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         tail+24(FP), SI
+	CMPQ         BX, $0x02
+	JNE          diffPlanes
+	TESTQ        SI, SI
+	JNZ          diffPlanes
+	MOVQ         bytes+40(FP), AX
+
+diffBlocks:
+	VMOVUPS     (CX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y1, Y1
+	VFMADD231PS Y9, Y9, Y5
+	VMOVUPS     32(CX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VFMADD231PS Y9, Y9, Y6
+	ADDQ        AX, CX
+	DECQ        DX
+	JNZ         diffBlocks
+	JMP         diffAll
+
+diffPlanes:
+	MOVQ vectors+16(FP), SI
+	MOVQ CX, BX
+
+diff4:
+	SUBQ        $0x04, SI
+	JL          diffOnes
+	PREFETCHT1  (BX)(AX*1)
+	VMOVUPS     (BX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y1, Y1
+	VFMADD231PS Y9, Y9, Y5
+	VMOVUPS     32(BX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VFMADD231PS Y9, Y9, Y6
+	PREFETCHT1  64(BX)(AX*1)
+	VMOVUPS     64(BX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y3, Y3
+	VFMADD231PS Y9, Y9, Y7
+	VMOVUPS     96(BX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y4, Y4
+	VFMADD231PS Y9, Y9, Y8
+	ADDQ        $0x00000080, BX
+	JMP         diff4
+
+diffOnes:
+	ADDQ $0x04, SI
+
+diff1:
+	DECQ        SI
+	JL          diffTail
+	PREFETCHT1  (BX)(AX*1)
+	VMOVUPS     (BX), Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y1, Y1
+	VFMADD231PS Y9, Y9, Y5
+	ADDQ        $0x20, BX
+	JMP         diff1
+
+diffTail:
+	MOVQ        tail+24(FP), SI
+	TESTQ       SI, SI
+	JZ          diffDone
+	VMOVUPS     (SI), Y10
+	VMASKMOVPS  (BX), Y10, Y9
+	VBLENDVPS   Y10, Y9, Y0, Y9
+	VSUBPS      Y0, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VFMADD231PS Y9, Y9, Y6
+
+diffDone:
+	MOVQ bytes+40(FP), BX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  diffPlanes
+
+diffAll:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, diff+56(FP)
+	VADDPS       Y6, Y5, Y5
+	VADDPS       Y8, Y7, Y7
+	VADDPS       Y7, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, square+60(FP)
+	VZEROUPPER
+	RET
+
 // func momentsAVX512(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
 // Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·momentsAVX512(SB), NOSPLIT, $0-68
@@ -407,5 +528,128 @@ diffAll:
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
 	MOVSS         X1, square+64(FP)
+	VZEROUPPER
+	RET
+
+// func momentsAroundAVX512(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·momentsAroundAVX512(SB), NOSPLIT, $0-64
+	MOVQ         ahead+48(FP), AX
+	MOVSS        center+32(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         x+8(FP), CX
+	MOVQ         planes+0(FP), DX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         tail+24(FP), SI
+	CMPQ         BX, $0x01
+	JNE          diffPlanes
+	TESTQ        SI, SI
+	JNZ          diffPlanes
+	MOVQ         bytes+40(FP), AX
+
+diffBlocks:
+	VMOVUPS     (CX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z1, Z1
+	VFMADD231PS Z9, Z9, Z5
+	ADDQ        AX, CX
+	DECQ        DX
+	JNZ         diffBlocks
+	JMP         diffAll
+
+diffPlanes:
+	MOVQ vectors+16(FP), SI
+	MOVQ CX, BX
+
+diff4:
+	SUBQ        $0x04, SI
+	JL          diffOnes
+	PREFETCHT1  (BX)(AX*1)
+	VMOVUPS     (BX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z1, Z1
+	VFMADD231PS Z9, Z9, Z5
+	PREFETCHT1  64(BX)(AX*1)
+	VMOVUPS     64(BX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z2, Z2
+	VFMADD231PS Z9, Z9, Z6
+	PREFETCHT1  128(BX)(AX*1)
+	VMOVUPS     128(BX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z3, Z3
+	VFMADD231PS Z9, Z9, Z7
+	PREFETCHT1  192(BX)(AX*1)
+	VMOVUPS     192(BX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VFMADD231PS Z9, Z9, Z8
+	ADDQ        $0x00000100, BX
+	JMP         diff4
+
+diffOnes:
+	ADDQ $0x04, SI
+
+diff1:
+	DECQ        SI
+	JL          diffTail
+	PREFETCHT1  (BX)(AX*1)
+	VMOVUPS     (BX), Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z1, Z1
+	VFMADD231PS Z9, Z9, Z5
+	ADDQ        $0x40, BX
+	JMP         diff1
+
+diffTail:
+	MOVQ        tail+24(FP), SI
+	TESTQ       SI, SI
+	JZ          diffDone
+	KMOVW       SI, K1
+	VMOVAPS     Z0, Z9
+	VMOVUPS     (BX), K1, Z9
+	VSUBPS      Z0, Z9, Z9
+	VADDPS      Z9, Z2, Z2
+	VFMADD231PS Z9, Z9, Z6
+
+diffDone:
+	MOVQ bytes+40(FP), BX
+	ADDQ BX, CX
+	DECQ DX
+	JNZ  diffPlanes
+
+diffAll:
+	VADDPS        Z2, Z1, Z1
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, diff+56(FP)
+	VADDPS        Z6, Z5, Z5
+	VADDPS        Z8, Z7, Z7
+	VADDPS        Z7, Z5, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y0
+	VADDPS        Y5, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, square+60(FP)
 	VZEROUPPER
 	RET

@@ -6,3 +6,8 @@ package norm
 //
 //go:noescape
 func momentsNEON(planes int, x *float32, vectors int, tail uintptr, inverse float32, bytes int, ahead int) (mean float32, diff float32, square float32)
+
+// momentsAroundNEON is Σ(x−center) and Σ(x−center)² of planes that lie bytes apart.
+//
+//go:noescape
+func momentsAroundNEON(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)

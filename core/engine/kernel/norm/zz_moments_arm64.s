@@ -306,3 +306,186 @@ lanes2one:
 	TBZ	$0, R0, lanes2done
 	FMOVS	0(R1), F3
 	B	lanes2done
+
+// func momentsAroundNEON(planes int, x *float32, vectors int, tail uintptr, center float32, bytes int, ahead int) (diff float32, square float32)
+TEXT ·momentsAroundNEON(SB), NOSPLIT, $0-64
+	MOVD	ahead+48(FP), R5
+	FMOVS	center+32(FP), F0
+	VDUP	V0.S[0], V20.S4
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	x+8(FP), R4
+	MOVD	planes+0(FP), R3
+	MOVD	vectors+16(FP), R1
+	MOVD	tail+24(FP), R0
+	CMP	$2, R1
+	BNE	diffPlanes
+	TST	R0, R0
+	BNE	diffPlanes
+	MOVD	bytes+40(FP), R0
+diffBlocks:
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V11.S4
+	VFMLA	V0.S4, V0.S4, V10.S4
+	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	ADD	R0, R4, R4
+	SUBS	$1, R3, R3
+	BNE	diffBlocks
+	B	diffAll
+diffPlanes:
+	MOVD	vectors+16(FP), R2
+	MOVD	R4, R1
+diff4:
+	SUBS	$4, R2, R2
+	BLT	diffOnes
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	PRFM	64(R0), PLDL2KEEP
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	$128, R1, R1
+	B	diff4
+diffOnes:
+	ADD	$4, R2, R2
+diff1:
+	SUBS	$1, R2, R2
+	BLT	diffTail
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	ADD	$32, R1, R1
+	B	diff1
+diffTail:
+	MOVD	tail+24(FP), R0
+	TST	R0, R0
+	BEQ	diffDone
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F3, F2)
+lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V20.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V20.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V9.S4
+	VFMLA	V2.S4, V2.S4, V8.S4
+diffDone:
+	MOVD	bytes+40(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R3, R3
+	BNE	diffPlanes
+diffAll:
+	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
+	WORD	$0x4e2fd673 // fadd v19.4s, v19.4s, v15.4s
+	WORD	$0x4e2ed652 // fadd v18.4s, v18.4s, v14.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, diff+56(FP)
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, square+60(FP)
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F3
+	B	lanes1done

@@ -14,26 +14,44 @@ func moments(a *isa.Asm) {
 		"is a value near the mean of planes that lie bytes apart, with Σ(x−mean) and Σ(x−mean)². inverse is 1 over the number of elements.")
 	ahead, zero, mean := a.Gp("ahead"), a.Vec(), a.Splat("inverse")
 	a.Zero(zero)
-	over := func(label string, ahead reg.GPVirtual, clear []reg.VecVirtual, body func(reg.VecVirtual, int), rest reg.VecVirtual) {
-		for _, v := range clear {
-			a.Zero(v)
-		}
-		x, planes := a.Gp("x"), a.Gp("planes")
-		overBlocks(a, x, planes, label, body)
-		a.Label(label + "Planes")
-		a.OverPlane(x, ahead, label, nil, body, rest)
-		a.Advance(a.Gp("bytes"), x)
-		a.CountDown(planes, label+"Planes")
-		a.Label(label + "All")
-	}
 	twoPasses(a, mean, func(sums []reg.VecVirtual, body func(reg.VecVirtual, int)) {
-		over("sum", ahead, sums, body, zero)
+		overPlanes(a, "sum", ahead, sums, body, zero)
 	}, func(diffs []reg.VecVirtual, body func(reg.VecVirtual, int)) {
-		over("diff", nil, diffs, func(v reg.VecVirtual, acc int) {
+		overPlanes(a, "diff", nil, diffs, func(v reg.VecVirtual, acc int) {
 			a.Sub(mean, v, v)
 			body(v, acc)
 		}, mean)
 	})
+}
+
+// momentsAround is the second pass alone.
+func momentsAround(a *isa.Asm) {
+	a.Kernel("momentsAround", "func(planes int, x *float32, vectors int, tail uintptr, center float32, bytes, ahead int) (diff, square float32)",
+		"is Σ(x−center) and Σ(x−center)² of planes that lie bytes apart.")
+	ahead, center := a.Gp("ahead"), a.Splat("center")
+	diff, square := a.Vecs(4), a.Vecs(4)
+	overPlanes(a, "diff", ahead, append(append([]reg.VecVirtual{}, diff...), square...), func(v reg.VecVirtual, acc int) {
+		a.Sub(center, v, v)
+		a.Add(v, diff[acc], diff[acc])
+		a.Fma(v, v, square[acc])
+	}, center)
+	a.Store(a.Total(a.Fold(diff)).AsX(), a.Return("diff"))
+	a.Store(a.Total(a.Fold(square)).AsX(), a.Return("square"))
+	a.Ret()
+}
+
+// overPlanes calls body for every vector of every plane. Lanes beyond a plane's end hold rest.
+func overPlanes(a *isa.Asm, label string, ahead reg.GPVirtual, clear []reg.VecVirtual, body func(reg.VecVirtual, int), rest reg.VecVirtual) {
+	for _, v := range clear {
+		a.Zero(v)
+	}
+	x, planes := a.Gp("x"), a.Gp("planes")
+	overBlocks(a, x, planes, label, body)
+	a.Label(label + "Planes")
+	a.OverPlane(x, ahead, label, nil, body, rest)
+	a.Advance(a.Gp("bytes"), x)
+	a.CountDown(planes, label+"Planes")
+	a.Label(label + "All")
 }
 
 // overBlocks goes over planes of 16 elements, such as images of 4×4, in a loop of their own,
