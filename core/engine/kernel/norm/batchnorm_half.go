@@ -29,7 +29,7 @@ func TakesHalf(hw int) bool {
 func BatchNormStatsHalfOf(d tensor.DType, lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
 	var room [mostHalf]float32
 	plane, size := room[:hw], newPlaneSize(hw, 0)
-	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int) moments {
+	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int, _ bool, _ float64) moments {
 		convert.Widen(d, plane, tensor.Bytes(x[at:][:hw]))
 		return planeMoments(1, plane, &size)
 	}, mean, variance)

@@ -2,7 +2,6 @@ package norm
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
@@ -28,8 +27,11 @@ func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, be
 			continue
 		}
 		plane := scratch[:in]
-		subMulAdd(px, mean[ch], scale, shift, plane)
-		elementwise.ReLU(plane, plane)
+		if kernel.HasVectors[T]() {
+			normReLUPlanes(1, in, px, nil, mean[ch:], []T{scale}, []T{shift}, plane)
+		} else {
+			normReLU(px, nil, mean[ch], scale, shift, plane)
+		}
 		if fast {
 			pool.MaxPlaneHalving(p, kernel.As32(plane), kernel.As32(py), pidx)
 		} else {
